@@ -11,8 +11,8 @@ func random(r *rand.Rand) Resources {
 	return Resources{CPU: r.IntN(4000), GPU: r.IntN(100), Memory: r.Int64N(1 << 30), GPUMemory: r.Int64N(1 << 30)}
 }
 
-// What is taken fits back, what fits leaves nothing below zero, and a parked instance
-// keeps memory alone.
+// Sub undoes Add, subtracting what fits leaves no dimension below zero, and a parked
+// instance keeps only memory.
 func TestResources(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 1000 {
@@ -57,8 +57,8 @@ func TestHolding(t *testing.T) {
 	}
 }
 
-// Instances are recorded and read by later providers: what they were comes back, and
-// records from before there were kinds are models'.
+// A later provider reads the records of instances: every field survives, and a record
+// without a kind is a model's.
 func TestRecords(t *testing.T) {
 	in := Instance{InstanceSpec: InstanceSpec{
 		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Parked: true, Artefact: Artefact{Bundle: "b"}, Env: map[string]string{"A": "1"},

@@ -1,9 +1,10 @@
-// Package cluster holds the nouns that every decision speaks of (node, config,
+// Package cluster defines the types that every decision uses (node, config,
 // resources, instance) and the [Backend] interface through which drivers start
 // and stop instances. Its sub-packages are the backends: cluster/local runs
 // instances as processes in cgroups, cluster/kubernetes as pods.
 //
-// The package itself is pure: no clock, no goroutine, no socket.
+// The package itself is pure: no clock, no goroutine, no socket. Begin reading at
+// [InstanceSpec] and [Backend].
 package cluster
 
 import (
@@ -38,22 +39,22 @@ func (r Resources) Sub(o Resources) Resources {
 	return Resources{CPU: r.CPU - o.CPU, GPU: r.GPU - o.GPU, Memory: r.Memory - o.Memory, GPUMemory: r.GPUMemory - o.GPUMemory}
 }
 
-// Parked is what an instance that was given r keeps while it is parked: memory and
-// GPU memory. Its CPU and GPU share are others' to have.
+// Parked returns the part of r that an instance keeps while it is parked: memory and
+// GPU memory. Other instances may use its CPU and GPU share.
 func (r Resources) Parked() Resources {
 	return Resources{Memory: r.Memory, GPUMemory: r.GPUMemory}
 }
 
 // Config is an instance's ⟨b, c, g⟩ (INFless §3.4) and its memory.
 type Config struct {
-	// Batch is b, the most requests that one execution takes.
+	// Batch is b, the maximum number of requests in one execution.
 	Batch int `json:"batch"`
 	Resources
 }
 
-// Threads is the number of engine threads that the config's CPU share feeds:
-// ceil(millicores / 1000), at least one. More threads than quota only throttle
-// each other.
+// Threads returns the number of engine threads for the config's CPU share:
+// ceil(millicores / 1000), at least one. With more threads than quota, the threads
+// throttle each other.
 func (c Config) Threads() int { return max(1, (c.CPU+999)/1000) }
 
 // String prints ⟨b,c,g⟩ as ⟨8,1000m,0%⟩.
@@ -64,17 +65,16 @@ func (c Config) String() string {
 // Node is one machine.
 type Node struct {
 	Name string `json:"name"`
-	// Total is what instances may take of the node altogether.
+	// Total is what all instances together may take of the node.
 	Total Resources `json:"total"`
 	// Free is Total less what running and starting instances hold.
 	Free Resources `json:"free"`
-	// Others is what instances hold that whoever asked does not see, as those
-	// of the other kind.
+	// Others is what instances hold that the caller does not see, such as
+	// instances of the other kind.
 	Others Resources `json:"others,omitzero"`
 }
 
-// InstanceID names one instance for as long as it lives; it is never used
-// again. It is a DNS label.
+// InstanceID names one instance. It is a DNS label and is never reused.
 type InstanceID string
 
 // State is where an instance stands in its life.
@@ -86,7 +86,7 @@ const (
 	Starting State = "starting"
 	// Ready: it answers batches.
 	Ready State = "ready"
-	// Stopping: it finishes what it has and takes nothing new.
+	// Stopping: it finishes its requests and takes no new ones.
 	Stopping State = "stopping"
 	// Exited: it is gone.
 	Exited State = "exited"
@@ -97,19 +97,19 @@ type Kind string
 
 // The kinds.
 const (
-	// Model: one model, answering batches. It is the zero value, as instances
-	// were recorded before there were others.
+	// Model: one model, answering batches. It is the zero value because older
+	// records of instances have no kind.
 	Model Kind = ""
 	// Process: an ordinary function's program behind a watchdog, answering
 	// HTTP requests one to one.
 	Process Kind = "process"
 )
 
-// Whole is the name of a function's whole model, as it was deployed.
+// Whole is the artefact name of a function's complete model, as it was deployed.
 const Whole = ""
 
-// Artefact is what an instance loads of its function: the whole model, or a part or a
-// variant of it.
+// Artefact is what an instance loads of its function: the complete model, a part of it
+// or a variant of it.
 type Artefact struct {
 	// Name tells a function's artefacts apart.
 	Name string `json:"artefact,omitempty"`
@@ -118,8 +118,8 @@ type Artefact struct {
 	Bundle string `json:"bundle"`
 	// Model is the model file inside the bundle; "" for a process.
 	Model string `json:"model"`
-	// Images is what the model wants of an image, as the deployment declares it; ""
-	// if it takes none.
+	// Images says how the model expects images, as the deployment declares it; "" if
+	// it takes none.
 	Images string `json:"images,omitempty"`
 }
 
@@ -134,23 +134,23 @@ type InstanceSpec struct {
 	Revision uint64 `json:"revision"`
 	// Node is the name of the node that the scheduler chose.
 	Node string `json:"node"`
-	// Config is what the instance holds of the node. A model's instance may
-	// use that and no more; one of a process holds what its function requests,
-	// which may be nothing, and may use up to Limits.
+	// Config is what the instance holds of the node. An instance of a model may
+	// use that and no more. An instance of a process holds what its function
+	// requests, which may be nothing, and may use up to Limits.
 	Config Config `json:"config"`
-	// Parked: it has given back the CPU and GPU share that Config says, keeps what
-	// it has loaded in its memory, and is to get no batch until it is resized.
+	// Parked: it has given back the CPU and GPU share in Config and keeps its
+	// loaded model in memory. It gets no batch until it is resized.
 	Parked bool `json:"parked,omitempty"`
-	// Limits bound what a process's instance uses; a dimension that is 0 has
-	// no bound but the node. A model's are its Config.
+	// Limits bound what a process's instance uses. A dimension that is 0 is
+	// bounded by the node only. A model's limits are its Config.
 	Limits Resources `json:"limits,omitzero"`
 	// ReadOnlyRoot: the process cannot write to its bundle's directory either.
 	ReadOnlyRoot bool `json:"readOnlyRoot,omitempty"`
 	// Artefact is what it loads.
 	Artefact
-	// Fingerprint tells what would run differently: a driver that takes the
-	// instance over compares it with that of what is deployed. "" where the
-	// other fields say it all.
+	// Fingerprint changes with everything that would make the instance run
+	// differently. A driver that takes over the instance compares it with the
+	// fingerprint of the deployment. "" if the other fields are sufficient.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Env is the function's environment.
 	Env map[string]string `json:"env,omitempty"`
@@ -159,7 +159,7 @@ type InstanceSpec struct {
 	Secrets map[string]string `json:"secrets,omitempty"`
 }
 
-// Holds is what the instance takes of its node.
+// Holds returns what the instance takes of its node.
 func (s *InstanceSpec) Holds() Resources {
 	if s.Parked {
 		return s.Config.Parked()
@@ -175,8 +175,8 @@ type Instance struct {
 	// and a path locally, "tcp" and host:port on a cluster.
 	Network string `json:"network"`
 	Address string `json:"address"`
-	// StartedAt is when the backend was asked, ReadyAt when it first
-	// answered; their difference is t_cold (INFless §3.1).
+	// StartedAt is when the backend was asked to start it, ReadyAt when it
+	// first answered. Their difference is t_cold (INFless §3.1).
 	StartedAt time.Time `json:"startedAt"`
 	ReadyAt   time.Time `json:"readyAt"`
 	// Reason says why it exited, for people: "killed by signal 9",

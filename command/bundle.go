@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// NewBundleCommand is `faas-infer bundle`: a directory becomes what an image's
-// name stands for.
+// NewBundleCommand returns "faas-infer bundle", which makes a directory the bundle of an
+// image.
 func NewBundleCommand() *cobra.Command {
 	var (
 		root, image string
@@ -18,16 +18,15 @@ func NewBundleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bundle DIR --image NAME",
 		Short: "Make a directory the bundle of an image, for an ordinary function",
-		Long: `Copies a directory to where the image's name is looked for: the image greet:v1 is
-ROOT/greet/v1. A bundle that is there already is replaced; instances that run from
-it go on with the old one.
+		Long: `bundle copies a directory to the place of an image: the image greet:v1 is ROOT/greet/v1.
+It replaces an existing bundle; running instances keep the old one.
 
-The directory's bundle.yaml says what runs; the flags write it or change it. The process is a command whose first word is a file of the directory, as
-./handler, or a program of the machine. In mode http it is a web server at $PORT;
-in modes streaming and classic it is started for each request and has the body as
-its input.
+The directory's bundle.yaml says what runs; the flags write or change it. The first
+word of the process's command is a file of the directory, such as ./handler, or a
+program of the machine. In mode http the process is a web server at $PORT. In modes
+streaming and classic it starts for each request and reads the body from its input.
 
-For models there is "faas-infer model bundle".`,
+For models, use "faas-infer model bundle".`,
 		Example: `  faas-infer bundle ./greet --image greet:v1 --process ./handler --mode http
   faas-infer bundle ./words --image words --process "wc -w" --mode classic`,
 		Args: cobra.ExactArgs(1),
@@ -41,17 +40,17 @@ For models there is "faas-infer model bundle".`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&root, "root", "bundles", "directory of bundles, that of the provider")
-	flags.StringVar(&image, "image", "", "image that the bundle is for, as greet:v1 (required)")
-	flags.StringVar(&manifest.Process, "process", "", "command that answers requests, as ./handler")
+	flags.StringVar(&root, "root", "bundles", "directory of bundles, the same as the provider's --bundles")
+	flags.StringVar(&image, "image", "", "image of the bundle, such as greet:v1 (required)")
+	flags.StringVar(&manifest.Process, "process", "", "command that answers requests, such as ./handler")
 	flags.StringVar(&manifest.Mode, "mode", "", "http, streaming or classic (default streaming)")
 	flags.StringVar(&manifest.UpstreamURL, "upstream-url", "", "where the process listens in mode http, if not at $PORT")
-	flags.StringToStringVar(&manifest.Env, "env", nil, "variables of the process's environment, as NAME=VALUE")
-	flags.StringVar(&manifest.Network, "network", "", "host, or private for a loopback interface of each instance's own (default host)")
+	flags.StringToStringVar(&manifest.Env, "env", nil, "variables of the process's environment: NAME=VALUE")
+	flags.StringVar(&manifest.Network, "network", "", "host, or private to give each instance only a loopback interface of its own (default host)")
 	flags.StringVar(&manifest.Name, "name", "", "name in the manifest (default the image's)")
 	flags.StringVar(&manifest.Description, "description", "", "description in the manifest")
 	if err := c.MarkFlagRequired("image"); err != nil {
-		panic(err) // the flag is defined above
+		panic(err) // The flag is defined above.
 	}
 	return c
 }

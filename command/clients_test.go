@@ -14,9 +14,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// TestRealClients has Triton's Python client, requests and NumPy ask an instance,
-// a process with the real engine, in every form that it takes. The commands of
-// docs/payloads.md are run by the end-to-end tests.
+// TestRealClients sends requests in every format with Triton's Python client, requests and
+// NumPy to an instance, a process with the real engine. The end-to-end tests run the
+// commands of docs/payloads.md.
 func TestRealClients(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "same.onnx")
@@ -86,7 +86,7 @@ func writeSame(t *testing.T, file string) {
 	}
 }
 
-// freeAddress is one of this machine at which nobody listens.
+// freeAddress returns an address of this machine at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := web.UnusedAddress()

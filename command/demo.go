@@ -19,11 +19,11 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 )
 
-// drive loads the inference functions at url and prints how they answered.
+// drive sends load to the functions with an objective at url and prints the results.
 func (f *upFlags) drive(ctx context.Context, s *runningProvider, url string, functions []stackFunction, out io.Writer) error {
 	functions = slices.DeleteFunc(slices.Clone(functions), func(fn stackFunction) bool { return fn.slo() == 0 })
 	if len(functions) == 0 {
-		return fmt.Errorf("%s has no function with an objective to load; give one the annotation com.openfaas.slo.latency", f.stackFile)
+		return fmt.Errorf("%s has no function with an objective for --demo; give one the annotation com.openfaas.slo.latency", f.stackFile)
 	}
 	targets := make([]load.Target, len(functions))
 	for i, fn := range functions {
@@ -46,7 +46,7 @@ func (f *upFlags) drive(ctx context.Context, s *runningProvider, url string, fun
 	for i, fn := range functions {
 		d, _ := s.parts.Controller.Describe(fn.full())
 		rows[i] = demoRow{TargetResult: ran.Targets[i], instances: configs(d.Instances),
-			counts: after[fn.full()].less(before[fn.full()])}
+			counts: after[fn.full()].sub(before[fn.full()])}
 		rows[i].coldStarts = after[fn.full()].coldStarts
 	}
 	if f.json {
@@ -55,8 +55,8 @@ func (f *upFlags) drive(ctx context.Context, s *runningProvider, url string, fun
 	return demoTable(out, rows)
 }
 
-// target is a function with random inputs of the shapes that it asks for; at is
-// the gateway's address, or the provider's.
+// target returns a load target for a function, with random inputs of its model's shapes.
+// at is the gateway's or the provider's address.
 func target(ctx context.Context, at string, fn stackFunction) (load.Target, error) {
 	url := at + "/function/" + fn.path()
 	inputs, err := load.Metadata(ctx, http.DefaultClient, url, fn.Service)
@@ -83,17 +83,17 @@ func (f *upFlags) rate(i, n int) (float64, error) {
 	case n:
 		return f.rates[i], nil
 	}
-	return 0, fmt.Errorf("--rate gives %d rates for %d functions: give one, or one for each", len(f.rates), n)
+	return 0, fmt.Errorf("--rate has %d rates for %d functions: give one rate for all, or one for each", len(f.rates), n)
 }
 
-// demoRow is one function's line.
+// demoRow is one function's row of the table.
 type demoRow struct {
 	load.TargetResult
 	counts
 	instances string
 }
 
-// configs sums up instances as "1 × ⟨8,1000m,0%⟩, 2 × ⟨4,500m,0%⟩".
+// configs summarises instances by config: "1 × ⟨8,1000m,0%⟩, 2 × ⟨4,500m,0%⟩".
 func configs(instances []cluster.Instance) string {
 	count := map[string]int{}
 	var order []string
@@ -149,12 +149,12 @@ func demoReport(rows []demoRow) *report.Report {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// counts are what the metrics hold of a function.
+// counts holds a function's counters from the metrics.
 type counts struct {
 	batches, batched, coldStarts uint64
 }
 
-func (c counts) less(o counts) counts {
+func (c counts) sub(o counts) counts {
 	return counts{c.batches - o.batches, c.batched - o.batched, c.coldStarts - o.coldStarts}
 }
 

@@ -25,10 +25,10 @@ import (
 // stackFunction is one function of a stack.yml, as faas-cli would deploy it.
 type stackFunction struct{ types.FunctionDeployment }
 
-// full is its full name.
+// full returns its full name.
 func (f stackFunction) full() string { return provider.FullName(f.Service, f.Namespace) }
 
-// path is its name in the path of an invocation.
+// path returns its name in the path of an invocation.
 func (f stackFunction) path() string {
 	if f.Namespace == provider.DefaultNamespace {
 		return f.Service
@@ -36,8 +36,8 @@ func (f stackFunction) path() string {
 	return f.full()
 }
 
-// slo is the objective that its annotations or labels give, 0 if none can be
-// read; deploying says what is wrong.
+// slo returns the objective in its annotations or labels, 0 if there is none or it cannot
+// be read. The deployment reports an unreadable one.
 func (f stackFunction) slo() time.Duration {
 	inference, err := annotation.Parse(f.FunctionDeployment)
 	if err != nil {
@@ -53,7 +53,7 @@ func readStack(file string) ([]stackFunction, error) {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
 	if services == nil || len(services.Functions) == 0 {
-		return nil, fmt.Errorf("%s names no functions", file)
+		return nil, fmt.Errorf("%s has no functions; add one under functions:", file)
 	}
 	var out []stackFunction
 	for name, f := range services.Functions {
@@ -79,18 +79,17 @@ func readStack(file string) ([]stackFunction, error) {
 	return out, nil
 }
 
-// makeBundles makes the bundles that are absent and whose images name an
-// architecture of the zoo.
+// makeBundles makes missing bundles whose images name an architecture of the zoo.
 func makeBundles(functions []stackFunction, root string, log io.Writer) error {
 	for _, f := range functions {
 		_, err := bundle.Open(root, f.Image)
 		if err == nil || !errors.Is(err, bundle.ErrNotFound) {
-			continue // The deployment tells other errors.
+			continue // The deployment reports other errors.
 		}
 		name, _, _ := strings.Cut(f.Image, ":")
 		m, err := zoo.Make(name, 1)
 		if err != nil {
-			continue // Not an architecture of the zoo: deploying says what is absent.
+			continue // It is not an architecture of the zoo; the deployment reports the missing bundle.
 		}
 		fmt.Fprintf(log, "making the bundle %s with random weights\n", f.Image)
 		if _, err := bundle.Write(root, f.Image, bundle.Manifest{}, m); err != nil {
@@ -100,9 +99,9 @@ func makeBundles(functions []stackFunction, root string, log io.Writer) error {
 	return nil
 }
 
-// deploy deploys the functions at a gateway or provider as faas-cli does: an
-// update first, and if there is nothing to update, a deployment. It returns the functions that
-// were not there before, also if it fails.
+// deploy deploys the functions at a gateway or provider as faas-cli does: it tries an
+// update first and deploys if there is nothing to update. It returns the functions that
+// did not exist before, even if it fails.
 func deploy(ctx context.Context, client *sdk.Client, functions []stackFunction) (added []stackFunction, err error) {
 	for _, f := range functions {
 		status, err := client.Update(ctx, f.FunctionDeployment)
@@ -135,7 +134,7 @@ func remove(ctx context.Context, client *sdk.Client, functions []stackFunction) 
 	return errors.Join(errs...)
 }
 
-// openFaaS is a client of a gateway or provider.
+// openFaaS returns a client of a gateway or provider.
 func openFaaS(at, user, password string) (*sdk.Client, error) {
 	address, err := url.Parse(at)
 	if err != nil {
@@ -144,8 +143,8 @@ func openFaaS(at, user, password string) (*sdk.Client, error) {
 	return sdk.NewClient(address, &sdk.BasicAuth{Username: user, Password: password}, http.DefaultClient), nil
 }
 
-// refusal is the provider's sentence, which OpenFaaS's client quotes behind
-// words of its own.
+// refusal extracts the provider's message from an error of OpenFaaS's client, which quotes
+// the message after its own text.
 func refusal(err error) error {
 	if _, quoted, ok := strings.Cut(err.Error(), "message: "); ok {
 		if text, wrong := strconv.Unquote(quoted); wrong == nil && strings.TrimSpace(text) != "" {
@@ -155,7 +154,7 @@ func refusal(err error) error {
 	return err
 }
 
-// awaitMeasured waits until the times of all functions' models are known.
+// awaitMeasured waits until the execution times of all functions' models are known.
 func (s *runningProvider) awaitMeasured(ctx context.Context, functions []stackFunction) error {
 	for _, f := range functions {
 		if f.slo() == 0 {

@@ -23,21 +23,20 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// The cold-start policy where nothing is said, and that of a
-// keep-alive.
+// Names of cold-start policies: the default, and the one with a fixed keep-alive.
 const (
-	learned = systems.Default
-	fixed   = "fixed"
+	defaultColdStart = systems.Default
+	fixed            = "fixed"
 )
 
-// OneOf lists names for a sentence.
+// OneOf joins names for a sentence: "a, b or c".
 func OneOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// ProviderFlags are the flags of everything that runs a provider. Register, or
-// register, gives them their defaults.
+// ProviderFlags are the flags of every command that runs a provider. Register, or
+// register, sets their defaults.
 type ProviderFlags struct {
 	listen, state, bundles, prepared, secrets string
 	functionSecrets, payloadSecret            string
@@ -51,7 +50,7 @@ type ProviderFlags struct {
 	cores                                     []int
 	noCgroups, measure, park                  bool
 	logLevel                                  string
-	// own is what the provider itself uses of the machine.
+	// own measures the provider's own use of the machine.
 	own ownUse
 	// given reports whether a flag was set.
 	given func(name string) bool
@@ -61,9 +60,9 @@ type ProviderFlags struct {
 func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 	f.Register(flags)
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
-	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, a file NAMESPACE/NAME for each (default STATE/function-secrets)")
+	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, one file NAMESPACE/NAME each (default STATE/function-secrets)")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
-	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit threads only, even where there are the rights for cgroups")
+	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit only the number of threads, even with the rights for cgroups")
 }
 
 // Register adds the flags of a provider on any platform.
@@ -72,23 +71,23 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8081", "address of the provider's HTTP interface")
 	flags.StringVar(&f.state, "state", "", "directory for functions, profiles, instances and logs (default $XDG_STATE_HOME/faas-infer)")
 	flags.StringVar(&f.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
-	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes are open")
-	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs builds of faas-cli's --remote-builder; without it there are no builds")
-	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "largest context of a build in bytes; a larger one gets 413")
-	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, as https://console.example.com, whose pages may use the system routes from a browser")
-	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions that name none: "+OneOf(batching.Names()))
-	flags.StringVar(&f.coldStart, "cold-start", learned, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+OneOf(coldstart.Names())+"; fixed is --keep-alive, the others learn from idle times (default "+learned+", fixed where --keep-alive is given)")
+	flags.StringVar(&f.secrets, "secret-mount-path", "", "directory with basic-auth-user and basic-auth-password; without it the system routes need no credentials")
+	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs builds of faas-cli's --remote-builder; without it the provider refuses builds")
+	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "maximum size of a build's context in bytes; a larger one gets 413")
+	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, such as https://console.example.com, whose pages may use the system routes from a browser")
+	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions without one of their own: "+OneOf(batching.Names()))
+	flags.StringVar(&f.coldStart, "cold-start", defaultColdStart, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+OneOf(coldstart.Names())+"; fixed uses --keep-alive, the others learn from idle times (default "+defaultColdStart+", or fixed with --keep-alive)")
 	flags.Lookup("cold-start").DefValue = ""
 	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances with --cold-start fixed")
-	flags.BoolVar(&f.park, "park", true, "have a function's instances give back their CPU and GPU share after two seconds without a request, and keep its model in memory; with --cold-start "+learned)
-	flags.StringVar(&f.scheduler, "scheduler", systems.Schedulers()[0], "how instances' configs and places are chosen: "+systems.AboutSchedulers())
-	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, beyond its SLO if it has one")
-	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "requests that may wait per function; more get 429")
-	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum request body of models and of asynchronous requests in bytes; larger ones get 413")
+	flags.BoolVar(&f.park, "park", true, "after two seconds without a request, give back the CPU and GPU share of a function's instances and keep its model in memory; only with --cold-start "+defaultColdStart)
+	flags.StringVar(&f.scheduler, "scheduler", systems.Schedulers()[0], "how to choose the instances' configs and nodes: "+systems.AboutSchedulers())
+	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, in addition to its SLO if it has one")
+	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "maximum number of waiting requests per function; further ones get 429")
+	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "maximum size of the bodies of all waiting requests together, in bytes; requests beyond it get 503 (default: a quarter of the memory, at most 1 GiB)")
-	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body, or, for ordinary functions, whose bodies stream, the longest gap in it; slower clients get 408")
+	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
-	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from those of its operators")
+	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from its operators")
 	f.nats.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -100,7 +99,7 @@ func (f *ProviderFlags) complete() error {
 		if home == "" {
 			user, err := os.UserHomeDir()
 			if err != nil {
-				return fmt.Errorf("where to keep state: %w; give --state", err)
+				return fmt.Errorf("--state is missing, and there is no default: %w", err)
 			}
 			home = filepath.Join(user, ".local", "state")
 		}
@@ -134,30 +133,30 @@ func (f *ProviderFlags) complete() error {
 	case f.queueLimit < 1 || f.maxBody < 1:
 		return errors.New("--queue-limit and --max-body must be at least 1")
 	case slices.ContainsFunc(f.corsOrigins, notOrigin):
-		return fmt.Errorf("--cors-origin %q: an origin is as https://console.example.com, with no path and no slash at its end, or * for all", f.corsOrigins[slices.IndexFunc(f.corsOrigins, notOrigin)])
+		return fmt.Errorf("--cors-origin %q: it must be an origin without a path or a slash at its end, such as https://console.example.com, or * for all", f.corsOrigins[slices.IndexFunc(f.corsOrigins, notOrigin)])
 	case f.bodyTimeout <= 0:
 		return errors.New("--body-timeout must be positive")
 	case f.maxHeld == 0:
 		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
 	case f.maxHeld < f.maxBody:
-		return fmt.Errorf("--max-held is %d, less than one request may take; it must be at least --max-body, %d", f.maxHeld, f.maxBody)
+		return fmt.Errorf("--max-held is %d: it must be at least --max-body, %d", f.maxHeld, f.maxBody)
 	}
 	return f.checkNames()
 }
 
-// checkNames completes and checks the names of policies.
+// checkNames sets the defaults of the policies' names and checks the names.
 func (f *ProviderFlags) checkNames() error {
 	kept := f.given != nil && f.given("keep-alive")
 	if chosen := f.given != nil && f.given("cold-start"); !chosen && kept {
 		f.coldStart = fixed
 	}
-	f.coldStart = cmp.Or(f.coldStart, learned)
+	f.coldStart = cmp.Or(f.coldStart, defaultColdStart)
 	f.scheduler = cmp.Or(f.scheduler, systems.Schedulers()[0])
 	if _, err := f.system(); err != nil {
 		return fmt.Errorf("--scheduler %w", err)
 	}
 	if _, err := coldstart.New(f.coldStart, coldstart.Options{KeepAlive: f.keepAlive}); err != nil {
-		return fmt.Errorf("--cold-start %q: it is %s", f.coldStart, OneOf(coldstart.Names()))
+		return fmt.Errorf("--cold-start %q: it must be %s", f.coldStart, OneOf(coldstart.Names()))
 	}
 	if f.coldStart != fixed && kept {
 		return fmt.Errorf("--keep-alive is for --cold-start fixed; %s chooses the time itself", f.coldStart)
@@ -165,14 +164,14 @@ func (f *ProviderFlags) checkNames() error {
 	return batching.CheckName(f.policy)
 }
 
-// notOrigin reports whether a browser sends this for no page.
+// notOrigin reports whether s is neither "*" nor an origin as browsers send it.
 func notOrigin(s string) bool {
 	u, err := url.Parse(s)
 	return s != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != s)
 }
 
-// defaultMaxHeld is a quarter of the machine's memory, at most what the
-// provider's own default is, in bytes.
+// defaultMaxHeld returns a quarter of the machine's memory in bytes, at most
+// [provider.DefaultMaxHeld].
 func defaultMaxHeld() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -181,16 +180,16 @@ func defaultMaxHeld() int64 {
 	return int64(min(uint64(info.Totalram)*uint64(info.Unit)/4, provider.DefaultMaxHeld))
 }
 
-// logger writes lines for people on a terminal and JSON elsewhere.
+// logger returns a logger that writes lines for people to a terminal, and otherwise JSON.
 func (f *ProviderFlags) logger() (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(f.logLevel)
 	if err != nil {
-		return zerolog.Nop(), fmt.Errorf("--log-level %q: it is debug, info, warn or error", f.logLevel)
+		return zerolog.Nop(), fmt.Errorf("--log-level %q: it must be debug, info, warn or error", f.logLevel)
 	}
 	return zerolog.New(logWriter()).Level(level).With().Timestamp().Logger(), nil
 }
 
-// hidden are the provider's directories, which no ordinary function is to see.
+// hidden returns the provider's directories, which ordinary functions must not see.
 func (f *ProviderFlags) hidden() []string {
 	hidden := []string{f.state, f.bundles, f.functionSecrets, f.prepared}
 	if f.secrets != "" {
@@ -199,14 +198,14 @@ func (f *ProviderFlags) hidden() []string {
 	return hidden
 }
 
-// State is the directory for what the provider keeps.
+// State returns the provider's state directory.
 func (f *ProviderFlags) State() string { return f.state }
 
-// BodyTimeout is --body-timeout.
+// BodyTimeout returns --body-timeout.
 func (f *ProviderFlags) BodyTimeout() time.Duration { return f.bodyTimeout }
 
-// ColdWait is --cold-wait.
+// ColdWait returns --cold-wait.
 func (f *ProviderFlags) ColdWait() time.Duration { return f.coldWait }
 
-// MaxBody is --max-body in bytes.
+// MaxBody returns --max-body in bytes.
 func (f *ProviderFlags) MaxBody() int64 { return f.maxBody }

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// functionLogs finds what functions printed in the files of the local backend.
+// functionLogs reads functions' output from the log files of the local backend.
 type functionLogs struct {
 	files *logs.Store
 	log   zerolog.Logger
@@ -19,8 +19,8 @@ type functionLogs struct {
 
 var _ provider.LogSource = functionLogs{}
 
-// pendingLines is how many lines may wait for a client that reads slowly; after
-// that, its reader waits with it.
+// pendingLines is how many lines may wait for a client that reads slowly. Beyond that,
+// the reader of the files waits for the client.
 const pendingLines = 256
 
 // Query implements [provider.LogSource].
@@ -46,7 +46,7 @@ func (f functionLogs) Query(ctx context.Context, q openfaas.Request) (<-chan ope
 			}
 		})
 		if err != nil {
-			f.log.Error().Err(err).Str("function", function).Msg("logs could not be read to their end")
+			f.log.Error().Err(err).Str("function", function).Msg("cannot read a function's logs to their end")
 		}
 	}()
 	return messages, nil

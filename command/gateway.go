@@ -21,7 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// The stock gateway's ports; it has no setting for them.
+// The stock gateway's ports, which cannot be changed, and its version.
 const (
 	gatewayAddress        = "127.0.0.1:8080"
 	gatewayMetricsAddress = "127.0.0.1:8082"
@@ -32,11 +32,11 @@ const (
 // gateway is the stock OpenFaaS gateway as a child process.
 type gateway struct{ *process.Child }
 
-// gatewayDir is where scripts/gateway.sh puts the gateway.
+// gatewayDir returns the directory into which scripts/gateway.sh builds the gateway.
 func gatewayDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("where the gateway is: %w; set XDG_CACHE_HOME", err)
+		return "", fmt.Errorf("find the OpenFaaS gateway: %w; set XDG_CACHE_HOME", err)
 	}
 	dir := filepath.Join(cache, "faas-infer", "gateway", gatewayVersion)
 	if _, err := os.Stat(filepath.Join(dir, "gateway")); err != nil {
@@ -66,15 +66,15 @@ func payloadSecret(dir string) (file string, err error) {
 	return file, err
 }
 
-// random is 128 random bits in hex.
+// random returns 128 random bits in hexadecimal.
 func random() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// credential returns what a file holds; one that is absent or empty is given
-// the initial value.
+// credential returns the content of a file. If the file is missing or empty, credential
+// writes the initial value into it.
 func credential(file, initial string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -91,20 +91,20 @@ func credential(file, initial string) (string, error) {
 
 // gatewayPlan says how to start the gateway.
 type gatewayPlan struct {
-	// provider and nats are the addresses of the provider and of the NATS server
-	// for asynchronous requests; without the latter there are none.
+	// provider and nats are the addresses of the provider and of the NATS server for
+	// asynchronous requests. Without nats, the gateway takes no asynchronous requests.
 	provider, nats string
 	// secrets is the directory of the credentials.
 	secrets, logFile string
 }
 
-// environment is the gateway's.
+// environment returns the gateway's environment.
 func (p gatewayPlan) environment() ([]string, error) {
 	host, port, err := reachable(p.provider)
 	if err != nil {
 		return nil, err
 	}
-	// The gateway must not cut off what the provider may still answer.
+	// The gateway must not time out before the provider.
 	longest := (annotation.LongestSLO + time.Minute).String()
 	env := append(os.Environ(),
 		"functions_provider_url=http://"+net.JoinHostPort(host, port)+"/", "direct_functions=false", "scale_from_zero=false",
@@ -117,11 +117,11 @@ func (p gatewayPlan) environment() ([]string, error) {
 	return append(env, "faas_nats_address="+host, "faas_nats_port="+port), err
 }
 
-// reachable takes the address of a listener apart into one that can be dialled.
+// reachable splits a listener's address into a host and port that can be dialled.
 func reachable(address string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(address)
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "127.0.0.1" // It listens on all interfaces, this one too.
+		host = "127.0.0.1" // It listens on all interfaces, including this one.
 	}
 	return host, port, err
 }
@@ -134,7 +134,7 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 	}
 	for _, address := range []string{gatewayAddress, gatewayMetricsAddress} {
 		if err := web.CheckFree(address); err != nil {
-			return nil, fmt.Errorf("the gateway needs port %s, which it cannot change: %w; stop what listens there", address, err)
+			return nil, fmt.Errorf("the gateway needs port %s and has no setting for it: %w; stop the program that listens there", address, err)
 		}
 	}
 	env, err := p.environment()
@@ -192,15 +192,16 @@ func (g *gateway) stop() {
 	case <-g.Exited():
 		return
 	case <-time.After(time.Second):
-		// It waits for idle connections for a long time; nothing of ours is
-		// in flight any more.
+		// It waits a long time for idle connections. No requests are in flight
+		// any more.
 	}
 	_ = g.Process.Kill()
 	<-g.Exited()
 }
 
-// StartGateway starts the stock gateway before a provider and a NATS server, with what it
-// keeps in dir. It returns the gateway's URL and what stops it.
+// StartGateway starts the stock gateway in front of a provider and a NATS server. Its
+// credentials and its log are in dir. It returns the gateway's URL and a function that
+// stops it.
 func StartGateway(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error) {
 	secrets := filepath.Join(dir, "gateway-secrets")
 	if _, _, err := basicAuth(secrets); err != nil {

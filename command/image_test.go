@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// What a deployment declares of images reaches the instance as it was written.
+// A deployment's declaration of images reaches the instance unchanged.
 func TestImagesReachTheInstance(t *testing.T) {
 	var f ProviderFlags
 	spec := cluster.InstanceSpec{Function: "photos.openfaas-fn", Artefact: cluster.Artefact{Images: "224x224 fit=crop"}}

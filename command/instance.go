@@ -24,11 +24,11 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// ownMemory is what an instance takes beside what its engine allocates: the
-// library's data, Go's heap, requests and answers, in bytes.
+// ownMemory is what an instance takes in addition to its engine's allocations, in bytes:
+// the library's data, Go's heap, requests and answers.
 const ownMemory = 64 << 20
 
-// instanceFlags are what the instance command is told.
+// instanceFlags are the flags of the instance command.
 type instanceFlags struct {
 	model     string
 	prepared  string
@@ -43,15 +43,13 @@ type instanceFlags struct {
 	warmUp    time.Duration
 	// warm is the directory of warm Python processes.
 	warm string
-	// device is what computes an ONNX model, "auto" for a GPU if the instance has a share
-	// of one.
+	// device computes an ONNX model; "auto" is a GPU if the instance has a share of one.
 	device string
-	// image is what the model wants of an image, as package picture reads it.
+	// image says how the model expects images, as [model.ParseImageForm] reads it.
 	image string
 }
 
-// NewInstanceCommand returns the instance command: the server inside an
-// instance.
+// NewInstanceCommand returns "faas-infer instance", the server inside an instance.
 func NewInstanceCommand() *cobra.Command {
 	var f instanceFlags
 	c := &cobra.Command{
@@ -61,17 +59,19 @@ func NewInstanceCommand() *cobra.Command {
 and in batches: POST /, the Open Inference Protocol v2, TensorFlow Serving's
 predict API and the provider's batch endpoint.
 
-The manifest of a bundle, bundle.yaml, may stand for the model: then a Python process
-beside the instance runs the bundle's handler, or TensorFlow its SavedModel or Keras
-file, or a model server the bundle's model: Triton, TensorFlow Serving or MLServer,
-which is given batches of --max-batch and does not wait for more; or a program beside
-the instance does what is to be done before and after the bundle's ONNX model.
+--model may also be a bundle's manifest, bundle.yaml. Then another process beside the
+instance runs the bundle:
+  - Python, with the bundle's handler;
+  - TensorFlow, with the bundle's SavedModel or Keras file;
+  - a model server (Triton, TensorFlow Serving or MLServer), which gets batches of
+    --max-batch and does not wait for more;
+  - a program that works before and after the bundle's ONNX model.
 
-With --prepared, the directory that "faas-infer instance prepare" printed, it
-maps a model that was optimised for this host before, which takes milliseconds
-and shares the weights among all instances.
+With --prepared, the directory that "faas-infer instance prepare" printed, instance
+maps a model that was optimised for this host before. That takes milliseconds, and all
+instances share the weights.
 
-On SIGTERM it finishes the requests in flight and leaves.`,
+On SIGTERM it finishes the requests in flight and exits.`,
 		Example: `  faas-infer instance --model mnist.onnx --name mnist --listen tcp://127.0.0.1:9000
   curl http://127.0.0.1:9000/v2/models/mnist
 
@@ -79,7 +79,7 @@ On SIGTERM it finishes the requests in flight and leaves.`,
     --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// The secrets first, while the process has hardly begun.
+			// The secrets come first: Enter must run at the very start.
 			if err := sandbox.Enter(); err != nil {
 				return err
 			}
@@ -88,19 +88,19 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
-	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen, which a handler's process is forked from")
-	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images, made into what the model wants: width and height, as 224x224, and after them fit=, colour=, range=, mean= and std=")
-	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; where it does not fit this host, --model is loaded")
+	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
+	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
-	flags.IntVar(&f.threads, "threads", 1, "threads that compute, at most the CPUs that the instance may use")
+	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
-	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "largest body of one request in bytes")
-	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, not the process")
-	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready unless it is known to take longer than this: a request that waits for the instance would wait for that run too")
-	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where `make onnxruntime` puts it)")
-	flags.StringVar(&f.device, "device", automatic, "device for an ONNX model: cpu, cuda, or auto, which is cuda where the instance has a share of a GPU")
+	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "maximum size of a request's body in bytes")
+	flags.Int64Var(&f.memory, "memory", 0, "memory that the instance may use in bytes, 0 for no limit; a batch that needs more fails, but the process survives")
+	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready, unless the run is known to take longer than this: a request that waits for the instance would also wait for the run")
+	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that `make onnxruntime` installs)")
+	flags.StringVar(&f.device, "device", automatic, "device for an ONNX model: cpu, cuda, or auto, which is cuda if the instance has a share of a GPU")
 	c.AddCommand(newPrepareCommand())
 	return c
 }
@@ -108,10 +108,10 @@ On SIGTERM it finishes the requests in flight and leaves.`,
 func (f *instanceFlags) run(c *cobra.Command) error {
 	began := time.Now()
 	if f.model == "" && f.prepared == "" {
-		return errors.New("--model is missing: which ONNX file or bundle.yaml to serve")
+		return errors.New("--model is missing: give the ONNX file or bundle.yaml to serve")
 	}
 	if !slices.Contains([]string{automatic, string(onnxruntime.CPU), string(onnxruntime.CUDA)}, f.device) {
-		return fmt.Errorf("--device %q: it is %s, %s or %s", f.device, automatic, onnxruntime.CPU, onnxruntime.CUDA)
+		return fmt.Errorf("--device %q: it must be %s, %s or %s", f.device, automatic, onnxruntime.CPU, onnxruntime.CUDA)
 	}
 	if f.name == "" {
 		f.name = profile.SubjectName(f.model)
@@ -136,7 +136,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	engine, startup, err := f.load(ctx, logger)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return nil // It was stopped before it had begun.
+		return nil // It was stopped while it loaded.
 	case err != nil:
 		return err
 	}
@@ -160,7 +160,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	})
 }
 
-// images reads what the model wants of an image, nil if it takes none.
+// images reads how the model expects images, nil if it takes none.
 func (f *instanceFlags) images() (*model.ImageForm, error) {
 	if f.image == "" {
 		return nil, nil
@@ -172,10 +172,9 @@ func (f *instanceFlags) images() (*model.ImageForm, error) {
 	return &form, nil
 }
 
-// tuneRuntime sets Go's runtime for a process whose work is the engine's: no
-// more threads of Go's own than the engine has, since they would only wake each
-// other, and as the heap is small next to the model, rare collections, within
-// the memory limit.
+// tuneRuntime sets Go's runtime for a process in which the engine does the work. Go gets
+// no more threads than the engine, because further ones would only wake each other. The
+// heap is small next to the model, so collections are rare, within the memory limit.
 func (f *instanceFlags) tuneRuntime() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, f.threads))
@@ -203,9 +202,9 @@ func (f *instanceFlags) open(ctx context.Context) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// load loads library and model and, for a quick model, runs once, so that the
-// first request meets a warm engine. The extra time of a slow one's first run is
-// little beside the run itself.
+// load loads the library and the model. It also runs a quick model once, so the first
+// request finds a warm engine. For a slow model, the extra time of the first run is small
+// next to the run itself.
 func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
 	if kind, ok := f.beside(); ok {
 		return f.loadBeside(ctx, kind, logger)
@@ -227,10 +226,10 @@ func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instan
 	return engine, startup, nil
 }
 
-// automatic is the device that follows from what the instance has.
+// automatic is the --device that depends on the instance's GPU share.
 const automatic = "auto"
 
-// computesOn is the device of an ONNX model.
+// computesOn returns the device of an ONNX model.
 func (f *instanceFlags) computesOn() onnxruntime.Device {
 	switch {
 	case f.device != automatic:
@@ -249,7 +248,7 @@ func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, 
 	}
 	engine, err := onnxruntime.Open(options)
 	if err != nil && f.model != "" && errors.Is(err, onnxruntime.ErrNotPrepared) {
-		logger.Warn().Err(err).Msg("loading the model itself")
+		logger.Warn().Err(err).Msg("the prepared form does not fit this host; loading --model")
 		options.Prepared = ""
 		return onnxruntime.Open(options)
 	}
@@ -261,17 +260,17 @@ func newPrepareCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "prepare --model FILE --cache DIR",
-		Short: "Make a model ready for this host, once, and print the directory for --prepared",
+		Short: "Prepare a model for this host, once, and print the directory for --prepared",
 		Long: `prepare optimises a model for this host's CPU and writes it in the form that
 instances map into memory. It does so once per model, CPU and engine version,
 and checks that the outputs stay the same. For the bundle.yaml of a bundle that
-Python or a model server runs, it installs what the bundle requires into a virtual
+Python or a model server runs, it installs the bundle's requirements into a virtual
 environment in the user's cache, once, and keeps a copy of the bundle.`,
 		Example: `  faas-infer instance prepare --model mnist.onnx --cache /var/lib/faas-infer/prepared`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if model == "" || cache == "" {
-				return errors.New("--model and --cache are both needed")
+				return errors.New("--model or --cache is missing: give both")
 			}
 			if engines.IsManifest(model) {
 				return prepareBeside(c.Context(), c.OutOrStdout(), model, cache, asJSON)
@@ -297,6 +296,6 @@ environment in the user's cache, once, and keeps a copy of the bundle.`,
 	flags.StringVar(&model, "model", "", "the ONNX file, or a bundle.yaml")
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
-	flags.BoolVar(&asJSON, "json", false, "print all that was measured, as JSON")
+	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/python"
 )
 
-// beside is the engine that runs the model in a process beside the instance; false if
-// the instance runs it itself.
+// beside returns the engine that runs the model in a process beside the instance; false
+// if the instance runs the model itself.
 func (f *instanceFlags) beside() (engine.Kind, bool) {
 	if f.prepared != "" {
 		return engines.Prepared(f.prepared)
@@ -25,15 +25,15 @@ func (f *instanceFlags) beside() (engine.Kind, bool) {
 	return engines.Of(f.model), engines.IsManifest(f.model)
 }
 
-// loadBeside starts the process that runs the model, and has it run once where that is
-// to be done. A bundle that was not prepared is prepared, or used where it lies.
+// loadBeside starts the process that runs the model, and runs the model once if the engine
+// asks for it. A bundle that was not prepared is prepared, or used in place.
 func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
 	o := engine.Options{Threads: f.threads, MaxBatch: f.maxBatch, Warm: f.warm, Memory: f.engineMemory(), Library: f.library, Logger: logger}
 	switch {
 	case kind.TakesDevice:
 		o.Device = string(f.computesOn())
 	case f.device != "" && f.device != automatic:
-		return nil, instance.Startup{}, fmt.Errorf("--device is %s, and is for ONNX models; what Python or a model server runs decides that itself", f.device)
+		return nil, instance.Startup{}, fmt.Errorf("--device is %s: it is for ONNX models only; leave it out, as a model in Python or a model server chooses its device itself", f.device)
 	}
 	opened, err := f.startBeside(ctx, kind, o)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger
 			opened.Close()
 			return nil, instance.Startup{}, fmt.Errorf("the model's first run: %w", err)
 		}
-		logger.Warn().Err(err).Msg("the model's first run, with inputs of chance, failed")
+		logger.Warn().Err(err).Msg("the model's first run, with random inputs, failed")
 	}
 	startup.FirstRun = time.Since(began)
 	return opened.Running, startup, nil
@@ -73,7 +73,8 @@ func (f *instanceFlags) startBeside(ctx context.Context, kind engine.Kind, o eng
 	return kind.Open(ctx, dir, o)
 }
 
-// engineMemory is what an engine may take of the instance's memory, 0 for no limit.
+// engineMemory returns what an engine may take of the instance's memory in bytes, 0 for no
+// limit.
 func (f *instanceFlags) engineMemory() int64 {
 	if f.memory <= 0 {
 		return 0
@@ -81,8 +82,8 @@ func (f *instanceFlags) engineMemory() int64 {
 	return max(f.memory-ownMemory, f.memory/2)
 }
 
-// prepareBeside is "instance prepare" of a bundle that a process beside the instance
-// runs.
+// prepareBeside runs "instance prepare" for a bundle that a process beside the instance
+// serves.
 func prepareBeside(ctx context.Context, out io.Writer, manifest, cache string, asJSON bool) error {
 	kind := engines.Of(manifest)
 	dir, err := kind.Prepare(ctx, manifest, cache)

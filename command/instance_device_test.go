@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
-// An instance computes on a GPU where it was given a share of one, and where it is told to.
+// An instance computes on a GPU if it has a share of one, or with --device cuda.
 func TestDevice(t *testing.T) {
 	on := func(device string) onnxruntime.Device { return (&instanceFlags{device: device}).computesOn() }
 	if got := on(automatic); got != onnxruntime.CPU {
@@ -24,10 +24,10 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// What is none of them is refused by the flag's name, whatever the engine is.
+// An invalid device is refused with the flag's name, for every engine.
 func TestDeviceRefused(t *testing.T) {
 	f := &instanceFlags{model: "bundle.yaml", device: "gpu"}
-	if err := f.run(nil); err == nil || err.Error() != `--device "gpu": it is auto, cpu or cuda` {
+	if err := f.run(nil); err == nil || err.Error() != `--device "gpu": it must be auto, cpu or cuda` {
 		t.Errorf("%v", err)
 	}
 }

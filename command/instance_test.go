@@ -83,8 +83,8 @@ func helperCommand(arguments ...string) *exec.Cmd {
 	return c
 }
 
-// startUntilReady starts the command and returns its first log line once it
-// said that it is ready.
+// startUntilReady starts the command and returns its first log line once the line says
+// that it is ready.
 func startUntilReady(t *testing.T, c *exec.Cmd) []byte {
 	t.Helper()
 	ready, theirs, err := os.Pipe()
@@ -144,7 +144,7 @@ func TestInstanceRefuses(t *testing.T) {
 	for wrong, arguments := range map[string][]string{
 		"--model is missing": {"instance"},
 		"neither unix":       {"instance", "--model", "m.onnx", "--listen", "127.0.0.1:80"},
-		"both needed":        {"instance", "prepare"},
+		"give both":          {"instance", "prepare"},
 	} {
 		root := NewRootCommand()
 		root.SetArgs(arguments)

@@ -13,10 +13,11 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// machine is the platform that needs nothing but this machine.
+// machine is the platform that runs functions on this machine.
 type machine struct{}
 
-// Open implements [Platform]. It takes over the instances that an earlier provider left running.
+// Open implements [Platform]. It takes over the instances that an earlier provider left
+// running.
 func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	var close []func() error
 	p.Close = func() error {
@@ -47,7 +48,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	close = append(close, backend.Close)
-	if warm != nil { // Forks outside an instance's group are measured.
+	if warm != nil { // A fork outside an instance's group is being measured.
 		warm.Started = func(pid int) { _ = backend.Place(pid, false) }
 	}
 	looked := f.childModels()

@@ -18,16 +18,17 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// NewModelCommand is `faas-infer model`: make a model of the zoo, convert one of another
-// framework, look into an ONNX file or a SavedModel, put a model into a bundle.
+// NewModelCommand returns "faas-infer model", which makes models of the zoo, converts
+// models of other frameworks, shows ONNX files and SavedModels, checks objectives and
+// writes bundles.
 func NewModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
 		Short: "Make, convert, show, check and bundle models",
 		Long: `A function's image names a bundle: a directory with an ONNX model and a small
-manifest. These commands make models to try things out with, convert those of other
-frameworks, show what is in an ONNX file or a TensorFlow SavedModel, tell which
-objectives a model can meet here, and write bundles.`,
+manifest. These commands make models for experiments, convert models of other
+frameworks, show an ONNX file or a TensorFlow SavedModel, find the objectives that a
+model can meet here, and write bundles.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
   faas-infer model convert trained.keras trained.onnx
   faas-infer model show resnet-50.onnx --batch 8
@@ -46,10 +47,9 @@ func newModelMakeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "make NAME",
 		Short: "Write an architecture of INFless Table 1 with random weights",
-		Long: `Writes an ONNX model with the architecture of that name, random weights and a
-dynamic batch dimension. Latency depends on the architecture and not on what the
-weights are, so the model serves for benchmarks and demonstrations. The same seed
-gives the same file.`,
+		Long: `make writes an ONNX model of an architecture with random weights and a dynamic batch
+dimension. Latency depends on the architecture and not on the weights, so the model is
+good for benchmarks and demonstrations. The same seed gives the same file.`,
 		Example: `  faas-infer model make --list
   faas-infer model make mnist
   faas-infer model make bert --out bert.onnx --seed 7`,
@@ -59,7 +59,7 @@ gives the same file.`,
 				return listZoo(c.OutOrStdout())
 			}
 			if len(args) == 0 {
-				return fmt.Errorf("which model? Give one of %s, or --list", strings.Join(zoo.Names(), ", "))
+				return fmt.Errorf("NAME is missing: give one of %s, or --list", strings.Join(zoo.Names(), ", "))
 			}
 			m, err := zoo.Make(args[0], seed)
 			if err != nil {
@@ -71,17 +71,17 @@ gives the same file.`,
 			if err := m.WriteFile(out); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Look into it with `faas-infer model show %s`.\n", out, out)
+			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Show it with `faas-infer model show %s`.\n", out, out)
 			return nil
 		},
 	}
 	c.Flags().StringVarP(&out, "out", "o", "", "file to write (default NAME.onnx)")
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random weights")
-	c.Flags().BoolVar(&list, "list", false, "list the models with their sizes beside those of the paper's table")
+	c.Flags().BoolVar(&list, "list", false, "list the models with their sizes and those in the paper's table")
 	return c
 }
 
-// listZoo makes every model to tell its figures; the largest takes a second.
+// listZoo prints every model's figures. It makes each model; the largest takes a second.
 func listZoo(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tSIZE\tTABLE 1\tGFLOPS\tTABLE 1\tDESCRIPTION")
@@ -109,13 +109,13 @@ func newModelShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show FILE|DIR",
 		Short: "Print a model's operators, shapes, parameters and GFLOPs",
-		Long: `Prints the operators of an ONNX model in the order in which they run, with the
-shapes that they compute at a batch size, their parameters and their GFLOPs. A
+		Long: `show prints the operators of an ONNX model in the order in which they run, with
+their output shapes at a batch size, their parameters and their GFLOPs. A
 multiply-add counts once, as in INFless Table 1 for ResNet-50.
 
-Of a TensorFlow SavedModel, which is a directory, it prints the inputs, outputs and
-weights of one signature, and counts its operators by kind. Shapes and GFLOPs are
-printed of the ONNX model that "faas-infer model convert" makes of it.`,
+For a TensorFlow SavedModel, which is a directory, show prints the inputs, outputs and
+weights of one signature, and counts its operators by kind. For its shapes and GFLOPs,
+convert it with "faas-infer model convert" and show the ONNX model.`,
 		Example: `  faas-infer model show mnist.onnx
   faas-infer model show mnist.onnx --batch 32 --json
   faas-infer model show exported/1 --signature serving_default`,
@@ -125,7 +125,7 @@ printed of the ONNX model that "faas-infer model convert" makes of it.`,
 				return showSaved(c.OutOrStdout(), args[0], signature, asJSON)
 			}
 			if signature != "" {
-				return fmt.Errorf("--signature is for a SavedModel, which is a directory; %s is none", args[0])
+				return fmt.Errorf("--signature is for a SavedModel, which is a directory, and %s is not: leave it out", args[0])
 			}
 			m, err := readModel(args[0])
 			if err != nil {
@@ -152,7 +152,7 @@ printed of the ONNX model that "faas-infer model convert" makes of it.`,
 func readModel(path string) (*model.Model, error) {
 	m, err := model.ReadFile(path)
 	if _, known := zoo.Find(path); err != nil && known && errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no file %s; write the model of that name with `faas-infer model make %s`", path, path)
+		return nil, fmt.Errorf("there is no file %s; make the model of that name with `faas-infer model make %s`", path, path)
 	}
 	return m, err
 }
@@ -199,9 +199,9 @@ func newModelBundleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bundle NAME|FILE",
 		Short: "Write a bundle from a model of the zoo or an ONNX file",
-		Long: `Writes the directory that a function's image stands for: the model and a
-manifest, bundle.yaml. The image mnist:latest is ROOT/mnist/latest. A bundle that
-is there already is replaced.`,
+		Long: `bundle writes the directory of a function's image: the model and a manifest,
+bundle.yaml. The image mnist:latest is ROOT/mnist/latest. bundle replaces an existing
+directory.`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
   faas-infer model bundle ./my-model.onnx --root bundles --image team/my-model:v2`,
 		Args: cobra.ExactArgs(1),
@@ -215,22 +215,22 @@ is there already is replaced.`,
 			return nil
 		},
 	}
-	c.Flags().StringVar(&root, "root", "bundles", "directory of bundles, that of the provider")
-	c.Flags().StringVar(&image, "image", "", "image that the bundle is for, as mnist:latest (required)")
+	c.Flags().StringVar(&root, "root", "bundles", "directory of bundles, the same as the provider's --bundles")
+	c.Flags().StringVar(&image, "image", "", "image of the bundle, such as mnist:latest (required)")
 	c.Flags().StringVar(&name, "name", "", "name in the manifest (default the model's)")
 	c.Flags().StringVar(&description, "description", "", "description in the manifest (default the model's)")
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random weights")
 	if err := c.MarkFlagRequired("image"); err != nil {
-		panic(err) // the flag is defined above
+		panic(err) // The flag is defined above.
 	}
 	return c
 }
 
-// writeBundle takes a source that is a path for a file, and else for a name.
+// writeBundle writes a bundle from a source: the name of a model of the zoo, or a file.
 func writeBundle(root, image string, manifest bundle.Manifest, source string, seed uint64) (*bundle.Bundle, error) {
 	if _, known := zoo.Find(source); !known {
 		if _, err := os.Stat(source); err != nil && !strings.ContainsAny(source, "/.") {
-			return nil, fmt.Errorf("%q is neither a file nor a model of the zoo, which has %s", source, strings.Join(zoo.Names(), ", "))
+			return nil, fmt.Errorf("%q is neither a file nor a model of the zoo: give a file or one of %s", source, strings.Join(zoo.Names(), ", "))
 		}
 		if manifest.Name == "" {
 			manifest.Name = strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))

@@ -35,16 +35,18 @@ func newModelCheckCommand() *cobra.Command {
 	var o checkOptions
 	c := &cobra.Command{
 		Use:   "check DIR|FILE",
-		Short: "Tell before a deployment whether a model can meet an objective on this machine, and with which configs",
-		Long: `check does what the provider does when a function is deployed, and shows it: it
-reads the model and infers its shapes, predicts how long a batch takes at every batch
-size and CPU share from the times of its operators, and says by which configs
-⟨batch, CPU⟩ the objective can be met here, and which is the cheapest when it is
-busy. A model that Python or a model server runs is measured as a whole. It is given an ONNX file, a bundle or the folder of a function with one ONNX
-file, or the name of a model of the zoo. Exit status 1: the objective cannot be met.
+		Short: "Check whether a model can meet an objective on this machine, and with which configs",
+		Long: `check does what the provider does when a function is deployed, and prints the result.
+It reads the model, infers its shapes and predicts from its operators how long a batch
+takes at every batch size and CPU share. It then lists the configs ⟨batch, CPU⟩ that
+meet the objective here, and names the cheapest under load. It measures a model in
+Python or a model server as a whole.
 
-rate is how many requests per second an instance of the config takes (r_up, INFless
-Eq. 1), cost what a request takes of a core at that rate.`,
+The argument is an ONNX file, a bundle, a function's folder with one ONNX file, or the
+name of a model of the zoo. The exit status is 1 if the objective cannot be met.
+
+requests/s is the highest rate of an instance with the config (r_up, INFless Eq. 1).
+core·ms/request is the CPU time of a request at that rate.`,
 		Example: `  faas-infer model check mnist.onnx --slo 50ms
   faas-infer model check ./resnet-50 --slo 200ms --max-batch 16
   faas-infer model check dssm --slo 20ms --json`,
@@ -54,11 +56,11 @@ Eq. 1), cost what a request takes of a core at that rate.`,
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&o.slo, "slo", 0, "the latency objective, as com.openfaas.slo.latency has it (0: show the times alone)")
-	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch, as com.openfaas.infer.max-batch has it")
-	f.IntVar(&o.cpu, "cpu", 0, "a CPU limit in millicores, as limits.cpu has it (0: none)")
+	f.DurationVar(&o.slo, "slo", 0, "the latency objective, as in com.openfaas.slo.latency (0: show only the times)")
+	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch, as in com.openfaas.infer.max-batch")
+	f.IntVar(&o.cpu, "cpu", 0, "CPU limit in millicores, as in limits.cpu (0: none)")
 	profile.DatabaseFlag(c, &o.Database)
-	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	return c
 }
@@ -79,12 +81,11 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 		return err
 	}
 	s := found.Subject
-	return o.tell(out, s.Name, found.Profile, s.Model.Inputs(), s.Model.Outputs())
+	return o.show(out, s.Name, found.Profile, s.Model.Inputs(), s.Model.Outputs())
 }
 
-// tell prints what the objective means for a model; the error says that it cannot be
-// met.
-func (o *checkOptions) tell(out io.Writer, name string, p *profiler.Profile, inputs, outputs []tensor.Info) (err error) {
+// show prints a model's configs. It returns an error if none meets the objective.
+func (o *checkOptions) show(out io.Writer, name string, p *profiler.Profile, inputs, outputs []tensor.Info) (err error) {
 	checked := checkModel(p, o.MaxBatch, o.cpu, o.slo)
 	if o.JSON {
 		err = checked.report(name).JSON(out)
@@ -94,7 +95,7 @@ func (o *checkOptions) tell(out io.Writer, name string, p *profiler.Profile, inp
 	return errors.Join(err, checked.verdict())
 }
 
-// runPython measures what cannot be predicted, as the provider does.
+// runPython measures a model that cannot be predicted, as the provider does.
 func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Writer) error {
 	if err := engines.Of(manifest).Check(ctx, manifest); err != nil {
 		return err
@@ -104,18 +105,18 @@ func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Wr
 	if err != nil {
 		return err
 	}
-	return o.tell(out, profile.SubjectName(manifest), found.Profile, infos.Inputs, infos.Outputs)
+	return o.show(out, profile.SubjectName(manifest), found.Profile, infos.Inputs, infos.Outputs)
 }
 
-// modelFile is the ONNX file that an argument stands for: itself, that of a bundle,
-// or the only one in a folder.
+// modelFile returns the model file of an argument: the argument itself, a bundle's model,
+// or the only ONNX file in a folder.
 func modelFile(argument string) (string, error) {
 	info, err := os.Stat(argument)
 	if err != nil || !info.IsDir() {
 		return argument, nil
 	}
 	if _, err := os.Stat(filepath.Join(argument, "saved_model.pb")); err == nil {
-		return "", fmt.Errorf("%s is a TensorFlow SavedModel; name the directory above it, with a %s that says engine: tensorflow and model: %s", argument, bundle.ManifestFile, filepath.Base(argument))
+		return "", fmt.Errorf("%s is a TensorFlow SavedModel; give the directory above it, with a %s that says engine: tensorflow and model: %s", argument, bundle.ManifestFile, filepath.Base(argument))
 	}
 	if _, err := os.Stat(filepath.Join(argument, bundle.ManifestFile)); err == nil {
 		b, err := bundle.OpenDir(argument)
@@ -129,7 +130,7 @@ func modelFile(argument string) (string, error) {
 	}
 	found, err := filepath.Glob(filepath.Join(argument, "*.onnx"))
 	if err != nil || len(found) != 1 {
-		return "", errors.Join(err, fmt.Errorf("%s has %d ONNX files and no %s: name the file", argument, len(found), bundle.ManifestFile))
+		return "", errors.Join(err, fmt.Errorf("%s has %d ONNX files and no %s: give the file", argument, len(found), bundle.ManifestFile))
 	}
 	return found[0], nil
 }
@@ -137,21 +138,20 @@ func modelFile(argument string) (string, error) {
 // checkedConfig is one config of a model.
 type checkedConfig struct {
 	capacity.Candidate
-	// meets: a request is answered in time by it.
+	// meets: the config meets the objective.
 	meets bool
-	// rate is r_up in requests/s, cost in core·ms per request.
+	// rate is r_up in requests/s, cost is in core·ms per request.
 	rate, cost float64
 }
 
-// checkedModel is what an objective means for a model.
+// checkedModel holds a model's configs and whether each meets an objective.
 type checkedModel struct {
 	slo     time.Duration
 	memory  int64
 	configs []checkedConfig
 }
 
-// checkModel finds which of the configs that the provider would choose from meet
-// the objective.
+// checkModel evaluates the configs that the provider would choose from.
 func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) checkedModel {
 	shares, options := p.Shares(limit), scaling.DefaultSettings().Options
 	out := checkedModel{slo: slo, memory: p.Memory}
@@ -168,8 +168,8 @@ func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) che
 	return out
 }
 
-// cheapest is the config with the least cost among those that meet the objective;
-// false if there is none.
+// cheapest returns the config with the lowest cost that meets the objective; false if
+// there is none.
 func (m checkedModel) cheapest() (checkedConfig, bool) {
 	meeting := slices.DeleteFunc(slices.Clone(m.configs), func(c checkedConfig) bool { return !c.meets })
 	if len(meeting) == 0 {
@@ -186,7 +186,7 @@ func (m checkedModel) cheapest() (checkedConfig, bool) {
 	}), true
 }
 
-// verdict is an error if the objective cannot be met.
+// verdict returns an error if no config meets the objective.
 func (m checkedModel) verdict() error {
 	if _, ok := m.cheapest(); ok || m.slo == 0 {
 		return nil
@@ -200,7 +200,7 @@ func (m checkedModel) verdict() error {
 		m.slo, fastest.Config, fastest.Exec.Round(10*time.Microsecond), least.Round(100*time.Microsecond)+100*time.Microsecond)
 }
 
-// describeModel says what the model takes and gives.
+// describeModel prints a model's inputs and outputs.
 func describeModel(out io.Writer, name string, inputs, outputs []tensor.Info) error {
 	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensors(inputs), tensors(outputs))
 	return err
@@ -238,7 +238,7 @@ func (m checkedModel) print(out io.Writer) error {
 	return err
 }
 
-// report is the same for programs.
+// report returns the same figures for programs.
 func (m checkedModel) report(name string) *report.Report {
 	r := report.New("model check "+name, time.Now())
 	for _, c := range m.configs {

@@ -10,7 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// aProfile takes 10 ms a request and 2 ms for each further one on a core.
+// aProfile returns a profile with 10 ms for one request and 2 ms for each further one, on
+// one core.
 func aProfile() *profiler.Profile {
 	p := &profiler.Profile{Model: "m", Engine: "e", Machine: "x", Memory: 64 << 20}
 	for _, batch := range []int{1, 2, 4, 8} {
@@ -44,7 +45,7 @@ func TestCheckModel(t *testing.T) {
 	}
 }
 
-// The smallest objective that is told can be met.
+// The smallest objective in the error can be met.
 func TestCheckModelSaysWhatCanBeMet(t *testing.T) {
 	p := aProfile()
 	err := checkModel(p, 8, 0, time.Millisecond).verdict()
@@ -65,7 +66,7 @@ func TestModelFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := modelFile(dir); err == nil || !strings.Contains(err.Error(), "name the file") {
+	if _, err := modelFile(dir); err == nil || !strings.Contains(err.Error(), "give the file") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	write("a.onnx")

@@ -30,9 +30,9 @@ func newModelConvertCommand() *cobra.Command {
 	var o convertOptions
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
-		Short: "Make an ONNX model of a Keras, TensorFlow or PyTorch model, and compare both",
-		Long: `convert makes an ONNX model, which this program serves best, of what the usual
-frameworks write. The file endings decide the conversion:
+		Short: "Convert a Keras, TensorFlow or PyTorch model to ONNX, and compare both",
+		Long: `convert converts a model of another framework to ONNX, which this program serves
+best. The file endings decide the conversion:
 
   IN   .keras .h5        Keras, the whole model (model.save)
        DIR               TensorFlow, a SavedModel (model.export, tf.saved_model.save)
@@ -41,17 +41,18 @@ frameworks write. The file endings decide the conversion:
   OUT  .onnx             an ONNX model
        DIR               a SavedModel, of a Keras model
 
-The frameworks' own converters do it: tf2onnx, PyTorch's exporter, Keras'. They are
-installed into a virtual environment of this program's in your cache, once (half a GB
-is fetched for TensorFlow, 3 GB for PyTorch). Then both models are run on the same
-random inputs, the new one as an instance would, and the largest difference is
-printed: |new − old| / max(1, |old|). Above --tolerance nothing is written and the exit
-status is 1. It is 1, too, if there are operators which ONNX does not have; they are
-named.
+convert uses the frameworks' own converters: tf2onnx, PyTorch's and Keras' exporters. It
+installs them once into a virtual environment in your cache (a download of half a GB
+for TensorFlow, 3 GB for PyTorch).
 
-The first dimension of each input is the batch and has to be open: ? here, None in
+It then runs both models on the same random inputs, the new one as an instance would,
+and prints the largest difference: |new − old| / max(1, |old|). If the difference
+exceeds --tolerance, convert writes nothing and the exit status is 1. The exit status is
+also 1 if ONNX lacks some of the operators; convert names them.
+
+The first dimension of each input is the batch and must be open: ? here, None in
 Keras, torch.export.Dim('batch') in PyTorch. Other open dimensions stay open unless
---input sets them, and are taken as 8 for the comparison.`,
+--input sets them. The comparison uses 8 for them.`,
 		Example: `  faas-infer model convert mnist.keras mnist.onnx
   faas-infer model convert exported/1 model.onnx --signature serving_default
   faas-infer model convert resnet.pt2 resnet.onnx
@@ -65,16 +66,16 @@ Keras, torch.export.Dim('batch') in PyTorch. Other open dimensions stay open unl
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&o.inputs, "input", nil, "an input's name, type and shape, as x=float32[?,3,224,224]; for .pt of each input in order, else to set open sizes")
+	f.StringArrayVar(&o.inputs, "input", nil, "an input's name, type and shape, such as x=float32[?,3,224,224]; for .pt and .pth give each input in order, otherwise only inputs whose open sizes you set")
 	f.StringVar(&o.Signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
-	f.IntVar(&o.Opset, "opset", 0, "version of ONNX' operators (default what the converter does best: 17, for .pt2 18)")
-	f.BoolVar(&o.Trust, "trust", false, "run code that is in the file: a pickled module of PyTorch, Lambda layers of Keras")
-	f.BoolVar(&o.Replace, "force", false, "replace OUT if it is there")
-	f.IntSliceVar(&o.Batches, "batches", []int{1, 3, 8}, "batch sizes to compare old and new with")
-	f.IntVar(&o.Below, "integers-below", 2, "inputs of whole numbers are drawn from 0 to below this, for example the number of known words; others from -1 to 1")
+	f.IntVar(&o.Opset, "opset", 0, "version of the ONNX operators (default: the converter's best, 18 for .pt2 and otherwise 17)")
+	f.BoolVar(&o.Trust, "trust", false, "run code in the file: a pickled module of PyTorch, Lambda layers of Keras")
+	f.BoolVar(&o.Replace, "force", false, "replace OUT if it exists")
+	f.IntSliceVar(&o.Batches, "batches", []int{1, 3, 8}, "batch sizes of the comparison")
+	f.IntVar(&o.Below, "integers-below", 2, "random integer inputs are from 0 to below this, for example the number of known words; other inputs are from -1 to 1")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random inputs")
-	f.Float64Var(&o.Tolerance, "tolerance", 1e-4, "largest difference with which OUT is written")
-	f.BoolVarP(&o.verbose, "verbose", "v", false, "show the converters' whole output")
+	f.Float64Var(&o.Tolerance, "tolerance", 1e-4, "maximum difference; above it, OUT is not written")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "show the converters' full output")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }
@@ -104,7 +105,7 @@ func (o *convertOptions) run(ctx context.Context, out, progress io.Writer) error
 	return errors.Join(o.print(out, r, err == nil), err)
 }
 
-// steps shows what is being done, and since when.
+// steps returns a function that prints a step and the seconds since the start.
 func steps(w io.Writer) func(string) {
 	began := time.Now()
 	return func(step string) {
@@ -112,7 +113,7 @@ func steps(w io.Writer) func(string) {
 	}
 }
 
-// print tells people what came of it.
+// print prints the result for people.
 func (o *convertOptions) print(out io.Writer, r *convert.Result, written bool) error {
 	by := versions(r.Versions)
 	if written {
@@ -137,7 +138,7 @@ func (o *convertOptions) print(out io.Writer, r *convert.Result, written bool) e
 	return err
 }
 
-// next is what to do with what was written.
+// next returns the command or step that follows the conversion.
 func (o *convertOptions) next(r *convert.Result) string {
 	if r.To == convert.ONNX {
 		return fmt.Sprintf("faas-infer model check %s --slo 50ms", o.Out)
@@ -145,7 +146,7 @@ func (o *convertOptions) next(r *convert.Result) string {
 	return fmt.Sprintf("name it in a bundle.yaml beside it (engine: tensorflow, model: %s), then faas-infer model check its directory", filepath.Base(o.Out))
 }
 
-// sizeOf is a file's size, in KiB if it is small.
+// sizeOf prints a file's size, in KiB below 1 MiB.
 func sizeOf(bytes int64) string {
 	if bytes < 1<<20 {
 		return fmt.Sprintf("%d KiB", (bytes+1023)>>10)
@@ -162,7 +163,7 @@ func versions(by map[string]string) string {
 	return strings.Join(all, ", ")
 }
 
-// report is the same for programs.
+// report returns the same figures for programs.
 func (o *convertOptions) report(r *convert.Result) *report.Report {
 	made := report.New("model convert "+o.In+" "+o.Out, time.Now())
 	made.Add("bytes", float64(r.Bytes), "B", "")

@@ -17,7 +17,7 @@ y = keras.layers.Dense(3, activation="softmax", name="classes")(keras.layers.Den
 keras.Model(x, y).save(sys.argv[1])
 `
 
-// The way of the guide: train, convert, check.
+// The steps of the guide work: train, convert, check.
 func TestConvertThenCheck(t *testing.T) {
 	e, err := environment.Find(t.Context(), "convert-tensorflow", "")
 	if err != nil || !e.Made() {
@@ -49,10 +49,10 @@ func TestConvertRefuses(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "m.txt")
 	write(t, in, "")
 	for want, arguments := range map[string][]string{
-		"is none of .keras":        {in, "out.onnx"},
-		"there is no nothing.pt2":  {"nothing.pt2", "out.onnx"},
-		`--input "x" is not NAME=`: {in, "out.onnx", "--input", "x"},
-		"accepts 2 arg":            {in},
+		"name a file .keras":         {in, "out.onnx"},
+		"nothing.pt2 does not exist": {"nothing.pt2", "out.onnx"},
+		`--input "x" is not NAME=`:   {in, "out.onnx", "--input", "x"},
+		"accepts 2 arg":              {in},
 	} {
 		if _, err := execute(t, append([]string{"model", "convert"}, arguments...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

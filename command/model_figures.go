@@ -26,7 +26,7 @@ func dash(s string) string {
 	return s
 }
 
-// dimensions prints a shape as 8×3×224×224, with ? for what is not known.
+// dimensions prints a shape as 8×3×224×224, with ? for unknown dimensions.
 func dimensions(shape []int64) string {
 	if shape == nil {
 		return "?"

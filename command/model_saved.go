@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// shownModel is what "model show --json" prints of a SavedModel.
+// shownModel is the output of "model show --json" for a SavedModel.
 type shownModel struct {
 	Name       string                `json:"name"`
 	Signature  string                `json:"signature"`
@@ -24,7 +24,7 @@ type shownModel struct {
 	Operators  map[string]int        `json:"operators"`
 }
 
-// showSaved prints what a signature of the SavedModel in a directory serves.
+// showSaved prints a signature of the SavedModel in a directory.
 func showSaved(w io.Writer, dir, signature string, asJSON bool) error {
 	m, err := savedmodel.Read(dir, signature)
 	if errors.Is(err, savedmodel.ErrSignature) {

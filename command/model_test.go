@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/savedmodel/tensorflowpb"
 )
 
-// runModel is `faas-infer model` with the given arguments.
+// runModel runs "faas-infer model" with the given arguments.
 func runModel(args ...string) (string, error) {
 	c := NewModelCommand()
 	c.SilenceUsage, c.SilenceErrors = true, true
@@ -148,7 +148,7 @@ func TestModelErrorsSayWhatToDo(t *testing.T) {
 		{"show absent.onnx", "absent.onnx"},
 		{"show .", "give that directory"},
 		{"show empty", "tf.saved_model.save"},
-		{"show two", "say which one is meant (--signature)"},
+		{"show two", "name one of them (--signature)"},
 		{"show two --signature c", `there is no "c"; the model has a, b (--signature)`},
 		{"show text.onnx --signature a", "which is a directory"},
 		{"bundle mnist", "image"},

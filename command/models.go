@@ -27,27 +27,26 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// childModels looks at models in child processes of this program: a file that
-// makes the engine crash takes no provider with it, and the memory that a look
-// needs is given back.
+// childModels reads and measures models in child processes of this program. A file that
+// crashes the engine then does not crash the provider, and the memory is given back.
 type childModels struct {
 	// prepared is the directory of prepared models, database the file of
-	// operators' profiles, "" for the user's.
+	// operators' profiles; "" for the user's own.
 	prepared, database string
 	// warm keeps warm Python processes, nil for none.
 	warm *python.Warmth
-	// place moves a child to where it gets what it is to of the cores: background is what
-	// nobody waits for. nil leaves it beside this process.
+	// place sets a child's CPU weight; background is for work that nobody waits for.
+	// nil leaves the child beside this process.
 	place func(pid int, background bool) error
 
 	modelCache
 }
 
-// ModelsIn looks at models in child processes of this program and keeps them prepared in a
-// directory.
+// ModelsIn returns models that are read and measured in child processes of this program,
+// and prepared in a directory.
 func ModelsIn(prepared string) latency.Models { return &childModels{prepared: prepared} }
 
-// contentHash is that of a model's file, or of a bundle that more than a file runs.
+// contentHash returns the hash of an ONNX file, or of the bundle of a manifest.
 func contentHash(file string) (string, error) {
 	if engines.IsManifest(file) {
 		return engines.Of(file).Hash(file)
@@ -55,11 +54,11 @@ func contentHash(file string) (string, error) {
 	return model.ContentHash(file)
 }
 
-// largeModel is the size in bytes of a file that is hashed and checked at the same time:
-// somebody waits for both, and for 400 MB each takes half a second.
+// largeModel is the size in bytes from which a file is hashed and checked at the same
+// time. The deployment waits for both, and each takes half a second for 400 MB.
 const largeModel = 64 << 20
 
-// Check is times.Models'.
+// Check implements [latency.Models].
 func (m *childModels) Check(ctx context.Context, file string, known func(hash string) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	checked := sync.OnceValue(func() error { return m.check(ctx, file) })
@@ -76,8 +75,8 @@ func (m *childModels) Check(ctx context.Context, file string, known func(hash st
 	return checked()
 }
 
-// check reads the file and infers its graph. What a process beside the instance runs is
-// looked at and not run.
+// check reads an ONNX file and infers its graph. It checks a manifest without running the
+// bundle.
 func (m *childModels) check(ctx context.Context, file string) error {
 	if engines.IsManifest(file) {
 		return engines.Of(file).Check(ctx, file)
@@ -86,13 +85,13 @@ func (m *childModels) check(ctx context.Context, file string) error {
 	return err
 }
 
-// Hash is times.Models'.
+// Hash implements [latency.Models].
 func (m *childModels) Hash(file string) (string, error) {
 	seen, err := m.look(file)
 	return seen.hash, err
 }
 
-// Prepare is times.Models'.
+// Prepare implements [latency.Models].
 func (m *childModels) Prepare(ctx context.Context, file string) (string, error) {
 	seen, err := m.look(file)
 	if err != nil {
@@ -112,7 +111,7 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	return prepared, m.keepWarm(prepared)
 }
 
-// Measure is times.Models'.
+// Measure implements [latency.Models].
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
@@ -120,7 +119,7 @@ func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, un
 	return m.profile(ctx, background, "model", file, maxBatch, until)
 }
 
-// forkable waits until what is measured can be forked from a warm process, if Python runs it.
+// forkable waits until a model in Python can be forked from a warm process.
 func (m *childModels) forkable(ctx context.Context, file string) error {
 	if !engines.IsManifest(file) {
 		return nil
@@ -132,7 +131,7 @@ func (m *childModels) forkable(ctx context.Context, file string) error {
 	return m.awaitWarm(ctx, prepared)
 }
 
-// Sketch is times.Models'.
+// Sketch implements [latency.Models].
 func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
@@ -147,10 +146,10 @@ func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, unt
 	return m.profile(ctx, foreground, "predict", file, maxBatch, until, "--sketch", "--content", hash)
 }
 
-// Predict is times.Models'.
+// Predict implements [latency.Models].
 func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
 	if engines.IsManifest(file) {
-		return "", nil, fmt.Errorf("%w: what Python, a model server or a handler runs has no operators to be looked at", latency.ErrUnpredictable)
+		return "", nil, fmt.Errorf("%w: the operators of a model in Python, a model server or a handler are not known", latency.ErrUnpredictable)
 	}
 	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until)
 	switch {
@@ -162,8 +161,8 @@ func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, un
 	return prepared, p, nil
 }
 
-// asUnpredictable makes an error by whose text a model's times do not follow from
-// its operators one that wraps times.ErrUnpredictable.
+// asUnpredictable makes a child's error wrap [latency.ErrUnpredictable] if its text
+// begins with that error's.
 func asUnpredictable(err error) error {
 	if why, ok := strings.CutPrefix(err.Error(), latency.ErrUnpredictable.Error()+":"); ok {
 		return fmt.Errorf("%w: %s", latency.ErrUnpredictable, strings.TrimSpace(why))
@@ -173,7 +172,7 @@ func asUnpredictable(err error) error {
 
 // profile runs one of the profile commands on a model file.
 func (m *childModels) profile(ctx context.Context, weight weight, command, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
-	// A file that goes with the last process that has it open.
+	// The file disappears with the last process that has it open.
 	fd, err := unix.MemfdCreate("profile", unix.MFD_CLOEXEC)
 	if err != nil {
 		return "", nil, fmt.Errorf("file for the profile: %w", err)
@@ -206,26 +205,27 @@ func (m *childModels) profile(ctx context.Context, weight weight, command, file 
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()
 }
 
-// inherited is what a child calls the file that it was given.
+// inherited is the path by which a child opens the file that it got from run.
 const inherited = "/proc/self/fd/3"
 
-// weight is what a child gets of the cores when they are short.
+// weight is a child's CPU priority when cores are short.
 type weight bool
 
 const (
-	// foreground is for what somebody waits for, background for what nobody does.
+	// foreground is for work that somebody waits for, background for other work.
 	foreground weight = false
 	background weight = true
 )
 
-// run executes this program with other arguments, and gives it a file unless
-// that is nil. Its standard error is the error's text if it fails.
+// run executes this program with other arguments and returns its standard output. The
+// program inherits file, unless file is nil. If it fails, the last line of its standard
+// error is the error's text.
 func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arguments ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	// The temporary files of a child that is ended go with its directory.
+	// A killed child's temporary files are removed with its directory.
 	temporary, err := os.MkdirTemp("", "faas-infer-child-")
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 	if file != nil {
 		c.ExtraFiles = []*os.File{file}
 	}
-	if err := m.child(c, weight); err != nil {
+	if err := m.runChild(c, weight); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -252,8 +252,8 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 	return out.Bytes(), nil
 }
 
-// child runs a command to its end.
-func (m *childModels) child(c *exec.Cmd, weight weight) error {
+// runChild runs a command to its end.
+func (m *childModels) runChild(c *exec.Cmd, weight weight) error {
 	start := process.Start
 	if weight == background {
 		start = process.StartIdle
@@ -263,7 +263,7 @@ func (m *childModels) child(c *exec.Cmd, weight weight) error {
 		return err
 	}
 	if m.place != nil {
-		_ = m.place(c.Process.Pid, bool(weight)) // It may have ended; else it disturbs more than it should.
+		_ = m.place(c.Process.Pid, bool(weight)) // An error means that it has ended, or has more weight than it should.
 	}
 	return p.Wait()
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/faas-infer/faas-infer/instance/python"
 )
 
-// keepWarm sees to a warm process for what Python runs.
+// keepWarm makes sure that a model in Python has a warm process, or will have one.
 func (m *childModels) keepWarm(prepared string) error {
 	_, err := m.startWarm(prepared)
 	return err
 }
 
-// awaitWarm is keepWarm, and waits until the process can be used or cannot.
+// awaitWarm is keepWarm that also waits until the process is ready or has failed.
 func (m *childModels) awaitWarm(ctx context.Context, prepared string) error {
 	ready, err := m.startWarm(prepared)
 	if err != nil || ready == nil {
@@ -26,7 +26,7 @@ func (m *childModels) awaitWarm(ctx context.Context, prepared string) error {
 	}
 }
 
-// startWarm returns nil where there is to be no warm process.
+// startWarm starts a warm process; ready is nil if the model needs none.
 func (m *childModels) startWarm(prepared string) (ready <-chan struct{}, err error) {
 	if m.warm == nil || !python.IsPrepared(prepared) {
 		return nil, nil

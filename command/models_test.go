@@ -187,18 +187,18 @@ func TestProviderFlags(t *testing.T) {
 	blocked := filepath.Join(t.TempDir(), "file")
 	write(t, blocked, "")
 	for want, change := range map[string]func(*ProviderFlags){
-		"--keep-alive":            func(f *ProviderFlags) { f.keepAlive = -1 },
-		"--cold-wait":             func(f *ProviderFlags) { f.coldWait = -1 },
-		"--drain":                 func(f *ProviderFlags) { f.drain = -1 },
-		"--queue-limit":           func(f *ProviderFlags) { f.queueLimit = 0 },
-		"--max-body":              func(f *ProviderFlags) { f.maxBody = 0 },
-		"--body-timeout":          func(f *ProviderFlags) { f.bodyTimeout = 0 },
-		"--max-held":              func(f *ProviderFlags) { f.maxBody, f.maxHeld = 10, 9 },
-		"one-to-one, infless":     func(f *ProviderFlags) { f.policy = "best" },
-		"--bundles":               func(f *ProviderFlags) { f.bundles = filepath.Join(blocked, "below") },
-		"basic-auth-user":         func(f *ProviderFlags) { f.secrets = state },
-		"it is debug, info, warn": func(f *ProviderFlags) { f.logLevel = "loud" },
-		"--listen":                func(f *ProviderFlags) { f.listen = "nowhere:at:all" },
+		"--keep-alive":                 func(f *ProviderFlags) { f.keepAlive = -1 },
+		"--cold-wait":                  func(f *ProviderFlags) { f.coldWait = -1 },
+		"--drain":                      func(f *ProviderFlags) { f.drain = -1 },
+		"--queue-limit":                func(f *ProviderFlags) { f.queueLimit = 0 },
+		"--max-body":                   func(f *ProviderFlags) { f.maxBody = 0 },
+		"--body-timeout":               func(f *ProviderFlags) { f.bodyTimeout = 0 },
+		"--max-held":                   func(f *ProviderFlags) { f.maxBody, f.maxHeld = 10, 9 },
+		"one-to-one, infless":          func(f *ProviderFlags) { f.policy = "best" },
+		"--bundles":                    func(f *ProviderFlags) { f.bundles = filepath.Join(blocked, "below") },
+		"basic-auth-user":              func(f *ProviderFlags) { f.secrets = state },
+		"it must be debug, info, warn": func(f *ProviderFlags) { f.logLevel = "loud" },
+		"--listen":                     func(f *ProviderFlags) { f.listen = "nowhere:at:all" },
 	} {
 		f := good()
 		change(f)
@@ -208,7 +208,7 @@ func TestProviderFlags(t *testing.T) {
 	}
 }
 
-// A model that is known is not looked at again.
+// A known model is not checked again.
 func TestKnownModelsAreNotChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model.onnx")
 	if err := os.WriteFile(file, []byte("no model"), 0o600); err != nil {

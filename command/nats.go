@@ -21,17 +21,17 @@ type asyncFlags struct {
 }
 
 func (f *asyncFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the embedded NATS server takes the gateway's asynchronous requests, or "off" to take them at /async-function/ only`)
-	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, as nats://127.0.0.1:4222, in the place of the embedded one")
-	flags.DurationVar(&f.sync, "nats-sync", queue.DefaultSync, "how often accepted requests are synced to the disk, for a machine that loses power; a killed process loses none in any case")
-	flags.IntVar(&f.concurrency, "async-concurrency", 0, "asynchronous requests of one function that are executed at once (default 256)")
+	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the embedded NATS server takes the gateway's asynchronous requests, or "off" to take them only at /async-function/`)
+	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, such as nats://127.0.0.1:4222, to use instead of the embedded one")
+	flags.DurationVar(&f.sync, "nats-sync", queue.DefaultSync, "how often accepted requests are synced to disk, in case the machine loses power; a killed process loses none")
+	flags.IntVar(&f.concurrency, "async-concurrency", 0, "maximum number of asynchronous requests of one function that are executed at once (default 256)")
 	flags.DurationVar(&f.callbackTimeout, "callback-timeout", async.DefaultCallbackTimeout, "how long posting a result to a callback URL may take")
 	flags.BoolVar(&f.privateRedirects, "callback-private-redirects", false, "let a callback be redirected to a private address")
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
 }
 
-// queueMemory is what the queue may hold in messages that are being executed and
-// in bodies that are being accepted, in bytes.
+// queueMemory is the memory of the queue in bytes: messages that are being executed and
+// bodies that are being accepted.
 const queueMemory = 512 << 20
 
 // openAsync opens the queue of asynchronous requests.
@@ -45,7 +45,6 @@ func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*asy
 	})
 }
 
-// natsAddress is where a gateway finds the embedded server, "" if nowhere. An
-// external one speaks to the gateway only through the provider, at its own
-// address.
+// natsAddress returns the address of the embedded NATS server for the gateway; "" if the
+// gateway cannot use one.
 func (s *runningProvider) natsAddress() string { return s.async.Address() }

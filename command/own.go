@@ -9,16 +9,16 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// ownUse is the CPU time of this process and of those that it has started to bring
-// requests in, as the gateway.
+// ownUse measures the CPU time of this process and of its helpers, such as the gateway,
+// which bring requests in.
 type ownUse struct {
 	mu      sync.Mutex
 	helpers []process.Identity
-	// last is what was read last: the sum never falls when a helper ends.
+	// last is the last reading. It keeps the sum from falling when a helper ends.
 	last time.Duration
 }
 
-// Add counts a process that this one has started.
+// Add counts a process that this one has started as a helper.
 func (o *ownUse) Add(pid int) {
 	id, err := process.Identify(pid)
 	if err != nil {
@@ -29,7 +29,7 @@ func (o *ownUse) Add(pid int) {
 	o.helpers = append(o.helpers, id)
 }
 
-// CPU is the time that all of them have used.
+// CPU returns the CPU time that all of them have used.
 func (o *ownUse) CPU() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

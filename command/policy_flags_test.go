@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// parsed is what the flags say, names checked.
+// parsed returns the parsed flags with checked names.
 func parsed(t *testing.T, args ...string) (*ProviderFlags, error) {
 	t.Helper()
 	f, flags := &ProviderFlags{}, pflag.NewFlagSet("provider", pflag.ContinueOnError)
@@ -56,7 +56,7 @@ func TestPolicyFlagsThatMakeNoSense(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--cold-start", "arima"}, `--cold-start "arima": it is faas-infer, fixed, hhp or lsth`},
+		{[]string{"--cold-start", "arima"}, `--cold-start "arima": it must be faas-infer, fixed, hhp or lsth`},
 		{[]string{"--cold-start", "lsth", "--keep-alive", "1m"}, "--keep-alive is for --cold-start fixed"},
 		{[]string{"--scheduler", "random"}, `--scheduler "random": it is joint or greedy`},
 		{[]string{"--policy", "best"}, `"best"`},

@@ -19,12 +19,13 @@ func NewProviderCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "provider",
 		Short: "Run the OpenFaaS provider on this machine, alone or for a gateway that runs elsewhere",
-		Long: `provider serves the OpenFaaS provider interface: point a gateway's
-functions_provider_url (with its trailing slash) at it. It serves functions and
-asynchronous requests itself, too, so that it can be used without a gateway. It keeps
-its functions, namespaces and secrets over restarts. Killed and started again, it
-finds its running instances and takes them over; on SIGTERM it finishes what is in
-flight and stops them, on a second one it does so at once.`,
+		Long: `provider serves the OpenFaaS provider interface. Point a gateway's
+functions_provider_url (with its trailing slash) at it. It also serves functions and
+asynchronous requests itself, so you can use it without a gateway.
+
+It keeps its functions, namespaces and secrets over restarts. After a kill, the next
+provider takes over the running instances. On SIGTERM it finishes the requests in flight
+and stops the instances; on a second SIGTERM it stops them at once.`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
   faas-infer provider --bundles bundles --listen 127.0.0.1:8081
   faas-infer provider --secret-mount-path ~/.local/state/faas-infer/secrets
@@ -53,7 +54,7 @@ func (f *ProviderFlags) Serve(ctx context.Context, platform Platform) error {
 	}
 }
 
-// logWriter is standard error, in colour on a terminal.
+// logWriter returns standard error, with colours if it is a terminal.
 func logWriter() io.Writer {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		return zerolog.ConsoleWriter{Out: os.Stderr, TimeFormat: "15:04:05.000"}
@@ -61,7 +62,7 @@ func logWriter() io.Writer {
 	return os.Stderr
 }
 
-// functionName is a full name without its namespace.
+// functionName returns a full name without its namespace.
 func functionName(full string) string {
 	name, _, _ := strings.Cut(full, ".")
 	return name

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewRedirectCommand is `faas-infer redirect`: the process of the built-in
-// bundle theaxer/redirector.
+// NewRedirectCommand returns "faas-infer redirect", the process of the built-in bundle
+// theaxer/redirector.
 func NewRedirectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redirect",
@@ -27,10 +27,10 @@ address in $destination.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			port, destination := os.Getenv("PORT"), os.Getenv("destination")
 			if port == "" {
-				return errors.New("PORT is not set; it is the port to listen on")
+				return errors.New("PORT is not set: set it to the port to listen on")
 			}
 			if destination == "" {
-				return errors.New("destination is not set; it is the address to redirect to")
+				return errors.New("destination is not set: set it to the address to redirect to")
 			}
 			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 			if err != nil {
@@ -41,7 +41,7 @@ address in $destination.`,
 	}
 }
 
-// redirect serves until ctx ends, and then answers what it has begun.
+// redirect serves until ctx ends, and then finishes the requests in flight.
 func redirect(ctx context.Context, l net.Listener, destination string) error {
 	server := &http.Server{Handler: http.RedirectHandler(destination, http.StatusFound), ReadHeaderTimeout: 10 * time.Second}
 	stopped := make(chan error, 1)

@@ -1,5 +1,6 @@
-// Package command holds the subcommands of faas-infer, one per file: flags and
-// wiring, no logic of its own.
+// Package command holds the subcommands of faas-infer, one per file. It parses flags and
+// connects packages; it has no logic of its own. Begin reading at [NewRootCommand] and,
+// for the provider, at [ProviderFlags.Serve].
 package command
 
 import (
@@ -22,7 +23,7 @@ func NewRootCommand() *cobra.Command {
 functions. Each function states a latency objective (SLO). faas-infer predicts how
 fast its model runs at every batch size and CPU share, starts the cheapest mix of
 instances, and batches requests so that each is answered in time. A function without
-an objective is an ordinary one: any program, called one to one.`,
+an objective is an ordinary function: any program, with one answer for each request.`,
 		Example: `  faas-infer up
   faas-infer bundle ./greet --image greet:v1 --process ./handler --mode http
   faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --slo 50ms`,

@@ -31,7 +31,7 @@ func TestUnknownCommandsAndFlags(t *testing.T) {
 	}
 }
 
-// Every command teaches with an example.
+// Every command's help has an example.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	root := NewRootCommand()
 	for _, c := range root.Commands() {

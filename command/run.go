@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Run executes the command line and returns the exit code. The first SIGINT or
-// SIGTERM ends the command's context, so that it can leave in order; the second
-// one kills it, unless the command has a use for that one too.
+// Run executes the command line and returns the exit code. The first SIGINT or SIGTERM
+// ends the command's context, so the command can shut down in order. The second one kills
+// the process, unless the command handles it.
 func Run(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -27,7 +27,7 @@ func Run(root *cobra.Command) int {
 	case ctx.Err() != nil && onlyCanceled(err):
 		return 130
 	}
-	// Some have said why themselves.
+	// An error with an exit code has been printed already.
 	if coded := interface{ ExitCode() int }(nil); errors.As(err, &coded) {
 		return coded.ExitCode()
 	}
@@ -35,8 +35,8 @@ func Run(root *cobra.Command) int {
 	return 1
 }
 
-// onlyCanceled reports whether an error tells of nothing but that the command
-// was cancelled; what was joined with it is to be told.
+// onlyCanceled reports whether an error consists only of the command's cancellation. An
+// error that was joined with it must be printed.
 func onlyCanceled(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyCanceled(err) })

@@ -40,13 +40,13 @@ type runningProvider struct {
 	stopRun    context.CancelFunc
 	ran        chan struct{}
 	served     chan error
-	// insists ends when the user insists on leaving; release ends that.
+	// insists ends at the user's second signal; release stops waiting for it.
 	insists context.Context
 	release func()
 }
 
-// start opens everything on a platform, takes over what an earlier provider left
-// running, and serves.
+// start opens everything on a platform, takes over the instances that an earlier provider
+// left running, and serves.
 func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runningProvider, err error) {
 	if err := f.complete(); err != nil {
 		return nil, err
@@ -67,10 +67,10 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, err
 	}
 	if credentials == nil {
-		s.log.Warn().Msg("whoever reaches the provider can deploy, functions that share this machine's network too: give --secret-mount-path a directory with basic-auth-user and basic-auth-password")
+		s.log.Warn().Msg("--secret-mount-path is not set, so everyone who reaches the provider can deploy, including functions that share this machine's network: give it a directory with basic-auth-user and basic-auth-password")
 	}
 	if s.listener, err = web.Listen(f.listen); err != nil {
-		return nil, fmt.Errorf("--listen: %w; is a provider running already? Stop it, or give --listen another address", err)
+		return nil, fmt.Errorf("--listen: %w; if a provider is running already, stop it, or give another address", err)
 	}
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -93,7 +93,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	return s, nil
 }
 
-// newServer makes the provider's routes of the platform's parts.
+// newServer makes the provider's routes from the platform's parts.
 func (s *runningProvider) newServer(b Base) *provider.Server {
 	f, p := s.flags, s.parts
 	return provider.New(provider.Options{
@@ -104,10 +104,10 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	})
 }
 
-// TuneCollector makes Go's garbage collector run a fifth as often: the provider
-// keeps a few MiB, so that at thousands of requests per second it would collect
-// tens of times a second. Bodies that wait are no such few MiB: above limit bytes
-// it runs as often as it must, 0 for no limit.
+// TuneCollector makes Go's garbage collector run a fifth as often. The provider keeps only
+// a few MiB, so at thousands of requests per second it would otherwise collect tens of
+// times a second. Waiting bodies can take more: above limit bytes, the collector runs as
+// often as it must. 0 means no limit.
 func TuneCollector(limit int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(500)

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// How long the parts of stopping may take, beside --drain; hurry is for
-// instances once the user insists.
+// How long the steps of stopping may take, in addition to --drain. hurry replaces
+// stopInstances after the user's second signal.
 const (
-	closeConnections = 2 * time.Second
-	stopInstances    = 10 * time.Second
-	hurry            = 2 * time.Second
+	closeTimeout  = 2 * time.Second
+	stopInstances = 10 * time.Second
+	hurry         = 2 * time.Second
 )
 
-// insistence returns a context that ends with the second SIGINT or SIGTERM from
-// now on. The first one is the command's context's; from the third on they kill
-// the process, as they do after release.
+// insistence returns a context that ends with the second SIGINT or SIGTERM from now on.
+// The first one ends the command's context. The third one kills the process, as does any
+// after release.
 func insistence() (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -38,9 +38,9 @@ func insistence() (ctx context.Context, release func()) {
 	return ctx, cancel
 }
 
-// patience is a context that ends after limit, or after less once the user
-// insists.
-func (s *runningProvider) patience(limit, less time.Duration) (context.Context, context.CancelFunc) {
+// stopContext returns a context that ends after limit, or less after the user's second
+// signal.
+func (s *runningProvider) stopContext(limit, less time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	stop := context.AfterFunc(s.insists, func() {
 		select {
@@ -55,51 +55,51 @@ func (s *runningProvider) patience(limit, less time.Duration) (context.Context, 
 	}
 }
 
-// stop drains and leaves nothing behind: no instance, no cgroup, no socket. Once
-// nothing is in flight any more, and before connections are closed, it calls
-// drained. Requests that had to be cut off are logged; an error tells what remains.
+// stop drains the requests and stops everything: no instance, cgroup or socket remains. It
+// calls drained when no request is in flight any more and before it closes connections. It
+// logs requests that it had to cut off. An error says what remains.
 func (s *runningProvider) stop(drained func()) error {
 	s.stopQueue()
 	s.drain()
 	drained()
 	s.endRestore() // Requests that wait for a function are refused.
-	s.hangUp()
+	s.closeConnections()
 	s.stopRun()
 	<-s.ran
-	ctx, cancel := s.patience(stopInstances, hurry)
+	ctx, cancel := s.stopContext(stopInstances, hurry)
 	defer cancel()
 	return errors.Join(s.parts.Controller.Close(ctx), s.closeParts())
 }
 
-// stopQueue accepts and takes up no more asynchronous requests, and finishes those
-// that are being executed; the others stay in the queue.
+// stopQueue stops accepting and starting asynchronous requests, and finishes those that
+// are being executed. The others stay in the queue.
 func (s *runningProvider) stopQueue() {
-	ctx, cancel := s.patience(s.flags.drain, 0)
+	ctx, cancel := s.stopContext(s.flags.drain, 0)
 	defer cancel()
 	s.async.Close(ctx)
 }
 
-// drain finishes what is in flight.
+// drain finishes the requests in flight.
 func (s *runningProvider) drain() {
-	ctx, cancel := s.patience(s.flags.drain, 0)
+	ctx, cancel := s.stopContext(s.flags.drain, 0)
 	defer cancel()
 	if err := s.provider.Shutdown(ctx); err != nil {
-		s.log.Warn().Err(err).Msg("requests are cut off")
+		s.log.Warn().Err(err).Msg("requests in flight are cut off")
 	}
 }
 
-// hangUp closes the connections. None is waited for for long: requests that are
-// still on one have not come in whole.
-func (s *runningProvider) hangUp() {
-	ctx, cancel := s.patience(closeConnections, 0)
+// closeConnections closes the connections. It does not wait long for any: a request that
+// is still on one has not arrived completely.
+func (s *runningProvider) closeConnections() {
+	ctx, cancel := s.stopContext(closeTimeout, 0)
 	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Debug().Err(err).Msg("closing connections of slow clients")
+		s.log.Debug().Err(err).Msg("connections of slow clients are closed")
 		s.http.Close()
 	}
 }
 
-// closeParts closes what start has opened.
+// closeParts closes what start has opened, even if start failed halfway.
 func (s *runningProvider) closeParts() error {
 	var err error
 	if s.async != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// The first signal is for the command's context; the second one tells that the
-// user insists.
+// The first signal ends the command's context, the second one that of insistence.
 func TestInsistence(t *testing.T) {
 	// They come here, too, and none ends this process once nobody else waits for it.
 	came := make(chan os.Signal, 1)
@@ -44,15 +43,15 @@ func TestInsistence(t *testing.T) {
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestStopContext(t *testing.T) {
 	insists, insist := context.WithCancel(t.Context())
 	s := &runningProvider{insists: insists}
-	long, cancel := s.patience(time.Hour, time.Hour)
+	long, cancel := s.stopContext(time.Hour, time.Hour)
 	defer cancel()
-	short, cancelShort := s.patience(time.Hour, 0)
+	short, cancelShort := s.stopContext(time.Hour, 0)
 	defer cancelShort()
 	if long.Err() != nil || short.Err() != nil {
-		t.Error("patience ended before anybody insisted")
+		t.Error("the context ended before anybody insisted")
 	}
 	insist()
 	select {

@@ -29,20 +29,19 @@ func NewUpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Run provider and stock OpenFaaS gateway on this machine and deploy stack.yml",
-		Long: `up starts the provider and, in front of it, the stock OpenFaaS gateway, deploys
-the functions of stack.yml through the gateway, and stays until Ctrl-C. Where an
-image names one of the architectures of "faas-infer model make" and has no bundle
-yet, the bundle is made.
+		Long: `up starts the provider and, in front of it, the stock OpenFaaS gateway. It deploys the
+functions of stack.yml through the gateway and runs until Ctrl-C. If an image names an
+architecture of "faas-infer model make" and has no bundle yet, up makes the bundle.
 
-With --no-gateway there is only the provider. It serves functions, asynchronous
-requests and OpenFaaS's API by itself, to faas-cli too; only the web interface is
-missing.
+With --no-gateway, up starts only the provider. The provider serves functions,
+asynchronous requests and OpenFaaS's API by itself, also for faas-cli. Only the web
+interface is missing.
 
-With --demo it drives the functions with an open-loop Poisson load through the
-gateway instead of staying, prints a table, and stops.
+With --demo, up sends the functions an open-loop Poisson load through the gateway,
+prints a table, and stops.
 
-The gateway is under the OpenFaaS Community Edition licence, listens on ports
-8080 and 8082, and is built on this machine by "make gateway".`,
+The gateway is under the OpenFaaS Community Edition licence. It listens on ports 8080
+and 8082. "make gateway" builds it on this machine.`,
 		Example: `  make up
   faas-infer up --demo --rate 400,800 --duration 20s
   faas-infer up --stack my/stack.yml --policy infless
@@ -55,15 +54,15 @@ The gateway is under the OpenFaaS Community Edition licence, listens on ports
 	flags := c.Flags()
 	f.register(flags)
 	flags.StringVar(&f.stackFile, "stack", "stack.yml", `functions to deploy; "" for none`)
-	flags.BoolVar(&f.noGateway, "no-gateway", false, "run the provider alone, at --listen")
-	flags.BoolVar(&f.demo, "demo", false, "drive a load, print a table and stop")
-	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo, for each function in order of name, or one for all")
+	flags.BoolVar(&f.noGateway, "no-gateway", false, "run only the provider, at --listen")
+	flags.BoolVar(&f.demo, "demo", false, "send load, print a table and stop")
+	flags.Float64SliceVar(&f.rates, "rate", []float64{400}, "requests per second of --demo: one rate for all functions, or one for each in order of name")
 	flags.DurationVar(&f.duration, "duration", 20*time.Second, "length of --demo's load")
 	flags.BoolVar(&f.json, "json", false, "print --demo's result as one JSON object")
 	return c
 }
 
-// functions are those of the stack file.
+// functions returns the functions of the stack file.
 func (f *upFlags) functions() ([]stackFunction, error) {
 	if f.stackFile == "" {
 		return nil, nil
@@ -71,7 +70,8 @@ func (f *upFlags) functions() ([]stackFunction, error) {
 	return readStack(f.stackFile)
 }
 
-// ready makes the bundles and the credentials that the provider starts with.
+// ready completes the flags and makes the bundles and the credentials before the provider
+// starts.
 func (f *upFlags) ready() (functions []stackFunction, user, password string, err error) {
 	if err := f.complete(); err != nil {
 		return nil, "", "", err
@@ -111,8 +111,8 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	}
 	var g *gateway
 	defer func() {
-		// The gateway carries the answers to what is in flight, so it goes after
-		// that.
+		// The gateway carries the answers of requests in flight, so it stops after
+		// them.
 		err = errors.Join(err, s.stop(func() {
 			if g != nil {
 				g.stop()
@@ -134,7 +134,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	added, err := deploy(ctx, client, functions)
-	if f.demo { // It leaves the state as it was, also if it is interrupted.
+	if f.demo { // The demo restores the state, even if it is interrupted.
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), demoRemoval)
 			defer cancel()

@@ -144,7 +144,7 @@ func TestUpRefusesRates(t *testing.T) {
 	write(t, stack, stackText)
 	c := NewRootCommand()
 	c.SetArgs([]string{"up", "--demo", "--rate", "1,2,3", "--stack", stack, "--state", t.TempDir()})
-	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--rate gives 3 rates for 2 functions") {
+	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--rate has 3 rates for 2 functions") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestConfigs(t *testing.T) {
 }
 
 func demoRows() []demoRow {
-	row := demoRow{counts: counts{batches: 10, batched: 25, coldStarts: 3}.less(counts{batches: 5, batched: 5, coldStarts: 1}), instances: "1 × ⟨8,1000m,0%⟩"}
+	row := demoRow{counts: counts{batches: 10, batched: 25, coldStarts: 3}.sub(counts{batches: 5, batched: 5, coldStarts: 1}), instances: "1 × ⟨8,1000m,0%⟩"}
 	row.TargetResult = load.TargetResult{Name: "mnist"}
 	return []demoRow{row}
 }

@@ -21,32 +21,32 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// watchdogFlags are what the watchdog command is told.
+// watchdogFlags are the flags of the watchdog command.
 type watchdogFlags struct {
 	listen []string
 	bundle string
 	name   string
 }
 
-// NewWatchdogCommand returns the watchdog command: the server inside an
-// ordinary function's instance.
+// NewWatchdogCommand returns "faas-infer watchdog", the server inside an ordinary
+// function's instance.
 func NewWatchdogCommand() *cobra.Command {
 	var f watchdogFlags
 	c := &cobra.Command{
 		Use:   "watchdog --bundle DIR --listen ADDRESS",
 		Short: "Serve one ordinary function: the process that the provider starts for each instance",
-		Long: `watchdog turns HTTP requests into what a function's program understands, with
-the semantics and the environment variables of OpenFaaS's of-watchdog and classic
-watchdog. mode=http starts the program once and forwards requests to it;
-mode=classic (or serializing) and mode=streaming start it for each request, with
-the body on standard input and the answer from standard output.
+		Long: `watchdog serves HTTP requests with a function's program. It has the semantics and the
+environment variables of OpenFaaS's of-watchdog and classic watchdog. mode=http starts
+the program once and forwards requests to it. mode=classic (or serializing) and
+mode=streaming start the program for each request; it reads the body from standard
+input and writes the answer to standard output.
 
 It reads these variables: fprocess, mode, upstream_url, ready_path, exec_timeout,
 read_timeout, write_timeout, max_inflight, content_type, combine_output,
 cgi_headers, prefix_logs, http_buffer_req_body and write_debug.
 
-In mode=http without an upstream_url the program is told in PORT where to serve.
-On SIGTERM it finishes the requests in flight and leaves.`,
+In mode=http without an upstream_url, PORT tells the program where to serve.
+On SIGTERM, watchdog finishes the requests in flight and exits.`,
 		Example: `  fprocess="sha512sum" mode=classic faas-infer watchdog --bundle . --listen tcp://127.0.0.1:8090
   curl -d hello http://127.0.0.1:8090/
 
@@ -74,14 +74,14 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	// The socket first: its directory is hidden afterwards.
+	// The socket comes first, because the sandbox hides its directory.
 	listeners, err := openListeners(ctx, f.listen)
 	if err != nil {
 		return err
 	}
-	// A bundle that is replaced stays until those who run from it have ended.
+	// A replaced bundle stays until the instances that hold it have ended.
 	if held, err := bundle.Hold(f.bundle); err != nil {
-		log.Printf("If the bundle is replaced, this instance's files are removed: %v", err)
+		log.Printf("Cannot hold the bundle; if it is replaced, this instance loses its files: %v", err)
 	} else {
 		defer held.Close()
 	}
@@ -99,7 +99,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 	}
 	defer server.Close()
 	if err := server.Start(ctx); err != nil {
-		return errors.Join(silent(log, err), closeListeners(listeners))
+		return errors.Join(logExit(log, err), closeListeners(listeners))
 	}
 	debug.FreeOSMemory()
 	err = server.Serve(ctx, listeners, func() error {
@@ -111,11 +111,11 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		}
 		return ready.announce()
 	})
-	return silent(log, err)
+	return logExit(log, err)
 }
 
-// tuneWatchdog sets Go's runtime for a process of which there are hundreds and
-// that only passes on what others compute.
+// tuneWatchdog sets Go's runtime for a process that exists hundreds of times and only
+// forwards requests.
 func tuneWatchdog() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
@@ -128,16 +128,17 @@ func tuneWatchdog() {
 	}
 }
 
-// silent logs how the function's program ended, so that main need not.
-func silent(log *watchdog.LineLog, err error) error {
+// logExit logs how the function's program ended if that is the error. main then does not
+// print it. It returns err.
+func logExit(log *watchdog.LineLog, err error) error {
 	if exit := new(watchdog.ExitError); errors.As(err, &exit) {
 		log.Printf("%v", exit)
 	}
 	return err
 }
 
-// functionEnvironment is what this process's environment says, without what is
-// meant for itself, and what the cell says.
+// functionEnvironment returns the function's environment: that of this process, without
+// this process's own variables, and the cell's variables.
 func functionEnvironment(cell *sandbox.Cell) []string {
 	replaced := []string{instance.ReadyEnv}
 	for _, entry := range cell.Environment() {
@@ -171,11 +172,12 @@ func closeListeners(listeners []net.Listener) error {
 	return errors.Join(errs...)
 }
 
-// readyPipe is where this process says that it is ready; its file may be nil.
+// readyPipe is the pipe on which this process reports that it is ready; its file may be
+// nil.
 type readyPipe struct{ file *os.File }
 
-// takeReady takes the descriptor that instance.ReadyEnv names, so that no child
-// inherits it.
+// takeReady opens the descriptor that instance.ReadyEnv names and stops children from
+// inheriting it.
 func takeReady() (readyPipe, error) {
 	value := os.Getenv(instance.ReadyEnv)
 	if value == "" {
@@ -183,7 +185,7 @@ func takeReady() (readyPipe, error) {
 	}
 	fd, err := strconv.Atoi(value)
 	if err != nil || fd < 0 {
-		return readyPipe{}, fmt.Errorf("%s=%q is not a file descriptor", instance.ReadyEnv, value)
+		return readyPipe{}, fmt.Errorf("%s is %q: it must be a file descriptor", instance.ReadyEnv, value)
 	}
 	unix.CloseOnExec(fd)
 	return readyPipe{os.NewFile(uintptr(fd), "ready")}, nil
@@ -199,7 +201,8 @@ func (p readyPipe) announce() error {
 	return p.file.Close()
 }
 
-// Close lets the provider know if this process gives up.
+// Close closes the pipe. If the process has not announced that it is ready, the provider
+// then knows that it failed.
 func (p readyPipe) Close() {
 	if p.file != nil {
 		_ = p.file.Close()

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// welcome prints where everything is and what to try; url is the gateway's, or
-// the provider's where there is none.
+// welcome prints the addresses and some commands to try. url is the gateway's, or the
+// provider's without a gateway.
 func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functions []stackFunction, user, password string) {
 	provider := "http://" + s.listener.Addr().String()
 	fmt.Fprintln(out)

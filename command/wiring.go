@@ -32,20 +32,20 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// builtinBundles writes the built-in bundles. A directory of bundles that cannot
-// be written to, as one that machines share, goes without.
+// builtinBundles writes the built-in bundles. If the directory of bundles is read-only,
+// for example shared between machines, there are none.
 func (f *ProviderFlags) builtinBundles(log zerolog.Logger) {
 	if err := bundle.WriteBuiltin(f.bundles); err != nil {
-		log.Warn().Err(err).Msg("there are no built-in bundles")
+		log.Warn().Err(err).Msg("cannot write the built-in bundles")
 	}
 }
 
-// rowsPerRequest is the most rows that one request may have, on every instance
-// of a function whatever its batch size.
+// rowsPerRequest is the maximum number of rows in a request. It is the same on every
+// instance of a function, whatever the instance's batch size is.
 const rowsPerRequest = 32
 
-// instanceCommand is how the local backend starts an instance: this program's
-// own instance subcommand.
+// instanceCommand returns the command with which the local backend starts an instance: a
+// subcommand of this program.
 func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
 	if spec.Kind == cluster.Process {
 		return watchdogCommand(spec, socket)
@@ -60,8 +60,8 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	return argv, env
 }
 
-// InstanceArguments are what "faas-infer instance" is told of a model's instance
-// on every platform: all but where the model is and where to listen.
+// InstanceArguments returns the arguments of "faas-infer instance" that are the same on
+// every platform: all except the model's path and the address to listen at.
 func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	argv := []string{"--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
@@ -73,19 +73,20 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	return argv
 }
 
-// watchdogCommand is the same for an ordinary function's instance.
+// watchdogCommand returns the command for an instance of an ordinary function.
 func watchdogCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
 	return []string{process.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
 }
 
-// How often the controllers look at the load, and how long a retired instance
-// may take to finish what it has, and then to leave.
+// tick is how often the controllers look at the load. grace is how long a retired instance
+// may take to finish its requests, and then to exit.
 const (
 	tick  = 100 * time.Millisecond
 	grace = 10 * time.Second
 )
 
-// warmth keeps warm Python processes until ctx ends; nil where it cannot, which is logged.
+// warmth keeps warm Python processes until ctx ends. If that fails, it logs the error and
+// returns nil.
 func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.Warmth {
 	warm, err := python.NewWarmth(f.warmDir(), log)
 	if err != nil {
@@ -96,7 +97,7 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 	return warm
 }
 
-// control makes the controllers of both kinds of functions.
+// control makes the controllers of models and of ordinary functions.
 func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *store.Secrets, looked *childModels) (*router.Controller, error) {
 	models, ordinary := router.Split(backend)
 	o, err := f.ControlOptions(b)
@@ -119,8 +120,8 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Bac
 	return router.New(m, p, b.Log), nil
 }
 
-// ControlOptions are the options of the controller of models as the flags have
-// them; what the platform has to add is its backend and where things are kept.
+// ControlOptions returns the options of the controller of models that the flags determine.
+// The platform adds its backend and its stores.
 func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	system, err := f.system()
 	if err != nil {
@@ -137,15 +138,15 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	}, nil
 }
 
-// warmDir is where warm Python processes listen.
+// warmDir returns the directory where warm Python processes listen.
 func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
 
-// childModels looks at models in child processes.
+// childModels returns models that are read and measured in child processes.
 func (f *ProviderFlags) childModels() *childModels {
 	return &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}
 }
 
-// system is the one that production runs, with the scheduler that --scheduler names.
+// system returns the default system with the scheduler of --scheduler.
 func (f *ProviderFlags) system() (systems.System, error) {
 	system, err := systems.ByName(systems.Default)
 	if err != nil {
@@ -154,8 +155,7 @@ func (f *ProviderFlags) system() (systems.System, error) {
 	return system.WithScheduler(f.scheduler)
 }
 
-// cold is the cold-start policy that --cold-start names. A keep-alive of 0 is one,
-// too.
+// cold returns the cold-start policy of --cold-start. A --keep-alive of 0 is valid.
 func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 	if f.coldStart == fixed {
 		return coldstart.NewFixed(f.keepAlive), nil
@@ -166,7 +166,7 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 // bundles is the directory of bundles.
 type bundles string
 
-// Model is control.Bundles'.
+// Model implements [control.Bundles].
 func (root bundles) Model(_ context.Context, f *provider.Function) (dir, file string, err error) {
 	image, model := f.Deployment.Image, f.Inference.Model
 	b, err := bundle.Open(string(root), image)
@@ -182,16 +182,17 @@ func (root bundles) Model(_ context.Context, f *provider.Function) (dir, file st
 	return b.Dir, file, nil
 }
 
-// defaults is provider.Defaults: what the bundle's manifest says.
+// defaults implements [provider.Defaults]: it returns the annotations in the bundle's
+// manifest.
 func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
 	b, err := bundle.Open(string(root), d.Image)
 	if err != nil {
-		return nil, nil // Deploying says why.
+		return nil, nil // The deployment reports the error.
 	}
 	return b.Annotations, nil
 }
 
-// Program is processes.Bundles'.
+// Program implements [processes.Bundles].
 func (root bundles) Program(image string) (processes.Program, error) {
 	b, err := bundle.Open(string(root), image)
 	if err != nil {
@@ -207,11 +208,12 @@ func (root bundles) Program(image string) (processes.Program, error) {
 	return processes.Program{Dir: b.Dir, Env: b.Environment(), Network: b.Network, Fingerprint: fingerprint}, nil
 }
 
-// Publish brings a bundle to where images are taken from; nil keeps it among those
-// of this machine.
+// Publish brings a bundle to the registry of its image; nil keeps the bundle on this
+// machine.
 type Publish = func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error
 
-// Builder answers faas-cli's remote builder, if there is a secret to know it by.
+// Builder returns the handler of faas-cli's remote builder. Without --payload-secret, the
+// handler refuses builds.
 func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handler, error) {
 	if f.payloadSecret == "" {
 		return http.HandlerFunc(build.Disabled), nil
@@ -220,12 +222,12 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	if err != nil {
 		return nil, fmt.Errorf("--payload-secret: %w", err)
 	}
-	// As faas-cli does.
+	// faas-cli trims its secret, too.
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
 	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().check, Publish: publish}
-	if publish == nil { // Otherwise it runs elsewhere.
+	if publish == nil { // A published function runs elsewhere.
 		o.Install = func(ctx context.Context, manifest string) error {
 			_, err := f.childModels().Prepare(ctx, manifest)
 			return err
@@ -234,8 +236,8 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	return build.New(o)
 }
 
-// Models looks at models in child processes of this program.
+// Models returns models that are read and measured in child processes of this program.
 func (f *ProviderFlags) Models() latency.Models { return f.childModels() }
 
-// Builds tells whether faas-cli's remote builder is to be answered.
+// Builds reports whether the provider accepts builds of faas-cli's remote builder.
 func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }

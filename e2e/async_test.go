@@ -15,9 +15,8 @@ import (
 	"time"
 )
 
-// gateway starts the stock gateway before a provider and a NATS server, without
-// passwords, until the test ends. Unlike that of "faas-infer up" it outlives the
-// provider.
+// gateway starts the stock gateway, without passwords, in front of a provider and a NATS
+// server, until the test ends. Unlike that of "faas-infer up" it outlives the provider.
 func (p *place) gateway(t *testing.T, provider, nats string) {
 	t.Helper()
 	p.gatewayWith(t, provider, nats, "basic_auth=false")
@@ -59,7 +58,7 @@ func (p *place) gatewayWith(t *testing.T, provider, nats string, settings ...str
 	})
 }
 
-// receiver takes callbacks.
+// receiver receives callbacks.
 type receiver struct {
 	*httptest.Server
 	mu sync.Mutex
@@ -90,7 +89,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// called is how many calls were called back.
+// called returns the number of calls that were called back.
 func (r *receiver) called() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +102,8 @@ func (r *receiver) of(id string) (callback, int) {
 	return r.last[id], r.times[id]
 }
 
-// Asynchronous requests through the stock gateway and without it: accepted at
-// once, carried out, and called back with the function's answer.
+// Asynchronous requests through the stock gateway and without it are accepted at once,
+// executed, and called back with the function's answer.
 func TestAsyncCallbacks(t *testing.T) {
 	p := newPlace(t)
 	s := p.up(t)
@@ -151,9 +150,8 @@ func TestAsyncCallbacks(t *testing.T) {
 	s.stop(t)
 }
 
-// Two thousand asynchronous requests, to a model and an ordinary function, with
-// the provider killed twice while it has them: each that was accepted is called
-// back.
+// The provider is killed twice while it has two thousand asynchronous requests to a model
+// and an ordinary function. Each accepted request is called back.
 func TestAsyncOutlastsKills(t *testing.T) {
 	const each = 1000
 	p := newPlace(t)
@@ -204,8 +202,8 @@ func TestAsyncOutlastsKills(t *testing.T) {
 	gone(t, groups)
 }
 
-// accept sends an asynchronous request until it is accepted, as while the
-// provider is dead the gateway says that it is not.
+// accept sends an asynchronous request until it is accepted. While the provider is dead,
+// the gateway refuses it.
 func accept(t *testing.T, c *http.Client, callbacks, function, id string, body []byte) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

@@ -11,9 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 )
 
-// The bench commands print one JSON object on standard output, with the result
-// names that others rely on. What the figures are is not tested: the machine is
-// shared.
+// The bench commands print one JSON object on standard output, with the result names that
+// others rely on. The figures are not tested because the machine is shared.
 func TestBenchCommandsPrintTheirResults(t *testing.T) {
 	benches := []struct {
 		arguments string

@@ -14,7 +14,7 @@ import (
 // browser is one tab of a headless Chromium.
 type browser struct{ ctx context.Context }
 
-// browse starts a Chromium; the test's end stops it.
+// browse starts a Chromium until the test ends.
 func browse(t *testing.T) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
@@ -36,8 +36,7 @@ func browse(t *testing.T) *browser {
 	return &browser{ctx}
 }
 
-// do carries out actions one after another; on the first that does not come to
-// pass the test fails, and the page is told.
+// do runs actions one after another. If one fails, the test fails with the page's content.
 func (b *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	for i, action := range actions {
@@ -51,36 +50,35 @@ func (b *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// until waits for a JavaScript expression to be true.
+// until waits until a JavaScript expression is true.
 func until(expression string) chromedp.Action[chromedp.Void] {
 	return chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(patience))
 }
 
-// listed is the entry of a function in the list at the left.
+// listed returns the selector of a function's entry in the list on the left.
 func listed(function string) string {
 	return fmt.Sprintf("//md-sidenav//md-list-item[.//p[normalize-space()=%q]]//button", function)
 }
 
-// button is the button of a dialog or card that says text.
+// button returns the selector of an enabled button with a text in a dialog or card.
 func button(within, text string) string {
 	return fmt.Sprintf("//%s//button[not(@disabled) and normalize-space()=%q]", within, text)
 }
 
-// field is what Angular binds to a name, within an element.
+// field returns the selector of what Angular binds to a name, within an element.
 func field(within, model string) string { return fmt.Sprintf("%s [ng-model=%q]", within, model) }
 
-// click waits until an element can be seen and clicks on it. What an animation
-// still moves or covers is clicked on just the same, so the click is one of the
-// page's own.
+// click waits until an element is visible and clicks on it. An animation may still move or
+// cover it, so the page itself makes the click.
 func click(path string) chromedp.Action[chromedp.Void] {
 	return chromedp.Steps(chromedp.WaitVisible(path), until(fmt.Sprintf(
 		"(() => { const e = document.evaluate(%s, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue;"+
 			" if (!e || e.disabled) return false; e.click(); return true })()", strconv.Quote(path))))
 }
 
-// fill types text into an empty field that can be seen. A dialog that is still on
-// its way takes the focus, and with it the keys that come then, so what is not
-// there afterwards is put there, and the page told.
+// fill types text into a visible empty field. A dialog that is still opening takes the
+// focus and some keys. fill sets the value if it is incomplete afterwards, and notifies the
+// page.
 func fill(selector, text string) chromedp.Action[chromedp.Void] {
 	at := chromedp.CSS(selector)
 	return chromedp.Steps(chromedp.WaitVisible(at), chromedp.SendKeys(at, text), until(fmt.Sprintf(

@@ -11,7 +11,7 @@ import (
 	"github.com/openfaas/go-sdk/builder"
 )
 
-// write makes a file, and the directories it is in.
+// write writes a file and makes its directories.
 func write(t *testing.T, text string, mode os.FileMode, path ...string) {
 	t.Helper()
 	file := filepath.Join(path...)
@@ -24,8 +24,8 @@ func write(t *testing.T, text string, mode os.FileMode, path ...string) {
 	}
 }
 
-// closing closes the bodies of refusals, which the builder's client leaves open, and with
-// them their connections.
+// closing closes the bodies of refusals and so their connections. The builder's client
+// leaves them open.
 type closing struct{ http.RoundTripper }
 
 func (c closing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -36,9 +36,9 @@ func (c closing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// What faas-cli packs becomes a bundle under the image's name, with faas-cli's
-// own code for it: a script that runs for each request, then another of the same
-// name that redeployed functions run.
+// An archive that faas-cli's own code packs becomes a bundle under the image's name. It has
+// a script that runs for each request. A second build of the same name takes effect in
+// redeployed functions.
 func TestRemoteBuilder(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)

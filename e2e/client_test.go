@@ -12,14 +12,14 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// client is HTTP without a connection left over at the test's end.
+// client returns an HTTP client that leaves no connection at the test's end.
 func client(t *testing.T) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: patience}
 }
 
-// answer is what came back for one request.
+// answer is the answer to one request.
 type answer struct {
 	status int
 	header http.Header
@@ -36,7 +36,7 @@ func do(t *testing.T, c *http.Client, method, url string, body []byte, headers .
 	return a
 }
 
-// try is do for other goroutines than the test's.
+// try is do for goroutines other than the test's.
 func try(c *http.Client, method, url string, body []byte, headers ...string) (answer, error) {
 	r, err := http.NewRequest(method, url, bytes.NewReader(body))
 	if err != nil {
@@ -54,8 +54,8 @@ func try(c *http.Client, method, url string, body []byte, headers ...string) (an
 	return answer{response.StatusCode, response.Header, string(text)}, err
 }
 
-// function is a deployment with an SLO; options are annotations, as pairs of
-// key and value. The prefix com.openfaas. may be left out.
+// function returns a deployment with an SLO. options are annotations as pairs of key and
+// value; the prefix com.openfaas. may be left out.
 func function(name, image, slo string, options ...string) types.FunctionDeployment {
 	annotations := map[string]string{"com.openfaas.slo.latency": slo}
 	for i := 0; i < len(options); i += 2 {
@@ -74,7 +74,7 @@ func scaled(f types.FunctionDeployment, least, most string) types.FunctionDeploy
 	return f
 }
 
-// deploy deploys with the provider itself, and fails the test if it refuses.
+// deploy deploys at the provider itself, and fails the test if it refuses.
 func (d *daemon) deploy(t *testing.T, f types.FunctionDeployment) {
 	t.Helper()
 	if a := d.put(t, http.MethodPost, f); a.status != http.StatusAccepted {
@@ -91,7 +91,7 @@ func (d *daemon) put(t *testing.T, method string, f types.FunctionDeployment) an
 	return do(t, client(t), method, d.url+"/system/functions", text)
 }
 
-// status is what the provider shows of a function.
+// status returns the provider's status of a function.
 func (d *daemon) status(t *testing.T, name string) types.FunctionStatus {
 	t.Helper()
 	s, err := d.tryStatus(name)
@@ -101,7 +101,7 @@ func (d *daemon) status(t *testing.T, name string) types.FunctionStatus {
 	return s
 }
 
-// tryStatus is status for other goroutines than the test's.
+// tryStatus is status for goroutines other than the test's.
 func (d *daemon) tryStatus(name string) (s types.FunctionStatus, err error) {
 	a, err := try(d.own, http.MethodGet, d.url+"/system/function/"+name, nil)
 	if err == nil && a.status != http.StatusOK {
@@ -116,7 +116,7 @@ func (d *daemon) tryStatus(name string) (s types.FunctionStatus, err error) {
 	return s, nil
 }
 
-// awaitReady waits until so many instances serve.
+// awaitReady waits until a number of instances are ready.
 func (d *daemon) awaitReady(t *testing.T, name string, instances uint64) {
 	t.Helper()
 	d.await(t, patience, "ready instances of "+name, func() bool {

@@ -14,8 +14,8 @@ import (
 	faasstack "github.com/openfaas/go-sdk/stack"
 )
 
-// fromStack reads a stack.yml with faas-cli's own parser and makes of its
-// functions what faas-cli sends.
+// fromStack reads a stack.yml with faas-cli's parser and returns the deployments that
+// faas-cli would send.
 func fromStack(t *testing.T, file string) []types.FunctionDeployment {
 	t.Helper()
 	services, err := faasstack.ParseYAMLFile(file, "", "", false)
@@ -41,7 +41,7 @@ func fromStack(t *testing.T, file string) []types.FunctionDeployment {
 	return all
 }
 
-// withLabel is a deployment as its status shows it: with one more label.
+// withLabel returns a deployment as its status shows it: with one more label.
 func withLabel(f types.FunctionDeployment) types.FunctionDeployment {
 	labels := map[string]string{"faas_function": f.Service}
 	if f.Labels != nil {
@@ -51,8 +51,8 @@ func withLabel(f types.FunctionDeployment) types.FunctionDeployment {
 	return f
 }
 
-// Every field of a deployment comes back as it was sent, in the function's
-// status and in the list; what was not sent does not.
+// Every field of a deployment appears unchanged in the function's status and in the list.
+// Fields that were not sent do not appear.
 func (w *way) echoes(t *testing.T) {
 	w.secret(t, "conformance-secret", defaultNamespace, "quiet")
 	for _, f := range fromStack(t, filepath.Join("testdata", "conformance.yml")) {
@@ -81,8 +81,8 @@ func (w *way) echoes(t *testing.T) {
 	}
 }
 
-// hasOnlyWhatWasSent looks at the status's own JSON: of a deployment it must
-// have the members that were sent, and no others.
+// hasOnlyWhatWasSent checks the status's JSON: it must have the members of the deployment
+// that were sent, and no others.
 func (w *way) hasOnlyWhatWasSent(t *testing.T, f types.FunctionDeployment) {
 	t.Helper()
 	a := w.system(t, http.MethodGet, "/system/function/"+f.Service+"?namespace="+defaultNamespace, nil)
@@ -111,8 +111,8 @@ func inJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// A list has the functions of its namespace and no others; each is there as
-// soon as it is deployed.
+// A list has all functions of its namespace and no others. Each is in it as soon as it is
+// deployed.
 func (w *way) lists(t *testing.T) {
 	spaces := []string{w.own("list-a"), w.own("list-b")}
 	for _, space := range spaces {
@@ -152,8 +152,8 @@ func (w *way) lists(t *testing.T) {
 	}
 }
 
-// An update replaces everything; a function that is not there is not updated,
-// on which faas-cli relies; one that is deployed again is updated.
+// An update replaces everything. Updating an unknown function fails; faas-cli relies on
+// that. Deploying a function again updates it.
 func (w *way) updatesAndRemoves(t *testing.T) {
 	f := ordinary(w.own("changing"), "env")
 	if status, err := w.faas.Update(t.Context(), f); status != http.StatusNotFound {
@@ -197,8 +197,7 @@ func (w *way) updatesAndRemoves(t *testing.T) {
 	w.await(t, patience, "the removed function's processes to go", func() bool { return len(w.instancesOf(f.Service)) == 0 })
 }
 
-// Names that are no DNS labels are refused with a sentence, wherever they may
-// be written.
+// A name that is not a DNS label is refused with a sentence, in every place.
 func (w *way) refusesNames(t *testing.T) {
 	for _, name := range []string{"", "Upper", "under_score", "-first", "last-", "a.b.c", "spa ce", "../up", "é", strings.Repeat("a", 64)} {
 		f := ordinary(name, "cat")

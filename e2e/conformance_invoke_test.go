@@ -15,7 +15,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// variables are the environment that a process printed.
+// variables returns the environment that a process printed.
 func variables(text string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -26,8 +26,8 @@ func variables(text string) map[string]string {
 	return all
 }
 
-// The process sees method, path, query and headers of a request, and the client
-// the identity that its call was given.
+// The process sees method, path, query and headers of a request. The client gets the call's
+// ID.
 func (w *way) passesRequests(t *testing.T) {
 	f := ordinary(w.own("request"), "env")
 	w.deployed(t, f)
@@ -73,7 +73,7 @@ func (w *way) passesRequests(t *testing.T) {
 	}
 }
 
-// The process sees the deployment's variables, and nothing of the provider's.
+// The process sees the deployment's variables and none of the provider's.
 func (w *way) givesEnvironment(t *testing.T) {
 	f := ordinary(w.own("environment"), "env")
 	f.EnvVars = map[string]string{"custom_env": "custom value", "with_equals": "a=b", "PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -93,7 +93,7 @@ func (w *way) givesEnvironment(t *testing.T) {
 	}
 }
 
-// Bodies of any length and any bytes arrive and come back whole.
+// Bodies of any length and any bytes arrive and return unchanged.
 func (w *way) carriesBodies(t *testing.T) {
 	echo, hash := ordinary(w.own("cat"), "cat"), ordinary(w.own("hash"), "sha512sum")
 	w.deployed(t, echo)
@@ -111,7 +111,7 @@ func (w *way) carriesBodies(t *testing.T) {
 	}
 }
 
-// A redirect is the client's to follow.
+// Redirects go to the client.
 func (w *way) passesRedirects(t *testing.T) {
 	f := types.FunctionDeployment{Service: w.own("redirector"), Namespace: defaultNamespace, Image: "docker.io/theaxer/redirector:latest",
 		EnvProcess: "./handler", EnvVars: map[string]string{"destination": "http://example.com/elsewhere"}}
@@ -124,7 +124,7 @@ func (w *way) passesRedirects(t *testing.T) {
 	}
 }
 
-// What is not deployed is not found.
+// Functions that are not deployed are not found.
 func (w *way) knowsNoOther(t *testing.T) {
 	for _, name := range []string{"absent", "absent." + defaultNamespace, "identity.not-there", "." + defaultNamespace, "a.b.c.d"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -138,8 +138,8 @@ func (w *way) knowsNoOther(t *testing.T) {
 	}
 }
 
-// A process that fails, or that is not there, is the function's failure and is
-// told so; the next request is not affected.
+// If a process fails or is missing, the answer says that the function failed. The next
+// request is not affected.
 func (w *way) tellsFailures(t *testing.T) {
 	failing := ordinary(w.own("failing"), "false")
 	w.deployed(t, failing)
@@ -164,8 +164,7 @@ func (w *way) tellsFailures(t *testing.T) {
 	}
 }
 
-// A function with the smallest limits that the suite asks for answers, and has
-// the limits on its process.
+// A function with the suite's smallest limits answers, and its process has these limits.
 func (w *way) answersWithinLimits(t *testing.T) {
 	f := ordinary(w.own("small"), "cat")
 	f.Limits = &types.FunctionResources{Memory: "5Mi", CPU: "100m"}
@@ -181,8 +180,7 @@ func (w *way) answersWithinLimits(t *testing.T) {
 	}
 }
 
-// A process that takes more memory than its limit is ended; the function goes
-// on.
+// A process that exceeds its memory limit is killed. The function keeps serving.
 func (w *way) obeysMemoryLimit(t *testing.T) {
 	if w.lacks("cgroup") {
 		t.Log("memory cannot be limited here, for lack of rights to make control groups")

@@ -26,8 +26,7 @@ func (w *way) messages(t *testing.T, name string, tail int, since *time.Time) []
 	return all
 }
 
-// starts reports whether a message begins with text, behind the time that a logger
-// may have put before it.
+// starts reports whether a message begins with text, after an optional time of the logger.
 func starts(m logs.Message, text string) bool {
 	return strings.HasPrefix(strings.TrimLeft(m.Text, "0123456789/:-.TZ "), text)
 }
@@ -41,8 +40,7 @@ func count(all []logs.Message, text string) (n int) {
 	return n
 }
 
-// The logs tell of every request what the classic watchdog does, in the order in
-// which it happened.
+// For every request, the logs have the same lines as the classic watchdog, in order.
 func (w *way) showsLogs(t *testing.T) {
 	f := ordinary(w.own("logging"), "cat")
 	began := time.Now().Add(-time.Second)
@@ -76,7 +74,7 @@ func (w *way) showsLogs(t *testing.T) {
 	w.showsParts(t, f.Service, all)
 }
 
-// showsParts asks for some of the messages only.
+// showsParts requests only some of the messages.
 func (w *way) showsParts(t *testing.T, name string, all []logs.Message) {
 	t.Helper()
 	for _, tail := range []int{1, 2, len(all), len(all) + 100, -1} {
@@ -117,8 +115,8 @@ func (w *way) showsParts(t *testing.T, name string, all []logs.Message) {
 	}
 }
 
-// Followed logs show a request's lines as soon as they are written, also those
-// of an instance that was not there before, until the client hangs up.
+// Followed logs show a request's lines as soon as they are written, also those of new
+// instances, until the client hangs up.
 func (w *way) followsLogs(t *testing.T) {
 	f := ordinary(w.own("followed"), "cat")
 	w.deployed(t, f)

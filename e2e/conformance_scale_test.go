@@ -9,7 +9,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// between is a function of so many replicas.
+// between returns a function with bounds on its replicas.
 func (w *way) between(name, least, most string) types.FunctionDeployment {
 	f := ordinary(w.own(name), "sha512sum")
 	labels := map[string]string{}
@@ -23,7 +23,7 @@ func (w *way) between(name, least, most string) types.FunctionDeployment {
 	return f
 }
 
-// The minimum of replicas is there from the deployment on.
+// The minimum of replicas exists from the deployment on.
 func (w *way) keepsMinimum(t *testing.T) {
 	f := w.between("least-two", "2", "")
 	w.deployed(t, f)
@@ -40,7 +40,7 @@ func (w *way) keepsMinimum(t *testing.T) {
 	w.awaitReplicas(t, patience, f.Service, 1)
 }
 
-// Where the bounds are equal, load changes nothing.
+// With equal bounds, load changes nothing.
 func (w *way) scalesNotWhereDisabled(t *testing.T) {
 	f := w.between("fixed", "2", "2")
 	w.deployed(t, f)
@@ -56,8 +56,7 @@ func (w *way) scalesNotWhereDisabled(t *testing.T) {
 	w.awaitReplicas(t, patience, f.Service, 2)
 }
 
-// Load above the target of one replica brings another, and its end takes it
-// away again.
+// Load above the target of one replica adds another, and its end removes it.
 func (w *way) scalesWithLoad(t *testing.T) {
 	f := w.between("elastic", "1", "2")
 	w.deployed(t, f)
@@ -73,8 +72,8 @@ func (w *way) scalesWithLoad(t *testing.T) {
 	r.wantAll(t, http.StatusOK)
 }
 
-// The scale route sets the number of replicas; at zero the next request brings
-// the function back. The gateway's own route knows no zero: it makes one of it.
+// The scale route sets the number of replicas. At zero, the next request starts one. The
+// gateway's own route changes zero to one.
 func (w *way) scalesByRoute(t *testing.T) {
 	f := w.between("by-route", "", "4")
 	w.deployed(t, f)
@@ -118,7 +117,8 @@ func (w *way) scalesByRoute(t *testing.T) {
 	}
 }
 
-// A function that may go to zero does so when nothing comes, and comes back.
+// A function that may scale to zero does so without requests, and starts again with the
+// next one.
 func (w *way) goesToZero(t *testing.T) {
 	f := w.between("idle", "", "")
 	(*f.Labels)["com.openfaas.scale.zero"] = "true"
@@ -132,7 +132,7 @@ func (w *way) goesToZero(t *testing.T) {
 	w.answers(t, f.Service, []byte("x"))
 }
 
-// An update loses no request: each is answered by the old process or the new.
+// An update loses no request: the old or the new process answers each.
 func (w *way) updatesUnderLoad(t *testing.T) {
 	f := w.between("renewed", "2", "2")
 	f.EnvProcess = "env"

@@ -25,8 +25,7 @@ func (w *way) secret(t *testing.T, name, namespace, value string) {
 	})
 }
 
-// hasSecret reports whether a secret is listed, and fails the test if a value
-// is.
+// hasSecret reports whether a secret is listed, and fails the test if the list has a value.
 func (w *way) hasSecret(t *testing.T, name, namespace string) bool {
 	t.Helper()
 	list, err := w.faas.GetSecrets(t.Context(), namespace)
@@ -41,9 +40,8 @@ func (w *way) hasSecret(t *testing.T, name, namespace string) bool {
 	return slices.ContainsFunc(list, func(s types.Secret) bool { return s.Name == name })
 }
 
-// A secret lives: made, listed without its value, read by a function, given
-// another value that the next deployment sees, and removed. Names of one
-// namespace say nothing to another.
+// A secret is created, listed without its value, read by a function, changed and removed.
+// The next deployment sees the changed value. Names in one namespace do not affect another.
 func (w *way) keepsSecrets(t *testing.T) {
 	other := w.own("secrets")
 	w.namespace(t, other)
@@ -94,8 +92,8 @@ func value(s types.Secret) string {
 	return string(s.RawValue)
 }
 
-// readsSecret has a function print the secret's first value, and, deployed
-// again, its second.
+// readsSecret lets a function print the secret's first value and, after another deployment,
+// its second.
 func (w *way) readsSecret(t *testing.T, first, second types.Secret) {
 	t.Helper()
 	if w.lacks("mounts") {
@@ -123,8 +121,8 @@ func (w *way) readsSecret(t *testing.T, first, second types.Secret) {
 	}
 }
 
-// ownsSecret has the function look at its secret's file: it belongs to the user
-// that its process runs as, who alone may read it, and nobody may change it.
+// ownsSecret lets the function check its secret's file. The file belongs to the user of the
+// process. Only this user may read it, and no user may change it.
 func (w *way) ownsSecret(t *testing.T, f types.FunctionDeployment, full string) {
 	t.Helper()
 	file := "/var/openfaas/secrets/" + f.Secrets[0]
@@ -160,8 +158,7 @@ func (w *way) ownsSecret(t *testing.T, f types.FunctionDeployment, full string) 
 	}
 }
 
-// Secrets that cannot be are refused, and so are functions that ask for one
-// that is not there.
+// Invalid secrets are refused, and so are functions with a missing secret.
 func (w *way) refusesSecrets(t *testing.T) {
 	for name, s := range map[string]types.Secret{
 		"no name":           {Namespace: defaultNamespace, Value: "x"},

@@ -12,8 +12,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// namespace makes a namespace until the test ends. On a cluster one of the same name
-// may still be on its way out.
+// namespace creates a namespace until the test ends. On a cluster, one of the same name may
+// still be terminating.
 func (w *way) namespace(t *testing.T, name string) {
 	t.Helper()
 	if onCluster != nil {
@@ -41,8 +41,7 @@ func (w *way) namespaces(t *testing.T) []string {
 	return list
 }
 
-// A namespace lives: made, listed, described, changed, and removed with all that
-// is in it.
+// A namespace is created, listed, described, changed, and removed with its functions.
 func (w *way) keepsNamespaces(t *testing.T) {
 	name := w.own("living")
 	before := w.namespaces(t)
@@ -101,7 +100,7 @@ func (w *way) keepsNamespaces(t *testing.T) {
 	}
 }
 
-// The provider tells its name and version, that it is well, and what it counts.
+// The provider returns its name and version, its health, and its metrics.
 func (w *way) tellsOfItself(t *testing.T) {
 	if w.throughGateway() {
 		info, err := w.faas.GetInfo(t.Context())
@@ -126,8 +125,8 @@ func (w *way) tellsOfItself(t *testing.T) {
 	}
 }
 
-// Every system route, those of namespaces among them, asks for credentials;
-// functions and health do not.
+// Every system route requires credentials, including those of namespaces. Functions and
+// health do not.
 func (w *way) asksForCredentials(t *testing.T) {
 	f := ordinary(w.own("open"), "cat")
 	w.deployed(t, f)

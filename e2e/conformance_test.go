@@ -15,8 +15,8 @@ import (
 
 const defaultNamespace = "openfaas-fn"
 
-// way is one of two ways to the functions: through the stock gateway, or to the
-// provider alone.
+// way is one of two ways to the functions: through the stock gateway, or directly to the
+// provider.
 type way struct {
 	*stack
 	// name is "gateway" or "direct".
@@ -31,7 +31,7 @@ type way struct {
 
 func (w *way) throughGateway() bool { return w.name == "gateway" }
 
-// ways are both, for one test.
+// ways returns both ways, for one test.
 func (s *stack) ways(t *testing.T) []*way {
 	t.Helper()
 	var all []*way
@@ -48,8 +48,8 @@ func (s *stack) ways(t *testing.T) []*way {
 	return all
 }
 
-// What OpenFaaS's conformance suite, faas-cli and the gateway expect of a
-// provider, each seen through the gateway and without it.
+// The provider meets the expectations of OpenFaaS's conformance suite, of faas-cli and of
+// the gateway, both through the gateway and without it.
 func TestConformance(t *testing.T) {
 	p := newPlace(t)
 	s := p.up(t)
@@ -106,7 +106,7 @@ func TestConformance(t *testing.T) {
 	gone(t, groups)
 }
 
-// own is a name of this way's own, so that both ways can do the same.
+// own returns a name for this way only. Both ways can then run the same checks.
 func (w *way) own(name string) string { return name + "-" + w.name }
 
 // deployed deploys f until the test ends.
@@ -120,8 +120,8 @@ func (w *way) deployed(t *testing.T, f types.FunctionDeployment) {
 	})
 }
 
-// invoke sends a request to a function; rest is what comes behind its name. The
-// provider holds it until an instance is ready.
+// invoke sends a request to a function; rest follows the function's name in the path. The
+// provider holds the request until an instance is ready.
 func (w *way) invoke(t *testing.T, method, name, rest string, body []byte, headers ...string) answer {
 	t.Helper()
 	return do(t, w.http, method, w.base+"/function/"+name+rest, body, headers...)
@@ -137,7 +137,7 @@ func (w *way) answers(t *testing.T, name string, body []byte) string {
 	return a.body
 }
 
-// shown is a function's status.
+// shown returns a function's status.
 func (w *way) shown(t *testing.T, name, namespace string) types.FunctionStatus {
 	t.Helper()
 	s, err := w.faas.GetFunction(t.Context(), name, namespace)
@@ -147,7 +147,7 @@ func (w *way) shown(t *testing.T, name, namespace string) types.FunctionStatus {
 	return s
 }
 
-// awaitReplicas waits until so many instances are wanted, and ready.
+// awaitReplicas waits until a number of instances are requested and ready.
 func (w *way) awaitReplicas(t *testing.T, within time.Duration, name string, n uint64) {
 	t.Helper()
 	var last types.FunctionStatus
@@ -163,7 +163,7 @@ func (w *way) awaitReplicas(t *testing.T, within time.Duration, name string, n u
 	}
 }
 
-// system sends a request with credentials to a system route.
+// system sends a request to a system route, with credentials.
 func (w *way) system(t *testing.T, method, path string, body []byte) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, w.base+path, strings.NewReader(string(body)))

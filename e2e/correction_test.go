@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// ratios are what measured times are of predicted ones, by config.
+// ratios returns the ratios of measured to predicted times, by config.
 func (d *daemon) ratios(t *testing.T, function string) map[string]float64 {
 	t.Helper()
 	ratios := map[string]float64{}
@@ -26,8 +26,8 @@ func (d *daemon) ratios(t *testing.T, function string) map[string]float64 {
 	return ratios
 }
 
-// After some hundred requests the provider knows how far a model's times are from
-// what was said of them when it was deployed, and so does the next provider.
+// After some hundred requests the provider has corrected the predicted times of a model.
+// The next provider has the same corrections.
 func TestTimesAreCorrected(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)

@@ -17,13 +17,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// patience is how long tests wait for what is sure to come. It costs nothing where
-// all is well, so it is long: the machine is shared, and may stand still for
-// seconds.
+// patience bounds how long tests wait. The wait ends at once on success, so the bound is
+// long: the machine is shared and may stall for seconds.
 const patience = 2 * time.Minute
 
-// place is one provider's directories. They outlive the provider's process, so
-// that another one can take over.
+// place has the directories of one provider. They outlive the provider's process, and
+// another provider can take over.
 type place struct {
 	dir, state, bundles string
 	// user runs the processes, nil for this process's own.
@@ -32,8 +31,8 @@ type place struct {
 	extra []string
 }
 
-// newPlace makes the directories. At the test's end nothing of a provider may
-// be left there; what is, is killed by its pid.
+// newPlace makes the directories. At the test's end nothing of a provider may be left
+// there; otherwise the test fails, and the leftovers are killed by their pid.
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fi-e2e-")
@@ -61,7 +60,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// daemon is one running "faas-infer provider" or "faas-infer up".
+// daemon is a running "faas-infer provider" or "faas-infer up".
 type daemon struct {
 	*place
 	// url is the provider's; who asks it again and again does so by one connection.
@@ -74,7 +73,7 @@ type daemon struct {
 	code    int
 }
 
-// run starts the binary with the directories' flags behind arguments.
+// run starts the binary with arguments, followed by the flags for the directories.
 func (p *place) run(t *testing.T, binary string, arguments ...string) *daemon {
 	t.Helper()
 	d := &daemon{place: p, own: client(t), exited: make(chan struct{})}
@@ -117,8 +116,7 @@ func (p *place) run(t *testing.T, binary string, arguments ...string) *daemon {
 	return d
 }
 
-// provider starts "faas-infer provider" on a free port and waits until it
-// serves.
+// provider starts "faas-infer provider" on a free port and waits until it serves.
 func (p *place) provider(t *testing.T, binary string, arguments ...string) *daemon {
 	t.Helper()
 	return p.providerAt(t, binary, "127.0.0.1:0", arguments...)
@@ -149,7 +147,7 @@ func (d *daemon) awaitLine(t *testing.T, message string, patience time.Duration)
 	return found
 }
 
-// lines are the log's lines that are JSON.
+// lines returns the log's lines that are JSON.
 func (d *daemon) lines() []map[string]any {
 	var lines []map[string]any
 	for line := range strings.Lines(d.logText()) {
@@ -161,8 +159,8 @@ func (d *daemon) lines() []map[string]any {
 	return lines
 }
 
-// lacks reports whether the provider said that it lacks the rights for
-// something, which what has the word tells.
+// lacks reports whether the provider has logged that it lacks the rights for something
+// whose description contains word.
 func (d *daemon) lacks(word string) bool {
 	for _, line := range d.lines() {
 		all, _ := line["lacking"].([]any)
@@ -177,7 +175,7 @@ func (d *daemon) lacks(word string) bool {
 
 func (d *daemon) logText() string { return readAll(d.log) }
 
-// output is what it printed on standard output.
+// output returns the standard output.
 func (d *daemon) output() string { return readAll(d.out) }
 
 func readAll(file string) string {
@@ -188,7 +186,7 @@ func readAll(file string) string {
 	return string(text)
 }
 
-// await is [await] that gives up as soon as the daemon exits.
+// await is [await] that fails as soon as the daemon exits.
 func (d *daemon) await(t *testing.T, patience time.Duration, what string, done func() bool) {
 	t.Helper()
 	await(t, patience, what, func() bool {
@@ -246,14 +244,14 @@ func (d *daemon) exit(t *testing.T, patience time.Duration) int {
 	return d.code
 }
 
-// kill ends the process at once, as a crash would.
+// kill kills the process, as a crash would end it.
 func (d *daemon) kill(t *testing.T) {
 	t.Helper()
 	d.signal(t, syscall.SIGKILL)
 	<-d.exited
 }
 
-// stop ends it in order: exit code 0, and nothing left.
+// stop stops the process with SIGTERM: the exit code must be 0, and nothing may be left.
 func (d *daemon) stop(t *testing.T) {
 	t.Helper()
 	d.signal(t, syscall.SIGTERM)
@@ -263,8 +261,8 @@ func (d *daemon) stop(t *testing.T) {
 	d.nothingLeft(t)
 }
 
-// finish is the cleanup: it ends what still runs, in order if it can, and looks
-// at the log.
+// finish is the cleanup. It stops a running process, in order if possible, and checks the
+// log.
 func (d *daemon) finish(t *testing.T) {
 	select {
 	case <-d.exited:
@@ -294,7 +292,7 @@ func (d *daemon) finish(t *testing.T) {
 	}
 }
 
-// tail is the end of the log.
+// tail returns the end of the log.
 func (d *daemon) tail() string {
 	text := d.logText()
 	var lines []string
@@ -307,8 +305,7 @@ func (d *daemon) tail() string {
 	return strings.Join(lines, "\n")
 }
 
-// freeAddress is one that nothing listens at now, for a provider that is to
-// come back to it.
+// freeAddress returns an unused address, for a provider that will restart at it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := web.UnusedAddress()

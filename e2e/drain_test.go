@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// What has been accepted when SIGTERM comes is answered before the provider
-// leaves.
+// After SIGTERM the provider answers all accepted requests before it exits.
 func TestDrain(t *testing.T) {
 	p := newPlace(t)
 	p.slow(t)
@@ -44,8 +43,8 @@ func TestDrain(t *testing.T) {
 	gone(t, groups)
 }
 
-// "faas-infer up" that is killed takes the gateway with it, which would keep
-// its ports; started again it takes over the instances.
+// If "faas-infer up" is killed, the gateway ends too; otherwise it would keep its ports. A
+// new "faas-infer up" takes over the instances.
 func TestUpKilled(t *testing.T) {
 	p := newPlace(t)
 	first := p.up(t)

@@ -20,8 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// running lists the processes that were started with exactly these arguments,
-// whoever started them.
+// running lists the processes with exactly these arguments, of any parent.
 func running(arguments ...string) []int {
 	want := append([]byte(strings.Join(arguments, "\x00")), 0)
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -37,14 +36,14 @@ func running(arguments ...string) []int {
 	return pids
 }
 
-// sleeper is a function whose process only sleeps, and that process's arguments, which no
-// other on the machine has.
+// sleeper returns a function whose process only sleeps, and the process's arguments, which
+// are unique on the machine.
 func sleeper() (types.FunctionDeployment, []string) {
 	arguments := []string{"sleep", fmt.Sprintf("%d.%d", 3000+rand.IntN(1<<20), os.Getpid())}
 	return scaled(ordinary("sleeper", strings.Join(arguments, " ")), "1", "1"), arguments
 }
 
-// echoTarget is a load of distinct bodies on a function that gives them back.
+// echoTarget returns a load of distinct bodies on a function that echoes them.
 func echoTarget(url string, rate float64) load.Target {
 	body := func(i int) []byte { return fmt.Appendf(nil, "request %d", i) }
 	return load.Target{Name: "echo", URL: url, Rate: rate, Arrivals: load.Poisson, Body: body,
@@ -56,9 +55,9 @@ func echoTarget(url string, rate float64) load.Target {
 		}}
 }
 
-// A provider that is killed under load comes back to all its functions and takes
-// over the instances of both kinds: the same processes, no others beside them,
-// and after its end in order nothing is left of them.
+// A provider that was killed under load restores all its functions and takes over the
+// instances of both kinds: the same processes and no others. After it stops in order, none
+// of them is left.
 func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
@@ -120,9 +119,9 @@ func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
 	}
 }
 
-// Instances of an ordinary function are killed again and again under load: every
-// request has an answer, its own or one that tells of the loss; what the dead
-// instances had started dies, too.
+// Instances of an ordinary function are killed again and again under load. Every request
+// gets its own answer or an error that reports the loss. The children of killed instances
+// end too.
 func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
 	p := newPlace(t)
 	d := p.provider(t, race(t))

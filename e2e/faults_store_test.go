@@ -17,7 +17,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// list is what the provider lists.
+// list returns the provider's list of functions.
 func (d *daemon) list(t *testing.T) []types.FunctionStatus {
 	t.Helper()
 	a := do(t, d.own, http.MethodGet, d.url+"/system/functions", nil)
@@ -37,9 +37,8 @@ func names(list []types.FunctionStatus) []string {
 	return all
 }
 
-// A store that has lost a part of its file keeps the provider from starting; it
-// says which file and what to do, and leaves the file and the running instances
-// alone.
+// A provider does not start with a truncated store file. It names the file and the fix, and
+// leaves the file and the running instances alone.
 func TestStoreCutOff(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -78,9 +77,9 @@ func TestStoreCutOff(t *testing.T) {
 	again.stop(t)
 }
 
-// A disk without room refuses what would have to be kept, with an answer that
-// says so; what runs goes on, nothing that was kept is lost, and with room again
-// everything works again.
+// On a full disk, changes that must be stored are refused with an answer that says so.
+// Running functions keep serving, no stored state is lost, and all works again once the
+// disk has room.
 func TestFullDisk(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -150,8 +149,8 @@ func TestFullDisk(t *testing.T) {
 	second.stop(t)
 }
 
-// smallDisk gives the state directory a file system of its own; false where
-// that is not allowed.
+// smallDisk mounts a separate file system on the state directory. It returns false if that
+// is not allowed.
 func (p *place) smallDisk(t *testing.T, size string) bool {
 	t.Helper()
 	if err := os.MkdirAll(p.state, 0o755); err != nil {
@@ -171,8 +170,8 @@ func (p *place) smallDisk(t *testing.T, size string) bool {
 	return true
 }
 
-// fillDisk leaves no room below the state directory until the returned function
-// is called.
+// fillDisk fills the file system of the state directory until the returned function is
+// called.
 func (p *place) fillDisk(t *testing.T) (free func()) {
 	t.Helper()
 	name := filepath.Join(p.state, "filler")
@@ -194,8 +193,8 @@ func (p *place) fillDisk(t *testing.T) (free func()) {
 	}
 }
 
-// Of deployments of one name at the same time each is whole: what is shown is
-// what runs, and it is one of them.
+// Concurrent deployments of one name do not mix: the shown deployment is the running one,
+// and it is one of them.
 func TestOneNameDeployedTwiceAtOnce(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)

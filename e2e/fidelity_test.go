@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fidelity"
 )
 
-// A real provider and the simulator get the same requests, and both say how it went.
-// By how much they differ is not tested: the machine is shared.
+// A real provider and the simulator get the same requests, and both report figures. The
+// differences are not tested because the machine is shared.
 func TestSimulatorAgainstAProvider(t *testing.T) {
 	t.Setenv("FAAS_INFER_ONNXRUNTIME", suite.library)
 	o := fidelity.Default()

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// gatewayURL is the only place at which the stock gateway listens; tests that
-// need it run one after another.
+// gatewayURL is the only address of the stock gateway. Tests that need it run one after
+// another.
 const gatewayURL = "http://127.0.0.1:8080"
 
 // stack is "faas-infer up" with the gateway in front of it.
@@ -25,8 +25,8 @@ type stack struct {
 	password string
 }
 
-// up starts "faas-infer up" with testdata/stack.yml and waits until it says
-// what to try. On a cluster the same parts are started one by one.
+// up starts "faas-infer up" with testdata/stack.yml and waits until it prints what to try.
+// On a cluster it starts the same parts one by one.
 func (p *place) up(t *testing.T, arguments ...string) *stack {
 	t.Helper()
 	if onCluster != nil {
@@ -46,7 +46,7 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 	return s
 }
 
-// connect makes the client at the gateway.
+// connect makes the client for the gateway.
 func (s *stack) connect(t *testing.T) {
 	t.Helper()
 	at, err := url.Parse(gatewayURL)
@@ -56,8 +56,7 @@ func (s *stack) connect(t *testing.T) {
 	s.faas = sdk.NewClient(at, &sdk.BasicAuth{Username: "admin", Password: s.password}, s.http)
 }
 
-// awaitGatewayPorts waits until nobody else on the machine uses the gateway's
-// ports, nor that at which it finds the queue.
+// awaitGatewayPorts waits until the ports of the gateway and of the queue are free.
 func awaitGatewayPorts(t *testing.T) {
 	t.Helper()
 	await(t, patience, "ports 8080, 8082 and 4222 to be free", func() bool {

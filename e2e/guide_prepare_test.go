@@ -25,8 +25,8 @@ image.save("cat.jpg")
 image.save("dog.png")
 `
 
-// payloads has the function photos served, which answers images with themselves, and
-// puts the page's files and its Python clients there.
+// payloads deploys the function photos, which answers images with themselves, and provides
+// the page's files and Python clients.
 func (d *desk) payloads(t *testing.T) {
 	t.Helper()
 	d.bundle(t, "photos:latest", edited(t, func(g *onnxpb.GraphProto) {
@@ -52,7 +52,7 @@ func (d *desk) payloads(t *testing.T) {
 	}
 }
 
-// clientsPython is the Python that has the clients which people use.
+// clientsPython returns the Python that has users' client libraries.
 func clientsPython(t *testing.T) string {
 	t.Helper()
 	file, err := filepath.Abs("../command/testdata/clients.txt")

@@ -17,12 +17,11 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/guide"
 )
 
-// guidePatience is how long one command of the guide may take: some build the program
-// or install Python's packages.
+// guidePatience is how long one command of the guide may take. Some build the program or
+// install Python packages.
 const guidePatience = 5 * time.Minute
 
-// pages are those of docs/ that are about one machine, and what there must be before
-// their first command.
+// pages are the pages of docs/ about one machine, and the preparations for their commands.
 var pages = map[string]func(*desk, *testing.T){
 	"first-function":  nil,
 	"tensorflow":      nil,
@@ -33,12 +32,12 @@ var pages = map[string]func(*desk, *testing.T){
 	"troubleshooting": nil,
 }
 
-// elsewhere are the index, the reference, which has no commands, and the pages about a
-// cluster, which package e2e/kubernetes does.
+// elsewhere are the pages that this test skips: the index, the reference, which has no
+// commands, and the pages about a cluster, which package e2e/kubernetes tests.
 var elsewhere = []string{"README", "reference", "kubernetes", "from-faas-netes"}
 
-// Every command of the guide does what the guide says, in order, in a home and a
-// checkout in which nobody has been before.
+// Every command of the guide does what the guide says, in order, with a new home and a new
+// checkout.
 func TestGuide(t *testing.T) {
 	gatewayTests.takeHere(t)
 	for _, file := range pagesOnDisk(t) {
@@ -87,8 +86,7 @@ func pagesOnDisk(t *testing.T) []string {
 	return files
 }
 
-// desk is where somebody reads the guide: a home with nothing in it but what the
-// machine has learned, and a checkout.
+// desk is the reader's place: a home that has only the machine's profiles, and a checkout.
 type desk struct {
 	*place
 	// home and work are directories; work is the checkout, or where it is to be.
@@ -98,7 +96,7 @@ type desk struct {
 	end func()
 }
 
-// newDesk makes one; with a checkout it is one after make, otherwise none.
+// newDesk makes a desk. With checkout it has a checkout after make, otherwise none.
 func newDesk(t *testing.T, checkout bool) *desk {
 	t.Helper()
 	p := newPlace(t)
@@ -128,7 +126,7 @@ func newDesk(t *testing.T, checkout bool) *desk {
 	return d
 }
 
-// checkOut puts the source and the program that the tests have built in d.work.
+// checkOut puts the source and the programs that the tests have built into d.work.
 func (d *desk) checkOut(source string) error {
 	if text, err := exec.Command("git", "clone", "-q", source, d.work).CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w: %s", err, text)
@@ -139,8 +137,8 @@ func (d *desk) checkOut(source string) error {
 	return errors.Join(os.Symlink(suite.binary, filepath.Join(d.work, "bin", "faas-infer")), os.Symlink(suite.lab, filepath.Join(d.work, "bin", "faas-infer-lab")))
 }
 
-// environment is the tests' own with another home, but for what is downloaded once
-// and kept there.
+// environment returns the tests' environment with another home, but with the same cache for
+// downloads.
 func (d *desk) environment(t *testing.T) []string {
 	t.Helper()
 	text, err := exec.Command("go", "env", "GOPATH", "GOMODCACHE", "GOCACHE", "GOPROXY").Output()
@@ -160,7 +158,7 @@ func (d *desk) environment(t *testing.T) []string {
 		"FAAS_INFER_GUIDE="+d.state)
 }
 
-// onPath puts a directory in front of where commands are looked for.
+// onPath puts a directory at the front of PATH.
 func (d *desk) onPath(dir string) {
 	d.reader.Env = append(d.reader.Env, "PATH="+dir+":"+os.Getenv("PATH"))
 }
@@ -192,7 +190,7 @@ var guideSource = sync.OnceValues(func() (string, error) {
 	return source, nil
 })
 
-// copyEntry copies a file or a symbolic link; one that is gone by now is left out.
+// copyEntry copies a file or a symbolic link. It ignores one that no longer exists.
 func copyEntry(from, to string) error {
 	info, err := os.Lstat(from)
 	if os.IsNotExist(err) {

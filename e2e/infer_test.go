@@ -16,10 +16,10 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// width is how many numbers a request to identity carries here.
+// width is the number of values in a request to identity.
 const width = 8
 
-// payload is request i's input: no two requests have the same.
+// payload returns request i's input. All requests have different inputs.
 func payload(i int) []byte {
 	var b []byte
 	for j := range width {
@@ -29,8 +29,8 @@ func payload(i int) []byte {
 	return b
 }
 
-// identityTarget is a load of distinct requests on an identity function, each
-// answer of which must be its request's own.
+// identityTarget returns a load of distinct requests on an identity function. Each answer
+// must be its own request's.
 func identityTarget(url string, rate float64) load.Target {
 	_, length := identityBody(0)
 	return load.Target{
@@ -46,8 +46,8 @@ func identityTarget(url string, rate float64) load.Target {
 	}
 }
 
-// beside runs a load while the test goes on, and returns where its results will
-// be. It is over before the test is.
+// beside runs a load while the test continues, and returns a channel for its results. The
+// load ends before the test.
 func beside(t *testing.T, o load.Options) <-chan []load.TargetResult {
 	done := make(chan []load.TargetResult, 1)
 	var running sync.WaitGroup
@@ -63,8 +63,8 @@ func beside(t *testing.T, o load.Options) <-chan []load.TargetResult {
 	return done
 }
 
-// identityBody is request i as binary tensors; the length of its JSON part is
-// the same for every i.
+// identityBody returns request i as binary tensors. Its JSON part has the same length for
+// every i.
 func identityBody(i int) (body []byte, length int) {
 	body, length, err := load.EncodeBinary([]tensor.Tensor{{Name: "input", Type: tensor.FP32, Shape: []int64{1, width}, Data: payload(i)}})
 	if err != nil {
@@ -89,8 +89,7 @@ func invokeIdentity(c *http.Client, url string, i int) error {
 	return nil
 }
 
-// The ways in which a model with one FP32 input and one FP32 output can be
-// asked.
+// protocol is one way to send a request to a model with one FP32 input and one FP32 output.
 type protocol func(c *http.Client, url string, in tensor.Tensor) ([]float32, error)
 
 var protocols = map[string]protocol{"v2 binary": askBinary, "v2 JSON": askJSON, "TensorFlow": askTensorFlow}
@@ -152,7 +151,7 @@ func askWith(c *http.Client, url string, request, reply any) error {
 	return json.Unmarshal([]byte(a.body), reply)
 }
 
-// nested is a list of lists of numbers, of the given shape.
+// nested returns a list of lists of numbers with the given shape.
 func nested(data []float32, shape []int64) any {
 	if len(shape) == 1 {
 		return data

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// What a provider of an earlier version has written is read by this one. The copy in
-// testdata is of the commit in its name: a function with an objective that was called, a
-// secret, a namespace, and the queue's files.
+// This version reads the state of an earlier one. The copy in testdata is from the commit
+// in its name. It has a function with an objective and requests, a secret, a namespace, and
+// the queue's files.
 func TestStateOfTheVersionBefore(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// race returns the binary with the race detector; on a cluster that is without, as
-// its client takes minutes to build so.
+// race returns the binary with the race detector. On a cluster it has no race detector,
+// because the Kubernetes client takes minutes to build with it.
 func race(t *testing.T) string {
 	t.Helper()
 	if onCluster != nil {
@@ -29,10 +29,9 @@ func race(t *testing.T) string {
 	return binary
 }
 
-// Every second one instance is killed, under an open loop of load: no request
-// stays without an answer, none gets another's, and what could not be retried
-// is told so. One function has a second instance to retry on, the other has
-// not.
+// Every second one instance is killed under an open-loop load. Every request gets an
+// answer, none gets another's, and requests that cannot be retried get an error that says
+// so. One function has a second instance for retries, the other does not.
 func TestInstancesKilledUnderLoad(t *testing.T) {
 	kills := 30
 	if testing.Short() {
@@ -64,7 +63,7 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 	gone(t, groups)
 }
 
-// outcome sums a target's answers up.
+// outcome sums up a target's answers.
 func outcome(r load.TargetResult) string {
 	text := ""
 	for _, code := range slices.Sorted(maps.Keys(r.Codes)) {
@@ -87,11 +86,10 @@ func wantAnswered(t *testing.T, r load.TargetResult, codes ...int) {
 	}
 }
 
-// wantFewRefused fails the test if more requests were refused than kills explain: a
-// kill takes with it what is in flight, and what comes until it is noticed, which is
-// the rate times the latency. On a machine that stands still now and then the
-// latency is that of the slowest, so the 99th percentile counts. Some more may have
-// come late.
+// wantFewRefused fails the test if more requests were refused than the kills explain. A
+// kill loses the requests in flight and those that come until it is noticed: the rate times
+// the latency. The 99th percentile counts as the latency because the machine may stall.
+// Some more may have come late.
 func wantFewRefused(t *testing.T, r load.TargetResult, kills int) {
 	t.Helper()
 	lost := float64(kills) * (1 + r.Offered*r.Latency.P99.Seconds())
@@ -100,11 +98,12 @@ func wantFewRefused(t *testing.T, r load.TargetResult, kills int) {
 	}
 }
 
-// underKills runs a load while instances of its functions are killed, enough of each but
-// not more than most, and returns how many were; the answers are to be good ones or to
-// have one of the codes, and few not to be good. Instances is how many each function has;
-// the load's targets are in the order of the functions' names. Where the machine stands still, there is
-// not one to kill in every second, and the load is run again.
+// underKills runs a load while instances of its functions are killed: at least enough of
+// each function, at most most. It returns the number of kills by function. Answers must be
+// good or have one of the codes, and few may not be good. instances has the number of
+// instances of each function; the load's targets are in the order of the functions' names.
+// On a stalled machine there is not an instance to kill in every second; then the load runs
+// again.
 func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most int, instances map[string]uint64, codes ...int) map[string]int {
 	t.Helper()
 	const rounds = 5
@@ -140,17 +139,18 @@ func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most
 	return all
 }
 
-// allServe reports whether so many instances of a function serve. One that is killed again
-// and again before it does is a function that cannot be started, whose requests are
-// rightly refused: where a start takes seconds, all kills might be of that kind.
+// allServe reports whether a number of a function's instances are ready. A function whose
+// instance is killed again and again before it is ready counts as one that cannot start,
+// and its requests are rightly refused. If a start takes seconds, all kills could be of
+// this kind.
 func (d *daemon) allServe(name string, instances uint64) bool {
 	s, err := d.tryStatus(name)
 	return err == nil && s.AvailableReplicas >= instances
 }
 
-// killEverySecond kills one instance of any of the functions each second until
-// ctx ends, in turn, while one more of it may be after so many, and returns how many of
-// each it did.
+// killEverySecond kills one instance each second until ctx ends, of each of the functions
+// in turn. It skips a function for which may returns false, given the kills so far. It
+// returns the number of kills by function.
 func (p *place) killEverySecond(ctx context.Context, may func(name string, n int) bool, functions []string) map[string]int {
 	killed := map[string]int{}
 	ticker := time.NewTicker(time.Second)

@@ -15,12 +15,12 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// clusterVariable describes the Kubernetes cluster on which the tests run, as JSON;
-// without it they run on this machine. Package e2e/kubernetes sets it.
+// clusterVariable has the description of the Kubernetes cluster for the tests, as JSON.
+// Without it they run on this machine. Package e2e/kubernetes sets it.
 const clusterVariable = "FAAS_INFER_E2E_KUBERNETES"
 
-// kubernetes is a cluster whose one node runs beside the tests, so that its
-// containers' processes can be seen and killed as those of this machine can.
+// kubernetes is a cluster with one node that runs beside the tests. Tests can see and kill
+// the processes of its containers like those of this machine.
 type kubernetes struct {
 	// Kubectl is the program, Kubeconfig how to be the administrator.
 	Kubectl, Kubeconfig string
@@ -34,7 +34,7 @@ type kubernetes struct {
 // onCluster is the cluster, nil for tests on this machine.
 var onCluster *kubernetes
 
-// findCluster reads what the environment says of a cluster.
+// findCluster reads the cluster's description from the environment.
 func findCluster() error {
 	text := os.Getenv(clusterVariable)
 	if text == "" {
@@ -58,7 +58,7 @@ func (k *kubernetes) kubectl(arguments ...string) (string, error) {
 	return string(out), nil
 }
 
-// push makes an image of a bundle's directory and puts it where the name leads.
+// push makes an image of a bundle's directory and pushes it under its name.
 func (k *kubernetes) push(dir, image string) error {
 	name := strings.TrimPrefix(image, "docker.io/")
 	if !strings.Contains(name, "/") {
@@ -71,8 +71,8 @@ func (k *kubernetes) push(dir, image string) error {
 	return nil
 }
 
-// pushBuiltin pushes the images that a provider on one machine has built in, and
-// those of testdata/stack.yml.
+// pushBuiltin pushes the images that are built into a provider on one machine, and those of
+// testdata/stack.yml.
 func (k *kubernetes) pushBuiltin() error {
 	bundles := filepath.Join(suite.dir, "bundles")
 	if err := bundle.WriteBuiltin(bundles); err != nil {
@@ -96,7 +96,7 @@ func (k *kubernetes) pushBuiltin() error {
 	return nil
 }
 
-// pods are the functions' pods: for each its UID and the function's name.
+// pods returns the UIDs of the functions' pods and their functions' names.
 func (k *kubernetes) pods() (map[string]string, error) {
 	out, err := k.kubectl("get", "pods", "-A", "-l", "faas_function", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.metadata.labels.faas_function}{"\n"}{end}`)
 	if err != nil {
@@ -110,8 +110,8 @@ func (k *kubernetes) pods() (map[string]string, error) {
 	return all, nil
 }
 
-// instances lists the processes of functions' pods that serve, of one function or,
-// for "", of all. What cannot be listed counts as none.
+// instances lists the serving processes of functions' pods, of one function or of all for
+// "". It returns none if they cannot be listed.
 func (k *kubernetes) instances(function string) []int {
 	pods, err := k.pods()
 	if err != nil {
@@ -140,14 +140,14 @@ func (k *kubernetes) instances(function string) []int {
 	return pids
 }
 
-// providerArguments are the provider's flags on a cluster, for what a test asks of
-// one on this machine.
+// providerArguments returns the provider's flags on a cluster for a test's flags on this
+// machine.
 func (k *kubernetes) providerArguments(p *place, arguments []string) []string {
 	return append(arguments, "--state", p.state, "--prepared", suite.prepared, "--kubeconfig", k.Kubeconfig,
 		"--pod", filepath.Base(p.dir), "--service", "")
 }
 
-// clear removes all functions and the namespaces and secrets that a test made.
+// clear removes all functions, and the namespaces and secrets of a test.
 func (k *kubernetes) clear(t *testing.T) {
 	t.Helper()
 	if t.Failed() {
@@ -179,8 +179,8 @@ func (k *kubernetes) clear(t *testing.T) {
 	}
 }
 
-// up is the stack on a cluster: the provider as a process that is no pod, the stock
-// gateway before it, and testdata/stack.yml deployed.
+// up starts the stack on a cluster: the provider as a process outside of pods, the stock
+// gateway in front of it, and testdata/stack.yml.
 func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
 	t.Helper()
 	secrets := filepath.Join(p.dir, "credentials")
@@ -198,5 +198,5 @@ func (k *kubernetes) up(t *testing.T, p *place, arguments ...string) *stack {
 	return s
 }
 
-// environment is what a provider needs beyond what it has on this machine.
+// environment returns the provider's additional environment on a cluster.
 func (k *kubernetes) environment() []string { return []string{"SSL_CERT_FILE=" + k.Authority} }

@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// processes lists the processes that belong to the place: those that name its
-// state directory in their arguments or environment.
+// processes lists the place's processes: those with its state directory in their arguments
+// or environment.
 func (p *place) processes() []int { return p.matching(func(int, [][]byte) bool { return true }) }
 
-// instances lists those of them that are instances, of models or of ordinary
-// functions.
+// instances lists the processes that are instances of models or of ordinary functions.
 func (p *place) instances() []int {
 	if onCluster != nil {
 		return onCluster.instances("")
@@ -41,8 +40,8 @@ func (p *place) instancesOf(function string) []int {
 	})
 }
 
-// mounts lists this machine's mounts at or from below the place's directories;
-// those of instances are in mount namespaces of their own.
+// mounts lists this machine's mounts at or from below the place's directories. Mounts of
+// instances are in their own mount namespaces.
 func (p *place) mounts() []string {
 	var all []string
 	for line := range strings.Lines(readAll("/proc/self/mountinfo")) {
@@ -75,12 +74,12 @@ func (p *place) matching(want func(pid int, arguments [][]byte) bool) []int {
 	return pids
 }
 
-// splitArguments are the arguments of a process, as /proc tells them.
+// splitArguments splits the arguments of a process in the form of /proc.
 func splitArguments(text []byte) [][]byte { return bytes.Split(text, []byte{0}) }
 
-// cgroups lists the control groups that hold the place's instances, as
-// directories; none where there are not the rights for them, and on a cluster,
-// where they are the kubelet's and stay when the provider goes.
+// cgroups lists the directories of the control groups with the place's instances. It lists
+// none without the rights for control groups. It also lists none on a cluster: there they
+// are the kubelet's and outlive the provider.
 func (p *place) cgroups() []string {
 	if onCluster != nil {
 		return nil
@@ -119,8 +118,8 @@ func (p *place) sockets() []string {
 	return found
 }
 
-// nothingLeft fails the test for every process, socket and mount that a stopped
-// provider has left.
+// nothingLeft fails the test for every process, socket and mount that a stopped provider
+// has left.
 func (p *place) nothingLeft(t *testing.T) {
 	t.Helper()
 	for _, pid := range p.processes() {
@@ -143,7 +142,7 @@ func (p *place) nothingLeft(t *testing.T) {
 	}
 }
 
-// gone fails the test for every directory that is still there.
+// gone fails the test for every directory that still exists.
 func gone(t *testing.T, dirs []string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -158,7 +157,7 @@ func commandLine(pid int) string {
 	return string(bytes.ReplaceAll(text, []byte{0}, []byte{' '}))
 }
 
-// killAll ends what a failed test has left, by pid, and its cgroups.
+// killAll kills the leftovers of a failed test by pid, and removes its cgroups.
 func (p *place) killAll(t *testing.T) {
 	groups := p.cgroups()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// suite is what all tests share: the binary, where the gateway, ONNX Runtime and
-// a browser are, and the directory of prepared models.
+// suite is shared by all tests. It has the paths of the binary, the gateway, ONNX Runtime
+// and a browser, and the directory of prepared models.
 var suite struct {
 	dir, binary, prepared string
 	// lab is faas-infer-lab, beside the binary.
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// prepare builds the binary and has the scripts fetch what is not there yet.
+// prepare builds the binary and lets the scripts fetch what is missing.
 func prepare() (err error) {
 	if suite.dir, err = os.MkdirTemp("", "faas-infer-e2e-"); err != nil {
 		return err
@@ -75,8 +75,8 @@ func prepare() (err error) {
 	return profile("identity", "mnist")
 }
 
-// profile measures the operators of the models that are deployed again and
-// again, once for all places.
+// profile measures the operators of the models that tests deploy often, once for all
+// places.
 func profile(models ...string) error {
 	suite.operators = filepath.Join(suite.dir, "operators.jsonl")
 	for _, m := range models {
@@ -109,10 +109,10 @@ func build(name string, arguments ...string) (string, error) {
 	return out, nil
 }
 
-// raceBinary is the program with the race detector in it.
+// raceBinary builds the program with the race detector.
 var raceBinary = sync.OnceValues(func() (string, error) { return build("faas-infer-race", "-race", ".") })
 
-// script runs one of scripts/, which prints the path of what it made sure of.
+// script runs one of scripts/, which prints a path.
 func script(name string) (string, error) {
 	c := exec.Command(filepath.Join("..", "scripts", name))
 	c.Stderr = os.Stderr

@@ -12,7 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// deployAll deploys functions, some at a time.
+// deployAll deploys functions, several at a time.
 func (d *daemon) deployAll(t *testing.T, functions []types.FunctionDeployment) {
 	t.Helper()
 	c := client(t)
@@ -35,8 +35,8 @@ func (d *daemon) deployAll(t *testing.T, functions []types.FunctionDeployment) {
 	all.Wait()
 }
 
-// listing is the list's length, the shortest time of some, and the provider's
-// memory, which tests print and do not judge: the machine is shared.
+// listing returns the list's length, the shortest of several times, and the provider's
+// memory. Tests print the last two and do not check them because the machine is shared.
 func (d *daemon) listing(t *testing.T) (n int, took time.Duration, mib float64) {
 	t.Helper()
 	took = time.Hour
@@ -48,8 +48,8 @@ func (d *daemon) listing(t *testing.T) (n int, took time.Duration, mib float64) 
 	return n, took, d.gauge(t, "process_resident_memory_bytes") / (1 << 20)
 }
 
-// A hundred ordinary functions with an instance each, beside a hundred models
-// without: all are listed, and all answer.
+// A hundred ordinary functions with one instance each and a hundred models without
+// instances are all listed, and all answer.
 func TestTwoHundredFunctions(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -91,8 +91,7 @@ func TestTwoHundredFunctions(t *testing.T) {
 	gone(t, groups)
 }
 
-// Ten thousand functions are listed, and are there again after the provider was
-// killed.
+// Ten thousand functions are listed, also after the provider was killed.
 func TestTenThousandFunctions(t *testing.T) {
 	providerTests.takeHere(t)
 	const many = 10_000
@@ -124,9 +123,8 @@ func TestTenThousandFunctions(t *testing.T) {
 	second.stop(t)
 }
 
-// inMemory puts the place's state into memory where there is a file system for
-// that: thousands of changes, each of them waited for until it is on a disk, say
-// little about anything but the disk.
+// inMemory puts the place's state into memory if there is a file system for that. Otherwise
+// the test would mostly measure the disk: each of thousands of changes waits for it.
 func (p *place) inMemory(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "fi-e2e-")

@@ -22,7 +22,7 @@ func (d *daemon) metrics(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// gauge is a measure without labels.
+// gauge returns the value of a gauge without labels.
 func (d *daemon) gauge(t *testing.T, name string) float64 {
 	t.Helper()
 	f := d.metrics(t)[name]
@@ -33,8 +33,8 @@ func (d *daemon) gauge(t *testing.T, name string) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue()
 }
 
-// batches is how many batches of a function were executed, with how many
-// requests in all, and whether any had more than one.
+// batches returns the number of a function's executed batches, the number of their
+// requests, and whether any had more than one.
 func (d *daemon) batches(t *testing.T, function string) (batches, requests uint64, larger bool) {
 	t.Helper()
 	for _, m := range d.metrics(t)["faas_infer_batch_size"].GetMetric() {

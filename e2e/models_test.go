@@ -25,8 +25,8 @@ func zooModel(t *testing.T, name string) *model.Model {
 	return m
 }
 
-// bundle writes a bundle for an image and returns the model's file. On a cluster the
-// image is in its registry, too.
+// bundle writes a bundle for an image and returns the model's file. On a cluster it also
+// pushes the image.
 func (p *place) bundle(t *testing.T, image string, m *model.Model) string {
 	t.Helper()
 	b, err := bundle.Write(p.bundles, image, bundle.Manifest{}, m)
@@ -47,7 +47,7 @@ func (p *place) identity(t *testing.T) {
 	p.bundle(t, "identity:latest", zooModel(t, "identity"))
 }
 
-// edited is the zoo's identity after a change to its graph.
+// edited returns the zoo's identity after a change to its graph.
 func edited(t *testing.T, change func(*onnxpb.GraphProto)) *model.Model {
 	t.Helper()
 	p := proto.Clone(zooModel(t, "identity").Proto()).(*onnxpb.ModelProto)
@@ -59,7 +59,7 @@ func edited(t *testing.T, change func(*onnxpb.GraphProto)) *model.Model {
 	return m
 }
 
-// fix gives a value of identity's a dimension of n.
+// fix sets a dimension of one of identity's values to n.
 func fix(v *onnxpb.ValueInfoProto, dimension, n int) {
 	v.Type.GetTensorType().Shape.Dim[dimension].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: int64(n)}
 }
@@ -74,7 +74,7 @@ func (p *place) doubling(t *testing.T) {
 	}))
 }
 
-// doubled is what the model double answers to request i.
+// doubled returns the answer of the model double to request i.
 func doubled(i int) []byte {
 	var b []byte
 	for _, x := range floats(payload(i)) {
@@ -83,8 +83,8 @@ func doubled(i int) []byte {
 	return b
 }
 
-// slow writes the bundle slow:latest, an identity that takes some milliseconds:
-// it adds to its input what a chain of products with matrices of zeros gives.
+// slow writes the bundle slow:latest, an identity that takes some milliseconds. It adds the
+// result of a chain of products with zero matrices to its input.
 func (p *place) slow(t *testing.T) {
 	t.Helper()
 	const size, products = 1024, 24

@@ -17,9 +17,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// Everything works without any privilege: as the user nobody where the tests
-// run as root, as themselves where they do not. The provider says once what it
-// cannot do.
+// Everything works without privileges: as the user nobody if the tests run as root,
+// otherwise as the tests' user. The provider says once what it cannot do.
 func TestWithoutPrivileges(t *testing.T) {
 	p := newPlace(t)
 	p.asNobody(t)
@@ -60,8 +59,8 @@ func TestWithoutPrivileges(t *testing.T) {
 	}
 }
 
-// Ordinary functions work without privileges as well, both kinds of programs,
-// with their secrets, across a restart; the provider says what they lack.
+// Ordinary functions work without privileges too: both kinds of programs, with secrets, and
+// across a restart. The provider says what they lack.
 func TestOrdinaryWithoutPrivileges(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -112,8 +111,8 @@ func TestOrdinaryWithoutPrivileges(t *testing.T) {
 	d.stop(t)
 }
 
-// asNobody gives the place to the user nobody, with a cache of its own that
-// holds the gateway and ONNX Runtime, if the tests run as root.
+// asNobody gives the place to the user nobody if the tests run as root. The place gets its
+// own cache with the gateway and ONNX Runtime.
 func (p *place) asNobody(t *testing.T) {
 	t.Helper()
 	cache := filepath.Join(p.dir, "cache")
@@ -157,7 +156,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// saysOnceWhatIsLacking looks for the one line about cgroups.
+// saysOnceWhatIsLacking checks that the log has one line about cgroups.
 func (d *daemon) saysOnceWhatIsLacking(t *testing.T) {
 	t.Helper()
 	said := 0

@@ -13,9 +13,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// TestPayloads has requests, NumPy and Triton's Python client ask a function that
-// takes images through the stock gateway: JSON, tensors, .npy files, JPEG and PNG,
-// compressed both ways. The model answers an image with itself.
+// TestPayloads sends requests to a function that takes images, with requests, NumPy and
+// Triton's Python client through the stock gateway. It sends JSON, tensors, .npy files,
+// JPEG and PNG, compressed both ways. The model answers an image with itself.
 func TestPayloads(t *testing.T) {
 	p := newPlace(t)
 	p.bundle(t, "same:latest", edited(t, func(g *onnxpb.GraphProto) {
@@ -58,7 +58,7 @@ func TestPayloads(t *testing.T) {
 	s.stop(t)
 }
 
-// described is what the stock faas-cli shows of a function.
+// described returns the output of the stock faas-cli's describe.
 func (s *stack) described(t *testing.T, name string) string {
 	t.Helper()
 	cli, err := script("faas-cli.sh")

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// Under every policy, requests that are all different, from many clients at
-// once and in an open loop, get their own answers.
+// Under every policy, distinct requests from many clients at once and in an open loop get
+// their own answers.
 func TestPoliciesUnderStress(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// pythonBundle writes the bundle NAME:latest of a handler, and further files as pairs
-// of name and content.
+// pythonBundle writes the bundle NAME:latest with a handler, and further files as pairs of
+// name and content.
 func (p *place) pythonBundle(t *testing.T, name, handler string, files ...string) {
 	t.Helper()
 	dir := filepath.Join(p.bundles, name, "latest")
@@ -31,13 +31,13 @@ func (p *place) pythonBundle(t *testing.T, name, handler string, files ...string
 	}
 }
 
-// declared is how the handlers of these tests begin.
+// declared is the beginning of these tests' handlers.
 const declared = `
 inputs = {"x": ("float32", [1])}
 outputs = {"y": ("float32", [1])}
 `
 
-// problem is why a function is not served, as its status has it.
+// problem returns the reason in a function's status why it is not served.
 func (d *daemon) problem(t *testing.T, name string) string {
 	t.Helper()
 	return problemOf(d.status(t, name))
@@ -69,7 +69,7 @@ func limited(f types.FunctionDeployment, memory string) types.FunctionDeployment
 	return f
 }
 
-// A handler of a person's own answers as its function, here and in a container.
+// A user's handler answers as its function, on this machine and in a container.
 func TestPythonFunction(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -96,8 +96,8 @@ def handle(batch):
 	d.stop(t)
 }
 
-// A handler that needs more memory than its function may have costs its own batch,
-// whatever way it takes it, and its users read why.
+// A handler that exceeds its function's memory loses only its own batch, however it takes
+// the memory. Its users get the reason.
 func TestPythonOutOfMemory(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -139,8 +139,8 @@ def handle(batch):
 	d.stop(t)
 }
 
-// What cannot be served says why in the function's status, and does not once it is
-// mended.
+// The status of a function that cannot be served has the reason, and no longer has it after
+// a fix.
 func TestPythonThatCannotBeServed(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)

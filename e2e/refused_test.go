@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// wantWords fails the test for every word that a message does not have.
+// wantWords fails the test for every word that a message lacks.
 func wantWords(t *testing.T, text string, words ...string) {
 	t.Helper()
 	text = strings.ReplaceAll(text, `\"`, `"`) // Some layers quote what the next one quotes again.
@@ -33,8 +33,8 @@ func occupy(t *testing.T, address string) (release func()) {
 	return func() { l.Close() }
 }
 
-// badDeployments sends deployments that must be refused with 400 and a sentence
-// that names what is wrong; none may leave anything behind.
+// badDeployments sends deployments that must be refused with 400 and a sentence that names
+// the reason. None may leave anything behind.
 func (s *stack) badDeployments(t *testing.T) {
 	s.badBundles(t)
 	good := func(options ...string) types.FunctionDeployment {

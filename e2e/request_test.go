@@ -16,8 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// badBodies are requests to identity that must get 400, with a word of the
-// reason.
+// badBodies returns requests to identity that must get 400, with a word of the reason.
 func badBodies(t *testing.T) map[string]struct {
 	body   []byte
 	header []string
@@ -57,8 +56,8 @@ func badBodies(t *testing.T) map[string]struct {
 	}
 }
 
-// A request that is wrong gets 400 with the reason, and those that share its
-// batch their answers.
+// An invalid request gets 400 with the reason. The other requests of its batch get their
+// answers.
 func TestBadRequestsDoNotSpoilTheirBatch(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
@@ -105,7 +104,7 @@ func TestBadRequestsDoNotSpoilTheirBatch(t *testing.T) {
 	d.stop(t)
 }
 
-// otherRefusals are those of the invoke route itself.
+// otherRefusals checks the refusals of the invoke route itself.
 func (d *daemon) otherRefusals(t *testing.T, c *http.Client) {
 	t.Helper()
 	a := do(t, c, http.MethodPost, d.function("identity"), make([]byte, 65537))
@@ -137,8 +136,8 @@ func (d *daemon) otherRefusals(t *testing.T, c *http.Client) {
 	}
 }
 
-// Clients that hang up while their requests wait leave nothing in the provider,
-// whether no instance will ever come or their batches are on their way.
+// Clients that hang up while their requests wait leave nothing in the provider, whether no
+// instance will ever start or their batches are in flight.
 func TestClientsThatHangUp(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
@@ -162,16 +161,16 @@ func TestClientsThatHangUp(t *testing.T) {
 	d.stop(t)
 }
 
-// oversized is a function that no machine has room for, so that its requests
-// wait until the provider gives them up.
+// oversized returns a function that no machine has room for. Its requests wait until the
+// provider gives them up.
 func oversized(name string) types.FunctionDeployment {
 	f := function(name, "identity:latest", "1s")
 	f.Limits = &types.FunctionResources{Memory: "64Ti"}
 	return f
 }
 
-// hangUp sends requests, all of them at once, and gives each up after a moment,
-// another one for each.
+// hangUp sends requests, all of them at once, and cancels each after a different short
+// time.
 func hangUp(t *testing.T, url string, requests int) {
 	t.Helper()
 	c := client(t)
@@ -196,8 +195,8 @@ func hangUp(t *testing.T, url string, requests int) {
 	c.CloseIdleConnections()
 }
 
-// An objective that no execution can meet shows once the model has been
-// measured: requests are told so at once, and so is the next deployment.
+// An objective that no execution can meet shows once the model has been measured. Requests
+// are refused with that reason at once, and so is the next deployment.
 func TestObjectiveBelowTheFastestExecution(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tally is how the requests of a steady load were answered.
+// tally counts the answers to a steady load.
 type tally struct {
 	// codes counts answers by status, in failed are requests without one.
 	codes  map[int]int
@@ -25,8 +25,8 @@ func (r *tally) String() string {
 	return fmt.Sprintf("answers by status %v, without answer %d, the slowest took %v", r.codes, len(r.failed), r.worst.Round(time.Millisecond))
 }
 
-// wantAll fails the test unless there were requests, and all of them were
-// answered with one of the codes.
+// wantAll fails the test unless there were requests, and all were answered with one of the
+// codes.
 func (r *tally) wantAll(t *testing.T, codes ...int) {
 	t.Helper()
 	if len(r.codes) == 0 {
@@ -42,9 +42,8 @@ func (r *tally) wantAll(t *testing.T, codes ...int) {
 	}
 }
 
-// underLoad sends requests at a steady rate, whether earlier ones are answered
-// or not, until the function that it returns is called, which waits for the last
-// answer.
+// underLoad sends requests at a steady rate, independent of earlier answers, until the
+// returned function is called. That waits for the last answer.
 func underLoad(t *testing.T, c *http.Client, url string, perSecond float64) (end func() *tally) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -14,13 +14,12 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// stormSize is how many requests come at once.
+// stormSize is the number of requests at once.
 const stormSize = 10000
 
-// Ten thousand requests at once to a function that has no instance: as many as
-// may wait are answered, the others are told to come again, none is left
-// without an answer, and the provider goes on as before. One function gets an
-// instance meanwhile, the other never.
+// Ten thousand requests come at once to a function without an instance. As many as may wait
+// are answered, the others are told to retry, and each has an answer. The provider keeps
+// working. One function gets an instance meanwhile, the other does not.
 func TestTenThousandRequestsAtOnce(t *testing.T) {
 	allowOpenFiles(t, stormSize+500)
 	p := newPlace(t)
@@ -57,8 +56,8 @@ func TestTenThousandRequestsAtOnce(t *testing.T) {
 	d.stop(t)
 }
 
-// storm sends a request on each of stormSize connections before it reads the
-// first answer, and returns how many answers of each status came, and within what time.
+// storm sends a request on each of stormSize connections before it reads the first answer.
+// It returns the number of answers by status, and the time of all.
 func (d *daemon) storm(t *testing.T, function string) (codes map[int]int, took time.Duration) {
 	t.Helper()
 	goroutines, memory := d.gauge(t, "go_goroutines"), d.gauge(t, "process_resident_memory_bytes")
@@ -88,8 +87,8 @@ func (d *daemon) storm(t *testing.T, function string) (codes map[int]int, took t
 	return codes, took
 }
 
-// stormAnswer reads one answer and hangs up. It uses no goroutine of its own:
-// the race detector allows 8128 of them.
+// stormAnswer reads one answer and hangs up. It starts no goroutine, because the race
+// detector allows only 8128.
 func stormAnswer(t *testing.T, c net.Conn, i int) int {
 	t.Helper()
 	defer c.Close()
@@ -138,7 +137,7 @@ func dialMany(t *testing.T, address string, n int) []net.Conn {
 	return connections
 }
 
-// allowOpenFiles makes sure that so many files can be open.
+// allowOpenFiles raises the limit of open files to at least n.
 func allowOpenFiles(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// A provider that is killed under load and started again finds its functions
-// and takes over its instances: the same processes, and no others beside them.
+// A provider that was killed under load and restarted restores its functions and takes over
+// its instances: the same processes and no others.
 func TestProviderKilledUnderLoad(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
@@ -87,9 +87,8 @@ func (d *daemon) serves(t *testing.T, targets ...load.Target) {
 	}
 }
 
-// A provider that is stopped right after it came back has not looked at its
-// instances yet; they go all the same, also those that were starting when the
-// earlier one was killed.
+// A provider that is stopped right after its restart has not checked its instances yet. It
+// still stops them, also those that were starting when the earlier provider was killed.
 func TestStoppedRightAfterTheTakeover(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -111,8 +110,8 @@ func TestStoppedRightAfterTheTakeover(t *testing.T) {
 	gone(t, groups)
 }
 
-// Only one provider can have a state directory or an address; the second says
-// so and leaves the first alone.
+// Only one provider can use a state directory or an address. The second one says so and
+// does not disturb the first.
 func TestTwoProviders(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -141,8 +140,8 @@ func TestTwoProviders(t *testing.T) {
 	first.stop(t)
 }
 
-// A bundle that is removed while no provider runs keeps the next one from
-// serving that function only.
+// If a bundle is removed while no provider runs, the next one serves all functions but that
+// one.
 func TestComesBackWithoutABundle(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// workbench is a folder in which somebody works with the stock faas-cli, beside what
-// `faas-infer up` has started.
+// workbench is a folder in which a user works with the stock faas-cli and a running
+// `faas-infer up`.
 type workbench struct {
 	*stack
 	cli, dir string
@@ -23,7 +23,7 @@ type workbench struct {
 	secret, repository string
 }
 
-// newWorkbench is an empty folder, and a home in which nobody has been before.
+// newWorkbench makes an empty folder and a new home.
 func newWorkbench(t *testing.T, s *stack, repository string) *workbench {
 	t.Helper()
 	cli, err := script("faas-cli.sh")
@@ -33,7 +33,7 @@ func newWorkbench(t *testing.T, s *stack, repository string) *workbench {
 	return &workbench{stack: s, cli: cli, dir: t.TempDir(), secret: filepath.Join(s.state, "secrets", "payload-secret"), repository: repository}
 }
 
-// command runs a command in the folder and returns what it printed.
+// command runs a command in the folder and returns its output.
 func (w *workbench) command(t *testing.T, input, name string, arguments ...string) (string, error) {
 	t.Helper()
 	began := time.Now()
@@ -51,7 +51,7 @@ func (w *workbench) command(t *testing.T, input, name string, arguments ...strin
 	return out.String(), err
 }
 
-// must is command where nothing may go wrong.
+// must is command that must succeed.
 func (w *workbench) must(t *testing.T, input, name string, arguments ...string) string {
 	t.Helper()
 	out, err := w.command(t, input, name, arguments...)
@@ -61,19 +61,19 @@ func (w *workbench) must(t *testing.T, input, name string, arguments ...string) 
 	return out
 }
 
-// deploy is `faas-cli up` of all that stack.yaml has.
+// deploy runs `faas-cli up` for all functions of stack.yaml.
 func (w *workbench) deploy(t *testing.T, flags ...string) (string, error) {
 	t.Helper()
 	arguments := append([]string{"up", "-f", "stack.yaml", "--remote-builder", w.url, "--payload-secret", w.secret}, flags...)
 	return w.command(t, "", "faas-cli", arguments...)
 }
 
-// loose is an objective for what comes after the first answer, as tests share their
-// machine with others. What a deployment says counts more than what its folder does.
+// loose is an objective for requests after the first answer, because tests share their
+// machine. A deployment's objective overrides that of its folder.
 var loose = []string{"--annotation", "com.openfaas.slo.latency=10s"}
 
-// templatesRepository is a git repository that has what this one's users pull: the
-// templates, and the link by which faas-cli finds them.
+// templatesRepository returns a git repository with what users pull: the templates, and the
+// link by which faas-cli finds them.
 func templatesRepository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,12 +99,12 @@ func templatesRepository(t *testing.T) string {
 	return dir
 }
 
-// irises are rows whose kinds every template's example tells, 0, 1 and 2.
+// irises are rows of the kinds 0, 1 and 2, which every template's example recognizes.
 var irises = [][]float32{{5.1, 3.5, 1.4, 0.2}, {5.9, 2.8, 4.2, 1.3}, {6.7, 3.0, 5.6, 2.3}}
 
-// With stock faas-cli a template becomes a function that answers, with nothing changed
-// and in no more than five commands, whose wall time is printed; then requests that
-// come together each get their own answer, and the README's handler can be put in.
+// With the stock faas-cli, a template becomes a function that answers, without changes and
+// in at most five commands. Their wall time is printed. Concurrent requests each get their
+// own answer, and the README's handler works.
 func TestTemplates(t *testing.T) {
 	gatewayTests.takeHere(t)
 	p := newPlace(t)
@@ -150,7 +150,7 @@ func (w *workbench) firstAnswer(t *testing.T, lang string) {
 	}
 }
 
-// objective is the one that the function is described with.
+// objective returns the objective in the function's description.
 func (w *workbench) objective(t *testing.T, lang string) string {
 	t.Helper()
 	f, err := w.faas.GetFunction(t.Context(), lang+"-1", "openfaas-fn")
@@ -170,10 +170,10 @@ func (w *workbench) loosen(t *testing.T, lang string) {
 	}
 }
 
-// serveByTensorFlow has a program of the tests, which runs models with TensorFlow in
-// Python and speaks TensorFlow Serving's protocol, in the place of TensorFlow Serving: no
-// registry that a test can use has that. It takes seconds to start for every batch size
-// that is measured, so that there are few.
+// serveByTensorFlow replaces TensorFlow Serving by a program of the tests, because no
+// registry that tests can use has TensorFlow Serving. The program runs models with
+// TensorFlow in Python and speaks TensorFlow Serving's protocol. It takes seconds to start
+// for every measured batch size, so there are few.
 func (w *workbench) serveByTensorFlow(t *testing.T, lang string) {
 	t.Helper()
 	python, err := script("python.sh")
@@ -186,8 +186,8 @@ func (w *workbench) serveByTensorFlow(t *testing.T, lang string) {
 	write(t, manifest+"server: "+python+" predict.py\n", 0o644, folder, "bundle.yaml")
 }
 
-// kindsOf reads the answer to instances: for each the place of the largest number, or
-// the number itself where it is one.
+// kindsOf reads the answer to instances: for each the index of the largest number, or the
+// number itself if it is a single one.
 func kindsOf(body []byte) ([]int, error) {
 	var answer struct{ Predictions [][]float64 }
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -210,7 +210,7 @@ func kindsOf(body []byte) ([]int, error) {
 	return kinds, nil
 }
 
-// answersTogether sends many requests at once, of one row and of several.
+// answersTogether sends many concurrent requests, with one row and with several.
 func (w *workbench) answersTogether(t *testing.T, lang string) {
 	t.Helper()
 	const requests = 48
@@ -229,8 +229,8 @@ func (w *workbench) answersTogether(t *testing.T, lang string) {
 	all.Wait()
 }
 
-// ask asks until there is an answer, as the machine is shared and an objective is
-// sometimes missed, and compares it.
+// ask repeats a request until it has an answer, and compares it. The machine is shared, so
+// an objective is sometimes missed.
 func (w *workbench) ask(t *testing.T, name string, rows [][]float32, want []int) error {
 	body, err := json.Marshal(map[string]any{"instances": rows})
 	if err != nil {
@@ -251,7 +251,7 @@ func (w *workbench) ask(t *testing.T, name string, rows [][]float32, want []int)
 	return nil
 }
 
-// block is the first block of a language in a README behind some words, "" if there is
+// block returns the first block of a language in a README after some words, "" if there is
 // none.
 func block(text, words, language string) string {
 	_, rest, found := strings.Cut(text, words)
@@ -266,13 +266,13 @@ func block(text, words, language string) string {
 	return code
 }
 
-// handler is the one that a template's README shows, "" if it shows none.
+// handler returns the handler in a template's README, "" if there is none.
 func handler(t *testing.T, lang string) string {
 	t.Helper()
 	return block(readAll(filepath.Join("..", "templates", lang, "README.md")), "## Before and after", "python")
 }
 
-// handlerOfTheReadme puts the README's handler into the folder, with what it says of
+// handlerOfTheReadme puts the README's handler into the folder, with the README's
 // bundle.yaml and requirements.txt, and deploys again.
 func (w *workbench) handlerOfTheReadme(t *testing.T, lang string) {
 	t.Helper()
@@ -301,7 +301,8 @@ func (w *workbench) handlerOfTheReadme(t *testing.T, lang string) {
 	}
 }
 
-// cannotInstall: whoever builds is told what pip said, and nothing is deployed.
+// cannotInstall checks that a build whose packages cannot be installed shows pip's error
+// and deploys nothing.
 func (w *workbench) cannotInstall(t *testing.T) {
 	w.must(t, "", "faas-cli", "template", "pull", w.repository)
 	w.must(t, "", "faas-cli", "new", "broken", "--lang", "python-infer")

@@ -19,7 +19,8 @@ var (
 	providerTests = make(turns, 1)
 )
 
-// boundedByTurns has the flag of tests that run at the same time bound nothing: turns do.
+// boundedByTurns raises the flag for parallel tests to a value without effect: turns bound
+// them instead.
 func boundedByTurns() error { return flag.Set("test.parallel", "64") }
 
 // take waits for a turn, which ends with the test.
@@ -30,7 +31,7 @@ func (all turns) take(t *testing.T) {
 	t.Cleanup(func() { <-all })
 }
 
-// takeHere is take on one machine. On a cluster whoever ends removes all functions.
+// takeHere is take on one machine. On a cluster, a test that ends removes all functions.
 func (all turns) takeHere(t *testing.T) {
 	t.Helper()
 	if onCluster == nil {

@@ -11,9 +11,9 @@ import (
 	sdk "github.com/openfaas/go-sdk"
 )
 
-// A person at the gateway's web interface, in a real browser: sees what is
-// deployed, deploys a function, asks it and a model with JSON bodies, sees a
-// refused deployment's reason, and removes what was deployed.
+// A user works with the gateway's web interface in a real browser. The user sees the
+// deployed functions, deploys one, sends JSON to it and to a model, sees the reason of a
+// refused deployment, and removes what was deployed.
 func TestWebInterface(t *testing.T) {
 	p := newPlace(t)
 	s := p.up(t)
@@ -51,7 +51,7 @@ func TestWebInterface(t *testing.T) {
 
 const form = "#newfunction-dialog"
 
-// opensTheForm opens the dialog at the tab for an image of one's own.
+// opensTheForm opens the dialog at the tab for a custom image.
 func (b *browser) opensTheForm(t *testing.T) {
 	t.Helper()
 	b.do(t, click("//md-sidenav//md-list-item[.//p[normalize-space()='Deploy New Function']]//button"),
@@ -65,7 +65,7 @@ func (b *browser) deploys(t *testing.T, name, image, process string) {
 		click(button("md-dialog", "Deploy")), chromedp.WaitNotPresent(chromedp.CSS(form)), chromedp.WaitVisible(listed(name)))
 }
 
-// refused deploys an image that is not there: the form stays and says why.
+// refused deploys a missing image. The form stays open and shows the reason.
 func (b *browser) refused(t *testing.T) {
 	t.Helper()
 	b.opensTheForm(t)
@@ -75,8 +75,7 @@ func (b *browser) refused(t *testing.T) {
 		click(button("md-dialog", "Close Dialog")), chromedp.WaitNotPresent(chromedp.CSS(form)))
 }
 
-// invokes asks a function with a JSON body and waits for an answer with the
-// words.
+// invokes sends a JSON body to a function and waits for an answer with the words.
 func (b *browser) invokes(t *testing.T, name, body string, words ...string) {
 	t.Helper()
 	b.do(t, click(listed(name)), chromedp.WaitVisible("//span[contains(@class, 'md-headline') and normalize-space()='"+name+"']"),
@@ -91,7 +90,7 @@ func (b *browser) removes(t *testing.T, name string) {
 		click(button("md-dialog", "OK")), chromedp.WaitNotPresent(listed(name)))
 }
 
-// deploy deploys through a client, and fails the test if that is refused.
+// deploy deploys with a client, and fails the test if the deployment is refused.
 func deploy(t *testing.T, faas *sdk.Client, f types.FunctionDeployment) {
 	t.Helper()
 	if status, err := faas.Deploy(t.Context(), f); err != nil || status != http.StatusAccepted {
@@ -99,8 +98,8 @@ func deploy(t *testing.T, faas *sdk.Client, f types.FunctionDeployment) {
 	}
 }
 
-// ordinary is a function that runs a process for each request, of the built-in
-// bundle that has none of its own.
+// ordinary returns a function that runs a process for each request, with the built-in
+// bundle without a process.
 func ordinary(name, process string) types.FunctionDeployment {
 	return types.FunctionDeployment{Service: name, Namespace: "openfaas-fn", Image: "functions/alpine:latest", EnvProcess: process}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// What a person does first: everything up from one stack.yml, and the whole
-// life of functions through the stock gateway with OpenFaaS's own client.
+// A user's first steps: everything starts from one stack.yml, and functions go through
+// their whole life through the stock gateway with OpenFaaS's own client.
 func TestUp(t *testing.T) {
 	p := newPlace(t)
 	s := p.up(t)
@@ -94,12 +94,12 @@ func (s *stack) interfaceAnswers(t *testing.T) {
 	}
 }
 
-// tolerance is how far an answer in a batch may be from the same request's
-// alone: kernels for batches add up in another order.
+// tolerance is how far an answer in a batch may be from the same request's answer alone.
+// Kernels for batches add numbers in another order.
 const tolerance = 1e-4
 
-// answersAreRight asks for distinct inputs one by one, then for all of them at
-// once in every protocol: each must get its own answer again.
+// answersAreRight sends distinct inputs one by one, then all of them at once in every
+// protocol. Each must get its own answer again.
 func (s *stack) answersAreRight(t *testing.T) {
 	const requests = 48
 	m := zooModel(t, "mnist")
@@ -194,7 +194,7 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	await(t, patience, "the deleted function's processes to go", func() bool { return len(s.instancesOf("full")) == 0 })
 }
 
-// deployment is what a status tells of what was deployed.
+// deployment returns the deployment in a status.
 func deployment(s types.FunctionStatus) types.FunctionDeployment {
 	return types.FunctionDeployment{
 		Service: s.Name, Image: s.Image, Namespace: s.Namespace, EnvProcess: s.EnvProcess, EnvVars: s.EnvVars, Constraints: s.Constraints,
@@ -211,8 +211,7 @@ func (s *stack) awaitAvailable(t *testing.T, name string, n uint64) {
 	})
 }
 
-// A port of the gateway's that is taken, and a stack that is not there, are
-// said plainly, and nothing stays.
+// A busy port of the gateway and a missing stack get a plain error, and nothing stays.
 func TestUpRefuses(t *testing.T) {
 	awaitGatewayPorts(t)
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8082"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// An update under load: every request is answered by the old deployment or the
-// new one, with the request's own answer, until only the new one answers.
+// An update under load: the old or the new deployment answers every request with its own
+// answer, until only the new one answers.
 func TestUpdateUnderLoad(t *testing.T) {
 	for name, change := range map[string]func(f *types.FunctionDeployment){
 		"nothing":   func(f *types.FunctionDeployment) {},
@@ -80,7 +80,7 @@ func TestUpdateUnderLoad(t *testing.T) {
 	}
 }
 
-// onlyDoubled fails the test unless the new model is the one that answers.
+// onlyDoubled fails the test unless the new model answers.
 func (d *daemon) onlyDoubled(t *testing.T) {
 	t.Helper()
 	for i := 1; i < 20; i++ {

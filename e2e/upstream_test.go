@@ -40,7 +40,7 @@ func (p *place) tritonBundle(t *testing.T, name, model string) {
 	write(t, "engine: triton\nmodel: model\n", 0o644, dir, "bundle.yaml")
 }
 
-// A function whose model Triton runs is measured, batched and replaced as any other.
+// A function whose model Triton runs is measured, batched and replaced like any other.
 func TestModelServers(t *testing.T) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
@@ -94,7 +94,7 @@ func TestModelServers(t *testing.T) {
 	}
 }
 
-// askTwice sends so many requests at once and looks whether each has its own answer.
+// askTwice sends a number of requests at once and checks that each gets its own answer.
 func (d *daemon) askTwice(t *testing.T, requests int) {
 	t.Helper()
 	c := client(t)
@@ -110,7 +110,7 @@ func (d *daemon) askTwice(t *testing.T, requests int) {
 	all.Wait()
 }
 
-// modelServers are the tritonservers of a function's instances.
+// modelServers returns the tritonserver processes of a function's instances.
 func (p *place) modelServers(t *testing.T, function string) (pids []int) {
 	t.Helper()
 	instances := p.instancesOf(function)

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// A function whose instances go as soon as they have nothing to do loses no
-// request, not even those that come while one goes; afterwards it has none.
+// A function's instances stop as soon as they are idle. It loses no request, not even those
+// that come while an instance stops. Afterwards it has no instance.
 func TestToZeroAndBack(t *testing.T) {
 	p := newPlace(t)
 	p.identity(t)
@@ -38,7 +38,7 @@ func TestToZeroAndBack(t *testing.T) {
 	d.stop(t)
 }
 
-// coldStarts is how many instances were started.
+// coldStarts returns the number of started instances.
 func (d *daemon) coldStarts(t *testing.T) (n uint64) {
 	t.Helper()
 	for _, m := range d.metrics(t)["faas_infer_cold_start_duration_seconds"].GetMetric() {

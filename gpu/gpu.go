@@ -1,9 +1,8 @@
-// Package gpu holds what is known of a machine's GPUs and how they are shared:
-// [Inventory] is what a node has to give, [Share] what one instance gets of one
-// GPU, by CUDA MPS (INFless §4). Which GPU a new share goes on is [Inventory.Place].
-//
-// The package itself is pure. Package gpu/device reads the driver and keeps the MPS
-// control daemon.
+// Package gpu describes a node's GPUs and decides how to share them through CUDA MPS
+// (INFless §4): [Inventory] is what a node has, [Share] what one instance gets of one GPU,
+// and [Inventory.Place] chooses the GPU of a new share. The package is pure; package
+// gpu/device reads the driver and runs the MPS control daemon. Begin reading at [Inventory]
+// and [Inventory.Place].
 package gpu
 
 import (
@@ -21,23 +20,22 @@ const (
 	// DeviceAnnotation is the annotation of a pod that holds the UUID of the GPU
 	// of which it has a share.
 	DeviceAnnotation = "faas-infer.dev/gpu"
-	// WholeResource is the resource by which NVIDIA's device plugin hands out whole
+	// WholeResource is the resource under which NVIDIA's device plugin offers whole
 	// GPUs.
 	WholeResource = "nvidia.com/gpu"
 )
 
-// ErrNone is what errors wrap that say that there is no GPU, or none that is free
-// enough.
+// ErrNone means that there is no GPU, or none with enough left.
 var ErrNone = errors.New("no GPU")
 
-// Sharing says how a node's GPUs are given out.
+// Sharing says how a node's GPUs are allocated.
 type Sharing string
 
-// The ways.
+// The values of Sharing.
 const (
 	// None: not at all; Reason says why.
 	None Sharing = "none"
-	// MPS: in shares, by us.
+	// MPS: in shares, by faas-infer.
 	MPS Sharing = "mps"
 	// Whole: each to one container, by NVIDIA's device plugin.
 	Whole Sharing = "whole"
@@ -45,28 +43,29 @@ const (
 
 // Device is one GPU.
 type Device struct {
-	// Index is the driver's, UUID what names the GPU for good.
+	// Index is the driver's index. UUID names the GPU permanently.
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
-	// Model is the driver's name of it.
+	// Model is the driver's name for it.
 	Model string `json:"model"`
 	// Memory in bytes.
 	Memory int64 `json:"memory"`
-	// SMs counts its multiprocessors; 0 where the driver does not tell.
+	// SMs is the number of its multiprocessors; 0 if the driver does not report it.
 	SMs int `json:"sms,omitzero"`
-	// Capability is the compute capability, as "8.0".
+	// Capability is the compute capability, for example "8.0".
 	Capability string `json:"capability"`
-	// Unshareable says why no shares of it are given out; "" if they are.
+	// Unshareable says why it cannot be shared; "" if it can.
 	Unshareable string `json:"unshareable,omitempty"`
 }
 
-// Inventory is what a node has.
+// Inventory describes a node's GPUs and how they are allocated.
 type Inventory struct {
 	Devices []Device `json:"devices"`
-	// Driver is the driver's version, CUDA the highest that it supports, as "12.4".
+	// Driver is the driver's version, CUDA the highest CUDA version that it supports,
+	// for example "12.4".
 	Driver string `json:"driver,omitempty"`
 	CUDA   string `json:"cuda,omitempty"`
-	// Sharing says how the GPUs are given out, Reason why not in shares.
+	// Sharing says how the GPUs are allocated, Reason why they are not shared.
 	Sharing Sharing `json:"sharing"`
 	Reason  string  `json:"reason,omitempty"`
 	// PipeDirectory is where the MPS control daemon listens on the node, and
@@ -78,12 +77,12 @@ type Inventory struct {
 // maxDevices is more than any machine has.
 const maxDevices = 256
 
-// Parse reads an inventory. What is no inventory is an error that names the field:
-// annotations can be edited by hand.
+// Parse reads and checks an inventory, because annotations can be edited by hand. An error
+// names the invalid field.
 func Parse(text string) (Inventory, error) {
 	var i Inventory
 	if err := json.Unmarshal([]byte(text), &i); err != nil {
-		return Inventory{}, fmt.Errorf("%s is no inventory of GPUs: %w", InventoryAnnotation, err)
+		return Inventory{}, fmt.Errorf("%s is not an inventory of GPUs: %w", InventoryAnnotation, err)
 	}
 	if err := i.check(); err != nil {
 		return Inventory{}, fmt.Errorf("%s: %w", InventoryAnnotation, err)
@@ -91,10 +90,10 @@ func Parse(text string) (Inventory, error) {
 	return i, nil
 }
 
-// String is the JSON that [Parse] reads.
+// String returns the JSON that [Parse] reads.
 func (i Inventory) String() string {
 	text, err := json.Marshal(i)
-	if err != nil { // It has texts and numbers only.
+	if err != nil { // This cannot happen: it contains only strings and numbers.
 		return "{}"
 	}
 	return string(text)
@@ -107,7 +106,7 @@ func (i Inventory) check() error {
 		return fmt.Errorf("sharing is %q: it must be %s, %s or %s", i.Sharing, None, MPS, Whole)
 	}
 	if len(i.Devices) > maxDevices {
-		return fmt.Errorf("there are %d devices: %d are the most", len(i.Devices), maxDevices)
+		return fmt.Errorf("devices has %d devices: it must have at most %d", len(i.Devices), maxDevices)
 	}
 	if i.Sharing == MPS && !strings.HasPrefix(i.PipeDirectory, "/") {
 		return fmt.Errorf("pipeDirectory is %q: it must be an absolute path", i.PipeDirectory)
@@ -121,9 +120,9 @@ func (i Inventory) check() error {
 		case d.UUID == "" || strings.ContainsAny(d.UUID, ", \t\n"):
 			return fmt.Errorf("devices[%d].uuid is %q: it must name one GPU", n, d.UUID)
 		case seen[d.UUID]:
-			return fmt.Errorf("devices[%d].uuid: %s is there twice", n, d.UUID)
+			return fmt.Errorf("devices[%d].uuid is %s: it must not appear twice", n, d.UUID)
 		case d.Memory < 0 || d.Memory > 1<<50:
-			return fmt.Errorf("devices[%d].memory is %d: it must be a number of bytes", n, d.Memory)
+			return fmt.Errorf("devices[%d].memory is %d: it must be a number of bytes from 0 to 2^50", n, d.Memory)
 		case d.SMs < 0:
 			return fmt.Errorf("devices[%d].sms is %d: it must not be below 0", n, d.SMs)
 		}
@@ -132,7 +131,7 @@ func (i Inventory) check() error {
 	return nil
 }
 
-// Shareable are the GPUs of which shares are given out; none unless MPS serves.
+// Shareable returns the GPUs that are shared; none unless Sharing is MPS.
 func (i Inventory) Shareable() []Device {
 	if i.Sharing != MPS {
 		return nil
@@ -140,8 +139,8 @@ func (i Inventory) Shareable() []Device {
 	return slices.DeleteFunc(slices.Clone(i.Devices), func(d Device) bool { return d.Unshareable != "" })
 }
 
-// Total is what instances may have of the node altogether: % of GPUs, 100 for each,
-// and bytes of their memory.
+// Total returns what all instances together may have of the node's GPUs: a percentage, 100
+// for each GPU, and memory in bytes.
 func (i Inventory) Total() (percent int, memory int64) {
 	for _, d := range i.Shareable() {
 		percent, memory = percent+100, memory+d.Memory

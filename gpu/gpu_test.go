@@ -20,16 +20,15 @@ func two() Inventory {
 	}
 }
 
-// What is written can be read, and what somebody wrote by hand is refused with the
-// field's name.
+// Parse reads what String wrote, and refuses an invalid inventory with the field's name.
 func TestParse(t *testing.T) {
 	again, err := Parse(two().String())
 	if err != nil || again.String() != two().String() {
 		t.Fatalf("%v, %v", again, err)
 	}
 	for text, says := range map[string]string{
-		"":                   "no inventory",
-		"[]":                 "no inventory",
+		"":                   "not an inventory",
+		"[]":                 "not an inventory",
 		`{}`:                 "sharing",
 		`{"sharing":"half"}`: `"half"`,
 		`{"sharing":"mps"}`:  "pipeDirectory",
@@ -48,7 +47,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Only what can be shared counts, and nothing where MPS does not serve.
+// Only shareable GPUs count, and none without MPS.
 func TestTotal(t *testing.T) {
 	i := two()
 	if percent, memory := i.Total(); percent != 200 || memory != 80*gib {
@@ -103,7 +102,7 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// What Free says is there can be had, as one share at least.
+// Place can give what Free reports, at least up to one share.
 func TestFree(t *testing.T) {
 	for _, test := range []struct {
 		held    []Held
@@ -127,7 +126,7 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// However shares come and go, no GPU is given out twice.
+// No sequence of shares gives out a GPU twice.
 func FuzzPlace(f *testing.F) {
 	f.Add([]byte{30, 70, 30, 1, 99, 100, 0, 50})
 	f.Fuzz(func(t *testing.T, steps []byte) {

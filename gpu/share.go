@@ -11,7 +11,8 @@ import (
 type Share struct {
 	// Device is the GPU's UUID.
 	Device string
-	// Percent of its multiprocessors, Memory in bytes; a Memory of 0 has no limit.
+	// Percent is the share of its multiprocessors in %, Memory the memory limit in
+	// bytes. A Memory of 0 is no limit.
 	Percent int
 	Memory  int64
 	// PipeDirectory is where the MPS control daemon listens, SharedMemory the
@@ -19,8 +20,8 @@ type Share struct {
 	PipeDirectory, SharedMemory string
 }
 
-// MaxShares is how many shares one GPU is divided into at most: so many processes
-// does MPS serve (48 from Volta on).
+// MaxShares is the maximum number of shares of one GPU. MPS serves at most so many
+// processes (48 from Volta on).
 const MaxShares = 48
 
 // megabyte is the unit of MPS' limit.
@@ -32,16 +33,16 @@ const (
 	percentEnv = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
 
-// Shared reports whether a process with this environment was given a [Share].
+// Shared reports whether a process with this environment has a [Share].
 func Shared(getenv func(name string) string) bool {
 	return getenv(devicesEnv) != "" && getenv(percentEnv) != ""
 }
 
-// Env is the environment by which CUDA gives a process the share and no more. The
-// process sees the one GPU as its device 0, so the memory's limit is for that.
+// Env returns the environment with which CUDA limits a process to the share. The process
+// sees the GPU as its device 0, so the memory limit names device 0.
 //
 // The NVIDIA container runtime reads NVIDIA_VISIBLE_DEVICES and
-// NVIDIA_DRIVER_CAPABILITIES; without it they do nothing.
+// NVIDIA_DRIVER_CAPABILITIES. Without that runtime they have no effect.
 func (s Share) Env() map[string]string {
 	env := map[string]string{
 		devicesEnv:                   s.Device,
@@ -51,7 +52,7 @@ func (s Share) Env() map[string]string {
 		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 	}
 	if s.Memory > 0 {
-		// Rounded up: less than was asked for could stop a model from loading.
+		// Round up: with less memory than planned, a model may fail to load.
 		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
 	}
 	return env
@@ -59,20 +60,20 @@ func (s Share) Env() map[string]string {
 
 // Mount is a directory of the node that a container needs at a path.
 type Mount struct {
-	// Name tells mounts apart; it is a DNS label.
+	// Name identifies the mount; it is a DNS label.
 	Name string
-	// Host is the directory on the node, Path where the container sees it.
+	// Host is the directory on the node, Path its path in the container.
 	Host, Path string
 }
 
-// Mounts are the directories through which a container reaches the MPS daemon. A
-// namespace where Pod Security is "restricted" or "baseline" allows none of them.
+// Mounts returns the directories through which a container reaches the MPS daemon. A
+// namespace with Pod Security "restricted" or "baseline" allows none of them.
 func (s Share) Mounts() []Mount {
 	shm := cmp.Or(s.SharedMemory, "/dev/shm")
 	return []Mount{{"mps-pipe", s.PipeDirectory, s.PipeDirectory}, {"mps-shm", shm, "/dev/shm"}}
 }
 
-// Held is what some instance has of a GPU.
+// Held is the share of a GPU that an instance holds.
 type Held struct {
 	// Device is the GPU's UUID.
 	Device  string
@@ -88,7 +89,13 @@ type room struct {
 	shares  int
 }
 
-// left is what each GPU that is shared has left: nothing if it has [MaxShares].
+// byRoom compares rooms by multiprocessors, then by memory.
+func byRoom(a, b room) int {
+	return cmp.Or(cmp.Compare(a.percent, b.percent), cmp.Compare(a.memory, b.memory))
+}
+
+// left returns what each shared GPU has left. A GPU with [MaxShares] shares has no
+// multiprocessors left.
 func (i Inventory) left(held []Held) []room {
 	var all []room
 	for _, d := range i.Shareable() {
@@ -106,9 +113,10 @@ func (i Inventory) left(held []Held) []room {
 	return all
 }
 
-// Free is what the node still has to give, if these shares are held: all of the
-// GPUs of which none is, or else what the GPU with most left has. A share is on one
-// GPU: with 60 % held of each of two, 40 % are free and not 80.
+// Free returns what the node can still give if these shares are held. If some GPUs hold no
+// share, it is the sum of these GPUs. Otherwise it is the rest of the GPU with the most
+// left, because a share is on one GPU: with 60 % held of each of two, 40 % are free and
+// not 80.
 func (i Inventory) Free(held []Held) (percent int, memory int64) {
 	all := i.left(held)
 	for _, r := range all {
@@ -119,16 +127,16 @@ func (i Inventory) Free(held []Held) (percent int, memory int64) {
 	if percent > 0 || len(all) == 0 {
 		return percent, memory
 	}
-	most := slices.MaxFunc(all, func(a, b room) int { return cmp.Or(cmp.Compare(a.percent, b.percent), cmp.Compare(a.memory, b.memory)) })
+	most := slices.MaxFunc(all, byRoom)
 	return max(0, most.percent), max(0, most.memory)
 }
 
-// Place says which GPU a new share goes on: of those that have it left, the one
-// that has least left of its multiprocessors, and then of its memory, so that whole
-// GPUs stay free for large shares. It wraps [ErrNone] if there is none.
+// Place chooses the GPU of a new share: among the GPUs with enough left, the one with the
+// fewest multiprocessors left, then the least memory. Whole GPUs thus stay free for large
+// shares. The error wraps [ErrNone] if no GPU has enough left.
 func (i Inventory) Place(held []Held, percent int, memory int64) (Share, error) {
 	if percent < 1 || percent > 100 || memory < 0 {
-		return Share{}, fmt.Errorf("a share of %d %% of a GPU and %d bytes: it must be 1 to 100 %%, as an instance uses one GPU at most", percent, memory)
+		return Share{}, fmt.Errorf("a share of %d %% of a GPU and %d bytes: it must be 1 to 100 %% and at least 0 bytes, as an instance uses at most one GPU", percent, memory)
 	}
 	all := i.left(held)
 	if len(all) == 0 {
@@ -136,17 +144,17 @@ func (i Inventory) Place(held []Held, percent int, memory int64) (Share, error) 
 	}
 	fits := slices.DeleteFunc(slices.Clone(all), func(r room) bool { return r.percent < percent || r.memory < memory })
 	if len(fits) == 0 {
-		best := slices.MaxFunc(all, func(a, b room) int { return cmp.Or(cmp.Compare(a.percent, b.percent), cmp.Compare(a.memory, b.memory)) })
-		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the freest, %s, has %d %% and %d MiB",
+		best := slices.MaxFunc(all, byRoom)
+		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the one with the most left, %s, has %d %% and %d MiB",
 			ErrNone, percent, memory/megabyte, best.UUID, best.percent, best.memory/megabyte)
 	}
 	at := slices.MinFunc(fits, func(a, b room) int {
-		return cmp.Or(cmp.Compare(a.percent, b.percent), cmp.Compare(a.memory, b.memory), cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
+		return cmp.Or(byRoom(a, b), cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
 	})
 	return i.On(at.UUID, percent, memory), nil
 }
 
-// On is a share of the GPU with that UUID.
+// On returns a share of the GPU with that UUID.
 func (i Inventory) On(device string, percent int, memory int64) Share {
 	return Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory}
 }
@@ -164,19 +172,19 @@ func (i Inventory) why() string {
 			return d.UUID + ": " + d.Unshareable
 		}
 	}
-	return "they are given out as " + string(i.Sharing)
+	return "they are allocated as " + string(i.Sharing)
 }
 
-// Offer says how the GPUs can be given out where NVIDIA's device plugin advertises
-// so many of them as whole ones on the node, and ours are the devices of which shares
-// are to be given out. The plugin does not say which ones it has; so both can only
-// be had if there are enough for each to have its own.
+// Offer decides how a node's GPUs are allocated, and says why if not by MPS. present is
+// the number of its GPUs, ours the number of GPUs to share, and whole the number that
+// NVIDIA's device plugin advertises. The plugin does not say which GPUs it has. So GPUs
+// are shared only if there are enough for both: whole + ours ≤ present.
 func Offer(present, ours, whole int) (Sharing, string) {
 	switch {
 	case present == 0:
 		return None, "the machine has no GPU"
 	case whole > 0 && whole+ours > present:
-		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d were to be shared: the same GPU would be given out twice. "+
+		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d more are to be shared: the same GPU would be given out twice. "+
 			"Keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
 	case ours == 0:
 		return None, "none of the node's GPUs can be shared"

@@ -1,5 +1,5 @@
-// Command faas-infer-lab simulates, measures and tunes faas-infer. It is a program of its
-// own so that the one that platform engineers run has nothing of it.
+// Command faas-infer-lab simulates, measures and tunes faas-infer. It is a separate
+// program, to keep its code out of the one that platform engineers run.
 package main
 
 import (

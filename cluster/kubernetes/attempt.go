@@ -9,30 +9,30 @@ import (
 )
 
 const (
-	shortest = 50 * time.Millisecond
-	longest  = 2 * time.Second
+	minRetryPause = 50 * time.Millisecond
+	maxRetryPause = 2 * time.Second
 )
 
-// retryPause is how long to wait after the n-th failure in a row: 50 ms, 100 ms, …, at
+// retryPause returns the wait after the n-th failure in a row: 50 ms, 100 ms, …, at
 // most 2 s.
-func retryPause(n int) time.Duration { return min(shortest<<min(n-1, 10), longest) }
+func retryPause(n int) time.Duration { return min(minRetryPause<<min(n-1, 10), maxRetryPause) }
 
-// isTransient reports whether a failure may be gone at the next try, as when the API
-// server cannot be reached. Whether it did what it was asked is then not known.
+// isTransient reports whether the next try may succeed, for example after the API
+// server could not be reached. The failed try may still have had its effect.
 func isTransient(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return true // It has not answered.
+		return true // The API server has not answered.
 	}
 	return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
 }
 
-// attempt calls f until it succeeds, fails for good or a context ends, and returns what
-// f returned last.
+// attempt calls f until it succeeds, fails for good or ctx ends, and returns f's last
+// result.
 func attempt(ctx context.Context, f func(context.Context) error) error {
 	for n := 1; ; n++ {
 		err := f(ctx)

@@ -56,7 +56,7 @@ func TestDo(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	if retryPause(1) != shortest || retryPause(100) != longest {
+	if retryPause(1) != minRetryPause || retryPause(100) != maxRetryPause {
 		t.Errorf("pauses %v and %v", retryPause(1), retryPause(100))
 	}
 }

@@ -11,42 +11,42 @@ import (
 )
 
 const (
-	// firstPause and lastPause are between two times that a starting instance is
-	// asked.
-	firstPause = 5 * time.Millisecond
-	lastPause  = 250 * time.Millisecond
-	// unseenPatience is how long the watch may take to show a pod that was created.
-	unseenPatience = 10 * time.Second
-	// pullPatience is how long a node may take until the instance's program runs: a
-	// large image is pulled for minutes.
-	pullPatience = 10 * time.Minute
-	// removeGrace is how long what has not come up may take to leave.
+	// minProbePause and maxProbePause bound the pause between two probes of a
+	// starting instance.
+	minProbePause = 5 * time.Millisecond
+	maxProbePause = 250 * time.Millisecond
+	// unseenTimeout is how long the watch may take to show a pod that was created.
+	unseenTimeout = 10 * time.Second
+	// pullTimeout is how long a node may take until the instance's program runs.
+	// Pulling a large image takes minutes.
+	pullTimeout = 10 * time.Minute
+	// removeGrace is the grace period of a pod that never became ready.
 	removeGrace = time.Second
 )
 
 // await follows an instance until it is ready or given up.
 func (e *entry) await() {
 	b := e.backend
-	patience, running := max(pullPatience, b.options.StartTimeout), false
-	timeout := time.NewTimer(patience)
+	limit, running := max(pullTimeout, b.options.StartTimeout), false
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
-	unseen := time.NewTimer(unseenPatience)
+	unseen := time.NewTimer(unseenTimeout)
 	defer unseen.Stop()
-	pause := firstPause
+	pause := minProbePause
 	var stuck stuck
 	for {
-		s := e.glance()
+		s := e.snapshot()
 		if s.state != cluster.Starting {
 			return
 		}
 		seen := s.seen()
-		if stuck.since(seen) {
+		if stuck.tooLong(seen) {
 			e.fail(seen.Reason, removeGrace)
 			return
 		}
 		if seen.Running && !running {
-			patience, running = b.options.StartTimeout, true
-			timeout.Reset(patience)
+			limit, running = b.options.StartTimeout, true
+			timeout.Reset(limit)
 		}
 		var ask <-chan time.Time
 		if s.address != "" && !seen.Stuck {
@@ -54,55 +54,56 @@ func (e *entry) await() {
 				e.ready()
 				return
 			}
-			ask, pause = time.After(pause), min(lastPause, pause*3/2)
+			ask, pause = time.After(pause), min(maxProbePause, pause*3/2)
 		}
 		select {
 		case <-b.ctx.Done():
 			return
 		case <-s.changed:
 		case <-ask:
-		case <-stuck.up():
+		case <-stuck.expired():
 		case <-unseen.C:
 			if s.pod == nil {
 				b.background(func() { b.confirmPod(e.named()) })
 			}
 		case <-timeout.C:
-			e.fail(tooLong(patience, seen), removeGrace)
+			e.fail(notReady(limit, seen), removeGrace)
 			return
 		}
 	}
 }
 
-// glance is what is known of an instance at a moment.
-type glance struct {
+// snapshot is what the backend knows of an instance at one moment.
+type snapshot struct {
 	state   cluster.State
 	address string
 	pod     *corev1.Pod
 	changed <-chan struct{}
 }
 
-func (e *entry) glance() glance {
+func (e *entry) snapshot() snapshot {
 	e.backend.mu.Lock()
 	defer e.backend.mu.Unlock()
-	return glance{e.instance.State, e.instance.Address, e.pod, e.changed}
+	return snapshot{e.instance.State, e.instance.Address, e.pod, e.changed}
 }
 
-func (g glance) seen() podspec.Observation {
-	if g.pod == nil {
+func (s snapshot) seen() podspec.Observation {
+	if s.pod == nil {
 		return podspec.Observation{State: cluster.Starting}
 	}
-	return podspec.Observe(g.pod)
+	return podspec.Observe(s.pod)
 }
 
-// stuck is how long an instance has not been getting on.
+// stuck measures how long an instance has made no progress.
 type stuck struct {
 	began time.Time
 	left  time.Duration
 	now   bool
 }
 
-// since reports whether it has not for too long.
-func (s *stuck) since(seen podspec.Observation) bool {
+// tooLong takes in an observation and reports whether the instance has been stuck for
+// longer than the observation's Patience.
+func (s *stuck) tooLong(seen podspec.Observation) bool {
 	if s.now = seen.Stuck; !s.now {
 		s.began = time.Time{}
 		return false
@@ -114,15 +115,16 @@ func (s *stuck) since(seen podspec.Observation) bool {
 	return s.left <= 0
 }
 
-// up fires when patience is.
-func (s *stuck) up() <-chan time.Time {
+// expired fires when the instance will have been stuck for too long; it is nil if the
+// instance is not stuck.
+func (s *stuck) expired() <-chan time.Time {
 	if !s.now {
 		return nil
 	}
 	return time.After(s.left)
 }
 
-func tooLong(timeout time.Duration, seen podspec.Observation) string {
+func notReady(timeout time.Duration, seen podspec.Observation) string {
 	why := fmt.Sprintf("not ready within %v", timeout)
 	if seen.Reason != "" {
 		why += ": " + seen.Reason

@@ -1,12 +1,13 @@
-// Package kubernetes runs instances as the pods of a cluster: one pod each, on the
-// node that the scheduler chose and with the share that it chose. The cluster's own
-// scheduler and kubelets still have to agree.
+// Package kubernetes runs instances as pods of a cluster: one pod for each instance, on
+// the node and with the share that the scaling engine chose. It does not decide either;
+// the cluster's scheduler and kubelets still check both.
 //
-// The backend watches pods and nodes; it polls nothing. The pods are the state:
-// every replica of the provider that watches them knows the same, and one that starts
-// anew finds what runs. A pod that stands for an instance of which it was told that
-// it has exited is deleted wherever it turns up again, so that a watch that was cut
-// or told old news leaves nothing behind.
+// The backend watches pods and nodes and polls nothing. The pods are the state: every
+// replica of the provider that watches them knows the same, and a restarted one finds
+// the running instances. If a pod of an exited instance appears again, because a watch
+// was interrupted or delivered old data, the backend deletes it.
+//
+// Begin reading at [Backend], then Start, podSeen and await.
 package kubernetes
 
 import (
@@ -27,10 +28,10 @@ import (
 )
 
 var (
-	// ErrClosed says that the backend was closed.
+	// ErrClosed means that the backend was closed.
 	ErrClosed = errors.New("the backend is closed")
-	// ErrNoResize says that the cluster cannot change what a running pod may use.
-	ErrNoResize = errors.New("the cluster cannot resize running pods: that takes Kubernetes 1.33 or later")
+	// ErrNoResize means that the cluster cannot change the resources of a running pod.
+	ErrNoResize = errors.New("the cluster cannot resize running pods: upgrade to Kubernetes 1.33 or later")
 )
 
 // Backend runs instances on a Kubernetes cluster. It is a [cluster.Backend].
@@ -42,23 +43,25 @@ type Backend struct {
 	meter    *usageMeter
 	events   *queue
 	writes   writes
-	noted    sync.Once
+	// noResize logs once that the cluster cannot resize pods.
+	noResize sync.Once
 
-	// ctx ends with Close; work counts what goes on in the background.
+	// ctx ends with Close; work counts the goroutines in the background.
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	// told: somebody has listed the instances, and is told of changes from then on.
+	// announced: Instances was called, so changes are now sent as events.
 	announced bool
 	entries   map[cluster.InstanceID]*entry
-	// over are instances that have exited, and when they were told to have.
-	over map[cluster.InstanceID]time.Time
-	// strange are pods that claim to be ours and are not, so that it is said once.
-	strange map[types.UID]bool
-	fleet   fleet
+	// exited holds when each exited instance was reported to have exited.
+	exited map[cluster.InstanceID]time.Time
+	// unreadable holds pods that are labelled as instances but cannot be read as such.
+	// Each is logged once.
+	unreadable map[types.UID]bool
+	fleet      fleet
 }
 
 var _ cluster.Backend = (*Backend)(nil)
@@ -69,20 +72,20 @@ type entry struct {
 	// begun is closed once its pod exists, gone once nothing of it is left.
 	begun, gone chan struct{}
 
-	// All that follows is guarded by Backend.mu.
+	// Backend.mu guards the fields below.
 	instance cluster.Instance
-	// device is the GPU of which it has a share.
+	// device is the UUID of the GPU of which it has a share.
 	device string
-	// namespace and uid are the pod's, version that of its state that was seen
-	// last; pod is nil before the watch has shown it.
+	// namespace and uid are the pod's. version is the resource version that was seen
+	// last. pod is nil until the watch has shown it.
 	namespace string
 	uid       types.UID
 	version   uint64
 	pod       *corev1.Pod
-	// changed is closed when there is something new.
+	// changed is closed, and replaced, at every change.
 	changed chan struct{}
-	// stopping: we were asked to stop it. resizing: its share is being changed, and
-	// who does that says what it is.
+	// stopping: Stop was called. resizing: Resize or Park is changing its share and
+	// sets the share in instance when done.
 	stopping, resizing bool
 }
 
@@ -93,15 +96,15 @@ func (b *Backend) newEntry(in cluster.Instance, namespace string) *entry {
 	}
 }
 
-// touch tells who waits that there is something new. The lock is held.
-func (e *entry) touch() {
+// notify wakes the goroutines that wait for a change. The lock is held.
+func (e *entry) notify() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// New returns a backend that knows the cluster's nodes and the instances on them. It
-// returns an error if that is not known before ctx ends, with what the API server
-// said.
+// New returns a backend that knows the cluster's nodes and the instances on them. If
+// it cannot learn them before ctx ends, it returns an error with the API server's
+// answer.
 func New(ctx context.Context, options Options) (*Backend, error) {
 	options, selector, err := options.complete()
 	if err != nil {
@@ -114,10 +117,10 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		events: newQueue(),
 		writes: make(writes, options.Parallel),
 
-		entries: map[cluster.InstanceID]*entry{},
-		over:    map[cluster.InstanceID]time.Time{},
-		strange: map[types.UID]bool{},
-		fleet:   fleet{generation: 1, nodes: map[string]*nodes.Node{}, doubted: map[string]bool{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
+		entries:    map[cluster.InstanceID]*entry{},
+		exited:     map[cluster.InstanceID]time.Time{},
+		unreadable: map[types.UID]bool{},
+		fleet:      fleet{generation: 1, nodes: map[string]*nodes.Node{}, suspect: map[string]bool{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}
 	b.meter = newUsageMeter(options.Metrics, b.log, options.Now)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -143,8 +146,8 @@ func (b *Backend) begin(f func()) {
 	}
 }
 
-// Instances lists the instances that exist, the oldest first, whichever replica of
-// the provider started them. Events tells of changes after the first call.
+// Instances lists the instances that exist, the oldest first, including those that
+// other replicas of the provider started. After the first call, Events delivers changes.
 func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,20 +167,19 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 	return instances, nil
 }
 
-// Events delivers the states of every instance, in order per instance, those of
-// instances that another replica of the provider has started included, which begin
-// with Starting. That an instance was resized or parked is told, too. The channel is
-// closed by Close.
+// Events delivers the states of every instance, in order per instance. It includes
+// instances that another replica of the provider started; these begin with Starting.
+// Resizing and parking are events, too. Close closes the channel.
 func (b *Backend) Events() <-chan cluster.Instance { return b.events.out }
 
-// tell queues an event. The lock is held.
-func (b *Backend) tell(in cluster.Instance) {
+// emit queues an event. The lock is held.
+func (b *Backend) emit(in cluster.Instance) {
 	if b.announced {
 		b.events.push(in)
 	}
 }
 
-// Usage is what the cluster's metrics server said last of an instance.
+// Usage returns the metrics server's last figures of an instance.
 func (b *Backend) Usage(ctx context.Context, id cluster.InstanceID) (cluster.Resources, error) {
 	e, err := b.find(id)
 	if err != nil {
@@ -189,7 +191,7 @@ func (b *Backend) Usage(ctx context.Context, id cluster.InstanceID) (cluster.Res
 	return b.meter.Of(ctx, e.namespace, string(id)), nil
 }
 
-// Close lets go of the instances without stopping them.
+// Close releases the instances without stopping them.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	b.closed = true

@@ -13,15 +13,16 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
-// answer is what was said of the nodes of functions that demand the same.
+// answer caches the eligible nodes of all functions with the same constraints and
+// profiles.
 type answer struct {
 	nodes []string
 	why   string
-	// generation is that of the nodes it was said of; it is 0 when it has to be said
-	// anew.
+	// generation is the fleet's when the answer was calculated; 0 forces a new
+	// calculation.
 	generation uint64
-	// profiles are those of the functions, problem why they cannot be used; they were
-	// read at the time, and are being read.
+	// profiles are the functions' profiles, problem is why they cannot be used. read is
+	// when they were read last; reading is true while they are being read.
 	profiles []podspec.Profile
 	problem  error
 	read     time.Time
@@ -29,17 +30,17 @@ type answer struct {
 }
 
 const (
-	// profilesHold is how long profiles are not read again: they change without our
-	// being told.
+	// profilesHold is how long profiles count as current. They are read again after
+	// that, because nothing watches them.
 	profilesHold = 10 * time.Second
-	// maxAnswers is how many are kept.
+	// maxAnswers is the maximum number of cached answers.
 	maxAnswers = 1000
 )
 
 // Eligible lists the nodes on which a function's instances may start by its
-// constraints and profiles; nil for all. Where it may start on none, why says so, for
-// whoever deployed it. It never waits: profiles are read in the background, and until
-// they first were there are no nodes.
+// constraints and profiles; nil means all nodes. If there are none, why says so to the
+// user who deployed the function. Eligible never waits: it reads profiles in the
+// background and returns no nodes until the first reading is done.
 func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why string) {
 	named := podspec.ProfileNames(d)
 	demand := strings.Join(d.Constraints, "\n") + "\n\n" + strings.Join(named, "\n")
@@ -67,7 +68,7 @@ func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why stri
 	return a.nodes, a.why
 }
 
-// readProfiles reads what functions with a demand name.
+// readProfiles reads the profiles that d names into a.
 func (b *Backend) readProfiles(a *answer, d types.FunctionDeployment) {
 	profiles, err := podspec.Named(b.options.Profiles, d)
 	b.mu.Lock()
@@ -75,7 +76,7 @@ func (b *Backend) readProfiles(a *answer, d types.FunctionDeployment) {
 	a.profiles, a.problem, a.read, a.reading, a.generation = profiles, err, b.options.Now(), false, 0
 }
 
-// eligible is called with the lock held.
+// eligible calculates Eligible's answer. The lock is held.
 func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, string) {
 	if a.problem != nil {
 		return []string{}, a.problem.Error()
@@ -104,8 +105,8 @@ func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, str
 	return s.Eligible(ours, demanded(d.Constraints, a.profiles))
 }
 
-// tolerate notes that there are instances which may be on tainted nodes, so that
-// these are offered. The lock is held.
+// tolerate notes that some function has these tolerations, so Nodes offers nodes with
+// such taints, too. The lock is held.
 func (f *fleet) tolerate(tolerations []corev1.Toleration) {
 	text, err := json.Marshal(tolerations)
 	if err != nil || f.tolerated[string(text)] != nil {
@@ -116,8 +117,8 @@ func (f *fleet) tolerate(tolerations []corev1.Toleration) {
 	f.offers = nil
 }
 
-// tainted reports whether there are nodes on offer that not every instance may be on.
-// The lock is held.
+// tainted reports whether Nodes may offer a node whose taints repel some functions. The
+// lock is held.
 func (f *fleet) tainted() bool {
 	if len(f.tolerated) == 0 {
 		return false
@@ -130,7 +131,7 @@ func (f *fleet) tainted() bool {
 	return false
 }
 
-// demanded names what a function asks of nodes.
+// demanded names a function's demands on nodes for a message.
 func demanded(constraints []string, profiles []podspec.Profile) string {
 	switch {
 	case len(constraints) > 0:

@@ -14,32 +14,33 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
-// fleet is what is known of the nodes; Backend.mu guards it.
+// fleet is what the backend knows of the nodes; Backend.mu guards it.
 type fleet struct {
 	nodes map[string]*nodes.Node
-	// sorted are the same by name; nil when it has to be made anew.
+	// sorted holds the same nodes by name; nil if it is outdated.
 	sorted []*nodes.Node
-	// generation counts changes of what nodes are.
+	// generation counts changes of nodes and of tolerations.
 	generation uint64
-	// ledger is what others take of them, instances ours on each.
+	// ledger holds what other pods take of the nodes, instances our own on each node.
 	ledger    nodes.Ledger
 	instances map[string]map[*entry]bool
-	// offers is what Nodes returned, at where each node's is; both are nil when they
-	// have to be made anew. Of nodes in dirty something has changed since.
+	// offers caches the result of Nodes, at holds each node's index in it; both are
+	// nil if they are outdated. dirty holds the nodes that have changed since.
 	offers []cluster.Node
 	at     map[string]int
 	dirty  map[string]bool
-	// doubted are nodes whose instances are being asked whether they still live.
-	doubted map[string]bool
-	// refusals are of nodes that cannot resize pods.
+	// suspect holds the nodes whose instances are being probed because the node is not
+	// ready.
+	suspect map[string]bool
+	// refusals holds the nodes that cannot resize pods.
 	refusals map[string]refusal
-	// tolerated are the tolerations that functions have, eligible what was answered
-	// of functions' nodes.
+	// tolerated holds the tolerations that functions have, eligible the cached answers
+	// of Eligible.
 	tolerated map[string][]corev1.Toleration
 	eligible  map[string]*answer
 }
 
-// all are the nodes by name.
+// all returns the nodes by name.
 func (f *fleet) all() []*nodes.Node {
 	if f.sorted == nil {
 		f.sorted = slices.SortedFunc(maps.Values(f.nodes), func(a, b *nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
@@ -47,7 +48,7 @@ func (f *fleet) all() []*nodes.Node {
 	return f.sorted
 }
 
-// set takes in a node; nil takes it out.
+// set adds or replaces a node; nil removes it.
 func (f *fleet) set(name string, n *nodes.Node) {
 	if n == nil {
 		delete(f.nodes, name)
@@ -57,22 +58,22 @@ func (f *fleet) set(name string, n *nodes.Node) {
 	f.sorted, f.offers, f.generation = nil, nil, f.generation+1
 }
 
-// put takes in a pod of another's, or one that is not an instance any more.
+// put adds a pod that is not an instance, or not any more.
 func (f *fleet) put(pod *corev1.Pod) {
 	f.ledger.Put(podKey(pod), pod)
-	f.touch(pod.Spec.NodeName)
+	f.markDirty(pod.Spec.NodeName)
 }
 
-// remove takes out a pod.
+// remove removes a pod.
 func (f *fleet) remove(pod *corev1.Pod) {
 	f.ledger.Delete(podKey(pod))
-	f.touch(pod.Spec.NodeName)
+	f.markDirty(pod.Spec.NodeName)
 }
 
 func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// touch notes that what a node has left may have changed.
-func (f *fleet) touch(node string) {
+// markDirty notes that a node's free resources may have changed.
+func (f *fleet) markDirty(node string) {
 	if f.dirty == nil {
 		f.dirty = map[string]bool{}
 	}
@@ -88,10 +89,10 @@ func (e *entry) enter() {
 		b.fleet.instances[node] = map[*entry]bool{}
 	}
 	b.fleet.instances[node][e] = true
-	b.fleet.touch(node)
+	b.fleet.markDirty(node)
 }
 
-// drop takes an instance out. The lock is held.
+// drop removes an instance. The lock is held.
 func (e *entry) drop() {
 	b := e.backend
 	delete(b.entries, e.instance.ID)
@@ -99,11 +100,11 @@ func (e *entry) drop() {
 	if delete(b.fleet.instances[node], e); len(b.fleet.instances[node]) == 0 {
 		delete(b.fleet.instances, node)
 	}
-	b.fleet.touch(node)
+	b.fleet.markDirty(node)
 }
 
-// bears reports whether a node's taints are tolerated by anybody's instances.
-func (f *fleet) bears(n *nodes.Node) bool {
+// usable reports whether the instances of at least one function tolerate a node's taints.
+func (f *fleet) usable(n *nodes.Node) bool {
 	if n.Repels(nil) == "" {
 		return true
 	}
@@ -117,7 +118,7 @@ func (f *fleet) bears(n *nodes.Node) bool {
 
 // Nodes lists the nodes on which instances can start: ready, not cordoned, selected
 // by Options.NodeSelector and without a taint that no function tolerates. Total is
-// what the pods of others leave.
+// what other pods leave of the node.
 func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,12 +137,12 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	return slices.Clone(b.fleet.offers), nil
 }
 
-// offerAll makes what Nodes returns anew. The lock is held.
+// offerAll calculates the result of Nodes from scratch. The lock is held.
 func (b *Backend) offerAll() {
 	f := &b.fleet
 	f.offers, f.at = make([]cluster.Node, 0, len(f.nodes)), make(map[string]int, len(f.nodes))
 	for _, n := range f.all() {
-		if n.Ready && !n.Cordoned && b.selector.Matches(labels.Set(n.Labels)) && f.bears(n) {
+		if n.Ready && !n.Cordoned && b.selector.Matches(labels.Set(n.Labels)) && f.usable(n) {
 			f.at[n.Name] = len(f.offers)
 			f.offers = append(f.offers, b.offer(n))
 		}
@@ -149,7 +150,7 @@ func (b *Backend) offerAll() {
 	clear(f.dirty)
 }
 
-// offer is what a node has for instances. The lock is held.
+// offer returns what a node has for instances. The lock is held.
 func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	others, pods := b.fleet.ledger.Taken(n.Name)
 	total := n.Allocatable.Sub(others)
@@ -158,13 +159,13 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	for e := range ours {
 		held = held.Add(e.instance.Holds())
 		if e.instance.Parked {
-			// Kubernetes counts it, and we do not.
+			// Kubernetes counts a parked instance's CPU; Holds does not.
 			total.CPU -= podspec.ParkedCPU
 		}
 	}
 	total.CPU, total.Memory = max(0, total.CPU), max(0, total.Memory)
 	if n.MaxPods > 0 && pods+len(ours) >= n.MaxPods {
-		// There is no place for one more pod, however small.
+		// The node takes no further pod, however small.
 		total.CPU, total.Memory = min(total.CPU, held.CPU), min(total.Memory, held.Memory)
 	}
 	free := total.Sub(held)

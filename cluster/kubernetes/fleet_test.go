@@ -15,12 +15,12 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 )
 
-// still is a backend that knows of so many nodes with so many instances on each, and
-// is connected to nothing.
+// still returns a backend with a number of nodes and of instances on each, without a
+// cluster.
 func still(nodeCount, perNode int) *Backend {
 	b := &Backend{
 		options: Options{Now: time.Now}, selector: labels.Everything(), events: newQueue(),
-		entries: map[cluster.InstanceID]*entry{}, over: map[cluster.InstanceID]time.Time{},
+		entries: map[cluster.InstanceID]*entry{}, exited: map[cluster.InstanceID]time.Time{},
 		fleet: fleet{generation: 1, nodes: map[string]*nodes.Node{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}
 	for n := range nodeCount {
@@ -44,9 +44,9 @@ func TestOffer(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	b.entries["m-0-0"].instance.Parked = true
-	b.fleet.touch("n0000")
+	b.fleet.markDirty("n0000")
 	b.fleet.nodes["n0001"].MaxPods = 3
-	b.fleet.touch("n0001")
+	b.fleet.markDirty("n0001")
 	list, _ = b.Nodes(t.Context())
 	if list[0].Total.CPU != 7950 || list[0].Free != (cluster.Resources{CPU: 5950, Memory: 5 << 30}) {
 		t.Errorf("one is parked: %+v", list[0])
@@ -68,11 +68,11 @@ func TestForgets(t *testing.T) {
 	b.options.Now = func() time.Time { return now }
 	for range 100 {
 		for n := range 100 {
-			b.forget(cluster.InstanceID(fmt.Sprint(now.Unix(), "-", n)))
+			b.rememberExit(cluster.InstanceID(fmt.Sprint(now.Unix(), "-", n)))
 		}
-		now = now.Add(remembered)
+		now = now.Add(exitedMemory)
 	}
-	if n := len(b.over); n < 100 || n > 2000 {
+	if n := len(b.exited); n < 100 || n > 2000 {
 		t.Errorf("%d of 10000 are remembered, of which 100 should be", n)
 	}
 }
@@ -99,7 +99,7 @@ func BenchmarkNodes(b *testing.B) {
 	k := still(2000, 5)
 	for b.Loop() {
 		for n := range 100 { // What changes between two looks of a busy provider.
-			k.fleet.touch(fmt.Sprintf("n%04d", n))
+			k.fleet.markDirty(fmt.Sprintf("n%04d", n))
 		}
 		if list, err := k.Nodes(b.Context()); err != nil || len(list) != 2000 {
 			b.Fatal(len(list), err)

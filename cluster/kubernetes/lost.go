@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// silences is how often in a row an instance on a node that is not well may not
-	// answer before it is given up, silencePause the time between.
-	silences     = 3
-	silencePause = 500 * time.Millisecond
-	// calmPause is the same while all of them answer.
+	// maxFailures is how many probes in a row an instance on a node that is not ready
+	// may fail before it is given up. failurePause is the time between those probes.
+	maxFailures  = 3
+	failurePause = 500 * time.Millisecond
+	// calmPause is the time between probes while all instances of the node answer.
 	calmPause = 5 * time.Second
 )
 
-// nodeWatch takes in what becomes of nodes, and gives up instances on those that are
-// lost.
+// nodeWatch follows the nodes and gives up the instances on lost ones.
 type nodeWatch struct{ *Backend }
 
 // seen takes in a node's state.
@@ -40,17 +39,17 @@ func (b nodeWatch) seen(object *corev1.Node) {
 		return
 	}
 	if n.Complaint != "" && (before == nil || before.Complaint != n.Complaint) {
-		b.log.Warn().Str("node", n.Name).Msg("its GPUs are not used: " + n.Complaint)
+		b.log.Warn().Str("node", n.Name).Msg("the node's GPUs are not used: " + n.Complaint)
 	}
 	b.fleet.set(n.Name, &n)
-	if !n.Ready && !b.fleet.doubted[n.Name] {
-		b.fleet.doubted[n.Name] = true
+	if !n.Ready && !b.fleet.suspect[n.Name] {
+		b.fleet.suspect[n.Name] = true
 		b.begin(func() { b.doubt(n.Name) })
 	}
 }
 
-// missing takes in that there is no such node, once the API server says so when
-// asked: a list that lacks it may be old.
+// missing takes in that a list lacks a node. The list may be old, so it first asks the
+// API server.
 func (b nodeWatch) missing(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,12 +71,11 @@ func (b nodeWatch) confirm(name string) {
 			e.fail(fmt.Sprintf("node %s is gone", name), 0)
 		}
 	case b.ctx.Err() == nil:
-		b.log.Error().Err(err).Str("node", name).Msg("it is not known whether a node still exists; what was on it counts as running")
+		b.log.Error().Err(err).Str("node", name).Msg("cannot find out whether a node still exists; its instances count as running")
 	}
 }
 
-// check looks whether there are instances on nodes that went while nobody
-// watched.
+// check looks for instances on nodes that disappeared while no provider watched.
 func (b nodeWatch) check() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,23 +88,22 @@ func (b nodeWatch) check() {
 	}
 }
 
-// on are the instances on a node.
+// on returns the instances on a node.
 func (b nodeWatch) on(node string) []*entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Keys(b.fleet.instances[node]))
 }
 
-// doubt asks the instances on a node that is not ready, as long as it is not. A node
-// that the control plane has lost sight of may serve all the same; those that do not
-// answer are given up.
+// doubt probes the instances on a node for as long as the node is not ready, and gives up
+// those that do not answer. A node that the control plane cannot reach may still serve.
 func (b nodeWatch) doubt(node string) {
 	silent := map[cluster.InstanceID]int{}
 	for b.unhealthy(node) {
 		pause := calmPause
 		for _, e := range b.ask(b.on(node)) {
-			pause = silencePause
-			if silent[e.instance.ID]++; silent[e.instance.ID] >= silences {
+			pause = failurePause
+			if silent[e.instance.ID]++; silent[e.instance.ID] >= maxFailures {
 				e.fail(fmt.Sprintf("node lost: %s is not ready and the instance does not answer", node), 0)
 			}
 		}
@@ -118,26 +115,26 @@ func (b nodeWatch) doubt(node string) {
 	}
 }
 
-// unhealthy reports whether a node is there and not ready, and ends its being doubted if
-// not.
+// unhealthy reports whether a node exists and is not ready. Otherwise it removes the node
+// from the suspect ones.
 func (b nodeWatch) unhealthy(node string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.fleet.nodes[node]
-	unwell := n != nil && !n.Ready
-	if !unwell {
-		delete(b.fleet.doubted, node)
+	unhealthy := n != nil && !n.Ready
+	if !unhealthy {
+		delete(b.fleet.suspect, node)
 	}
-	return unwell
+	return unhealthy
 }
 
-// ask returns those of the instances that do not answer.
+// ask returns the instances that do not answer.
 func (b nodeWatch) ask(all []*entry) (silent []*entry) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for _, e := range all {
 		asking.Go(func() {
-			address := e.glance().address
+			address := e.snapshot().address
 			if address != "" && b.prober.Ask(b.ctx, address, podspec.ReadyPath) {
 				return
 			}

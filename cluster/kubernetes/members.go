@@ -20,30 +20,31 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// MemberOptions say whose replicas. M is what the caller has for one.
+// MemberOptions say which replicas to follow. M is the caller's type for a replica.
 type MemberOptions[M any] struct {
 	Client kubernetes.Interface
-	// Namespace and Service name the provider's Service; Port is the name of its port,
-	// the only one if it has one.
+	// Namespace and Service name the provider's Service; Port is the name of its port.
+	// If the Service has one port, any name will do.
 	Namespace, Service, Port string
 	// Self is the name of this replica's pod.
 	Self string
-	// Make makes a member of a pod's name and its URL.
+	// Make returns the member for a pod's name and its URL.
 	Make func(id, url string) M
 }
 
-// Members follows the replicas. It is safe for concurrent use.
+// Members follows the replicas of the provider through its Service's EndpointSlices. It
+// is safe for concurrent use.
 type Members[M any] struct {
 	options MemberOptions[M]
 	lister  listers.EndpointSliceLister
 	now     atomic.Pointer[[]M]
 }
 
-// NewMembers follows the replicas until ctx ends. It returns once it knows them, or with an
-// error when opening ends before.
+// NewMembers follows the replicas until ctx ends. It returns once it knows them, or with
+// an error if opening ends first.
 func NewMembers[M any](ctx, opening context.Context, o MemberOptions[M]) (*Members[M], error) {
 	if o.Service == "" || o.Self == "" {
-		return nil, errors.New("the provider's Service and the name of its pod must be given for it to find its other replicas")
+		return nil, errors.New("MemberOptions: set Service and Self, the provider's Service and the name of its pod, to find the other replicas")
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithNamespace(o.Namespace),
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = discovery.LabelServiceName + "=" + o.Service }))
@@ -59,22 +60,22 @@ func NewMembers[M any](ctx, opening context.Context, o MemberOptions[M]) (*Membe
 	}
 	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(opening.Done(), handled.HasSynced) {
-		return nil, fmt.Errorf("the EndpointSlices of service %s in namespace %s cannot be read: %w; may the provider's service account list and watch endpointslices there?", o.Service, o.Namespace, opening.Err())
+		return nil, fmt.Errorf("cannot read the EndpointSlices of service %s in namespace %s: %w; let the provider's service account list and watch endpointslices there", o.Service, o.Namespace, opening.Err())
 	}
 	return m, nil
 }
 
-// Members lists the replicas that are ready. Nobody may change what it returns.
+// Members lists the ready replicas. The caller must not change the slice.
 func (m *Members[M]) Members() []M { return *m.now.Load() }
 
-// Self is this replica's ID.
+// Self returns this replica's ID.
 func (m *Members[M]) Self() string { return m.options.Self }
 
-// read takes in what the cache has.
+// read takes in the contents of the informer's cache.
 func (m *Members[M]) read() {
 	all, err := m.lister.EndpointSlices(m.options.Namespace).List(labels.Everything())
 	if err != nil {
-		return // The cache's lister has no error to give.
+		return // The lister of a cache never fails.
 	}
 	var members []M
 	for _, f := range ready(all, m.options.Port) {
@@ -86,8 +87,8 @@ func (m *Members[M]) read() {
 // found is a pod that is ready.
 type found struct{ id, url string }
 
-// ready lists the pods that are ready, by name, each once: in a cluster with two
-// families of addresses there is a slice of each, and the first by name counts.
+// ready lists the ready pods by name, each once. A dual-stack cluster has a slice for
+// each address family; the family that sorts first counts.
 func ready(all []*discovery.EndpointSlice, port string) (out []found) {
 	all = slices.SortedFunc(slices.Values(all), func(a, b *discovery.EndpointSlice) int {
 		return cmp.Or(strings.Compare(string(a.AddressType), string(b.AddressType)), strings.Compare(a.Name, b.Name))
@@ -115,7 +116,7 @@ func ready(all []*discovery.EndpointSlice, port string) (out []found) {
 	return out
 }
 
-// serves reports whether an endpoint takes requests; unknown means yes.
+// serves reports whether an endpoint takes requests. An unknown condition means yes.
 func serves(e discovery.Endpoint) bool {
 	if len(e.Addresses) == 0 || e.Conditions.Terminating != nil && *e.Conditions.Terminating {
 		return false
@@ -123,7 +124,7 @@ func serves(e discovery.Endpoint) bool {
 	return e.Conditions.Ready == nil || *e.Conditions.Ready
 }
 
-// portOf finds a port by its name; the only one has any.
+// portOf finds a port by its name. A single port matches any name.
 func portOf(ports []discovery.EndpointPort, name string) (int, bool) {
 	for _, p := range ports {
 		named := p.Name != nil && *p.Name == name

@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// remembered is how long it is remembered that an instance has exited.
-const remembered = 10 * time.Minute
+// exitedMemory is how long the backend remembers that an instance has exited.
+const exitedMemory = 10 * time.Minute
 
 // podSeen takes in a pod's state.
 func (b *Backend) podSeen(pod *corev1.Pod) {
@@ -25,8 +25,8 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 		b.fleet.put(pod)
 		return
 	}
-	if _, over := b.over[in.ID]; over {
-		b.leftOver(pod)
+	if _, exited := b.exited[in.ID]; exited {
+		b.cleanUp(pod)
 		return
 	}
 	e := b.entries[in.ID]
@@ -35,24 +35,25 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 		return
 	}
 	if e.uid != "" && e.uid != pod.UID {
-		return // A later pod of the same name is not ours.
+		return // A later pod of the same name is not this instance's.
 	}
 	if version := parse(pod.ResourceVersion); version >= e.version {
 		e.uid, e.version, e.pod, e.device = pod.UID, version, pod, pod.Annotations[gpu.DeviceAnnotation]
 		e.advance(in)
-		e.touch()
+		e.notify()
 	}
 }
 
-// owns reads a pod; false if it is not an instance's. The lock is held.
+// owns reads the instance from a pod; false if the pod is not an instance's. The lock is
+// held.
 func (b *Backend) owns(pod *corev1.Pod) (cluster.Instance, bool) {
 	if !podspec.IsModel(pod) || !b.allowed(pod.Namespace) {
 		return cluster.Instance{}, false
 	}
 	in, err := podspec.ReadModel(pod)
-	if err != nil && !b.strange[pod.UID] {
-		b.strange[pod.UID] = true
-		b.log.Warn().Err(err).Msg("a pod says that it is an instance and is not; it is left alone")
+	if err != nil && !b.unreadable[pod.UID] {
+		b.unreadable[pod.UID] = true
+		b.log.Warn().Err(err).Msg("a pod has the labels of an instance but cannot be read as one; it is left alone")
 	}
 	return in, err == nil
 }
@@ -61,12 +62,12 @@ func (b *Backend) allowed(namespace string) bool {
 	return b.options.Namespaces == nil || slices.Contains(b.options.Namespaces(), namespace)
 }
 
-// discover takes in an instance that this replica has not started. The lock is held.
+// discover takes in an instance that this replica did not start. The lock is held.
 func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 	seen := podspec.Observe(pod)
 	if seen.State == cluster.Exited {
-		b.forget(in.ID)
-		b.leftOver(pod)
+		b.rememberExit(in.ID)
+		b.cleanUp(pod)
 		return
 	}
 	e := b.newEntry(in, pod.Namespace)
@@ -77,30 +78,31 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 		e.instance.State, e.instance.Reason = seen.State, seen.Reason
 		e.instance.ReadyAt = seen.ReadyAt
 	}
-	b.tell(e.instance)
+	b.emit(e.instance)
 	if e.instance.State == cluster.Starting {
 		b.begin(func() { e.await() })
 	}
 }
 
-// leftOver sees to a pod whose instance has exited: until it is gone it takes of its
-// node, and if nobody has deleted it yet, we do. The lock is held.
-func (b *Backend) leftOver(pod *corev1.Pod) {
+// cleanUp handles a pod whose instance has exited. It counts the pod's requests until the
+// pod is gone, and deletes the pod if nobody has. The lock is held.
+func (b *Backend) cleanUp(pod *corev1.Pod) {
 	b.fleet.put(pod)
 	if pod.DeletionTimestamp == nil {
 		b.begin(func() { b.remove(pod.Namespace, pod.Name, pod.UID, 0) })
 	}
 }
 
-// ranks are the states in their order: an instance does not go back.
+// ranks orders the states: an instance never returns to an earlier one.
 var ranks = map[cluster.State]int{cluster.Starting: 0, cluster.Ready: 1, cluster.Stopping: 2, cluster.Exited: 3}
 
-// advance has an instance follow its pod, whose reading is in. The lock is held.
+// advance updates an instance from its pod; in is the instance as read from the pod. The
+// lock is held.
 func (e *entry) advance(in cluster.Instance) {
 	b := e.backend
 	before := e.instance
 	now := &e.instance
-	b.fleet.touch(now.Node)
+	b.fleet.markDirty(now.Node)
 	if !e.resizing {
 		if now.Parked = in.Parked; !in.Parked {
 			now.Config.CPU = in.Config.CPU
@@ -113,7 +115,7 @@ func (e *entry) advance(in cluster.Instance) {
 	if seen.State == cluster.Exited {
 		e.exit(seen.Reason)
 		if e.pod.DeletionTimestamp == nil {
-			b.leftOver(e.pod)
+			b.cleanUp(e.pod)
 		}
 		return
 	}
@@ -124,7 +126,7 @@ func (e *entry) advance(in cluster.Instance) {
 		}
 	}
 	if before.State != now.State || before.Parked != now.Parked || before.Config != now.Config {
-		b.tell(*now)
+		b.emit(*now)
 	}
 }
 
@@ -137,11 +139,11 @@ func (e *entry) ready() {
 		return
 	}
 	e.instance.State, e.instance.ReadyAt = cluster.Ready, b.options.Now()
-	b.tell(e.instance)
-	e.touch()
+	b.emit(e.instance)
+	e.notify()
 }
 
-// exit tells that an instance is gone. The lock is held.
+// exit removes an instance and reports that it has exited. The lock is held.
 func (e *entry) exit(why string) {
 	b := e.backend
 	id := e.instance.ID
@@ -149,22 +151,22 @@ func (e *entry) exit(why string) {
 		return
 	}
 	e.drop()
-	b.forget(id)
+	b.rememberExit(id)
 	e.instance.State, e.instance.Reason = cluster.Exited, why
-	b.tell(e.instance)
+	b.emit(e.instance)
 	close(e.gone)
-	e.touch()
+	e.notify()
 }
 
-// forget notes that an instance is over. The lock is held.
-func (b *Backend) forget(id cluster.InstanceID) {
+// rememberExit notes that an instance has exited. The lock is held.
+func (b *Backend) rememberExit(id cluster.InstanceID) {
 	now := b.options.Now()
-	b.over[id] = now
-	for id, at := range b.over { // A few of them, in no order, are looked at each time.
-		if now.Sub(at) < remembered {
+	b.exited[id] = now
+	for id, at := range b.exited { // Each call checks a few entries in random order.
+		if now.Sub(at) < exitedMemory {
 			break
 		}
-		delete(b.over, id)
+		delete(b.exited, id)
 	}
 }
 
@@ -189,7 +191,7 @@ func (b *Backend) podGone(pod *corev1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fleet.remove(pod)
-	delete(b.strange, pod.UID)
+	delete(b.unreadable, pod.UID)
 	e := b.entries[cluster.InstanceID(pod.Name)]
 	if e == nil || e.namespace != pod.Namespace || e.uid != "" && e.uid != pod.UID || !podspec.IsModel(pod) {
 		return
@@ -210,8 +212,8 @@ func whyGone(e *entry, pod *corev1.Pod) string {
 	return "deleted"
 }
 
-// parse reads a resource version. They are numbers wherever Kubernetes keeps them;
-// where they are not, what came last counts.
+// parse reads a resource version. Kubernetes' own storage uses numbers. For any other
+// version it returns 0, so the state that arrives last counts.
 func parse(version string) uint64 {
 	n, _ := strconv.ParseUint(version, 10, 64)
 	return n

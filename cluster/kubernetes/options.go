@@ -18,32 +18,34 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// Options says how instances are run.
+// Options says how the backend runs instances.
 type Options struct {
-	// Client should have no limit of its own on requests per second: what is asked
-	// of the API server at the same time is bounded here.
+	// Client should have no limit of its own on requests per second. The backend
+	// limits the requests that it has in flight.
 	Client clientset.Interface
-	// Metrics reads what instances use; nil for nothing.
+	// Metrics reads the instances' usage; if nil, Usage returns zeros.
 	Metrics metrics.Interface
-	// Namespaces are those of functions; nil for all.
+	// Namespaces returns the namespaces of functions; nil for all.
 	Namespaces func() []string
-	// Functions finds a function by its full name, "mnist.openfaas-fn": its pods are
-	// owned by it. It is asked often and should answer from a cache, as should
-	// Profiles and SecretType.
+	// Functions finds a function by its full name, "mnist.openfaas-fn". The function
+	// owns its pods. Functions is called often and should answer from a cache, as
+	// should Profiles and SecretType.
 	Functions func(full string) (*v1alpha1.Function, bool)
-	// Profiles are what com.openfaas.profile names; nil for none.
+	// Profiles finds the profiles that com.openfaas.profile names; nil for none.
 	Profiles podspec.Profiles
-	// SecretType is the type of a function's secret; nil if none is a registry's
-	// credentials.
+	// SecretType returns the type of a function's secret; nil if none holds a
+	// registry's credentials.
 	SecretType func(namespace, name string) corev1.SecretType
-	// Args are what an instance's program is told.
+	// Args returns the arguments of an instance's program.
 	Args func(cluster.InstanceSpec) []string
-	// NodeSelector is which nodes instances may be on, as "pool=models"; "" for all.
+	// NodeSelector selects the nodes for instances, for example "pool=models"; "" for
+	// all.
 	NodeSelector string
-	// StartTimeout is how long an instance's program may run before it is ready; then
-	// it is given up. 2 minutes if 0.
+	// StartTimeout is how long an instance's program may run before it is ready. After
+	// that the instance is given up. 2 minutes if 0.
 	StartTimeout time.Duration
-	// Parallel is how many pods are created or deleted at the same time, 64 if 0.
+	// Parallel is the maximum number of pods that are created or deleted at the same
+	// time, 64 if 0.
 	Parallel int
 
 	Logger zerolog.Logger
@@ -61,7 +63,7 @@ const (
 // complete fills in defaults.
 func (o Options) complete() (Options, labels.Selector, error) {
 	if o.Client == nil || o.Functions == nil || o.Args == nil {
-		return o, nil, errors.New("a backend on Kubernetes needs Options.Client, Options.Functions and Options.Args")
+		return o, nil, errors.New("set Options.Client, Options.Functions and Options.Args: the backend on Kubernetes needs them")
 	}
 	if o.StartTimeout <= 0 {
 		o.StartTimeout = defaultStartTimeout
@@ -74,7 +76,7 @@ func (o Options) complete() (Options, labels.Selector, error) {
 	}
 	selector, err := labels.Parse(o.NodeSelector)
 	if err != nil {
-		return o, nil, fmt.Errorf("node selector %q: it must be labels of nodes, as \"pool=models\": %w", o.NodeSelector, err)
+		return o, nil, fmt.Errorf("node selector %q: it must be labels of nodes, such as \"pool=models\": %w", o.NodeSelector, err)
 	}
 	return o, selector, nil
 }

@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// parallel is how many instances are asked at the same time; others wait.
-	parallel = 64
-	// probePatience is how long one may take to answer.
-	probePatience = time.Second
+	// maxProbes is how many probes run at the same time; others wait.
+	maxProbes = 64
+	// probeTimeout is how long an instance may take to answer.
+	probeTimeout = time.Second
 )
 
-// prober asks instances. It is safe for concurrent use.
+// prober asks instances whether they are ready. It is safe for concurrent use.
 type prober struct {
 	client *http.Client
 	turns  chan struct{}
 }
 
-// newProber returns a prober that connects by dial, net.Dialer's if nil.
+// newProber returns a prober that connects with dial, or with a net.Dialer if dial is nil.
 func newProber(dial func(ctx context.Context, network, address string) (net.Conn, error)) *prober {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
 	return &prober{
-		client: &http.Client{Timeout: probePatience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}},
-		turns:  make(chan struct{}, parallel),
+		client: &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}},
+		turns:  make(chan struct{}, maxProbes),
 	}
 }
 
-// Ask reports whether what listens at an address answers 200 for a path.
+// Ask reports whether the server at an address answers 200 for a path.
 func (p *prober) Ask(ctx context.Context, address, path string) bool {
 	select {
 	case p.turns <- struct{}{}:

@@ -20,19 +20,19 @@ import (
 const (
 	// ProfileLabel marks a ConfigMap of the provider's namespace as a profile.
 	ProfileLabel = "faas-infer.dev/profile"
-	// ProfileKey is where the profile's fields are in it, as YAML.
+	// ProfileKey is the ConfigMap's key that holds the profile's fields as YAML.
 	ProfileKey = "profile.yaml"
 )
 
-// ProfileResource is that of OpenFaaS' Profile objects.
+// ProfileResource is the resource of OpenFaaS' Profile objects.
 var ProfileResource = schema.GroupVersionResource{Group: "openfaas.com", Version: "v1", Resource: "profiles"}
 
 const (
-	// fresh is how long a profile that was read is not read again: instances that
-	// are started meanwhile have it as it was.
+	// fresh is how long a profile is cached. Instances that start meanwhile get the
+	// cached one.
 	fresh = 10 * time.Second
-	// profilePatience bounds one reading.
-	profilePatience = 5 * time.Second
+	// profileTimeout bounds one reading.
+	profileTimeout = 5 * time.Second
 )
 
 // Profiles reads profiles from one namespace. It is safe for concurrent use.
@@ -45,7 +45,7 @@ type Profiles struct {
 	read map[string]reading
 }
 
-// reading is what became of one reading.
+// reading is the result of one reading.
 type reading struct {
 	profile podspec.Profile
 	err     error
@@ -54,13 +54,13 @@ type reading struct {
 
 var _ podspec.Profiles = (*Profiles)(nil)
 
-// NewProfiles returns the profiles of a namespace, the provider's own.
+// NewProfiles returns the profiles of the provider's namespace.
 func NewProfiles(d dynamic.Interface, c kubernetes.Interface, namespace string) *Profiles {
 	return &Profiles{dynamic: d, client: c, namespace: namespace, read: map[string]reading{}}
 }
 
-// Profile implements [podspec.Profiles]. Where the API server does not answer, what
-// was read last still holds.
+// Profile implements [podspec.Profiles]. While the API server does not answer, the
+// profile that was read last stays valid.
 func (p *Profiles) Profile(name string) (podspec.Profile, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,21 +77,21 @@ func (p *Profiles) Profile(name string) (podspec.Profile, error) {
 	return now.profile, now.err
 }
 
-// refused reports whether an error says something of the profile itself.
+// refused reports whether the profile itself is at fault: it is missing or invalid.
 func refused(err error) bool {
 	_, wrong := err.(*podspec.Error)
 	return wrong || err == podspec.ErrNoProfile
 }
 
 func (p *Profiles) find(name string) (podspec.Profile, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), profilePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), profileTimeout)
 	defer cancel()
 	object, err := p.dynamic.Resource(ProfileResource).Namespace(p.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		text, err := json.Marshal(object.Object["spec"])
 		if err != nil {
-			return podspec.Profile{}, fmt.Errorf("read: %w", err)
+			return podspec.Profile{}, fmt.Errorf("read the profile object: %w", err)
 		}
 		return podspec.ParseProfile(name, text)
 	case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):

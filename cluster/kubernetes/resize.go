@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// resizePatience is how long a kubelet may take to change a quota.
-	resizePatience = 10 * time.Second
-	// refusalHolds is how long a node is not asked again that can change none, as one
-	// with the static CPU manager: each time would be two writes for nothing. Neither
-	// is a cluster that has no such request.
+	// resizeTimeout is how long a kubelet may take to change a quota.
+	resizeTimeout = 10 * time.Second
+	// refusalHolds is how long a refusal counts: of a node that cannot change quotas,
+	// such as one with the static CPU manager, or of a cluster without the resize
+	// subresource. Every further try would cost two writes for nothing.
 	refusalHolds = 10 * time.Minute
 )
 
-// refusal is why a node changes no quotas, and since when that is known.
+// refusal is why a node changes no quotas, and when the backend learned it.
 type refusal struct {
 	why error
 	at  time.Time
 }
 
-// anyNode stands for all nodes in what is known of refusals.
+// anyNode is the key of fleet.refusals for the whole cluster.
 const anyNode = ""
 
-// errInfeasible is what errors wrap that say that a node can never do it.
+// errInfeasible means that a node can never resize the pod.
 var errInfeasible = errors.New("its node refuses")
 
-// Resize has the kubelet give a running instance another CPU quota. A next provider
-// finds it with that: the pod's own resources tell.
+// Resize makes the kubelet give a running instance another CPU quota. The next provider
+// reads the quota from the pod's resources.
 func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config cluster.Config) error {
 	return b.change(ctx, "resize", id, config.CPU, func(in *cluster.Instance) error {
 		if err := resizable(in.InstanceSpec, config); err != nil {
@@ -50,15 +50,16 @@ func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config clus
 	})
 }
 
-// Park has the kubelet take all of an instance's CPU quota but for what it needs to
-// say that it is well. A share of a GPU cannot be given back while it runs.
+// Park makes the kubelet reduce an instance's CPU quota to [podspec.ParkedCPU], enough to
+// answer health checks. An instance with a GPU share cannot be parked, because it cannot
+// give back the share while it runs.
 func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
 	return b.change(ctx, "park", id, podspec.ParkedCPU, func(in *cluster.Instance) error {
 		switch {
 		case in.State != cluster.Ready:
 			return fmt.Errorf("it is %s; only an instance that is ready can be parked", in.State)
 		case in.Config.GPU > 0:
-			return errors.New("its share of a GPU cannot be given back while it runs")
+			return errors.New("it has a share of a GPU, which it cannot give back while it runs")
 		case in.Config.CPU <= podspec.ParkedCPU:
 			return fmt.Errorf("it has no more than the %d millicores that a parked instance keeps", podspec.ParkedCPU)
 		}
@@ -67,8 +68,8 @@ func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
 	})
 }
 
-// change sets an instance's quota to so many millicores; allow says how that changes
-// the instance, or why it must not be.
+// change sets an instance's quota in millicores. allow applies the change to the
+// instance, or says why it is not allowed.
 func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID, millicores int, allow func(*cluster.Instance) error) error {
 	e, err := b.find(id)
 	if err != nil {
@@ -102,8 +103,8 @@ func (e *entry) changeShare(ctx context.Context, millicores int, allow func(*clu
 		e.backend.refused(anyNode, err)
 	}
 	if err != nil && !errors.Is(err, ErrNoResize) && was != millicores {
-		// As it was: also where the kubelet has not heard of it yet.
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizePatience)
+		// Restore the old quota, even if the kubelet has not seen the new one yet.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizeTimeout)
 		defer cancel()
 		if _, undone := e.patchQuota(undo, was); undone != nil && !apierrors.IsNotFound(undone) {
 			err = errors.Join(err, fmt.Errorf("and its quota may have changed: %w", undone))
@@ -113,7 +114,7 @@ func (e *entry) changeShare(ctx context.Context, millicores int, allow func(*clu
 	return err
 }
 
-// beginResize claims an instance for a change and holds the larger share of both.
+// beginResize marks an instance as resizing and reserves the larger of both shares.
 func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after cluster.Instance, err error) {
 	b := e.backend
 	b.mu.Lock()
@@ -128,8 +129,8 @@ func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after 
 	if err := allow(&after); err != nil {
 		return before, after, err
 	}
-	if e.pod != nil && silent(e.pod) && quota(after) != quota(before) {
-		return before, after, errSilent
+	if e.pod != nil && unreported(e.pod) && quota(after) != quota(before) {
+		return before, after, errUnreported
 	}
 	for _, node := range []string{anyNode, after.Node} {
 		if r, ok := b.fleet.refusals[node]; ok && b.options.Now().Sub(r.at) < refusalHolds {
@@ -139,15 +140,15 @@ func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after 
 	e.resizing = true
 	if held := after.Holds(); held.CPU > before.Holds().CPU {
 		e.instance.Config, e.instance.Parked = after.Config, after.Parked
-		b.fleet.touch(e.instance.Node)
+		b.fleet.markDirty(e.instance.Node)
 	}
 	return before, after, nil
 }
 
-// silent reports whether a node says of a pod that it runs and not what it may use. The
-// API server takes it that such a node cannot change that, and refuses. It may also not
-// have come to it yet.
-func silent(pod *corev1.Pod) bool {
+// unreported reports whether a node reports that a pod runs but not its resources. The API
+// server takes it that such a node cannot resize, and refuses. The node may also only not
+// have reported them yet.
+func unreported(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.ContainerStatuses {
 		if c.State.Running != nil {
 			return c.Resources == nil
@@ -156,8 +157,8 @@ func silent(pod *corev1.Pod) bool {
 	return false
 }
 
-// errSilent is why nothing is asked of a node that is silent.
-var errSilent = errors.New("its node does not say what it may use: that takes a kubelet of Kubernetes 1.33 or later")
+// errUnreported refuses a resize on a node that does not report the pod's resources.
+var errUnreported = errors.New("its node does not report its resources: upgrade the kubelet to Kubernetes 1.33 or later")
 
 // refused notes that a node changes no quotas.
 func (b *Backend) refused(node string, why error) {
@@ -169,7 +170,7 @@ func (b *Backend) refused(node string, why error) {
 	b.fleet.refusals[node] = refusal{why, b.options.Now()}
 }
 
-// endResize settles what the instance has.
+// endResize gives the instance its new share, or its old one if the resize failed.
 func (e *entry) endResize(before cluster.Instance, after cluster.Instance, done bool) {
 	b := e.backend
 	b.mu.Lock()
@@ -180,13 +181,13 @@ func (e *entry) endResize(before cluster.Instance, after cluster.Instance, done 
 		settled = after
 	}
 	e.instance.Config, e.instance.Parked = settled.Config, settled.Parked
-	b.fleet.touch(e.instance.Node)
+	b.fleet.markDirty(e.instance.Node)
 	if done && b.entries[e.instance.ID] == e && (before.Config != after.Config || before.Parked != after.Parked) {
-		b.tell(e.instance)
+		b.emit(e.instance)
 	}
 }
 
-// quota is what an instance's container may use now, in millicores.
+// quota returns the CPU quota of an instance's container in millicores.
 func quota(in cluster.Instance) int {
 	if in.Parked {
 		return podspec.ParkedCPU
@@ -194,10 +195,10 @@ func quota(in cluster.Instance) int {
 	return in.Config.CPU
 }
 
-// setQuota changes what the instance's container may use, and waits until it holds.
+// setQuota changes the quota of the instance's container and waits until it is in force.
 func (e *entry) setQuota(ctx context.Context, millicores int) error {
 	b := e.backend
-	ctx, cancel := context.WithTimeout(ctx, resizePatience)
+	ctx, cancel := context.WithTimeout(ctx, resizeTimeout)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
 	patched, err := e.patchQuota(ctx, millicores)
@@ -220,13 +221,14 @@ func (e *entry) setQuota(ctx context.Context, millicores int) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("its node has not changed the quota within %v", resizePatience)
+			return fmt.Errorf("its node has not changed the quota within %v", resizeTimeout)
 		}
 	}
 }
 
-// settled reports whether a container has the quota that its pod says, or why it will
-// not. A kubelet that tells nothing of it has done it with the pod.
+// settled reports whether the container has the quota of the pod's spec, or returns why it
+// never will. If the kubelet does not report the container's resources, the pod's spec
+// counts.
 func settled(pod *corev1.Pod, millicores int) (bool, error) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
@@ -247,7 +249,7 @@ func settled(pod *corev1.Pod, millicores int) (bool, error) {
 	return limit == int64(millicores), nil
 }
 
-// patchQuota asks the API server for it.
+// patchQuota asks the API server to resize the pod.
 func (e *entry) patchQuota(ctx context.Context, millicores int) (*corev1.Pod, error) {
 	b := e.backend
 	name, _, err := podspec.SplitName(e.instance.Function)
@@ -264,15 +266,16 @@ func (e *entry) patchQuota(ctx context.Context, millicores int) (*corev1.Pod, er
 	pod, err := b.options.Client.CoreV1().Pods(e.namespace).Patch(ctx, string(e.instance.ID), types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy}, "resize")
 	if err != nil && (apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) && e.exists(ctx)) {
-		b.noted.Do(func() {
-			b.log.Warn().Msg("instances keep the CPU quota that they started with: " + ErrNoResize.Error())
+		b.noResize.Do(func() {
+			b.log.Warn().Msg("instances keep their initial CPU quota: " + ErrNoResize.Error())
 		})
 		return nil, ErrNoResize
 	}
 	return pod, err
 }
 
-// exists tells a pod that is not there from a subresource that is not.
+// exists reports whether the pod exists. If it does, a 404 means that the subresource
+// does not.
 func (e *entry) exists(ctx context.Context) bool {
 	_, err := e.backend.options.Client.CoreV1().Pods(e.namespace).Get(ctx, string(e.instance.ID), metav1.GetOptions{})
 	return err == nil
@@ -286,9 +289,9 @@ func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 	case config.CPU <= podspec.ParkedCPU:
 		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.CPU, podspec.ParkedCPU)
 	case same != config:
-		return fmt.Errorf("from %v to %v more than its CPU quota would change", spec.Config, config)
+		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", spec.Config, config)
 	case spec.Config.Threads() != config.Threads():
-		return fmt.Errorf("it has %d threads, with %d millicores it would have %d", spec.Config.Threads(), config.CPU, config.Threads())
+		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.CPU, config.Threads())
 	}
 	return nil
 }

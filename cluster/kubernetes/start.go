@@ -18,18 +18,17 @@ import (
 )
 
 const (
-	// createPatience is for how long an API server that does not answer is asked
-	// again to create a pod.
-	createPatience = time.Minute
-	// callPatience is how long one call may take.
-	callPatience = 15 * time.Second
-	// stopGrace is what a pod says that it may take to leave; who stops it says more
-	// precisely.
+	// createTimeout is how long the backend retries to create a pod while the API
+	// server does not answer.
+	createTimeout = time.Minute
+	// callTimeout is how long one call may take.
+	callTimeout = 15 * time.Second
+	// stopGrace is the grace period in the pod's spec. Stop overrides it.
 	stopGrace = 30 * time.Second
 )
 
-// Start creates the pod of an instance. An API server that does not answer is asked
-// again for a minute.
+// Start creates the pod of an instance. If the API server does not answer, it retries for
+// a minute.
 func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
 	in, err := b.start(ctx, spec)
 	if err != nil {
@@ -67,13 +66,13 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	return e.instance, nil
 }
 
-// plan gathers what the pod is made from.
+// plan collects what the pod is made from.
 func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.ModelPlan, error) {
 	owner, ok := b.options.Functions(spec.Function)
 	if !ok {
 		return podspec.ModelPlan{}, fmt.Errorf("function %s does not exist any more", spec.Function)
 	}
-	// Its spec may say something else by now, or something that cannot be.
+	// The function's spec may have changed since, or be invalid by now.
 	owner = owner.At(spec.Revision)
 	p := podspec.ModelPlan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Grace: stopGrace, StartedAt: b.options.Now()}
 	var err error
@@ -89,8 +88,7 @@ func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.Mod
 	return p, nil
 }
 
-// reserve makes the instance's entry, which holds its room from now on, and chooses
-// its GPU.
+// reserve makes the instance's entry, which reserves its resources, and chooses its GPU.
 func (b *Backend) reserve(p *podspec.ModelPlan, namespace string) (*entry, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,12 +97,12 @@ func (b *Backend) reserve(p *podspec.ModelPlan, namespace string) (*entry, error
 	case b.closed:
 		return nil, ErrClosed
 	case b.entries[spec.ID] != nil:
-		return nil, errors.New("there is such an instance already")
+		return nil, errors.New("an instance with this ID exists already")
 	case b.fleet.nodes[spec.Node] == nil:
 		return nil, fmt.Errorf("there is no node %q", spec.Node)
 	}
-	if _, over := b.over[spec.ID]; over {
-		return nil, errors.New("there was such an instance already")
+	if _, exited := b.exited[spec.ID]; exited {
+		return nil, errors.New("an instance with this ID has exited; use a new ID")
 	}
 	e := b.newEntry(cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: p.StartedAt}, namespace)
 	if spec.Config.GPU > 0 {
@@ -118,7 +116,7 @@ func (b *Backend) reserve(p *podspec.ModelPlan, namespace string) (*entry, error
 	return e, nil
 }
 
-// heldGPUs are the shares of a node's GPUs that instances have. The lock is held.
+// heldGPUs returns the shares of a node's GPUs that instances hold. The lock is held.
 func (f *fleet) heldGPUs(node string) (held []gpu.Held) {
 	for e := range f.instances[node] {
 		if e.device != "" {
@@ -128,19 +126,19 @@ func (f *fleet) heldGPUs(node string) (held []gpu.Held) {
 	return held
 }
 
-// create has the API server make the pod. A second try that finds it there is the
-// first one's success, as nobody else has its name.
+// create creates the pod through the API server. If a retry finds that the pod exists, an
+// earlier try has succeeded, because nobody else uses its name.
 func (e *entry) create(ctx context.Context, pod *corev1.Pod) error {
 	b := e.backend
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	// Where thousands are started at once, the last of them wait long for their turn:
-	// patience begins with it.
+	// When thousands of instances start at once, the last of them wait long for their
+	// turn, so the timeout begins with the turn.
 	if err := b.writes.turn(ctx); err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(ctx, createPatience)
+	ctx, stop := context.WithTimeout(ctx, createTimeout)
 	defer stop()
 	tries := 0
 	return attempt(ctx, func(ctx context.Context) error {
@@ -162,10 +160,10 @@ func (e *entry) create(ctx context.Context, pod *corev1.Pod) error {
 	})
 }
 
-// createOnce asks once, and ends the turn.
+// createOnce tries once to create the pod, and ends the turn.
 func (b *Backend) createOnce(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	defer b.writes.done()
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return b.options.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 }
@@ -173,7 +171,7 @@ func (b *Backend) createOnce(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 // writes holds a token for each pod that is being created or deleted.
 type writes chan struct{}
 
-// turn waits until one more pod may be written.
+// turn waits until one more pod may be created or deleted.
 func (w writes) turn(ctx context.Context) error {
 	select {
 	case w <- struct{}{}:
@@ -185,8 +183,8 @@ func (w writes) turn(ctx context.Context) error {
 
 func (w writes) done() { <-w }
 
-// abandon forgets an instance whose pod was not created. Where it is not certain
-// that it was not, as the API server has not answered, it goes when it turns up.
+// abandon removes an instance whose pod was not created. With uncertain, the API server
+// has not answered and the pod may exist, so abandon deletes it.
 func (e *entry) abandon(uncertain bool) {
 	b := e.backend
 	b.mu.Lock()
@@ -196,27 +194,26 @@ func (e *entry) abandon(uncertain bool) {
 		return
 	}
 	e.drop()
-	b.forget(id)
+	b.rememberExit(id)
 	close(e.gone)
-	e.touch()
+	e.notify()
 	if uid := e.uid; e.pod != nil || uncertain {
 		b.begin(func() { b.remove(e.namespace, string(id), uid, 0) })
 	}
 }
 
-// remove deletes a pod, unless another has taken its name, and does not give up
-// before Close.
+// remove deletes a pod, unless another pod has taken its name. It retries until Close.
 func (b *Backend) remove(namespace, name string, uid types.UID, grace time.Duration) {
 	err := b.insist(func(ctx context.Context) error { return b.deleteOnce(ctx, namespace, name, uid, grace) })
 	if err != nil && !isGone(err) && b.ctx.Err() == nil {
-		b.log.Error().Err(err).Str("pod", namespace+"/"+name).Msg("the pod of an instance that has exited cannot be deleted")
+		b.log.Error().Err(err).Str("pod", namespace+"/"+name).Msg("cannot delete the pod of an exited instance")
 	}
 }
 
-// insist calls f until the API server answers it, or Close.
+// insist calls f until the API server answers or Close is called.
 func (b *Backend) insist(f func(context.Context) error) error {
 	return attempt(b.ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, callPatience)
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		return f(ctx)
 	})
@@ -235,6 +232,6 @@ func (b *Backend) deleteOnce(ctx context.Context, namespace, name string, uid ty
 	return b.options.Client.CoreV1().Pods(namespace).Delete(ctx, name, options)
 }
 
-// isGone reports whether a pod that was to be deleted does not exist, or is another
-// of the same name.
+// isGone reports whether a deletion failed because the pod does not exist, or because
+// another pod has its name.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// killPatience is how long a kubelet may take to tell that a pod whose time was
-	// up is gone; after that its object is removed without it.
-	killPatience = 10 * time.Second
-	// lookAgain is how often the API server is asked whether a pod is gone whose time
-	// is up, should the watch not have told.
-	lookAgain = 2 * time.Second
+	// killTimeout is how long after the grace period a kubelet may take to report that
+	// a pod is gone. After that the backend removes the pod's object without the
+	// kubelet.
+	killTimeout = 10 * time.Second
+	// confirmPause is how often the backend asks the API server whether such a pod is
+	// gone, in case the watch has missed it.
+	confirmPause = 2 * time.Second
 )
 
-// Stop deletes the pod with what is left of ctx's time as its grace, and waits until
-// it is gone; the kubelet kills what is left then.
+// Stop deletes the pod with the rest of ctx's time as its grace period, and waits until
+// it is gone. After the grace period the kubelet kills it.
 func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 	e, err := b.find(id)
 	if e == nil {
@@ -57,23 +58,23 @@ func (e *entry) stop(ctx context.Context) error {
 		return ErrClosed
 	case <-ctx.Done():
 	}
-	if e.waitGone(killPatience) {
+	if e.waitGone(killTimeout) {
 		return nil
 	}
 	// Its node does not answer.
 	if err := e.delete(context.WithoutCancel(ctx), 0); err != nil {
 		return err
 	}
-	if e.waitGone(killPatience) {
+	if e.waitGone(killTimeout) {
 		return nil
 	}
 	if b.ctx.Err() != nil {
 		return ErrClosed
 	}
-	return fmt.Errorf("its pod is still there %v after it was deleted without its node's consent", killPatience)
+	return fmt.Errorf("its pod still exists %v after it was force-deleted", killTimeout)
 }
 
-// leave notes that an instance is told to stop; false if it has exited.
+// leave marks an instance as stopping; false if it has exited.
 func (e *entry) leave() bool {
 	b := e.backend
 	b.mu.Lock()
@@ -84,14 +85,14 @@ func (e *entry) leave() bool {
 	e.stopping = true
 	if e.instance.State != cluster.Stopping {
 		e.instance.State = cluster.Stopping
-		b.tell(e.instance)
-		e.touch()
+		b.emit(e.instance)
+		e.notify()
 	}
 	return true
 }
 
-// delete asks for a pod's deletion until the API server has heard it or the context
-// ends; one that has ended already does not keep it from being asked once.
+// delete retries to delete the pod until the API server answers or the longer of a second
+// and grace has passed. It tries at least once, even if ctx has ended already.
 func (e *entry) delete(ctx context.Context, grace time.Duration) error {
 	b := e.backend
 	until, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(time.Second, grace))
@@ -101,7 +102,7 @@ func (e *entry) delete(ctx context.Context, grace time.Duration) error {
 	uid := e.uid
 	b.mu.Unlock()
 	err := attempt(until, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callPatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
 		defer context.AfterFunc(b.ctx, cancel)()
 		return b.deleteOnce(ctx, e.namespace, string(e.instance.ID), uid, grace)
@@ -118,13 +119,14 @@ func (e *entry) delete(ctx context.Context, grace time.Duration) error {
 	return err
 }
 
-// waitGone waits for a pod's end, and does not rely on the watch alone.
-func (e *entry) waitGone(patience time.Duration) bool {
+// waitGone waits until the pod is gone or timeout has passed. It asks the API server, too,
+// because the watch may miss the deletion.
+func (e *entry) waitGone(timeout time.Duration) bool {
 	b := e.backend
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
-	look := time.NewTicker(lookAgain)
-	defer look.Stop()
+	confirm := time.NewTicker(confirmPause)
+	defer confirm.Stop()
 	for {
 		select {
 		case <-e.gone:
@@ -133,13 +135,13 @@ func (e *entry) waitGone(patience time.Duration) bool {
 			return false
 		case <-deadline.C:
 			return isClosed(e.gone)
-		case <-look.C:
+		case <-confirm.C:
 			b.background(func() { b.confirmPod(e.named()) })
 		}
 	}
 }
 
-// remaining is how much time a context leaves, at least a second: a grace of none
+// remaining returns the rest of a context's time, at least a second: a grace period of 0
 // would not wait for the kubelet.
 func remaining(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
@@ -149,7 +151,8 @@ func remaining(ctx context.Context) time.Duration {
 	return max(time.Second, time.Until(deadline))
 }
 
-// named is a pod, or one of which nothing is known but who it is.
+// named returns the instance's pod. Before the watch has shown the pod, it returns one with
+// only its name, namespace, UID and labels.
 func (e *entry) named() *corev1.Pod {
 	e.backend.mu.Lock()
 	defer e.backend.mu.Unlock()

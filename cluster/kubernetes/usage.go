@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	// period is how long what was read holds: a metrics server measures every 15 s.
-	period = 10 * time.Second
-	// pause is how long one that fails is left alone.
-	pause = time.Minute
-	// usagePatience is how long it may take to answer.
-	usagePatience = 5 * time.Second
+	// usageHolds is how long a reading counts as current. A metrics server measures
+	// every 15 s.
+	usageHolds = 10 * time.Second
+	// usagePause is the wait after a metrics server has failed.
+	usagePause = time.Minute
+	// usageTimeout is how long the metrics server may take to answer.
+	usageTimeout = 5 * time.Second
 )
 
 // usageMeter reads what instances use. It is safe for concurrent use.
@@ -28,10 +29,11 @@ type usageMeter struct {
 	log    zerolog.Logger
 	now    func() time.Time
 
-	mu    sync.Mutex
-	next  time.Time
-	said  bool
-	usage map[string]cluster.Resources
+	mu   sync.Mutex
+	next time.Time
+	// failed: the last reading failed, and the failure is logged.
+	failed bool
+	usage  map[string]cluster.Resources
 }
 
 // newUsageMeter returns a meter; without a client it reads zeros.
@@ -39,7 +41,7 @@ func newUsageMeter(client metrics.Interface, log zerolog.Logger, now func() time
 	return &usageMeter{client: client, log: log, now: now}
 }
 
-// Of is what a pod uses, zero where that is not known.
+// Of returns what a pod uses; zero if it is unknown.
 func (m *usageMeter) Of(ctx context.Context, namespace, pod string) cluster.Resources {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,19 +51,19 @@ func (m *usageMeter) Of(ctx context.Context, namespace, pod string) cluster.Reso
 	return m.usage[namespace+"/"+pod]
 }
 
-// read reads all instances' usage and returns for how long it holds.
+// read reads all instances' usage and returns how long to wait before the next reading.
 func (m *usageMeter) read(ctx context.Context) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, usagePatience)
+	ctx, cancel := context.WithTimeout(ctx, usageTimeout)
 	defer cancel()
 	list, err := m.client.MetricsV1beta1().PodMetricses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.InstanceLabel})
 	if err != nil {
-		if !m.said {
-			m.log.Warn().Err(err).Msg("what instances use is not known and shown as 0: there is no metrics server, or it does not answer")
+		if !m.failed {
+			m.log.Warn().Err(err).Msg("instances' usage is unknown and shown as 0: there is no metrics server, or it does not answer")
 		}
-		m.said, m.usage = true, nil
-		return pause
+		m.failed, m.usage = true, nil
+		return usagePause
 	}
-	m.said, m.usage = false, make(map[string]cluster.Resources, len(list.Items))
+	m.failed, m.usage = false, make(map[string]cluster.Resources, len(list.Items))
 	for i := range list.Items {
 		item := &list.Items[i]
 		var sum cluster.Resources
@@ -70,5 +72,5 @@ func (m *usageMeter) read(ctx context.Context) time.Duration {
 		}
 		m.usage[item.Namespace+"/"+item.Name] = sum
 	}
-	return period
+	return usageHolds
 }

@@ -47,12 +47,12 @@ func TestMeter(t *testing.T) {
 	if got := m.Of(t.Context(), "other", "m-1"); got != (cluster.Resources{}) || asked != 1 {
 		t.Errorf("another's %+v, after %d questions", got, asked)
 	}
-	gone, now = true, now.Add(period)
+	gone, now = true, now.Add(usageHolds)
 	for range 3 {
 		if got := m.Of(t.Context(), "n", "m-1"); got != (cluster.Resources{}) {
 			t.Errorf("without a metrics server %+v", got)
 		}
-		now = now.Add(pause)
+		now = now.Add(usagePause)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || asked != 4 {
 		t.Errorf("said %d times, asked %d times", n, asked)

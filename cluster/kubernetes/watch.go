@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
-// watch begins to follow nodes and pods and returns once all that exist are known.
-// Pods of all namespaces are followed: those of others take of the nodes, too.
+// watch begins to follow nodes and pods, and returns once it knows all that exist. It
+// follows the pods of all namespaces, because every pod takes resources of its node.
 func (b *Backend) watch(ctx context.Context) error {
 	nodeSource := coreinformers.NewNodeInformer(b.options.Client, 0, cache.Indexers{})
 	podSource := coreinformers.NewPodInformer(b.options.Client, metav1.NamespaceAll, 0, cache.Indexers{})
@@ -40,20 +40,20 @@ func (b *Backend) watch(ctx context.Context) error {
 		return err
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), nodesSynced, podsSynced) {
-		return fmt.Errorf("the cluster's nodes and pods cannot be read: %w", errors.Join(ctx.Err(), why.last()))
+		return fmt.Errorf("cannot read the cluster's nodes and pods: %w", errors.Join(ctx.Err(), why.last()))
 	}
 	return nil
 }
 
-// follow runs an informer until Close. synced tells when all that existed at the
-// beginning has been handled.
+// follow runs an informer until Close. synced reports whether all objects that existed at
+// the beginning have been handled.
 func (b *Backend) follow(source cache.SharedIndexInformer, what string, why *failures, trim cache.TransformFunc, handler cache.ResourceEventHandler) (synced cache.InformerSynced, err error) {
 	err = errors.Join(source.SetTransform(trim), source.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		why.add(what, err)
 		if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return // As an API server ends watches now and then.
+			return // API servers end watches regularly.
 		}
-		b.log.Warn().Err(err).Str("resource", what).Msg("the watch was cut; it is begun again")
+		b.log.Warn().Err(err).Str("resource", what).Msg("the watch was interrupted; it starts again")
 	}))
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", what, err)
@@ -66,7 +66,7 @@ func (b *Backend) follow(source cache.SharedIndexInformer, what string, why *fai
 	return registration.HasSynced, nil
 }
 
-// failures keeps why the first lists failed, by resource.
+// failures keeps why the last list or watch failed, by resource.
 type failures struct {
 	mu  sync.Mutex
 	why map[string]error
@@ -87,7 +87,7 @@ func (f *failures) last() error {
 	return errors.Join(f.why["nodes"], f.why["pods"])
 }
 
-// key is an object's, also that of one whose deletion was missed.
+// key returns an object's key, also if the watch missed the object's deletion.
 func key(o any) string {
 	k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o) // Objects of a watch have metadata.
 	return k
@@ -107,8 +107,8 @@ func trimNode(o any) (any, error) {
 	return o, nil
 }
 
-// podMissing takes in that a pod does not exist any more. That a list lacks it which
-// replaced a watch is not believed at once: an API server may have told old news.
+// podMissing takes in that a pod does not exist any more. If only a list that replaced a
+// watch lacks it, the list may be old; for an instance, it asks the API server first.
 func (b *Backend) podMissing(o any) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -138,6 +138,6 @@ func (b *Backend) confirmPod(pod *corev1.Pod) {
 	case err == nil || apierrors.IsNotFound(err):
 		b.podGone(pod)
 	case b.ctx.Err() == nil:
-		b.log.Error().Err(err).Str("pod", pod.Namespace+"/"+pod.Name).Msg("it is not known whether a pod still exists")
+		b.log.Error().Err(err).Str("pod", pod.Namespace+"/"+pod.Name).Msg("cannot find out whether a pod still exists")
 	}
 }

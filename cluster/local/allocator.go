@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// coreAllocator hands out cores. It is not safe for concurrent use.
+// coreAllocator gives cores to instances. It is not safe for concurrent use.
 type coreAllocator struct {
 	all []int
-	// exclusive[id] are the cores that only id may use.
+	// exclusive[id] holds the cores that only id may use.
 	exclusive map[string][]int
-	// shared[id] is what a member of the shared pool asked for, in millicores.
+	// shared[id] is the demand of a member of the shared pool in millicores.
 	shared map[string]int
 }
 
-// newCoreAllocator returns an allocator of these cores (CPU numbers, each once).
+// newCoreAllocator returns an allocator of these cores (CPU numbers).
 func newCoreAllocator(all []int) *coreAllocator {
 	return &coreAllocator{
 		all:       slices.Compact(slices.Sorted(slices.Values(all))),
@@ -23,11 +23,11 @@ func newCoreAllocator(all []int) *coreAllocator {
 	}
 }
 
-// Take gives id its cores: as many as asked for, for itself alone, if it asks
-// for whole ones (a multiple of 1000 millicores) and enough remain for the
-// members of the shared pool; otherwise nil, and id joins the shared pool. The
-// lowest free numbers are given, so that neighbours share caches. An id that
-// has cores already gives them back first.
+// Take gives id exclusive cores if it asks for whole ones (a multiple of 1000
+// millicores) and enough remain for the members of the shared pool. Otherwise
+// it returns nil and id joins the shared pool. Take chooses the lowest free
+// numbers, because neighbouring cores share caches. If id has cores already, it
+// gives them back first.
 func (a *coreAllocator) Take(id string, millicores int) []int {
 	a.Release(id)
 	count := millicores / 1000
@@ -40,8 +40,8 @@ func (a *coreAllocator) Take(id string, millicores int) []int {
 	return slices.Clone(a.exclusive[id])
 }
 
-// Adopt gives id the very cores that it held before a restart, or treats it as
-// new if one of them is not free, not ours or not enough.
+// Adopt gives id the same cores that it held before a restart. If they are not
+// all free, not ours or not the right number, it calls Take instead.
 func (a *coreAllocator) Adopt(id string, millicores int, held []int) []int {
 	a.Release(id)
 	held = slices.Compact(slices.Sorted(slices.Values(held)))
@@ -58,16 +58,16 @@ func (a *coreAllocator) Adopt(id string, millicores int, held []int) []int {
 	return slices.Clone(held)
 }
 
-// Release takes id's cores back or removes it from the shared pool. One that
-// is unknown is no error.
+// Release takes id's cores back or removes it from the shared pool. It ignores
+// an unknown id.
 func (a *coreAllocator) Release(id string) {
 	delete(a.exclusive, id)
 	delete(a.shared, id)
 }
 
-// Shared returns the cores of the shared pool, in order. It is empty only when
-// every core was given away; a member that joins even then (the node is
-// over-committed) may run on [coreAllocator.All].
+// Shared returns the cores of the shared pool, in order. It is empty only if
+// every core is exclusive. A member that joins even then, on an overcommitted
+// node, may run on [coreAllocator.All].
 func (a *coreAllocator) Shared() []int { return a.free() }
 
 // Members returns the ids in the shared pool, in order.
@@ -76,8 +76,8 @@ func (a *coreAllocator) Members() []string { return slices.Sorted(maps.Keys(a.sh
 // All returns every core, in order.
 func (a *coreAllocator) All() []int { return slices.Clone(a.all) }
 
-// demand is how many cores the shared pool needs to serve its members, at
-// least one if there are any.
+// demand returns how many cores the members of the shared pool need, at least
+// one if there are any.
 func (a *coreAllocator) demand() int {
 	if len(a.shared) == 0 {
 		return 0

@@ -1,15 +1,15 @@
-// Package local runs instances as processes of this machine: each in a control
-// group of its own (version 1 or 2) that holds it to its CPU share, cores and
-// memory, with its log in a file and its secrets in a mount namespace of its
-// own. An ordinary function's program, which is not ours, sees a file system and
-// processes of its own as well, runs as a user of its own, and is limited apart
-// from the watchdog before it (package sandbox). Where the rights for these are
-// missing it works all the same and says once what is lacking.
+// Package local runs instances as processes of this machine. Each instance has its own
+// control group (version 1 or 2), which limits its CPU share, cores and memory, its own
+// log file, and its own mount namespace with its secrets. An ordinary function's program
+// is not trusted: it also has its own file system, processes and user, and its limits
+// do not include the watchdog in front of it (package sandbox). If the provider lacks
+// the rights for these, instances run without them and the log says once what is missing.
 //
-// Instances do not depend on the provider: killed and started again, it finds
-// them by what it wrote down about each and takes them over. A process is
-// known by its pid and start time, so one that merely got an old pid is never
-// touched.
+// Instances do not depend on the provider. After a restart it finds them by its record
+// of each and takes them over. It identifies a process by pid and start time, so it never
+// touches a process that got an old pid.
+//
+// The package does not decide what to start. Begin reading at [New] and [Backend.Start].
 package local
 
 import (
@@ -33,9 +33,9 @@ import (
 )
 
 var (
-	// ErrNoCapacity says that an instance asks for more than is free.
+	// ErrNoCapacity means that an instance asks for more than is free.
 	ErrNoCapacity = errors.New("not enough capacity")
-	// ErrClosed says that the backend was closed.
+	// ErrClosed means that the backend was closed.
 	ErrClosed = errors.New("the backend is closed")
 )
 
@@ -48,9 +48,8 @@ type Backend struct {
 	total   cluster.Resources
 	// tree is nil without cgroups.
 	tree cgroup.Tree
-	// sandboxed tells that secrets are mounted, isolated that ordinary
-	// functions have a file system of their own, and users that their processes
-	// run as users of their own.
+	// sandboxed: secrets are mounted. isolated: ordinary functions have a
+	// private file system. users: their processes run as users of their own.
 	sandboxed, isolated, users bool
 
 	logs   *logs.Store
@@ -62,9 +61,8 @@ type Backend struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	// pinning is held while cores and quotas are given out, cgroups follow and
-	// it is written down. It may be held when mu is taken, not the other way
-	// round.
+	// pinning is held while cores and quotas change, in memory, in cgroups and
+	// in records. Take it before mu, never the other way round.
 	pinning sync.Mutex
 	cores   *coreAllocator
 
@@ -76,8 +74,8 @@ type Backend struct {
 
 var _ cluster.Backend = (*Backend)(nil)
 
-// Logs is what instances printed, those that are gone included as far as it is
-// kept. It rotates and forgets files by itself.
+// Logs returns the store of instances' logs, including those of exited instances
+// that are still kept. It rotates and deletes files by itself.
 func (b *Backend) Logs() *logs.Store { return b.logs }
 
 // entry is one instance.
@@ -85,11 +83,10 @@ type entry struct {
 	backend *Backend
 	// instance is guarded by Backend.mu.
 	instance cluster.Instance
-	// The next four do not change any more once launched is closed, but for the
-	// record's ReadyAt and Cores, which pinning guards, and its Spec.Config and
-	// Spec.Parked, for which a reader holds pinning or mu, and who changes them
-	// both. group is
-	// nil without cgroups; pid is 0 for a process that was taken over.
+	// The next four fields do not change once launched is closed, with two
+	// exceptions in the record: pinning guards ReadyAt and Cores; a reader of
+	// Spec.Config and Spec.Parked holds pinning or mu, a writer holds both. group
+	// is nil without cgroups. pid is 0 for a process that was taken over.
 	record record
 	group  cgroup.Group
 	watch  *process.Watch
@@ -98,24 +95,23 @@ type entry struct {
 	// launched is closed once Start knows whether the process exists, gone once
 	// nothing of it is left.
 	launched, gone chan struct{}
-	// ctx ends when the process does; readiness counts who waits for it to
-	// become ready.
+	// ctx ends when the process does; readiness counts the goroutines that wait
+	// for it to become ready.
 	ctx       context.Context
 	cancel    context.CancelFunc
 	readiness sync.WaitGroup
 
-	// buried: what is left of it is being removed; guarded by Backend.pinning.
-	buried bool
-	// failure is why we killed it ourselves, guarded by Backend.mu.
+	// removing: its remains are being removed; guarded by Backend.pinning.
+	removing bool
+	// failure is why the backend killed it, guarded by Backend.mu.
 	failure string
 
 	usage sampler
 }
 
 // New takes over the instances that an earlier provider left in options.Dir,
-// removes what it left half-made, and returns a backend that is ready to start
-// more. It waits, until ctx ends, for another provider that still holds the
-// directory.
+// removes incomplete ones, and returns a backend that is ready to start more. If
+// another provider holds the directory, it waits up to 2 s or until ctx ends.
 func New(ctx context.Context, options Options) (*Backend, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -127,11 +123,11 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		events:  newQueue(),
 		entries: map[cluster.InstanceID]*entry{},
 	}
-	if b.layout, err = lay(options.Dir); err != nil {
+	if b.layout, err = newLayout(options.Dir); err != nil {
 		return nil, err
 	}
 	b.logs = &logs.Store{Dir: b.layout.logs(), MaxBytes: options.LogBytes, Keep: options.LogFiles}
-	if err := b.size(); err != nil {
+	if err := b.setTotal(); err != nil {
 		return nil, err
 	}
 	if b.lock, err = acquire(ctx, b.layout.lock()); err != nil {
@@ -147,8 +143,8 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	return b, nil
 }
 
-// size decides what there is to give away.
-func (b *Backend) size() error {
+// setTotal determines the cores and resources that instances may have.
+func (b *Backend) setTotal() error {
 	all := b.options.Cores
 	if len(all) == 0 {
 		var err error
@@ -166,31 +162,32 @@ func (b *Backend) size() error {
 	return err
 }
 
-// acquire locks the state directory. The lock goes with the process that holds
-// it, which takes a moment to die when it was killed.
+// acquire locks the state directory. The lock ends with the process that holds
+// it; a killed process takes a moment to die, so acquire retries for 2 s.
 func acquire(ctx context.Context, path string) (*os.File, error) {
-	const patience = 2 * time.Second
+	const timeout = 2 * time.Second
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return file, nil
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			_ = file.Close()
-			return nil, fmt.Errorf("%s is held by another provider: %w", path, errors.Join(err, ctx.Err()))
+			return nil, fmt.Errorf("%s is held by another provider; stop it or use another state directory: %w", path, errors.Join(err, ctx.Err()))
 		}
 	}
 }
 
-// pins reports whether instances are held to certain cores at all.
+// pins reports whether instances are limited to certain cores.
 func (b *Backend) pins() bool { return b.options.PinCPUs || len(b.options.Cores) > 0 }
 
-// Nodes returns this machine. Total is what instances may have: Options.Total less what
-// processes beside them hold. Free is Total less what all instances that have not exited
+// Nodes returns this machine. Total is what instances may have: the machine or
+// Options.Total, less the memory that Options.Beside reports, less the CPU that is
+// reserved for this process. Free is Total less what all instances that have not exited
 // hold. Neither is ever below zero.
 func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	b.mu.Lock()
@@ -199,26 +196,26 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 		return nil, ErrClosed
 	}
 	total := b.available()
-	if b.keeps() {
+	if b.reservesOwn() {
 		if now := b.options.Now(); b.own.due(now) {
 			b.own.observe(now, b.options.Own())
 		}
 		total.CPU -= b.own.of(total.CPU)
 	}
-	free := b.less(total)
+	free := b.remainder(total)
 	total.Memory = max(0, total.Memory)
 	free = cluster.Resources{CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory)}
 	return []cluster.Node{{Name: b.options.NodeName, Total: total, Free: free}}, nil
 }
 
-// keeps reports whether a part of the CPU is kept for this process: not where its
-// instances have been given cores of their own.
-func (b *Backend) keeps() bool {
+// reservesOwn reports whether a part of the CPU is reserved for this process. It is not if
+// Options.Total or Options.Cores says what instances may have.
+func (b *Backend) reservesOwn() bool {
 	return b.options.Own != nil && b.options.Total == nil && len(b.options.Cores) == 0
 }
 
-// available is what instances may have of the machine altogether; its memory is below
-// zero where others hold more than there is. It is called with mu held.
+// available returns what all instances together may have of the machine. Its memory is
+// below zero if other processes hold more than there is. It is called with mu held.
 func (b *Backend) available() cluster.Resources {
 	total := b.total
 	if b.options.Beside != nil {
@@ -227,12 +224,13 @@ func (b *Backend) available() cluster.Resources {
 	return total
 }
 
-// free is what no instance has, and what is kept for this process: what was planned
-// before that grew has room. It is called with mu held.
-func (b *Backend) free() cluster.Resources { return b.less(b.available()) }
+// free returns what no instance holds, including what is reserved for this process: an
+// action that was planned before the reserve grew still has room. It is called with mu
+// held.
+func (b *Backend) free() cluster.Resources { return b.remainder(b.available()) }
 
-// less is what instances leave of total. It is called with mu held.
-func (b *Backend) less(total cluster.Resources) cluster.Resources {
+// remainder returns what instances leave of total. It is called with mu held.
+func (b *Backend) remainder(total cluster.Resources) cluster.Resources {
 	free := total
 	for _, e := range b.entries {
 		free = free.Sub(e.instance.Holds())
@@ -260,11 +258,12 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 }
 
 // Events delivers the states Ready, Stopping and Exited of every instance, in
-// order per instance. The channel is closed by Close.
+// order per instance. Close closes the channel.
 func (b *Backend) Events() <-chan cluster.Instance { return b.events.out }
 
-// Place gives a process that this one has started the weight of any other on the machine,
-// or, idle, only what nobody else wants of the cores; else it weighs as much as the provider.
+// Place gives a process that this one started the CPU weight of any other process on the
+// machine. With idle, the process gets only CPU time that nobody else wants. Without
+// Place, it weighs as much as the provider.
 func (b *Backend) Place(pid int, idle bool) error {
 	if b.tree == nil || !b.options.Favour {
 		return nil
@@ -272,7 +271,7 @@ func (b *Backend) Place(pid int, idle bool) error {
 	return b.tree.Place(pid, idle)
 }
 
-// Close lets go of the instances without stopping them and waits until nothing
+// Close releases the instances without stopping them and waits until nothing
 // of the backend runs any more.
 func (b *Backend) Close() error {
 	b.mu.Lock()
@@ -298,8 +297,8 @@ func (b *Backend) Close() error {
 	return errors.Join(err, b.lock.Close())
 }
 
-// emit changes an instance under mu by change, unless that returns false, and
-// queues the event.
+// emit calls change on an instance under mu and queues the event. If change returns
+// false, there is no event.
 func (e *entry) emit(change func(*cluster.Instance) bool) bool {
 	b := e.backend
 	b.mu.Lock()

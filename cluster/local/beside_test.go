@@ -7,7 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// What processes beside the instances hold is nobody else's: neither offered nor given.
+// Instances cannot have the memory of processes beside them: it is neither offered nor
+// given.
 func TestMemoryBesideInstances(t *testing.T) {
 	const total = 1 << 30 // That of options.
 	for _, c := range []struct {
@@ -44,7 +45,7 @@ func TestMemoryBesideInstances(t *testing.T) {
 	}
 }
 
-// What is held beside instances grows while they run: they stay, and nothing more comes.
+// If the memory beside running instances grows, they stay and no further one starts.
 func TestMemoryBesideInstancesGrows(t *testing.T) {
 	var held int64
 	o := options(t.TempDir(), true)

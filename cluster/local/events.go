@@ -7,9 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// queue carries events from whoever causes one, who never waits, to the
-// channel's reader, who may be slow. It has no bound of its own: an instance
-// causes at most three events in its life.
+// queue carries events from senders, which never wait, to the channel's reader,
+// which may be slow. It is unbounded because an instance causes at most three
+// events in its life.
 type queue struct {
 	out chan cluster.Instance
 
@@ -33,8 +33,8 @@ func (q *queue) push(event cluster.Instance) {
 	}
 }
 
-// run delivers events until ctx ends, then closes the channel; what nobody has
-// read by then is dropped.
+// run delivers events until ctx ends, then drops the unread events and closes the
+// channel.
 func (q *queue) run(ctx context.Context) {
 	defer close(q.out)
 	for {

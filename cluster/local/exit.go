@@ -13,13 +13,13 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// killPatience is how long killed processes may take to go.
-const killPatience = 5 * time.Second
+// killTimeout is how long killed processes may take to exit.
+const killTimeout = 5 * time.Second
 
-// logAge is how long logs of gone instances are kept at most.
+// logAge is the maximum age of logs of exited instances.
 const logAge = 7 * 24 * time.Hour
 
-// follow waits for an instance's exit and clears up after it.
+// follow waits for an instance's exit and cleans up after it.
 func (e *entry) follow() {
 	if e.watch.Wait(e.backend.ctx) != nil {
 		e.cancel()
@@ -28,20 +28,20 @@ func (e *entry) follow() {
 	}
 	e.cancel()
 	e.readiness.Wait()
-	e.bury()
+	e.cleanUp()
 }
 
-// bury removes all that is left of an instance whose process has exited, and
-// tells why it did.
-func (e *entry) bury() {
+// cleanUp removes all that is left of an instance whose process has exited, and
+// reports why it exited.
+func (e *entry) cleanUp() {
 	b := e.backend
 	id := e.record.Spec.ID
 	b.pinning.Lock()
-	e.buried = true
+	e.removing = true
 	b.pinning.Unlock()
 	outOfMemory := e.outOfMemory()
 	err := e.killRest()
-	// Until it is reaped its pid cannot be anybody else's.
+	// Until it is reaped, no other process can get its pid.
 	exit := e.watch.Reap()
 	e.watch.Close()
 	line := unstamped(b.logs.LastLine(e.record.Spec.Function, string(id)))
@@ -56,11 +56,11 @@ func (e *entry) bury() {
 	})
 	close(e.gone)
 	if err != nil {
-		b.log.Error().Err(err).Str("instance", string(id)).Msg("something of an exited instance is left; the next start of the provider removes it")
+		b.log.Error().Err(err).Str("instance", string(id)).Msg("cannot remove all of an exited instance; the next start of the provider removes the rest")
 	}
 }
 
-// reason says for people why an instance exited. It is called with mu held.
+// reason says why an instance exited, for people. It is called with mu held.
 func reason(e *entry, exit process.Exit, outOfMemory, stopping bool, line string) string {
 	unclean := exit.Known && (exit.Signal != 0 || exit.Code != 0)
 	switch {
@@ -93,7 +93,7 @@ func withLine(text, line string) string {
 	return text + ": " + line
 }
 
-// unstamped is a line of a log without the time at its beginning.
+// unstamped returns a log line without the time at its beginning.
 func unstamped(line string) string {
 	stamp, text, _ := strings.Cut(line, " ")
 	if _, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
@@ -114,7 +114,7 @@ func (e *entry) outOfMemory() bool {
 	return err == nil && usage.OutOfMemory > 0
 }
 
-// kill kills an instance at once, whatever it consists of.
+// kill kills all processes of an instance at once.
 func (e *entry) kill() {
 	if e.group != nil {
 		_ = e.group.Kill()
@@ -123,7 +123,7 @@ func (e *entry) kill() {
 	_ = e.watch.Signal(syscall.SIGKILL)
 }
 
-// killRest kills what an instance's process has started and left behind.
+// killRest kills the processes that an instance's main process has left behind.
 func (e *entry) killRest() error {
 	if e.group != nil {
 		return e.group.Kill()
@@ -135,11 +135,11 @@ func (e *entry) killRest() error {
 // killMarked kills the processes that carry an instance's mark.
 func (b *Backend) killMarked(id cluster.InstanceID) error {
 	mark := b.layout.mark(id)
-	return process.KillAll(func() ([]int, error) { return process.Marked(mark) }, killPatience)
+	return process.KillAll(func() ([]int, error) { return process.Marked(mark) }, killTimeout)
 }
 
-// remove deletes an instance's cgroup, cores, socket and directory. The
-// directory comes last: as long as something is left, it tells so.
+// remove deletes an instance's cgroup, cores, socket and directory. The directory
+// comes last, because it marks that something is left.
 func (e *entry) remove() error {
 	err := e.release()
 	if e.group != nil {
@@ -158,7 +158,7 @@ func (e *entry) discard() error {
 		err = e.group.Kill()
 	}
 	if e.pid != 0 {
-		// Our own child, not waited for yet: the pid is its.
+		// It is our child and not reaped yet, so the pid is still its own.
 		_ = unix.Kill(-e.pid, unix.SIGKILL)
 		_ = unix.Kill(e.pid, unix.SIGKILL)
 		_, _ = unix.Wait4(e.pid, nil, 0, nil)
@@ -169,7 +169,7 @@ func (e *entry) discard() error {
 	return errors.Join(err, e.remove())
 }
 
-// keepLogs rotates logs and forgets old ones as time passes.
+// keepLogs rotates logs that have grown too large, every 2 s.
 func (b *Backend) keepLogs() {
 	const interval = 2 * time.Second
 	ticker := time.NewTicker(interval)
@@ -193,18 +193,18 @@ func (b *Backend) rotateLogs() {
 	b.mu.Unlock()
 	for id, function := range functions {
 		if err := b.logs.Rotate(function, id); err != nil {
-			b.log.Error().Err(err).Str("instance", id).Msg("log grows beyond its bound")
+			b.log.Error().Err(err).Str("instance", id).Msg("cannot rotate a log; it grows beyond its limit")
 		}
 	}
 }
 
-// pruneLogs forgets old logs of a function's instances that are gone, or about
-// to be.
+// pruneLogs deletes old logs of a function's instances that have exited, counting
+// the instance going as exited.
 func (b *Backend) pruneLogs(function string, going cluster.InstanceID) {
 	err := b.logs.Prune(function, func(id string) bool {
 		return id != string(going) && b.exists(id)
 	}, b.options.Now().Add(-logAge))
 	if err != nil {
-		b.log.Error().Err(err).Str("function", function).Msg("old logs stay")
+		b.log.Error().Err(err).Str("function", function).Msg("cannot delete old logs")
 	}
 }

@@ -212,7 +212,8 @@ func TestFunctionThatEndsIsReported(t *testing.T) {
 	})
 }
 
-// Whatever a function leaves behind goes with its instance, however that ends.
+// Everything that a function leaves behind is removed with its instance, however the
+// instance ends.
 func TestNothingIsLeftOfAFunction(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		b := open(t, options(t.TempDir(), bare))
@@ -340,8 +341,8 @@ func TestPrivateNetworks(t *testing.T) {
 	}
 }
 
-// The second instance's program cannot have the port, and the first's must not
-// answer for it.
+// If another instance's program has the port, that program must not answer for the second
+// instance.
 func TestPortOfAnotherInstance(t *testing.T) {
 	b := open(t, options(t.TempDir(), false))
 	if !b.users {

@@ -16,8 +16,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// options returns how the tests run instances: the test binary itself, in the
-// role that the function's environment names. Bare is without any rights.
+// options returns how the tests run instances: as the test binary itself, in the role
+// that the function's environment names. bare uses no rights.
 func options(dir string, bare bool) Options {
 	return Options{
 		Dir:      dir,

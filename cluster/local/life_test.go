@@ -53,8 +53,8 @@ func TestAnInstanceStartsServesAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestAStartThatFailsLate: the process runs already when its state cannot be
-// written down. Nothing stays, and a Stop that waited for the start is told so.
+// TestAStartThatFailsLate fails a start when the process runs already but its record cannot
+// be written. Nothing remains, and a Stop that waited for the start returns.
 func TestAStartThatFailsLate(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		o := options(t.TempDir(), bare)
@@ -126,7 +126,7 @@ func TestReasonsOfFailedStarts(t *testing.T) {
 		for role, want := range map[string]string{
 			"failing":     "exited with status 3: no such model",
 			"closing":     "closed its ready pipe without becoming ready",
-			"babbling":    `said "hello\n" instead of ready`,
+			"babbling":    `wrote "hello\n" to its ready pipe instead of "ready"`,
 			"never ready": "not ready within 300ms",
 		} {
 			o := options(t.TempDir(), bare)

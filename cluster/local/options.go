@@ -15,59 +15,59 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 )
 
-// Options says how instances are run.
+// Options says how the backend runs instances.
 type Options struct {
-	// Dir holds the state that a next provider takes over: one directory per
+	// Dir holds the state that the next provider takes over: one directory per
 	// instance, and the logs. Only one Backend can use it at a time.
 	Dir string
 	// NodeName is this machine's name, the host name if empty.
 	NodeName string
-	// Total is what instances may take altogether. If nil, it is what this
-	// process may use: its cores × 1000 millicores and the machine's memory, or
-	// its own cgroup's limits where those are less.
+	// Total is what all instances together may take. If nil, it is what this process
+	// may use: its cores × 1000 millicores and the machine's memory, or the limits of
+	// its own cgroup if those are lower.
 	Total *cluster.Resources
-	// Beside tells the memory in bytes that processes beside the instances hold on their
-	// behalf, as warm Python processes do, and that instances cannot have therefore; nil
-	// for none. It is asked whenever room is, so it has to be quick, and must not call
-	// the backend.
+	// Beside returns the memory in bytes that processes beside the instances hold for
+	// them, such as warm Python processes. Instances cannot have that memory. nil for
+	// none. The backend calls it at every check for free memory, so it must be quick
+	// and must not call the backend.
 	Beside func() int64
-	// Command returns how to start an instance that is to listen on socket: its
-	// arguments, the program first, and its environment as "NAME=value". The
-	// process gets in addition the provider's PATH and HOME, spec.Env as
-	// [sandbox.FunctionEnvironment] reads it, and FAAS_INFER_READY_FD: it writes "ready\n" to that descriptor once it
-	// answers on the socket, and does not mind if nobody reads it. Nothing else
-	// of the provider's environment reaches it.
+	// Command returns how to start an instance that listens on socket: its arguments,
+	// the program first, and its environment as "NAME=value". The process also gets
+	// the provider's PATH and HOME, spec.Env as [sandbox.FunctionEnvironment] reads
+	// it, and FAAS_INFER_READY_FD. It writes "ready\n" to that descriptor once it
+	// answers on the socket, and must continue if nobody reads it. It gets nothing
+	// else of the provider's environment.
 	Command func(spec cluster.InstanceSpec, socket string) (argv, env []string)
 
 	// CgroupParent names the control group that holds those of the instances.
 	// If empty, it is "faas-infer-" and a hash of Dir.
 	CgroupParent string
-	// Cores are those that instances may run on; all that this process may use
-	// if empty.
+	// Cores are those that instances may run on. If empty, they may use all cores of
+	// this process.
 	Cores []int
-	// PinCPUs gives an instance that asks for whole cores these cores for
-	// itself; the others share the rest. It needs cgroups.
+	// PinCPUs gives an instance that asks for whole cores exclusive ones; the other
+	// instances share the rest. It needs cgroups.
 	PinCPUs bool
-	// Favour has this process weigh as much as all instances together when cores are
-	// short, so that they cannot keep it from its work.
+	// Favour makes this process weigh as much as all instances together when cores are
+	// short, so they cannot starve it.
 	Favour bool
-	// Own tells the CPU time that this process, and what it has started to bring
-	// requests in, have used: what they use is not given to instances, unless Total or
-	// Cores says what these may have. nil for no such part.
+	// Own returns the CPU time that this process has used, and the processes that it
+	// started to bring requests in. Instances do not get what these use, unless Total
+	// or Cores says what instances may have. nil reserves nothing.
 	Own func() time.Duration
-	// Hide are directories that ordinary functions see empty, beside Dir and
+	// Hide are directories that ordinary functions see empty, in addition to Dir and
 	// /root: the provider's state, its bundles, its users' secrets.
 	Hide []string
-	// NoCgroups and NoSandbox do without even where there are the rights.
+	// NoCgroups and NoSandbox switch these off even if the provider has the rights.
 	NoCgroups, NoSandbox bool
 
-	// LogBytes is the size over which an instance's log is rotated, 10 MiB if
-	// 0. LogFiles is how many rotated files an instance keeps and how many gone
-	// instances a function keeps the logs of, 3 if 0.
+	// LogBytes is the size above which an instance's log is rotated, 10 MiB if 0.
+	// LogFiles is how many rotated files each instance keeps, and of how many exited
+	// instances each function keeps logs, 3 if 0.
 	LogBytes int64
 	LogFiles int
-	// StartTimeout is how long an instance may take to become ready before it
-	// is given up, 2 minutes if 0.
+	// StartTimeout is how long an instance may take to become ready before it is
+	// given up, 2 minutes if 0.
 	StartTimeout time.Duration
 
 	Logger zerolog.Logger
@@ -84,7 +84,7 @@ const (
 // complete fills in defaults.
 func (o Options) complete() (Options, error) {
 	if o.Dir == "" || o.Command == nil {
-		return o, errors.New("a local backend needs Options.Dir and Options.Command")
+		return o, errors.New("set Options.Dir and Options.Command: the local backend needs them")
 	}
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -114,7 +114,7 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// shortHash tells directories apart in names.
+// shortHash returns 8 hexadecimal digits that distinguish directories in names.
 func shortHash(text string) string {
 	sum := fnvHash(text)
 	return fmt.Sprintf("%08x", uint32(sum)^uint32(sum>>32))
@@ -141,7 +141,7 @@ func ownCores() ([]int, error) {
 	return cores, nil
 }
 
-// measure returns what instances may use of this machine on so many cores.
+// measure returns what instances may use of this machine with a number of cores.
 func measure(cores int) (cluster.Resources, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

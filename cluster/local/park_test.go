@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// A parked instance answers, holds its memory only and may compute next to nothing; a
-// next provider takes it over so, and gives it back what it had.
+// A parked instance answers, holds only its memory and gets almost no CPU. The next provider
+// takes it over parked and can give it back its share.
 func TestPark(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		dir := t.TempDir()
@@ -62,7 +62,7 @@ func TestPark(t *testing.T) {
 	})
 }
 
-// holds fails unless the one instance is parked or not, and so much is free.
+// holds fails unless the only instance is parked as given and the node has so much free.
 func holds(t *testing.T, b *Backend, parked bool, free cluster.Resources) {
 	t.Helper()
 	instances, err := b.Instances(t.Context())
@@ -74,7 +74,8 @@ func holds(t *testing.T, b *Backend, parked bool, free cluster.Resources) {
 	}
 }
 
-// What it gave back is others', and it stays parked until it can have it again.
+// Other instances can use a parked instance's share. It stays parked until the share is
+// free again.
 func TestAParkedInstancesShareIsOthers(t *testing.T) {
 	o := options(t.TempDir(), true)
 	o.Total.CPU = 1000
@@ -116,7 +117,7 @@ func TestAParkedInstancesShareIsOthers(t *testing.T) {
 	}
 }
 
-// What it takes until a parked instance may compute again.
+// BenchmarkUnpark measures the time until a parked instance may compute again.
 func BenchmarkUnpark(b *testing.B) {
 	o := options(b.TempDir(), false)
 	backend, err := New(b.Context(), o)

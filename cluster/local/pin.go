@@ -7,10 +7,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 )
 
-// enclose gives an instance its cores and makes its cgroup. It returns the
-// cores that the process is to start on where there is no cgroup to hold it
-// there, nil for any.
-func (e *entry) enclose() (cores []int, err error) {
+// makeGroup gives an instance its cores and makes its cgroup. Without cgroups, it returns
+// the cores that the process must start on, nil for any.
+func (e *entry) makeGroup() (cores []int, err error) {
 	b := e.backend
 	if b.tree == nil {
 		return b.options.Cores, nil
@@ -21,7 +20,7 @@ func (e *entry) enclose() (cores []int, err error) {
 	if b.options.PinCPUs {
 		e.record.Cores = b.cores.Take(string(id), wholeCores(e.record.Spec))
 		if e.record.Cores != nil {
-			// The others leave before it comes.
+			// The other instances leave these cores before it starts.
 			if err := b.repin(); err != nil {
 				return nil, err
 			}
@@ -38,8 +37,8 @@ func (e *entry) enclose() (cores []int, err error) {
 	return nil, err
 }
 
-// wholeCores is the CPU share for which an instance may get cores of its own.
-// Neither a function's requests nor a parked instance keep others away.
+// wholeCores returns the CPU share for which an instance may get exclusive cores, in
+// millicores. A process and a parked instance get none.
 func wholeCores(spec cluster.InstanceSpec) int {
 	if spec.Kind == cluster.Process || spec.Parked {
 		return 0
@@ -47,7 +46,7 @@ func wholeCores(spec cluster.InstanceSpec) int {
 	return spec.Config.CPU
 }
 
-// boosted is the CPU limit of an instance that starts.
+// boosted returns the CPU limit of an instance while it starts; 0 stays no limit.
 func boosted(limit int) int {
 	if limit == 0 {
 		return 0
@@ -55,13 +54,13 @@ func boosted(limit int) int {
 	return max(limit, startingCPU)
 }
 
-// startingCPU is what an instance may use at least, in millicores, until it is
-// ready: on a quarter of a core, loading the engine alone takes 80 ms instead of
-// 20, while a request waits.
+// startingCPU is the lowest CPU limit in millicores until an instance is ready. On a
+// quarter of a core, loading the engine alone takes 80 ms instead of 20, while a request
+// waits.
 const startingCPU = 1000
 
-// restrict holds an instance that has become ready to its own share. It is called
-// with pinning held.
+// restrict reduces an instance that has become ready to its own share. It is called with
+// pinning held.
 func (e *entry) restrict() error {
 	if e.group == nil {
 		return nil
@@ -76,10 +75,9 @@ func (e *entry) restrict() error {
 	return nil
 }
 
-// limits is what an instance's cgroup is held to, and what the function's
-// processes in it, if that is not all of it. Our own process in an ordinary
-// function's instance does not count against its limits. It is called with
-// pinning held.
+// limits returns the limits of an instance's cgroup and, for an ordinary function, of the
+// inner group with the function's processes. The watchdog in an ordinary function's
+// instance does not count against the function's limits. It is called with pinning held.
 func (e *entry) limits() (whole, inner cgroup.Limits) {
 	spec := e.record.Spec
 	if e.backend.pins() {
@@ -94,7 +92,7 @@ func (e *entry) limits() (whole, inner cgroup.Limits) {
 	return whole, cgroup.Limits{}
 }
 
-// limit holds an instance to its limits.
+// limit sets the limits of an instance's cgroups.
 func (e *entry) limit() error {
 	whole, inner := e.limits()
 	err := e.group.Update(whole)
@@ -104,9 +102,9 @@ func (e *entry) limit() error {
 	return err
 }
 
-// coresOf returns where an instance may run: on its own cores, or on those that
-// are shared. If those were all given away, the node has promised more than it
-// has, and it may run everywhere.
+// coresOf returns the cores that an instance may run on: its exclusive ones, or otherwise
+// the shared ones. If there are no shared ones, the node is overcommitted and the instance
+// may run on all.
 func (e *entry) coresOf() []int {
 	if len(e.record.Cores) > 0 {
 		return e.record.Cores
@@ -117,8 +115,8 @@ func (e *entry) coresOf() []int {
 	return e.backend.cores.All()
 }
 
-// repin moves all that share cores to those that are shared now. It is called
-// with pinning held.
+// repin moves all members of the shared pool to its present cores. It is called with
+// pinning held.
 func (b *Backend) repin() error {
 	b.mu.Lock()
 	var members []*entry

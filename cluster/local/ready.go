@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// awaitReady reads the ready pipe until the process says that it serves, gives
-// up or exits.
+// awaitReady reads the ready pipe until the process reports that it serves, fails to
+// do so, or exits.
 func (e *entry) awaitReady(pipe *os.File) {
 	defer pipe.Close()
 	stop := context.AfterFunc(e.ctx, func() { _ = pipe.Close() })
@@ -28,21 +28,21 @@ func (e *entry) awaitReady(pipe *os.File) {
 	case said == "ready\n":
 		e.becomeReady()
 	case said != "":
-		e.abandon(fmt.Sprintf("said %q instead of ready", said))
+		e.abandon(fmt.Sprintf("wrote %q to its ready pipe instead of \"ready\"", said))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e.abandon(fmt.Sprintf("not ready within %v", e.backend.options.StartTimeout))
 	default:
-		// It exits now, or closed the pipe and goes on for nothing. In the
-		// first case its exit status tells more.
+		// It is exiting, or has closed the pipe and runs on for nothing. If it
+		// exits, its exit status says more.
 		select {
 		case <-e.ctx.Done():
-		case <-time.After(closedPipePatience):
+		case <-time.After(closedPipeTimeout):
 			e.abandon("closed its ready pipe without becoming ready")
 		}
 	}
 }
 
-// readLine reads until the end of a line, or what fits into a short one.
+// readLine reads up to the end of a line, at most 64 bytes.
 func readLine(pipe *os.File) (string, error) {
 	line := make([]byte, 0, 64)
 	for len(line) < cap(line) && !bytes.HasSuffix(line, []byte("\n")) {
@@ -55,12 +55,12 @@ func readLine(pipe *os.File) (string, error) {
 	return string(line), nil
 }
 
-// closedPipePatience is how long a process may take to exit after its
-// descriptors were closed.
-const closedPipePatience = time.Second
+// closedPipeTimeout is how long a process may take to exit after it has closed its
+// ready pipe.
+const closedPipeTimeout = time.Second
 
-// pollReady asks an instance that was taken over while it started, and whose
-// pipe is lost, until it answers that it is ready.
+// pollReady polls an instance until it answers that it is ready. It is for an instance
+// that was taken over while it started, so its pipe is lost.
 func (e *entry) pollReady() {
 	b := e.backend
 	const interval = 20 * time.Millisecond
@@ -104,7 +104,7 @@ func (e *entry) becomeReady() {
 	b.pinning.Lock()
 	defer b.pinning.Unlock()
 	if err := e.restrict(); err != nil {
-		b.log.Error().Err(err).Msg("an instance keeps the larger CPU share that it started with")
+		b.log.Error().Err(err).Msg("cannot reduce an instance to its CPU share; it keeps the larger one that it started with")
 	}
 	now := b.options.Now()
 	became := e.emit(func(i *cluster.Instance) bool {
@@ -119,11 +119,11 @@ func (e *entry) becomeReady() {
 	}
 	e.record.ReadyAt = now
 	if err := b.layout.replace(e.record); err != nil {
-		b.log.Error().Err(err).Msg("a next provider will take the instance for one that is still starting")
+		b.log.Error().Err(err).Msg("cannot record that an instance is ready; the next provider will treat it as starting")
 	}
 }
 
-// abandon kills an instance that failed; its exit is then seen as any other.
+// abandon kills an instance that failed. follow then handles its exit as any other.
 func (e *entry) abandon(why string) {
 	e.backend.mu.Lock()
 	e.failure = why

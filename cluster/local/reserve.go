@@ -6,29 +6,32 @@ import (
 )
 
 const (
-	// leastReserve is what is kept for the provider of a machine with two cores or more,
-	// in millicores.
-	leastReserve = 250
-	// reserveStep is what a reserve is a multiple of: the difference between two shares.
+	// minReserve is the smallest reserve on a machine with two cores or more, in
+	// millicores.
+	minReserve = 250
+	// reserveStep divides every reserve, in millicores. It is the difference between two
+	// shares.
 	reserveStep = 250
-	// reserveWindow is how long the highest use counts, reservePause the time between two
-	// readings, and reserveMean how many of these in a row make a use: half a second, as
-	// the hashing of a model takes, is none.
+	// reserveWindow is how long the highest use counts. reservePause is the time between
+	// two readings. A use is the mean of reserveMean readings in a row, so a short burst
+	// does not count, such as the half second for hashing a model.
 	reserveWindow, reservePause, reserveMean = 10 * time.Second, 500 * time.Millisecond, 4
 )
 
-// reserve decides how much of the machine's CPU instances must leave to the provider:
-// what it and the gateway that it has started use to take requests in, dispatch them and
-// answer them grows with the load, and a plan that gives it away makes every answer late.
-// It is the highest use of the last seconds, as whole quarters of a core: what it uses
-// beyond these it gets all the same, as it weighs as much as all instances together
-// (see package cgroup), and a quarter that it does not use would be lost. For example
-// 1,500 requests/s that take 0.25 ms each use 375m: 250m are kept. It is at least
-// [leastReserve] and at most half of the machine.
+// reserve decides how much of the machine's CPU instances must leave to the provider. The
+// provider and the gateway that it started use CPU to receive, dispatch and answer
+// requests. That use grows with the load; a plan that gives it to instances makes every
+// answer late.
+//
+// The reserve is the highest use within reserveWindow, rounded down to quarters of a core.
+// It is at least [minReserve] and at most half of the machine. The provider still gets
+// what it uses beyond the reserve, because it weighs as much as all instances together
+// (see package cgroup). An unused quarter would be lost to instances. Example: 1,500
+// requests/s of 0.25 ms each use 375m, so 250m are reserved.
 type reserve struct {
 	at   time.Time
 	used time.Duration
-	// seen are the uses of the window, in millicores, each with its time.
+	// seen holds the readings within the window, in millicores.
 	seen []use
 }
 
@@ -37,10 +40,10 @@ type use struct {
 	millicores int
 }
 
-// due reports whether it is time for another reading.
+// due reports whether the next reading is due.
 func (r *reserve) due(now time.Time) bool { return r.at.IsZero() || now.Sub(r.at) >= reservePause }
 
-// observe takes in the CPU time that was used up to now.
+// observe takes in the total CPU time that was used until now.
 func (r *reserve) observe(now time.Time, used time.Duration) {
 	if elapsed := now.Sub(r.at); !r.at.IsZero() && elapsed > 0 && used >= r.used {
 		r.seen = append(r.seen, use{now, int(1000 * (used - r.used).Seconds() / elapsed.Seconds())})
@@ -49,11 +52,11 @@ func (r *reserve) observe(now time.Time, used time.Duration) {
 	r.at, r.used = now, used
 }
 
-// of is what is kept of a machine with so many millicores.
+// of returns the reserve in millicores on a machine with total millicores.
 func (r *reserve) of(total int) int {
-	least, highest := 0, 0
+	lower, highest := 0, 0
 	if total >= 2000 {
-		least = leastReserve
+		lower = minReserve
 	}
 	for i := range len(r.seen) - reserveMean + 1 {
 		sum := 0
@@ -62,5 +65,5 @@ func (r *reserve) of(total int) int {
 		}
 		highest = max(highest, sum/reserveMean)
 	}
-	return max(least, min(highest, total/2)/reserveStep*reserveStep)
+	return max(lower, min(highest, total/2)/reserveStep*reserveStep)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// 1,500 requests/s that take the provider 0.25 ms each are 375m, of which 250m are kept;
-// 2,400 are 600m, of which 500m are, from two seconds on and for ten after they have ended.
+// 1,500 requests/s of 0.25 ms each use 375m, so 250m are reserved. 2,400 requests/s use
+// 600m, so 500m are reserved, from two seconds after they begin to ten after they end.
 func TestReserveFollowsTheHighestUse(t *testing.T) {
 	var r reserve
 	now, used := time.Unix(1_000_000, 0), time.Duration(0)
@@ -38,7 +38,7 @@ func TestReserveFollowsTheHighestUse(t *testing.T) {
 	}
 }
 
-// No machine keeps more than half, and a moment's work is no use.
+// The reserve is at most half of the machine, and a short burst does not count.
 func TestReserveIsBounded(t *testing.T) {
 	var r reserve
 	now := time.Unix(1_000_000, 0)

@@ -8,19 +8,19 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// parkedCPU is what a parked instance may use, in millicores. It has nothing to do
-// but to say that it is well.
+// parkedCPU is the CPU limit of a parked instance in millicores. It only has to answer
+// health checks.
 const parkedCPU = 50
 
-// Resize gives an instance another CPU quota, and cores of its own or none, as
-// they come with it; a parked one gets them back by it. A next provider takes it over
-// with that. The error wraps [ErrNoCapacity] if less is free than it asks for more.
+// Resize gives an instance another CPU quota, and exclusive cores if the quota comes with
+// them. It also unparks a parked instance. The next provider takes over the new quota. The
+// error wraps [ErrNoCapacity] if the increase does not fit into what is free.
 func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config cluster.Config) error {
 	err := b.change(ctx, id, func(e *entry) error {
 		if err := resizable(e.record.Spec, config); err != nil {
 			return err
 		}
-		return e.promise(config)
+		return e.claim(config)
 	})
 	if err != nil {
 		return fmt.Errorf("resize %s: %w", id, err)
@@ -28,12 +28,12 @@ func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config clus
 	return nil
 }
 
-// Park takes an instance's CPU quota and its cores, but for what it needs to say that
-// it is well, until it is resized. A next provider takes it over parked.
+// Park takes an instance's cores and its CPU quota, except for what it needs to answer
+// health checks, until it is resized. The next provider takes it over parked.
 func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
 	err := b.change(ctx, id, func(e *entry) error {
 		if e.record.Spec.Kind != cluster.Model || e.starting() {
-			return errors.New("only a model's instance that has loaded can be parked")
+			return errors.New("only an instance of a model that has loaded can be parked")
 		}
 		e.configure(e.record.Spec.Config, true)
 		return nil
@@ -44,8 +44,8 @@ func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
 	return nil
 }
 
-// change has an instance's quota follow what configure does to its record, or leaves
-// all as it was.
+// change calls configure to change an instance's record and applies the new quota. After
+// an error it restores the old one.
 func (b *Backend) change(ctx context.Context, id cluster.InstanceID, configure func(*entry) error) error {
 	e, err := b.find(id)
 	if err == nil && (e == nil || !isClosed(e.launched)) {
@@ -56,16 +56,16 @@ func (b *Backend) change(ctx context.Context, id cluster.InstanceID, configure f
 	}
 	b.pinning.Lock()
 	defer b.pinning.Unlock()
-	if e.buried || isClosed(e.gone) {
+	if e.removing || isClosed(e.gone) {
 		return errors.New("it has exited")
 	}
 	before := e.record.Spec
 	if err := configure(e); err != nil {
 		return err
 	}
-	if err := e.requota(); err != nil {
+	if err := e.applyQuota(); err != nil {
 		e.configure(before.Config, before.Parked)
-		return errors.Join(err, e.requota())
+		return errors.Join(err, e.applyQuota())
 	}
 	return nil
 }
@@ -76,19 +76,19 @@ func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 	same.CPU = config.CPU
 	switch {
 	case spec.Kind != cluster.Model:
-		return errors.New("only a model's instance has a quota that can be changed")
+		return errors.New("only an instance of a model has a quota that can be changed")
 	case config.CPU <= 0:
-		return fmt.Errorf("a quota of %d millicores", config.CPU)
+		return fmt.Errorf("a quota of %d millicores: it must be above 0", config.CPU)
 	case same != config:
-		return fmt.Errorf("from %v to %v more than its CPU quota would change", spec.Config, config)
+		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", spec.Config, config)
 	case spec.Config.Threads() != config.Threads():
-		return fmt.Errorf("it has %d threads, with %d millicores it would have %d", spec.Config.Threads(), config.CPU, config.Threads())
+		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.CPU, config.Threads())
 	}
 	return nil
 }
 
-// promise takes what the config needs more from what is free.
-func (e *entry) promise(config cluster.Config) error {
+// claim sets the config if the increase fits into what is free.
+func (e *entry) claim(config cluster.Config) error {
 	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,28 +97,28 @@ func (e *entry) promise(config cluster.Config) error {
 	}
 	more := config.Resources.Sub(e.instance.Holds())
 	if free := b.free(); (more.CPU > 0 || more.GPU > 0) && !more.Fits(free) {
-		return fmt.Errorf("%w: it asks for %d millicores and %d %% of a GPU more, free is %d and %d", ErrNoCapacity, more.CPU, more.GPU, free.CPU, free.GPU)
+		return fmt.Errorf("%w: it asks for %d more millicores and %d more %% of a GPU, but %d and %d are free", ErrNoCapacity, more.CPU, more.GPU, free.CPU, free.GPU)
 	}
 	e.set(config, false)
 	return nil
 }
 
-// configure sets the config that an instance has, and whether it is parked.
+// configure sets an instance's config and whether it is parked.
 func (e *entry) configure(config cluster.Config, parked bool) {
 	e.backend.mu.Lock()
 	defer e.backend.mu.Unlock()
 	e.set(config, parked)
 }
 
-// set is called with pinning and mu held.
+// set is configure with pinning and mu held.
 func (e *entry) set(config cluster.Config, parked bool) {
 	e.instance.Config, e.record.Spec.Config = config, config
 	e.instance.Parked, e.record.Spec.Parked = parked, parked
 }
 
-// requota gives an instance cores and limits by its config, and writes that down.
+// applyQuota gives an instance the cores and limits of its config and writes its record.
 // It is called with pinning held.
-func (e *entry) requota() error {
+func (e *entry) applyQuota() error {
 	b := e.backend
 	if e.group == nil {
 		return b.layout.replace(e.record)

@@ -23,7 +23,7 @@ func resized(t *testing.T, b *Backend, id cluster.InstanceID, millicores int) er
 	return b.Resize(t.Context(), id, cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: millicores}})
 }
 
-// used is how many millicores an instance uses.
+// used returns how many millicores an instance uses.
 func used(t *testing.T, b *Backend, id cluster.InstanceID) int {
 	t.Helper()
 	if _, err := b.Usage(t.Context(), id); err != nil {
@@ -37,9 +37,9 @@ func used(t *testing.T, b *Backend, id cluster.InstanceID) int {
 	return usage.CPU
 }
 
-// usedBelow is what [used] finds, or, if that is more than most, the least of some: where
-// the machine stands still between the counter and the clock, it seems to be more than it
-// is.
+// usedBelow returns what [used] finds. If that is more than most, it returns the lowest of
+// several readings, because a pause of the machine between counter and clock makes a
+// reading too high.
 func usedBelow(t *testing.T, b *Backend, id cluster.InstanceID, most int) int {
 	t.Helper()
 	least := used(t, b, id)
@@ -152,7 +152,7 @@ func TestResizeRefuses(t *testing.T) {
 	}
 }
 
-// One that has no room to grow keeps what it has.
+// An instance without room to grow keeps its quota.
 func TestResizeKeepsWithinWhatIsFree(t *testing.T) {
 	o := options(t.TempDir(), false)
 	o.Total.CPU = 1000

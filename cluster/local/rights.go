@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 )
 
-// claimRights finds out what this process may do and says once what it may
-// not.
+// claimRights finds out which isolation this process may use and logs once what is
+// missing.
 func (b *Backend) claimRights() {
 	lacking := append(b.claimGroups(), b.claimSandbox()...)
 	if len(lacking) > 0 {
@@ -28,7 +28,7 @@ func (b *Backend) claimGroups() (lacking []string) {
 	b.tree = tree
 	if b.options.Favour {
 		if err := tree.Join(); err != nil {
-			b.log.Warn().Err(err).Msg("the provider weighs no more than other processes when cores are short")
+			b.log.Warn().Err(err).Msg("the provider has no CPU priority over other processes")
 		}
 	}
 	if missing := tree.Missing(); len(missing) > 0 {

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// variable is one of a provider's or of an instance's.
+// variable returns a variable of a provider or of an instance.
 func variable(name string) string {
 	return cmp.Or(os.Getenv(name), os.Getenv(sandbox.EnvFunction+name))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Files in /tmp count as memory. A function that has filled it must still be
-// able to run what clears it up.
+// Files in /tmp count as memory. A function that has filled /tmp must still be able to run
+// a process that clears it.
 func TestFullScratchLeavesMemoryForProcesses(t *testing.T) {
 	b := open(t, options(t.TempDir(), false))
 	if !b.isolated || b.tree == nil {

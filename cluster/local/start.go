@@ -18,11 +18,11 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 )
 
-// readyFD is the descriptor on which a process says that it is ready.
+// readyFD is the descriptor on which a process reports that it is ready.
 const readyFD = 3
 
-// Start begins an instance. Its error wraps [ErrNoCapacity] if less is free
-// than the instance asks for.
+// Start creates an instance. Its error wraps [ErrNoCapacity] if the instance asks for
+// more than is free.
 func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster.Instance, error) {
 	if err := errors.Join(ctx.Err(), b.check(spec)); err != nil {
 		return cluster.Instance{}, fmt.Errorf("start instance %s: %w", spec.ID, err)
@@ -49,22 +49,22 @@ func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	return instance, nil
 }
 
-// check refuses what cannot be run here and names that would leave their
+// check refuses specs that cannot run here, and names that lead out of their
 // directories.
 func (b *Backend) check(spec cluster.InstanceSpec) error {
 	switch {
 	case !isLabel(string(spec.ID)):
-		return fmt.Errorf("id %q is not a DNS label", spec.ID)
+		return fmt.Errorf("id is %q: it must be a DNS label", spec.ID)
 	case spec.Function == "" || spec.Function[0] == '.' || strings.ContainsAny(spec.Function, "/\x00"):
-		return fmt.Errorf("function name %q", spec.Function)
+		return fmt.Errorf("function is %q: it must be a plain file name that does not begin with a dot", spec.Function)
 	case spec.Node != "" && spec.Node != b.options.NodeName:
-		return fmt.Errorf("node %q is not this one, %q", spec.Node, b.options.NodeName)
+		return fmt.Errorf("node is %q: it must be this one, %q", spec.Node, b.options.NodeName)
 	case spec.Kind != cluster.Model && spec.Kind != cluster.Process:
-		return fmt.Errorf("kind %q", spec.Kind)
+		return fmt.Errorf("kind is %q: it must be %q or %q", spec.Kind, cluster.Model, cluster.Process)
 	case spec.Config.CPU < 0 || spec.Config.CPU == 0 && spec.Kind == cluster.Model || spec.Config.GPU < 0 || spec.Config.Memory < 0:
-		return fmt.Errorf("config %v with %d bytes of memory", spec.Config, spec.Config.Memory)
+		return fmt.Errorf("config is %v with %d bytes of memory: no amount may be below 0, and a model needs CPU above 0", spec.Config, spec.Config.Memory)
 	case spec.Limits.CPU < 0 || spec.Limits.GPU < 0 || spec.Limits.Memory < 0:
-		return fmt.Errorf("limits %+v", spec.Limits)
+		return fmt.Errorf("limits are %+v: no amount may be below 0", spec.Limits)
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func isLabel(s string) bool {
 	return s != "" && len(s) <= 63
 }
 
-// reserve takes the instance's name and resources.
+// reserve claims the instance's ID and resources.
 func (b *Backend) reserve(spec cluster.InstanceSpec) (*entry, error) {
 	socket := b.layout.socket(spec.ID)
 	e := b.newEntry(record{Spec: spec, Socket: socket, Cgroup: b.tree != nil, StartedAt: b.options.Now()})
@@ -90,10 +90,10 @@ func (b *Backend) reserve(spec cluster.InstanceSpec) (*entry, error) {
 		return nil, ErrClosed
 	}
 	if _, exists := b.entries[spec.ID]; exists {
-		return nil, errors.New("an instance of that name exists")
+		return nil, errors.New("an instance with this ID exists already")
 	}
 	if free := b.free(); !spec.Config.Resources.Fits(free) {
-		return nil, fmt.Errorf("%w: it asks for %+v, free is %+v", ErrNoCapacity, spec.Config.Resources, free)
+		return nil, fmt.Errorf("%w: it asks for %+v, but %+v is free", ErrNoCapacity, spec.Config.Resources, free)
 	}
 	if spec.Kind == cluster.Process && b.users {
 		e.record.User = b.freeUser(string(spec.ID))
@@ -145,22 +145,22 @@ func (e *entry) forget() {
 	b.mu.Unlock()
 }
 
-// launch makes everything that an instance consists of, first the directory by
-// which the rest is found. It returns the pipe on which the process says that it is
-// ready. On an error, discard removes what was made.
+// launch makes all parts of an instance. It makes the directory first, by which the next
+// provider finds the rest. It returns the pipe on which the process reports that it is
+// ready. After an error, call discard.
 func (e *entry) launch() (ready *os.File, err error) {
 	spec := e.record.Spec
 	if err := os.Mkdir(e.backend.layout.instance(spec.ID), 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
-	cores, err := e.enclose()
+	cores, err := e.makeGroup()
 	if err != nil {
 		return nil, err
 	}
 	if ready, err = e.run(cores); err != nil {
 		return nil, err
 	}
-	if err := e.hold(); err != nil {
+	if err := e.recordProcess(); err != nil {
 		_ = ready.Close()
 		return nil, err
 	}
@@ -179,8 +179,8 @@ func (e *entry) run(cores []int) (ready *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// A session of its own: what is typed at the provider's terminal is not
-	// meant for instances. They are not to die with the provider either.
+	// With a session of its own, the instance gets no signals from the provider's
+	// terminal and does not die with the provider.
 	attr := &syscall.SysProcAttr{Setsid: true}
 	surroundings, err := e.surround(attr)
 	if err != nil {
@@ -213,7 +213,7 @@ func (e *entry) run(cores []int) (ready *os.File, err error) {
 			return 0, err
 		}
 		e.pid = child.Pid
-		// We wait for it ourselves, as for those that we take over.
+		// e.watch waits for it, as for processes that were taken over.
 		return e.pid, child.Release()
 	}
 	if err := spawn(e.group, cores, attr, start); err != nil {
@@ -223,7 +223,8 @@ func (e *entry) run(cores []int) (ready *os.File, err error) {
 	return ready, nil
 }
 
-// lookUp finds a program's file; the process starts in another directory.
+// lookUp returns the absolute path of a program, because the process starts in another
+// directory.
 func lookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -232,7 +233,7 @@ func lookUp(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// spawn starts a process in its cgroup, or at least on its cores.
+// spawn starts a process in its cgroup or, without one, on its cores.
 func spawn(group cgroup.Group, cores []int, attr *syscall.SysProcAttr, start func() (int, error)) (err error) {
 	if group != nil {
 		return group.Spawn(attr, start)
@@ -255,8 +256,8 @@ func spawn(group cgroup.Group, cores []int, attr *syscall.SysProcAttr, start fun
 	return err
 }
 
-// environment puts a process's environment together; of two entries of one
-// name the later counts.
+// environment assembles a process's environment. Of two entries with the same name, the
+// later counts.
 func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings []string) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME"} {
@@ -286,8 +287,9 @@ func lastOfEach(env []string) []string {
 	return kept
 }
 
-// hold writes down who the process is, so that it is found again.
-func (e *entry) hold() error {
+// recordProcess follows the process and records its identity, so the next provider finds
+// it.
+func (e *entry) recordProcess() error {
 	identity, err := process.Identify(e.pid)
 	if err != nil {
 		return err

@@ -13,56 +13,56 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// record is an instance.json: all that a next provider must know. An instance's
-// directory is made before anything else of it, this file once its process
-// runs. So a directory without a readable one tells that its instance is half
-// made, and its name is enough to find and remove the rest.
+// record is the content of instance.json: all that the next provider must know. An
+// instance's directory is made before anything else of it, this file once its process
+// runs. A directory without a readable file therefore belongs to an incomplete instance.
+// Its name is enough to find and remove the rest.
 //
-// Files are not forced to the disk: they have to survive a killed provider, and
-// after a power cut there are no processes to take over.
+// Files are not synced to disk. They have to survive a killed provider only: after a
+// power cut there are no processes to take over.
 type record struct {
 	Spec cluster.InstanceSpec `json:"spec"`
-	// Process is who it is; nil where the file could not be read.
+	// Process identifies its process; nil if the file could not be read.
 	Process *process.Identity `json:"process"`
 	Socket  string            `json:"socket"`
-	// Cgroup tells whether the instance lives in the cgroup of its name.
+	// Cgroup: the instance is in the cgroup of its ID.
 	Cgroup bool `json:"cgroup"`
-	// User is whom a function's processes run as, 0 for the provider's user.
+	// User is the user of a function's processes, 0 for the provider's user.
 	User int `json:"user,omitempty"`
-	// Cores are those that it has for itself.
+	// Cores are its exclusive cores.
 	Cores     []int     `json:"cores,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
 	ReadyAt   time.Time `json:"readyAt"`
 }
 
-// layout is where things lie below Options.Dir.
+// layout knows the paths below Options.Dir.
 type layout struct {
 	dir     string
 	sockets string
 }
 
-// longestSocket is what fits into a sockaddr_un with its terminating zero.
-const longestSocket = 107
+// maxSocketPath is the longest path in bytes that fits into a sockaddr_un with its
+// terminating zero.
+const maxSocketPath = 107
 
-// lay makes the state directory. Sockets lie with the rest of their instance
-// unless their paths could become longer than the kernel takes; then they lie
-// in a directory of this user's in the system's place for temporary files,
-// which openSockets makes.
-func lay(dir string) (layout, error) {
+// newLayout makes the state directory. Sockets are in their instance's directory. If such
+// a path could exceed maxSocketPath, they are in a directory of this user among the
+// system's temporary files, which openSockets makes.
+func newLayout(dir string) (layout, error) {
 	l := layout{dir: dir}
 	if err := os.MkdirAll(l.instances(), 0o700); err != nil {
 		return l, fmt.Errorf("state directory: %w", err)
 	}
-	const longestID = 63
-	if len(l.instances())+1+longestID+len("/socket") > longestSocket {
+	const maxID = 63
+	if len(l.instances())+1+maxID+len("/socket") > maxSocketPath {
 		l.sockets = filepath.Join(os.TempDir(), fmt.Sprintf("faas-infer-%d-%s", os.Geteuid(), shortHash(dir)))
 	}
 	return l, nil
 }
 
-// openSockets makes the directory for sockets, if there is to be one, and
-// refuses one that somebody else could have put there. To be called by the
-// holder of the lock only, who may call closeSockets later.
+// openSockets makes the separate directory for sockets if the layout has one. It refuses
+// a directory that another user could have made. Only the holder of the lock may call it,
+// and closeSockets later.
 func (l layout) openSockets() error {
 	if l.sockets == "" {
 		return nil
@@ -75,12 +75,12 @@ func (l layout) openSockets() error {
 		return fmt.Errorf("directory for sockets: %w", err)
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != os.Geteuid() || info.Mode&0o077 != 0 {
-		return fmt.Errorf("directory for sockets %s belongs to or is open to others", l.sockets)
+		return fmt.Errorf("directory for sockets %s belongs to another user or is open to others; remove it", l.sockets)
 	}
 	return nil
 }
 
-// closeSockets removes that directory if there is nothing in it.
+// closeSockets removes that directory if it is empty.
 func (l layout) closeSockets() {
 	if l.sockets != "" {
 		_ = os.Remove(l.sockets)
@@ -102,20 +102,19 @@ func (l layout) socket(id cluster.InstanceID) string {
 	return filepath.Join(l.instance(id), "socket")
 }
 
-// mark is the environment entry that tells the processes of one instance from
-// all others of the machine.
+// mark returns the environment entry that distinguishes the processes of one instance
+// from all others of the machine.
 func (l layout) mark(id cluster.InstanceID) string {
 	return "FAAS_INFER_INSTANCE=" + l.instance(id)
 }
 
-// create writes an instance's first record, with which it becomes one that a
-// next provider takes over.
+// create writes an instance's first record. From then on the next provider takes it over.
 func (l layout) create(r record) error {
 	return l.write(r, filepath.Join(l.instance(r.Spec.ID), "instance.json"))
 }
 
-// replace writes a later record. At no instant is there neither the old one
-// nor the new.
+// replace writes a later record atomically: either the old one or the new one exists at
+// any time.
 func (l layout) replace(r record) error {
 	path := filepath.Join(l.instance(r.Spec.ID), "instance.json")
 	if err := l.write(r, path+".new"); err != nil {
@@ -148,12 +147,12 @@ func (l layout) read(id cluster.InstanceID) (record, error) {
 		return r, fmt.Errorf("state of %s: %w", id, err)
 	}
 	if r.Spec.ID != id {
-		return r, fmt.Errorf("state of %s is that of %q", id, r.Spec.ID)
+		return r, fmt.Errorf("state of %s belongs to %q", id, r.Spec.ID)
 	}
 	return r, nil
 }
 
-// list names the instances that have a directory.
+// list returns the instances that have a directory.
 func (l layout) list() ([]cluster.InstanceID, error) {
 	entries, err := os.ReadDir(l.instances())
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// signalPause is how often an instance that has not become ready is told to stop:
-// to the first process of a namespace the kernel delivers no signal that it does
-// not handle yet.
+// signalPause is the time between two SIGTERMs to an instance that has not become ready.
+// The kernel delivers a signal to the first process of a PID namespace only if the process
+// handles it already.
 const signalPause = 200 * time.Millisecond
 
-// Stop sends SIGTERM and waits until the instance and all that it was made of
-// are gone; when ctx ends first, everything in it is killed.
+// Stop sends SIGTERM and waits until all of the instance is gone. If ctx ends first, it
+// kills all of the instance's processes.
 func (b *Backend) Stop(ctx context.Context, id cluster.InstanceID) error {
 	e, err := b.find(id)
 	if e == nil {
@@ -65,8 +65,8 @@ func (e *entry) force() error {
 		return nil
 	case <-e.backend.ctx.Done():
 		return ErrClosed
-	case <-time.After(2 * killPatience):
-		return fmt.Errorf("stop %s: it is still there %v after it was killed", e.record.Spec.ID, 2*killPatience)
+	case <-time.After(2 * killTimeout):
+		return fmt.Errorf("stop %s: it still exists %v after it was killed", e.record.Spec.ID, 2*killTimeout)
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An instance that is stopped while it starts leaves in order and soon: the
-// first process of a namespace does not see the signals that come too early.
+// An instance that is stopped while it starts exits in order and soon, although the first
+// process of a namespace does not get signals that come too early.
 func TestStoppedWhileItStarts(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		b := open(t, options(t.TempDir(), bare))

@@ -9,26 +9,26 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 )
 
-// EnvNetwork is the variable of an instance's environment that asks, with the
-// value PrivateNetwork, for a network of its own.
+// EnvNetwork is the variable of an instance's environment that asks for a private
+// network if its value is PrivateNetwork.
 const (
 	EnvNetwork     = "FAAS_INFER_NETWORK"
 	PrivateNetwork = "private"
 )
 
-// defaultScratch is how much a function without a memory limit may write to its
-// private directories, in bytes.
+// defaultScratch is how many bytes a function without a memory limit may write to its
+// private directories.
 const defaultScratch = 512 << 20
 
-// surroundings are what a process is started with beside its command.
+// surroundings hold what a process gets at its start in addition to its command.
 type surroundings struct {
 	env []string
-	// groups are the descriptors after readyFD.
+	// groups become the descriptors after readyFD.
 	groups cgroup.Entrance
 }
 
-// surround makes ready what an instance sees of the machine: attr is changed so
-// that the process starts in namespaces of its own.
+// surround prepares an instance's isolation. It changes attr so that the process starts
+// in namespaces of its own.
 func (e *entry) surround(attr *syscall.SysProcAttr) (s surroundings, err error) {
 	b := e.backend
 	spec := e.record.Spec
@@ -60,7 +60,7 @@ func (e *entry) surround(attr *syscall.SysProcAttr) (s surroundings, err error) 
 	return s, nil
 }
 
-// confine does so for an ordinary function's instance.
+// confine does the same for an instance of an ordinary function.
 func (e *entry) confine(attr *syscall.SysProcAttr) (s surroundings, entry string, err error) {
 	b := e.backend
 	spec := e.record.Spec
@@ -73,8 +73,8 @@ func (e *entry) confine(attr *syscall.SysProcAttr) (s surroundings, entry string
 		f.Hide = append([]string{b.layout.dir}, b.options.Hide...)
 	}
 	if spec.Limits.Memory > 0 {
-		// It counts as memory: were all of it full of files, no process could
-		// run that removes them.
+		// Scratch files count as memory. If they could fill all of it, no process
+		// could run to remove them.
 		f.Scratch = spec.Limits.Memory / 2
 	}
 	if e.group != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// takeOver finds what an earlier provider left: it goes on with instances that
-// run and removes all the rest.
+// takeOver finds what an earlier provider left. It adopts running instances and removes
+// everything else.
 func (b *Backend) takeOver() error {
 	ids, err := b.layout.list()
 	if err != nil {
@@ -20,7 +20,7 @@ func (b *Backend) takeOver() error {
 	for _, id := range ids {
 		r, err := b.layout.read(id)
 		if err != nil {
-			b.log.Warn().Err(err).Msg("instance was left half-made")
+			b.log.Warn().Err(err).Msg("an earlier provider left an incomplete instance")
 			r = record{Spec: cluster.InstanceSpec{ID: id}, Cgroup: b.tree != nil}
 		}
 		if err := b.adopt(r); err == nil {
@@ -29,17 +29,17 @@ func (b *Backend) takeOver() error {
 			return err
 		}
 		if err := b.clear(r); err != nil {
-			return fmt.Errorf("clear up after instance %s: %w", id, err)
+			return fmt.Errorf("clean up after instance %s: %w", id, err)
 		}
 	}
 	return errors.Join(b.sweepGroups(), b.sweepSockets(), b.sweepLogs())
 }
 
-// adopt goes on with an instance. The error wraps [process.ErrGone] if its
-// process does not run any more or never did.
+// adopt takes over a running instance. The error wraps [process.ErrGone] if its process
+// does not run any more or never did.
 func (b *Backend) adopt(r record) error {
 	if r.Process == nil {
-		return fmt.Errorf("%s is half made: %w", r.Spec.ID, process.ErrGone)
+		return fmt.Errorf("%s is incomplete: %w", r.Spec.ID, process.ErrGone)
 	}
 	if !r.Process.Alive() {
 		return fmt.Errorf("%s: %w", r.Spec.ID, process.ErrGone)
@@ -55,7 +55,7 @@ func (b *Backend) adopt(r record) error {
 	b.entries[r.Spec.ID] = e
 	b.mu.Unlock()
 	if err := e.resume(); err != nil {
-		b.log.Error().Err(err).Str("instance", string(r.Spec.ID)).Msg("limits of an instance that was taken over are not those of its config")
+		b.log.Error().Err(err).Str("instance", string(r.Spec.ID)).Msg("cannot set the limits of an instance that was taken over")
 	}
 	if e.instance.State == cluster.Starting {
 		e.readiness.Go(func() { e.pollReady() })
@@ -64,7 +64,7 @@ func (b *Backend) adopt(r record) error {
 	return nil
 }
 
-// resume gives an adopted instance its cores and limits again; the earlier
+// resume gives an adopted instance its cores and limits again, because the earlier
 // provider may have died before it set them.
 func (e *entry) resume() error {
 	b := e.backend
@@ -83,8 +83,8 @@ func (e *entry) resume() error {
 	return errors.Join(e.limit(), b.repin(), b.layout.replace(e.record))
 }
 
-// clear removes an instance whose process does not run: what it started, its
-// cgroup, socket and directory.
+// clear removes an instance whose main process does not run: its other processes, cgroup,
+// socket and directory.
 func (b *Backend) clear(r record) error {
 	var err error
 	if b.tree != nil {
@@ -97,7 +97,7 @@ func (b *Backend) clear(r record) error {
 	if err != nil {
 		return err
 	}
-	b.log.Info().Str("instance", string(r.Spec.ID)).Msg("removed what was left of an instance that is gone")
+	b.log.Info().Str("instance", string(r.Spec.ID)).Msg("removed the rest of an exited instance")
 	return b.layout.remove(r.Spec.ID)
 }
 
@@ -116,13 +116,13 @@ func (b *Backend) sweepGroups() error {
 		}
 		group := b.tree.Load(name)
 		if err := errors.Join(group.Kill(), group.Delete()); err != nil {
-			return fmt.Errorf("clear up cgroup %s: %w", name, err)
+			return fmt.Errorf("clean up cgroup %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// sweepSockets does the same for sockets that lie apart.
+// sweepSockets does the same for sockets in the separate directory.
 func (b *Backend) sweepSockets() error {
 	if b.layout.sockets == "" {
 		return nil

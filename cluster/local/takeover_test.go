@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// provider runs a provider process until it has said that it started, and
-// returns how to kill it.
+// provider starts a provider process, waits until it reports that it has started, and
+// returns a function that kills it.
 func provider(t *testing.T, role, dir string, bare bool) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
@@ -144,7 +144,7 @@ func TestARecycledPidIsNeverTouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	l, err := lay(dir)
+	l, err := newLayout(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestStateThatCannotBeReadIsClearedUp(t *testing.T) {
 	eachWay(t, func(t *testing.T, bare bool) {
 		dir := t.TempDir()
 		provider(t, "provider", dir, bare)()
-		l, err := lay(dir)
+		l, err := newLayout(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,8 @@ type sampler struct {
 	cpu time.Duration
 }
 
-// rate returns the millicores used since the last call, or since started.
+// rate returns the millicores used since the last call, or since started at the first
+// call.
 func (s *sampler) rate(now, started time.Time, cpu time.Duration) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,8 +33,8 @@ func (s *sampler) rate(now, started time.Time, cpu time.Duration) int {
 	return int(1000 * used.Seconds() / elapsed.Seconds())
 }
 
-// Usage returns what an instance uses. Without cgroups it counts the main
-// process only. An instance that does not exist is an error.
+// Usage returns what an instance uses. Without cgroups it counts only the main process.
+// It returns an error if the instance does not exist.
 func (b *Backend) Usage(_ context.Context, id cluster.InstanceID) (cluster.Resources, error) {
 	e, err := b.find(id)
 	if err != nil {

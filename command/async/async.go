@@ -1,3 +1,6 @@
+// Package async is the command "faas-infer async": it shows a provider's queue of
+// asynchronous invocations and replays or removes dead letters. It is an HTTP client of
+// package provider/async and keeps nothing itself. Begin reading at [NewCommand].
 package async
 
 import (
@@ -15,22 +18,20 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async"
 )
 
-// NewCommand returns "faas-infer async": a look into a provider's queue of
-// asynchronous invocations.
+// NewCommand returns "faas-infer async".
 func NewCommand() *cobra.Command {
 	a := &asyncClient{}
 	c := &cobra.Command{
 		Use:   "async",
 		Short: "Show the queue of asynchronous invocations, and replay failed ones",
-		Long: `async looks into the queue of a provider that runs. Requests that came by
-/async-function/NAME wait there until their function has answered and the answer
-has been posted to their X-Callback-Url. One that fails is tried again
-(com.openfaas.retry.*); one that keeps failing becomes a dead letter, which stays
-until you replay or purge it.
+		Long: `async shows the queue of a running provider. A request to /async-function/NAME
+waits in the queue until its function has answered and the answer has been posted to
+its X-Callback-Url. A request that fails is tried again (com.openfaas.retry.*). One
+that keeps failing becomes a dead letter, which stays until you replay or purge it.
 
 The user and password are those of the provider's system routes. Without
---password-file, a provider on this machine is given those that faas-infer up has
-made.`,
+--password-file, async uses the credentials of "faas-infer up" for a provider on this
+machine.`,
 		Example: `  faas-infer async status
   faas-infer async dead
   faas-infer async show 17
@@ -39,7 +40,7 @@ made.`,
 	}
 	flags := c.PersistentFlags()
 	flags.StringVar(&a.url, "url", "http://127.0.0.1:8081", "the provider's `URL` (not the gateway's)")
-	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or what faas-infer up has made)")
+	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
 	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
 	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
 	flags.BoolVar(&a.json, "json", false, "print the provider's JSON")
@@ -49,7 +50,7 @@ made.`,
 
 func (a *asyncClient) statusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "How many requests wait, are being executed, and were given up", Args: cobra.NoArgs,
+		Use: "status", Short: "Count the requests that wait, are being executed, and were given up", Args: cobra.NoArgs,
 		Example: "  faas-infer async status\n  faas-infer async status --json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var s async.Status
@@ -75,11 +76,11 @@ func (a *asyncClient) deadCommand() *cobra.Command {
 		Use: "dead", Short: "List the requests that were given up, the oldest first", Args: cobra.NoArgs,
 		Long: `dead lists the requests that were given up. Reasons:
 
-  failed       every try failed; DETAIL tells how the last one did
+  failed       every try failed; DETAIL says how the last one failed
   no_function  the function is not deployed (any more)
-  callback     the function answered, but its callback URL did not take the answer
-  crashed      the request was begun again and again, and the provider died each time
-  malformed    what was in the queue is no request`,
+  callback     the function answered, but its callback URL did not accept the answer
+  crashed      the provider died at every try
+  malformed    the queue's entry is not a request`,
 		Example: "  faas-infer async dead\n  faas-infer async dead --from 1001 --limit 1000 --json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var letters []async.DeadLetter
@@ -103,8 +104,8 @@ func (a *asyncClient) deadCommand() *cobra.Command {
 func (a *asyncClient) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show SEQUENCE", Short: "Show one dead letter with its request", Args: cobra.ExactArgs(1),
-		Long: `show prints a dead letter as JSON: what is known about it, and its request with
-headers and body. The body is in base64, as the gateway queues it.`,
+		Long: `show prints a dead letter as JSON, with the headers and the body of its request. The
+body is in base64, as the gateway queues it.`,
 		Example: "  faas-infer async show 17\n  faas-infer async show 17 | jq -r .request.Body | base64 -d",
 		RunE: func(c *cobra.Command, args []string) error {
 			if _, err := sequences(args); err != nil {
@@ -125,10 +126,9 @@ func (a *asyncClient) replayCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "replay {SEQUENCE... | --all}", Short: "Put dead letters back into the queue",
-		Long: `replay puts dead letters back into the queue, as new requests with all their tries
-before them. A letter is removed when its request has been stored in the queue, so
-each is replayed once. Those that cannot be replayed (their function is not
-deployed) stay, and the command says why.`,
+		Long: `replay puts dead letters back into the queue as new requests, with no tries used. It
+removes a letter once its request is stored in the queue, so each is replayed once. A
+letter whose function is not deployed stays, and the command says so.`,
 		Example: "  faas-infer async replay 17 18\n  faas-infer async replay --all",
 		RunE: func(c *cobra.Command, args []string) error {
 			order := async.ReplayOrder{All: all}
@@ -137,7 +137,7 @@ deployed) stay, and the command says why.`,
 				return err
 			}
 			if all == (len(args) > 0) {
-				return errors.New("name the sequences to replay, as faas-infer async dead lists them, or --all")
+				return errors.New("give the sequences to replay, which faas-infer async dead lists, or --all")
 			}
 			var done async.Replayed
 			err = a.call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
@@ -152,7 +152,7 @@ deployed) stay, and the command says why.`,
 			return err
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "replay all that there are now")
+	c.Flags().BoolVar(&all, "all", false, "replay all present dead letters")
 	return c
 }
 
@@ -168,7 +168,7 @@ func (a *asyncClient) purgeCommand() *cobra.Command {
 				return err
 			}
 			if all == (len(args) > 0) {
-				return errors.New("name the sequences to remove, as faas-infer async dead lists them, or --all")
+				return errors.New("give the sequences to remove, which faas-infer async dead lists, or --all")
 			}
 			if all {
 				var done async.Purged
@@ -182,7 +182,7 @@ func (a *asyncClient) purgeCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "remove all")
+	c.Flags().BoolVar(&all, "all", false, "remove all dead letters")
 	return c
 }
 
@@ -192,20 +192,19 @@ func sequences(args []string) ([]uint64, error) {
 	for _, arg := range args {
 		n, err := strconv.ParseUint(strings.TrimSpace(arg), 10, 64)
 		if err != nil || n == 0 {
-			return nil, fmt.Errorf("%q is no dead letter's sequence, which is a number; faas-infer async dead lists them", arg)
+			return nil, fmt.Errorf("sequence %q: it must be the number of a dead letter; faas-infer async dead lists them", arg)
 		}
 		out = append(out, n)
 	}
 	return out, nil
 }
 
-// get prints what a GET answers.
+// get makes a GET request and prints its answer.
 func (a *asyncClient) get(c *cobra.Command, path string, into any, show func(w io.Writer)) error {
 	return a.call(c, "GET", path, nil, into, show)
 }
 
-// call makes a request and prints its answer: as JSON if that is asked for, else
-// by show.
+// call makes a request and prints its answer, as JSON with --json and otherwise with show.
 func (a *asyncClient) call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
 	text, err := a.do(c.Context(), method, path, body)
 	if err != nil {
@@ -213,7 +212,7 @@ func (a *asyncClient) call(c *cobra.Command, method, path string, body, into any
 	}
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("%s does not answer as a provider with a queue does; --url must be the provider's: %w", a.url, err)
+			return fmt.Errorf("--url %s: it does not answer like a provider with a queue; give the provider's URL: %w", a.url, err)
 		}
 	}
 	if a.json {

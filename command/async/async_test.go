@@ -138,7 +138,7 @@ func TestAsyncCommand(t *testing.T) {
 	}
 }
 
-// What up has made on this machine is sent to this machine only.
+// The credentials of "faas-infer up" are sent only to this machine.
 func TestAsyncCredentials(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)

@@ -19,22 +19,22 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async"
 )
 
-// asyncClient speaks with a provider's queue.
+// asyncClient calls the routes of a provider's queue.
 type asyncClient struct {
 	url, user, passwordFile string
 	timeout                 time.Duration
 	json                    bool
 }
 
-// maxAsyncAnswer is the largest answer that is read, in bytes: a dead letter
-// holds one request.
+// maxAsyncAnswer is the maximum size of an answer in bytes. A dead letter holds one
+// request.
 const maxAsyncAnswer = 128 << 20
 
 // do makes one request and returns its answer's body.
 func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]byte, error) {
 	base, err := url.Parse(a.url)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
-		return nil, fmt.Errorf("--url %q must be the provider's URL, such as http://127.0.0.1:8081", a.url)
+		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8081", a.url)
 	}
 	user, password, err := a.credentials(base.Hostname())
 	if err != nil {
@@ -73,8 +73,8 @@ func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]
 	return answer, nil
 }
 
-// credentials are those that were given, or, for a provider on this machine,
-// those that up has made; none are an empty password.
+// credentials returns the user and password of the flags or, for a provider on this
+// machine, those that "faas-infer up" has made. The password is empty if there are none.
 func (a *asyncClient) credentials(host string) (user, password string, err error) {
 	file := a.passwordFile
 	user = a.user
@@ -82,9 +82,9 @@ func (a *asyncClient) credentials(host string) (user, password string, err error
 		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 			return "", "", nil
 		}
-		dir, err := madeByUp()
+		dir, err := upSecrets()
 		if err != nil {
-			return "", "", nil //nolint:nilerr // There are none; the provider may be open.
+			return "", "", nil //nolint:nilerr // There are no credentials; the provider may be open.
 		}
 		file = filepath.Join(dir, "basic-auth-password")
 		if text, err := os.ReadFile(filepath.Join(dir, "basic-auth-user")); err == nil && user == "" {
@@ -104,8 +104,8 @@ func (a *asyncClient) credentials(host string) (user, password string, err error
 	return user, strings.TrimSpace(string(text)), nil
 }
 
-// madeByUp is the directory of the credentials that up makes.
-func madeByUp() (string, error) {
+// upSecrets returns the directory of the credentials that "faas-infer up" makes.
+func upSecrets() (string, error) {
 	home := os.Getenv("XDG_STATE_HOME")
 	if home == "" {
 		user, err := os.UserHomeDir()

@@ -9,11 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 )
 
-// lookTimeout bounds how long a deployment waits for a registry to tell what an image
-// is; its bundle, if it has one, may take pullTimeout.
+// lookTimeout bounds how long a deployment waits for a registry to describe an image.
+// Pulling the image's bundle, if it has one, may take pullTimeout.
 const lookTimeout = 10 * time.Second
 
-// bundle is the bundle in a deployment's image, nil if there is none.
+// bundle returns the bundle in a deployment's image, nil if there is none.
 func (i *images) bundle(ctx context.Context, d types.FunctionDeployment) (*image.Bundle, error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
@@ -36,10 +36,10 @@ func (i *images) bundle(ctx context.Context, d types.FunctionDeployment) (*image
 	return b, nil
 }
 
-// brought is [provider.Defaults]: the annotations in the bundle of the deployment's
-// image.
+// brought implements [provider.Defaults]: it returns the annotations in the bundle of the
+// deployment's image.
 func (i *images) brought(ctx context.Context, d types.FunctionDeployment) (map[string]string, error) {
-	// Credentials are those of namespaces of functions only.
+	// The provider may read credentials only in namespaces of functions.
 	if allowed, err := i.platform.objects.AllowedNow(d.Namespace); err != nil || !allowed {
 		return nil, err
 	}

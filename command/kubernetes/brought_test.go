@@ -39,8 +39,8 @@ func modelWithAnnotations(t *testing.T, dir string) {
 	}
 }
 
-// What a bundle's manifest says comes out of a registry as it went in; an image without
-// a bundle brings nothing along, and one that is not there is an error.
+// A bundle's annotations come out of a registry as they went in. An image without a bundle
+// has none, and a missing image is an error.
 func TestWhatImagesBringAlong(t *testing.T) {
 	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(s.Close)

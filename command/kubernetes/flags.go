@@ -28,7 +28,7 @@ type providerFlags struct {
 	plain                                 []string
 	user                                  int64
 	publish                               publishFlags
-	// imagesSize is how large images may become, as imagesLimit says.
+	// imagesSize is the maximum size of the images directory, read from imagesLimit.
 	imagesSize  resource.Quantity
 	imagesLimit string
 }
@@ -39,13 +39,13 @@ func NewProviderCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "provider",
 		Short: "Run the OpenFaaS provider in a Kubernetes cluster",
-		Long: `provider takes faas-netes' place behind a stock gateway. Functions are custom
-resources (kind Function, group faas-infer.dev), so that kubectl deploys as well as
-faas-cli. Instances of models are pods that its scheduler sizes and places; ordinary
-functions are Deployments with Services. Several replicas may run: every one serves
-requests, and one of them, elected by a Lease, starts and stops instances.
+		Long: `provider takes the place of faas-netes behind a stock gateway. Functions are custom
+resources (kind Function, group faas-infer.dev), so both kubectl and faas-cli can
+deploy them. Instances of models are pods that the provider sizes and places; ordinary
+functions are Deployments with Services. Several replicas may run. All of them serve
+requests; one of them, elected by a Lease, starts and stops instances.
 
-Outside the cluster it uses --kubeconfig, and must reach the pods' addresses.
+Outside the cluster, it uses --kubeconfig and must reach the pods' addresses.
 Functions and their pods stay when it ends.`,
 		Example: `  faas-infer-kubernetes provider --listen 0.0.0.0:8081
   faas-infer-kubernetes provider --kubeconfig ~/.kube/config --namespace openfaas --log-level debug
@@ -61,42 +61,42 @@ Functions and their pods stay when it ends.`,
 	flags := c.Flags()
 	f.Register(flags)
 	f.publish.register(flags)
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster (default $KUBECONFIG, and in a pod its service account)")
-	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and what it has learned (default $POD_NAMESPACE, or openfaas)")
-	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, by which its replicas find each other; \"\" if there is only one")
-	flags.StringVar(&f.lease, "lease", "faas-infer", "the Lease by which one replica is elected to scale")
-	flags.StringVar(&f.pod, "pod", "", "this replica's name among the others (default $POD_NAME, or the host's)")
-	flags.StringVar(&f.nodeSelector, "node-selector", "", "labels of the nodes on which models' instances may be, as pool=models")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, or the pod's service account)")
+	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and histories (default $POD_NAMESPACE, or openfaas)")
+	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, through which its replicas find each other; \"\" for a single replica")
+	flags.StringVar(&f.lease, "lease", "faas-infer", "the Lease that elects the replica that scales")
+	flags.StringVar(&f.pod, "pod", "", "this replica's name (default $POD_NAME, or the host name)")
+	flags.StringVar(&f.nodeSelector, "node-selector", "", "labels of the nodes for models' instances, such as pool=models")
 	flags.StringVar(&f.pullPolicy, "pull-policy", "Always", "when nodes pull ordinary functions' images: Always, IfNotPresent or Never; models' images are pulled by digest")
 	flags.StringVar(&f.images, "images", "", "directory that keeps the bundles of models' images (default STATE/images)")
-	flags.StringVar(&f.imagesLimit, "images-size", "8Gi", "how large that directory may become; what was wanted longest ago goes, if that was more than an hour ago")
-	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries, as registry.local:5000, that speak plain HTTP")
-	flags.Int64Var(&f.user, "function-user", 0, "user that ordinary functions run as (default 65532; negative: what the image says)")
+	flags.StringVar(&f.imagesLimit, "images-size", "8Gi", "maximum size of that directory; beyond it, bundles unused for an hour are evicted, least recently used first")
+	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries that use plain HTTP, such as registry.local:5000")
+	flags.Int64Var(&f.user, "function-user", 0, "user ID of ordinary functions (default 12000; negative: the image's user)")
 	return c
 }
 
-// complete fills in what the environment says.
+// complete fills in the defaults that depend on the environment, and checks the flags.
 func (f *providerFlags) complete() error {
 	f.namespace = cmp.Or(f.namespace, os.Getenv("POD_NAMESPACE"), "openfaas")
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("name of this replica: %w; give --pod", err)
+		return fmt.Errorf("--pod has no default: %w", err)
 	}
 	f.pod = cmp.Or(f.pod, os.Getenv("POD_NAME"), host)
 	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
-		return fmt.Errorf("--images-size %q: it is an amount of bytes, as 8Gi", f.imagesLimit)
+		return fmt.Errorf("--images-size %q: it must be an amount of bytes, such as 8Gi", f.imagesLimit)
 	}
 	switch f.pullPolicy {
 	case "Always", "IfNotPresent", "Never":
 		return nil
 	}
-	return fmt.Errorf("--pull-policy %q: it is Always, IfNotPresent or Never", f.pullPolicy)
+	return fmt.Errorf("--pull-policy %q: it must be Always, IfNotPresent or Never", f.pullPolicy)
 }
 
-// identity tells this run of this replica from all others.
+// identity returns a name that is unique to this run of this replica.
 func (f *providerFlags) identity() string { return f.pod + "_" + string(uuid.NewUUID()) }
 
-// clients are those of the API server.
+// clients are the clients of the API server.
 type clients struct {
 	config  *rest.Config
 	core    clientset.Interface
@@ -104,14 +104,14 @@ type clients struct {
 	metrics metrics.Interface
 }
 
-// connect makes the clients. Simultaneous requests are bounded where they are
-// asked; the API server has priorities of its own.
+// connect makes the clients. They have no rate limit: the callers limit their requests in
+// flight, and the API server has priorities of its own.
 func connect(kubeconfig string) (clients, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return clients{}, fmt.Errorf("how to reach the cluster: %w; run in a pod, or give --kubeconfig", err)
+		return clients{}, fmt.Errorf("cannot reach the cluster: %w; run in a pod, or give --kubeconfig", err)
 	}
 	config.QPS, config.UserAgent = -1, "faas-infer"
 	config.Wrap(client.RetryTransport)
@@ -121,7 +121,7 @@ func connect(kubeconfig string) (clients, error) {
 	c.dynamic, failed[1] = dynamic.NewForConfig(config)
 	c.metrics, failed[2] = metrics.NewForConfig(config)
 	if err := errors.Join(failed[:]...); err != nil {
-		return clients{}, fmt.Errorf("clients of the cluster: %w", err)
+		return clients{}, fmt.Errorf("create clients of the cluster: %w", err)
 	}
 	return c, nil
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image/debian"
 )
 
-// NewImageCommand returns "faas-infer-kubernetes image": container images with no
-// container engine.
+// NewImageCommand returns "faas-infer-kubernetes image", which builds container images
+// without a container engine.
 func NewImageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "image",
-		Short: "Build container images of functions and of the provider with no container engine",
-		Long: `On Kubernetes a function's image is a container image in a registry. These commands
-make such images of bundles, and the provider's own, out of Debian's packages and the
-programs beside this one; nothing but apt is needed. The same files make the same
-image. Credentials for registries are those of docker's or podman's login.`,
+		Short: "Build container images of functions and of the provider without a container engine",
+		Long: `On Kubernetes, a function's image is a container image in a registry. These commands
+build such images from bundles, and the provider's own image, with Debian's packages
+and the programs beside this one. They need only apt. The same files give the same
+image. Credentials for registries come from docker's or podman's login.`,
 		Example: `  faas-infer-kubernetes image base --push registry.example.com/faas-infer/base:latest
   faas-infer-kubernetes image function mnist.onnx --base registry.example.com/faas-infer/base:latest --push registry.example.com/team/mnist:v1
   faas-infer-kubernetes image provider --tar provider.tar`,
@@ -32,27 +32,30 @@ image. Credentials for registries are those of docker's or podman's login.`,
 	return c
 }
 
-// output is where an image goes.
+// output says where an image goes.
 type output struct {
 	tar, push, name string
 	plain           []string
 }
 
+// plainUsage is the help text of --plain-registry.
+const plainUsage = "registries without TLS, such as registry.example.com:5000; not needed for private addresses"
+
 func (o *output) register(flags *pflag.FlagSet, name string) {
-	flags.StringVar(&o.tar, "tar", "", "file to write, an OCI image layout in a tar, for ctr, podman and docker to load")
-	flags.StringVar(&o.push, "push", "", "image's name in the registry to send it to, as registry.example.com/team/name:tag")
-	flags.StringVar(&o.name, "name", name, "image's name in the file of --tar, where it is not that of --push")
-	flags.StringSliceVar(&o.plain, "plain-registry", nil, "registries, as registry.example.com:5000, that have no TLS; private addresses need not be named")
+	flags.StringVar(&o.tar, "tar", "", "file to write: an OCI image layout in a tar, which ctr, podman and docker load")
+	flags.StringVar(&o.push, "push", "", "image's name in the registry to push it to, such as registry.example.com/team/name:tag")
+	flags.StringVar(&o.name, "name", name, "image's name in the file of --tar, if it differs from --push")
+	flags.StringSliceVar(&o.plain, "plain-registry", nil, plainUsage)
 }
 
 func (o *output) check() error {
 	if o.tar == "" && o.push == "" {
-		return errors.New("where is the image to go? Give --tar FILE, --push NAME or both")
+		return errors.New("--tar and --push are missing: give --tar FILE, --push NAME or both")
 	}
 	return nil
 }
 
-// write writes the image, sends it, or both.
+// write writes the image to a file, pushes it, or both.
 func (o *output) write(c *cobra.Command, i v1.Image) error {
 	if o.tar != "" {
 		name := o.name
@@ -84,10 +87,10 @@ func newBaseCommand() *cobra.Command {
 	var from source
 	c := &cobra.Command{
 		Use:   "base",
-		Short: "Make the image that functions are built on",
-		Long: `Makes an image of Debian's C library, certificates and time zones, ONNX Runtime and
-the program faas-infer, which serves a model or runs a function's program. It has no
-shell unless --shell, no Python unless --python, and its user is not root.`,
+		Short: "Build the base image of functions",
+		Long: `base builds an image with Debian's C library, certificates and time zones, ONNX
+Runtime and the program faas-infer, which serves a model or runs a function's program.
+It has a shell only with --shell and Python only with --python. Its user is not root.`,
 		Example: `  faas-infer-kubernetes image base --push registry.example.com/faas-infer/base:latest
   faas-infer-kubernetes image base --shell --tar base.tar`,
 		Args: cobra.NoArgs,
@@ -113,9 +116,9 @@ func newProviderImageCommand() *cobra.Command {
 	var program string
 	c := &cobra.Command{
 		Use:   "provider",
-		Short: "Make the provider's image",
-		Long: `Makes the image of this program, on the one that functions are built on, so that a
-node keeps what they have in common once.`,
+		Short: "Build the provider's image",
+		Long: `provider builds the image of this program on the base image of functions, so a node
+stores the common layers once.`,
 		Example: `  faas-infer-kubernetes image provider --push registry.example.com/faas-infer/provider:latest
   faas-infer-kubernetes image provider --base base.tar --tar provider.tar`,
 		Args: cobra.NoArgs,
@@ -151,12 +154,12 @@ func newFunctionImageCommand() *cobra.Command {
 	var from source
 	c := &cobra.Command{
 		Use:   "function BUNDLE|MODEL.onnx",
-		Short: "Make the image of a function from a bundle or an ONNX model",
-		Long: `Makes a function's image of a directory with a bundle.yaml, as "faas-infer bundle"
-and "faas-infer model bundle" write them, or of an ONNX file with the files in which
-it keeps weights. A program's image serves on port 8080 without arguments. A model that
-runs in Python needs a base with --python; what it requires is installed here, with a
-Python of the same version, and gets a layer of its own.`,
+		Short: "Build the image of a function from a bundle or an ONNX model",
+		Long: `function builds a function's image from a directory with a bundle.yaml, as "faas-infer
+bundle" and "faas-infer model bundle" write it, or from an ONNX file with its files of
+weights. A program's image serves on port 8080 without arguments. A model that runs in
+Python needs a base with --python. Its requirements are installed on this machine, with
+the same version of Python, and get a layer of their own.`,
 		Example: `  faas-infer-kubernetes image function mnist.onnx --push registry.example.com/team/mnist:v1
   faas-infer-kubernetes image function ./greet --base registry.example.com/faas-infer/base:latest --push registry.example.com/team/greet:v1`,
 		Args: cobra.ExactArgs(1),
@@ -193,7 +196,7 @@ func newPushCommand() *cobra.Command {
 	var to output
 	c := &cobra.Command{
 		Use:   "push FILE.tar NAME",
-		Short: "Send the image in a tar to a registry",
+		Short: "Push the image in a tar to a registry",
 		Example: `  faas-infer-kubernetes image base --tar base.tar
   faas-infer-kubernetes image push base.tar registry.example.com/faas-infer/base:latest`,
 		Args: cobra.ExactArgs(2),
@@ -203,11 +206,11 @@ func newPushCommand() *cobra.Command {
 				return err
 			}
 			if len(images) > 1 {
-				return fmt.Errorf("%s has %d images; push takes a file of one", args[0], len(images))
+				return fmt.Errorf("%s has %d images: give a file with one image", args[0], len(images))
 			}
 			return to.send(c, args[1], images[0].Image)
 		},
 	}
-	c.Flags().StringSliceVar(&to.plain, "plain-registry", nil, "registries, as registry.example.com:5000, that have no TLS; private addresses need not be named")
+	c.Flags().StringSliceVar(&to.plain, "plain-registry", nil, plainUsage)
 	return c
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 )
 
-// publishFlags are those of a builder that sends what it builds to a registry.
+// publishFlags are the flags of a builder that pushes its images to a registry.
 type publishFlags struct{ base string }
 
 func (f *publishFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.base, "builder-base", "", "image, made by \"image base\", on which images are built that faas-cli's --remote-builder sends; they go to the registry that their names say")
+	flags.StringVar(&f.base, "builder-base", "", "base image, made by \"image base\", for the builds of faas-cli's --remote-builder; the built images are pushed to the registry in their names")
 }
 
-// publisher brings what faas-cli's remote builder sends to the registry that the
-// image's name says, with the credentials of Docker's config ($DOCKER_CONFIG).
+// publisher returns a function that builds an image from a bundle of faas-cli's remote
+// builder and pushes it to the registry in the image's name. It uses the credentials of
+// Docker's config ($DOCKER_CONFIG).
 func (f *publishFlags) publisher(plain []string) (func(ctx context.Context, to string, b *bundle.Bundle, say func(string, ...any)) error, error) {
 	if f.base == "" {
-		return nil, errors.New("--payload-secret turns the builder on, and --builder-base is missing: the image on which functions' images are built")
+		return nil, errors.New("--builder-base is missing: --payload-secret turns on the builder, which needs the base image of functions")
 	}
 	return func(ctx context.Context, to string, b *bundle.Bundle, say func(string, ...any)) error {
 		made := func(base v1.Image) (v1.Image, error) { return onBase(ctx, base, b) }

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 )
 
-// onBase makes a function's image. For one that runs in Python it installs, on this
-// machine, what the function requires.
+// onBase builds a function's image. For a function in Python, it installs the function's
+// requirements on this machine.
 func onBase(ctx context.Context, base v1.Image, b *bundle.Bundle) (v1.Image, error) {
 	if b.InPython() {
 		var err error
@@ -24,7 +24,8 @@ func onBase(ctx context.Context, base v1.Image, b *bundle.Bundle) (v1.Image, err
 	return image.Append(base, b)
 }
 
-// withPackages adds to a base image what a bundle's engine and requirements need.
+// withPackages adds the Python packages of a bundle's engine and requirements to a base
+// image.
 func withPackages(ctx context.Context, base v1.Image, b *bundle.Bundle) (v1.Image, error) {
 	theirs, err := image.PythonOf(base)
 	if err != nil {
@@ -43,7 +44,7 @@ func withPackages(ctx context.Context, base v1.Image, b *bundle.Bundle) (v1.Imag
 		return nil, err
 	}
 	if ours != theirs {
-		return nil, fmt.Errorf("the base image has Python %s, and packages are installed with %s, which is %s; set %s to a Python %[1]s", theirs, environment.Program(), ours, environment.ProgramEnv)
+		return nil, fmt.Errorf("the base image has Python %s, but %s, which installs packages, is Python %s: set %s to a Python %[1]s", theirs, environment.Program(), ours, environment.ProgramEnv)
 	}
 	return image.AppendPackages(base, dir)
 }

@@ -17,26 +17,26 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle/image/debian"
 )
 
-// source says what images are built on.
+// source says which base image to build on, or how to build it.
 type source struct {
 	base, packages, program, library string
 	shell, python                    bool
 }
 
 func (s *source) register(flags *pflag.FlagSet) {
-	flags.StringVar(&s.packages, "packages", "", "directory in which Debian's packages are kept (default: in the user's cache)")
+	flags.StringVar(&s.packages, "packages", "", "directory that caches Debian's packages (default: in the user's cache)")
 	flags.StringVar(&s.program, "program", "", "the program faas-infer (default: the one beside this program)")
-	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", else where make onnxruntime puts it)")
+	flags.StringVar(&s.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that make onnxruntime installs)")
 	flags.BoolVar(&s.shell, "shell", false, "add a shell and the usual commands, for functions that are scripts")
-	flags.BoolVar(&s.python, "python", false, "add Debian's Python, for models that run in it, and for the provider that measures these")
+	flags.BoolVar(&s.python, "python", false, "add Debian's Python, for models in Python and for the provider that measures them")
 }
 
 func (s *source) registerBase(flags *pflag.FlagSet) {
-	flags.StringVar(&s.base, "base", "", "image that \"image base\" made: its name in a registry, or its file (default: made anew)")
+	flags.StringVar(&s.base, "base", "", "base image that \"image base\" made: its name in a registry, or its file (default: build a new one)")
 	s.register(flags)
 }
 
-// image is what others are built on: the one that is named, or a new one.
+// image returns the base image: the one of --base, or a new one.
 func (s *source) image(ctx context.Context, plain []string) (v1.Image, error) {
 	if s.base == "" {
 		return s.make(ctx)
@@ -49,7 +49,7 @@ func (s *source) image(ctx context.Context, plain []string) (v1.Image, error) {
 		return images[0].Image, nil
 	}
 	if strings.HasSuffix(s.base, ".tar") {
-		return nil, fmt.Errorf("--base: there is no file %s", s.base)
+		return nil, fmt.Errorf("--base %s: there is no such file", s.base)
 	}
 	return image.Fetch(ctx, s.base, nil, image.WithPlain(plain...))
 }
@@ -65,7 +65,7 @@ func (s *source) make(ctx context.Context) (v1.Image, error) {
 	if s.packages == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("where to keep packages: %w; give --packages", err)
+			return nil, fmt.Errorf("--packages is missing, and there is no default: %w", err)
 		}
 		s.packages = filepath.Join(cache, "faas-infer", "debian")
 	}
@@ -78,7 +78,8 @@ func (s *source) make(ctx context.Context) (v1.Image, error) {
 	return debian.Function{Packages: s.packages, Program: s.program, Library: s.library, Shell: s.shell, Python: s.python, Revision: report.Commit}.Image(ctx)
 }
 
-// openBundle opens a bundle's directory, or makes one of a model, which done removes.
+// openBundle opens a bundle's directory. From a model file it makes a temporary bundle,
+// which done removes.
 func openBundle(path string) (_ *bundle.Bundle, done func(), err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -33,7 +33,7 @@ func makeImage(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// smallBase writes an image that stands for the one of Debian's packages.
+// smallBase writes an image in place of the one with Debian's packages.
 func smallBase(t *testing.T, name string) {
 	t.Helper()
 	i, err := mutate.Config(empty.Image, v1.Config{Entrypoint: []string{image.Program}})

@@ -20,7 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// imageDir is where the bundles of models' images are kept.
+// imageDir returns the directory that keeps the bundles of models' images.
 func (f *providerFlags) imageDir() string {
 	if f.images != "" {
 		return f.images
@@ -31,8 +31,8 @@ func (f *providerFlags) imageDir() string {
 const (
 	// pullTimeout bounds how long a deployment waits for its image's bundle.
 	pullTimeout = 2 * time.Minute
-	// wantedFor is how long a bundle is kept in any case: until its model's times are
-	// known, of which others may have their turn before.
+	// wantedFor is how long a bundle is kept after its last use in any case. Its model's
+	// times must be known by then, and other models may be measured first.
 	wantedFor = time.Hour
 )
 
@@ -44,8 +44,8 @@ type images struct {
 
 var _ control.Bundles = (*images)(nil)
 
-// Model implements [control.Bundles]: the bundle is the image by its digest, the
-// file a copy on this machine.
+// Model implements [control.Bundles]. The bundle is the image with its digest; the file
+// is a copy on this machine.
 func (i *images) Model(ctx context.Context, f *provider.Function) (reference, file string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
@@ -72,20 +72,20 @@ func (i *images) Model(ctx context.Context, f *provider.Function) (reference, fi
 	return b.Reference, file, nil
 }
 
-// makeRoom removes the bundles that were wanted longest ago, where there are too many:
-// they are pulled again should somebody want them.
+// makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted
+// bundle is pulled again when it is needed.
 func (i *images) makeRoom() {
 	p := i.platform
 	freed, err := image.Evict(i.models.root, p.flags.imagesSize.Value(), time.Now().Add(-wantedFor))
 	if err != nil {
-		p.base.Log.Warn().Err(err).Msg("make room among the bundles of models' images")
+		p.base.Log.Warn().Err(err).Msg("cannot evict bundles of models' images")
 	}
 	if freed > 0 {
-		p.base.Log.Info().Int64("bytes", freed).Msg("removed the bundles of models' images that were wanted longest ago")
+		p.base.Log.Info().Int64("bytes", freed).Msg("evicted the least recently used bundles of models' images")
 	}
 }
 
-// keychain is that of the deployment's secrets for registries.
+// keychain returns the credentials for registries in the deployment's secrets.
 func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (authn.Keychain, error) {
 	namespace := d.Namespace
 	names, err := i.platform.secrets.Registries(namespace, d.Secrets)
@@ -103,30 +103,30 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 	return image.NewKeychain(configs...)
 }
 
-// instanceArguments are what a model's pod runs the image's program with.
+// instanceArguments returns the arguments of the image's program in a model's pod.
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
 	return append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
 }
 
-// imageModels looks at the copies of models on this machine, for instances that
-// have them in their image.
+// imageModels reads and measures the copies of models on this machine, for instances that
+// have the models in their images.
 type imageModels struct {
-	// local are the copies. It is not embedded: what it says of where a model is prepared
-	// must not get through.
+	// local reads the copies. It is not embedded, because its paths of prepared models
+	// must not reach the instances.
 	local latency.Models
-	// root is below which the copies are.
+	// root is the directory with the copies.
 	root string
 	seen memo[string]
 }
 
 var _ latency.Models = (*imageModels)(nil)
 
-// keep remembers what instances call a model: its path in the image, and by the
-// digest which one it is.
+// keep remembers a model's name in instances: its path in the image, and the image's
+// digest.
 func (m *imageModels) keep(file, inside string) { m.seen.put(file, inside) }
 
-// inside is what instances call a model.
+// inside returns a model's name in instances.
 func (m *imageModels) inside(file string) (string, error) {
 	if inside, ok := m.seen.get(file); ok {
 		return inside, nil
@@ -160,7 +160,7 @@ func (m *imageModels) Predict(ctx context.Context, file string, maxBatch int, un
 	return m.renamed(file)(m.local.Predict(ctx, file, maxBatch, until))
 }
 
-// renamed puts what instances call the model in the place of what this machine has.
+// renamed replaces the path of a model on this machine with its name in instances.
 func (m *imageModels) renamed(file string) func(string, *profiler.Profile, error) (string, *profiler.Profile, error) {
 	return func(_ string, p *profiler.Profile, err error) (string, *profiler.Profile, error) {
 		if err != nil {

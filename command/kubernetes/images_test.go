@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// here are models whose every method says where this machine has them prepared.
+// here is a latency.Models whose methods return paths of this machine.
 type here struct{}
 
 func (here) Check(context.Context, string, func(string) bool) error { return nil }
@@ -25,7 +25,7 @@ func (h here) Predict(context.Context, string, int, time.Duration) (string, *pro
 	return h.find()
 }
 
-// However a model's times are found, instances are told its path in their image.
+// Instances get the model's path in their image, however its times were found.
 func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	m := &imageModels{local: here{}}
 	m.keep("copy", "/bundle/model.onnx@sha256:1")

@@ -2,7 +2,7 @@ package kubernetes
 
 import "sync"
 
-// memo remembers values by name. Its zero value is empty.
+// memo remembers values by name. Its zero value is empty. It is safe for concurrent use.
 type memo[V any] struct {
 	mu     sync.Mutex
 	values map[string]V

@@ -25,14 +25,14 @@ func NewNodeCommand() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:   "node",
-		Short: "Publish this node's GPUs and share them by CUDA MPS",
-		Long: `node runs on a node that has GPUs, as a DaemonSet does it: it reads from NVIDIA's
-driver which ones there are, keeps CUDA's MPS control daemon, through which instances
-get shares of them, and says both in the node's annotation ` + gpu.InventoryAnnotation + `,
-which the provider places by. Where NVIDIA's device plugin hands out the same GPUs,
-it shares none and says so; --devices names those which the plugin does not have.
+		Short: "Publish this node's GPUs and share them through CUDA MPS",
+		Long: `node runs on every node with GPUs, usually as a DaemonSet. It lists the GPUs with
+NVIDIA's driver and runs CUDA's MPS control daemon, through which instances get shares
+of them. It publishes both in the node's annotation ` + gpu.InventoryAnnotation + `,
+which the provider uses for placement. If NVIDIA's device plugin offers the same GPUs,
+node shares none and says so; --devices names the GPUs that the plugin does not have.
 
-When it ends, the MPS daemon ends, and so does what computes through it.`,
+When node ends, the MPS daemon ends, and so do the processes that use it.`,
 		Example: `  faas-infer-kubernetes node --name "$NODE_NAME"
   faas-infer-kubernetes node --name gpu-1 --kubeconfig ~/.kube/config --devices 2,3`,
 		Args: cobra.NoArgs,
@@ -57,11 +57,11 @@ When it ends, the MPS daemon ends, and so does what computes through it.`,
 	f := c.Flags()
 	f.StringVar(&a.Node, "name", a.Node, "name of this node (default: $NODE_NAME)")
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
-	f.StringSliceVar(&a.Devices, "devices", nil, "indexes or UUIDs of the GPUs that are shared (default: all)")
-	f.BoolVar(&a.Share, "share", a.Share, "share GPUs by MPS; without, they are published only")
+	f.StringSliceVar(&a.Devices, "devices", nil, "indexes or UUIDs of the GPUs to share (default: all)")
+	f.BoolVar(&a.Share, "share", a.Share, "share GPUs through MPS; if false, they are only published")
 	f.StringVar(&a.MPS.Directory, "directory", a.MPS.Directory, "directory on the node for the MPS daemon's pipes and log")
 	f.StringVar(&a.SharedMemory, "shared-memory", "", "directory on the node that is /dev/shm here and in instances (default: /dev/shm itself)")
 	f.StringVar(&a.MPS.Program, "mps-control", a.MPS.Program, "the MPS control program")
-	f.DurationVar(&a.Every, "every", a.Every, "how often the driver and the MPS daemon are looked at")
+	f.DurationVar(&a.Every, "every", a.Every, "how often to check the driver and the MPS daemon")
 	return c
 }

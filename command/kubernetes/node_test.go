@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The commands for GPUs refuse what cannot be, and say which flag.
+// The commands for GPUs refuse invalid flags by name.
 func TestGPUCommandsRefuse(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
 	for _, test := range []struct {

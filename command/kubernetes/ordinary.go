@@ -11,15 +11,15 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// ordinary are the ordinary functions of a cluster, of which none is a model.
+// ordinary controls the ordinary functions of a cluster and refuses images with models.
 type ordinary struct {
 	*deployments.Controller
 	images *images
 }
 
-// Deploy implements [provider.Controller]. An image with a model in it has nothing to
-// run without an objective. The kubelet finds out about images that cannot be looked at,
-// which may have other credentials.
+// Deploy implements [provider.Controller]. It refuses an image that holds a model, because
+// without an objective there is nothing to run. It accepts an image that it cannot read:
+// the kubelet may have other credentials.
 func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	if err := o.images.program(ctx, f); errors.Is(err, bundle.ErrModel) {
 		return nil, web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
@@ -27,7 +27,7 @@ func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Di
 	return o.Controller.Deploy(ctx, f)
 }
 
-// program returns an error if the function's image has a bundle that is no program.
+// program returns an error if the function's image has a bundle without a program.
 func (i *images) program(ctx context.Context, f *provider.Function) error {
 	b, err := i.bundle(ctx, f.Deployment)
 	if err != nil || b == nil {

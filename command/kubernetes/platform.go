@@ -24,8 +24,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/router"
 )
 
-// How long the cluster may take to tell what there is, and how often the load is
-// looked at.
+// openTimeout is how long the cluster may take to list its objects at start. tick is how
+// often the controllers look at the load.
 const (
 	openTimeout = 30 * time.Second
 	tick        = 100 * time.Millisecond
@@ -36,23 +36,23 @@ type platform struct {
 	flags *providerFlags
 	base  command.Base
 	clients
-	// ctx ends with Close; watching counts what then ends.
+	// ctx ends with Close; watching counts the goroutines that end with it.
 	ctx      context.Context
 	watching sync.WaitGroup
 
 	objects  *objects.Objects
-	learned  *objects.HistoryStore
+	history  *objects.HistoryStore
 	secrets  *objects.SecretStore
 	election *client.Election
 	profiles *kubernetes.Profiles
 	backend  *kubernetes.Backend
 	control  *control.Controller
 	ordinary *deployments.Controller
-	// images looks into the functions' images.
+	// images reads the functions' images.
 	images *images
-	// group are the replicas of the provider, nil if there is only this one.
+	// group holds the replicas of the provider, nil if there is only this one.
 	group *peer.Group
-	// types are those of secrets, which never change.
+	// types caches the types of secrets, which never change.
 	types memo[corev1.SecretType]
 }
 
@@ -93,7 +93,8 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	return parts, nil
 }
 
-// builder answers faas-cli's remote builder with images in a registry.
+// builder returns the handler of faas-cli's remote builder, which pushes images to a
+// registry.
 func (p *platform) builder() (http.Handler, error) {
 	if !p.flags.Builds() {
 		return p.flags.Builder(p.base.Log, nil)
@@ -105,7 +106,7 @@ func (p *platform) builder() (http.Handler, error) {
 	return p.flags.Builder(p.base.Log, publish)
 }
 
-// openObjects opens what is kept in the cluster.
+// openObjects opens the state that is kept in the cluster.
 func (p *platform) openObjects(opening context.Context) (err error) {
 	f := p.flags
 	p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
@@ -118,34 +119,34 @@ func (p *platform) openObjects(opening context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.learned, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
+	if p.history, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
 		return err
 	}
 	p.secrets, p.profiles = objects.NewSecretStore(p.core), kubernetes.NewProfiles(p.dynamic, p.core, f.namespace)
 	return nil
 }
 
-// turn has everything look at once what there is to do for whoever leads.
+// turn wakes the controllers when this replica begins or stops to lead.
 func (p *platform) turn(leading bool) {
-	p.base.Log.Info().Bool("leading", leading).Msg("the lead has changed")
+	p.base.Log.Info().Bool("leading", leading).Msg("the leadership has changed")
 	if p.control != nil {
 		p.control.Wake()
 		p.ordinary.Wake()
 	}
 }
 
-// checkAccess logs which rights are missing; what can be done without goes on.
+// checkAccess logs missing rights. The provider continues without them as far as it can.
 func (p *platform) checkAccess(ctx context.Context) {
 	missing, err := client.CheckAccess(ctx, p.core, client.Needs(), p.flags.namespace, p.objects.Names())
 	if err != nil {
-		p.base.Log.Warn().Err(err).Msg("which rights the provider has could not be found out")
+		p.base.Log.Warn().Err(err).Msg("cannot check the provider's rights")
 	}
 	for _, m := range missing {
 		p.base.Log.Error().Str("verb", m.Verb).Str("resource", m.Resource).Str("namespace", m.Namespace).Msg(m.String())
 	}
 }
 
-// openControllers opens the cluster's instances and what drives them.
+// openControllers opens the backend and the controllers that drive it.
 func (p *platform) openControllers(opening context.Context) (command.Controller, error) {
 	f, b := p.flags, p.base
 	var err error
@@ -166,7 +167,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	models := &imageModels{local: f.Models(), root: f.imageDir()}
 	p.images = &images{platform: p, models: models}
 	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
-	o.Profiles, o.Corrections, o.Histories = p.learned, p.learned, p.learned
+	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
 	o.Replica, o.Eligible = p.replica(), p.eligible
 	if p.control, err = control.New(opening, o); err != nil {
 		return nil, err
@@ -182,7 +183,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
 }
 
-// secretType is the type of a secret; what cannot be read has none.
+// secretType returns the type of a secret; Opaque if it cannot be read.
 func (p *platform) secretType(namespace, name string) corev1.SecretType {
 	key := namespace + "/" + name
 	if known, ok := p.types.get(key); ok {
@@ -200,16 +201,17 @@ func (p *platform) secretType(namespace, name string) corev1.SecretType {
 	return found
 }
 
-// eligible lists the nodes that a function's instances may be on.
+// eligible lists the nodes on which a function's instances may start.
 func (p *platform) eligible(f *provider.Function) (nodes []string, why string) {
 	return p.backend.Eligible(f.Deployment)
 }
 
-// serve begins what goes on for as long as the provider serves.
+// serve starts the election, the watch of functions and the exchange between replicas,
+// which run for as long as the provider serves.
 func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Controller) {
 	p.watching.Go(func() {
 		if err := p.election.Run(ctx); err != nil && ctx.Err() == nil {
-			p.base.Log.Error().Err(err).Msg("the election of a leader has ended")
+			p.base.Log.Error().Err(err).Msg("this replica has left the election of a leader")
 		}
 	})
 	p.watching.Go(func() {
@@ -218,7 +220,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 			return d.Problem
 		}})
 		if err != nil && ctx.Err() == nil {
-			p.base.Log.Error().Err(err).Msg("functions are not followed any more")
+			p.base.Log.Error().Err(err).Msg("the watch of functions has ended")
 		}
 	})
 	if p.group != nil {
@@ -226,15 +228,15 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	}
 }
 
-// close ends what Open has begun, as far as it came.
+// close closes what Open has opened, even if Open failed halfway.
 func (p *platform) close() error {
 	p.watching.Wait()
 	var err error
 	if p.backend != nil {
 		err = p.backend.Close()
 	}
-	if p.learned != nil {
-		p.learned.Close()
+	if p.history != nil {
+		p.history.Close()
 	}
 	if p.objects != nil {
 		p.objects.Close()
@@ -242,15 +244,15 @@ func (p *platform) close() error {
 	return err
 }
 
-// lasting is a backend whose instances outlive the provider: another replica, or
-// the next one, goes on with them.
+// lasting is a backend whose instances outlive the provider. Another replica or the next
+// provider takes them over.
 type lasting struct {
 	cluster.Backend
 	// life ends when the provider does.
 	life context.Context
 }
 
-// Stop implements [cluster.Backend], until the provider ends.
+// Stop implements [cluster.Backend]. It does nothing once the provider is ending.
 func (l lasting) Stop(ctx context.Context, id cluster.InstanceID) error {
 	if l.life.Err() != nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/router"
 )
 
-// openGroup makes this replica one of those that the provider's Service has; nil where
-// there is no such Service.
+// openGroup makes this replica a member of the provider's Service. p.group stays nil
+// without --service.
 func (p *platform) openGroup(opening context.Context) error {
 	f := p.flags
 	if f.service == "" {
@@ -33,7 +33,7 @@ func (p *platform) openGroup(opening context.Context) error {
 	return nil
 }
 
-// replica is this one, as the controller of models sees it.
+// replica returns this replica for the controller of models.
 func (p *platform) replica() *peer.Replica {
 	if p.group == nil {
 		return peer.NewReplica(p.election.Leading, nil)
@@ -41,8 +41,7 @@ func (p *platform) replica() *peer.Replica {
 	return peer.NewReplica(p.election.Leading, p.group)
 }
 
-// listeners are the other replicas, as the controller of ordinary functions sees
-// them.
+// listeners returns the other replicas for the controller of ordinary functions.
 func (p *platform) listeners() deployments.Peers {
 	if p.group == nil {
 		return nil
@@ -50,7 +49,8 @@ func (p *platform) listeners() deployments.Peers {
 	return p.group.Listener()
 }
 
-// shared has each function of a model dispatched by one replica.
+// shared wraps c so that one replica dispatches each function of a model. Without other
+// replicas it returns c.
 func (p *platform) shared(replica *peer.Replica, c command.Controller) command.Controller {
 	if p.group == nil {
 		return c
@@ -60,7 +60,7 @@ func (p *platform) shared(replica *peer.Replica, c command.Controller) command.C
 	return router.NewShared(c, p.group)
 }
 
-// routes puts what replicas ask each other before the provider's routes.
+// routes adds the routes between replicas to the provider's routes.
 func (p *platform) routes(provider http.Handler) http.Handler {
 	if p.group == nil {
 		return provider

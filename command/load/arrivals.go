@@ -12,31 +12,31 @@ type Arrivals string
 
 // The arrival processes.
 const (
-	// Uniform spaces requests evenly; the first is sent at once.
+	// Uniform spaces requests evenly. The first is sent at once.
 	Uniform Arrivals = "uniform"
 	// Poisson draws exponential gaps: independent users, as in the
 	// workloads of BATCH and INFless.
 	Poisson Arrivals = "poisson"
 )
 
-// maxArrivals keeps the precomputed schedule of one target below 400 MB.
+// maxArrivals limits the precomputed schedule of one target to 400 MB.
 const maxArrivals = 50_000_000
 
-// Times returns when requests at rate (requests/s) are sent within d, as
-// offsets from the start, ascending and all below d. The same rng state gives
-// the same times.
+// Times returns the times of requests at rate (requests/s) within d, as offsets
+// from the start. They ascend and are below d. The same state of rng gives the
+// same times.
 func (a Arrivals) Times(rate float64, d time.Duration, rng *rand.Rand) ([]time.Duration, error) {
 	expected := rate * d.Seconds()
 	if !(rate > 0) || d <= 0 {
-		return nil, fmt.Errorf("a rate of %v requests/s for %v is no load: both must be positive", rate, d)
+		return nil, fmt.Errorf("rate %v requests/s for %v: both must be positive", rate, d)
 	}
 	if expected > maxArrivals {
-		return nil, fmt.Errorf("a rate of %v requests/s for %v makes more than %d requests", rate, d, maxArrivals)
+		return nil, fmt.Errorf("rate %v requests/s for %v: that is more than %d requests; lower the rate or the duration", rate, d, maxArrivals)
 	}
 	times := make([]time.Duration, 0, int(expected)+1)
 	switch a {
 	case Uniform:
-		// Not by adding up gaps: that would add up their rounding.
+		// Adding up gaps would add up their rounding errors.
 		for i := 0; float64(i)/rate < d.Seconds(); i++ {
 			times = append(times, seconds(float64(i)/rate))
 		}
@@ -45,7 +45,7 @@ func (a Arrivals) Times(rate float64, d time.Duration, rng *rand.Rand) ([]time.D
 			times = append(times, seconds(at))
 		}
 	default:
-		return nil, fmt.Errorf("unknown arrivals %q: %s or %s", a, Uniform, Poisson)
+		return nil, fmt.Errorf("arrivals %q: it must be %s or %s", a, Uniform, Poisson)
 	}
 	return times, nil
 }
@@ -59,9 +59,8 @@ type arrival struct {
 	index  int
 }
 
-// schedule merges the arrivals of all targets, earliest first. Each target
-// draws from a stream of its own, so that a target added does not change when
-// the others' requests are sent.
+// schedule merges the arrivals of all targets, earliest first. Each target has
+// its own random stream, so adding a target does not change the others' times.
 func schedule(targets []Target, d time.Duration, seed uint64) ([]arrival, error) {
 	var all []arrival
 	for t, target := range targets {

@@ -14,14 +14,14 @@ import (
 // tensor extension: the length of the JSON at the head of a body.
 const HeaderLength = "Inference-Header-Content-Length"
 
-// maxTensor bounds, in bytes, what BinaryBody makes up for one input.
+// maxTensor is the maximum size in bytes of one input that BinaryBody makes.
 const maxTensor = 1 << 30
 
-// BinaryBody makes up an inference request for a model with these inputs and
+// BinaryBody makes a random inference request for a model with these inputs and
 // encodes it with [EncodeBinary]. Floats are in [0, 1), integers and booleans
-// 0 or 1; the batch dimension is rows, other dynamic dimensions are 1. The same
-// seed gives the same body. An input of a type without a fixed size is an
-// error.
+// are 0 or 1. The batch dimension is rows, other dynamic dimensions are 1. The
+// same seed gives the same body. BinaryBody returns an error for an input of a
+// type without a fixed size.
 func BinaryBody(inputs []tensor.Info, rows int, seed uint64) (body []byte, headerLength int, err error) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	tensors := make([]tensor.Tensor, len(inputs))
@@ -46,7 +46,7 @@ func randomTensor(in tensor.Info, rows int, rng *rand.Rand) (tensor.Tensor, erro
 		}
 	}
 	if in.Type.Size() == 0 {
-		return t, fmt.Errorf("no random values for type %q", in.Type)
+		return t, fmt.Errorf("cannot make random values of type %q; use --body", in.Type)
 	}
 	n, err := tensor.Elements(t.Shape)
 	if err != nil {
@@ -92,8 +92,8 @@ type (
 )
 
 // EncodeBinary encodes an inference request of the Open Inference Protocol v2
-// with all tensors in binary form, and asks for outputs in binary form. The
-// body is sent with the header [HeaderLength] set to headerLength.
+// with all tensors in binary form. The request asks for outputs in binary form.
+// Send the body with the header [HeaderLength] set to headerLength.
 func EncodeBinary(inputs []tensor.Tensor) (body []byte, headerLength int, err error) {
 	request := inferRequest{Parameters: map[string]any{"binary_data_output": true}}
 	size := 0

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// RunClosed sends requests back to back: each of clients sends its next
-// request when its last one is answered, for d. Latency counts from the actual
-// sending. The result's Offered is what was sent; Lag is zero. Request indices
-// (see Target.Body) are different for every request and begin at 0 for the
-// first client, 1 for the second, and so on.
+// RunClosed runs a closed loop for d: each client sends its next request when its
+// last one is answered. Latency counts from the actual sending. In the result,
+// Offered is the rate that was sent and Lag is zero. Every request has a different
+// index (see Target.Body): the first client begins at 0, the second at 1, and so on.
 func RunClosed(ctx context.Context, t Target, clients int, d time.Duration) (*TargetResult, error) {
 	if clients < 1 || d <= 0 {
-		return nil, fmt.Errorf("%d clients for %v are no load: both must be positive", clients, d)
+		return nil, fmt.Errorf("%d clients for %v: both must be positive", clients, d)
 	}
 	e, err := t.resolve()
 	if err != nil {
@@ -39,13 +38,13 @@ func RunClosed(ctx context.Context, t Target, clients int, d time.Duration) (*Ta
 		all = append(all, s...)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("the time was over before the first request")
+		return nil, errors.New("the duration ended before the first request; give a longer one")
 	}
 	r := summarise(&t, all, float64(len(all))/elapsed.Seconds(), elapsed)
 	return &r, nil
 }
 
-// backToBack is one client.
+// backToBack runs one client.
 func backToBack(ctx context.Context, t *Target, e *endpoint, first, step int, end time.Time) []sample {
 	c := e.connect(t.Verify != nil)
 	defer c.close()

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// idleCheck is how long a connection may lie idle before it is worth a system
-// call to see whether the server has closed it meanwhile.
+// idleCheck is the idle time after which do checks, with a system call, whether the
+// server has closed the connection.
 const idleCheck = 500 * time.Millisecond
 
-// conn is one connection to a target, and the client's side of HTTP/1.1 on it:
-// one request at a time. Not safe for concurrent use, but for close.
+// conn is one connection to a target with an HTTP/1.1 client, for one request at a
+// time. It is not safe for concurrent use, except for close.
 type conn struct {
 	endpoint *endpoint
 	request  *http.Request // what http.ReadResponse needs to know
@@ -29,7 +29,7 @@ type conn struct {
 	head   []byte
 	body   bytes.Buffer
 	used   time.Time
-	// forget keeps the end of the context of do from closing net.
+	// forget stops the end of do's context from closing net.
 	forget func() bool
 }
 
@@ -42,11 +42,10 @@ func newConn(e *endpoint, keep bool) *conn {
 	}
 }
 
-// do sends one request and reads its answer: the status and, if the conn was
-// made to keep them, the body, valid until the next call. A request is sent
-// once and never again, so an error says that it may or may not have been
-// executed. After an error the next call dials anew. When the ctx of the call
-// that dialled ends, the connection is cut.
+// do sends one request and returns the answer's status and, if the conn keeps
+// bodies, its body, which is valid until the next call. It never retries, so after an
+// error the request may or may not have been executed. After an error the next call
+// dials again. The connection closes when the ctx of the call that dialled ends.
 func (c *conn) do(ctx context.Context, body []byte, deadline time.Time) (status int, answer []byte, err error) {
 	if err := c.ready(ctx, deadline); err != nil {
 		return 0, nil, err
@@ -59,7 +58,7 @@ func (c *conn) do(ctx context.Context, body []byte, deadline time.Time) (status 
 	return status, c.body.Bytes(), err
 }
 
-// ready leaves c with an open connection.
+// ready makes sure that c has an open connection.
 func (c *conn) ready(ctx context.Context, deadline time.Time) error {
 	if c.net != nil && time.Since(c.used) > idleCheck && closedByPeer(c.net) {
 		c.close()
@@ -85,10 +84,10 @@ func (c *conn) exchange(body []byte, deadline time.Time) (status int, closes boo
 	c.head = c.endpoint.appendHead(c.head[:0], len(body))
 	request := net.Buffers{c.head, body}
 	_, broken := request.WriteTo(c.net)
-	// A server that refuses a body unread answers and hangs up meanwhile.
+	// A server may refuse a body without reading it: it answers and closes early.
 	response, err := c.response()
 	if broken != nil && err != nil {
-		return 0, false, fmt.Errorf("sending the request: %w", broken)
+		return 0, false, fmt.Errorf("send the request: %w", broken)
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("reading the answer: %w", err)
@@ -105,7 +104,7 @@ func (c *conn) exchange(body []byte, deadline time.Time) (status int, closes boo
 	return response.StatusCode, response.Close || broken != nil, nil
 }
 
-// response reads up to the body of the final answer.
+// response reads the final answer up to its body.
 func (c *conn) response() (*http.Response, error) {
 	for {
 		r, err := http.ReadResponse(c.reader, c.request)
@@ -129,8 +128,8 @@ func (c *conn) close() {
 	}
 }
 
-// closedByPeer looks, without waiting, whether there is anything to read on an
-// idle connection: an end of file, an error, or an answer to no request.
+// closedByPeer checks, without waiting, whether an idle connection has anything to
+// read: an end of file, an error, or an answer that nobody asked for.
 func closedByPeer(n net.Conn) bool {
 	sc, ok := n.(syscall.Conn)
 	if !ok {

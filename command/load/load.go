@@ -1,6 +1,7 @@
-// Package load generates load: requests at a rate (Run) or by a number of clients
-// (RunClosed), timed from when each should have been sent, so that a server that stalls
-// does not slow the clock down. It is also the command "faas-infer load".
+// Package load generates load: requests at a rate ([Run]) or from a number of clients
+// ([RunClosed]). Run measures latency from the intended time of sending, so a server that
+// stalls cannot hide its delays. The package is also the command "faas-infer load"; it
+// does not deploy anything. Begin reading at [Run].
 package load
 
 import (
@@ -20,10 +21,10 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 )
 
-// loadBodies is how many different request bodies a load goes through.
+// loadBodies is how many different request bodies a load cycles through.
 const loadBodies = 16
 
-// loadFlags are what the load command is told.
+// loadFlags are the flags of the load command.
 type loadFlags struct {
 	target    Target
 	options   Options
@@ -36,21 +37,21 @@ type loadFlags struct {
 	rows      int
 }
 
-// NewCommand returns the load command: an open loop of requests against
-// one function.
+// NewCommand returns "faas-infer load", which sends an open loop of requests to one
+// function.
 func NewCommand() *cobra.Command {
 	var f loadFlags
 	c := &cobra.Command{
 		Use:   "load --url URL",
 		Short: "Send a function requests at a fixed rate and measure its answers",
 		Long: `load sends requests at their intended times, however slowly earlier ones are
-answered, and counts latency from the intended time. A server that stalls is
-charged for every request that it keeps waiting.
+answered, and counts latency from the intended time. Every request that waits for a
+stalled server therefore counts.
 
-What is sent: by default, random inputs for the function's model, which load
-asks the function to describe (Open Inference Protocol: GET URL/v2/models/NAME).
---model takes the inputs from an ONNX file instead, and picks integer inputs
-that are valid indices; --body sends a file as it is.`,
+By default, load sends random inputs for the function's model. It asks the function
+for the model's inputs (Open Inference Protocol: GET URL/v2/models/NAME). --model reads
+the inputs from an ONNX file instead and uses valid indices for integer inputs. --body
+sends a file unchanged.`,
 		Example: `  faas-infer load --url http://127.0.0.1:8080/function/mnist --rate 200 --duration 20s --poisson --slo 50ms
   faas-infer load --url http://127.0.0.1:8080/function/dssm --model dssm.onnx --rate 500 --json
   faas-infer load --url http://127.0.0.1:8080/function/mnist --body request.json --rate 50`,
@@ -66,12 +67,12 @@ func (f *loadFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.target.URL, "url", "", "the function's `URL`")
 	flags.StringVar(&f.target.Socket, "socket", "", "Unix socket `path` to send to instead of the URL's host")
 	flags.Float64Var(&f.target.Rate, "rate", 100, "requests per second")
-	flags.DurationVar(&f.options.Duration, "duration", 20*time.Second, "how long to send")
+	flags.DurationVar(&f.options.Duration, "duration", 20*time.Second, "how long to send requests")
 	flags.BoolVar(&f.poisson, "poisson", false, "exponential gaps between requests instead of even ones")
 	flags.DurationVar(&f.target.SLO, "slo", 0, "count the answers within this latency")
 	flags.DurationVar(&f.options.Timeout, "timeout", 30*time.Second, "how long to wait for an answer")
-	flags.IntVar(&f.options.MaxInFlight, "max-in-flight", 4096, "drop requests while so many are unanswered")
-	flags.Uint64Var(&f.options.Seed, "seed", 1, "settles arrivals and inputs")
+	flags.IntVar(&f.options.MaxInFlight, "max-in-flight", 4096, "maximum number of unanswered requests; further ones are dropped")
+	flags.Uint64Var(&f.options.Seed, "seed", 1, "seed of the arrivals and inputs")
 	flags.StringVar(&f.modelName, "model-name", "", "the model's `name` in v2 paths (default the function's name)")
 	flags.StringVar(&f.model, "model", "", "take the inputs from this ONNX `file`")
 	flags.StringVar(&f.body, "body", "", "send this `file`")
@@ -84,7 +85,7 @@ func (f *loadFlags) register(c *cobra.Command) {
 
 func (f *loadFlags) run(c *cobra.Command) error {
 	if f.rows < 1 {
-		return fmt.Errorf("--rows %d: a request has at least one row", f.rows)
+		return fmt.Errorf("--rows %d: it must be at least 1", f.rows)
 	}
 	f.target.Name = f.target.URL
 	if f.poisson {
@@ -113,12 +114,12 @@ func (f *loadFlags) print(w io.Writer, r *TargetResult) error {
 		return err
 	}
 	if r.Good == 0 {
-		return errors.New("no request was answered well")
+		return errors.New("no request got a good answer")
 	}
 	return nil
 }
 
-// prepare settles what is sent.
+// prepare makes the request bodies and headers.
 func (f *loadFlags) prepare(ctx context.Context) error {
 	if f.body != "" {
 		body, err := os.ReadFile(f.body)
@@ -149,7 +150,7 @@ func (f *loadFlags) prepare(ctx context.Context) error {
 	return nil
 }
 
-// encoder returns what makes a request body from a seed.
+// encoder returns a function that makes a request body from a seed.
 func (f *loadFlags) encoder(ctx context.Context) (func(seed uint64) ([]byte, int, error), error) {
 	if f.model != "" {
 		m, err := model.ReadFile(f.model)
@@ -168,7 +169,7 @@ func (f *loadFlags) encoder(ctx context.Context) (func(seed uint64) ([]byte, int
 	if name == "" {
 		var err error
 		if name, err = ModelName(f.target.URL); err != nil {
-			return nil, fmt.Errorf("%w: say --model-name, --model or --body", err)
+			return nil, fmt.Errorf("%w: give --model-name, --model or --body", err)
 		}
 	}
 	client := f.client()
@@ -180,7 +181,7 @@ func (f *loadFlags) encoder(ctx context.Context) (func(seed uint64) ([]byte, int
 	return func(seed uint64) ([]byte, int, error) { return BinaryBody(inputs, f.rows, seed) }, nil
 }
 
-// client goes where the load goes.
+// client returns an HTTP client that connects where the load does.
 func (f *loadFlags) client() *http.Client {
 	transport := &http.Transport{}
 	if f.target.Socket != "" {

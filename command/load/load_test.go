@@ -143,7 +143,7 @@ func TestLoadFails(t *testing.T) {
 		"no model name": {[]string{"--url=" + s.URL}, "--model-name"},
 		"not a model":   {[]string{at, "--model=" + file}, "x"},
 		"two bodies":    {[]string{at, "--model=" + file, "--body=" + file}, "model"},
-		"none answered": {[]string{"--url=" + s.URL + "/absent", "--body=" + file, "--duration=20ms"}, "no request was answered well"},
+		"none answered": {[]string{"--url=" + s.URL + "/absent", "--body=" + file, "--duration=20ms"}, "no request got a good answer"},
 	} {
 		if _, err := execute(t, c.args...); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.says)
@@ -172,7 +172,7 @@ func TestLoadOverASocket(t *testing.T) {
 	}
 }
 
-// The same seed sends the same, another sends something else.
+// The same seed sends the same requests, another seed sends others.
 func TestSeedsSettleWhatIsSent(t *testing.T) {
 	f := &function{}
 	s := httptest.NewServer(f)

@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// maxMetadata bounds what Metadata reads.
+// maxMetadata is the maximum size in bytes of an answer that Metadata reads.
 const maxMetadata = 1 << 20
 
 // ModelName guesses the model's name from a function's URL: the last element
@@ -31,7 +31,7 @@ func ModelName(functionURL string) (string, error) {
 	return name, nil
 }
 
-// Metadata asks a function for the inputs of its model, with the Open
+// Metadata returns the inputs of a function's model. It asks the function with the Open
 // Inference Protocol's GET <function's URL>/v2/models/<model>.
 func Metadata(ctx context.Context, client *http.Client, functionURL, model string) ([]tensor.Info, error) {
 	at, err := url.JoinPath(functionURL, "v2", "models", model)

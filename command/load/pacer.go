@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pacer wakes its user at points in time. The Go runtime's timers round up to
-// the next millisecond when a process is idle, which at thousands of requests
-// per second is worse than what is measured; a timerfd read through the
-// runtime's poller is about 30 µs late.
+// pacer wakes its caller at points in time. In an idle process, the Go runtime's timers
+// round up to the next millisecond. At thousands of requests per second, that is more
+// than the latencies to be measured. A timerfd that is read through the runtime's poller
+// is about 30 µs late.
 type pacer struct {
 	file  *os.File
 	start time.Time
 	stop  func() bool
-	// expirations is what reading a timerfd fills in.
+	// expirations receives what a read of the timerfd returns.
 	expirations [8]byte
 }
 
-// newPacer counts from now on. When ctx ends, wait returns at once.
+// newPacer returns a pacer whose time starts now. When ctx ends, wait returns at once.
 func newPacer(ctx context.Context) (*pacer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -32,7 +32,7 @@ func newPacer(ctx context.Context) (*pacer, error) {
 	return p, nil
 }
 
-// now is the time since the start.
+// now returns the time since the start.
 func (p *pacer) now() time.Duration { return time.Since(p.start) }
 
 // wait returns at the offset t from the start, or when the pacer's context

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// job is one request and the time at which it is meant to be sent.
+// job is one request and its intended time of sending.
 type job struct {
 	index    int
 	intended time.Time
 }
 
-// outcome says what became of a request.
+// outcome is the result of a request.
 type outcome uint8
 
 const (
 	unsent  outcome = iota // dropped: too many were in flight
 	failed                 // no answer came
 	refused                // answered, but not with a 2xx status
-	wrong                  // answered, but Verify did not like it
+	wrong                  // answered, but Verify returned an error
 	good
 )
 
-// sample is all that is kept of one request.
+// sample is the record of one request.
 type sample struct {
 	outcome outcome
 	status  int
@@ -33,9 +33,8 @@ type sample struct {
 	err          error
 }
 
-// pool holds a target's connections, each with a goroutine that runs one
-// request at a time on it. A request takes the connection that was used last,
-// or a new one if none is idle.
+// pool holds a target's connections. Each has a goroutine that runs one request at a
+// time. A request takes the most recently used idle connection, or a new one.
 type pool struct {
 	target   *Target
 	endpoint *endpoint
@@ -69,12 +68,13 @@ func newPool(ctx context.Context, t *Target, requests int, timeout time.Duration
 	}, nil
 }
 
-// start sends a request without waiting for anything.
+// start sends a request without waiting. If too many are in flight, it drops the
+// request.
 func (p *pool) start(j job) {
 	select {
 	case p.flight <- struct{}{}:
 	default:
-		return // the sample says unsent
+		return // The sample stays unsent.
 	}
 	p.mu.Lock()
 	var w *worker
@@ -101,7 +101,7 @@ func (p *pool) work(w *worker) {
 	}
 }
 
-// rest puts a worker among the idle ones; false if there is no more to do.
+// rest makes a worker idle; false if no more requests are coming.
 func (p *pool) rest(w *worker) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *pool) one(c carrier, j job) sample {
 	return s
 }
 
-// judge says what an answer is worth.
+// judge returns the outcome of an answer.
 func judge(t *Target, index, status int, answer []byte, err error) sample {
 	switch {
 	case err != nil:
@@ -140,7 +140,7 @@ func judge(t *Target, index, status int, answer []byte, err error) sample {
 	return sample{outcome: good, status: status}
 }
 
-// finish waits for the answers that are still due and closes all connections.
+// finish waits for the outstanding answers and closes all connections.
 func (p *pool) finish() {
 	p.mu.Lock()
 	p.closing = true

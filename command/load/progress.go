@@ -8,14 +8,14 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// progress draws how far a run's time has come; nil draws nothing.
+// progress draws a bar of the elapsed part of a run; nil draws nothing.
 type progress struct {
 	bar  *progressbar.ProgressBar
 	stop chan struct{}
 	done chan struct{}
 }
 
-// newProgress returns a bar on w, or nil where w is not a terminal.
+// newProgress returns a bar on w, or nil if w is not a terminal.
 func newProgress(w io.Writer, total time.Duration) *progress {
 	if !terminal(w) {
 		return nil
@@ -42,7 +42,7 @@ func terminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// begin counts from start, until finish.
+// begin draws the time since start, until finish.
 func (p *progress) begin(start time.Time) {
 	if p == nil {
 		return
@@ -62,7 +62,7 @@ func (p *progress) begin(start time.Time) {
 	}()
 }
 
-// finish takes the bar away. It follows begin.
+// finish removes the bar. Call it after begin.
 func (p *progress) finish() {
 	if p == nil {
 		return

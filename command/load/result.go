@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // LateLag is the lag above which a request counts as sent late.
 const LateLag = time.Millisecond
 
-// Result is what a run found.
+// Result holds the results of a run.
 type Result struct {
 	// Elapsed is from the start to the last answer, at least the duration.
 	Elapsed time.Duration
@@ -19,32 +20,32 @@ type Result struct {
 	Targets []TargetResult
 }
 
-// TargetResult is what a run found of one target. Every request counts in
+// TargetResult holds a run's results for one target. Every request counts in
 // exactly one of Good, Refused, Wrong, Failed and Dropped.
 type TargetResult struct {
 	Name string
 	SLO  time.Duration
-	// Requests is how many were to be sent.
+	// Requests is the number of scheduled requests.
 	Requests int
-	// Good were answered with a 2xx status and to Verify's liking, Refused
-	// with another status, Wrong not to Verify's liking; Failed got no
-	// answer, Dropped were not sent because too many were in flight.
+	// Good requests were answered with a 2xx status and passed Verify. Refused
+	// ones got another status, Wrong ones did not pass Verify, Failed ones got no
+	// answer. Dropped ones were not sent because too many were in flight.
 	Good, Refused, Wrong, Failed, Dropped int
 	// Codes counts answers by HTTP status.
 	Codes map[int]int
-	// FirstError is an example of what Failed and Wrong are about.
+	// FirstError is the first error of a Failed or Wrong request.
 	FirstError error
-	// Offered is the rate that was meant to be sent, Achieved that of good
-	// answers over the elapsed time, in requests/s.
+	// Offered is the intended rate, Achieved the rate of good answers over the
+	// elapsed time, in requests/s.
 	Offered, Achieved float64
-	// Latency is that of good answers, from the intended time of sending.
+	// Latency covers good answers, from the intended time of sending.
 	Latency Quantiles
-	// WithinSLO is the share of all requests, dropped ones included, that
-	// got a good answer within the SLO.
+	// WithinSLO is the share of all requests, including dropped ones, that got a
+	// good answer within the SLO.
 	WithinSLO float64
-	// Lag is how long after its intended time the generator began to send,
-	// Late how many requests it sent more than LateLag late. It is part of
-	// the latency.
+	// Lag is how long after its intended time the generator began to send a
+	// request. It is part of the latency. Late counts the requests whose lag
+	// exceeded LateLag.
 	Lag  Quantiles
 	Late int
 }
@@ -54,14 +55,14 @@ type Quantiles struct {
 	Mean, P50, P95, P99, Max time.Duration
 }
 
-// Lagged reports whether the generator could not keep its own schedule (over
-// 1 % of what it sent was late), so that the latencies say more about it and
+// Lagged reports whether the generator could not keep its own schedule: it sent more
+// than 1 % of the requests late. The latencies then say more about the generator and
 // the machine's load than about the target.
 func (r *TargetResult) Lagged() bool {
 	return r.Late*100 > r.Requests-r.Dropped
 }
 
-// quantiles sorts ds.
+// quantiles returns the quantiles of ds, which it sorts.
 func quantiles(ds []time.Duration) Quantiles {
 	if len(ds) == 0 {
 		return Quantiles{}
@@ -133,8 +134,8 @@ func (r *TargetResult) count(s *sample) {
 	}
 }
 
-// AddTo adds the figures to a report, each name behind prefix ("mnist." or
-// ""): offered.rps, achieved.rps, latency.p99_ms, within_slo.share and others.
+// AddTo adds the figures to a report, with prefix ("mnist." or "") before each name:
+// offered.rps, achieved.rps, latency.p99_ms, within_slo.share and others.
 func (r *TargetResult) AddTo(rep *report.Report, prefix string) {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	add := func(name string, value float64, unit, note string) { rep.Add(prefix+name, value, unit, note) }
@@ -167,16 +168,7 @@ func (r *TargetResult) addFaults(add func(name string, value float64, unit, note
 	add("requests.wrong", float64(r.Wrong), "", "answered, not as is due")
 	add("requests.failed", float64(r.Failed), "", note)
 	add("requests.dropped", float64(r.Dropped), "", "not sent: too many were in flight")
-	for _, code := range codes(r.Codes) {
+	for _, code := range slices.Sorted(maps.Keys(r.Codes)) {
 		add(fmt.Sprintf("status.%d", code), float64(r.Codes[code]), "", "")
 	}
-}
-
-func codes(counts map[int]int) []int {
-	var list []int
-	for code := range counts {
-		list = append(list, code)
-	}
-	slices.Sort(list)
-	return list
 }

@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// Options is one run of the open loop.
+// Options configure one run of the open loop.
 type Options struct {
 	Targets []Target
-	// Duration is how long requests are sent; a run lasts until the last
-	// one is answered or times out.
+	// Duration is how long requests are sent. The run lasts until the last request
+	// is answered or times out.
 	Duration time.Duration
-	// Seed settles Poisson arrivals.
+	// Seed determines random arrivals.
 	Seed uint64
-	// MaxInFlight guards the machine: a request that falls due when so many
-	// are unanswered is not sent, and counts as dropped. 4096 if 0.
+	// MaxInFlight is the maximum number of unanswered requests, which protects the
+	// machine. Beyond it, a due request is not sent and counts as dropped. 4096 if 0.
 	MaxInFlight int
 	// Timeout is how long after its intended time a request may be
 	// answered. 30 s if 0.
 	Timeout time.Duration
 	// Progress, if it is a terminal, gets a progress bar.
 	Progress io.Writer
-	// Observe, if set, is told of every request once the last is answered, in the
+	// Observe, if set, is called for every request once the last is answered, in the
 	// order of their intended times.
 	Observe func(Observed)
 }
 
-// Observed is what became of one request.
+// Observed is the result of one request.
 type Observed struct {
 	// Target is the index of its target.
 	Target int
-	// At is its intended time, from the start; Latency is from then to the whole
+	// At is its intended time, from the start. Latency is from then to the whole
 	// answer.
 	At, Latency time.Duration
-	// Good: it was answered with a 2xx status and to Verify's liking. Else Latency
-	// says nothing.
+	// Good: it was answered with a 2xx status and passed Verify. Otherwise Latency
+	// means nothing.
 	Good bool
 }
 
@@ -47,11 +47,11 @@ const (
 )
 
 // Run sends the targets' requests at their intended times and waits for all
-// answers. Answers that are late, wrong or missing are results, not errors: an
-// error means that the options make no sense or that ctx ended.
+// answers. Late, wrong or missing answers are results, not errors. An error means
+// that the options are invalid or that ctx ended.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if len(o.Targets) == 0 {
-		return nil, errors.New("no targets to load")
+		return nil, errors.New("Options.Targets is empty: give at least one target")
 	}
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = defaultMaxInFlight
@@ -92,8 +92,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return result, nil
 }
 
-// drive sends all arrivals and waits until each is answered. It returns how
-// long that took, at least the options' duration.
+// drive sends all arrivals and waits until each is answered. It returns the elapsed
+// time, at least the options' duration.
 func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (time.Duration, error) {
 	pace, err := newPacer(ctx)
 	if err != nil {
@@ -111,12 +111,12 @@ func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (t
 		return 0, ctx.Err()
 	}
 	if err != nil {
-		return 0, fmt.Errorf("waiting for the next request's time: %w", err)
+		return 0, fmt.Errorf("wait for the next request's time: %w", err)
 	}
 	return max(pace.now(), o.Duration), nil
 }
 
-// send hands each arrival to its pool at its time.
+// send gives each arrival to its pool at its time.
 func send(ctx context.Context, pace *pacer, arrivals []arrival, pools []*pool) error {
 	for _, a := range arrivals {
 		if err := pace.wait(a.at); err != nil {

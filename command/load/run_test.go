@@ -30,9 +30,8 @@ func run(t *testing.T, o Options) *Result {
 	return r
 }
 
-// A server that stalls must be charged for all requests that it kept waiting:
-// none may be held back because earlier ones are unanswered, and each one's
-// latency counts from when it should have been sent.
+// All requests that wait for a stalled server must count. None may be held back because
+// earlier ones are unanswered, and latency counts from the intended time of sending.
 func TestRunOmitsNothing(t *testing.T) {
 	const requests = 100
 	const gap = 4 * time.Millisecond
@@ -111,7 +110,7 @@ func TestRunCountsEveryOutcome(t *testing.T) {
 	}
 }
 
-// What became of every request is told in the order of their times.
+// Observe gets the result of every request in the order of their times.
 func TestRunTellsOfEachRequest(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/refuse" {
@@ -182,7 +181,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What the generator itself is late by is part of the latency, and is said.
+// The generator's own lag is part of the latency, and the result reports it.
 func TestLagIsCharged(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	target := Target{Name: "late", URL: s.URL}
@@ -273,7 +272,7 @@ func TestRunRefusesNonsense(t *testing.T) {
 	}
 }
 
-// A target's own way to send takes the place of HTTP/1.1.
+// Target.Send replaces HTTP/1.1.
 func TestRunSendsATargetsOwnWay(t *testing.T) {
 	sent := make(chan string, 100)
 	target := Target{Name: "own", Rate: 50, SLO: time.Second, Body: Cycle([]byte("a"), []byte("b")),

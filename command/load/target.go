@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,45 +11,44 @@ import (
 	"time"
 )
 
-// Target is one thing to send requests to, and what to send.
+// Target describes one receiver of requests, and the requests.
 type Target struct {
-	// Name is how results speak of it.
+	// Name identifies the target in results.
 	Name string
-	// URL is where requests go, http only.
+	// URL receives the requests; its scheme must be http.
 	URL string
-	// Socket, if set, is the path of a Unix socket that requests go to
-	// instead; URL then only gives the path and the Host header.
+	// Socket, if set, is the path of a Unix socket that receives the requests
+	// instead. URL then only gives the path and the Host header.
 	Socket string
 	// Method is POST if empty.
 	Method string
-	// Send, if set, carries requests in the place of HTTP/1.1 at URL: it sends one
-	// body and returns the answer's status, as HTTP counts, and the answer. It is
-	// called from several goroutines; URL, Socket, Method and Header do nothing then.
+	// Send, if set, replaces HTTP/1.1 at URL: it sends one body and returns the
+	// answer's status, an HTTP status code, and the answer. It is called from several
+	// goroutines. With Send, URL, Socket, Method and Header have no effect.
 	Send func(ctx context.Context, body []byte) (status int, answer []byte, err error)
 	// Header is sent with every request. Host, Content-Length and
 	// Connection are the generator's own.
 	Header http.Header
-	// Body returns the body of request i; see [Cycle]. It is called from
-	// several goroutines, and what it returns is not changed.
+	// Body returns the body of request i; see [Cycle]. It is called from several
+	// goroutines. The generator does not change the body.
 	Body func(i int) []byte
-	// Rate is how many requests are sent per second, by Arrivals (Uniform
-	// if empty). A closed loop ignores both.
+	// Rate is the number of requests per second, with gaps by Arrivals (Uniform if
+	// empty). A closed loop ignores both.
 	Rate     float64
 	Arrivals Arrivals
-	// Shape, if set, is the part of Rate at which requests come at a time from the
-	// start, 0 to 1: of Rate's requests, so many stay.
+	// Shape, if set, scales Rate over time: it returns the fraction of requests,
+	// 0 to 1, that are sent at a time from the start.
 	Shape func(at time.Duration) float64
-	// SLO is the latency within which an answer counts as served in time;
-	// with 0 every good answer does.
+	// SLO is the latency within which an answer counts as in time. With 0, every
+	// good answer does.
 	SLO time.Duration
-	// Verify, if set, looks at the body of the answer (status 2xx) to
-	// request i and returns an error if it is not the one that is due. The
-	// body is valid until Verify returns. It is called from several
-	// goroutines.
+	// Verify, if set, checks the body of the answer (status 2xx) to request i and
+	// returns an error if it is wrong. The body is valid until Verify returns. Verify
+	// is called from several goroutines.
 	Verify func(i int, body []byte) error
 }
 
-// Cycle returns a Body that goes through bodies again and again.
+// Cycle returns a Body that repeats bodies in order.
 func Cycle(bodies ...[]byte) func(i int) []byte {
 	return func(i int) []byte {
 		if len(bodies) == 0 {
@@ -60,8 +58,8 @@ func Cycle(bodies ...[]byte) func(i int) []byte {
 	}
 }
 
-// endpoint is a target as the client needs it: where to dial, and the request
-// up to the value of Content-Length.
+// endpoint is a resolved target: where to dial, and the request's head up to the value
+// of Content-Length.
 type endpoint struct {
 	send             func(ctx context.Context, body []byte) (int, []byte, error)
 	network, address string
@@ -69,7 +67,7 @@ type endpoint struct {
 	prefix           []byte
 }
 
-// connect returns what carries one request at a time to the endpoint.
+// connect returns a carrier to the endpoint. keep says whether it returns bodies.
 func (e *endpoint) connect(keep bool) carrier {
 	if e.send != nil {
 		return sender(e.send)
@@ -83,7 +81,7 @@ type carrier interface {
 	close()
 }
 
-// sender is a target's own way to send.
+// sender is a carrier that uses Target.Send.
 type sender func(ctx context.Context, body []byte) (int, []byte, error)
 
 func (s sender) do(ctx context.Context, body []byte, deadline time.Time) (int, []byte, error) {
@@ -104,7 +102,7 @@ func (t *Target) resolve() (*endpoint, error) {
 		return nil, fmt.Errorf("target %s: %w", t.Name, err)
 	}
 	if u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("target %s: %q is not a URL that starts with http://HOST", t.Name, t.URL)
+		return nil, fmt.Errorf("target %s: URL is %q: it must start with http://HOST", t.Name, t.URL)
 	}
 	e := &endpoint{network: "tcp", address: u.Host, method: t.Method}
 	if u.Port() == "" {
@@ -139,13 +137,13 @@ func (t *Target) prefix(method string, u *url.URL) ([]byte, error) {
 		return nil, err
 	}
 	if strings.ContainsAny(method, " \r\n") {
-		return nil, errors.New("the method holds blanks")
+		return nil, fmt.Errorf("method is %q: it must not contain blanks", method)
 	}
 	b.WriteString("Content-Length: ")
 	return []byte(b.String()), nil
 }
 
-// appendHead writes all of a request but its body.
+// appendHead appends a request's head to dst.
 func (e *endpoint) appendHead(dst []byte, length int) []byte {
 	dst = append(dst, e.prefix...)
 	dst = strconv.AppendInt(dst, int64(length), 10)

@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 )
 
-// operatorsPath is where operators' profiles are, unless path says otherwise.
+// operatorsPath returns path, or the usual file of operators' profiles if path is "".
 func operatorsPath(path string) (string, error) {
 	if path != "" {
 		return path, nil
@@ -30,7 +30,7 @@ func DatabaseFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVar(path, "database", "", "file of operators' profiles (default: operators.jsonl in the user's state directory)")
 }
 
-// loadOperators reads a database and warns of what is damaged in it.
+// loadOperators reads a database and warns of damaged lines.
 func loadOperators(c *cobra.Command, path string) (*database.Database, string, []database.Damage, error) {
 	path, err := operatorsPath(path)
 	if err != nil {
@@ -38,15 +38,15 @@ func loadOperators(c *cobra.Command, path string) (*database.Database, string, [
 	}
 	db, damage, err := operators.Load(path)
 	if err == nil && len(damage) > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "%s is damaged and will be repaired when rows are added; what is whole is used.\n%s", path, damaged(damage))
+		fmt.Fprintf(c.ErrOrStderr(), "%s is damaged; its intact rows are used, and it will be repaired when rows are added.\n%s", path, damaged(damage))
 	}
 	return db, path, damage, err
 }
 
-// maxDamage is how many damaged lines are named.
+// maxDamage is the maximum number of damaged lines in a message.
 const maxDamage = 10
 
-// damaged names the first of the damaged lines, each on a line.
+// damaged describes the first damaged lines, one per line.
 func damaged(all []database.Damage) string {
 	var b strings.Builder
 	for _, d := range all[:min(len(all), maxDamage)] {
@@ -58,7 +58,7 @@ func damaged(all []database.Damage) string {
 	return b.String()
 }
 
-// used reports whether rows of m are used on this machine.
+// used reports whether predictions on this machine use the rows of m.
 func used(m database.Machine) bool {
 	return m.Engine == onnxruntime.Name() && m.Machine == report.Machine()
 }
@@ -71,9 +71,9 @@ func newProfileExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export [FILE]",
 		Short: "Write operators' profiles to a file for another machine",
-		Long: `export writes the operators' profiles of this database, all or those of one engine
-or machine, to one file, or to the standard output. faas-infer profile import reads
-it. Each row names its engine and machine and has a checksum.`,
+		Long: `export writes the operators' profiles of this database to a file or to the standard
+output: all of them, or those of one engine or machine. "faas-infer profile import"
+reads the file. Each row names its engine and machine and has a checksum.`,
 		Example: `  faas-infer profile export operators.jsonl --note "quiet machine, night run"
   faas-infer profile export --machine "AMD EPYC × 2" | ssh host faas-infer profile import -`,
 		Args: cobra.MaximumNArgs(1),
@@ -85,7 +85,7 @@ it. Each row names its engine and machine and has a checksum.`,
 			keep := func(e, m string) bool { return (engine == "" || e == engine) && (machine == "" || m == machine) }
 			sets := slices.DeleteFunc(db.Machines(), func(m database.Machine) bool { return !keep(m.Engine, m.Machine) })
 			if len(sets) == 0 {
-				return fmt.Errorf("%s has no such rows; faas-infer profile list shows what there is, faas-infer profile operators measures", from)
+				return fmt.Errorf("%s has no such rows; list its rows with faas-infer profile list, or measure with faas-infer profile operators", from)
 			}
 			r := report.New("", time.Now())
 			text, err := db.Export(database.Provenance{ExportedAt: time.Now(), Commit: r.Commit, Machine: r.Machine, Note: note}, keep)
@@ -107,21 +107,21 @@ it. Each row names its engine and machine and has a checksum.`,
 		},
 	}
 	DatabaseFlag(c, &path)
-	c.Flags().StringVar(&engine, "engine", "", "only rows of this engine, as \"onnxruntime 1.31.1\"")
-	c.Flags().StringVar(&machine, "machine", "", "only rows of this machine, as faas-infer profile list names it")
-	c.Flags().StringVar(&note, "note", "", "what to say of where the rows come from; goes with them")
+	c.Flags().StringVar(&engine, "engine", "", "only rows of this engine, such as \"onnxruntime 1.31.1\"")
+	c.Flags().StringVar(&machine, "machine", "", "only rows of this machine, by its name in faas-infer profile list")
+	c.Flags().StringVar(&note, "note", "", "note on the origin of the rows, which is exported with them")
 	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")
 	return c
 }
 
-// writeExport puts a file at path, but never in the place of the database.
+// writeExport writes a file at path. It never replaces the database itself.
 func writeExport(path, from string, text []byte, force bool) error {
 	if there, err := os.Stat(path); err == nil {
 		if db, err := os.Stat(from); err == nil && os.SameFile(there, db) {
 			return fmt.Errorf("%s is the database itself; give another file", path)
 		}
 		if !there.Mode().IsRegular() {
-			return fmt.Errorf("%s is no regular file; give no file, or -, for the standard output", path)
+			return fmt.Errorf("%s is not a regular file; leave it out, or give -, for the standard output", path)
 		}
 		if !force {
 			return fmt.Errorf("%s exists; give --force to replace it", path)
@@ -137,11 +137,11 @@ func newProfileImportCommand() *cobra.Command {
 	var path string
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Add operators' profiles from a file that export has written",
+		Short: "Add operators' profiles from an exported file",
 		Long: `import adds the rows of FILE (- for the standard input) to this database. Of two
-rows of one thing the one measured later stays. Rows of another machine, or of
-another version of the engine, are kept and listed, but no model is predicted from
-them here. Damaged lines are named and left out.`,
+rows for the same measurement, the later one stays. Rows of another machine or another
+version of the engine are kept and listed, but predictions on this machine do not use
+them. import reports damaged lines and leaves them out.`,
 		Example: `  faas-infer profile import operators.jsonl
   faas-infer profile import - < operators.jsonl`,
 		Args: cobra.ExactArgs(1),
@@ -155,7 +155,7 @@ them here. Damaged lines are named and left out.`,
 				return err
 			}
 			if from.Len() == 0 {
-				return fmt.Errorf("there is no whole row in %s; nothing was imported", args[0])
+				return fmt.Errorf("%s has no intact row; nothing was imported", args[0])
 			}
 			file, err := operators.Open(to, func(r operators.Repair) { fmt.Fprintln(c.ErrOrStderr(), r) })
 			if err != nil {
@@ -167,7 +167,7 @@ them here. Damaged lines are named and left out.`,
 			}
 			printImport(c.OutOrStdout(), args[0], to, from, merged)
 			if len(damage) > 0 {
-				return fmt.Errorf("%d lines of %s are damaged and were left out, all others have been imported:\n%s", len(damage), args[0], strings.TrimRight(damaged(damage), "\n"))
+				return fmt.Errorf("%d lines of %s are damaged and were left out; all others were imported:\n%s", len(damage), args[0], strings.TrimRight(damaged(damage), "\n"))
 			}
 			return nil
 		},
@@ -178,7 +178,7 @@ them here. Damaged lines are named and left out.`,
 
 func readImport(c *cobra.Command, name string) (*database.Database, []database.Damage, error) {
 	if name != "-" {
-		// Load takes an absent file for an empty one.
+		// Load treats a missing file as an empty one.
 		if _, err := os.Stat(name); err != nil {
 			return nil, nil, fmt.Errorf("import: %w", err)
 		}
@@ -186,7 +186,7 @@ func readImport(c *cobra.Command, name string) (*database.Database, []database.D
 	}
 	text, err := io.ReadAll(io.LimitReader(c.InOrStdin(), operators.MaxSize+1))
 	if err == nil && len(text) > operators.MaxSize {
-		err = fmt.Errorf("more than %d MiB", operators.MaxSize>>20)
+		err = fmt.Errorf("it has more than %d MiB", operators.MaxSize>>20)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("import from the standard input: %w", err)
@@ -205,14 +205,14 @@ func printImport(w io.Writer, name, to string, from *database.Database, m databa
 	}
 	others := false
 	for _, m := range from.Machines() {
-		use := "used here: they name this engine and machine"
+		use := "used here: they are of this engine and machine"
 		if !used(m) {
 			use, others = "kept, not used here", true
 		}
 		fmt.Fprintf(w, "  %s, %s: %d rows of %d operators, %s\n", m.Machine, m.Engine, m.Rows, m.Operators, use)
 	}
-	fmt.Fprintf(w, "%d rows are new, %d take the place of older ones, %d are older than those here, %d were here.\n", m.Added, m.Replaced, m.Older, m.Same)
+	fmt.Fprintf(w, "%d rows are new, %d replace older ones, %d are older than those here, %d were here already.\n", m.Added, m.Replaced, m.Older, m.Same)
 	if others {
-		fmt.Fprintf(w, "Nothing is predicted here from rows of another engine or machine; this is %s, %s.\n", report.Machine(), onnxruntime.Name())
+		fmt.Fprintf(w, "Predictions here do not use rows of another engine or machine; this is %s, %s.\n", report.Machine(), onnxruntime.Name())
 	}
 }

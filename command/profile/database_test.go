@@ -72,8 +72,8 @@ func wantInOrder(t *testing.T, text string, want ...string) {
 	}
 }
 
-// Rows go from one database to another as one file, and those of another machine
-// are kept, listed, and said not to be used.
+// Rows move from one database to another in one file. Rows of another machine are kept and
+// listed as not used.
 func TestProfileExportImportList(t *testing.T) {
 	theirs := profileRow("Conv 1", 4)
 	theirs.Machine, theirs.Engine, theirs.Noisy = "Another × 8", "onnxruntime 0.1", true
@@ -99,7 +99,7 @@ func TestProfileExportImportList(t *testing.T) {
 	// Which machine comes first depends on this one's name.
 	for _, machine := range [][]string{{"Another × 8, onnxruntime 0.1: 1 rows", "not used here"}, {report.Machine(), "used here"}} {
 		wantInOrder(t, out, append(append([]string{"a quiet night"}, machine...),
-			"3 rows are new, 0 take", "1 were here", "Nothing is predicted here from rows of another engine or machine")...)
+			"3 rows are new, 0 replace", "1 were here", "Predictions here do not use rows of another engine or machine")...)
 	}
 	db, _, err := operators.Load(to)
 	if err != nil || len(db.Lookup(onnxruntime.Name(), report.Machine(), "Conv 1")) != 2 || len(db.Lookup(theirs.Engine, theirs.Machine, "Conv 1")) != 1 {
@@ -130,7 +130,7 @@ func TestProfileExportImportList(t *testing.T) {
 	}
 }
 
-// By pipe, and a part only.
+// export can write a part of the rows to standard output.
 func TestProfileExportToStandardOutput(t *testing.T) {
 	theirs := profileRow("Conv 1", 4)
 	theirs.Machine = "Another × 8"
@@ -162,7 +162,7 @@ func TestProfileListOfNothing(t *testing.T) {
 	}
 }
 
-// A damaged file: what is whole is taken, what is not is named.
+// The intact rows of a damaged file are used, and the damaged lines are named.
 func TestProfileDamaged(t *testing.T) {
 	from := profileRows(t, profileRow("Conv 1", 1), profileRow("Conv 1", 2))
 	text, err := os.ReadFile(from)
@@ -201,16 +201,16 @@ func TestProfileDatabaseRefuses(t *testing.T) {
 		{"has no such rows", []string{"export", "--database", path, "--machine", "nobody's"}},
 		{"has no such rows", []string{"export", "--database", filepath.Join(dir, "absent")}},
 		{"is the database itself", []string{"export", path, "--database", path, "--force"}},
-		{"is no regular file", []string{"export", dir, "--database", path, "--force"}},
+		{"is not a regular file", []string{"export", dir, "--database", path, "--force"}},
 		{"no such file", []string{"export", filepath.Join(dir, "no", "x"), "--database", path}},
 		{"no such file", []string{"import", filepath.Join(dir, "absent"), "--database", path}},
-		{"is no regular file", []string{"import", dir, "--database", path}},
-		{"no file of operator profiles", []string{"import", foreign, "--database", path}},
-		{"no file of operator profiles", []string{"import", "-", "--database", path}},
-		{"no whole row in " + empty, []string{"import", empty, "--database", path}},
-		{"no file of operator profiles", []string{"import", path, "--database", foreign}},
-		{"no file of operator profiles", []string{"list", "--database", foreign}},
-		{"no file of operator profiles", []string{"export", "--database", foreign}},
+		{"is not a regular file", []string{"import", dir, "--database", path}},
+		{"does not hold operator profiles", []string{"import", foreign, "--database", path}},
+		{"does not hold operator profiles", []string{"import", "-", "--database", path}},
+		{empty + " has no intact row", []string{"import", empty, "--database", path}},
+		{"does not hold operator profiles", []string{"import", path, "--database", foreign}},
+		{"does not hold operator profiles", []string{"list", "--database", foreign}},
+		{"does not hold operator profiles", []string{"export", "--database", foreign}},
 	} {
 		if _, _, err := runProfile(t, []byte("a,b\n"), c.args[0], c.args[1:]...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %q", c.args, err, c.want)

@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-// listedMachine is what "profile list --json" has of one engine on one machine.
+// listedMachine is the part of "profile list --json" for one engine on one machine.
 type listedMachine struct {
 	Machine   string         `json:"machine"`
 	Engine    string         `json:"engine"`
@@ -29,7 +29,7 @@ type listedMachine struct {
 	Families  map[string]int `json:"families"`
 }
 
-// listed is all that it has.
+// listed is the output of "profile list --json".
 type listed struct {
 	Database   string                `json:"database"`
 	Machine    string                `json:"machine"`
@@ -48,10 +48,9 @@ func newProfileListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the operators' profiles: engines, machines, rows by family",
-		Long: `list shows of which machines and engines there are operators' profiles, and how
-many rows each family of operators has. Only those of this machine and this version
-of the engine are used; noisy rows were measured while the machine did other things,
-too.`,
+		Long: `list shows the machines and engines of the operators' profiles, and the number of
+rows for each family of operators. Predictions use only the rows of this machine and
+this version of the engine. Noisy rows were measured while the machine was busy.`,
 		Example: "  faas-infer profile list\n  faas-infer profile list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -90,7 +89,7 @@ func listOperators(db *database.Database, path string, damage []database.Damage)
 func (l listed) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d rows\n", l.Database, l.Rows)
 	if l.Rows == 0 {
-		fmt.Fprintln(w, "faas-infer profile operators measures some, faas-infer profile import adds those of a file.")
+		fmt.Fprintln(w, "Measure some with faas-infer profile operators, or add those of a file with faas-infer profile import.")
 	}
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	if l.Rows > 0 {
@@ -115,7 +114,7 @@ func (l listed) print(w io.Writer) error {
 	return t.Flush()
 }
 
-// provenance is a sentence's part for people.
+// provenance describes the origin of imported rows for people.
 func provenance(p database.Provenance) string {
 	text := "exported " + p.ExportedAt.Format(time.DateTime)
 	if p.Machine != "" {

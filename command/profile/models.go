@@ -21,12 +21,12 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/measuring"
 )
 
-// modelBudget is what one figure of a whole model is worth.
+// modelBudget bounds the measurement of one figure of a whole model.
 var modelBudget = measuring.Budget{Runs: 5, MinTime: 300 * time.Millisecond, MaxTime: 3 * time.Second}
 
 // timesOptions are the flags of "profile times", which measures whole models as
-// they run in an instance, for "accuracy". It is a process of its own
-// because a CPU quota holds for a process.
+// they run in an instance, for "faas-infer-lab accuracy". It is a separate process
+// because a CPU quota applies to a process.
 type timesOptions struct {
 	model, prepared, batches string
 	threads                  int
@@ -48,11 +48,11 @@ func newProfileTimesCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.model, "model", "", "the ONNX file, for its inputs")
 	f.StringVar(&o.prepared, "prepared", "", "the prepared model's directory")
-	f.StringVar(&o.batches, "batches", "1", "batch sizes, with commas")
-	f.IntVar(&o.threads, "threads", 1, "threads")
-	f.BoolVar(&o.quota, "quota", false, "this process has a CPU quota: take the mean of batches one after another")
-	f.BoolVar(&o.sweep, "sweep", false, "no model: a sweep through the last-level cache")
-	f.Float64Var(&o.yardstick, "yardstick", 0, "the yardstick in µs on the quiet machine")
+	f.StringVar(&o.batches, "batches", "1", "batch sizes, separated by commas")
+	f.IntVar(&o.threads, "threads", 1, "number of threads")
+	f.BoolVar(&o.quota, "quota", false, "this process has a CPU quota: take the mean of consecutive batches")
+	f.BoolVar(&o.sweep, "sweep", false, "measure a sweep through the last-level cache instead of a model")
+	f.Float64Var(&o.yardstick, "yardstick", 0, "the yardstick in µs on the quiet machine (0: unknown)")
 	return c
 }
 
@@ -65,7 +65,7 @@ type TimeOf struct {
 func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // Its end is the parent's.
+	go func() { // The standard input ends with the parent process.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
@@ -128,13 +128,14 @@ func (o *timesOptions) run(ctx context.Context, out io.Writer) error {
 // ModelTimes measures whole models in child processes.
 type ModelTimes struct {
 	known float64
-	// tree is where groups with quotas are made, nil if that cannot be done;
-	// Why says so.
+	// tree makes the groups with quotas. It is nil if that is impossible; Why is then
+	// the reason.
 	tree cgroup.Tree
 	Why  error
 }
 
-// NewModelTimes needs the yardstick of the quiet machine in µs, 0 if that is not known.
+// NewModelTimes returns a ModelTimes. known is the yardstick of the quiet machine in µs, 0
+// if it is unknown.
 func NewModelTimes(known float64) *ModelTimes {
 	t := &ModelTimes{known: known}
 	t.tree, t.Why = cgroup.Open(fmt.Sprintf("faas-infer-accuracy-%d", os.Getpid()), false)
@@ -149,29 +150,30 @@ func (t *ModelTimes) Close() error {
 	return t.tree.Remove()
 }
 
-// Measure times a model at the batches on a CPU share; each is told as it comes.
-func (t *ModelTimes) Measure(ctx context.Context, s *Subject, batches []int, millicores int, tell func(TimeOf)) error {
+// Measure times a model at the batches on a CPU share in millicores. It calls take for each
+// result at once.
+func (t *ModelTimes) Measure(ctx context.Context, s *Subject, batches []int, millicores int, take func(TimeOf)) error {
 	var list []string
 	for _, b := range batches {
 		list = append(list, strconv.Itoa(b))
 	}
-	err := t.child(ctx, millicores, tell, "--model", s.File, "--prepared", s.Prepared.Dir, "--batches", strings.Join(list, ","),
+	err := t.runChild(ctx, millicores, take, "--model", s.File, "--prepared", s.Prepared.Dir, "--batches", strings.Join(list, ","),
 		"--threads", strconv.Itoa((millicores+999)/1000))
 	if err != nil {
-		return fmt.Errorf("measuring %s: %w", s.Name, err)
+		return fmt.Errorf("measure %s: %w", s.Name, err)
 	}
 	return nil
 }
 
-// sweep times a sweep through the last-level cache on a CPU share.
+// sweep times a sweep through the last-level cache on a CPU share in millicores.
 func (t *ModelTimes) sweep(ctx context.Context, millicores int) (measuring.Sample, error) {
 	var found measuring.Sample
-	err := t.child(ctx, millicores, func(line TimeOf) { found = line.Sample }, "--sweep")
+	err := t.runChild(ctx, millicores, func(line TimeOf) { found = line.Sample }, "--sweep")
 	return found, err
 }
 
-// child runs "profile times" on a CPU share.
-func (t *ModelTimes) child(ctx context.Context, millicores int, tell func(TimeOf), arguments ...string) error {
+// runChild runs "profile times" on a CPU share in millicores.
+func (t *ModelTimes) runChild(ctx context.Context, millicores int, take func(TimeOf), arguments ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -196,14 +198,14 @@ func (t *ModelTimes) child(ctx context.Context, millicores int, tell func(TimeOf
 	if err != nil {
 		return err
 	}
-	err = told(out, tell)
+	err = decodeTimes(out, take)
 	if waitErr := c.Wait(); waitErr != nil {
 		err = fmt.Errorf("%w: %s", waitErr, LastLine(complaint.String()))
 	}
 	return errors.Join(err, leave())
 }
 
-func told(out io.Reader, tell func(TimeOf)) error {
+func decodeTimes(out io.Reader, take func(TimeOf)) error {
 	decoder := json.NewDecoder(out)
 	for {
 		var line TimeOf
@@ -212,12 +214,12 @@ func told(out io.Reader, tell func(TimeOf)) error {
 		} else if err != nil {
 			return err
 		}
-		tell(line)
+		take(line)
 	}
 }
 
-// start starts the child, in a group of its own if it is to have a part of a
-// core.
+// start starts the child. A child with a part of a core gets a control group of its own,
+// which leave deletes.
 func (t *ModelTimes) start(c *exec.Cmd, millicores int) (leave func() error, err error) {
 	if millicores%1000 == 0 {
 		return func() error { return nil }, c.Start()
@@ -239,7 +241,7 @@ func (t *ModelTimes) start(c *exec.Cmd, millicores int) (leave func() error, err
 	return group.Delete, nil
 }
 
-// LastLine is the last line of a child's complaint that says anything.
+// LastLine returns the last line of a text that is not empty.
 func LastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])

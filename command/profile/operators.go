@@ -29,19 +29,19 @@ func newProfileOperatorsCommand() *cobra.Command {
 	var o operatorsOptions
 	c := &cobra.Command{
 		Use:   "operators [MODEL|FILE…]",
-		Short: "Measure the operators of models, as far as the database lacks them",
-		Long: `operators takes models apart as the engine runs them, after its optimiser has
-fused what it can, and measures each distinct operator alone: at the smallest and
-the largest batch, and between them where time is no straight line, on 1, 2, 4, …
-threads. Parts of a core are not measured: a quota lasts across operators, so its
-effect follows from a model's total (see "accuracy").
+		Short: "Measure the models' operators that the database lacks",
+		Long: `operators reads models as the engine runs them, with the operators that its optimiser
+has fused, and measures each distinct operator alone. It measures the smallest and the
+largest batch, and batches between them where the time is not linear, on 1, 2, 4, …
+threads. It does not measure parts of a core: a CPU quota spans operators, so its
+effect follows from a model's total time.
 
-What the database has is not measured again, so a run that was ended goes on where
-it was. MODEL is one of the zoo's ("model list"); without any, all that are in the
-INFless paper's Table 1.
+operators does not measure again what the database has, so an interrupted run can
+continue. MODEL is a model of the zoo ("faas-infer model make --list"). Without
+arguments, operators measures all models of the INFless paper's Table 1.
 
-Leave the machine alone meanwhile. Times that were taken while it was not quiet are
-left out or, if there are no others, corrected by a yardstick, and that is said.`,
+Do not use the machine meanwhile. Times that were measured while it was busy are left
+out. If there are no others, they are corrected by a yardstick, and operators says so.`,
 		Example: `  faas-infer profile operators
   faas-infer profile operators resnet-50 my-model.onnx --max-batch 16`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,10 +51,10 @@ left out or, if there are no others, corrected by a yardstick, and that is said.
 	f := c.Flags()
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to measure")
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
-	f.DurationVar(&o.patience, "patience", 4*time.Minute, "how long to wait in all for the machine to become quiet")
+	f.DurationVar(&o.patience, "patience", 4*time.Minute, "total time to wait for the machine to become quiet")
 	DatabaseFlag(c, &o.database)
-	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
-	f.BoolVar(&o.again, "again", false, "measure anew what the database has")
+	f.StringVar(&o.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	f.BoolVar(&o.again, "again", false, "measure again what the database has")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }
@@ -101,7 +101,7 @@ func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer
 		return err
 	}
 	if found.noisy > 0 {
-		fmt.Fprintf(os.Stderr, "the machine was too noisy for %d rows: they were corrected by the yardstick; run this again when it has less to do, they will be measured anew\n", found.noisy)
+		fmt.Fprintf(os.Stderr, "the machine was too noisy for %d rows, which were corrected by the yardstick; run this again when the machine is quiet to measure them again\n", found.noisy)
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operat
 	return graphs, nil
 }
 
-// OpenOperators opens the database of operators, and tells people if it had to
-// be repaired.
+// OpenOperators opens the database of operators. It prints a message if it repaired the
+// file.
 func OpenOperators(path string) (*operators.File, error) {
 	path, err := operatorsPath(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func OpenOperators(path string) (*operators.File, error) {
 	return operators.Open(path, func(r operators.Repair) { fmt.Fprintln(os.Stderr, r) })
 }
 
-// measuredOperators is what a run of measuring found.
+// measuredOperators holds the counts of one run.
 type measuredOperators struct{ nodes, distinct, rows, noisy int }
 
 // measure measures what the database lacks for the graphs.
@@ -166,7 +166,7 @@ func (o *operatorsOptions) measure(ctx context.Context, m *measuring.Measurer, f
 	return found, errors.Join(err, file.Sync())
 }
 
-// BatchesUpTo are the powers of two up to the largest batch, and that.
+// BatchesUpTo returns the powers of two up to the largest batch, and the largest batch.
 func BatchesUpTo(largest int) []int {
 	batches := powersOfTwo(largest)
 	if last := batches[len(batches)-1]; last != largest {

@@ -18,14 +18,15 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// payloadRuns are the requests that are read for one figure, payloadTime ends them.
+// payloadRuns is the maximum number of requests for one figure, payloadTime their maximum
+// total time.
 const (
 	payloadRuns = 20
 	payloadTime = 30 * time.Millisecond
 )
 
-// measurePayloads measures how long the server of an instance takes over requests with one
-// row each, without an engine. It is nil for a model whose inputs have no numbers.
+// measurePayloads measures the CPU time of an instance's server for a request with one row,
+// without an engine. It returns nil if the model's inputs cannot be encoded.
 func measurePayloads(ctx context.Context, s Signature) *profiler.Payloads {
 	server, err := instance.NewServer(noEngine{s}, instance.Options{Name: "model", MaxBatch: 1, Threads: 1, Logger: zerolog.Nop()})
 	if err != nil {
@@ -65,7 +66,7 @@ func measurePayloads(ctx context.Context, s Signature) *profiler.Payloads {
 	return &p
 }
 
-// noEngine answers at once, with zeros.
+// noEngine is an engine that returns zeros at once.
 type noEngine struct{ Signature }
 
 func (e noEngine) Inputs() []tensor.Info  { return e.Signature.Inputs }

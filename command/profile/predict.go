@@ -25,7 +25,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/regression"
 )
 
-// Predictor predicts from this machine's rows of a database.
+// Predictor predicts models' times from this machine's rows of a database.
 type Predictor struct {
 	times  *regression.Model
 	caches measuring.Caches
@@ -33,7 +33,7 @@ type Predictor struct {
 	refill cop.Refill
 }
 
-// NewPredictor predicts from the rows of a database.
+// NewPredictor returns a predictor for a database.
 func NewPredictor(db *database.Database) *Predictor {
 	refill, _ := measuring.KnownRefill(db, onnxruntime.Name(), report.Machine())
 	return &Predictor{
@@ -43,7 +43,8 @@ func NewPredictor(db *database.Database) *Predictor {
 	}
 }
 
-// Predict is the time of a graph at every batch on every number of threads.
+// Predict returns the times of a graph for every batch and number of threads. change, if it
+// is not nil, may modify the options first.
 func (p *Predictor) Predict(g *operator.Graph, batches, threads []int, change func(*cop.Options)) (*cop.Prediction, error) {
 	o := cop.Options{
 		Batches: batches, Threads: threads, Engine: cop.ONNXRuntime, Run: measuring.Run(g),
@@ -57,7 +58,7 @@ func (p *Predictor) Predict(g *operator.Graph, batches, threads []int, change fu
 	return cop.Predict(g, p.times, o)
 }
 
-// UnderQuota is a config's mean time in µs on a part of a core.
+// UnderQuota returns a config's mean time in µs on a part of a core, in millicores.
 func (p *Predictor) UnderQuota(g *operator.Graph, c cop.Config, millicores int) float64 {
 	working := measuring.Working(g, c.Batch)
 	return p.refill.UnderQuota(c, int64((1-p.reuse.Cold(working))*float64(working)), millicores)
@@ -66,16 +67,16 @@ func (p *Predictor) UnderQuota(g *operator.Graph, c cop.Config, millicores int) 
 // PredictOptions are the flags of "profile predict".
 type PredictOptions struct {
 	MaxBatch, Threads int
-	// Until leaves out the batches above one that takes longer, if it is not 0.
+	// Until, if it is not 0, leaves out the batches above the first that takes longer.
 	Until time.Duration
 	// Database is the file of operators' profiles, "" for the usual one; Prepared and
 	// Out are as in [Options].
 	Database, Prepared, Out string
 	JSON                    bool
-	// Sketch measures the model for about a second where the database knows too little
-	// of its operators, instead of these; the profile is then provisional.
+	// Sketch measures the whole model for about a second, instead of its operators, if
+	// the database knows too little of them. The profile is then provisional.
 	Sketch bool
-	// Content is the hash of the model, "" if it is not known. A large model is then
+	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
 	Content string
 }
@@ -85,11 +86,11 @@ func newProfilePredictCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "predict MODEL|FILE",
 		Short: "Predict a model's times from the profiles of its operators",
-		Long: `predict takes the model apart as the engine runs it and adds up the times of its
-operators (INFless §3.3), as the provider does when a function is deployed. The
-model itself is not executed. Operators of a kind that the database knows nothing
-of are measured first, in about a second; those whose kind it knows are regressed
-from the others, with a wider margin.`,
+		Long: `predict reads the model as the engine runs it and adds up the times of its operators
+(INFless §3.3), as the provider does when a function is deployed. It does not run the
+model. It first measures operators of a kind that is missing in the database, which
+takes about a second. It estimates operators of a known kind by regression, with a
+wider margin.`,
 		Example: `  faas-infer profile predict resnet-50
   faas-infer profile predict my-model.onnx --max-batch 64 --json`,
 		Args: cobra.ExactArgs(1),
@@ -100,19 +101,19 @@ from the others, with a wider margin.`,
 	f := c.Flags()
 	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch to predict")
 	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
-	f.DurationVar(&o.Until, "until", 0, "leave out the batches above one that takes longer than this (0: none)")
+	f.DurationVar(&o.Until, "until", 0, "leave out the batches above the first that takes longer than this (0: none)")
 	DatabaseFlag(c, &o.Database)
-	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
-	f.StringVar(&o.Content, "content", "", "hash of the model's content, if it is known: with --sketch, a large model is then not prepared first")
-	f.BoolVar(&o.Sketch, "sketch", false, "where too little is known of the operators, measure the model for about a second instead of them")
+	f.StringVar(&o.Content, "content", "", "hash of the model's content, if known: with --sketch, a large model is then not prepared first")
+	f.BoolVar(&o.Sketch, "sketch", false, "if too little is known of the operators, measure the whole model for about a second instead of them")
 	return c
 }
 
-// doubtful is the margin above which what the database lacks is measured before
-// anything is predicted from other operators.
-const doubtful = 0.25
+// maxMargin is the margin above which missing operators are measured instead of predicted
+// from other operators.
+const maxMargin = 0.25
 
 func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer) error {
 	if o.MaxBatch < 1 || o.Threads < 0 || o.Until < 0 {
@@ -132,22 +133,22 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 		}
 	}
 	if found.Prediction == nil {
-		return tell("profile predict "+filepath.Base(found.Subject.Name), found.Profile, o.JSON, out)
+		return printProfile("profile predict "+filepath.Base(found.Subject.Name), found.Profile, o.JSON, out)
 	}
 	return o.report(found.Subject, found.Prediction, out)
 }
 
 // Predicted is a model with its predicted times.
 type Predicted struct {
-	// Subject is the model; of a model of the zoo, its file is gone.
+	// Subject is the model. The file of a model of the zoo is removed already.
 	Subject *Subject
-	// Prediction is nil where the model was sketched.
+	// Prediction is nil if the model was sketched.
 	Prediction *cop.Prediction
 	// Profile is the prediction, or the sketch, as the provider keeps it.
 	Profile *profiler.Profile
 }
 
-// Model predicts the model that an argument names, a file or one of the zoo.
+// Model predicts the model that an argument names: a file, or a model of the zoo.
 func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicted, err error) {
 	if err := onnxruntime.Load(""); err != nil {
 		return p, err
@@ -181,10 +182,11 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	return p, err
 }
 
-// errUnsure is why a model is sketched, errUnknown why it cannot be predicted.
+// errUnsure is the reason for a sketch, errUnknown the reason why a model cannot be
+// predicted.
 var (
 	errUnsure  = errors.New("too little is known of its operators")
-	errUnknown = errors.New("is not known here; measure the model as a whole (`faas-infer profile model`)")
+	errUnknown = errors.New("is unknown; measure the model as a whole (`faas-infer profile model`)")
 )
 
 // sketch measures the model as a whole for about a second.
@@ -195,7 +197,8 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	if err != nil {
 		return nil, err
 	}
-	// The fuller profile's memory, as far as can be told: an instance keeps its own.
+	// This estimates the memory of the full profile: an instance keeps the memory that
+	// it starts with.
 	largest := 1
 	for largest < o.MaxBatch && (o.Until == 0 || float64(largest)*points[0].Median <= float64(o.Until.Microseconds())) {
 		largest = min(2*largest, o.MaxBatch)
@@ -211,10 +214,11 @@ func payloadsOf(ctx context.Context, s *Subject) *profiler.Payloads {
 	return measurePayloads(ctx, Signature{s.Model.Inputs(), s.Model.Outputs()})
 }
 
-// predict predicts, after measuring the operators of which too little is known.
+// predict predicts a model's times. Without Sketch it first measures the operators of which
+// too little is known.
 func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Prediction, error) {
 	if len(s.Optimised.Unknown) > 0 {
-		return nil, fmt.Errorf("%s%s: what its operators %s do %w",
+		return nil, fmt.Errorf("%s%s: the cost of its operators %s %w",
 			Unpredictable, s.Name, strings.Join(s.Optimised.Unknown, ", "), errUnknown)
 	}
 	file, err := OpenOperators(o.Database)
@@ -236,12 +240,12 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 	return NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, nil)
 }
 
-// unsure reports whether something is missing, or the margin is wide.
+// unsure reports whether operators are missing or the margin is wide.
 func unsure(p *cop.Prediction) bool {
-	return len(p.Missing) > 0 || len(p.Lacking) > 0 && slices.ContainsFunc(p.Configs, func(c cop.Config) bool { return c.Margin > doubtful })
+	return len(p.Missing) > 0 || len(p.Lacking) > 0 && slices.ContainsFunc(p.Configs, func(c cop.Config) bool { return c.Margin > maxMargin })
 }
 
-// FillOperators measures what the database lacks for graphs, quickly.
+// FillOperators measures the operators of graphs that the database lacks, quickly.
 func FillOperators(ctx context.Context, file *operators.File, graphs []*operator.Graph, batches, threads []int) error {
 	m, err := measuring.NewMeasurer(ctx, onnxruntime.Name(), report.Machine(), measuring.KnownPace(file.Database(), onnxruntime.Name(), report.Machine()), measuring.Quick)
 	if err != nil {
@@ -249,11 +253,11 @@ func FillOperators(ctx context.Context, file *operators.File, graphs []*operator
 	}
 	defer m.Close()
 	w := &work{Measurer: m, file: file, tasks: measuring.Tasks(graphs, batches, threads, measuring.ReadCaches())}
-	return w.lacking(ctx)
+	return w.measureMissing(ctx)
 }
 
-// profile is the prediction as the provider keeps it. On each number of threads
-// it ends with the first batch that takes longer than until.
+// profile returns the prediction as the provider keeps it. For each number of threads, it
+// ends with the first batch that takes longer than Until.
 func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profile, error) {
 	var kept []cop.Config
 	largest, ended := 0, map[int]bool{}
@@ -267,10 +271,10 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 	return p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
 }
 
-// residentOf is about what measuring a model would find resident, in bytes: the
-// process with the engine takes 64 MiB, the weights are mapped and partly packed a
-// second time, and the engine's arena holds about twice the activations. Zoo
-// models were between 0.7 and 1.3 of this.
+// residentOf estimates the resident memory that a measurement of the model would find, in
+// bytes. The process with the engine takes 64 MiB. The weights are mapped and partly packed
+// a second time. The engine's arena holds about twice the activations. Measured models of
+// the zoo took 0.7 to 1.3 times the estimate.
 func residentOf(g *operator.Graph, batch int) int64 {
 	return 64<<20 + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
 }
@@ -289,7 +293,7 @@ func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) er
 	return r.Table(out)
 }
 
-// sources says what a prediction rests on.
+// sources says which sources a prediction is based on, with their shares.
 func sources(c cop.Config) string {
 	var parts []string
 	for source, share := range c.Shares {

@@ -29,8 +29,8 @@ func profiles(t *testing.T, dir string, arguments ...string) (string, error) {
 	return out.String(), err
 }
 
-// On a machine of which nothing is known, the operators of a model are measured
-// first; then the same prediction takes no measurement.
+// On a machine without rows, the operators of a model are measured first. The next
+// prediction measures nothing.
 func TestPredict(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "profile.json")

@@ -1,5 +1,7 @@
-// Package profile is the command "faas-infer profile": it measures operators and models in
-// the real engine, keeps what was measured, and predicts models' times from it.
+// Package profile is the command "faas-infer profile". It measures operators and models in
+// the real engine, stores the measurements, and predicts models' times from them. The
+// methods of measuring and predicting are in package profiler and its sub-packages. Begin
+// reading at [NewCommand], then [Options] and [Predictor].
 package profile
 
 import (
@@ -31,9 +33,9 @@ func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "profile",
 		Short: "Measure how long a model's batches take on this machine",
-		Long: `profile measures models and their operators. The provider does the same by itself when a function is
-deployed, and keeps the result for as long as model, engine and machine stay the
-same.`,
+		Long: `profile measures models and their operators. The provider does the same by itself when
+a function is deployed, and keeps the result as long as model, engine and machine stay
+the same.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
   faas-infer profile model resnet-50.onnx --max-batch 8 --until 200ms`,
 		Args: cobra.NoArgs,
@@ -46,13 +48,13 @@ same.`,
 // Options are the flags of "profile model".
 type Options struct {
 	MaxBatch, Threads int
-	// Until ends the batches with the first that takes longer, if it is not 0.
+	// Until, if it is not 0, ends the batches with the first that takes longer.
 	Until time.Duration
-	// Prepared is where prepared models are kept, "" for the usual place; Out is a
-	// file for the profile, "" for none.
+	// Prepared is the directory of prepared models, "" for the usual one. Out is a file
+	// for the profile, "" for none.
 	Prepared, Out string
 	JSON          bool
-	// Sketch measures for about a second only; the profile is provisional.
+	// Sketch measures for only about a second; the profile is provisional.
 	Sketch bool
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
@@ -63,10 +65,10 @@ func newProfileModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model FILE",
 		Short: "Measure one model at every power-of-two batch and thread count",
-		Long: `model prepares the model for this host, as instances do, and then executes
-batches of 1, 2, 4, … requests with realistic random inputs on 1, 2, 4, …
-threads: median, 95th percentile and processor time of each. FILE is an ONNX file, or
-the bundle.yaml of a bundle that Python runs: TensorFlow's or a handler's.`,
+		Long: `model prepares the model for this host, as instances do. It then runs batches of
+1, 2, 4, … requests with realistic random inputs on 1, 2, 4, … threads, and prints the
+median, 95th percentile and processor time of each. FILE is an ONNX file, or the
+bundle.yaml of a bundle in Python or a model server.`,
 		Example: `  faas-infer profile model mnist.onnx
   faas-infer profile model mnist.onnx --max-batch 64 --threads 1 --until 50ms --json`,
 		Args: cobra.ExactArgs(1),
@@ -77,12 +79,12 @@ the bundle.yaml of a bundle that Python runs: TensorFlow's or a handler's.`,
 	f := c.Flags()
 	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch to measure")
 	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
-	f.DurationVar(&o.Until, "until", 0, "stop enlarging the batch once one takes longer than this (0: never)")
-	f.StringVar(&o.Prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.DurationVar(&o.Until, "until", 0, "stop increasing the batch once one takes longer than this (0: never)")
+	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
-	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and the batches that there is time for")
-	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for what Python runs")
+	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and as many batches as there is time for")
+	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for models in Python")
 	return c
 }
 
@@ -103,11 +105,11 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 			return fmt.Errorf("write profile: %w", err)
 		}
 	}
-	return tell("profile model "+filepath.Base(file), measured.Profile, o.JSON, out)
+	return printProfile("profile model "+filepath.Base(file), measured.Profile, o.JSON, out)
 }
 
-// tell prints a measured profile.
-func tell(what string, p *profiler.Profile, asJSON bool, out io.Writer) error {
+// printProfile prints a measured profile.
+func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) error {
 	r := report.New(what, time.Now())
 	for _, m := range p.Measurements {
 		name := fmt.Sprintf("t%d.b%d.", m.Threads, m.Batch)
@@ -122,7 +124,7 @@ func tell(what string, p *profiler.Profile, asJSON bool, out io.Writer) error {
 	return r.Table(out)
 }
 
-// Measured is what measuring leaves for the provider.
+// Measured is the result of a measurement or prediction for the provider.
 type Measured struct {
 	// Prepared is the directory that instances load.
 	Prepared string            `json:"prepared"`
@@ -165,7 +167,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	}}, nil
 }
 
-// plan is what the options say to measure.
+// plan returns what to measure.
 func (o *Options) plan(cpu func() time.Duration) profiler.Plan {
 	if o.Sketch {
 		return profiler.Sketch(o.MaxBatch, o.Until, time.Now, cpu)
@@ -175,7 +177,7 @@ func (o *Options) plan(cpu func() time.Duration) profiler.Plan {
 	return plan
 }
 
-// openSamples opens a prepared model to be run on sample inputs.
+// openSamples returns a function that opens a prepared model to run it on sample inputs.
 func openSamples(m *model.Model, prepared onnxruntime.Prepared) func(threads int) (profiler.Runner, error) {
 	return func(n int) (profiler.Runner, error) {
 		e, err := onnxruntime.Open(onnxruntime.Options{Prepared: prepared.Dir, Threads: n})
@@ -209,8 +211,8 @@ func (r *sampleRunner) Run(ctx context.Context, batch int) error {
 
 func (r *sampleRunner) Close() error { return r.engine.Close() }
 
-// ThreadsUpTo are the powers of two up to limit, or up to this machine's cores if
-// that is 0.
+// ThreadsUpTo returns the powers of two up to limit, or up to this machine's cores if
+// limit is 0.
 func ThreadsUpTo(limit int) []int {
 	if limit == 0 {
 		limit = runtime.NumCPU()
@@ -226,7 +228,7 @@ func powersOfTwo(limit int) []int {
 	return out
 }
 
-// processorTime is what this process has used so far, all threads together.
+// processorTime returns the CPU time that all threads of this process have used so far.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -235,7 +237,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// waitedTime is how long this process's threads have waited for a core that others had.
+// waitedTime returns how long this process's threads have waited for a core.
 func waitedTime() time.Duration {
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil {
@@ -252,7 +254,7 @@ func waitedTime() time.Duration {
 	return time.Duration(sum)
 }
 
-// residentPeak is the largest resident set of this process so far, in bytes.
+// residentPeak returns the largest resident set of this process so far, in bytes.
 func residentPeak() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

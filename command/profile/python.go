@@ -25,10 +25,10 @@ func (o *Options) measurePython(ctx context.Context, manifest string) (*Measured
 	return measured, err
 }
 
-// Signature is what a model takes and gives.
+// Signature holds a model's inputs and outputs.
 type Signature struct{ Inputs, Outputs []tensor.Info }
 
-// Describe is measurePython that tells the signature, too.
+// Describe is measurePython that also returns the signature.
 func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Signature, error) {
 	cache, err := PreparedDir(o.Prepared)
 	if err != nil {
@@ -68,8 +68,8 @@ type pythonRunner struct {
 	engine    engine.Running
 	signature Signature
 	inputs    map[int][]tensor.Tensor
-	// memory is the most that the process has taken, used processor time that is
-	// known of the present one.
+	// memory is the maximum memory of the processes in bytes, used the last known CPU
+	// time of the present one.
 	memory int64
 	used   time.Duration
 }
@@ -102,7 +102,7 @@ func (r *pythonRunner) Close() error {
 	return r.engine.Close()
 }
 
-// processorTime is what this process and the one beside it have used.
+// processorTime returns the CPU time of this process and the one beside it.
 func (r *pythonRunner) processorTime() time.Duration {
 	if r.engine != nil {
 		r.used = max(r.used, r.engine.ProcessorTime())

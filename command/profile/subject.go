@@ -15,9 +15,9 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// Subject is a model whose operators are looked at.
+// Subject is a model that is measured or predicted.
 type Subject struct {
-	// SubjectName is the zoo's, or the file's without its ending.
+	// Name is the zoo's name, or the file's name without its ending.
 	Name, File string
 	Model      *model.Model
 	Prepared   onnxruntime.Prepared
@@ -25,18 +25,18 @@ type Subject struct {
 	Optimised *operator.Graph
 }
 
-// Original is the graph before the engine's optimiser.
+// Original returns the graph before the engine's optimiser.
 func (s *Subject) Original() (*operator.Graph, error) { return operator.Read(s.Model) }
 
-// Subjects are those that arguments name: files, or models of the zoo,
-// which are made in a directory that Close removes. No argument means all of
-// the zoo's that are in the paper's Table 1.
+// Subjects opens the models that arguments name: files, or models of the zoo. It makes
+// models of the zoo in a directory that Close removes.
 type Subjects struct {
 	dir      string
 	prepared string
 }
 
-// NewSubjects keeps prepared models in a directory, "" for the usual one.
+// NewSubjects returns Subjects that keep prepared models in a directory, "" for the usual
+// one.
 func NewSubjects(prepared string) (*Subjects, error) {
 	cache, err := PreparedDir(prepared)
 	if err != nil {
@@ -45,15 +45,15 @@ func NewSubjects(prepared string) (*Subjects, error) {
 	return &Subjects{prepared: cache}, nil
 }
 
-// Close removes what was made.
+// Close removes the models of the zoo that were made.
 func (p *Subjects) Close() {
 	if p.dir != "" {
 		os.RemoveAll(p.dir)
 	}
 }
 
-// make makes a model of the zoo. The directory is made only now: the provider's children
-// read files only, and leave none behind when they are killed.
+// make makes a model of the zoo. It makes the directory only when it is needed: the
+// provider's children only read files, and must leave none behind when they are killed.
 func (p *Subjects) make(name string) (file string, err error) {
 	if p.dir == "" {
 		if p.dir, err = os.MkdirTemp("", "faas-infer-profile-"); err != nil {
@@ -68,7 +68,7 @@ func (p *Subjects) make(name string) (file string, err error) {
 	return file, m.WriteFile(file)
 }
 
-// SubjectTable are the zoo's models that the paper's Table 1 lists.
+// SubjectTable returns the zoo's models that are in the paper's Table 1.
 func SubjectTable() []string {
 	var names []string
 	for _, a := range zoo.All() {
@@ -79,7 +79,7 @@ func SubjectTable() []string {
 	return names
 }
 
-// Get makes the model of one argument ready.
+// Get reads and prepares the model of one argument, and reads its optimised graph.
 func (p *Subjects) Get(argument string) (*Subject, error) {
 	s := &Subject{Name: strings.TrimSuffix(filepath.Base(argument), filepath.Ext(argument)), File: argument}
 	if a, ok := zoo.Find(argument); ok {
@@ -89,7 +89,7 @@ func (p *Subjects) Get(argument string) (*Subject, error) {
 			return nil, err
 		}
 	} else if _, err := os.Stat(argument); errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is neither a file nor a model of the zoo, which has %s", argument, strings.Join(zoo.Names(), ", "))
+		return nil, fmt.Errorf("%s is neither a file nor a model of the zoo: give a file or one of %s", argument, strings.Join(zoo.Names(), ", "))
 	}
 	read := make(chan error, 1)
 	go func() { // A large model takes a while.
@@ -103,7 +103,7 @@ func (p *Subjects) Get(argument string) (*Subject, error) {
 		return nil, err
 	}
 	if s.Prepared.GraphFile() == "" {
-		return nil, fmt.Errorf("%s%s: the engine does not tell its optimised graph: %s", Unpredictable, argument, s.Prepared.GraphError)
+		return nil, fmt.Errorf("%s%s: the engine has not written its optimised graph: %s", Unpredictable, argument, s.Prepared.GraphError)
 	}
 	if s.Optimised, err = readOperators(s.Prepared.GraphFile()); err != nil {
 		return nil, fmt.Errorf("%s%s: %w", Unpredictable, argument, err)
@@ -111,9 +111,9 @@ func (p *Subjects) Get(argument string) (*Subject, error) {
 	return s, nil
 }
 
-// Begin makes the model in a file ready in a moment, as far as that goes ([onnxruntime.Link]):
-// what is said of its operators is said of the graph as it stands. content is the hash of
-// the model.
+// Begin reads the model in a file and prepares it without optimising it
+// ([onnxruntime.Link]), which takes a moment. Optimised is then the original graph. content
+// is the hash of the model.
 func (p *Subjects) Begin(file, content string) (*Subject, error) {
 	s := &Subject{Name: SubjectName(file), File: file}
 	read := make(chan error, 1)
@@ -131,7 +131,7 @@ func (p *Subjects) Begin(file, content string) (*Subject, error) {
 	return s, err
 }
 
-// readOperators takes the model in a file apart, without reading its weights.
+// readOperators reads the operators of the model in a file, without its weights.
 func readOperators(file string) (*operator.Graph, error) {
 	m, err := model.ReadGraph(file)
 	if err != nil {
@@ -140,23 +140,23 @@ func readOperators(file string) (*operator.Graph, error) {
 	return operator.Read(m)
 }
 
-// Unpredictable begins the error of a model that only a measurement can tell about.
+// Unpredictable begins the error for a model that must be measured as a whole.
 const Unpredictable = "cannot be predicted: "
 
-// PreparedDir is where prepared models are kept unless said otherwise.
+// PreparedDir returns dir, or the usual directory of prepared models if dir is "".
 func PreparedDir(dir string) (string, error) {
 	if dir != "" {
 		return dir, nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("where to keep prepared models: %w; give --prepared", err)
+		return "", fmt.Errorf("--prepared is missing, and there is no default: %w", err)
 	}
 	return filepath.Join(cache, "faas-infer", "prepared"), nil
 }
 
-// SubjectName is what a model is called by its file: the file's name, or that of the
-// directory of a bundle's manifest.
+// SubjectName returns a model's name from its file: the file's name without its ending, or
+// the name of the directory of a bundle's manifest.
 func SubjectName(file string) string {
 	if engines.IsManifest(file) {
 		if dir, err := filepath.Abs(filepath.Dir(file)); err == nil {

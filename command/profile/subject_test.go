@@ -70,8 +70,8 @@ func models(t *testing.T) *Subjects {
 	return m
 }
 
-// A model of the zoo and a file are made ready alike; what was made for it is gone
-// afterwards, what was prepared stays.
+// Get prepares a model of the zoo like a file. Close removes the zoo's file, and the
+// prepared model stays.
 func TestGet(t *testing.T) {
 	m := models(t)
 	made, err := m.Get("mnist")
@@ -111,7 +111,7 @@ func TestGetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for argument, says := range map[string]string{
-		"alexnett":    "neither a file nor a model of the zoo, which has",
+		"alexnett":    "neither a file nor a model of the zoo: give",
 		text:          "notes.onnx",
 		t.TempDir():   "",
 		text + ".not": "notes.onnx.not is neither",

@@ -16,38 +16,39 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/regression"
 )
 
-// work is the measuring of a set of operators.
+// work measures a set of operators.
 type work struct {
 	*measuring.Measurer
-	file     *operators.File
-	tasks    []measuring.Task
-	began    time.Time
-	again    bool
+	file  *operators.File
+	tasks []measuring.Task
+	began time.Time
+	again bool
+	// patience is the maximum time for measuring doubtful rows again.
 	patience time.Duration
-	// rows counts those that were measured.
+	// rows counts the measured rows.
 	rows int
-	// kept is since when the yardstick's base in the file is known.
+	// kept is the time from which the yardstick's base in the file is known.
 	kept time.Time
 }
 
-// disturbance is by how much two rows may contradict each other: a batch that
-// takes longer than a larger one, warm weights longer than cold ones.
+// disturbance is the fraction by which two rows may contradict each other: a batch takes
+// longer than a larger one, or warm weights take longer than cold ones.
 const disturbance = 0.05
 
-// do measures what the database lacks, and then, while there is patience, what
-// was measured on a machine that was not quiet.
+// do measures the rows that the database lacks. Until patience ends, it then measures again
+// the rows that were measured on a busy machine.
 func (w *work) do(ctx context.Context) error {
 	if err := w.quota(ctx); err != nil {
 		return err
 	}
-	if err := w.lacking(ctx); err != nil {
+	if err := w.measureMissing(ctx); err != nil {
 		return err
 	}
 	return w.repeat(ctx)
 }
 
-// lacking measures what the database lacks.
-func (w *work) lacking(ctx context.Context) error {
+// measureMissing measures the rows that the database lacks.
+func (w *work) measureMissing(ctx context.Context) error {
 	have := func(key string) bool {
 		return slices.ContainsFunc(w.file.Database().Lookup(onnxruntime.Name(), report.Machine(), key), w.fresh)
 	}
@@ -72,8 +73,8 @@ func (w *work) lacking(ctx context.Context) error {
 	return w.file.Sync()
 }
 
-// quota measures what pauses for want of a CPU quota do to the caches, if this
-// process may make cgroups.
+// quota measures how the pauses of a CPU quota affect the caches, if this process may
+// make cgroups.
 func (w *work) quota(ctx context.Context) error {
 	_, known := measuring.KnownRefill(w.file.Database(), onnxruntime.Name(), report.Machine())
 	if known && !w.again {
@@ -83,7 +84,7 @@ func (w *work) quota(ctx context.Context) error {
 	base, _ := w.Sampler().Yardstick()
 	times := NewModelTimes(base)
 	if times.Why != nil {
-		fmt.Fprintf(os.Stderr, "what a part of a core does to the caches was not measured: %v\n", times.Why)
+		fmt.Fprintf(os.Stderr, "the effect of a CPU quota on the caches was not measured: %v\n", times.Why)
 		return nil
 	}
 	for _, share := range []int{1000, measuring.QuotaShare} {
@@ -98,8 +99,8 @@ func (w *work) quota(ctx context.Context) error {
 	return errors.Join(err, times.Close())
 }
 
-// fresh reports whether a row counts: under --again, one of this run; and none
-// from before it turned out how fast the quiet machine is.
+// fresh reports whether a row counts. With --again, only rows of this run count. Rows from
+// before the quiet machine's speed was known never count.
 func (w *work) fresh(r database.Row) bool {
 	return (!w.again || !r.MeasuredAt.Before(w.began)) && !r.MeasuredAt.Before(measuring.KnownSince(w.file.Database(), onnxruntime.Name(), report.Machine()))
 }
@@ -121,7 +122,7 @@ func (w *work) task(ctx context.Context, t measuring.Task, good func(database.Ro
 	return nil
 }
 
-// doubtful returns what tells the rows that should be measured again.
+// doubtful returns a function that reports whether a row should be measured again.
 func (w *work) doubtful() func(database.Row) bool {
 	type point struct {
 		operator          string
@@ -156,8 +157,8 @@ func (w *work) left(t measuring.Task, is func(database.Row) bool) int {
 	return n
 }
 
-// repeat measures doubtful rows again while the machine is quiet, until there
-// are none or patience is at its end.
+// repeat measures doubtful rows again while the machine is quiet, until there are none or
+// patience ends.
 func (w *work) repeat(ctx context.Context) error {
 	end := time.Now().Add(w.patience)
 	doubtful := w.doubtful()
@@ -187,7 +188,8 @@ func (w *work) repeat(ctx context.Context) error {
 	return nil
 }
 
-// Remeasure measures all tasks anew, and again what was disturbed until patience ends.
+// Remeasure measures all tasks again. Until patience ends, it repeats those that were
+// disturbed.
 func Remeasure(ctx context.Context, m *measuring.Measurer, file *operators.File, tasks []measuring.Task, patience time.Duration) error {
 	w := &work{Measurer: m, file: file, tasks: tasks, began: time.Now(), again: true, patience: patience}
 	return w.do(ctx)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a new one: what is written to it is read from screen.
+// terminal opens a new terminal; screen reads what is written to w.
 func terminal(t *testing.T) (w, screen *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -54,7 +54,7 @@ func TestOnATerminal(t *testing.T) {
 	}
 }
 
-// Where nobody looks, nothing is drawn: a log would be full of it.
+// Without a terminal nothing is drawn, because it would fill a log.
 func TestElsewhere(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

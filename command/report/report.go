@@ -1,5 +1,6 @@
-// Package report is how measuring commands print: one table for people, or one JSON
-// object for programs, and a progress bar while they work.
+// Package report prints the results of measuring commands: one table for people, or one
+// JSON object for programs, and a progress bar while they work. It measures nothing
+// itself. Begin reading at [Report].
 package report
 
 import (
@@ -17,8 +18,8 @@ import (
 	"time"
 )
 
-// Result is one figure. Names are lower-case words joined by "." and "_" and
-// stay the same from release to release.
+// Result is one figure. Names are lower-case words joined by "." and "_". They do not
+// change from release to release.
 type Result struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -26,7 +27,7 @@ type Result struct {
 	Note  string  `json:"note,omitempty"`
 }
 
-// Report is all that one run of a measuring command found.
+// Report holds all results of one run of a measuring command.
 type Report struct {
 	Command string   `json:"command"`
 	Machine string   `json:"machine"`
@@ -62,7 +63,7 @@ func (r *Report) Table(w io.Writer) error {
 	return t.Flush()
 }
 
-// number prints four digits, or all that stand before the point.
+// number prints four significant digits, or all digits before the point.
 func number(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
@@ -70,8 +71,8 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// Machine names this machine's processor and the cores that this process could
-// use when it started: "AMD EPYC × 2".
+// Machine returns this machine's processor and the number of cores that this process
+// could use when it started: "AMD EPYC × 2".
 func Machine() string {
 	name := runtime.GOARCH
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
@@ -86,7 +87,7 @@ func Machine() string {
 	return fmt.Sprintf("%s × %d", name, runtime.NumCPU())
 }
 
-// commit is what the linker or the Go toolchain recorded of the source.
+// commit returns the source's commit as the linker or the Go toolchain recorded it.
 func commit() string {
 	if Commit != "" {
 		return Commit

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// page is one with everything in it; ”' stands for the fences.
+// page is a page with all kinds of blocks. Three apostrophes stand for a fence.
 const page = `# A page
 
 Make a folder.
@@ -89,7 +89,7 @@ func reader(t *testing.T) *Reader {
 	return &Reader{Dir: t.TempDir(), Env: os.Environ(), Patience: 30 * time.Second, Log: t.Output()}
 }
 
-// A page's commands are done in one shell, one after the other.
+// A page's commands run in one shell, one after the other.
 func TestFollow(t *testing.T) {
 	blocks := parse(t, page)
 	if len(blocks) != 7 {
@@ -107,16 +107,16 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// What goes wrong is told with its line, what was printed, and why.
+// An error has the block's line, the output and the reason.
 func TestFollowTellsWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ name, page, want string }{
-		{"failure", "'''sh\necho before\nfalse\n'''", "line 1: it failed\necho before\nfalse\nbefore"},
-		{"failure in a pipe", "'''sh\nfalse | true\n'''", "it failed"},
+		{"failure", "'''sh\necho before\nfalse\n'''", "line 1: the command failed\necho before\nfalse\nbefore"},
+		{"failure in a pipe", "'''sh\nfalse | true\n'''", "the command failed"},
 		{"unset variable", "'''sh\necho $NONE_OF_THAT_NAME\n'''", "NONE_OF_THAT_NAME"},
-		{"shell left", "'''sh\nexit 0\n'''", "it failed"},
-		{"other output", "'''sh\necho 1\n'''\n\n'''text\n2\n'''", `nothing printed is like "2"`},
-		{"success where none was to be", "<!-- fails -->\n'''sh\ntrue\n'''", "was to fail"},
-		{"what does not stay", "<!-- stays -->\n'''sh\necho no\n'''\n'''text\nyes\n'''", "it ended"},
+		{"shell left", "'''sh\nexit 0\n'''", "the command failed"},
+		{"other output", "'''sh\necho 1\n'''\n\n'''text\n2\n'''", `the output has no line like "2"`},
+		{"success where none was to be", "<!-- fails -->\n'''sh\ntrue\n'''", "should fail, and succeeded"},
+		{"what does not stay", "<!-- stays -->\n'''sh\necho no\n'''\n'''text\nyes\n'''", "the command ended"},
 		{"Python", "'''python\nraise ValueError('of mine')\n'''", "of mine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestFollowTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A command that does not end is given up, with what it started.
+// A command that does not end is killed after Patience, with its children.
 func TestFollowGivesUp(t *testing.T) {
 	r := reader(t)
 	r.Patience = 200 * time.Millisecond
@@ -138,7 +138,7 @@ func TestFollowGivesUp(t *testing.T) {
 	}
 }
 
-// Names can mean others here, in commands, in files and in what is printed.
+// Names are replaced in commands, in files and in the expected output.
 func TestReplace(t *testing.T) {
 	r := reader(t)
 	r.Replace = []string{"example.com", "here"}

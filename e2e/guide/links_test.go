@@ -16,7 +16,8 @@ var (
 	fenced  = regexp.MustCompile("(?s)```.*?\n```")
 )
 
-// Pages can be read by the tests, their links lead somewhere, and the index has all.
+// The tests can parse the pages, links lead to existing targets, and the index has all
+// pages.
 func TestPages(t *testing.T) {
 	files, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(files) == 0 {
@@ -49,7 +50,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// anchors are what a page's headings can be linked by.
+// anchors returns the anchors of a page's headings.
 func anchors(text string) (all []string) {
 	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
 		all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))

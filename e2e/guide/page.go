@@ -1,15 +1,15 @@
-// Package guide runs the pages of docs/ as a reader would: every command, in order,
-// in a shell, and looks whether it does what the page says.
+// Package guide runs the pages of docs/ as a reader would: every command in order in a
+// shell. It checks that each prints what the page shows. Begin with Parse and
+// Reader.Follow.
 //
-// A page is Markdown. Its blocks "sh" and "python" are run; a block "text" says what
-// the command before it prints. A comment on the line above a block says what is
-// special about it:
+// A page is Markdown. Its blocks "sh" and "python" are run; a block "text" shows the output
+// of the command before it. A comment on the line above a block has options:
 //
 //	<!-- file: greet/bundle.yaml -->   the block is this file's content
-//	<!-- stays -->                     the command goes on until the page ends
+//	<!-- stays -->                     the command runs until the page ends
 //	<!-- fails -->                     the command's exit status is not 0
-//	<!-- figures differ -->            numbers in what is printed are examples
-//	<!-- not run: it needs a GPU -->   why the test leaves it out
+//	<!-- figures differ -->            numbers in the output are examples
+//	<!-- not run: it needs a GPU -->   the test leaves the block out, for this reason
 package guide
 
 import (
@@ -17,24 +17,24 @@ import (
 	"strings"
 )
 
-// Block is a command, or a file that the page says to write.
+// Block is a command to run, or a file to write.
 type Block struct {
-	// Line is the page's on which the block begins, counted from 1.
+	// Line is the line of the page on which the block begins, from 1.
 	Line int
-	// Language is "sh" or "python"; what another one is does not matter, it is a file.
+	// Language is "sh" or "python" for a command. A file may have any language.
 	Language, Text string
-	// File is the path of the file that is to be written; empty for a command.
+	// File is the path of the file to write, "" for a command.
 	File string
-	// Stays and Fails are as the package says, Omitted is why the block is not run.
+	// Stays and Fails are the options of that name. Omitted is the reason of "not run".
 	Stays, Fails bool
 	Omitted      string
-	// Shows is what the command prints, line by line; see [Shown].
+	// Shows is the command's expected output, line by line; see [Shown].
 	Shows string
-	// Figures says that the numbers of Shows are examples.
+	// Figures is set if the numbers of Shows are examples.
 	Figures bool
 }
 
-// Parse reads a page. Its error names the line that cannot be understood.
+// Parse reads a page. An error names the invalid line.
 func Parse(text string) ([]Block, error) {
 	var (
 		blocks  []Block
@@ -51,7 +51,7 @@ func Parse(text string) ([]Block, error) {
 		language, is := strings.CutPrefix(line, "```")
 		if !is {
 			if len(marks) > 0 && line != "" {
-				return nil, fmt.Errorf("line %d: below %q there is no block", i+1, marks)
+				return nil, fmt.Errorf("line %d: there is no block below %q", i+1, marks)
 			}
 			continue
 		}
@@ -74,7 +74,7 @@ func Parse(text string) ([]Block, error) {
 			blocks = append(blocks, b)
 		case language == "text" && b.Omitted == "":
 			if command < 0 {
-				return nil, fmt.Errorf("line %d: no command is before what is printed", first)
+				return nil, fmt.Errorf("line %d: there is no command before the output", first)
 			}
 			blocks[command].Shows += b.Text
 			blocks[command].Figures = blocks[command].Figures || b.Figures
@@ -83,7 +83,7 @@ func Parse(text string) ([]Block, error) {
 	return blocks, nil
 }
 
-// comment is what a line that is a comment of the test's says.
+// comment returns the option in a line that is a comment for this package.
 func comment(line string) (string, bool) {
 	rest, opens := strings.CutPrefix(line, "<!-- ")
 	inner, closes := strings.CutSuffix(rest, " -->")
@@ -113,7 +113,7 @@ func (b *Block) mark(marks []string) error {
 		case "figures differ":
 			b.Figures = true
 		default:
-			return fmt.Errorf("%q is not known", m)
+			return fmt.Errorf("unknown option %q", m)
 		}
 	}
 	return nil

@@ -12,30 +12,29 @@ import (
 	"time"
 )
 
-// Reader is somebody who does what a page says.
+// Reader follows a page.
 type Reader struct {
-	// Dir is where the page's commands begin.
+	// Dir is the directory in which the page's commands begin.
 	Dir string
 	// Env is their environment.
 	Env []string
-	// Replace are pairs of what a page says and what is meant here, as for
+	// Replace are pairs of texts of the page and their replacements in the test, as for
 	// [strings.NewReplacer]: names of registries and addresses.
 	Replace []string
 	// Patience is how long one command may take.
 	Patience time.Duration
-	// Log is told of each command and how long it took.
+	// Log gets a line for each command, with the time that it took.
 	Log io.Writer
 }
 
-// Environment is env as a reader's terminal has it: without the variable by which
-// continuous integration is known. Where that is set, faas-cli keeps its logins in the
-// folder in which it is called, so that they are gone in the next one.
+// Environment returns env as in a reader's terminal, without CI. If CI is set, faas-cli
+// stores logins in the folder in which it is called, and does not find them in another.
 func Environment(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "CI=") })
 }
 
-// Follow does what the page says, to the first thing that goes wrong. Its error names
-// the block's line and has what was printed.
+// Follow runs the page's blocks until the first failure. The error names the block's line
+// and has the output.
 func (r *Reader) Follow(ctx context.Context, page []Block) (err error) {
 	scratch, err := os.MkdirTemp("", "faas-infer-guide-")
 	if err != nil {
@@ -78,7 +77,7 @@ func (r *Reader) Follow(ctx context.Context, page []Block) (err error) {
 	return nil
 }
 
-// do does one block.
+// do runs one block.
 func (r *Reader) do(ctx context.Context, s *shell, b Block) (printed string, c *staying, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
@@ -112,7 +111,7 @@ func write(file, text string) error {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// title is a command's first line.
+// title returns a command's first line.
 func title(text string) string {
 	first, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if rest != "" {

@@ -14,47 +14,48 @@ import (
 	"time"
 )
 
-// prompt begins the lines by which the shell tells that a command has ended.
+// prompt is the beginning of the lines in which the shell reports the end of a command.
 const prompt = "guide:"
 
-// shell is the reader's terminal: what a command sets, the next one finds.
+// shell is the reader's terminal. Its variables and directory last from one command to the
+// next.
 type shell struct {
 	reader   *Reader
 	scratch  string
 	process  *exec.Cmd
 	commands io.WriteCloser
-	// ended are the lines that tell of a command's end.
+	// ended are the lines that report the end of a command.
 	ended <-chan string
 	// in is its directory.
 	in string
-	// number is how many commands it was given.
+	// number is the number of commands so far.
 	number int
 }
 
-// open starts one in the reader's directory. Its commands' input is empty, and its
-// third file tells of their ends.
+// open starts a shell in the reader's directory. Its commands' input is empty. It reports
+// their ends on file descriptor 3.
 func (r *Reader) open(scratch string) (*shell, error) {
-	told, tell, err := os.Pipe()
+	ends, endWriter, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	s := &shell{reader: r, scratch: scratch, in: r.Dir, process: exec.Command("bash", "--noprofile", "--norc", "-s")}
-	s.process.Dir, s.process.Env, s.process.ExtraFiles = r.Dir, r.Env, []*os.File{tell}
-	// A group of its own, so that what commands leave in the background ends with it.
+	s.process.Dir, s.process.Env, s.process.ExtraFiles = r.Dir, r.Env, []*os.File{endWriter}
+	// The shell has its own process group, to end its background processes with it.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if s.commands, err = s.process.StdinPipe(); err == nil {
 		err = s.process.Start()
 	}
-	tell.Close()
+	endWriter.Close()
 	if err != nil {
-		told.Close()
+		ends.Close()
 		return nil, fmt.Errorf("start a shell: %w", err)
 	}
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
-		defer told.Close()
-		for in := bufio.NewScanner(told); in.Scan(); {
+		defer ends.Close()
+		for in := bufio.NewScanner(ends); in.Scan(); {
 			lines <- in.Text()
 		}
 	}()
@@ -63,19 +64,18 @@ func (r *Reader) open(scratch string) (*shell, error) {
 	return s, err
 }
 
-// run has it do one command and returns what that printed. A command that fails ends
-// the shell, unless it is to fail.
+// run runs one command and returns its output. A failing command ends the shell, unless
+// fails is set.
 func (s *shell) run(ctx context.Context, script string, fails bool) (string, error) {
 	s.number++
 	file := filepath.Join(s.scratch, fmt.Sprintf("command-%d", s.number))
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		return "", err
 	}
-	// Processes in the background keep the file of the output, not the way on
-	// which ends are told.
+	// Background processes keep the output file open, but not file descriptor 3.
 	call := fmt.Sprintf("source %q </dev/null >%q 2>&1 3>&-", file, file+".out")
 	if fails {
-		// Not in a condition, where set -e would be without effect.
+		// A condition such as "if" would disable set -e.
 		call = "set +e\n( set -e; " + call + " )\nFAILED=$?\nset -e\n[[ $FAILED != 0 ]]"
 	}
 	if _, err := fmt.Fprintf(s.commands, "%s\necho %s \"$PWD\" >&3\n", call, prompt); err != nil {
@@ -91,17 +91,17 @@ func (s *shell) run(ctx context.Context, script string, fails bool) (string, err
 	case err != nil:
 		return "", err
 	case ctx.Err() != nil:
-		return string(out), fmt.Errorf("it does not end: %w", ctx.Err())
+		return string(out), fmt.Errorf("the command does not end: %w", ctx.Err())
 	case !open && fails:
-		return string(out), errors.New("it was to fail, and did not")
+		return string(out), errors.New("the command should fail, and succeeded")
 	case !open:
-		return string(out), errors.New("it failed")
+		return string(out), errors.New("the command failed")
 	}
 	s.in = strings.TrimPrefix(line, prompt+" ")
 	return string(out), nil
 }
 
-// close ends the shell and what it left in the background.
+// close ends the shell and its background processes.
 func (s *shell) close() {
 	s.commands.Close()
 	_ = syscall.Kill(-s.process.Process.Pid, syscall.SIGKILL)
@@ -110,15 +110,15 @@ func (s *shell) close() {
 	}
 }
 
-// staying is a command that goes on, in a terminal of its own.
+// staying is a command that runs until the page ends, outside of the shell.
 type staying struct {
 	process *exec.Cmd
 	out     string
 	exited  chan struct{}
 }
 
-// start starts one in the directory that the shell is in and waits until it prints
-// what the page shows.
+// start starts a staying command in the shell's directory and waits until it prints what
+// the page shows.
 func (s *shell) start(ctx context.Context, b Block, script string) (*staying, error) {
 	s.number++
 	c := &staying{out: filepath.Join(s.scratch, fmt.Sprintf("command-%d.out", s.number)), exited: make(chan struct{})}
@@ -134,7 +134,7 @@ func (s *shell) start(ctx context.Context, b Block, script string) (*staying, er
 		return nil, err
 	}
 	go func() {
-		_ = c.process.Wait() // Its output tells more.
+		_ = c.process.Wait() // The output says more than the status.
 		close(c.exited)
 	}()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -147,7 +147,7 @@ func (s *shell) start(ctx context.Context, b Block, script string) (*staying, er
 		select {
 		case <-tick.C:
 		case <-c.exited:
-			return c, fmt.Errorf("it ended, and %w", missing)
+			return c, fmt.Errorf("the command ended: %w", missing)
 		case <-ctx.Done():
 			return c, missing
 		}
@@ -162,7 +162,7 @@ func (c *staying) printed() string {
 	return string(text)
 }
 
-// interrupt is Ctrl-C; it waits for the end.
+// interrupt sends SIGINT, as Ctrl-C does, and waits for the end.
 func (c *staying) interrupt(patience time.Duration) error {
 	_ = syscall.Kill(-c.process.Process.Pid, syscall.SIGINT)
 	select {
@@ -171,6 +171,6 @@ func (c *staying) interrupt(patience time.Duration) error {
 	case <-time.After(patience):
 		_ = syscall.Kill(-c.process.Process.Pid, syscall.SIGKILL)
 		<-c.exited
-		return fmt.Errorf("it went on for %v after Ctrl-C", patience)
+		return fmt.Errorf("the command ran for %v after Ctrl-C", patience)
 	}
 }

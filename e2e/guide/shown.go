@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// number is one, with the unit that may change as it becomes larger.
+// number matches a number with a unit of time, which may change with the number's size.
 const number = `(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:ns|µs|ms|s)?`
 
 var (
@@ -14,10 +14,9 @@ var (
 	numbers = regexp.MustCompile(number)
 )
 
-// Shown says whether what was printed has what the page shows: each of its lines, in
-// this order, whatever is between them. In a line … stands for anything, and blanks
-// count as one. With figures, numbers stand for any number. The error names the first
-// line that is missing.
+// Shown checks that the output printed has each line of page, in this order, with any lines
+// in between. In a line, … stands for any text, and successive blanks count as one. With
+// figures, a number stands for any number. The error names the first missing line.
 func Shown(page, printed string, figures bool) error {
 	lines := strings.Split(printed, "\n")
 	for _, want := range strings.Split(page, "\n") {
@@ -30,7 +29,7 @@ func Shown(page, printed string, figures bool) error {
 			lines = lines[1:]
 		}
 		if len(lines) == 0 {
-			return fmt.Errorf("nothing printed is like %q", want)
+			return fmt.Errorf("the output has no line like %q", want)
 		}
 		lines = lines[1:]
 	}
@@ -56,7 +55,7 @@ func pattern(line string, figures bool) *regexp.Regexp {
 	return regexp.MustCompile(p.String())
 }
 
-// anyFigures is the pattern of a text whose numbers are examples.
+// anyFigures returns the pattern of a text in which a number stands for any number.
 func anyFigures(text string) string {
 	var p strings.Builder
 	last := 0

@@ -1,4 +1,4 @@
-// Package kubernetes runs the end-to-end tests of package e2e on a real Kubernetes:
-// its own control plane, and a real node whose kubelet and containerd run the
-// functions.
+// Package kubernetes runs the end-to-end tests of package e2e on a real Kubernetes: a
+// control plane, and a real node whose kubelet and containerd run the functions. Begin
+// with suite_test.go.
 package kubernetes_test

@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// moment is how long one thing may take, on a machine that others use, too.
+// moment is how long one step may take on a busy machine.
 const moment = 2 * time.Minute
 
 // fixture is a cluster with a real node, faas-infer's resources and the image that
@@ -30,8 +30,8 @@ type fixture struct {
 	providerLog string
 }
 
-// start starts one, until the test ends; where that cannot be, the test is skipped
-// with a loud line.
+// start starts a cluster until the test ends. If that is impossible, it skips the test with
+// a visible line.
 func start(t *testing.T, o testcluster.Options) *fixture {
 	t.Helper()
 	if err := testcluster.NodePossible(t.Context()); err != nil {
@@ -82,7 +82,7 @@ func (f *fixture) kubectl(t *testing.T, stdin string, arguments ...string) strin
 	return strings.TrimSpace(out)
 }
 
-// provider runs one until the test ends, outside of all pods, and returns its URL.
+// provider runs a provider outside of pods until the test ends, and returns its URL.
 func (f *fixture) provider(t *testing.T, name string, arguments ...string) string {
 	t.Helper()
 	state := t.TempDir()
@@ -117,7 +117,7 @@ func (f *fixture) provider(t *testing.T, name string, arguments ...string) strin
 	return url
 }
 
-// get sends a request and returns the body of an answer with 200.
+// get sends a request and returns the body. A status other than 200 is an error.
 func get(ctx context.Context, method, url, body string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// iris is the template onnx-go-infer's function. What the machine is busy with is no
-// reason to refuse its requests.
+// iris is the function of the template onnx-go-infer. Its objective is loose: requests must
+// not be refused because the machine is busy.
 const iris = `apiVersion: faas-infer.dev/v1alpha1
 kind: Function
 metadata: {name: iris, namespace: openfaas-fn}
@@ -21,11 +21,11 @@ spec:
   labels: {com.openfaas.scale.min: "1"}
 `
 
-// irises has one of each kind.
+// irises has one flower of each kind.
 const irises = `{"instances": [[5.1, 3.5, 1.4, 0.2], [5.9, 2.8, 4.2, 1.3], [6.7, 3.0, 5.6, 2.3]]}`
 
-// deployIris builds the template's image as its Dockerfile does, the handler compiled for
-// a machine without a C library, deploys it and waits for its answers.
+// deployIris builds the template's image like its Dockerfile, with the handler compiled
+// without a C library. It deploys the image and waits for its answers.
 func (f *fixture) deployIris(t *testing.T, url string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func (f *fixture) deployIris(t *testing.T, url string) {
 	await(t, "the irises' kinds", func() error { return askIris(t, url) })
 }
 
-// askIris is nil if each iris is of its kind.
+// askIris returns an error unless each flower has its kind.
 func askIris(t *testing.T, url string) error {
 	text, err := get(t.Context(), http.MethodPost, url+"/function/iris", irises)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// stockImages puts the images that yaml/options names in the cluster's registry, which is
-// every registry to the node: the stock gateway as its own image has it, and NATS'
-// server, of the version that this module has. The gateway's has kubectl besides, with
-// which tests ask for what its pod reaches.
+// stockImages puts the images that yaml/options names into the cluster's registry, which
+// the node uses for all registries. They are the stock gateway, like its own image, and the
+// NATS server in this module's version. The gateway's image also has kubectl, with which
+// tests send requests from its pod.
 func (f *fixture) stockImages(t *testing.T) {
 	t.Helper()
 	const home = "/home/app"
@@ -46,7 +46,7 @@ func (f *fixture) stockImages(t *testing.T) {
 	}
 }
 
-// volume is one that a pod on the node can claim; nobody makes volumes here.
+// volume creates a volume that a pod on the node can claim. The cluster has no provisioner.
 func (f *fixture) volume(t *testing.T) {
 	t.Helper()
 	const manifest = `apiVersion: v1
@@ -65,8 +65,8 @@ spec:
 	f.kubectl(t, fmt.Sprintf(manifest, dir, testcluster.NodeName), "apply", "-f", "-")
 }
 
-// answersLater asks the gateway, through its service, for an answer of the page's
-// function words by a callback: gateway, NATS and provider hand the request on.
+// answersLater requests an answer of the page's function words by a callback, through the
+// gateway's service. Gateway, NATS and provider forward the request.
 func (f *fixture) answersLater(t *testing.T) {
 	t.Helper()
 	answers := make(chan string, 1)
@@ -122,9 +122,9 @@ func (f *fixture) answersLater(t *testing.T) {
 	}
 }
 
-// forward makes a service's first port one of this machine, until the test ends. What it
-// returns is its URL then; kubectl is started again where it has ended, as it does once its
-// pod takes no connection.
+// forward forwards a service's first port to this machine until the test ends. The returned
+// function returns the URL. It restarts kubectl, which exits once its pod accepts no
+// connections.
 func (f *fixture) forward(t *testing.T, service string) func() (string, error) {
 	t.Helper()
 	var p *node.Process

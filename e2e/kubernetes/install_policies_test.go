@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// visitor is a pod, within Pod Security's "restricted", from which tests ask others.
+// visitor is a pod within Pod Security's "restricted", from which tests connect to others.
 const visitor = `apiVersion: v1
 kind: Pod
 metadata: {name: %[2]s, namespace: %[1]s, labels: {app: %[2]s}}
@@ -42,9 +42,9 @@ var (
 	prometheus = [2]string{"openfaas", "pod/prometheus"}
 )
 
-// keepsOut asks from pods that network policies let through and from those that they do
-// not: only the gateway reaches the provider, only the provider the functions, which it
-// has by answering for them; everybody the gateway, and Prometheus what it scrapes.
+// keepsOut connects from pods that network policies allow and from others. Only the gateway
+// reaches the provider, only the provider reaches the functions, everybody reaches the
+// gateway, and Prometheus reaches its targets.
 func (f *fixture) keepsOut(t *testing.T) {
 	t.Helper()
 	image, err := f.PushTools("visitor:1", map[string]string{"/bin/kubectl": filepath.Join(f.Binaries(), "bin/kubectl")}, v1.Config{})
@@ -91,7 +91,7 @@ func (f *fixture) keepsOut(t *testing.T) {
 	}
 }
 
-// instance is the address of one of the page's model.
+// instance returns the address of an instance of the page's model.
 func (f *fixture) instance(t *testing.T) (string, error) {
 	t.Helper()
 	address, err := f.Kubectl(t.Context(), "", "-n", "openfaas-fn", "get", "pods", "-l", "faas_function=mnist",
@@ -99,7 +99,7 @@ func (f *fixture) instance(t *testing.T) (string, error) {
 	return "http://" + address + ":8080", err
 }
 
-// scrapePolicies are the network policies of the option prometheus.
+// scrapePolicies returns the network policies of the option prometheus.
 func scrapePolicies(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../yaml/options/prometheus/prometheus.yaml")
@@ -115,7 +115,7 @@ func scrapePolicies(t *testing.T) string {
 	return strings.Join(all, "\n---\n")
 }
 
-// reach fails the test unless a pod can soon connect to all.
+// reach fails the test unless a pod can soon connect to all URLs.
 func (f *fixture) reach(t *testing.T, from [2]string, urls ...string) {
 	t.Helper()
 	for _, url := range urls {
@@ -123,7 +123,7 @@ func (f *fixture) reach(t *testing.T, from [2]string, urls ...string) {
 	}
 }
 
-// refused fails the test if a pod can connect to any. What cannot be told is asked again.
+// refused fails the test if a pod can connect to any URL. It repeats inconclusive attempts.
 func (f *fixture) refused(t *testing.T, from [2]string, urls ...string) {
 	t.Helper()
 	// At the same time, as each takes as long as the asking pod is patient.
@@ -146,11 +146,11 @@ func (f *fixture) refused(t *testing.T, from [2]string, urls ...string) {
 	}
 }
 
-// errUntold is what errors wrap by which nobody knows whether a pod can connect.
+// errUntold is wrapped by errors that do not show whether a pod can connect.
 var errUntold = errors.New("it cannot be told whether it is reached")
 
-// lets is nil if a pod can connect, or cannot, as expected. A policy lets packets
-// vanish, so that what cannot is told by a connection that takes too long.
+// lets returns nil if a pod can or cannot connect, as expected. A policy drops packets, so
+// a refused connection shows as a timeout.
 func (f *fixture) lets(t *testing.T, from [2]string, url string, want bool) error {
 	server, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
 	out, err := f.Kubectl(t.Context(), "", "-n", from[0], "exec", from[1], "--",

@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// patches make the provider small enough for two of it on the tests' node.
+// patches make the provider small enough to run two replicas on the tests' node.
 const patches = `patches:
   - patch: |-
       apiVersion: apps/v1
@@ -31,8 +31,8 @@ const patches = `patches:
 images:
 `
 
-// ofFaasNetes is a function as faas-netes leaves it behind: a Deployment whose selector
-// cannot be changed, and a Service.
+// ofFaasNetes is a function that faas-netes has left: a Deployment, whose selector cannot
+// be changed, and a Service.
 const ofFaasNetes = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: figlet, namespace: openfaas-fn, labels: {faas_function: figlet}}
@@ -63,12 +63,11 @@ func readPage(t *testing.T, name string) []guide.Block {
 	return page
 }
 
-// What docs/kubernetes.md says, done as it says: what yaml/ installs runs, two replicas
-// of the provider, the stock gateway and NATS in pods that find each other by their
-// services' names, with no right that is not theirs and within Pod Security's
-// "restricted"; functions that faas-cli and kubectl deploy are served by both replicas,
-// asynchronously, too; nobody reaches what network policies forbid; and all can be
-// removed.
+// The steps of docs/kubernetes.md work. yaml/ installs two replicas of the provider, the
+// stock gateway and NATS in pods. They find each other by their services' names, with only
+// their own rights and within Pod Security's "restricted". Both replicas serve functions
+// that faas-cli and kubectl deploy, asynchronously too. Nobody reaches what network
+// policies forbid, and everything can be removed.
 func TestInstalled(t *testing.T) {
 	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
 	f.stockImages(t)
@@ -103,11 +102,11 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// passing is an error that a provider may meet while all that it needs starts beside it on a
-// slow machine, NATS and the API server above all.
+// passing matches errors that a provider may log while NATS, the API server and others
+// still start on a slow machine.
 var passing = regexp.MustCompile(`until it (does|works)|tried again|deadline exceeded|[Tt]imed? ?out|connection refused|object has been modified`)
 
-// bothServe asks each replica for what the page has deployed.
+// bothServe sends requests for the page's functions to each replica.
 func (f *fixture) bothServe(t *testing.T) {
 	t.Helper()
 	addresses := strings.Fields(f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", "app.kubernetes.io/component=provider",
@@ -131,11 +130,11 @@ func (f *fixture) bothServe(t *testing.T) {
 	}
 }
 
-// blackPicture asks mnist for one.
+// blackPicture is a request to mnist with a black image.
 var blackPicture = fmt.Sprintf(`{"instances": [[[%s]]]}`, strings.TrimSuffix(strings.Repeat("["+strings.TrimSuffix(strings.Repeat("0,", 28), ",")+"],", 28), ","))
 
-// reader is an administrator of the cluster with a checkout of this source, in which
-// the programs are built, and an empty home.
+// reader returns a reader who is an administrator of the cluster, with a checkout of this
+// source, built programs, and an empty home.
 func (f *fixture) reader(t *testing.T) *guide.Reader {
 	t.Helper()
 	desk := t.TempDir()
@@ -171,7 +170,7 @@ func (f *fixture) reader(t *testing.T) *guide.Reader {
 	}
 }
 
-// logs are those of the pods with a label.
+// logs returns the logs of the pods with a label.
 func (f *fixture) logs(t *testing.T, label string) string {
 	t.Helper()
 	out, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "logs", "-l", label, "--tail=-1", "--prefix")

@@ -18,10 +18,9 @@ metadata: {name: echo, namespace: openfaas-fn}
 spec: {image: functions/alpine:latest, process: %s, labels: {com.openfaas.scale.min: "1"}}
 `
 
-// A function that kubectl applies is deployed, one that it changes is updated, and
-// one that it deletes is gone, as with faas-cli. What is wrong with one is said in
-// its status, and the others go on. What they use is shown while there is a metrics server,
-// and when that goes nothing else does.
+// kubectl deploys, updates and deletes functions, as faas-cli does. An invalid one gets the
+// reason in its status, and the others keep running. Their usage is shown while there is a
+// metrics server. When that stops, nothing else does.
 func TestKubectl(t *testing.T) {
 	f := start(t, testcluster.Options{})
 	bundles := t.TempDir()
@@ -74,7 +73,7 @@ func TestKubectl(t *testing.T) {
 	})
 }
 
-// saysWhatIsWrong makes functions that cannot be, and one whose image is nowhere.
+// saysWhatIsWrong creates invalid functions, and one whose image does not exist.
 func (f *fixture) saysWhatIsWrong(t *testing.T) {
 	t.Helper()
 	const function = `apiVersion: faas-infer.dev/v1alpha1
@@ -104,7 +103,7 @@ spec: {image: %q, %s}
 }
 
 // saidAfter applies a function, waits until a condition is false with a word of the reason,
-// deletes it and returns how long it took to be said.
+// deletes the function, and returns how long the condition took.
 func (f *fixture) saidAfter(t *testing.T, name, manifest, condition, word string) (took time.Duration) {
 	t.Helper()
 	began := time.Now()

@@ -11,16 +11,17 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// preparedVariable has the directory of what was built before the network was left.
+// preparedVariable has the directory of what was built before the process left the network.
 const preparedVariable = "FAAS_INFER_KUBERNETES_PREPARED"
 
-// faasCLIVariable has the stock faas-cli's file.
+// faasCLIVariable has the path of the stock faas-cli.
 const faasCLIVariable = "FAAS_INFER_KUBERNETES_FAAS_CLI"
 
-// gatewayVariable has the stock gateway's file.
+// gatewayVariable has the path of the stock gateway.
 const gatewayVariable = "FAAS_INFER_KUBERNETES_GATEWAY"
 
-// TestMain builds all that takes a network, and then goes where there is none.
+// TestMain builds everything that needs a network, and then runs the tests in namespaces
+// without one.
 func TestMain(m *testing.M) {
 	dir := os.Getenv(preparedVariable)
 	if dir == "" {
@@ -40,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(node.Run(m.Run))
 }
 
-// prepare builds both programs, the end-to-end tests and the image that functions
-// are built on, and has the scripts fetch what the tests need.
+// prepare builds both programs, the end-to-end tests and the base image of functions. It
+// also lets the scripts fetch what the tests need.
 func prepare() (string, error) {
 	dir, err := os.MkdirTemp("", "faas-infer-suite-")
 	if err != nil {

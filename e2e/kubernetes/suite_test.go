@@ -11,9 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// suite are the tests of package e2e that say something about a cluster. The others
-// are about one machine: its directories of bundles, its control groups, its users,
-// and what is measured on it.
+// suite are the tests of package e2e that are meaningful on a cluster. The others concern
+// one machine: its bundle directories, control groups, users, and measurements.
 const suite = "^(TestUp|TestConformance|TestUpdateUnderLoad|TestToZeroAndBack|TestAsyncCallbacks|TestAsyncOutlastsKills|TestWebInterface|" +
 	"TestBadRequestsDoNotSpoilTheirBatch|TestClientsThatHangUp|TestObjectiveBelowTheFastestExecution|TestDrain|TestProviderKilledUnderLoad|" +
 	"TestInstancesKilledUnderLoad|TestPythonFunction|TestOrdinaryInstancesKilledUnderLoad)$"
@@ -21,12 +20,12 @@ const suite = "^(TestUp|TestConformance|TestUpdateUnderLoad|TestToZeroAndBack|Te
 // suiteTime is how long the suite may take.
 const suiteTime = 25 * time.Minute
 
-// soonAgain has the kubelet start what was killed again as soon as one machine does: its
-// own pause is 10 s, then 20, and longer than a request waits soon.
+// soonAgain lets the kubelet restart killed containers as soon as one machine does. Its
+// default pause is 10 s, then 20, and soon longer than a request waits.
 const soonAgain = "featureGates: {KubeletCrashLoopBackOffMax: true}\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n"
 
-// The end-to-end tests pass on a cluster as they do on one machine: the stock
-// gateway, the provider, and functions that a kubelet runs.
+// The end-to-end tests pass on a cluster with the stock gateway, the provider, and
+// functions that a kubelet runs.
 func TestEndToEnd(t *testing.T) {
 	began := time.Now()
 	f := start(t, testcluster.Options{KubeletConfig: soonAgain})

@@ -21,12 +21,12 @@ const (
 	account = "system:serviceaccount:openfaas:faas-infer"
 )
 
-// warnings are what the provider says of ordinary functions and of models whose usage it
+// warnings are the provider's messages about ordinary functions and models whose usage it
 // cannot read.
-var warnings = []string{"what functions use cannot be read", "what instances use is not known"}
+var warnings = []string{"could not read the functions' usage", "instances' usage is unknown"}
 
-// showsUsage asks functions, each with an input of its own, until the provider says of
-// each that it uses what the metrics server has measured, be it a while ago: the two are
+// showsUsage sends requests to functions, each with its own input, until the provider shows
+// the metrics server's values for each. The values may be a while old because the two are
 // not read at the same time.
 func (f *fixture) showsUsage(t *testing.T, url string, inputs map[string]string) {
 	t.Helper()
@@ -60,7 +60,7 @@ func (f *fixture) showsUsage(t *testing.T, url string, inputs map[string]string)
 	}
 }
 
-// usage is what the provider says that a function uses.
+// usage returns the provider's usage of a function.
 func (f *fixture) usage(t *testing.T, url, function string) (types.FunctionUsage, error) {
 	text, err := get(t.Context(), http.MethodGet, url+"/system/function/"+function+"?usage=1", "")
 	if err != nil {
@@ -76,8 +76,8 @@ func (f *fixture) usage(t *testing.T, url, function string) (types.FunctionUsage
 	return *status.Usage, nil
 }
 
-// measured is what the metrics server says to the provider's account of a function's
-// containers, rounded up to thousandths of a CPU as Kubernetes does.
+// measured returns the metrics server's values of a function's containers, as the provider
+// may read them, rounded up to thousandths of a CPU as Kubernetes does.
 func (f *fixture) measured(t *testing.T, function string) (types.FunctionUsage, error) {
 	text, err := f.Kubectl(t.Context(), "", "get", "--raw", podsMetrics+"?labelSelector=faas_function%3D"+function, "--as", account)
 	if err != nil {
@@ -97,9 +97,9 @@ func (f *fixture) measured(t *testing.T, function string) (types.FunctionUsage, 
 	return sum, nil
 }
 
-// missesUsage ends the metrics server and waits until the provider has said of either kind
-// of functions that what they use is not known, and shows nothing for it. What it returns
-// fails the test if that has been said more than once by then.
+// missesUsage stops the metrics server. It waits until the provider has warned for both
+// kinds of functions that their usage is unknown, and shows none. The returned function
+// fails the test if a warning was repeated by then.
 func (f *fixture) missesUsage(t *testing.T, url string, functions ...string) (onceOnly func()) {
 	t.Helper()
 	before := f.warned(t) // On a busy machine one question may have gone without an answer.
@@ -133,7 +133,7 @@ func (f *fixture) missesUsage(t *testing.T, url string, functions ...string) (on
 	}
 }
 
-// warned counts each warning.
+// warned returns the number of each warning.
 func (f *fixture) warned(t *testing.T) []int {
 	t.Helper()
 	text, err := os.ReadFile(f.providerLog)

@@ -1,6 +1,6 @@
-// Package device drives the GPUs of one machine. Read lists them from NVIDIA's driver
-// (NVML); StartMPS keeps the MPS control daemon through which they are shared. What may
-// share a GPU is decided in package gpu.
+// Package device controls the GPUs of one machine. [Read] lists them with NVIDIA's driver
+// (NVML), and [StartMPS] runs the MPS control daemon that shares them. Package gpu decides
+// which instances share a GPU. Begin reading at [Read] and [StartMPS].
 package device
 
 import (
@@ -15,13 +15,12 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// Read lists the machine's GPUs, by index. How they are given out is not its to say:
-// Sharing is [gpu.None] of what it returns. It wraps [gpu.ErrNone] where there is no
-// driver or no GPU.
+// Read lists the machine's GPUs by index. It does not decide how they are allocated, so
+// Sharing is [gpu.None]. The error wraps [gpu.ErrNone] if there is no driver or no GPU.
 func Read(library nvml.Interface) (i gpu.Inventory, err error) {
 	if r := library.Init(); r != nvml.SUCCESS {
 		if r == nvml.ERROR_LIBRARY_NOT_FOUND || r == nvml.ERROR_DRIVER_NOT_LOADED {
-			return i, fmt.Errorf("%w: NVIDIA's driver is not there (%w)", gpu.ErrNone, r)
+			return i, fmt.Errorf("%w: NVIDIA's driver is missing (%w)", gpu.ErrNone, r)
 		}
 		return i, fmt.Errorf("start NVML: %w", r)
 	}
@@ -61,7 +60,7 @@ func Read(library nvml.Interface) (i gpu.Inventory, err error) {
 	return i, nil
 }
 
-// ask is one question that must have an answer.
+// ask calls an NVML query and turns a failure into an error.
 func ask[T any](what string, question func() (T, nvml.Return)) (T, error) {
 	answer, r := question()
 	if r != nvml.SUCCESS {
@@ -95,17 +94,17 @@ func device(handle nvml.Device) (d gpu.Device, err error) {
 	mig, _, r := handle.GetMigMode()
 	switch {
 	case r == nvml.SUCCESS && mig == nvml.DEVICE_MIG_ENABLE:
-		d.Unshareable = "MIG is enabled: its instances are given out by NVIDIA's device plugin"
+		d.Unshareable = "MIG is enabled: NVIDIA's device plugin allocates its MIG instances"
 	case r != nvml.SUCCESS && r != nvml.ERROR_NOT_SUPPORTED && r != nvml.ERROR_FUNCTION_NOT_FOUND:
 		return d, fmt.Errorf("ask NVML for the MIG mode: %w", r)
 	case major < 7:
-		d.Unshareable = "compute capability " + d.Capability + ": MPS bounds shares from 7.0 (Volta) on"
+		d.Unshareable = "compute capability " + d.Capability + ": MPS limits shares only from 7.0 (Volta) on"
 	}
 	return d, nil
 }
 
-// coresPerSM is how many cores a multiprocessor has: NVML counts cores, shares are of
-// multiprocessors.
+// coresPerSM returns the number of cores of a multiprocessor. NVML counts cores, and
+// shares count multiprocessors.
 func coresPerSM(major, minor int) int {
 	switch {
 	case major == 3:
@@ -116,8 +115,8 @@ func coresPerSM(major, minor int) int {
 	return 128
 }
 
-// Only leaves those of an inventory's devices shareable that are named by index or
-// UUID; all for none. It is an error to name one that there is not, or twice.
+// Only makes all devices unshareable except those named by index or UUID. Without names,
+// it changes nothing. It returns an error for an unknown device or one named twice.
 func Only(i gpu.Inventory, names []string) (gpu.Inventory, error) {
 	if len(names) == 0 {
 		return i, nil
@@ -126,7 +125,7 @@ func Only(i gpu.Inventory, names []string) (gpu.Inventory, error) {
 	for _, name := range names {
 		at := slices.IndexFunc(i.Devices, func(d gpu.Device) bool { return d.UUID == name || strconv.Itoa(d.Index) == name })
 		if at < 0 {
-			return i, fmt.Errorf("there is no GPU %q: there are %s", name, list(i.Devices))
+			return i, fmt.Errorf("there is no GPU %q: name some of %s", name, list(i.Devices))
 		}
 		if chosen[at] {
 			return i, fmt.Errorf("GPU %q is named twice", name)
@@ -136,7 +135,7 @@ func Only(i gpu.Inventory, names []string) (gpu.Inventory, error) {
 	i.Devices = slices.Clone(i.Devices)
 	for n := range i.Devices {
 		if !chosen[n] {
-			i.Devices[n].Unshareable = cmp.Or(i.Devices[n].Unshareable, "it is not among those that were named to be shared")
+			i.Devices[n].Unshareable = cmp.Or(i.Devices[n].Unshareable, "it is not among the devices that are named for sharing")
 		}
 	}
 	return i, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// dgx is a DGX A100 as go-nvml has it, with what it does not answer: each of its GPUs
+// dgx returns go-nvml's DGX A100 with the number of cores, which go-nvml lacks: each GPU
 // has 6912 cores, 64 in each of 108 multiprocessors.
 func dgx() *dgxa100.Server {
 	s := dgxa100.New()
@@ -48,7 +48,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What cannot be shared is there, with why.
+// The inventory lists unshareable GPUs with the reason.
 func TestUnshareable(t *testing.T) {
 	s := dgx()
 	s.Devices[1].SetMigMode(nvml.DEVICE_MIG_ENABLE)
@@ -70,8 +70,8 @@ func TestUnshareable(t *testing.T) {
 	}
 }
 
-// Whatever NVML does not answer is an error that names it; a machine without a driver
-// or a GPU is one without a GPU.
+// A query that NVML refuses gives an error that names it. A machine without a driver or
+// without a GPU gives gpu.ErrNone.
 func TestRefusals(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -81,7 +81,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no driver", func(s *dgxa100.Server, _ *dgxa100.Device) {
 			s.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
-		}, true, "driver is not there"},
+		}, true, "driver is missing"},
 		{"no permission", func(s *dgxa100.Server, _ *dgxa100.Device) {
 			s.InitFunc = func() nvml.Return { return nvml.ERROR_NO_PERMISSION }
 		}, false, "start NVML"},
@@ -106,8 +106,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// This machine's own driver, if it has one: what is read can be written and read, and
-// without one it says so.
+// The inventory of this machine survives writing and reading. Without a driver, Read says
+// so.
 func TestThisMachine(t *testing.T) {
 	i, err := Read(nvml.New())
 	switch {

@@ -14,20 +14,21 @@ import (
 	"time"
 )
 
-// MPSProgram is the daemon and the tool that speaks to it; it comes with the driver.
+// MPSProgram is both the daemon and the tool that sends it commands. It comes with the
+// driver.
 const MPSProgram = "nvidia-cuda-mps-control"
 
 // MPSOptions say how the daemon runs.
 type MPSOptions struct {
-	// MPSProgram is [MPSProgram] by default.
+	// Program is [MPSProgram] by default.
 	Program string
-	// Directory is where the daemon has its pipes and log, each in a directory below.
+	// Directory holds the directories of the daemon's pipes and of its log.
 	Directory string
 	// Devices are the UUIDs of the GPUs that it shares.
 	Devices []string
 }
 
-// Pipes is the directory in which the daemon listens, for CUDA_MPS_PIPE_DIRECTORY.
+// Pipes returns the directory in which the daemon listens, for CUDA_MPS_PIPE_DIRECTORY.
 func (o MPSOptions) Pipes() string { return filepath.Join(o.Directory, "pipe") }
 
 func (o MPSOptions) logs() string { return filepath.Join(o.Directory, "log") }
@@ -37,43 +38,44 @@ type MPSDaemon struct {
 	options MPSOptions
 	command *exec.Cmd
 	exited  chan struct{}
-	// once is for the end of it, state how it ended.
+	// state is the result of its Wait, valid once exited is closed. stop makes Stop
+	// end it once.
 	state error
 	stop  sync.Once
 }
 
 const (
-	// patience is how long the daemon may take to answer at first, and answers
-	// later.
-	patience = 10 * time.Second
-	// grace is how long it may take to end.
+	// answerTimeout is how long the daemon may take to start, and to answer a command.
+	answerTimeout = 10 * time.Second
+	// grace is how long it may take to exit.
 	grace = 5 * time.Second
 )
 
-// StartMPS starts the daemon and returns once it answers. Where another one listens at
-// the same place already, which may serve other GPUs, that is an error.
+// StartMPS starts the daemon and returns once it answers. It returns an error if another
+// daemon, which may share other GPUs, listens in the same directory.
 func StartMPS(ctx context.Context, o MPSOptions) (*MPSDaemon, error) {
 	o.Program = cmp.Or(o.Program, MPSProgram)
 	if len(o.Devices) == 0 {
-		return nil, errors.New("start the MPS daemon: there is no GPU for it")
+		return nil, errors.New("start the MPS daemon: there is no GPU to share")
 	}
 	program, err := exec.LookPath(o.Program)
 	if err != nil {
 		return nil, fmt.Errorf("start the MPS daemon: %w: it comes with NVIDIA's driver (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\")", err)
 	}
 	o.Program = program
-	// Instances' users must get through to the sockets, and not write here.
+	// Instances' users must reach the sockets and must not write here.
 	for _, dir := range []string{o.Pipes(), o.logs()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("start the MPS daemon: %w", err)
 		}
 	}
 	if err := o.healthy(ctx); err == nil {
-		return nil, fmt.Errorf("start the MPS daemon: one listens in %s already; end it with: echo quit | CUDA_MPS_PIPE_DIRECTORY=%s %s", o.Pipes(), o.Pipes(), MPSProgram)
+		return nil, fmt.Errorf("start the MPS daemon: another one listens in %s already; end it with: echo quit | CUDA_MPS_PIPE_DIRECTORY=%s %s", o.Pipes(), o.Pipes(), MPSProgram)
 	}
 	d := &MPSDaemon{options: o, command: exec.Command(program, "-f"), exited: make(chan struct{})}
 	d.command.Env = o.environment()
-	// A group of its own: a signal from the terminal is for us, who end it in order.
+	// In a process group of its own, it gets no signals from the terminal. Stop ends
+	// it in order.
 	d.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := d.command.Start(); err != nil {
 		return nil, fmt.Errorf("start the MPS daemon: %w", err)
@@ -88,11 +90,12 @@ func StartMPS(ctx context.Context, o MPSOptions) (*MPSDaemon, error) {
 	return d, nil
 }
 
-// environment is what the daemon and its tool need to find each other, besides ours.
+// environment returns the environment of the daemon and of its tool, by which they find
+// each other: that of this process, with other CUDA variables.
 func (o MPSOptions) environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
-		// Our own share of a GPU does not concern the daemon.
+		// This process's own share of a GPU does not apply to the daemon.
 		if !strings.HasPrefix(v, "CUDA_") {
 			env = append(env, v)
 		}
@@ -103,7 +106,7 @@ func (o MPSOptions) environment() []string {
 
 // ready waits until the daemon answers.
 func (d *MPSDaemon) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for {
 		err := d.options.healthy(ctx)
@@ -120,7 +123,7 @@ func (d *MPSDaemon) ready(ctx context.Context) error {
 	}
 }
 
-// Healthy reports why the daemon does not answer, or nil.
+// Healthy returns nil if the daemon answers, or otherwise the reason.
 func (d *MPSDaemon) Healthy(ctx context.Context) error {
 	select {
 	case <-d.exited:
@@ -130,22 +133,22 @@ func (d *MPSDaemon) Healthy(ctx context.Context) error {
 	return d.options.healthy(ctx)
 }
 
-// healthy asks for something that changes nothing.
+// healthy sends the daemon a command that changes nothing.
 func (o MPSOptions) healthy(ctx context.Context) error {
 	_, err := o.ask(ctx, "get_default_active_thread_percentage")
 	return err
 }
 
-// Servers counts the servers that the daemon has started: none as long as no process
-// has used it.
+// Servers returns the number of servers that the daemon has started: 0 until a process
+// uses it.
 func (d *MPSDaemon) Servers(ctx context.Context) (int, error) {
 	answer, err := d.options.ask(ctx, "get_server_list")
 	return len(strings.Fields(answer)), err
 }
 
-// ask gives the daemon one command and returns its answer.
+// ask sends the daemon one command and returns its answer.
 func (o MPSOptions) ask(ctx context.Context, command string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	c := exec.CommandContext(ctx, o.Program)
 	c.Env, c.Stdin = o.environment(), strings.NewReader(command+"\n")
@@ -160,8 +163,8 @@ func (o MPSOptions) ask(ctx context.Context, command string) (string, error) {
 // Exited is closed when the daemon has ended.
 func (d *MPSDaemon) Exited() <-chan struct{} { return d.exited }
 
-// Stop ends the daemon and with it what computes through it, and returns when it is
-// gone.
+// Stop ends the daemon, and with it the processes that use it. It returns when the daemon
+// is gone.
 func (d *MPSDaemon) Stop() error {
 	var err error
 	d.stop.Do(func() { err = d.end() })
@@ -186,15 +189,15 @@ func (d *MPSDaemon) end() error {
 		return nil
 	case <-ctx.Done():
 	}
-	// The group: its servers are its children.
+	// Kill the process group, because the MPS servers are the daemon's children.
 	if err := syscall.Kill(-d.command.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill the MPS daemon: %w", err)
 	}
 	return nil
 }
 
-// lastLine is the last line of the daemon's log, for an error's end; "" if there is
-// none.
+// lastLine returns the last line of the daemon's log after ": ", for the end of an error;
+// "" if there is none.
 func (d *MPSDaemon) lastLine() string {
 	text, err := os.ReadFile(filepath.Join(d.options.logs(), "control.log"))
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// standIn is a program that stands in for nvidia-cuda-mps-control where there is no
-// GPU: it speaks as that does, but shares nothing. What it was started with is in the
-// pipe directory's file "environment".
+// standIn is a program that replaces nvidia-cuda-mps-control on machines without a GPU. It
+// gives the same answers but shares nothing. It writes its environment to the file
+// "environment" in the pipe directory.
 const standIn = `#!/bin/sh
 pid=$CUDA_MPS_PIPE_DIRECTORY/pid
 if [ "$1" = -f ]; then
@@ -44,8 +44,8 @@ func options(t *testing.T) MPSOptions {
 	return MPSOptions{Program: program, Directory: t.TempDir(), Devices: []string{"GPU-a", "GPU-b"}}
 }
 
-// A daemon is started with its GPUs, answers, and is gone after Stop; a second one at
-// the same place is refused.
+// A daemon starts with its GPUs, answers, and is gone after Stop. A second one in the same
+// directory is refused.
 func TestDaemon(t *testing.T) {
 	t.Setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "30")
 	o := options(t)
@@ -85,7 +85,7 @@ func TestDaemon(t *testing.T) {
 	}
 }
 
-// One that dies is seen to have.
+// Healthy reports a daemon that has died.
 func TestDeath(t *testing.T) {
 	d, err := StartMPS(t.Context(), options(t))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestDeath(t *testing.T) {
 	}
 }
 
-// What cannot be started says why, and leaves nothing.
+// A failed start says why and leaves nothing behind.
 func TestCannotStart(t *testing.T) {
 	o := options(t)
 	t.Setenv("BROKEN", "yes")
@@ -125,7 +125,7 @@ func TestCannotStart(t *testing.T) {
 	}
 }
 
-// One that does not end is killed.
+// A daemon that ignores the end is killed.
 func TestDeaf(t *testing.T) {
 	t.Setenv("DEAF", "yes")
 	d, err := StartMPS(t.Context(), options(t))

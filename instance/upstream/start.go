@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (e *Engine) open(ctx context.Context) (*server, error) {
 	if p.ServerURL != "" {
 		wait := reachTimeout
 		if e.inputs != nil { // A batch waits for the server.
-			wait = min(wait, e.options.Timeout)
+			wait = min(wait, cmp.Or(e.options.Timeout, engine.DefaultTimeout))
 		}
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()

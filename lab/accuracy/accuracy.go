@@ -1,15 +1,16 @@
 // Package accuracy measures how good predictions are: INFless §3.3's |P̂ − P|/P for
-// every model, batch size and CPU share, and its means. Nothing is left out of a mean.
+// every model, batch size and CPU share, and its means. No row is left out of a mean.
 // Begin with Summarise; the rest is the command "faas-infer-lab accuracy", which
 // predicts and measures.
 package accuracy
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
 
-// Row is one prediction and what was measured instead.
+// Row is one prediction and the measurement that it is compared with.
 type Row struct {
 	Model      string `json:"model"`
 	Batch      int    `json:"batch"`
@@ -19,39 +20,38 @@ type Row struct {
 	Measured  float64 `json:"measured_us"`
 }
 
-// SignedPercent is (P̂ − P)/P in %: above 0 where too much was predicted.
+// SignedPercent returns (P̂ − P)/P in %. It is above 0 if the prediction is too high.
 func (r Row) SignedPercent() float64 { return (r.Predicted - r.Measured) / r.Measured * 100 }
 
-// ErrorPercent is |P̂ − P|/P in %.
+// ErrorPercent returns |P̂ − P|/P in %.
 func (r Row) ErrorPercent() float64 { return math.Abs(r.SignedPercent()) }
 
 // Mean is the mean of the rows of one model.
 type Mean struct {
 	Model string `json:"model"`
-	// Rows is how many there are; ErrorPercent is the mean of their errors,
-	// BiasPercent that of the signed ones.
+	// Rows is the number of rows. ErrorPercent is the mean of their errors,
+	// BiasPercent that of their signed errors.
 	Rows         int     `json:"rows"`
 	ErrorPercent float64 `json:"error_pct"`
 	BiasPercent  float64 `json:"bias_pct"`
 }
 
-// Summary is what all rows amount to.
+// Summary has the means of all rows and the worst row.
 type Summary struct {
 	// Models are in the order in which they first occur.
 	Models []Mean `json:"models"`
-	// All is the mean over all rows, each with the same weight; its Model is
-	// "all".
+	// All is the mean over all rows, each with the same weight. Its Model is "all".
 	All Mean `json:"all"`
-	// Worst is the row with the largest error, the first of equals.
+	// Worst is the row with the largest error, the first if several are equal.
 	Worst Row `json:"worst"`
 }
 
-// Summarise takes every row into account. No rows are an error, since there is
-// no mean of nothing; so is a row without a measurement or with a time that is
-// no finite number, which is named: it must not go unseen.
+// Summarise returns the means of all rows. It returns an error if there are no rows, or if
+// a row has no measurement or a time that is not finite. The error names that row: leaving
+// it out would hide it.
 func Summarise(rows []Row) (*Summary, error) {
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("accuracy: there are no rows to take a mean of")
+		return nil, errors.New("accuracy: there are no rows to summarise")
 	}
 	s := &Summary{All: Mean{Model: "all"}, Worst: rows[0]}
 	index := map[string]int{}

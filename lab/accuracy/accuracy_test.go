@@ -34,7 +34,7 @@ func same(t *testing.T, got, want Mean) {
 	}
 }
 
-// A row that says nothing is an error: leaving it out would flatter.
+// A row without usable times is an error. Leaving it out would improve the mean.
 func TestNothingIsLeftOut(t *testing.T) {
 	if _, err := Summarise(nil); err == nil {
 		t.Error("no rows have a mean")

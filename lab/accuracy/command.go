@@ -35,28 +35,28 @@ func NewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "accuracy [MODEL|FILE…]",
 		Short: "Compare predicted with measured times, every model × batch × CPU share",
-		Long: `accuracy predicts each model at every batch on half a core, one core, two, … from
-this machine's operator profiles, then measures the model itself, as an instance
-runs it, and prints every row: |P−A|/A of predicted P and measured A, its mean for
-each model and over all, and the worst. Nothing is left out. MODEL is one of the
-zoo's; without any, all that are in the INFless paper's Table 1.
+		Long: `accuracy predicts each model at every batch size on half a core, one core, two, … from
+this machine's operator profiles. Then it measures the model itself, as an instance
+runs it. It prints every row: |P−A|/A of predicted P and measured A. It also prints the
+mean for each model and over all, and the worst row. No row is left out. MODEL is one of
+the zoo; the default is all models of the INFless paper's Table 1.
 
-A machine that is not alone on its host is not the same from one minute to the next,
-so each model's operators are measured anew right before the model, into the
-database; with --in-turn=false the database is taken as it stands (see "profile
-operators"). Operators that are not in it are regressed, and the row says what part
-of its time that is.
+The speed of a machine that shares its host changes from minute to minute. Therefore
+accuracy measures each model's operators right before the model and stores them in the
+database. With --in-turn=false it uses the database without measuring (see "profile
+operators"). Operators that the database lacks are regressed; the row says which part
+of its time is regressed.
 
-On half a core the time is the mean of batches one after another under a CPU quota,
-which takes the right to make cgroups. Each model is measured twice: error_pct.MODEL is to
-be at most bar_pct.MODEL, which is 5 % or, where that is more, how far the two are apart,
-repeat_pct.MODEL; and the bias at most 5 %. Both sides are brought to the pace of the
-quiet machine by the same yardstick; --json has the times as taken, too.
+On half a core the time is the mean of successive batches under a CPU quota, which needs
+the right to make cgroups. Each model is measured twice. error_pct.MODEL should be at
+most bar_pct.MODEL, and the bias at most 5 %. bar_pct.MODEL is the larger of 5 % and
+repeat_pct.MODEL, the difference of the two measurements. Predicted and measured times
+are both scaled to the pace of the quiet machine; --json has the unscaled times too.
 
-The ablation says what each step is worth: the graph before the engine's optimiser
-instead of the one that runs (its operators are measured first, as far as the
-database lacks them), the paper's rule that of parallel branches the longest counts,
-and no correction for weights that come from memory.`,
+The ablation shows what each step contributes. It predicts with the graph before the
+engine's optimiser instead of the one that runs, and first measures the operators that
+the database lacks. It applies the paper's rule that the longest of parallel branches
+counts. And it leaves out the correction for weights that come from memory.`,
 		Example: `  faas-infer-lab accuracy
   faas-infer-lab accuracy dssm-2365 my-model.onnx --max-batch 8 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,11 +67,11 @@ and no correction for weights that come from memory.`,
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch")
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
 	profile.DatabaseFlag(c, &o.database)
-	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
-	f.BoolVar(&o.inTurn, "in-turn", true, "measure each model's operators anew right before the model")
-	f.BoolVar(&o.ablation, "ablation", true, "also say what each step of the prediction is worth")
-	f.BoolVar(&o.repeat, "repeat", true, "measure each model a second time: no prediction comes closer than that")
-	f.DurationVar(&o.patience, "patience", 3*time.Minute, "how long to go on in all with models that a noisy machine has disturbed")
+	f.StringVar(&o.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	f.BoolVar(&o.inTurn, "in-turn", true, "measure each model's operators right before the model")
+	f.BoolVar(&o.ablation, "ablation", true, "also show what each step of the prediction contributes")
+	f.BoolVar(&o.repeat, "repeat", true, "measure each model twice: the difference is the best that a prediction can reach")
+	f.DurationVar(&o.patience, "patience", 3*time.Minute, "total time for repeating measurements that a noisy machine has disturbed")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	c.AddCommand(newRepeatabilityCommand())
 	return c
@@ -79,7 +79,7 @@ and no correction for weights that come from memory.`,
 
 // way is one way to predict.
 type way struct {
-	// name is a part of the figures' names.
+	// name is a part of the result's name, says its note.
 	name, says string
 	predict    func(*profile.Subject) (*cop.Prediction, error)
 }
@@ -94,7 +94,7 @@ type accuracyRun struct {
 	times                    *profile.ModelTimes
 	under                    underQuota
 	rows                     []accuracyRow
-	bar                      func(done, total int)
+	progress                 func(done, total int)
 	total                    int
 }
 
@@ -102,11 +102,11 @@ type accuracyRun struct {
 type accuracyRow struct {
 	Row
 	sample measuring.Sample
-	// shares are the parts of the time by source.
+	// regressed is the part of the predicted time that comes from regressed operators.
 	regressed float64
 	// other are the ablations' predictions in µs.
 	other []float64
-	// repeated is what was measured a second time, in the same way; 0 if nothing was.
+	// repeated is the second measurement in µs, 0 if there is none.
 	repeated float64
 }
 
@@ -123,7 +123,7 @@ func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer)
 	}
 	defer file.Close()
 	if !o.inTurn && file.Database().Len() == 0 {
-		return errors.New("there are no operators' profiles to predict from; run `faas-infer profile operators` first")
+		return errors.New("the database has no operator profiles; run `faas-infer profile operators` first")
 	}
 	if len(args) == 0 {
 		args = profile.SubjectTable()
@@ -143,11 +143,11 @@ func (o *accuracyOptions) run(ctx context.Context, args []string, out io.Writer)
 			return err
 		}
 	}
-	r.bar(r.total, r.total)
+	r.progress(r.total, r.total)
 	return r.print(out)
 }
 
-// prepare gets ready what all models need.
+// prepare opens what all models share: the measurer, the times and the subjects.
 func (o *accuracyOptions) prepare(ctx context.Context, file *operators.File, args []string) (*accuracyRun, *profile.Subjects, error) {
 	known := measuring.KnownPace(file.Database(), onnxruntime.Name(), report.Machine())
 	measurer, err := measuring.NewMeasurer(ctx, onnxruntime.Name(), report.Machine(), known, measuring.Thorough)
@@ -156,12 +156,12 @@ func (o *accuracyOptions) prepare(ctx context.Context, file *operators.File, arg
 	}
 	r := &accuracyRun{
 		accuracyOptions: o, file: file, measurer: measurer, batches: profile.BatchesUpTo(o.maxBatch), threads: profile.ThreadsUpTo(o.threads), times: profile.NewModelTimes(known),
-		bar: report.ProgressBar(os.Stderr, "measuring models"),
+		progress: report.ProgressBar(os.Stderr, "measuring models"),
 	}
 	if r.times.Why == nil {
 		r.shares = append(r.shares, 500)
 	} else {
-		fmt.Fprintf(os.Stderr, "there are no rows for half a core: %v\n", r.times.Why)
+		fmt.Fprintf(os.Stderr, "no rows for half a core: %v\n", r.times.Why)
 	}
 	for _, n := range r.threads {
 		r.shares = append(r.shares, 1000*n)
@@ -187,9 +187,9 @@ func (r *accuracyRun) close() {
 	r.measurer.Close()
 }
 
-// plan lists the ways to predict from what the database has now, the one that
-// counts first.
-func (r *accuracyRun) plan() {
+// setWays lists the ways to predict from the database as it is now. The first one is the
+// prediction; the others are the ablations.
+func (r *accuracyRun) setWays() {
 	p := profile.NewPredictor(r.file.Database())
 	r.under = func(prediction *cop.Prediction, c cop.Config, millicores int) float64 {
 		return p.UnderQuota(prediction.Graph, c, millicores)
@@ -221,7 +221,7 @@ func (r *accuracyRun) model(ctx context.Context, s *profile.Subject) error {
 			return err
 		}
 	}
-	r.plan()
+	r.setWays()
 	var predictions []*cop.Prediction
 	for _, w := range r.ways {
 		p, err := w.predict(s)
@@ -246,7 +246,7 @@ func (r *accuracyRun) model(ctx context.Context, s *profile.Subject) error {
 		if err := r.measure(ctx, s, mine, r.batches, share, from+i*len(r.batches)); err != nil {
 			return err
 		}
-		if err := r.again(ctx, s, mine, share); err != nil {
+		if err := r.retryNoisy(ctx, s, mine, share); err != nil {
 			return err
 		}
 	}
@@ -261,8 +261,8 @@ func (r *accuracyRun) model(ctx context.Context, s *profile.Subject) error {
 	return nil
 }
 
-// measureAgain takes the times of rows a second time, after all others of the model: how
-// far they are from the first is what this machine allows.
+// measureAgain measures rows a second time, after all others of the model. The difference
+// from the first time is the best that a prediction can reach on this machine.
 func (r *accuracyRun) measureAgain(ctx context.Context, s *profile.Subject, rows []accuracyRow, share int) error {
 	second := slices.Clone(rows)
 	for i := range second {
@@ -271,7 +271,7 @@ func (r *accuracyRun) measureAgain(ctx context.Context, s *profile.Subject, rows
 	if err := r.measure(ctx, s, second, r.batches, share, len(r.rows)-len(rows)); err != nil {
 		return err
 	}
-	if err := r.again(ctx, s, second, share); err != nil {
+	if err := r.retryNoisy(ctx, s, second, share); err != nil {
 		return err
 	}
 	for i := range rows {
@@ -280,19 +280,19 @@ func (r *accuracyRun) measureAgain(ctx context.Context, s *profile.Subject, rows
 	return nil
 }
 
-// measure takes the times of the batches and puts them into their rows.
+// measure measures the batches and puts the times into their rows.
 func (r *accuracyRun) measure(ctx context.Context, s *profile.Subject, rows []accuracyRow, batches []int, share, done int) error {
 	return r.times.Measure(ctx, s, batches, share, func(t profile.TimeOf) {
 		i := slices.IndexFunc(rows, func(row accuracyRow) bool { return row.Batch == t.Batch })
 		if row := &rows[i]; row.Measured == 0 || calmer(t.Sample, row.sample) {
 			row.sample, row.Measured = t.Sample, t.Sample.Typical
 		}
-		r.bar(min(done+i, r.total-1), r.total)
+		r.progress(min(done+i, r.total-1), r.total)
 	})
 }
 
-// calmer reports which of two times of one row counts: that of a quiet machine,
-// and of two of a kind the one whose runs lay closer together.
+// calmer reports whether a replaces b as the time of a row. A sample of a quiet machine
+// replaces a noisy one; otherwise the sample with the smaller spread counts.
 func calmer(a, b measuring.Sample) bool {
 	if a.Noisy != b.Noisy {
 		return b.Noisy
@@ -300,8 +300,8 @@ func calmer(a, b measuring.Sample) bool {
 	return a.Spread < b.Spread
 }
 
-// again measures noisy rows anew while there is patience.
-func (r *accuracyRun) again(ctx context.Context, s *profile.Subject, rows []accuracyRow, share int) error {
+// retryNoisy measures noisy rows again, up to three times and while patience lasts.
+func (r *accuracyRun) retryNoisy(ctx context.Context, s *profile.Subject, rows []accuracyRow, share int) error {
 	for tries := 0; tries < 3 && r.patience > 0; tries++ {
 		var batches []int
 		for _, row := range rows {
@@ -321,16 +321,16 @@ func (r *accuracyRun) again(ctx context.Context, s *profile.Subject, rows []accu
 	return nil
 }
 
-// underQuota is the mean time in µs of a prediction's config on a CPU share.
+// underQuota returns the mean time in µs of a prediction's config on a CPU share.
 type underQuota func(p *cop.Prediction, c cop.Config, millicores int) float64
 
-// rowOf puts the predictions for a batch on a share into a row.
+// rowOf returns the row with the predictions for a batch on a share.
 func rowOf(name string, predictions []*cop.Prediction, under underQuota, batch, share int) (accuracyRow, error) {
 	row := accuracyRow{Row: Row{Model: name, Batch: batch, Millicores: share}}
 	for i, p := range predictions {
 		c, ok := p.At(batch, (share+999)/1000)
 		if !ok {
-			return row, fmt.Errorf("%s: no prediction at a batch of %d on %dm", name, batch, share)
+			return row, fmt.Errorf("%s: there is no prediction for a batch of %d on %dm", name, batch, share)
 		}
 		t := under(p, *c, share)
 		if i == 0 {

@@ -21,12 +21,12 @@ func newRepeatabilityCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "repeatability RUN.json RUN.json",
-		Short: "Compare the measured times of two accuracy runs: what this machine allows at best",
-		Long: `repeatability takes two outputs of "accuracy --json" and compares the times
-that both have measured of the same models at the same batches and CPU shares, as if
-the first run's had been predictions of the second's. No prediction can be expected
-to come closer to a measurement than an earlier measurement of the same thing does.
-Rows that are in one of the runs only are counted and left out.`,
+		Short: "Compare the measured times of two accuracy runs, the best that a prediction can reach",
+		Long: `repeatability reads two outputs of "accuracy --json". It compares the times that both
+have measured for the same models at the same batches and CPU shares, as if the first
+run predicted the second. A prediction cannot be expected to come closer to a
+measurement than an earlier measurement does. Rows of only one run are counted and left
+out.`,
 		Example: `  faas-infer-lab accuracy --ablation=false --json > morning.json
   faas-infer-lab accuracy --ablation=false --json > noon.json
   faas-infer-lab accuracy repeatability morning.json noon.json`,
@@ -46,7 +46,7 @@ Rows that are in one of the runs only are counted and left out.`,
 	return c
 }
 
-// repeatability compares two runs' measured times.
+// repeatability compares the measured times of two runs, which are files.
 func repeatability(first, second string, now time.Time) (*report.Report, error) {
 	before, order, err := measuredRows(first)
 	if err != nil {
@@ -68,7 +68,7 @@ func repeatability(first, second string, now time.Time) (*report.Report, error) 
 		shares[row.Millicores] = append(shares[row.Millicores], row)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s and %s have no model at the same batch and CPU share: nothing to compare", first, second)
+		return nil, fmt.Errorf("%s and %s have no model at the same batch and CPU share to compare", first, second)
 	}
 	s, err := Summarise(all)
 	if err != nil {
@@ -91,8 +91,8 @@ func repeatability(first, second string, now time.Time) (*report.Report, error) 
 	return rep, nil
 }
 
-// measuredRows reads what an accuracy run has measured, by the rows' names, which
-// come in the run's order, too.
+// measuredRows reads the measured rows of an accuracy run by their names. It also returns
+// the names in the run's order.
 func measuredRows(path string) (map[string]Row, []string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -100,7 +100,7 @@ func measuredRows(path string) (map[string]Row, []string, error) {
 	}
 	var rep report.Report
 	if err := json.Unmarshal(text, &rep); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w; it must be what `faas-infer-lab accuracy --json` printed", path, whole(err))
+		return nil, nil, fmt.Errorf("%s: %w; it must be the output of `faas-infer-lab accuracy --json`", path, clearer(err))
 	}
 	rows, order := map[string]Row{}, []string(nil)
 	for _, r := range rep.Results {
@@ -116,13 +116,13 @@ func measuredRows(path string) (map[string]Row, []string, error) {
 		rows[key], order = row, append(order, key)
 	}
 	if len(rows) == 0 {
-		return nil, nil, fmt.Errorf("%s has no measured rows; it must be what `faas-infer-lab accuracy --json` printed", path)
+		return nil, nil, fmt.Errorf("%s has no measured rows; it must be the output of `faas-infer-lab accuracy --json`", path)
 	}
 	return rows, order, nil
 }
 
-// whole says more clearly that a file is cut off.
-func whole(err error) error {
+// clearer replaces JSON's error for a file that ends early.
+func clearer(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "unexpected end") {
 		return errors.New("the file is empty or cut off")
 	}
@@ -139,5 +139,5 @@ func rowNamed(name string) (Row, error) {
 			return Row{Model: strings.Join(parts[1:n-2], "."), Batch: batch, Millicores: share}, nil
 		}
 	}
-	return Row{}, fmt.Errorf("%q names no row: expected row.MODEL.cMILLICORES.bBATCH", name)
+	return Row{}, fmt.Errorf("%q is not the name of a row: it must be row.MODEL.cMILLICORES.bBATCH", name)
 }

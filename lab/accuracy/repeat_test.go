@@ -26,7 +26,7 @@ func execute(t *testing.T, args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-// accuracyRunFile writes what "accuracy --json" would have printed of two rows.
+// accuracyRunFile writes a file with an output of "accuracy --json".
 func accuracyRunFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run.json")
@@ -36,7 +36,7 @@ func accuracyRunFile(t *testing.T, text string) string {
 	return path
 }
 
-// One row took 2 ms and then 2.5, |2 − 2.5|/2.5 = 20 %, the other 4 and then 4; the
+// One row takes 2 ms and then 2.5 ms: |2 − 2.5|/2.5 = 20 %. Another takes 4 ms twice. The
 // third is in one run only.
 func TestRepeatability(t *testing.T) {
 	first := accuracyRunFile(t, `{"results": [{"name": "error_pct.all", "value": 3}, {"name": "row.m.1.c500.b2.measured_ms", "value": 2},
@@ -62,7 +62,7 @@ func TestRepeatabilityRefuses(t *testing.T) {
 		"model batch CPU": "accuracy --json",
 		`{"results": []}`: "no measured rows",
 		`{"results": [{"name": "row.m.c500.measured_ms", "value": 2}]}`:    "row.MODEL.cMILLICORES.bBATCH",
-		`{"results": [{"name": "row.m.c500.b4.measured_ms", "value": 2}]}`: "nothing to compare",
+		`{"results": [{"name": "row.m.c500.b4.measured_ms", "value": 2}]}`: "share to compare",
 		`{"results": [{"name": "row.m.c500.b2.measured_ms", "value": 0}]}`: "cannot be compared",
 	} {
 		if _, err := execute(t, "repeatability", good, accuracyRunFile(t, text)); err == nil || !strings.Contains(err.Error(), want) {

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 )
 
-// print prints every row and what they amount to.
+// print prints every row, the means and the bars.
 func (r *accuracyRun) print(out io.Writer) error {
 	rep := report.New("accuracy", time.Now())
 	if !r.json {
@@ -49,11 +49,11 @@ func (r *accuracyRun) print(out io.Writer) error {
 	return rep.JSON(out)
 }
 
-// aim is the mean error in % that is to be reached where the machine repeats itself as
-// closely, and the bias that is to be reached anywhere.
+// aim is the maximum mean error and the maximum bias, in %. The error may be larger on a
+// machine whose own repetitions differ by more.
 const aim = 5
 
-// bars adds how closely the machine repeats itself, and what is to be reached by that.
+// bars adds the difference between the two measurements, and the bars that follow from it.
 func (r *accuracyRun) bars(rep *report.Report) error {
 	again := func(row accuracyRow) Row {
 		row.Row.Predicted = row.repeated
@@ -85,7 +85,7 @@ func (r *accuracyRun) bars(rep *report.Report) error {
 	return nil
 }
 
-// sum adds the means of the rows as one way predicts them.
+// sum adds the means of the rows that of returns, and the worst row if counts is set.
 func (r *accuracyRun) sum(rep *report.Report, name string, of func(accuracyRow) Row, counts bool) error {
 	var rows []Row
 	for _, row := range r.rows {
@@ -133,7 +133,7 @@ func (r *accuracyRun) table(out io.Writer) error {
 	return err
 }
 
-// note says if a time is doubtful.
+// note says whether a time was measured on a noisy machine.
 func (r *accuracyRun) note(row accuracyRow) string {
 	if !row.sample.Noisy {
 		return ""

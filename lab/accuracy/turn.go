@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// operators measures a model's operators, all of them anew.
+// operators measures all operators of a model, also those that the database has.
 func (r *accuracyRun) operators(ctx context.Context, s *profile.Subject) error {
 	tasks := measuring.Tasks([]*operator.Graph{s.Optimised}, r.batches, r.threads, measuring.ReadCaches())
 	if err := profile.Remeasure(ctx, r.measurer, r.file, tasks, operatorsPatience); err != nil {

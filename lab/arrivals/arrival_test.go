@@ -34,7 +34,7 @@ func made(t *testing.T, p Process, err error) Process {
 	return p
 }
 
-// moments are the mean of gaps in seconds and their coefficient of variation.
+// moments returns the mean of the gaps in seconds and their coefficient of variation.
 func moments(times []time.Duration) (mean, cv float64) {
 	var sum, squares float64
 	n := float64(len(times) - 1)
@@ -47,7 +47,7 @@ func moments(times []time.Duration) (mean, cv float64) {
 	return mean, math.Sqrt(max(0, squares/n-mean*mean)) / mean
 }
 
-// Each process has the mean rate and the scatter that were asked for.
+// Each process has the requested mean rate and coefficient of variation.
 func TestMoments(t *testing.T) {
 	gamma := func(cv float64) func(uint64) (Process, error) {
 		return func(seed uint64) (Process, error) { return Gamma(200, cv, seed) }
@@ -98,8 +98,8 @@ func TestConstantDoesNotDrift(t *testing.T) {
 	}
 }
 
-// The number of arrivals of a path is the integral of its rate, wherever it is
-// looked at: 0 to 100 over 100 s, 50 for 20 s, nothing for 10 s, 100 to 0.
+// The number of arrivals of any part of a path is the integral of its rate. The rate is 0
+// to 100 over 100 s, 50 for 20 s, 0 for 10 s, and 100 to 0.
 func TestPath(t *testing.T) {
 	segments := []Segment{
 		{100 * time.Second, 0, 100}, {20 * time.Second, 50, 50}, {10 * time.Second, 0, 0}, {100 * time.Second, 100, 0},
@@ -136,8 +136,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// Two states, 10/s for 9 s and 190/s for 1 s on average: 28/s in the long run,
-// and counts of seconds that scatter far more than Poisson's.
+// Two states last on average 9 s with 10/s, and 1 s with 190/s. The mean rate is 28/s, and
+// counts of seconds vary far more than Poisson's.
 func TestMMPP(t *testing.T) {
 	states := []State{{10, 9 * time.Second}, {190, time.Second}}
 	p, err := MMPP(states, 3)
@@ -212,8 +212,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Within a step, requests are spread as uniform places are: a step of many has
-// its quarter in every quarter, and gaps scatter as exponential ones.
+// Within a step, requests are uniformly random. A step of many has a quarter of them in
+// every quarter, and its gaps vary like exponential ones.
 func TestCountsArePlacedAtRandom(t *testing.T) {
 	p, err := Counts([]float64{40_000}, time.Minute, 1, 9)
 	times := until(t, made(t, p, err), Forever)
@@ -273,8 +273,7 @@ func TestWhatCannotBe(t *testing.T) {
 	}
 }
 
-// A rate of nothing, and one so low that its next request is beyond all time,
-// simply end.
+// A process ends if its rate is 0, or so low that its next request is later than any time.
 func TestHardlyAny(t *testing.T) {
 	for _, rate := range []float64{0, 1e-300, 1e-12} {
 		p, err := Poisson(rate, 1)
@@ -287,8 +286,8 @@ func TestHardlyAny(t *testing.T) {
 	}
 }
 
-// Whatever the segments, times ascend, stay within the path, and are as many as
-// the integral says.
+// With any segments, times ascend, stay within the path, and have the number that the
+// integral gives.
 func FuzzPath(f *testing.F) {
 	f.Add(uint64(1), uint32(1000), uint32(2000), uint16(10), uint16(0), uint16(300))
 	f.Add(uint64(2), uint32(1), uint32(4e9), uint16(0), uint16(0), uint16(65535))

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// Counts arrives counts[i]·scale times in step i, each step as long as step;
-// where within the step is at random, as a Poisson process that is known to
-// have that many. A scaled count that is not whole is rounded so that the
-// running total never differs from the scaled one by a whole request. It ends
-// with the counts.
+// Counts arrives counts[i]·scale times in step i. Each step has the length step. Within a
+// step the times are uniformly random, like those of a Poisson process with that count. A
+// scaled count that is not whole is rounded such that the running total never differs from
+// the scaled one by a whole request. The process ends with the counts.
 func Counts(counts []float64, step time.Duration, scale float64, seed uint64) (Process, error) {
 	if len(counts) == 0 {
 		return nil, errors.New("no counts")
 	}
 	if step <= 0 {
-		return nil, fmt.Errorf("counts per %v: steps must be longer than 0", step)
+		return nil, fmt.Errorf("step %v: steps must be longer than 0", step)
 	}
 	if step > Forever/time.Duration(len(counts)) {
 		return nil, fmt.Errorf("%d steps of %v are longer than 292 years", len(counts), step)
@@ -39,10 +38,10 @@ type counted struct {
 	scale  float64
 	rng    *rand.Rand
 
-	index int     // the step after the one that is under way
+	index int     // the step after the current one
 	owed  float64 // the fraction of a request that earlier steps left over
-	left  int     // requests of the step under way that are to come
-	into  float64 // fraction of the step that is over
+	left  int     // requests of the current step that have not arrived yet
+	into  float64 // the elapsed fraction of the current step
 }
 
 // Next implements [Process].
@@ -57,7 +56,7 @@ func (c *counted) Next() (time.Duration, bool) {
 		c.into = 0
 		c.index++
 	}
-	// The smallest of n uniform places in what is left of the step lies at the
+	// The smallest of n uniform places in the rest of the step lies at the
 	// fraction 1 − U^(1/n) of it, with U^(1/n) = exp(−E/n).
 	c.into += (1 - c.into) * -math.Expm1(-c.rng.ExpFloat64()/float64(c.left))
 	c.left--

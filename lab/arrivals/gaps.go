@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// Gaps is how times between arrivals scatter around their mean.
+// Gaps is the distribution of the times between arrivals around their mean.
 type Gaps struct {
 	even bool
 	// shape of the gamma distribution, 0 for exponential gaps.
@@ -15,20 +15,20 @@ type Gaps struct {
 
 // The gaps without a parameter.
 var (
-	// Even gaps are all the same.
+	// Even gaps are all equal.
 	Even = Gaps{even: true}
 	// Exponential gaps are those of independent users.
 	Exponential = Gaps{}
 )
 
-// The range of GammaGaps: below, gaps are even for all that matters; above, one
-// request in millions is followed by nearly all of the time.
+// The range of GammaGaps. Below it, gaps are practically even. Above it, the gap after one
+// request in millions has nearly all of the time.
 const (
 	minCV = 0.01
 	maxCV = 100
 )
 
-// GammaGaps are gamma-distributed with the coefficient of variation cv: their
+// GammaGaps returns gamma-distributed gaps with the coefficient of variation cv. Their
 // shape is 1/cv².
 func GammaGaps(cv float64) (Gaps, error) {
 	if !(cv >= minCV && cv <= maxCV) {
@@ -37,7 +37,7 @@ func GammaGaps(cv float64) (Gaps, error) {
 	return Gaps{shape: 1 / (cv * cv)}, nil
 }
 
-// draw is one gap of mean 1.
+// draw returns one gap of mean 1.
 func (g Gaps) draw(rng *rand.Rand) float64 {
 	switch {
 	case g.even:
@@ -49,9 +49,9 @@ func (g Gaps) draw(rng *rand.Rand) float64 {
 	}
 }
 
-// gamma draws from the gamma distribution of a shape and scale 1: Marsaglia and
-// Tsang's method (2000), which accepts more than 95 % of what it tries. Below
-// shape 1 it is that of shape+1 times U^(1/shape).
+// gamma draws from the gamma distribution of a shape and scale 1 by Marsaglia and
+// Tsang's method (2000), which accepts more than 95 % of its tries. Below shape 1 it draws
+// with shape+1 and multiplies by U^(1/shape).
 func gamma(shape float64, rng *rand.Rand) float64 {
 	if shape < 1 {
 		return gamma(shape+1, rng) * math.Exp(-rng.ExpFloat64()/shape)
@@ -65,7 +65,7 @@ func gamma(shape float64, rng *rand.Rand) float64 {
 			continue
 		}
 		v *= v * v
-		// 1-U is never 0, whose logarithm would not be a number to compare.
+		// 1-U is never 0, so its logarithm is finite.
 		if math.Log(1-rng.Float64()) < x*x/2+d-d*v+d*math.Log(v) {
 			return d * v
 		}

@@ -11,15 +11,14 @@ import (
 type State struct {
 	// Rate in requests/s while in the state.
 	Rate float64
-	// Mean is how long a stay lasts on average; stays are exponential.
+	// Mean is the mean length of a stay. Stays are exponential.
 	Mean time.Duration
 }
 
-// MMPP is a Markov-modulated Poisson process: it is in one of its states, where
-// requests arrive as by Poisson at the state's rate, stays there for a random
-// time, and goes on to the next in their order, from the last to the first. Two
-// states, a quiet one and a busy one, are bursts. The first state is chosen as
-// often as the process is in it in the long run.
+// MMPP is a Markov-modulated Poisson process. In each state, requests arrive like Poisson
+// at the state's rate. After a random time the process moves to the next state in order,
+// and from the last to the first. A quiet and a busy state make bursts. The probability of
+// a state at the start is its share of the time in the long run.
 func MMPP(states []State, seed uint64) (Process, error) {
 	if len(states) < 2 {
 		return nil, errors.New("a Markov-modulated process needs at least two states")
@@ -35,7 +34,7 @@ func MMPP(states []State, seed uint64) (Process, error) {
 	return newModulated(func() course { return newChain(states, seed) }, Exponential, seed), nil
 }
 
-// chain is the stays of an MMPP.
+// chain makes the stays of an MMPP, one segment each.
 type chain struct {
 	states []State
 	now    int
@@ -48,7 +47,7 @@ func newChain(states []State, seed uint64) *chain {
 	for _, s := range states {
 		total += s.Mean.Seconds()
 	}
-	// Stays are exponential, so what is left of the first is like a whole one.
+	// Stays are exponential, so the rest of the first has the distribution of a whole one.
 	for x := c.rng.Float64() * total; c.now < len(states)-1; c.now++ {
 		if x -= states[c.now].Mean.Seconds(); x < 0 {
 			break

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Segment is a stretch of time in which the rate goes in a straight line.
+// Segment is a stretch of time in which the rate changes linearly.
 type Segment struct {
-	// For is how long it lasts, [Forever] at the end of a path that has none.
+	// For is the segment's length, [Forever] for the last of a path without an end.
 	For time.Duration
 	// From and To are the rates in requests/s at its beginning and its end.
 	From, To float64
@@ -31,8 +31,8 @@ func (s Segment) check() error {
 	return nil
 }
 
-// Path arrives at rates that follow segments, one after the other, with gaps
-// as told. It ends where they do.
+// Path arrives with the given gaps at rates that follow the segments, one after the other.
+// It ends with the last segment.
 func Path(segments []Segment, gaps Gaps, seed uint64) (Process, error) {
 	if len(segments) == 0 {
 		return nil, errors.New("a path of rates needs a segment")
@@ -45,7 +45,7 @@ func Path(segments []Segment, gaps Gaps, seed uint64) (Process, error) {
 	return newModulated(func() course { return &list{segments} }, gaps, seed), nil
 }
 
-// Repeat is segments n times over, as days of a week.
+// Repeat returns the segments n times over, like the days of a week.
 func Repeat(segments []Segment, n int) []Segment {
 	all := make([]Segment, 0, n*len(segments))
 	for range n {
@@ -54,7 +54,7 @@ func Repeat(segments []Segment, n int) []Segment {
 	return all
 }
 
-// course is where a process's segments come from.
+// course yields the segments of a process.
 type course interface {
 	next() (s Segment, ok bool)
 }
@@ -86,7 +86,7 @@ func newCursor(p course) cursor {
 	return c
 }
 
-// step goes on to the segment that begins at begin.
+// step moves to the next segment, which begins at begin.
 func (c *cursor) step(begin time.Duration) {
 	s, ok := c.path.next()
 	c.begin, c.segment, c.ended = begin, s, !ok
@@ -94,7 +94,7 @@ func (c *cursor) step(begin time.Duration) {
 	c.slope = (s.To - s.From) / max(1e-9, s.For.Seconds())
 }
 
-// end is where the segment ends, Forever if that is beyond all time.
+// end returns the time at which the segment ends, at most Forever.
 func (c *cursor) end() time.Duration {
 	if c.segment.For > Forever-c.begin {
 		return Forever
@@ -108,9 +108,9 @@ type modulated struct {
 	into float64 // seconds into the segment
 	gaps Gaps
 	rng  *rand.Rand
-	left float64 // of the first gap, whose beginning lies before the start
+	left float64 // the rest of the current gap; the first begins before the start
 
-	look cursor // of Rate
+	look cursor // Rate's own cursor
 }
 
 func newModulated(paths func() course, gaps Gaps, seed uint64) *modulated {
@@ -145,9 +145,9 @@ func (m *modulated) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// advance is how long a rate that begins at rate and changes by slope a second
-// takes for mass requests: τ with rate·τ + slope·τ²/2 = mass, in the form that
-// does not cancel.
+// advance returns the seconds in which mass requests arrive at a rate that begins at rate
+// and changes by slope a second: τ with rate·τ + slope·τ²/2 = mass. It uses the form of
+// the solution without cancellation.
 func advance(rate, slope, mass float64) float64 {
 	if slope == 0 {
 		return mass / rate

@@ -18,7 +18,7 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// Azure's own form, seconds, and gaps tell the same.
+// Azure's form, seconds, and gaps give the same times.
 func TestTimes(t *testing.T) {
 	want := []time.Duration{0, 500 * time.Millisecond, 500 * time.Millisecond, 201 * time.Second}
 	for _, text := range []string{
@@ -37,9 +37,9 @@ func TestTimes(t *testing.T) {
 func TestTimesRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"minute,a\n0,4\n":           "its first column must be timestamp or gap",
-		"gap\n1\n-1\n":              `line 3: "-1" is no gap: it must be in seconds`,
-		"gap\nNaN\n":                `line 2: "NaN" is no gap`,
-		"0.5\n0.7\n":                "it must name the columns",
+		"gap\n1\n-1\n":              `line 3: "-1" is not a gap: it must be in seconds`,
+		"gap\nNaN\n":                `line 2: "NaN" is not a gap`,
+		"0.5\n0.7\n":                "the first line must name the columns",
 		"timestamp\n5\n4\n":         "sort the file by time",
 		"arrival time\n5\n":         `the first column is "arrival time": it must be minute`,
 		"gap\n31000000\n31000000\n": "after the first",

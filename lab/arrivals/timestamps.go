@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// window is over how long Rate averages recorded arrivals.
+// window is the time over which Rate averages recorded arrivals.
 const window = time.Minute
 
-// Timestamps arrives at the times given, which must ascend from 0.
+// Timestamps arrives at the given times, which must ascend from 0.
 func Timestamps(times []time.Duration) (Process, error) {
 	last := time.Duration(0)
 	for i, at := range times {
@@ -33,7 +33,7 @@ func (r *recorded) Next() (time.Duration, bool) {
 	return at, true
 }
 
-// Rate implements [Process]: the mean of the minute that at lies in.
+// Rate implements [Process]. It returns the mean of the minute that contains at.
 func (r *recorded) Rate(at time.Duration) float64 {
 	if at < 0 {
 		return 0

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Trace is one file.
+// Trace is the content of one file of recorded load.
 type Trace struct {
-	// Name is the file's, without its folder and its extension.
+	// Name is the file's name without folder and extension.
 	Name string
-	// Step is the time that a line stands for; 0 where the file does not say.
+	// Step is the time that a line stands for, 0 if the file does not say.
 	Step    time.Duration
 	Columns []Column
 }
@@ -26,24 +26,23 @@ type Trace struct {
 // Column is one function's load.
 type Column struct {
 	Name string
-	// Counts are the requests of each step, not always whole where somebody has
-	// averaged them.
+	// Counts are the requests of each step. Averaged counts need not be whole.
 	Counts []float64
-	// TraceTimes are when the requests came, from the beginning of the first step,
-	// where the file has recorded that; else nil.
+	// Times are the times of the requests since the beginning of the first step, nil
+	// if the file has only counts.
 	Times []time.Duration
 }
 
-// Max is the highest count.
+// Max returns the highest count.
 func (c Column) Max() float64 {
-	most := 0.0
+	highest := 0.0
 	for _, n := range c.Counts {
-		most = max(most, n)
+		highest = max(highest, n)
 	}
-	return most
+	return highest
 }
 
-// Total is the number of requests.
+// Total returns the number of requests.
 func (c Column) Total() float64 {
 	total := 0.0
 	for _, n := range c.Counts {
@@ -52,7 +51,7 @@ func (c Column) Total() float64 {
 	return total
 }
 
-// Column finds a column; an error lists those that there are.
+// Column returns the column of a name. If there is none, the error lists the columns.
 func (t *Trace) Column(name string) (Column, error) {
 	names := make([]string, 0, len(t.Columns))
 	for _, c := range t.Columns {
@@ -64,7 +63,7 @@ func (t *Trace) Column(name string) (Column, error) {
 	return Column{}, fmt.Errorf("trace %s has no column %q: it has %s", t.Name, name, strings.Join(names, ", "))
 }
 
-// Length is how long the trace is.
+// Length returns the time that the trace covers.
 func (t *Trace) Length() time.Duration {
 	if len(t.Columns) == 0 {
 		return 0
@@ -77,14 +76,13 @@ var data embed.FS
 
 var builtin = map[string]string{"azure-7d": "data/azure-7d.csv.gz", "osvt-ramp": "data/osvt-ramp.csv", "azure-llm": "data/azure-llm.csv.gz"}
 
-// BuiltinTraces lists the names of the traces that the program has.
+// BuiltinTraces lists the names of the built-in traces.
 func BuiltinTraces() []string { return []string{"azure-7d", "osvt-ramp", "azure-llm"} }
 
-// maxSize bounds, in bytes, what is read of a file, unpacked.
+// maxSize bounds the size of a file in bytes, packed and unpacked.
 const maxSize = 256 << 20
 
-// OpenTrace reads a built-in trace by its name, or a file, which may be packed by
-// gzip.
+// OpenTrace reads a built-in trace by its name, or a file, plain or packed by gzip.
 func OpenTrace(nameOrFile string) (*Trace, error) {
 	if name, ok := builtin[nameOrFile]; ok {
 		text, err := data.ReadFile(name)
@@ -95,7 +93,7 @@ func OpenTrace(nameOrFile string) (*Trace, error) {
 	}
 	f, err := os.Open(nameOrFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("there is no trace %q: it is a file, or one of %s", nameOrFile, strings.Join(BuiltinTraces(), ", "))
+		return nil, fmt.Errorf("there is no trace %q: name a file, or one of %s", nameOrFile, strings.Join(BuiltinTraces(), ", "))
 	} else if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
@@ -103,13 +101,16 @@ func OpenTrace(nameOrFile string) (*Trace, error) {
 	return ReadTrace(filepath.ToSlash(nameOrFile), f)
 }
 
-// ReadTrace reads a trace, packed by gzip or not, whose file's name is name. Lines
-// that begin with # are comments. The first other line names the columns: first
-// minute, second, hour or step, then one for each function. The lines below are
-// numbered by their first cell without a gap and have counts, from 0. A file
-// whose first column is a timestamp has a line for each request instead, in
-// order of time; its other columns are not read. One whose first column is a gap has
-// the seconds from a request to the next instead. An error names the line.
+// ReadTrace reads the trace of a file called name, plain or packed by gzip. Lines that
+// begin with # are comments. The first other line names the columns. The first column's
+// name decides the form of the lines below; an error names the line.
+//
+//   - minute, second, hour or step: the other columns have counts, one for each function.
+//     The first cell numbers the lines without a gap.
+//   - timestamp, time or arrived: each line is a request, in order of time. Other columns
+//     are ignored.
+//   - gap, gaps, interarrival or inter-arrival: each line is the seconds from a request to
+//     the next. Other columns are ignored.
 func ReadTrace(name string, r io.Reader) (*Trace, error) {
 	text, err := unpacked(r)
 	if err != nil {
@@ -138,7 +139,7 @@ func unpacked(r io.Reader) ([]byte, error) {
 func bounded(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err == nil && len(text) > maxSize {
-		err = fmt.Errorf("more than %d MiB are too much", maxSize>>20)
+		err = fmt.Errorf("the file has more than %d MiB, the maximum", maxSize>>20)
 	}
 	return text, err
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What is built in is what the sources have: 10,080 minutes, and their sums.
+// The built-in traces have the numbers of their sources: 10,080 minutes, and the sums.
 func TestBuiltin(t *testing.T) {
 	week, err := OpenTrace("azure-7d")
 	if err != nil {
@@ -92,28 +92,28 @@ func TestWhatIsWrongHasItsLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "x.csv: the file is empty",
 		"# only\n":                     "the file is empty",
-		"5\n6\n":                       `line 1: it must name the columns, as minute,NAME: "5" is a number`,
+		"5\n6\n":                       `line 1: "5" is a number: the first line must name the columns, such as minute,NAME`,
 		"a,b\n":                        `line 1: the first column is "a": it must be minute`,
 		"minute\n":                     "line 1: there is no column besides the first",
 		"minute,,b\n":                  "line 1: a column has no name",
 		"minute,b,b\n":                 "line 1: two columns are called b",
-		"minute,b\n":                   "there is nothing below the header",
-		"time\n":                       "there is nothing below the header",
+		"minute,b\n":                   "there are no lines below the header",
+		"time\n":                       "there are no lines below the header",
 		"minute,b\n0,1\n0,1\n":         "line 3: 0 follows 0",
-		"minute,b\n0,1\n\n3,1\n":       "line 4: 3 follows 0: there must be no gap",
-		"minute,b\n-1,1\n":             `line 2: "-1" does not number the line`,
-		"minute,b\nx,1\n":              `line 2: "x" does not number the line`,
-		"minute,b\n0,1,2\n":            "line 2: 3 cells, but the header has 2",
-		"minute,a,b\n0,1,NaN\n":        `line 2: column b: "NaN" is no number of requests`,
-		"minute,a,b\n0,1,\n":           `line 2: column b: "" is no number of requests`,
-		"minute,a,b\n0,1,-1\n":         `line 2: column b: "-1" is no number of requests`,
-		"minute,a,b\n0,1,+Inf\n":       `line 2: column b: "+Inf" is no number of requests`,
-		"minute,a,b\n0,1,1e13\n":       `column b: "1e13" is no number of requests: it must be from 0 to 1e+12`,
-		"time\nyesterday\n":            `line 2: "yesterday" is no time`,
-		"time\nNaN\n":                  `line 2: "NaN" is no time`,
-		"time\n-1\n":                   `line 2: "-1" is no time`,
+		"minute,b\n0,1\n\n3,1\n":       "line 4: 3 follows 0: lines must have no gap",
+		"minute,b\n-1,1\n":             `line 2: "-1" is not the number of a line`,
+		"minute,b\nx,1\n":              `line 2: "x" is not the number of a line`,
+		"minute,b\n0,1,2\n":            "line 2: 3 cells: the header has 2",
+		"minute,a,b\n0,1,NaN\n":        `line 2: column b: "NaN" is not a number of requests`,
+		"minute,a,b\n0,1,\n":           `line 2: column b: "" is not a number of requests`,
+		"minute,a,b\n0,1,-1\n":         `line 2: column b: "-1" is not a number of requests`,
+		"minute,a,b\n0,1,+Inf\n":       `line 2: column b: "+Inf" is not a number of requests`,
+		"minute,a,b\n0,1,1e13\n":       `column b: "1e13" is not a number of requests: it must be from 0 to 1e+12`,
+		"time\nyesterday\n":            `line 2: "yesterday" is not a time`,
+		"time\nNaN\n":                  `line 2: "NaN" is not a time`,
+		"time\n-1\n":                   `line 2: "-1" is not a time`,
 		"time\n5\n4\n":                 "line 3: 4 is before the time of the line above",
-		"time\n0\n99999999\n":          "line 3: 99999999 is more than 8784h0m0s after the first",
+		"time\n0\n99999999\n":          "line 3: 99999999 is more than 8784h0m0s after the first request",
 		"\x1f\x8bxxxxxxxxxxxxxxxxxxxx": "gzip",
 	} {
 		if _, err := ReadTrace("x.csv", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {

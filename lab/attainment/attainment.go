@@ -1,6 +1,6 @@
-// Package attainment measures whether functions keep their objectives on this machine, and
-// what the best fixed setting would have done in their place. [Run] is where to begin;
-// scenario.go says what is asked of functions, judge.go what counts.
+// Package attainment measures whether functions keep their objectives on this machine,
+// compared with the best fixed setting under the same load. It starts real providers; it
+// simulates nothing. Begin with [Run]; scenario.go has the loads, judge.go the criteria.
 package attainment
 
 import (
@@ -20,49 +20,51 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 )
 
-// Bench is what is asked.
+// Bench are the options of the bench.
 type Bench struct {
-	// Core is the server's: provider, instances and what they start. This process has
-	// another (see [rig.PinCores]).
+	// Core is the CPU core of the server: provider, instances and their children. This
+	// process has another (see [rig.PinCores]).
 	Core int
-	// Full has all scenarios measured, and not only those that cover everything; Only,
-	// if set, those whose names it matches, and of what is measured beside.
+	// Full selects all scenarios of [Full] instead of [Covering].
 	Full bool
+	// Only, if set, is a regular expression. It selects the scenarios and the other
+	// measurements by name.
 	Only string
-	// Seed settles arrivals.
+	// Seed is the seed of the arrival times.
 	Seed uint64
-	// Progress, if set, is told how many scenarios are done.
+	// Progress, if set, is called with the number of finished scenarios.
 	Progress func(done, total int)
 }
 
-// The measurements beside scenarios.
+// The measurements besides scenarios.
 const (
 	firstAnswer = "first_answer"
 	payloads    = "json"
 	gateway     = "gateway"
 )
 
-// scenarios are those that are asked for; asked tells it of what is measured beside.
-func (b Bench) scenarios() (all []Scenario, asked func(name string) bool, err error) {
+// scenarios returns the selected scenarios. selected reports whether another measurement is
+// selected.
+func (b Bench) scenarios() (all []Scenario, selected func(name string) bool, err error) {
 	all = Covering()
 	if b.Full {
 		all = Full()
 	}
 	only, err := regexp.Compile(b.Only)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--only is %q: %w", b.Only, err)
+		return nil, nil, fmt.Errorf("--only %q: %w", b.Only, err)
 	}
 	all = slices.DeleteFunc(all, func(s Scenario) bool { return !only.MatchString(s.Name) })
 	if len(all) == 0 && !slices.ContainsFunc([]string{firstAnswer, payloads, gateway}, only.MatchString) {
-		return nil, nil, fmt.Errorf("--only is %q: nothing has such a name", b.Only)
+		return nil, nil, fmt.Errorf("--only %q: no scenario or measurement matches", b.Only)
 	}
 	return all, only.MatchString, nil
 }
 
-// Run measures. The server has one core, and what is asked of it is in proportion to what
-// one instance with the whole core answers within the objective.
+// Run measures the selected scenarios. The server has one core. Loads are proportional to
+// the rate that one instance with the whole core answers within the objective.
 func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
-	all, asked, err := b.scenarios()
+	all, selected, err := b.scenarios()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +75,7 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 	defer os.RemoveAll(dir)
 	m := &machine{o: o, b: b, report: report.New("bench attainment", time.Now()), subjects: map[string]*rig.Subject{}, capacities: map[string]float64{}}
 	defer m.close()
-	if asked(firstAnswer) {
+	if selected(firstAnswer) {
 		if err := m.firstAnswers(ctx, dir); err != nil {
 			return nil, err
 		}
@@ -94,31 +96,31 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		b.Progress(len(all), len(all))
 	}
 	totals.add(m.report)
-	if asked(payloads) {
+	if selected(payloads) {
 		err = m.payloads(ctx)
 	}
-	if asked(gateway) {
-		if failed := m.gateway(ctx, dir); failed != nil { // The rest is worth telling.
+	if selected(gateway) {
+		if failed := m.gateway(ctx, dir); failed != nil { // Without the gateway, the other results still count.
 			m.add("missing.gateway", 1, "", failed.Error())
 		}
 	}
 	return m.report, err
 }
 
-// machine is the server under test and what is known of it.
+// machine is the server under test with its measured capacities.
 type machine struct {
 	o      rig.Options
 	b      Bench
 	report *report.Report
-	// server has the functions as users deploy them, fixed those that load does not
-	// change; there instances may have the whole core.
+	// server has the functions as users deploy them. fixed has those with a fixed
+	// setting; its instances may have the whole core.
 	server, fixed *rig.Deployed
 	subjects      map[string]*rig.Subject
-	// capacities are in requests/s, by functions' names.
+	// capacities are in requests/s, by function name.
 	capacities map[string]float64
 }
 
-// start starts the providers.
+// start starts the two providers.
 func (m *machine) start(ctx context.Context, dir string) error {
 	prepared := filepath.Join(dir, "prepared")
 	return rig.RunOnCore(m.b.Core, func() (err error) {
@@ -140,7 +142,7 @@ func (m *machine) close() {
 	}
 }
 
-// deploy deploys a function as users do, anew.
+// deploy deploys a function as users do, and removes it before if it exists.
 func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duration) error {
 	if _, err := m.subject(ctx, f.Model); err != nil {
 		return err
@@ -155,10 +157,11 @@ func (m *machine) deploy(ctx context.Context, f Function, keepAlive time.Duratio
 	return m.server.DeployFunction(ctx, rig.Function(f.name(), f.Model+":latest", annotations))
 }
 
-// errCannot is why a setting is none: the objective cannot be met with it.
+// errCannot means that a fixed setting cannot meet the objective.
 var errCannot = errors.New("the setting does not meet the objective")
 
-// fix deploys a function with instances that load does not change, and waits for them.
+// fix deploys a function with a fixed number of instances of a fixed size, and waits for
+// them.
 func (m *machine) fix(ctx context.Context, f Function, s setting) error {
 	count := fmt.Sprint(s.count)
 	d := rig.Function(f.name(), f.Model+":latest", f.annotations())
@@ -168,7 +171,7 @@ func (m *machine) fix(ctx context.Context, f Function, s setting) error {
 	if err := errors.Join(m.fixed.Remove(ctx, f.name()), m.fixed.DeployFunction(ctx, d)); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := m.fixed.Available(ctx, f.name(), uint64(s.count)); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -179,15 +182,15 @@ func (m *machine) fix(ctx context.Context, f Function, s setting) error {
 	return nil
 }
 
-// patience is how long instances of a fixed setting may take to start.
-const patience = 8 * time.Second
+// startTimeout is how long instances of a fixed setting may take to start.
+const startTimeout = 8 * time.Second
 
-// firstAnswers times new models from their deployment to their first answer, at a provider
-// with all cores that knows nothing of them or their operators.
+// firstAnswers times new models from their deployment to their first answer. The provider
+// has all cores, and no profiles of the models or their operators.
 func (m *machine) firstAnswers(ctx context.Context, dir string) error {
 	dir = filepath.Join(dir, "first")
 	err := rig.WithCore(m.b.Core, func() (err error) {
-		// Models that another run has prepared would shorten the first answer.
+		// Models prepared by another run would shorten the first answer.
 		m.server, err = m.o.Provider(ctx, dir, "--prepared", filepath.Join(dir, "prepared"))
 		return err
 	})
@@ -226,13 +229,14 @@ func (m *machine) firstAnswers(ctx context.Context, dir string) error {
 	return nil
 }
 
-// capacity is how many requests of a function one instance with the whole core answers
-// within the objective, in requests/s: by as many clients as it has any use for.
+// capacity returns the requests/s that one instance with the whole core answers within the
+// objective. It takes the best of several numbers of closed-loop clients, and reduces that
+// to a Poisson rate.
 func (m *machine) capacity(ctx context.Context, f Function) (float64, error) {
 	if c, ok := m.capacities[f.name()]; ok {
 		return c, nil
 	}
-	if err := m.known(ctx, f); err != nil {
+	if err := m.profile(ctx, f); err != nil {
 		return 0, err
 	}
 	if err := m.fix(ctx, f, setting{1000, 1}); err != nil {
@@ -242,19 +246,19 @@ func (m *machine) capacity(ctx context.Context, f Function) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	most := 0.0
+	highest := 0.0
 	for clients := 64; clients >= 1; clients /= 2 {
 		r, err := load.RunClosed(ctx, t, clients, 1500*time.Millisecond)
 		if err != nil {
 			return 0, err
 		}
-		if within := r.Achieved * r.WithinSLO; within > most {
-			most = within
-		} else if within < 0.9*most {
+		if within := r.Achieved * r.WithinSLO; within > highest {
+			highest = within
+		} else if within < 0.9*highest {
 			break
 		}
 	}
-	capacity, err := m.random(ctx, t, most)
+	capacity, err := m.poissonRate(ctx, t, highest)
 	if err != nil {
 		return 0, err
 	}
@@ -263,11 +267,11 @@ func (m *machine) capacity(ctx context.Context, f Function) (float64, error) {
 	return capacity, m.fixed.Remove(ctx, f.name())
 }
 
-// random is the part, in tenths, of what clients that wait get answered that can also come at
-// random.
-func (m *machine) random(ctx context.Context, t load.Target, most float64) (float64, error) {
+// poissonRate returns the highest Poisson rate that is answered within the objective, in
+// tenths of the rate that closed-loop clients reached.
+func (m *machine) poissonRate(ctx context.Context, t load.Target, closedLoop float64) (float64, error) {
 	for tenths := 10.0; tenths > 0; tenths-- {
-		t.Rate = most * tenths / 10
+		t.Rate = closedLoop * tenths / 10
 		r, err := load.Run(ctx, load.Options{Targets: []load.Target{t}, Duration: 3 * time.Second, Seed: m.b.Seed, MaxInFlight: 1 << 14, Timeout: 5 * time.Second})
 		if err != nil {
 			return 0, err
@@ -279,9 +283,9 @@ func (m *machine) random(ctx context.Context, t load.Target, most float64) (floa
 	return 0, fmt.Errorf("%s answers nothing within %v", t.Name, t.SLO)
 }
 
-// known waits until both providers know everything of a function's model. The fixed one
-// learns the operators' times from the server, and finds out itself what has none.
-func (m *machine) known(ctx context.Context, f Function) error {
+// profile waits until both providers have the full profile of a function's model. The fixed
+// one gets a copy of the server's operator profiles, and measures a model without any.
+func (m *machine) profile(ctx context.Context, f Function) error {
 	if err := m.deploy(ctx, f, 0); err != nil {
 		return err
 	}
@@ -327,13 +331,13 @@ func (m *machine) known(ctx context.Context, f Function) error {
 	return errors.Join(err, m.fixed.Remove(ctx, f.name()))
 }
 
-// add adds a figure, and tells it at once.
+// add adds a figure to the report and to the log.
 func (m *machine) add(name string, value float64, unit, note string) {
 	m.report.Add(name, value, unit, note)
 	fmt.Fprintf(m.o.Log, "%s = %.4g %s\n", name, value, unit)
 }
 
-// payloads compares what JSON costs with what binary tensors do.
+// payloads compares the capacity with JSON to that with binary tensors.
 func (m *machine) payloads(ctx context.Context) error {
 	json, err := m.capacity(ctx, Function{Model: "dssm", Payload: JSON})
 	if err != nil {
@@ -347,8 +351,8 @@ func (m *machine) payloads(ctx context.Context) error {
 	return nil
 }
 
-// gateway compares requests by way of the stock gateway, on the server's core, with those
-// that come directly.
+// gateway compares requests through the stock gateway, on the server's core, with direct
+// ones.
 func (m *machine) gateway(ctx context.Context, dir string) error {
 	f := Function{Model: "dssm", Payload: Binary}
 	if err := m.deploy(ctx, f, 0); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// fastest is the most requests/s that one core can send on schedule, with room to spare.
-const fastest = 2500
+// maxRate is a rate in requests/s that one core can send on schedule, with some reserve.
+const maxRate = 2500
 
-// scenario measures one scenario, and what fixed settings make of it.
+// scenario measures one scenario, with the functions as deployed and with fixed settings.
 func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 	rates := make([]float64, len(s.Functions))
 	for i, f := range s.Functions {
@@ -24,7 +24,7 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 		if err != nil {
 			return err
 		}
-		rates[i] = min(f.Peak*capacity, fastest)
+		rates[i] = min(f.Peak*capacity, maxRate)
 	}
 	for _, f := range s.Functions {
 		if err := m.deploy(ctx, f, s.KeepAlive); err != nil {
@@ -56,9 +56,9 @@ func (m *machine) scenario(ctx context.Context, s Scenario, t *totals) error {
 		return err
 	}
 	if found.goodput == 0 {
-		return errors.New("no fixed setting answers anything within the objectives, so that nothing can be compared")
+		return errors.New("no fixed setting answers any request within the objectives: there is nothing to compare with")
 	}
-	m.tell(s, ours, found)
+	m.addScenario(s, ours, found)
 	t.take(s, ours, found)
 	return nil
 }
@@ -73,8 +73,8 @@ func (m *machine) remove(ctx context.Context, s Scenario, at *rig.Deployed) erro
 	return nil
 }
 
-// tell adds a scenario's figures.
-func (m *machine) tell(s Scenario, ours outcome, found best) {
+// addScenario adds a scenario's figures.
+func (m *machine) addScenario(s Scenario, ours outcome, found best) {
 	m.add("within_slo_pct."+s.Name, 100*ours.share(), "%", fmt.Sprintf("of %d requests", ours.requests))
 	m.add("goodput_over_best."+s.Name, ours.goodput()/found.goodput, "ratio", fmt.Sprintf("%.1f requests/s; the best fixed setting, %s, has %.1f", ours.goodput(), describe(found.fastest), found.goodput))
 	m.add("cores."+s.Name, ours.cores, "cores", "held by instances on average")
@@ -90,7 +90,7 @@ func describe(of []setting) string {
 	return strings.Join(parts, " + ")
 }
 
-// play sends a scenario's requests to the functions that a provider has.
+// play sends a scenario's requests to the functions of a provider and judges the answers.
 func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig.Deployed) (outcome, error) {
 	targets := make([]load.Target, len(s.Functions))
 	slo := make([]time.Duration, len(s.Functions))
@@ -106,7 +106,7 @@ func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig
 	disturbed := make(chan error, 1)
 	go func() { disturbed <- m.disturb(ctx, s, at) }()
 	held := make(chan float64, 1)
-	go func() { held <- m.held(ctx, s, at) }()
+	go func() { held <- m.meanCores(ctx, s, at) }()
 	var seen []load.Observed
 	_, err := load.Run(ctx, load.Options{Targets: targets, Duration: s.Length, Seed: m.b.Seed, MaxInFlight: 1 << 14, Timeout: 5 * time.Second,
 		Observe: func(o load.Observed) { seen = append(seen, o) }})
@@ -119,8 +119,9 @@ func (m *machine) play(ctx context.Context, s Scenario, rates []float64, at *rig
 	return o, err
 }
 
-// held is what functions' instances hold on average while requests count, in cores.
-func (m *machine) held(ctx context.Context, s Scenario, at *rig.Deployed) float64 {
+// meanCores returns the cores that the functions' instances hold on average while requests
+// count. It looks once a second until ctx ends.
+func (m *machine) meanCores(ctx context.Context, s Scenario, at *rig.Deployed) float64 {
 	const look = time.Second
 	sum, n := 0.0, 0
 	began := time.Now()
@@ -144,10 +145,10 @@ func (m *machine) held(ctx context.Context, s Scenario, at *rig.Deployed) float6
 	}
 }
 
-// newModel is the one that is deployed beside others; nothing is known of it.
+// newModel is the model without a profile that is deployed beside others.
 const newModel = "mobilenet"
 
-// disturb does what else happens in a scenario, until ctx ends.
+// disturb deploys the new model or takes the cores, as the scenario says, until ctx ends.
 func (m *machine) disturb(ctx context.Context, s Scenario, at *rig.Deployed) error {
 	if s.Beside == nothing {
 		return nil
@@ -189,7 +190,7 @@ func (m *machine) disturb(ctx context.Context, s Scenario, at *rig.Deployed) err
 	return nil
 }
 
-// totals are over all scenarios.
+// totals collects the figures of all scenarios.
 type totals struct {
 	within, overBest, coresOverBest, overload, deploying []float64
 	settle                                               time.Duration

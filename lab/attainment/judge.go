@@ -7,26 +7,27 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// well is the part of a second's requests that must be answered within their objectives for
-// functions to do well in it.
+// well is the part of a second's requests that must be answered within their objectives. A
+// second with less counts as bad.
 const well = 0.97
 
-// outcome is what became of a scenario's requests.
+// outcome sums up the answers to a scenario's requests.
 type outcome struct {
-	// requests and within are those that count, and those of them that were answered
-	// within their objectives.
+	// requests is the number of requests that count, within the number of those that
+	// were answered within their objectives.
 	requests, within int
-	// seconds is for how long requests count.
+	// seconds is the time in which requests count.
 	seconds float64
-	// settle is how long after the change before it the last second began and ended in
-	// which functions did not do well; 0 if they did in all.
+	// settle is the longest time from a change to the end of a bad second, 0 if there
+	// is no bad second.
 	settle time.Duration
-	// cores is what their instances held on average, in cores.
+	// cores is the mean number of cores that the instances held.
 	cores float64
 	// bySecond is the part of each second's requests that was in time, in %.
 	bySecond []int
 }
 
+// share returns the part of the counted requests that was in time, 1 if there are none.
 func (o outcome) share() float64 {
 	if o.requests == 0 {
 		return 1
@@ -34,7 +35,7 @@ func (o outcome) share() float64 {
 	return float64(o.within) / float64(o.requests)
 }
 
-// goodput is the answers within the objective, in requests/s.
+// goodput returns the answers within the objective, in requests/s.
 func (o outcome) goodput() float64 {
 	if o.seconds <= 0 {
 		return 0
@@ -42,7 +43,7 @@ func (o outcome) goodput() float64 {
 	return float64(o.within) / o.seconds
 }
 
-// judge sums up what was observed of functions with these objectives.
+// judge sums up the observed answers of functions with the objectives slo.
 func judge(s Scenario, slo []time.Duration, seen []load.Observed) outcome {
 	var o outcome
 	seconds := int(s.Length / time.Second)
@@ -79,7 +80,7 @@ func judge(s Scenario, slo []time.Duration, seen []load.Observed) outcome {
 	return o
 }
 
-// lastChange is the latest change until a time, or the latest burst.
+// lastChange returns the time of the latest change or burst until a time.
 func lastChange(s Scenario, at time.Duration) time.Duration {
 	var last time.Duration
 	for _, c := range slices.Concat(s.Changes, s.Bursts) {
@@ -90,10 +91,10 @@ func lastChange(s Scenario, at time.Duration) time.Duration {
 	return last
 }
 
-// setting is what a fixed function has: so many instances of a share in millicores.
+// setting is a fixed setting of a function: count instances, each with cpu millicores.
 type setting struct{ cpu, count int }
 
-// millicores is what settings take together.
+// millicores returns the sum of the settings' shares.
 func millicores(of []setting) (sum int) {
 	for _, s := range of {
 		sum += s.cpu * s.count
@@ -101,9 +102,9 @@ func millicores(of []setting) (sum int) {
 	return sum
 }
 
-// settings lists what the fixed functions of a scenario can have of a core: each the same
-// share, or one of them the next larger one; most first, and few instances before many. Of a
-// long one only two are tried.
+// settings lists the fixed settings to try for a scenario, those with more cores first, and
+// fewer instances first. One function has up to the whole core; a long scenario tries only
+// two settings. Several functions have equal shares, or one of them has a larger one.
 func settings(s Scenario) [][]setting {
 	functions := len(s.Functions)
 	if functions == 1 {
@@ -123,32 +124,32 @@ func settings(s Scenario) [][]setting {
 	return append(all, slices.Repeat([]setting{{250, 1}}, functions))
 }
 
-// best is what fixed settings came to: the most goodput that any had, and the fewest cores
-// with which one had nearly as much.
+// best is the result of the search over fixed settings.
 type best struct {
+	// goodput is the highest of all settings, fastest the settings that had it.
 	goodput float64
-	// fastest and leanest are the settings of these.
+	// leanest has the fewest cores of those with nearly the highest goodput.
 	fastest, leanest []setting
 }
 
 const (
-	// nearly is the part of the most goodput that counts as as much.
+	// nearly is the part of the highest goodput that counts as equal to it.
 	nearly = 0.99
-	// enough is the share within the objective beyond which no other setting of as
+	// enough is the share within the objective from which no other setting with as
 	// many cores is tried.
 	enough = 0.99
-	// poor is the part of the most goodput below which fewer cores are not tried.
+	// poor is the part of the highest goodput below which fewer cores are not tried.
 	poor = 0.95
 )
 
-// search tries settings, those with more cores first, as long as they may be of interest.
+// search tries settings in order. It skips those that cannot become fastest or leanest.
 func search(all [][]setting, try func([]setting) (outcome, error)) (best, error) {
 	var b best
 	tried := map[*setting]float64{}
 	satisfied := 0
 	for _, s := range all {
 		if millicores(s) == satisfied {
-			continue // As many cores did as well as can be.
+			continue // Another setting with as many cores already has enough.
 		}
 		o, err := try(s)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// Ten requests a second; those due in seconds 4 and 5, after the change at 4 s, are late,
-// and one of second 8.
+// Ten requests a second arrive. Those due in seconds 4 and 5, after the change at 4 s, are
+// late, and one of second 8.
 func TestJudge(t *testing.T) {
 	s := Scenario{Shape: steady, Length: 10 * time.Second, Changes: []time.Duration{0, late}}
 	slo := []time.Duration{50 * time.Millisecond}
@@ -40,8 +40,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A load that half a core carries: the whole core is tried and the quarter, and half of it is
-// the leanest.
+// Half a core carries the load. The search tries the whole core and the quarter too; half
+// of the core is the leanest.
 func TestSearch(t *testing.T) {
 	var tried [][]setting
 	b, err := search(settings(Covering()[0]), func(s []setting) (outcome, error) {
@@ -58,8 +58,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Overload: nothing is within, so that all ways to have the whole core are tried, and fewer
-// cores once.
+// Under overload no request is within the objective. The search tries all settings with the
+// whole core, and one with fewer cores.
 func TestSearchUnderOverload(t *testing.T) {
 	n := 0
 	b, err := search(settings(Covering()[0]), func(s []setting) (outcome, error) {
@@ -76,8 +76,8 @@ func TestSearchUnderOverload(t *testing.T) {
 	}
 }
 
-// Of three functions, the last cannot do with a quarter of a core: only the setting that gives
-// it half of one counts.
+// The last of three functions cannot meet its objective with a quarter of a core. Only the
+// setting that gives it half a core counts.
 func TestSearchPassesSettingsThatCannotBe(t *testing.T) {
 	b, err := search(settings(three), func(s []setting) (outcome, error) {
 		if s[2].cpu < 500 {

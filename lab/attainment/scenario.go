@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Payload is how a request's tensors are written.
+// Payload is the encoding of a request's tensors.
 type Payload string
 
-// The payloads: two of the Open Inference Protocol, and a photograph as it is.
+// The payloads: two of the Open Inference Protocol, and an image file.
 const (
 	Binary Payload = "binary"
 	JSON   Payload = "json"
@@ -17,50 +17,52 @@ const (
 )
 
 // Function is a function of a scenario: a model of the zoo or one that Python runs, and
-// what it is asked.
+// its load.
 type Function struct {
 	Model   string
 	Payload Payload
-	// Peak is its highest load, as a part of the capacity: what one instance with the
-	// whole core answers within the objective when requests come at random.
+	// Peak is its highest load, as a part of the capacity. That is the Poisson rate that
+	// one instance with the whole core answers within the objective.
 	Peak float64
 }
 
 func (f Function) name() string { return f.Model + "-" + string(f.Payload) }
 
-// Beside is what else happens on the machine.
+// Beside is a disturbance on the machine during a scenario.
 type Beside string
 
 const (
-	// nothing else; deploying another model from two seconds on; all cores taken by
-	// processes that compute, for ten seconds from two seconds on.
-	nothing   Beside = ""
+	// nothing is no disturbance.
+	nothing Beside = ""
+	// deploying deploys another model after two seconds.
 	deploying Beside = "deploying"
-	taken     Beside = "taken"
+	// taken starts processes that compute on all cores after two seconds, for ten
+	// seconds.
+	taken Beside = "taken"
 )
 
 // Scenario is a load on functions that are deployed at its beginning.
 type Scenario struct {
 	Name      string
 	Functions []Function
-	// Shape is the load at a time, as a part of the peak.
+	// Shape returns the load at a time, as a part of the peak.
 	Shape  func(at time.Duration) float64
 	Length time.Duration
-	// Changes are when the load or the machine changes: what is due within grace of
-	// one counts for how long it takes to settle only.
+	// Changes are the times at which the load or the machine changes. Requests due
+	// within grace after one do not count; they affect only the time to settle.
 	Changes []time.Duration
-	// Bursts are when the load leaps for a second. It takes time to settle from then on,
-	// too, but all requests count.
+	// Bursts are the times at which the load rises for a second. The time to settle
+	// counts from them too, but all requests count.
 	Bursts []time.Duration
 	Beside Beside
 	// KeepAlive is how long an instance without requests stays, 0 for the default.
 	KeepAlive time.Duration
 }
 
-// grace is how long after a change functions need not be well.
+// grace is the time after a change in which requests do not count.
 const grace = 2 * time.Second
 
-// overloaded reports whether more is asked than can be answered.
+// overloaded reports whether the peaks together exceed the capacity.
 func (s Scenario) overloaded() bool {
 	sum := 0.0
 	for _, f := range s.Functions {
@@ -69,12 +71,13 @@ func (s Scenario) overloaded() bool {
 	return sum > 1
 }
 
-// counts reports whether a request that is due at a time counts.
+// counts reports whether a request due at a time counts.
 func (s Scenario) counts(at time.Duration) bool {
 	return !slices.ContainsFunc(s.Changes, func(c time.Duration) bool { return at >= c && at < c+grace })
 }
 
-// usual is how long a load without a slow change is measured, late when it changes.
+// usual is the length of a scenario, from its last change. late is the time of the second
+// change.
 const (
 	usual = 10 * time.Second
 	late  = 4 * time.Second
@@ -82,7 +85,7 @@ const (
 
 func steady(time.Duration) float64 { return 1 }
 
-// fromZero is no load, and from late on all of it.
+// fromZero is no load until late, then the peak.
 func fromZero(at time.Duration) float64 {
 	if at < late {
 		return 0
@@ -90,7 +93,7 @@ func fromZero(at time.Duration) float64 {
 	return 1
 }
 
-// stepped is a quarter of the load, and from late on all of it.
+// stepped is a quarter of the peak until late, then the peak.
 func stepped(at time.Duration) float64 {
 	if at < late {
 		return 0.25
@@ -98,10 +101,10 @@ func stepped(at time.Duration) float64 {
 	return 1
 }
 
-// ramp is a tenth of the load to all of it in a minute.
+// ramp rises from a tenth of the peak to the peak in a minute.
 func ramp(at time.Duration) float64 { return 0.1 + 0.9*at.Seconds()/60 }
 
-// bursts are a second of all the load in ten, a fifth of it otherwise.
+// bursts is the peak for one second in ten, and a fifth of it otherwise.
 func bursts(at time.Duration) float64 {
 	if at%(10*time.Second) >= late && at%(10*time.Second) < late+time.Second {
 		return 1
@@ -109,10 +112,10 @@ func bursts(at time.Duration) float64 {
 	return 0.2
 }
 
-// leaps are when these begin in 20 s.
-var leaps = []time.Duration{late, late + 10*time.Second}
+// burstTimes are the times in 20 s at which bursts begin.
+var burstTimes = []time.Duration{late, late + 10*time.Second}
 
-// onOff is four seconds of load and six without.
+// onOff is the peak for four seconds and no load for six.
 func onOff(at time.Duration) float64 {
 	if at%(10*time.Second) < late {
 		return 1
@@ -120,7 +123,7 @@ func onOff(at time.Duration) float64 {
 	return 0
 }
 
-// three functions share the machine.
+// three has three functions that share the machine.
 var three = Scenario{Name: "three.binary", Functions: []Function{{"dssm", Binary, 0.2}, {"mnist", Binary, 0.2}, {"lstm-2365", Binary, 0.2}},
 	Shape: steady, Length: usual, Changes: []time.Duration{0}}
 
@@ -141,7 +144,7 @@ func Covering() []Scenario {
 		{Name: "step_4.handler.json", Functions: one(handler, JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
 		{Name: "step_4.keras.json", Functions: one(keras, JSON, 0.6), Shape: stepped, Length: late + usual, Changes: twice},
 		{Name: "ramp.lstm.binary", Functions: one("lstm-2365", Binary, 0.7), Shape: ramp, Length: time.Minute, Changes: start},
-		{Name: "bursts.dssm.json", Functions: one("dssm", JSON, 0.6), Shape: bursts, Length: 20 * time.Second, Changes: start, Bursts: leaps},
+		{Name: "bursts.dssm.json", Functions: one("dssm", JSON, 0.6), Shape: bursts, Length: 20 * time.Second, Changes: start, Bursts: burstTimes},
 		{Name: "on_off.mnist.binary", Functions: one("mnist", Binary, 0.5), Shape: onOff, Length: 20 * time.Second, Changes: []time.Duration{0, 10 * time.Second}, KeepAlive: time.Second},
 		{Name: "overload_2.resnet.binary", Functions: one("resnet-50", Binary, 2), Shape: steady, Length: usual, Changes: start},
 		{Name: "overload_2.dssm.json", Functions: one("dssm", JSON, 2), Shape: steady, Length: usual, Changes: start},
@@ -156,7 +159,7 @@ func Full() []Scenario {
 	loads := map[string]Scenario{
 		"steady_30": {Shape: steady, Length: usual, Changes: []time.Duration{0}}, "steady_70": {Shape: steady, Length: usual, Changes: []time.Duration{0}},
 		"from_0": {Shape: fromZero, Length: late + usual, Changes: []time.Duration{0, late}}, "step_4": {Shape: stepped, Length: late + usual, Changes: []time.Duration{0, late}},
-		"ramp": {Shape: ramp, Length: time.Minute, Changes: []time.Duration{0}}, "bursts": {Shape: bursts, Length: 20 * time.Second, Changes: []time.Duration{0}, Bursts: leaps},
+		"ramp": {Shape: ramp, Length: time.Minute, Changes: []time.Duration{0}}, "bursts": {Shape: bursts, Length: 20 * time.Second, Changes: []time.Duration{0}, Bursts: burstTimes},
 		"on_off":     {Shape: onOff, Length: 20 * time.Second, Changes: []time.Duration{0, 10 * time.Second}, KeepAlive: time.Second},
 		"overload_2": {Shape: steady, Length: usual, Changes: []time.Duration{0}},
 		"deploying":  {Shape: steady, Length: 14 * time.Second, Changes: []time.Duration{0}, Beside: deploying}, "taken": {Shape: steady, Length: 14 * time.Second, Changes: []time.Duration{0}, Beside: taken},

@@ -17,7 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// objectives are the models'. Those of the zoo are in the paper's order of size.
+// objectives are the latency objectives of the models. Those of the zoo are in the paper's
+// order of size.
 var objectives = map[string]time.Duration{
 	"mnist": 50 * time.Millisecond, "dssm": 50 * time.Millisecond, "lstm-2365": 50 * time.Millisecond,
 	"resnet-50": 400 * time.Millisecond, "textcnn-69": 400 * time.Millisecond,
@@ -25,14 +26,15 @@ var objectives = map[string]time.Duration{
 	handler: 100 * time.Millisecond, keras: 100 * time.Millisecond,
 }
 
-// The functions that Python makes: a handler with a random forest of scikit-learn, and a
+// The models that Python makes: a handler with a random forest of scikit-learn, and a
 // multilayer perceptron of Keras.
 const (
 	handler = "handler"
 	keras   = "keras"
 )
 
-// pythons says how those are made, by models.py, and what they take.
+// pythons has the engine, the requirements and the input of these models. models.py makes
+// them.
 var pythons = map[string]struct {
 	engine, requirements string
 	input                tensor.Info
@@ -44,13 +46,13 @@ var pythons = map[string]struct {
 //go:embed models.py
 var pythonModels string
 
-// Images are of this size, and shrunk to what the model takes.
+// Images have this size; the instance scales them to the model's input.
 const (
 	imageWidth, imageHeight = 640, 480
 	imageAnnotation         = "224x224 fit=crop mean=0.485,0.456,0.406 std=0.229,0.224,0.225"
 )
 
-// annotations are what a function's deployment says besides its instances.
+// annotations are those of a function's deployment, without the number of instances.
 func (f Function) annotations() map[string]string {
 	a := map[string]string{"com.openfaas.slo.latency": objectives[f.Model].String()}
 	if f.Payload == Image {
@@ -59,7 +61,8 @@ func (f Function) annotations() map[string]string {
 	return a
 }
 
-// subject makes a model ready.
+// subject returns a model. On the first call it makes it and gives its bundle to the
+// providers.
 func (m *machine) subject(ctx context.Context, model string) (*rig.Subject, error) {
 	if s, ok := m.subjects[model]; ok {
 		return s, nil
@@ -108,7 +111,7 @@ func (m *machine) make(ctx context.Context, model string) (*rig.Subject, error) 
 	return s, nil
 }
 
-// target is what to send to a function that a provider has.
+// target returns the requests to send to a function of a provider.
 func (m *machine) target(ctx context.Context, f Function, at *rig.Deployed) (load.Target, error) {
 	s, err := m.subject(ctx, f.Model)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 )
 
-// azureTrace is the recording, as lab/arrivals calls it.
+// azureTrace is the name of the recording in lab/arrivals.
 const azureTrace = "azure-llm"
 
-// azureBuffers are the buffers that the recording goes through, with S_k = 50 + 20k ms.
+// azureBuffers are the buffers that the recording is sent through, with S_k = 50 + 20k ms.
 var azureBuffers = []struct {
 	batch   int
 	timeout time.Duration
@@ -26,23 +26,25 @@ func azureTimes(batch int) []float64 {
 	return times
 }
 
-// Driven is a recording that went through a buffer, and what the exact model says with
-// the process that was fitted to it.
+// Driven compares a replay of a recording through a buffer with the exact model for the
+// process fitted to the recording.
 type Driven struct {
-	Batch             int
-	Timeout           time.Duration
-	Replayed, Model   [3]float64
+	Batch   int
+	Timeout time.Duration
+	// Replayed and Model are the percentiles in s.
+	Replayed, Model [3]float64
+	// Batches and Expected are the mean batch sizes, replayed and by the model.
 	Batches, Expected float64
 }
 
-// Fitted is a recording with its process.
+// Fitted is the process fitted to a recording, and the recording's moments.
 type Fitted struct {
 	Moments arrival.Moments
 	Process arrival.MAP
 	Note    arrival.Note
 }
 
-// azure drives the buffers with the recording.
+// azure sends the recording through the buffers.
 func azure() (Fitted, []Driven, error) {
 	t, err := arrivals.OpenTrace(azureTrace)
 	if err != nil {
@@ -70,7 +72,7 @@ func azure() (Fitted, []Driven, error) {
 	return fit, all, nil
 }
 
-// Fit fits a process to recorded times, with at least two of them.
+// Fit fits a process to at least two recorded times.
 func Fit(times []time.Duration) (Fitted, error) {
 	w := arrival.NewWindow(max(1, len(times)-1))
 	for i := 1; i < len(times); i++ {

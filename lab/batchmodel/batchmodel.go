@@ -1,6 +1,7 @@
 // Package batchmodel compares the two models of a dispatching buffer's latency, that
-// of BATCH (SC 2020, Eq. 4 to 16) and the exact one, with simulated percentiles, and
-// with a recording of real requests.
+// of BATCH (SC 2020, Eq. 4 to 16) and the exact one, with simulated percentiles and
+// with a recording of real requests. The models are in batching's packages; this one only
+// evaluates them. Begin with Run.
 package batchmodel
 
 import (
@@ -12,13 +13,14 @@ import (
 	"github.com/faas-infer/faas-infer/lab/figure"
 )
 
-// Outcome is what a comparison has shown.
+// Outcome is the result of a comparison.
 type Outcome struct {
 	Report *report.Report
 	Tables []figure.Table
 }
 
-// Run compares the models with vectors.
+// Run compares the models with the percentiles of vectors, and does the fixed comparisons.
+// command is the report's title.
 func Run(command string, vectors []Vector) (*Outcome, error) {
 	var all []*Compared
 	for i := range vectors {
@@ -36,11 +38,11 @@ func Run(command string, vectors []Vector) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	staffed, err := among()
+	bounded, err := boundedInstances()
 	if err != nil {
 		return nil, err
 	}
-	took, usual, slowest, err := timed(vectors)
+	took, median, slowest, err := timed(vectors)
 	if err != nil {
 		return nil, err
 	}
@@ -48,24 +50,25 @@ func Run(command string, vectors []Vector) (*Outcome, error) {
 	o.vectors(all)
 	o.shown(shown, all)
 	o.driven(fit, driven)
-	o.among(staffed)
-	o.Report.Add("eval_ms", took.Seconds()*1e3, "ms", fmt.Sprintf("the exact distribution of %s with its percentiles, the fastest of %d; their median is %.3g ms", slowest, repeats, usual.Seconds()*1e3))
+	o.bounded(bounded)
+	o.Report.Add("eval_ms", took.Seconds()*1e3, "ms", fmt.Sprintf("the exact distribution of %s with its percentiles, the fastest of %d; their median is %.3g ms", slowest, repeats, median.Seconds()*1e3))
 	return o, nil
 }
 
-// evaluated is the batch size at which an evaluation is timed, repeats how often.
+// timedBatch is the largest batch size whose evaluation is timed. repeats is the number of
+// evaluations.
 const (
-	evaluated = 20
-	repeats   = 31
+	timedBatch = 20
+	repeats    = 31
 )
 
-// timed is how long one evaluation takes at best, and usually, on a machine that may
-// have other things to do: of those of the vectors' with batches of 20 the slowest;
-// where there is none, of the largest batch.
-func timed(vectors []Vector) (best, usual time.Duration, name string, err error) {
+// timed returns the fastest and the median time of one evaluation. The fastest counts
+// because the machine may be busy. It times the vectors with the largest batch of at most
+// 20, all if there are none, and returns the slowest of them.
+func timed(vectors []Vector) (best, median time.Duration, name string, err error) {
 	largest := 0
 	for _, v := range vectors {
-		if v.B <= evaluated {
+		if v.B <= timedBatch {
 			largest = max(largest, v.B)
 		}
 	}
@@ -79,13 +82,13 @@ func timed(vectors []Vector) (best, usual time.Duration, name string, err error)
 			return 0, 0, "", err
 		}
 		if all[0] > best {
-			best, usual, name = all[0], all[len(all)/2], fmt.Sprintf("%s (B = %d)", v.Name, v.B)
+			best, median, name = all[0], all[len(all)/2], fmt.Sprintf("%s (B = %d)", v.Name, v.B)
 		}
 	}
-	return best, usual, name, nil
+	return best, median, name, nil
 }
 
-// evaluations times several, ascending.
+// evaluations returns the times of repeated evaluations, ascending.
 func (v *Vector) evaluations() ([]time.Duration, error) {
 	b, err := v.Buffer()
 	if err != nil {

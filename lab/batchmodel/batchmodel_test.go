@@ -19,7 +19,7 @@ func TestBuiltin(t *testing.T) {
 
 const good = `{"Name": "x", "D0": [[-20]], "D1": [[20]], "B": 2, "T": 0.1, "S": [0.01, 0.02], "SimP50": 0.1, "SimP95": 0.1, "SimP99": 0.1}`
 
-// A bad file is refused with the vector and the field.
+// The error for an invalid file names the vector and the field.
 func TestReadVectorsRefuses(t *testing.T) {
 	with := func(old, new string) string {
 		if !strings.Contains(good, old) {
@@ -55,8 +55,8 @@ func TestReadVectorsRefuses(t *testing.T) {
 	}
 }
 
-// Requests at 0, 10, 100, 105 and 200 ms, batches of 2 within 50 ms, executions of 20
-// and 30 ms: {0, 10} leave at 10, {100, 105} at 105, {200} at 250.
+// Requests come at 0, 10, 100, 105 and 200 ms. Batches have 2 requests within 50 ms,
+// executions take 20 and 30 ms. {0, 10} leaves at 10, {100, 105} at 105, {200} at 250.
 func TestReplay(t *testing.T) {
 	var times []time.Duration
 	for _, at := range []int{0, 10, 100, 105, 200} {
@@ -86,9 +86,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The targets of the comparison: the exact model within 1 % of every simulated
-// percentile, the paper's within its own 9 % where it was shown, a recording's
-// percentiles within 5 %, and what is computed for some instances within 5 % of a play.
+// The comparison has targets. The exact model is within 1 % of every simulated percentile.
+// The paper's is within its claimed 9 % in the settings of its validation. Percentiles of a
+// recording are within 5 %, and those with bounded instances within 5 % of a simulation.
 func TestRun(t *testing.T) {
 	vectors, err := Builtin()
 	if err != nil {

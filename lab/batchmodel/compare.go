@@ -7,18 +7,18 @@ import (
 	"github.com/faas-infer/faas-infer/batching/latency"
 )
 
-// Compared is a vector with what the two models say of it.
+// Compared is a vector with the percentiles of the two models.
 type Compared struct {
 	*Vector
-	// Truth is in s what they are compared with: simulated, or exact where the
-	// paper's model is compared on its own ground.
+	// Truth are the percentiles in s that the models are compared with. They are the
+	// simulated ones; for BATCH's own evaluation, those of the exact model.
 	Truth [3]float64
-	// Exact and Paper are the percentiles in s.
+	// Exact and Paper are the models' percentiles in s.
 	Exact, Paper [3]float64
 	// Distance is the largest difference between the two distributions, as a part
 	// of the requests.
 	Distance float64
-	// Shown is set where BATCH's formula is meant to hold.
+	// Shown is set if BATCH's formula is meant to hold.
 	Shown bool
 }
 
@@ -43,21 +43,21 @@ func compare(v *Vector) (*Compared, error) {
 	return c, nil
 }
 
-// points is at how many times two distributions are compared.
+// points is the number of intervals at whose ends two distributions are compared.
 const points = 2000
 
-// distance is the largest difference between two distributions functions from a time
-// to another.
+// distance returns the largest difference between two distribution functions in an
+// interval of times, in s.
 func distance(a, b *latency.Distribution, from, to float64) float64 {
-	most := 0.0
+	largest := 0.0
 	for i := range points + 1 {
 		t := from + (to-from)*float64(i)/points
-		most = max(most, math.Abs(a.CDF(t)-b.CDF(t)))
+		largest = max(largest, math.Abs(a.CDF(t)-b.CDF(t)))
 	}
-	return most
+	return largest
 }
 
-// offBy is by how many % values differ from the truth.
+// offBy returns by how many % values differ from the truth.
 func offBy(values, truth [3]float64) (each [3]float64, worst float64) {
 	for i, v := range values {
 		each[i] = 100 * (v/truth[i] - 1)

@@ -9,20 +9,22 @@ import (
 	"github.com/faas-infer/faas-infer/lab/figure"
 )
 
-// Among is a buffer with a bounded number of instances behind it: what is computed for
-// it, and what requests meet that are played through it.
+// Among is a case with a bounded number of instances behind the buffer.
 type Among struct {
 	Name             string
 	Batch, Instances int
 	Spread, Busy     float64
+	// Computed and Played are the percentiles in s, by calculation and by simulation.
 	Computed, Played [3]float64
-	Took             time.Duration
+	// Took is the fastest time of the calculation.
+	Took time.Duration
 }
 
-// crews are the cases: arrivals, batch size, instances, the part of the time that these
-// are busy, and the spread of execution times. Where they are bursty they are busy for
-// less of it: a play of sixteen million requests could not tell otherwise.
-var crews = []struct {
+// boundedCases have arrivals, batch size, number of instances, the part of the time in
+// which these are busy, the spread of execution times, and the time of a batch of one and
+// of each further request. Cases with bursty arrivals are less busy: otherwise a
+// simulation of sixteen million requests is too inaccurate.
+var boundedCases = []struct {
 	arrivals        string
 	batch, many     int
 	busy, spread    float64
@@ -33,19 +35,19 @@ var crews = []struct {
 	{"NYS-MAP7", 8, 4, 0.8, 0.1, 0.2, 1}, {"MMPP2(l=20,200 w=1,2)", 8, 3, 0.6, 0.1, 0.1, 1}, {"MMPP2(l=20,200 w=1,2)", 4, 10, 0.7, 0, 0.2, 1},
 }
 
-// crewTimeout is how long a buffer's first request waits, in mean gaps for each place in
+// boundedTimeout is how long a buffer's first request waits, in mean gaps for each place in
 // a batch.
-const crewTimeout = 0.5
+const boundedTimeout = 0.5
 
-// among evaluates the cases.
-func among() ([]Among, error) {
+// boundedInstances computes and simulates the cases.
+func boundedInstances() ([]Among, error) {
 	var all []Among
-	for _, c := range crews {
+	for _, c := range boundedCases {
 		m, err := named(c.arrivals)
 		if err != nil {
 			return nil, err
 		}
-		b := latency.Buffer{Arrivals: m, Batch: c.batch, Timeout: crewTimeout * float64(c.batch) / m.Rate()}
+		b := latency.Buffer{Arrivals: m, Batch: c.batch, Timeout: boundedTimeout * float64(c.batch) / m.Rate()}
 		for k := range c.batch {
 			b.Service = append(b.Service, c.first+c.perBatch*float64(k))
 		}
@@ -76,8 +78,8 @@ func among() ([]Among, error) {
 	return all, nil
 }
 
-// named is Poisson's process at 100 a second, or one of those that BATCH was validated
-// with.
+// named returns one of the processes of BATCH's validation, otherwise a Poisson process of
+// 100 requests/s.
 func named(name string) (arrival.MAP, error) {
 	for _, v := range publishedArrivals {
 		if v.Arrival == name {
@@ -87,7 +89,7 @@ func named(name string) (arrival.MAP, error) {
 	return arrival.Poisson(100), nil
 }
 
-// occupy scales the execution times so that so many instances are busy on average.
+// occupy scales the execution times such that busy instances are busy on average.
 func occupy(b *latency.Buffer, busy float64) error {
 	a, err := latency.NewAnalysis(b.Arrivals, b.Batch)
 	if err != nil {
@@ -104,8 +106,8 @@ func occupy(b *latency.Buffer, busy float64) error {
 	return nil
 }
 
-// among adds what was computed for bounded numbers of instances.
-func (o *Outcome) among(all []Among) {
+// bounded adds the table and the figures of the cases with bounded instances.
+func (o *Outcome) bounded(all []Among) {
 	t := figure.Table{
 		Title:  "Batches that wait for one of some instances: percentiles played, and by how many % those computed are off.",
 		Header: []string{"arrivals", "B", "instances", "busy %", "spread", "p50 ms", "p95 ms", "p99 ms", "p50", "p95", "p99", "took ms"},

@@ -6,11 +6,11 @@ import (
 	"github.com/faas-infer/faas-infer/lab/lambda"
 )
 
-// What BATCH was validated with (§VI-C): its models' times on AWS Lambda with 1536 and
-// 3008 MB, batches of 15 and 20 at most, timeouts of 10, 100 and 1000 ms, and two
-// MMPP(2) whose parameters are not printed. In their place stand the MAP(2) that were
-// fitted to its two traces, NYS Thruway and Twitter, and two MMPP(2) of a low and a
-// high rate, one of long and one of short stays.
+// The settings of BATCH's validation (§VI-C): its models' times on AWS Lambda with 1536 and
+// 3008 MB, batches of at most 15 and 20, timeouts of 10, 100 and 1000 ms, and two MMPP(2).
+// The paper does not print the parameters of these MMPP(2). publishedArrivals replaces them
+// by the MAP(2) that were fitted to its two traces, NYS Thruway and Twitter, and by two
+// MMPP(2) of a low and a high rate, one with long and one with short stays.
 var (
 	publishedMemories = []int{1536, 3008}
 	publishedBatches  = []int{15, 20}
@@ -23,8 +23,8 @@ var (
 	}
 )
 
-// published lists the cases, without any percentiles: the exact model has to tell
-// them.
+// published lists the cases. They have no simulated percentiles; those of the exact model
+// take their place.
 func published() ([]*Vector, error) {
 	var all []*Vector
 	for _, model := range lambda.Models() {
@@ -47,8 +47,8 @@ func published() ([]*Vector, error) {
 	return all, nil
 }
 
-// comparePublished compares the paper's model with the exact one where the paper
-// showed it.
+// comparePublished compares the paper's model with the exact one in the settings of the
+// paper's validation.
 func comparePublished() ([]*Compared, error) {
 	cases, err := published()
 	if err != nil {

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// Replayed is what requests have met in a dispatching buffer.
+// Replayed is the result of a replay through a dispatching buffer.
 type Replayed struct {
-	// Latencies are in s, ascending; MeanBatch is how many requests a batch had.
+	// Latencies are in s, ascending.
 	Latencies []float64
+	// MeanBatch is the mean number of requests in a batch.
 	MeanBatch float64
 }
 
-// Replay sends requests that came at the given times through a dispatching buffer: a
-// batch leaves when so many are there or the first has waited for the timeout, and
-// exec[k-1] s later a batch of k is answered. Times ascend. The last batch, which may
-// have been cut off by the end of the recording, counts as it is.
+// Replay sends requests that came at the given ascending times through a dispatching
+// buffer. A batch leaves when it is full or its first request has waited for the timeout. A
+// batch of k is answered exec[k-1] s later. The last batch counts even if the end of the
+// recording cut it off.
 func Replay(times []time.Duration, batch int, timeout time.Duration, exec []float64) Replayed {
 	r := Replayed{Latencies: make([]float64, 0, len(times))}
 	batches := 0
@@ -41,8 +42,8 @@ func Replay(times []time.Duration, batch int, timeout time.Duration, exec []floa
 	return r
 }
 
-// Quantile is the smallest latency in s that so much of the requests do not exceed; 0
-// if there were none.
+// Quantile returns the smallest latency in s that the part q of the requests does not
+// exceed, 0 if there are no requests.
 func (r Replayed) Quantile(q float64) float64 {
 	n := len(r.Latencies)
 	if n == 0 {

@@ -8,12 +8,12 @@ import (
 	"github.com/faas-infer/faas-infer/lab/figure"
 )
 
-// paperBound is the error in % that BATCH tells of its model (§VI-C).
+// paperBound is the error in % that BATCH claims for its model (§VI-C).
 const paperBound = 9
 
 var headers = []string{"p50", "p95", "p99"}
 
-// vectors adds what is compared with simulation.
+// vectors adds the comparison with simulated percentiles.
 func (o *Outcome) vectors(all []*Compared) {
 	t := figure.Table{
 		Title:  "Percentiles of a dispatching buffer: simulated, and by how many % the models are off.",
@@ -49,7 +49,8 @@ func (o *Outcome) vectors(all []*Compared) {
 	o.Report.Add("worst_pct.exact", worst, "%", "of p50, p95 and p99 against simulation; "+where)
 }
 
-// shown adds how good the paper's model is on its own ground and elsewhere.
+// shown adds the error of the paper's model in the settings of its validation, and in
+// others.
 func (o *Outcome) shown(cases, vectors []*Compared) {
 	t := figure.Table{
 		Title:  "The paper's model where it was shown (BATCH §VI-C): by how many % it is off the exact one, over four arrival processes the worst.",
@@ -90,7 +91,7 @@ func (o *Outcome) shown(cases, vectors []*Compared) {
 	o.Report.Add("worst_pct.paper_elsewhere", elsewhere, "%", "where service times differ by less than the timeout; "+other)
 }
 
-// driven adds what is compared with a recording.
+// driven adds the comparison with a recording.
 func (o *Outcome) driven(fit Fitted, all []Driven) {
 	m := fit.Moments
 	t := figure.Table{
@@ -135,7 +136,7 @@ func yes(b bool) string {
 	return "no"
 }
 
-// plain makes of a vector's name one for a result.
+// plain turns a vector's name into a part of a result's name.
 func plain(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {

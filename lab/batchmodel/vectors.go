@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // the vectors
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,13 +13,13 @@ import (
 	"github.com/faas-infer/faas-infer/batching/latency"
 )
 
-// Vector is a dispatching buffer with the percentiles that it has been found to have.
+// Vector is a dispatching buffer with simulated percentiles of its latency.
 type Vector struct {
-	// Name and Arrival are for people.
+	// Name and Arrival are labels for tables and results.
 	Name    string `json:"Name"`
 	Arrival string `json:"Arrival"`
-	// D0 and D1 are the arrival process in 1/s, B and T the batch size and the
-	// timeout in s, S[k-1] the execution time in s of a batch of k.
+	// D0 and D1 are the arrival process in 1/s. B is the batch size and T the timeout in
+	// s. S[k-1] is the execution time in s of a batch of k.
 	D0 [][]float64 `json:"D0"`
 	D1 [][]float64 `json:"D1"`
 	B  int         `json:"B"`
@@ -31,7 +32,7 @@ type Vector struct {
 	SimMeanBatch float64 `json:"SimMeanBatch"`
 }
 
-// Bounds of what is read.
+// Bounds of a vectors file.
 const (
 	maxVectors = 10_000
 	maxBatch   = 1024
@@ -39,35 +40,34 @@ const (
 	maxSize    = 64 << 20
 )
 
-// builtin are 18 vectors with Poisson, MMPP(2) and MAP(2) arrivals: each percentile is
-// of 8 million simulated requests. They were made for this project.
+// builtin are 18 vectors with Poisson, MMPP(2) and MAP(2) arrivals, made for this project.
+// Their percentiles come from 8 million simulated requests each.
 //
 //go:embed data/vectors.json
 var builtin []byte
 
-// Builtin are the vectors that the program has.
+// Builtin returns the built-in vectors.
 func Builtin() ([]Vector, error) { return ReadVectors(bytes.NewReader(builtin)) }
 
-// ReadVectors reads a list of vectors, as the program's own: a JSON array of objects
-// with the fields of [Vector]; others are ignored. SimMeanBatch may be missing. An
-// error names the vector and the field.
+// ReadVectors reads a JSON array of objects with the fields of [Vector]. It ignores other
+// fields. SimMeanBatch may be missing. An error names the vector and the field.
 func ReadVectors(r io.Reader) ([]Vector, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("more than %d MiB are too much", maxSize>>20)
+		return nil, fmt.Errorf("the file has more than %d MiB, the maximum", maxSize>>20)
 	}
 	var all []Vector
 	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, fmt.Errorf("it must be a JSON array of vectors, as [{\"Name\": …, \"D0\": [[-20]], \"D1\": [[20]], \"B\": 5, \"T\": 0.1, \"S\": […], \"SimP50\": …}]: %w", err)
+		return nil, fmt.Errorf("it must be a JSON array of vectors, such as [{\"Name\": …, \"D0\": [[-20]], \"D1\": [[20]], \"B\": 5, \"T\": 0.1, \"S\": […], \"SimP50\": …}]: %w", err)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no vector in it")
+		return nil, errors.New("there is no vector: the array must have at least one")
 	}
 	if len(all) > maxVectors {
-		return nil, fmt.Errorf("%d vectors are too many: at most %d", len(all), maxVectors)
+		return nil, fmt.Errorf("%d vectors are too many: the maximum is %d", len(all), maxVectors)
 	}
 	for i := range all {
 		if err := all[i].check(); err != nil {
@@ -77,40 +77,41 @@ func ReadVectors(r io.Reader) ([]Vector, error) {
 	return all, nil
 }
 
-// check names the field that is wrong.
+// check returns an error that names the first invalid field.
 func (v *Vector) check() error {
 	switch {
 	case len(v.D0) == 0 || len(v.D1) == 0:
-		return fmt.Errorf("D0 or D1 is missing: they are square matrices, [[-20]] and [[20]] for Poisson with 20 requests/s")
+		return errors.New("D0 or D1 is missing: they are square matrices, such as [[-20]] and [[20]] for Poisson with 20 requests/s")
 	case len(v.D0) > maxOrder || len(v.D1) > maxOrder:
-		return fmt.Errorf("D0 has %d rows: at most %d", max(len(v.D0), len(v.D1)), maxOrder)
+		return fmt.Errorf("D0 or D1 has %d rows: the maximum is %d", max(len(v.D0), len(v.D1)), maxOrder)
 	case v.B < 1 || v.B > maxBatch:
-		return fmt.Errorf("B is %d: a batch size from 1 to %d", v.B, maxBatch)
+		return fmt.Errorf("B is %d: it must be a batch size from 1 to %d", v.B, maxBatch)
 	case !(v.T >= 0 && v.T < 1e6):
-		return fmt.Errorf("T is %v: a timeout in s, 0 or more", v.T)
+		return fmt.Errorf("T is %v: it must be a timeout in s, from 0 to less than 1e6", v.T)
 	case len(v.S) < v.B:
 		return fmt.Errorf("S has %d times: it needs one for each of 1, 2, … %d requests", len(v.S), v.B)
 	}
 	for k, s := range v.S[:v.B] {
 		if !(s > 0 && s < 1e6) {
-			return fmt.Errorf("S[%d] is %v: a time in s, above 0", k, s)
+			return fmt.Errorf("S[%d] is %v: it must be a time in s, above 0 and less than 1e6", k, s)
 		}
 	}
 	for i, p := range v.percentiles() {
 		if !(p > 0) || math.IsInf(p, 0) {
-			return fmt.Errorf("SimP%v is %v: a time in s, above 0", 100*quantiles[i], p)
+			return fmt.Errorf("SimP%v is %v: it must be a time in s, above 0", 100*quantiles[i], p)
 		}
 	}
 	_, err := v.Buffer()
 	return err
 }
 
-// quantiles are those that are compared.
+// quantiles are the compared quantiles of the latency.
 var quantiles = [...]float64{0.50, 0.95, 0.99}
 
 func (v *Vector) percentiles() [3]float64 { return [3]float64{v.SimP50, v.SimP95, v.SimP99} }
 
-// Buffer is what is to be analysed. An error is about D0 and D1.
+// Buffer returns the vector's buffer. It returns an error if D0 and D1 are not an arrival
+// process.
 func (v *Vector) Buffer() (latency.Buffer, error) {
 	m, err := arrival.New(v.D0, v.D1)
 	if err != nil {
@@ -119,8 +120,8 @@ func (v *Vector) Buffer() (latency.Buffer, error) {
 	return latency.Buffer{Arrivals: m, Batch: v.B, Timeout: v.T, Service: v.S[:v.B]}, nil
 }
 
-// Separate reports whether execution times differ by more than the timeout from one
-// batch size to the next: where BATCH's formula is meant to hold (Eq. 9, case 4).
+// Separate reports whether execution times differ by at least the timeout from each batch
+// size to the next. BATCH's formula is meant to hold in this case (Eq. 9, case 4).
 func (v *Vector) Separate() bool {
 	for k := 1; k < v.B; k++ {
 		if v.S[k]-v.S[k-1] < v.T {

@@ -13,20 +13,21 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// Async says what Run measures.
+// Async are the options of [RunAsync].
 type Async struct {
-	// Model is the batchable function's, SLO its objective.
+	// Model is the model of the function that can batch, SLO its objective.
 	Model string
 	SLO   time.Duration
-	// Queued is how many requests wait when executing them is timed.
+	// Queued is the number of requests in the queue when their execution is timed.
 	Queued int
-	// Messages are queued while the provider is killed Kills times.
+	// Messages is the number of requests queued while the provider is killed Kills
+	// times.
 	Messages, Kills int
 }
 
-// RunAsync measures the queue of asynchronous requests behind the stock
-// gateway: how many it accepts per second, how much faster requests are executed
-// many at a time than one at a time, and whether any is lost when the provider is
+// RunAsync measures the queue of asynchronous requests behind the stock gateway. It
+// measures how many requests the queue accepts per second, how much faster they are
+// executed many at a time than one at a time, and whether any is lost when the provider is
 // killed.
 func RunAsync(ctx context.Context, o rig.Options, a Async) (*report.Report, error) {
 	r := report.New("bench async --model "+a.Model, time.Now())
@@ -38,7 +39,7 @@ func RunAsync(ctx context.Context, o rig.Options, a Async) (*report.Report, erro
 	return r, nil
 }
 
-// queued is a provider with a gateway before it.
+// queued is a provider behind a gateway.
 type queued struct {
 	*rig.Deployed
 	options       rig.Options
@@ -48,8 +49,8 @@ type queued struct {
 	closeGateway  func()
 }
 
-// queue starts a provider that executes so many asynchronous requests at a time
-// (0: as many as it does by default), with the gateway before it and a function.
+// queue starts a provider behind the gateway and deploys a function. The provider executes
+// at most concurrency asynchronous requests at a time (0: its default).
 func queue(ctx context.Context, o rig.Options, s *rig.Subject, slo time.Duration, concurrency int) (_ *queued, err error) {
 	q := &queued{options: o, dir: s.Dir, closeGateway: func() {}}
 	if q.address, err = rig.FreePort(); err != nil {
@@ -80,7 +81,7 @@ func queue(ctx context.Context, o rig.Options, s *rig.Subject, slo time.Duration
 	if err != nil {
 		return nil, err
 	}
-	// The first answer comes once the model has been measured.
+	// The first answer comes when the model has been measured.
 	_, err = rig.One(ctx, target)
 	return q, err
 }
@@ -99,9 +100,8 @@ func (q *queued) close() {
 	q.Stop()
 }
 
-// accept times how fast small requests are accepted for a function that hardly
-// executes any: what accepting takes, and not what executing leaves of the
-// machine.
+// accept measures how fast small requests are accepted. The function executes hardly any of
+// them: executions must not take time from the acceptance.
 func accept(ctx context.Context, o rig.Options, r *report.Report, _ Async) error {
 	const seconds = 7
 	s, err := rig.NewSubject("identity")
@@ -127,8 +127,8 @@ func accept(ctx context.Context, o rig.Options, r *report.Report, _ Async) error
 	return nil
 }
 
-// execute fills the queue while requests are executed one at a time, times that,
-// and then times the same with as many at a time as by default.
+// execute fills the queue. It measures the rate of executing one request at a time, and
+// then the rate with the default concurrency.
 func execute(ctx context.Context, o rig.Options, r *report.Report, a Async) error {
 	s, err := rig.NewSubject(a.Model)
 	if err != nil {
@@ -161,10 +161,10 @@ func execute(ctx context.Context, o rig.Options, r *report.Report, a Async) erro
 	return nil
 }
 
-// senders is how many clients the gateway has.
+// senders is the number of clients of the gateway.
 const senders = 64
 
-// fill queues requests for the model until at least so many have been accepted.
+// fill queues requests for the model until at least count have been accepted.
 func (q *queued) fill(ctx context.Context, r *report.Report, s *rig.Subject, count int) error {
 	fmt.Fprintf(q.options.Log, "queueing %d requests of %s through the gateway\n", count, s.Name)
 	target, err := s.Target(q.gateway + "/async-function/" + rig.FunctionName)
@@ -179,8 +179,8 @@ func (q *queued) fill(ctx context.Context, r *report.Report, s *rig.Subject, cou
 	return nil
 }
 
-// acceptedPerSecond drives a target for whole seconds as long as more says so of
-// what has been accepted and of the seconds.
+// acceptedPerSecond loads a target for whole seconds and returns the rate of each. It stops
+// when more returns false for the accepted requests and the seconds so far.
 func acceptedPerSecond(ctx context.Context, target load.Target, more func(accepted, seconds int) bool) (rates []float64, err error) {
 	for accepted := 0; more(accepted, len(rates)); {
 		ran, err := load.RunClosed(ctx, target, senders, time.Second)
@@ -196,7 +196,7 @@ func acceptedPerSecond(ctx context.Context, target load.Target, more func(accept
 	return rates, nil
 }
 
-// executed is how many requests/s are answered during d.
+// executed returns the requests/s that are answered during d.
 func (q *queued) executed(ctx context.Context, d time.Duration) (float64, error) {
 	before, err := q.answered(ctx)
 	if err != nil {
@@ -210,8 +210,8 @@ func (q *queued) executed(ctx context.Context, d time.Duration) (float64, error)
 	return (after - before) / time.Since(began).Seconds(), err
 }
 
-// executedBatched is the same once instances have started and taken up what is
-// queued.
+// executedBatched waits until instances answer queued requests, and then measures like
+// executed.
 func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64, error) {
 	const warmUp, patience = 3 * time.Second, 60 * time.Second
 	for began := time.Now(); ; {
@@ -223,7 +223,7 @@ func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64,
 			break
 		}
 		if time.Since(began) > patience {
-			return 0, errors.New("nothing that was queued is executed")
+			return 0, fmt.Errorf("no queued request was executed within %v", patience)
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
@@ -237,12 +237,12 @@ func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64,
 		return 0, err
 	}
 	if left, err := q.waiting(ctx); err != nil || left == 0 {
-		return 0, errors.Join(errors.New("the queue ran empty while executing was timed; give --queued more"), err)
+		return 0, errors.Join(errors.New("the queue ran empty during the measurement; raise --queued"), err)
 	}
 	return rate, nil
 }
 
-// waiting is how many requests for the model are in the queue.
+// waiting returns the number of queued requests for the model.
 func (q *queued) waiting(ctx context.Context) (int, error) {
 	_, text, err := rig.Get(ctx, http.DefaultClient, q.URL+"/system/async")
 	if err != nil {
@@ -263,7 +263,7 @@ func (q *queued) waiting(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// answered is how many requests of the function were answered well.
+// answered returns the number of the function's requests answered with status 200.
 func (q *queued) answered(ctx context.Context) (float64, error) {
 	return q.Metric(ctx, `faas_infer_requests_total{code="200",function="`+rig.FunctionName+`.openfaas-fn"}`)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// Each message is ticked off once, however often it comes back; what is none of ours
-// does not count.
+// Each message counts once, however often it is called back. Calls of other messages do not
+// count.
 func TestCallbacks(t *testing.T) {
 	c := &callbacks{seen: make([]atomic.Int32, 3)}
 	for _, call := range []struct{ id, status string }{{"0", "200"}, {"2", "500"}, {"0", "200"}, {"3", "200"}, {"-1", "200"}, {"x", "200"}} {
@@ -24,8 +24,8 @@ func TestCallbacks(t *testing.T) {
 	}
 }
 
-// What is queued is driven for whole seconds until there is enough; a request that is
-// refused ends it.
+// A target is loaded for whole seconds until enough requests are accepted. A refused
+// request ends the load.
 func TestAcceptedPerSecond(t *testing.T) {
 	var refuse atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -14,10 +14,10 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// startupMetrics are the gauges in which an instance tells of its own start.
+// startupMetrics are the gauges in which an instance reports the parts of its start.
 var startupMetrics = []struct {
 	metric, name, note string
-	// ofStart: it is a part of the time before the first request is run.
+	// ofStart is set if the part ends before the first request runs.
 	ofStart bool
 }{
 	{"faas_infer_instance_library_seconds", "library", "loading ONNX Runtime", true},
@@ -25,9 +25,9 @@ var startupMetrics = []struct {
 	{"faas_infer_instance_first_run_seconds", "first_run", "the first execution, be it before the first request or for it", false},
 }
 
-// Coldstart measures a function at zero instances: the time from sending a
-// request to its answer, with what part of it the instance's start is. The
-// provider is a process of its own, as users run it.
+// Coldstart measures a function at zero instances: the time from sending a request to its
+// answer, and the parts of the instance's start in it. The provider is a separate process,
+// as users run it.
 func Coldstart(ctx context.Context, o rig.Options, name string, runs int) (*report.Report, error) {
 	s, err := rig.NewSubject(name)
 	if err != nil {
@@ -50,7 +50,7 @@ func Coldstart(ctx context.Context, o rig.Options, name string, runs int) (*repo
 		return nil, err
 	}
 	fmt.Fprintf(o.Log, "deploying %s and measuring it\n", name)
-	// The first answer comes once the model has been measured.
+	// The first answer comes when the model has been measured.
 	if _, err := rig.One(ctx, target); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Coldstart(ctx context.Context, o rig.Options, name string, runs int) (*repo
 	return r, nil
 }
 
-// partsOf asks the one instance how its start went.
+// partsOf adds the parts of the only instance's start to into.
 func partsOf(ctx context.Context, d *rig.Deployed, into map[string][]float64) error {
 	records, err := d.Records()
 	if err != nil {
@@ -108,7 +108,8 @@ func partsOf(ctx context.Context, d *rig.Deployed, into map[string][]float64) er
 	return startup(ctx, records[0].Socket, into)
 }
 
-// startup asks an instance how its start went.
+// startup reads the parts of an instance's start from its metrics and adds them to into, in
+// ms.
 func startup(ctx context.Context, socket string, into map[string][]float64) error {
 	client := rig.OverUnix(socket)
 	defer client.CloseIdleConnections()

@@ -17,24 +17,24 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// way is one way to the same instance.
+// way is one way to call the instance.
 type way struct {
 	name, url string
-	// p50, p99 and rps hold a figure per round.
+	// p50, p99 and rps hold one figure per round.
 	p50, p99, rps []float64
 }
 
-// rounds is how often the ways are measured in turn: the machine's other work
-// then falls on all of them.
+// rounds is how often the ways are measured in turn. The machine's other work then affects
+// all of them.
 const rounds = 5
 
-// RunDataplane measures what the provider adds to calling an instance, beside what
-// faas-provider's proxy adds: one request per execution, an identity model, so
-// that the way is all there is. Instance, provider and proxy are processes of
-// their own.
+// RunDataplane measures what the provider adds to a call of an instance, against what
+// faas-provider's proxy adds. It uses an identity model with one request per execution, so
+// the way is all that takes time. Instance, provider and proxy are separate processes.
+// Each way is measured for each per round.
 func RunDataplane(ctx context.Context, o rig.Options, each time.Duration) (*report.Report, error) {
-	// The provider and its instances are one program in use, and share its pages: as two
-	// programs they take 10 µs a request more.
+	// In use, provider and instances are one program and share its pages. As two
+	// programs they take 10 µs more per request.
 	o.Program = process.Self()
 	s, err := rig.NewSubject("identity")
 	if err != nil {
@@ -66,7 +66,7 @@ func RunDataplane(ctx context.Context, o rig.Options, each time.Duration) (*repo
 	return r, nil
 }
 
-// start starts the instance and what stands in front of it.
+// start starts the instance and the two fronts, and returns the ways to the instance.
 func start(ctx context.Context, o rig.Options, s *rig.Subject) (ways []*way, stop func(), err error) {
 	var children []*rig.Child
 	stop = func() {
@@ -114,7 +114,7 @@ func start(ctx context.Context, o rig.Options, s *rig.Subject) (ways []*way, sto
 	return ways, stop, nil
 }
 
-// identityTarget sends a tensor of that many FP32 elements and expects it back.
+// identityTarget sends a tensor of FP32 elements and expects it back.
 func identityTarget(elements int) (load.Target, error) {
 	data := make([]byte, elements*4)
 	body, length, err := load.EncodeBinary([]tensor.Tensor{{Name: "input", Type: tensor.FP32, Shape: []int64{1, int64(elements)}, Data: data}})
@@ -133,7 +133,7 @@ func identityTarget(elements int) (load.Target, error) {
 	}, nil
 }
 
-// measureWays drives each way in turn, several times over.
+// measureWays measures the ways in turn, in several rounds.
 func measureWays(ctx context.Context, ways []*way, target load.Target, clients int, each time.Duration) error {
 	for _, w := range ways {
 		w.p50, w.p99, w.rps = nil, nil, nil
@@ -149,7 +149,7 @@ func measureWays(ctx context.Context, ways []*way, target load.Target, clients i
 				return err
 			}
 			if round == 0 {
-				continue // Connections are made and caches warmed.
+				continue // This round makes connections and warms caches.
 			}
 			w.p50 = append(w.p50, rig.Microseconds(result.Latency.P50))
 			w.p99 = append(w.p99, rig.Microseconds(result.Latency.P99))
@@ -159,8 +159,8 @@ func measureWays(ctx context.Context, ways []*way, target load.Target, clients i
 	return nil
 }
 
-// addWays adds the figures: medians over the rounds, of differences and ratios
-// within a round.
+// addWays adds the medians over the rounds. Differences and ratios are taken within a
+// round.
 func addWays(r *report.Report, prefix string, clients int, ways []*way) {
 	note := fmt.Sprintf("%d clients, median of %d rounds", clients, rounds)
 	for _, w := range ways {

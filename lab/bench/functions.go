@@ -14,10 +14,9 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// Functions measures a provider with so many ordinary functions, each with its
-// one instance, and as many inference functions at zero instances: how long it
-// takes to list them, what the provider takes, and what the ordinary functions'
-// instances do.
+// Functions measures a provider with each ordinary functions, which have one instance each,
+// and as many inference functions at zero instances. It measures the time to list them and
+// the memory of the provider and of the ordinary functions' instances.
 func Functions(ctx context.Context, o rig.Options, each int) (*report.Report, error) {
 	s, err := rig.NewSubject("identity")
 	if err != nil {
@@ -56,7 +55,7 @@ func Functions(ctx context.Context, o rig.Options, each int) (*report.Report, er
 	return r, atRest(ctx, d, r, "provider", fmt.Sprintf("%d ordinary functions with an instance each, %d inference functions at zero", each, each))
 }
 
-// list times the list of functions, as a gateway asks for it.
+// list times a gateway's request for the list of functions.
 func list(ctx context.Context, d *rig.Deployed, r *report.Report, want int) error {
 	var times []float64
 	for range 100 {
@@ -78,8 +77,8 @@ func list(ctx context.Context, d *rig.Deployed, r *report.Report, want int) erro
 	return nil
 }
 
-// watchdogs adds up what the instances take, shared pages divided among those
-// who share them.
+// watchdogs adds up the instances' memory. Each shared page is divided among the processes
+// that share it.
 func watchdogs(d *rig.Deployed, r *report.Report) error {
 	records, err := d.Records()
 	if err != nil {

@@ -26,33 +26,33 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// pythonModels makes the bundles that Run measures.
+// pythonModels makes the bundles that RunHandler measures.
 //
 //go:embed models.py
 var pythonModels string
 
-// Handler is what a bench of Python's models is asked.
+// Handler are the options of [RunHandler].
 type Handler struct {
-	// Throughput says how the MLP and the CNN are loaded; its model does not count.
+	// Throughput says how the MLP and the CNN are loaded; its Model is ignored.
 	Throughput
-	// Starts is how many instances are started each way.
+	// Starts is the number of instance starts with and without a warm process.
 	Starts int
-	// Only are the parts that are measured, all of [HandlerParts] if empty.
+	// Only are the parts to measure, all of [HandlerParts] if empty.
 	Only []string
 }
 
-// Of the handler process's overhead: so many calls are measured, with so many
-// tensors of 1 MiB each.
+// The number of measured calls of the handler process, of tensors in a call, and of bytes
+// in a tensor (1 MiB).
 const (
 	overheadCalls   = 200
 	overheadTensors = 8
 	overheadBytes   = 1 << 20
 )
 
-// RunHandler measures what the process beside an instance that runs Python costs: an
-// instance's start with a warm process and without, what several processes hold
-// together, what a batch of large tensors takes beyond the handler itself, and what batches bring for a small MLP and a
-// small CNN that TensorFlow runs.
+// RunHandler measures what the Python process beside an instance costs: an instance's start
+// with and without a warm process, the memory of several processes together, and the time
+// that a batch of large tensors takes beyond the handler's own. It also measures how much
+// batches raise the rate of a small MLP and a small CNN that TensorFlow runs.
 func RunHandler(ctx context.Context, o rig.Options, p Handler) (*report.Report, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func RunHandler(ctx context.Context, o rig.Options, p Handler) (*report.Report, 
 	return r, nil
 }
 
-// parts are what Run measures, in order.
+// parts are the parts of RunHandler, in order.
 var parts = []struct {
 	name    string
 	measure func(p Handler, ctx context.Context, o rig.Options, dir string, r *report.Report) error
@@ -96,7 +96,7 @@ var parts = []struct {
 	}},
 }
 
-// HandlerParts names what Run measures.
+// HandlerParts lists the names of RunHandler's parts.
 func HandlerParts() (names []string) {
 	for _, part := range parts {
 		names = append(names, part.name)
@@ -104,18 +104,18 @@ func HandlerParts() (names []string) {
 	return names
 }
 
-// check refuses parts that there are not.
+// check refuses unknown parts.
 func (p Handler) check() error {
 	for _, name := range p.Only {
 		if !slices.Contains(HandlerParts(), name) {
-			return fmt.Errorf("there is no part %q to measure; they are %s", name, strings.Join(HandlerParts(), ", "))
+			return fmt.Errorf("--only: there is no part %q; the parts are %s", name, strings.Join(HandlerParts(), ", "))
 		}
 	}
 	return nil
 }
 
-// starts measures instances of the MLP from their start until they are ready, with
-// and without a warm process in turn.
+// starts times instances of the MLP from their start until they are ready, with and without
+// a warm process in turn.
 func (p Handler) starts(ctx context.Context, o rig.Options, dir string, r *report.Report) error {
 	prepared, err := o.Models.Prepare(ctx, filepath.Join(dir, "mlp", bundle.ManifestFile))
 	if err != nil {
@@ -169,8 +169,7 @@ func startInstance(ctx context.Context, o rig.Options, prepared, warm, socket st
 	return time.Since(began), err
 }
 
-// overhead measures batches whose handler does nearly nothing and tells how long it
-// took.
+// overhead measures batches whose handler does nearly nothing and returns its own time.
 func (p Handler) overhead(ctx context.Context, o rig.Options, dir string, r *report.Report) error {
 	prepared, err := o.Models.Prepare(ctx, filepath.Join(dir, "echo", bundle.ManifestFile))
 	if err != nil {
@@ -203,10 +202,10 @@ func (p Handler) overhead(ctx context.Context, o rig.Options, dir string, r *rep
 	return nil
 }
 
-// echoes times batches of requests with so many rows each as an instance runs them:
-// it puts the inputs of several requests together in the engine's memory, which takes
-// as long as to do so for an engine in the same process and is not counted, and has a
-// single request's copied there.
+// echoes times batches of requests with each rows as an instance runs them, without the
+// handler's own time. It joins the inputs of several requests in the engine's memory. This
+// takes as long as for an engine in the same process and is not timed. The input of a
+// single request is copied there by the engine, which is timed.
 func echoes(ctx context.Context, engine *python.Engine, first byte, each int) (took []float64, err error) {
 	body := make([]byte, overheadTensors*overheadBytes)
 	body[0] = first
@@ -234,8 +233,8 @@ func echoes(ctx context.Context, engine *python.Engine, first byte, each int) (t
 	return took, nil
 }
 
-// batches compares the highest rates within the objective of batches and of
-// requests one by one.
+// batches compares the highest rate within the objective in batches to that of one request
+// at a time.
 func (p Handler) batches(ctx context.Context, o rig.Options, dir, name string, r *report.Report) error {
 	s := &rig.Subject{Name: name, File: filepath.Join(dir, name, bundle.ManifestFile), Dir: dir}
 	var prepared string

@@ -15,11 +15,11 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// together is how many handlers' memory is counted.
-const together = 4
+// handlers is the number of handlers whose memory is measured together.
+const handlers = 4
 
-// memory measures what several handlers of one environment hold together, with a warm
-// process and without. Pages that processes share are counted once.
+// memory measures the memory that several handlers of one environment hold together, with
+// and without a warm process. Pages that processes share are counted once.
 func (p Handler) memory(ctx context.Context, o rig.Options, dir string, r *report.Report) error {
 	prepared, err := o.Models.Prepare(ctx, filepath.Join(dir, "mlp", bundle.ManifestFile))
 	if err != nil {
@@ -47,7 +47,7 @@ func (p Handler) memory(ctx context.Context, o rig.Options, dir string, r *repor
 	if err != nil {
 		return err
 	}
-	r.Add("memory.without_mib", mebibytes(without), "MiB", fmt.Sprintf("%d handlers with TensorFlow and the MLP, each started anew", together))
+	r.Add("memory.without_mib", mebibytes(without), "MiB", fmt.Sprintf("%d handlers with TensorFlow and the MLP, each started anew", handlers))
 	r.Add("memory.with_mib", mebibytes(with), "MiB", "the same forked from a warm process, and that process")
 	r.Add("ratio.memory_with_over_without", mebibytes(with)/mebibytes(without), "ratio", "")
 	return nil
@@ -55,14 +55,15 @@ func (p Handler) memory(ctx context.Context, o rig.Options, dir string, r *repor
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
-// held is what handlers that have answered hold together with the warm processes.
+// held returns the bytes that handlers and the warm processes hold together, after each
+// handler has answered once.
 func held(ctx context.Context, p python.Prepared, warm *python.Warmth) (total int64, err error) {
 	o := python.Options{Prepared: p, Threads: 1, Logger: zerolog.Nop()}
 	var pids []int
 	if warm != nil {
 		o.Warm, pids = warm.Dir(), warm.Processes()
 	}
-	for range together {
+	for range handlers {
 		engine, openErr := python.Open(ctx, o)
 		if openErr != nil {
 			return 0, openErr

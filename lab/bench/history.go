@@ -12,14 +12,14 @@ import (
 
 const (
 	// well is the share of a function's requests that must be answered within the
-	// objective in a second in which it does well.
+	// objective in a good second.
 	well = 0.95
-	// steady is for how many seconds on end all functions must do well to have
-	// recovered: one good second may be chance.
+	// steady is the number of successive good seconds of all functions that count as
+	// recovered. One good second may be chance.
 	steady = 5
 )
 
-// history is what became of every function's requests, by intended time.
+// history has the observed requests of every function, by intended time.
 type history struct {
 	slo      time.Duration
 	requests [][]load.Observed
@@ -31,14 +31,14 @@ func newHistory(functions int, slo time.Duration) *history {
 
 func (h *history) observe(o load.Observed) { h.requests[o.Target] = append(h.requests[o.Target], o) }
 
-// window is what became of the requests of some time.
+// window sums up the requests of a period.
 type window struct {
 	requests, answered, within int
-	// p99 is of the answered ones, by nearest rank.
+	// p99 is that of the answered requests, by nearest rank.
 	p99 time.Duration
 }
 
-// share is a part of the requests; all, where there are none.
+// share returns part divided by the requests, 1 if there are none.
 func (w window) share(part int) float64 {
 	if w.requests == 0 {
 		return 1
@@ -46,7 +46,7 @@ func (w window) share(part int) float64 {
 	return float64(part) / float64(w.requests)
 }
 
-// window sums up a function's requests from a time until another.
+// window sums up a function's requests due in [from, until).
 func (h *history) window(function int, from, until time.Duration) window {
 	all := h.requests[function]
 	begin, _ := slices.BinarySearchFunc(all, from, func(o load.Observed, at time.Duration) int { return int(o.At - at) })
@@ -73,7 +73,7 @@ func (h *history) window(function int, from, until time.Duration) window {
 	return w
 }
 
-// well reports whether all functions do well in the second from a time.
+// well reports whether the second that begins at from is good for all functions.
 func (h *history) well(from time.Duration) bool {
 	for f := range h.requests {
 		if w := h.window(f, from, from+time.Second); w.share(w.within) < well {
@@ -83,8 +83,8 @@ func (h *history) well(from time.Duration) bool {
 	return true
 }
 
-// recovered is how long after a time all functions did well again, in whole seconds;
-// false if they did not until the end.
+// recovered returns the whole seconds from after until the first good second of steady
+// successive ones. ok is false if there are none until end.
 func (h *history) recovered(after, end time.Duration) (time.Duration, bool) {
 	row := 0
 	for from := after; from+time.Second <= end; from += time.Second {
@@ -98,8 +98,8 @@ func (h *history) recovered(after, end time.Duration) (time.Duration, bool) {
 	return 0, false
 }
 
-// add writes the windows of all phases, function by function, and the recovery from
-// the time when the loops were gone.
+// add adds the windows of all phases, function by function, and the recovery time. That
+// counts from ended, when the loops had stopped.
 func (b Recovery) add(r *report.Report, h *history, ended time.Duration) {
 	end := b.Before + b.Busy + b.After
 	for f, name := range models {

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// Memory measures what a provider takes when it does nothing, with no function
-// and with many at zero instances, and what it uses of a core meanwhile.
+// Memory measures the memory and the CPU use of an idle provider, without functions and
+// with many at zero instances.
 func Memory(ctx context.Context, o rig.Options, functions int) (*report.Report, error) {
 	s, err := rig.NewSubject("identity")
 	if err != nil {
@@ -38,7 +38,7 @@ func Memory(ctx context.Context, o rig.Options, functions int) (*report.Report, 
 	return r, atRest(ctx, d, r, "functions", fmt.Sprintf("%d functions at zero instances", functions))
 }
 
-// atRest lets the provider settle and looks at it for two seconds.
+// atRest lets the provider settle for three seconds and measures it for two.
 func atRest(ctx context.Context, d *rig.Deployed, r *report.Report, name, note string) error {
 	for _, wait := range []time.Duration{3 * time.Second, 2 * time.Second} {
 		before, err := rig.ProcessorTime(d.Process.Pid)

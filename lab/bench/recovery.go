@@ -12,43 +12,42 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// models are the zoo's architectures that the functions have: those of the demo.
+// models are the zoo's models that the functions serve, those of the demo.
 var models = []string{"mnist", "dssm"}
 
-// Recovery is one run: three phases under one steady load.
+// Recovery are the options of [RunRecovery]: three phases under one steady load.
 type Recovery struct {
-	// Rate is how many requests per second each function gets, SLO its objective.
+	// Rate is the load of each function in requests/s, SLO its objective.
 	Rate float64
 	SLO  time.Duration
-	// Before, Busy and After are how long the phases take. In Busy, Loops processes
-	// do nothing but compute.
+	// Before, Busy and After are the lengths of the phases. In Busy, Loops processes
+	// only compute.
 	Before, Busy, After time.Duration
 	Loops               int
-	// Window is the time over which answers are summed up.
+	// Window is the period of one row of the result.
 	Window time.Duration
 }
 
-// Check is an error that names the first option that makes no sense.
+// Check returns an error that names the first invalid option.
 func (b Recovery) Check() error {
 	switch {
 	case !(b.Rate > 0):
-		return fmt.Errorf("--rate is %v: it must be a number of requests per second above 0", b.Rate)
+		return fmt.Errorf("--rate %v: it must be a number of requests per second above 0", b.Rate)
 	case b.SLO <= 0:
-		return fmt.Errorf("--slo is %v: it must be above 0", b.SLO)
+		return fmt.Errorf("--slo %v: it must be above 0", b.SLO)
 	case b.Loops < 1:
-		return fmt.Errorf("--loops is %d: it must be at least 1", b.Loops)
+		return fmt.Errorf("--loops %d: it must be at least 1", b.Loops)
 	case b.Window < time.Second:
-		return fmt.Errorf("--window is %v: it must be at least 1s", b.Window)
+		return fmt.Errorf("--window %v: it must be at least 1s", b.Window)
 	case b.Before < time.Second, b.Busy < time.Second:
-		return fmt.Errorf("--before is %v and --busy %v: both must be at least 1s", b.Before, b.Busy)
+		return fmt.Errorf("--before %v and --busy %v: both must be at least 1s", b.Before, b.Busy)
 	case b.After < steady*time.Second:
-		return fmt.Errorf("--after is %v: it must be at least %ds, for so long functions must do well to count as recovered", b.After, steady)
+		return fmt.Errorf("--after %v: it must be at least %ds, the time of good answers that counts as recovered", b.After, steady)
 	}
 	return nil
 }
 
-// RunRecovery deploys the functions at a provider of their own, loads them, and disturbs
-// them.
+// RunRecovery starts a provider, deploys the functions, loads them, and disturbs them.
 func RunRecovery(ctx context.Context, o rig.Options, b Recovery) (*report.Report, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
@@ -77,13 +76,13 @@ func RunRecovery(ctx context.Context, o rig.Options, b Recovery) (*report.Report
 	go func() {
 		err := b.disturb(ctx, o)
 		if ended = time.Since(began); err != nil {
-			stop() // The result would not be what its name says.
+			stop() // Without the disturbance there is no result.
 		}
 		disturbed <- err
 	}()
 	ran, err := load.Run(ctx, load.Options{Targets: targets, Duration: b.Before + b.Busy + b.After, Seed: 1, Progress: o.Log, Observe: seen.observe})
 	if err != nil {
-		stop() // Nothing is left to disturb.
+		stop() // There is no load left to disturb.
 	}
 	if failed := errors.Join(<-disturbed, err); failed != nil {
 		return nil, failed
@@ -100,7 +99,7 @@ func RunRecovery(ctx context.Context, o rig.Options, b Recovery) (*report.Report
 	return r, nil
 }
 
-// deploy makes the functions ready to answer, and says what to send them.
+// deploy deploys the functions, waits for their first answers, and returns their loads.
 func (b Recovery) deploy(ctx context.Context, o rig.Options, d *rig.Deployed) (targets []load.Target, err error) {
 	for _, name := range models {
 		fmt.Fprintf(o.Log, "deploying %s and measuring it\n", name)
@@ -119,7 +118,7 @@ func (b Recovery) deploy(ctx context.Context, o rig.Options, d *rig.Deployed) (t
 		if err != nil {
 			return nil, err
 		}
-		// The first answer comes once the model has been measured.
+		// The first answer comes when the model has been measured.
 		if _, err := rig.One(ctx, t); err != nil {
 			return nil, err
 		}
@@ -129,10 +128,10 @@ func (b Recovery) deploy(ctx context.Context, o rig.Options, d *rig.Deployed) (t
 	return targets, nil
 }
 
-// disturb lets the loops run in their phase, and returns when they are gone.
+// disturb runs the loops in their phase, and returns when they have stopped.
 func (b Recovery) disturb(ctx context.Context, o rig.Options) error {
-	if recoveryPause(ctx, b.Before) != nil {
-		return nil // The one that ended it says why.
+	if pause(ctx, b.Before) != nil {
+		return nil // The load has failed and reports the error.
 	}
 	var loops []*rig.Child
 	defer func() {
@@ -147,29 +146,18 @@ func (b Recovery) disturb(ctx context.Context, o rig.Options) error {
 		}
 		loops = append(loops, l)
 	}
-	_ = recoveryPause(ctx, b.Busy) // As above.
+	_ = pause(ctx, b.Busy) // As above.
 	for _, l := range loops {
 		select {
 		case <-l.Exited():
-			return fmt.Errorf("a process that was to compute has exited: %v", l.ProcessState)
+			return fmt.Errorf("a disturbing process has exited: %v", l.ProcessState)
 		default:
 		}
 	}
 	return nil
 }
 
-func recoveryPause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// Spin computes, on one core, until ctx ends.
+// Spin computes on one core until ctx ends.
 func Spin(ctx context.Context) {
 	for ctx.Err() == nil {
 		for range 1 << 20 {

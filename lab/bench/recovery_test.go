@@ -13,8 +13,8 @@ const ms = time.Millisecond
 
 var bench = Recovery{Rate: 10, SLO: 50 * ms, Before: 10 * time.Second, Busy: 10 * time.Second, After: 20 * time.Second, Loops: 2, Window: 10 * time.Second}
 
-// announced is a history of both functions with ten requests each second, of which as many
-// are late or lost as bad says, by second.
+// announced returns a history of both functions with ten requests each second. bad returns
+// how many of them are late or lost, by second.
 func announced(bad func(second int) (late, lost int)) *history {
 	h := newHistory(len(models), bench.SLO)
 	for second := range 40 {
@@ -49,7 +49,8 @@ func figures(t *testing.T, h *history, ended time.Duration) map[string]report.Re
 	return all
 }
 
-// While the loops run, half is late and a tenth lost; three seconds later all is well.
+// While the loops run, half of the requests are late and a tenth are lost. Three seconds
+// later all are good.
 func TestRecovery(t *testing.T) {
 	got := figures(t, announced(func(second int) (late, lost int) {
 		switch {
@@ -74,8 +75,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// A good second or two between bad ones are no recovery, and a run that ends too early
-// says so.
+// One or two good seconds between bad ones are no recovery. The result says so if the run
+// ends too early.
 func TestNotRecovered(t *testing.T) {
 	got := figures(t, announced(func(second int) (late, lost int) {
 		if second%4 == 0 {
@@ -92,7 +93,7 @@ func TestNotRecovered(t *testing.T) {
 	}
 }
 
-// What did not do well in peace cannot tell what a disturbance does.
+// The result has a warning if functions did not do well before the disturbance.
 func TestNotWellBefore(t *testing.T) {
 	for _, c := range []struct {
 		late int

@@ -10,9 +10,9 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// Sharing starts instances of one prepared model one after another and measures
-// each across processes: the time to load the model, and how much of its memory
-// is its own. The weights are mapped, so that they are in the page cache once.
+// Sharing starts instances of one prepared model, one after another. It measures the time
+// to load the model, and how much of each process's memory is private. Instances map the
+// weights, so the page cache holds them once.
 func Sharing(ctx context.Context, o rig.Options, name string) (*report.Report, error) {
 	s, err := rig.NewSubject(name)
 	if err != nil {
@@ -56,7 +56,7 @@ func Sharing(ctx context.Context, o rig.Options, name string) (*report.Report, e
 		}
 		r.Add(way.name+".load_ms", rig.Median(parts["model"]), "ms", "time to load the model")
 		if way.name == "unprepared" {
-			// Alone, so that what it shares with nobody shows.
+			// It runs alone, so its memory that others could share counts as private.
 			if err := addMemory(r, c.Process.Pid, way.name); err != nil {
 				return nil, err
 			}
@@ -72,7 +72,7 @@ func Sharing(ctx context.Context, o rig.Options, name string) (*report.Report, e
 	return r, nil
 }
 
-// addMemory adds what a process holds.
+// addMemory adds a process's private and shared memory.
 func addMemory(r *report.Report, pid int, name string) error {
 	held, err := rig.Mapped(pid)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// survive queues messages through the gateway, each with a callback, kills the
-// provider with SIGKILL and starts it again several times meanwhile, and counts
-// the messages of which no callback ever came.
+// survive queues messages with callbacks through the gateway. Meanwhile it kills the
+// provider with SIGKILL and restarts it several times. It counts the messages whose
+// callback never comes.
 func survive(ctx context.Context, o rig.Options, r *report.Report, a Async) error {
 	s, err := rig.NewSubject("identity")
 	if err != nil {
@@ -58,8 +58,8 @@ func survive(ctx context.Context, o rig.Options, r *report.Report, a Async) erro
 	return nil
 }
 
-// killAsAnswered kills the provider whenever another part of the messages has
-// been called back.
+// killAsAnswered kills and restarts the provider a.Kills times, evenly spread over the
+// callbacks.
 func (q *queued) killAsAnswered(ctx context.Context, c *callbacks, a Async) error {
 	for kill := range a.Kills {
 		for int(c.unique.Load()) < (kill+1)*a.Messages/(a.Kills+1) {
@@ -67,7 +67,7 @@ func (q *queued) killAsAnswered(ctx context.Context, c *callbacks, a Async) erro
 				return err
 			}
 			if c.stalled() {
-				return nil // A missing answer is lost, or stuck.
+				return nil // The missing callbacks are lost or stuck.
 			}
 		}
 		_ = q.Process.Kill()
@@ -102,7 +102,7 @@ func (q *queued) publish(ctx context.Context, s *rig.Subject, callback string, m
 	return ctx.Err()
 }
 
-// send reports whether the message was accepted.
+// send sends message i and reports whether the gateway accepted it.
 func send(ctx context.Context, client *http.Client, url string, header http.Header, body []byte, callback string, i int64) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -120,19 +120,19 @@ func send(ctx context.Context, client *http.Client, url string, header http.Head
 	return response.StatusCode == http.StatusAccepted
 }
 
-// callbacks receives results and ticks messages off.
+// callbacks is a server that receives and counts callbacks.
 type callbacks struct {
 	url    string
 	server *http.Server
-	// seen tells of each message how often it was called back.
+	// seen has the number of callbacks of each message.
 	seen                  []atomic.Int32
 	unique, total, failed atomic.Int64
-	// last is when a message was first ticked off, in ns since 1970.
+	// last is the time of the latest first callback of a message, in ns since 1970.
 	last atomic.Int64
 }
 
-// patience is how long callbacks may pause before what is missing counts as
-// lost: longer than any pause between two tries.
+// patience is how long callbacks may pause before the missing ones count as lost. It is
+// longer than any pause between two tries.
 const patience = 3 * time.Minute
 
 func newCallbacks(messages int) (*callbacks, error) {
@@ -149,7 +149,7 @@ func newCallbacks(messages int) (*callbacks, error) {
 
 func (c *callbacks) close() { _ = c.server.Close() }
 
-// ServeHTTP takes one result.
+// ServeHTTP receives one callback.
 func (c *callbacks) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	i, err := strconv.Atoi(r.Header.Get("X-Call-Id"))
@@ -170,7 +170,7 @@ func (c *callbacks) stalled() bool {
 	return time.Since(time.Unix(0, c.last.Load())) > patience
 }
 
-// all returns when every message has been called back, or none has for long.
+// all waits until every message has been called back, or callbacks have stalled.
 func (c *callbacks) all(ctx context.Context) error {
 	for int(c.unique.Load()) < len(c.seen) && !c.stalled() {
 		if err := pause(ctx, 10*time.Millisecond); err != nil {

@@ -1,7 +1,7 @@
-// Package bench holds the benchmarks of the provider's parts: the data plane, throughput
+// Package bench has the benchmarks of the provider's parts: the data plane, throughput
 // by batching policy, cold starts and memory, Python handlers, asynchronous requests,
-// and recovery from disturbances. Each Run function measures and returns a report. What
-// they share is in package rig.
+// and recovery from disturbances. One function for each bench measures and returns a
+// report; their shared parts are in package rig. Begin with RunThroughput.
 package bench
 
 import (
@@ -21,31 +21,31 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// Throughput is what a throughput bench is asked.
+// Throughput are the options of [RunThroughput].
 type Throughput struct {
 	Model    string
 	SLO      time.Duration
 	MaxBatch int
 	// Trial is how long one rate is offered.
 	Trial time.Duration
-	// Core is the instance's; this process has another (see cores.Pin).
+	// Core is the CPU core of the instance. This process has another (see
+	// [rig.PinCores]).
 	Core int
 }
 
-// target share of requests within the SLO.
+// attainment is the share of requests that must be answered within the SLO.
 const attainment = 0.99
 
-// resolution of the bisection, relative to the rate.
+// resolution is that of the bisection, relative to the rate.
 const resolution = 0.02
 
-// hopeless is the part of the rate that is thought possible below which none is tried.
-const hopeless = 1e-3
+// minRate is the lowest rate to try, as a part of the first upper bound.
+const minRate = 1e-3
 
-// RunThroughput finds, for each batching policy, the highest open-loop Poisson
-// rate of which at least 99 % of the requests are answered within the SLO. One
-// instance with one thread on a core of its own serves; the provider's routes,
-// the policy and the load generator share the other core. Latency counts from
-// the intended time of sending.
+// RunThroughput finds, for each batching policy, the highest open-loop Poisson rate at
+// which at least 99 % of the requests are answered within the SLO. One instance with one
+// thread has a core to itself; the provider's routes, the policy and the load generator
+// share the other. Latency counts from the intended time of sending.
 func RunThroughput(ctx context.Context, o rig.Options, t Throughput) (*report.Report, error) {
 	s, err := rig.NewSubject(t.Model)
 	if err != nil {
@@ -66,26 +66,27 @@ func RunThroughput(ctx context.Context, o rig.Options, t Throughput) (*report.Re
 		return nil, fmt.Errorf("one request takes %v on one core: no rate meets an SLO of %v", table, t.SLO)
 	}
 	r := report.New(fmt.Sprintf("bench throughput --model %s --slo %v", t.Model, t.SLO), time.Now())
-	max := map[string]float64{}
+	rates := map[string]float64{}
 	for _, policy := range batching.Names() {
 		found, err := t.Policy(ctx, o, s, prepared, table, policy)
 		if err != nil {
 			return nil, fmt.Errorf("policy %s: %w", policy, err)
 		}
 		name := strings.ReplaceAll(policy, "-", "_")
-		max[policy] = found.Rate
+		rates[policy] = found.Rate
 		r.Add("max_rps."+name, found.Rate, "requests/s", fmt.Sprintf("p99 %.1f ms, within SLO %.2f %%", rig.Milliseconds(found.Best.Latency.P99), 100*found.Best.WithinSLO))
 	}
-	r.Add("ratio.shared_over_one_to_one", max[batching.SharedName]/max[batching.OneToOneName], "ratio", "")
-	r.Add("ratio.shared_over_infless", max[batching.SharedName]/max[batching.InFlessName], "ratio", "")
+	r.Add("ratio.shared_over_one_to_one", rates[batching.SharedName]/rates[batching.OneToOneName], "ratio", "")
+	r.Add("ratio.shared_over_infless", rates[batching.SharedName]/rates[batching.InFlessName], "ratio", "")
 	largest := len(table)
-	engine := median1(profile, 1) * float64(largest) / median1(profile, largest)
+	engine := singleThreadMedian(profile, 1) * float64(largest) / singleThreadMedian(profile, largest)
 	r.Add("ratio.engine_alone", engine, "ratio", fmt.Sprintf("requests/s of batches of %d over batches of one, in the engine without any server", largest))
 	return r, nil
 }
 
-// median1 is the measured median time in µs of a batch on one thread.
-func median1(p *profiler.Profile, batch int) float64 {
+// singleThreadMedian returns the measured median time in µs of a batch on one thread, 0 if
+// it was not measured.
+func singleThreadMedian(p *profiler.Profile, batch int) float64 {
 	for _, m := range p.Measurements {
 		if m.Batch == batch && m.Threads == 1 {
 			return m.Median
@@ -94,13 +95,13 @@ func median1(p *profiler.Profile, batch int) float64 {
 	return 0
 }
 
-// Found is the end of a bisection: the highest rate, and what came of it.
+// Found is the result of a bisection: the highest rate, and its trial.
 type Found struct {
 	Rate float64
 	Best load.TargetResult
 }
 
-// Policy starts an instance and a front with the policy and bisects.
+// Policy starts an instance and a front with the policy, and bisects the rate.
 func (t Throughput) Policy(ctx context.Context, o rig.Options, s *rig.Subject, prepared string, table []time.Duration, policy string) (Found, error) {
 	socket := filepath.Join(s.Dir, policy+".sock")
 	var instance *rig.Child
@@ -133,7 +134,7 @@ func (t Throughput) Policy(ctx context.Context, o rig.Options, s *rig.Subject, p
 		return Found{}, err
 	}
 	target.SLO, target.Arrivals = t.SLO, load.Poisson
-	// The engine's own rate, if nothing else took time.
+	// The rate of the engine alone, plus 30 %.
 	largest := len(table)
 	if policy == batching.OneToOneName {
 		largest = 1
@@ -142,10 +143,10 @@ func (t Throughput) Policy(ctx context.Context, o rig.Options, s *rig.Subject, p
 	return t.bisect(ctx, o, target, policy, bound)
 }
 
-// bisect narrows the rate between one that is met and one that is not. The highest
-// rate that is thought possible is raised if it is met.
+// bisect narrows the interval between a rate that is met and one that is missed. It raises
+// the upper bound high if a rate near it is met.
 func (t Throughput) bisect(ctx context.Context, o rig.Options, target load.Target, policy string, high float64) (Found, error) {
-	low, ceiling, least := 0.0, high, high*hopeless
+	low, ceiling, lowest := 0.0, high, high*minRate
 	var f Found
 	for try := uint64(1); high-low > resolution*high; try++ {
 		rate := (low + high) / 2
@@ -156,21 +157,21 @@ func (t Throughput) bisect(ctx context.Context, o rig.Options, target load.Targe
 		fmt.Fprintf(o.Log, "%s: %.0f requests/s: %.2f %% within %v, p99 %.1f ms\n", policy, rate, 100*result.WithinSLO, t.SLO, rig.Milliseconds(result.Latency.P99))
 		if met {
 			low, f = rate, Found{rate, *result}
-			if ceiling-low <= 2*resolution*ceiling { // The bound was none.
+			if ceiling-low <= 2*resolution*ceiling { // The bound was too low.
 				ceiling *= 1.5
 				high = ceiling
 			}
 			continue
 		}
-		if high = rate; high < least {
-			return Found{}, fmt.Errorf("not even %.3g requests/s are answered within %v", high, t.SLO)
+		if high = rate; high < lowest {
+			return Found{}, fmt.Errorf("not even %.3g requests/s are answered within --slo %v", high, t.SLO)
 		}
 	}
 	return f, nil
 }
 
-// met offers a rate. A rate that is missed is offered once more: on a shared
-// machine a pause of some other tenant's making is no property of the policy.
+// met offers a rate and reports whether it is met. A missed rate is offered once more:
+// another tenant of a shared machine may have caused a pause.
 func (t Throughput) met(ctx context.Context, target load.Target, rate float64, seed uint64) (bool, *load.TargetResult, error) {
 	var result *load.TargetResult
 	for range 2 {

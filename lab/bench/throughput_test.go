@@ -13,7 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// A rate that is answered in time is met, and where none is, that is said soon.
+// The search finds the highest rate answered in time. If no rate is, it ends soon with an
+// error.
 func TestBisecting(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(s.Close)
@@ -32,7 +33,7 @@ func TestBisecting(t *testing.T) {
 func TestMediansOfOneThread(t *testing.T) {
 	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 2, Median: 5}, {Batch: 1, Threads: 1, Median: 7}, {Batch: 8, Threads: 1, Median: 9}}}
 	for batch, want := range map[int]float64{1: 7, 8: 9, 4: 0} {
-		if got := median1(p, batch); got != want {
+		if got := singleThreadMedian(p, batch); got != want {
 			t.Errorf("a batch of %d takes %v µs, want %v", batch, got, want)
 		}
 	}

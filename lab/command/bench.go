@@ -18,10 +18,10 @@ import (
 func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure attainment of objectives, the data plane, the batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances, models of latency and other model servers",
-		Long: `bench measures on this machine, with real instances. What is compared is
-measured in the same run and in turn, so that the ratios hold where single times
-do not. Each command prints a table, or with --json one object.`,
+		Short: "Measure attainment of objectives, the data plane, batching policies, cold starts, memory, Python, asynchronous requests, recovery from disturbances, latency models and other model servers",
+		Long: `bench measures on this machine, with real instances. It measures the alternatives
+in the same run and in turn: their ratios hold even where single times do not. Each
+command prints a table, or one object with --json.`,
 		Example: `  faas-infer-lab bench dataplane
   faas-infer-lab bench throughput --model dssm --slo 50ms --json
   faas-infer-lab bench coldstart --model resnet-50
@@ -32,7 +32,8 @@ do not. Each command prints a table, or with --json one object.`,
 	return c
 }
 
-// benchCommand is a bench with the flags that all have.
+// benchCommand adds to c the flags that all benches share, and makes it print the report
+// of run.
 func benchCommand(c *cobra.Command, run func(ctx context.Context, o rig.Options) (*report.Report, error)) *cobra.Command {
 	var asJSON bool
 	var prepared string
@@ -63,16 +64,17 @@ func newDataplaneCommand() *cobra.Command {
 	each := time.Second
 	c := benchCommand(&cobra.Command{
 		Use:   "dataplane",
-		Short: "What the provider adds to calling an instance, beside faas-provider's proxy",
-		Long: `dataplane calls one instance of an identity model directly, through this
-provider's invoke route (shared queue, batches of one) and through faas-provider's
-own proxy, each a process of its own, in turn: latency with one client,
-requests/s with 16, with small bodies and with bodies of 1 MiB.`,
+		Short: "Measure what the provider adds to a call of an instance, against faas-provider's proxy",
+		Long: `dataplane calls one instance of an identity model in three ways, in turn: directly,
+through this provider's invoke route (shared queue, batches of one), and through
+faas-provider's own proxy. Each of these is a separate process. It measures the
+latency with one client and the requests/s with 16, with small bodies and with
+bodies of 1 MiB.`,
 		Example: `  faas-infer-lab bench dataplane --each 2s`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		return bench.RunDataplane(ctx, o, each)
 	})
-	c.Flags().DurationVar(&each, "each", each, "how long each way is driven, per round")
+	c.Flags().DurationVar(&each, "each", each, "how long each way is measured per round")
 	return c
 }
 
@@ -80,11 +82,11 @@ func newThroughputCommand() *cobra.Command {
 	t := bench.Throughput{}
 	c := benchCommand(&cobra.Command{
 		Use:   "throughput",
-		Short: "The highest rate that each batching policy serves within the SLO",
-		Long: `throughput finds, by bisection, the highest open-loop Poisson rate of which 99 %
-of the requests are answered within the SLO, for one request per execution, for
-INFless' queues and for the shared queue. The instance has one core for itself;
-everything else shares the other.`,
+		Short: "Find the highest rate that each batching policy serves within the SLO",
+		Long: `throughput finds by bisection the highest open-loop Poisson rate at which 99 % of
+the requests are answered within the SLO. It compares one request per execution,
+INFless' queues and the shared queue. The instance has one core to itself; everything
+else shares the other.`,
 		Example: `  faas-infer-lab bench throughput --model dssm --slo 50ms
   faas-infer-lab bench throughput --model lstm --slo 100ms --max-batch 16 --json`,
 	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
@@ -109,10 +111,10 @@ func newColdstartCommand() *cobra.Command {
 	var runs int
 	c := benchCommand(&cobra.Command{
 		Use:   "coldstart",
-		Short: "From zero instances to the first answer",
-		Long: `coldstart deploys a model with a provider of its own, scales it to zero, and
-times a request until its answer, several times; the instance tells how its part
-of the start went.`,
+		Short: "Time the first answer from zero instances",
+		Long: `coldstart starts a provider and deploys a model. It scales the model to zero and
+times a request until its answer, several times. The instance reports how long each
+part of its start took.`,
 		Example: `  faas-infer-lab bench coldstart --model mnist
   faas-infer-lab bench coldstart --model resnet-50 --runs 10 --json`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
@@ -130,7 +132,7 @@ func newSharingCommand() *cobra.Command {
 	var model string
 	c := benchCommand(&cobra.Command{
 		Use:     "sharing",
-		Short:   "What a second instance of a model costs: load time and memory of its own",
+		Short:   "Measure what a second instance of a model costs: load time and private memory",
 		Example: `  faas-infer-lab bench sharing --model bert`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		return bench.Sharing(ctx, o, model)
@@ -143,7 +145,7 @@ func newMemoryCommand() *cobra.Command {
 	var functions int
 	c := benchCommand(&cobra.Command{
 		Use:     "memory",
-		Short:   "What an idle provider takes, alone and with many functions at zero instances",
+		Short:   "Measure the memory of an idle provider, alone and with many functions at zero instances",
 		Example: `  faas-infer-lab bench memory --functions 100`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		if functions < 1 {
@@ -159,10 +161,10 @@ func newFunctionsCommand() *cobra.Command {
 	var each int
 	c := benchCommand(&cobra.Command{
 		Use:   "functions",
-		Short: "Listing and memory with many ordinary and inference functions",
-		Long: `functions deploys ordinary functions, each with its one instance, and as many
-inference functions at zero instances, times the list of all of them, and adds up
-what provider and instances take.`,
+		Short: "Measure listing and memory with many ordinary and inference functions",
+		Long: `functions deploys ordinary functions with one instance each, and as many inference
+functions at zero instances. It times the list of all of them and adds up the memory
+of the provider and the instances.`,
 		Example: `  faas-infer-lab bench functions --each 100`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
 		if each < 1 {
@@ -199,7 +201,7 @@ func newFrontCommand() *cobra.Command {
 	var exec time.Duration
 	c := &cobra.Command{
 		Use:     "front",
-		Short:   "Serve one front of the data plane's bench",
+		Short:   "Serve one front of bench dataplane",
 		Example: `  faas-infer-lab bench front --kind provider --listen 127.0.0.1:9001 --socket instance.sock`,
 		Hidden:  true,
 		Args:    cobra.NoArgs,

@@ -15,24 +15,30 @@ func newAttainmentCommand() *cobra.Command {
 	b := attainment.Bench{Progress: report.ProgressBar(os.Stderr, "scenarios")}
 	c := benchCommand(&cobra.Command{
 		Use:   "attainment",
-		Short: "Whether functions keep their objectives under real loads, beside the best fixed setting",
-		Long: `attainment starts a provider of its own that knows nothing, deploys functions as users
-do, and plays scenarios: models and payloads under steady and changing loads, alone,
-several together, beside a new model, and while something else takes the cores. The
-provider and all that it starts have one core, the load generator has another. Loads are
-in proportion to what one instance with the whole core answers within the objective.
+		Short: "Measure whether functions keep their objectives under real loads, against the best fixed setting",
+		Long: `attainment starts a provider without any profiles, deploys functions as users do, and
+plays scenarios: models and payloads under steady and changing loads, alone, several
+together, beside a new model, and while another process takes the cores. The provider
+and all that it starts have one core, the load generator has another. Loads are
+proportional to the rate that one instance with the whole core answers within the
+objective.
 
-Each scenario is played again with fixed settings of the same functions by the same
-dispatcher: one instance or several, of a quarter of the core up to all of it, with
-batches as large as the objective allows. The best of them is what any autoscaler could
-have had that knew the load in advance.
+It plays each scenario again with fixed settings of the same functions by the same
+dispatcher: one instance or several, each with a quarter of the core up to all of it,
+and with batches as large as the objective allows. The best of them is what an autoscaler
+could reach that knew the load in advance.
 
-Results: within_slo_pct.SCENARIO, the share of the requests that were answered within the
-objective, but for the first two seconds after a change; goodput_over_best.SCENARIO;
-cores.SCENARIO, held by instances on average, and cores_over_best.SCENARIO, over the
-fewest with which a fixed setting has as much goodput as the best; settle_s.SCENARIO,
-from a change until all is well; first_answer_s.MODEL; and totals, with what is to be
-reached in their notes. It takes about half an hour, with --full some hours.`,
+Results:
+  within_slo_pct.SCENARIO     share of the requests that were answered within the
+                              objective, without the first two seconds after a change
+  goodput_over_best.SCENARIO  goodput, over that of the best fixed setting
+  cores.SCENARIO              cores that the instances hold on average
+  cores_over_best.SCENARIO    those cores, over the fewest with which a fixed setting
+                              has as much goodput as the best
+  settle_s.SCENARIO           time from a change until the objective is met again
+  first_answer_s.MODEL        time from the deployment of a new model to its first answer
+and totals, whose notes say what they should reach. It takes about half an hour, or some
+hours with --full.`,
 		Example: `  faas-infer-lab bench attainment
   faas-infer-lab bench attainment --only 'step|overload' --json`,
 	}, func(ctx context.Context, o rig.Options) (_ *report.Report, err error) {
@@ -43,7 +49,7 @@ reached in their notes. It takes about half an hour, with --full some hours.`,
 	})
 	f := c.Flags()
 	f.BoolVar(&b.Full, "full", false, "play every model with every payload under every load")
-	f.StringVar(&b.Only, "only", "", "play only the scenarios whose names match this regular expression, and of first_answer, json and gateway")
-	f.Uint64Var(&b.Seed, "seed", 1, "settles when requests come")
+	f.StringVar(&b.Only, "only", "", "play only the scenarios whose names match this regular expression; first_answer, json and gateway are names too")
+	f.Uint64Var(&b.Seed, "seed", 1, "seed of the arrival times")
 	return c
 }

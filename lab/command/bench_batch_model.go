@@ -15,14 +15,15 @@ func newBatchModelCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "batch-model",
-		Short: "BATCH's model of latency and the exact one against simulated percentiles",
-		Long: `batch-model compares two models of the latency behind a dispatching buffer, the one
-that BATCH (SC 2020) prints and the exact one, with the percentiles of long
-simulations, with each other on the service times that BATCH was shown for, and with
-what the requests of a recording meet; and what is computed for a bounded number of
-instances with a play of their queue. It says how long an evaluation takes.
+		Short: "Compare BATCH's latency model and the exact one with simulated percentiles",
+		Long: `batch-model compares two models of the latency behind a dispatching buffer: the one
+that BATCH (SC 2020) prints, and the exact one. It compares them with the percentiles
+of long simulations, with each other on the service times of BATCH's evaluation, and
+with the latencies of a recording's requests. It also compares the calculation for a
+bounded number of instances with a simulation of their queue, and prints how long an
+evaluation takes.
 
---vectors takes other vectors in the form of the built-in ones: a JSON array of
+--vectors reads other test vectors, in the form of the built-in ones: a JSON array of
 objects with Name, Arrival, D0 and D1 (the arrival process in 1/s), B, T (s), S (S[k-1]
 s for a batch of k), SimP50, SimP95 and SimP99 (s).`,
 		Example: `  faas-infer-lab bench batch-model
@@ -44,12 +45,12 @@ s for a batch of k), SimP50, SimP95 and SimP99 (s).`,
 			return printBatchModel(cmd.OutOrStdout(), outcome, asJSON)
 		},
 	}
-	c.Flags().StringVar(&file, "vectors", "", "file of other vectors than the built-in ones")
+	c.Flags().StringVar(&file, "vectors", "", "file of test vectors (default: the built-in ones)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-// readVectors reads a file, or the built-in vectors without one.
+// readVectors reads the vectors of a file, or the built-in ones if file is "".
 func readVectors(file string) ([]batchmodel.Vector, error) {
 	if file == "" {
 		return batchmodel.Builtin()

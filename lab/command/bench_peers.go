@@ -17,26 +17,30 @@ func newPeersCommand() *cobra.Command {
 	b := peers.Bench{Progress: report.ProgressBar(os.Stderr, "searches")}
 	c := benchCommand(&cobra.Command{
 		Use:   "peers",
-		Short: "The highest rate within the SLO, beside MLServer, BentoML, Ray Serve and Triton",
+		Short: "Find the highest rate within the SLO, against MLServer, BentoML, Ray Serve and Triton",
 		Long: `peers serves the same ONNX files with this provider, MLServer, BentoML, Ray Serve
-and Triton, one after the other, and finds the highest open-loop Poisson rate of which
+and Triton, one after the other. It finds the highest open-loop Poisson rate at which
 99 % of the requests are answered correctly within the SLO: 50 ms for mnist, dssm and
 lstm-2365, 400 ms for resnet-50. Latency counts from the intended time of sending.
 
-All processes of a server share one core, the load generator has the other. One search
-finds all rates: up or down by 3 until one is met and one is not, then halves of that,
-until 4 % are left or the budget is spent; a rate that is missed is offered twice. Ours is
-a function deployed with its SLO and nothing else. Each peer is the small service that
-its documents describe, with the ONNX Runtime that we use, and is tuned over a grid of
-largest batch, time that a batch waits, workers and protocol; the setting that is best
-is in the notes. A peer's rate counts only if its answers are ours, but for rounding.
+All processes of a server share one core, the load generator has the other. The same
+search finds every rate. It goes up or down by a factor of 3 until one rate is met and
+one is missed. Then it halves the interval until 4 % are left or the budget is spent. A
+rate that is missed is offered twice. For faas-infer, it deploys a function with its SLO
+and no other option. Each peer is the small service that its documents describe, with
+the ONNX Runtime that faas-infer uses. It is tuned over a grid of largest batch, maximum
+wait of a batch, workers and protocol; the notes name the best setting. A peer's rate
+counts only if its answers equal faas-infer's up to rounding.
 
-Results: rps.MODEL.PAYLOAD.WHO in requests/s, ratio.MODEL.PAYLOAD.PEER (ours over
-theirs), ratio.worst and ratio.median; grid.PEER has the settings that were tried,
-limits.PEER what a peer lacks here, and missing.MODEL.PAYLOAD.PEER why a figure is not
-there.
+Results:
+  rps.MODEL.PAYLOAD.WHO       requests/s
+  ratio.MODEL.PAYLOAD.PEER    faas-infer's rate over the peer's
+  ratio.worst, ratio.median   over all of these
+  grid.PEER                   the settings that were tried
+  limits.PEER                 what a peer lacks here
+  missing.MODEL.PAYLOAD.PEER  why a figure is missing
 
-The first time, it makes each peer's Python environment from PyPI, 0.3 to 1 GB each. It
+The first run makes each peer's Python environment from PyPI, 0.3 to 1 GB each. The bench
 needs two cores that nothing else uses, and takes about half an hour for everything.`,
 		Example: `  faas-infer-lab bench peers
   faas-infer-lab bench peers --models dssm --peers triton,ray --only json

@@ -16,12 +16,14 @@ func newPythonBenchCommand() *cobra.Command {
 	p := bench.Handler{}
 	c := benchCommand(&cobra.Command{
 		Use:   "python",
-		Short: "What the process beside an instance costs that runs TensorFlow or a handler",
+		Short: "Measure what the Python process beside an instance costs, with TensorFlow or a handler",
 		Long: `python makes a small MLP and a small CNN with TensorFlow and measures the process
-that runs them beside an instance: the start of an instance with a warm process and
-without, in turn; what several such processes hold together; what a batch of 8 tensors of 1 MiB takes beyond the handler's own
-time; and the highest rate within the objective of batches against requests one by
-one. The first time it fetches TensorFlow, half a GB.`,
+that runs them beside an instance:
+  - the start of an instance with and without a warm process, in turn,
+  - the memory that several such processes hold together,
+  - the time that a batch of 8 tensors of 1 MiB takes beyond the handler's own time,
+  - the highest rate within the objective, in batches and one request at a time.
+The first run fetches TensorFlow, half a GB.`,
 		Example: `  faas-infer-lab bench python --starts 5
   faas-infer-lab bench python --only overhead
   faas-infer-lab bench python --slo 100ms --trial 2s --json`,

@@ -22,12 +22,12 @@ func newGPUBenchCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "gpu",
-		Short: "How CUDA MPS shares a GPU: two processes with 30 and 70 %, and latency by share",
-		Long: `gpu reads the machine's GPUs from NVIDIA's driver, starts an MPS control daemon of
-its own, and measures what processes with 30, 70 and 100 % of one GPU compute, alone
-and together. Then it measures the latency of models by share, if the ONNX Runtime
-library was built with CUDA; otherwise it says so and leaves them out. Where there is
-no GPU it says that, and ends with an error. Nothing else should use the GPU.`,
+		Short: "Measure how CUDA MPS shares a GPU: two processes with 30 and 70 %, and latency by share",
+		Long: `gpu reads the machine's GPUs from NVIDIA's driver, starts its own MPS control daemon,
+and measures what processes with 30, 70 and 100 % of one GPU compute, alone and
+together. Then it measures the latency of models by share. This part needs an ONNX
+Runtime library built with CUDA; otherwise gpu says so and leaves the models out.
+Without a GPU it ends with an error. Nothing else should use the GPU.`,
 		Example: `  faas-infer-lab bench gpu
   faas-infer-lab bench gpu --device 1 --models resnet-50 --shares 25,50,100 --json`,
 		Args: cobra.NoArgs,
@@ -36,7 +36,7 @@ no GPU it says that, and ends with an error. Nothing else should use the GPU.`,
 				return errors.New("--batch and --each must be positive")
 			}
 			if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
-				return errors.New("--shares must be one or more of 1 to 100 %")
+				return errors.New("--shares must be one or more numbers from 1 to 100 (%)")
 			}
 			slices.Sort(o.Shares)
 			if o.Self, err = os.Executable(); err != nil {
@@ -56,9 +56,9 @@ no GPU it says that, and ends with an error. Nothing else should use the GPU.`,
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Device, "device", o.Device, "index or UUID of the GPU")
-	f.StringVar(&o.MPS, "mps-control", o.MPS, "the MPS control program")
+	f.StringVar(&o.MPS, "mps-control", o.MPS, "MPS control program")
 	f.StringSliceVar(&o.Models, "models", o.Models, "architectures of faas-infer model make")
-	f.IntVar(&o.Batch, "batch", o.Batch, "how many requests one execution takes")
+	f.IntVar(&o.Batch, "batch", o.Batch, "requests in one execution")
 	f.IntSliceVar(&o.Shares, "shares", o.Shares, "shares of the GPU, in %")
 	f.DurationVar(&o.Each, "each", o.Each, "how long each process works")
 	return c
@@ -79,8 +79,8 @@ func newGPUWorkerCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&w.Model, "model", "", "model file; without, a kernel of multiply-adds")
-	f.IntVar(&w.Batch, "batch", w.Batch, "how many requests one execution takes")
+	f.StringVar(&w.Model, "model", "", "model file (default: no model, a kernel of multiply-adds)")
+	f.IntVar(&w.Batch, "batch", w.Batch, "requests in one execution")
 	f.DurationVar(&w.Each, "each", w.Each, "how long to work")
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
 	return c

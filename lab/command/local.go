@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,36 +18,32 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// againstLocal is what the simulator can be compared with.
+// againstLocal is the only value of --against.
 const againstLocal = "local"
 
-// alone are the flags that mean something where the simulator is compared with a
-// provider.
-var alone = []string{"against", "json", "seed", "duration", "help"}
+// againstFlags are the flags that may be combined with --against.
+var againstFlags = []string{"against", "json", "seed", "duration", "help"}
 
-// checkAgainst refuses what does not go with --against.
+// checkAgainst refuses an unknown value of --against, and arguments and flags that cannot
+// be combined with it.
 func checkAgainst(against string, flags *pflag.FlagSet, args []string) error {
 	if against != againstLocal {
-		return fmt.Errorf("--against %q: it is %s, a provider on this machine", against, againstLocal)
+		return fmt.Errorf("--against %q: it must be %s, a provider on this machine", against, againstLocal)
 	}
 	if len(args) > 0 {
-		return fmt.Errorf("--against %s takes no scenario: it has functions and loads of its own", againstLocal)
+		return fmt.Errorf("--against %s takes no scenario: its functions and loads are fixed", againstLocal)
 	}
 	var err error
 	flags.Visit(func(f *pflag.Flag) {
-		known := false
-		for _, name := range alone {
-			known = known || f.Name == name
-		}
-		if !known {
-			err = errors.Join(err, fmt.Errorf("--%s means nothing with --against %s", f.Name, againstLocal))
+		if !slices.Contains(againstFlags, f.Name) {
+			err = errors.Join(err, fmt.Errorf("--%s cannot be combined with --against %s", f.Name, againstLocal))
 		}
 	})
 	return err
 }
 
-// compare compares the simulator with a provider on this machine. A duration of 0 and
-// no seed leave what is usual.
+// compare compares the simulator with a provider on this machine and prints the result.
+// Without --duration and --seed, those of fidelity.Default apply.
 func (o *simulateOptions) compare(ctx context.Context, out io.Writer) error {
 	program, err := rig.FindProgram()
 	if err != nil {
@@ -65,7 +62,7 @@ func (o *simulateOptions) compare(ctx context.Context, out io.Writer) error {
 	if o.duration > 0 {
 		options.Duration, options.Longest = o.duration, o.duration
 	}
-	if o.seeded() {
+	if o.seedGiven() {
 		options.Seed = o.seed
 	}
 	pairs, err := fidelity.Run(ctx, options)

@@ -27,13 +27,14 @@ type simulateOptions struct {
 	trace, cluster string
 	duration       time.Duration
 	seed           uint64
-	// against is what the simulator is compared with, "" for nothing.
+	// against is againstLocal to compare the simulator with a provider, "" to simulate a
+	// scenario.
 	against string
-	// seeded reports whether a seed was given.
-	seeded func() bool
+	// seedGiven reports whether --seed was given.
+	seedGiven func() bool
 }
 
-// everyPolicy stands for all policies.
+// everyPolicy is the value of --policy that stands for all policies.
 const everyPolicy = "all"
 
 // newSimulateCommand returns "faas-infer-lab simulate".
@@ -42,25 +43,25 @@ func newSimulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate SCENARIO",
 		Short: "Run the real policies against simulated machines, side by side",
-		Long: `simulate runs a scenario on a virtual clock: requests queue, are batched, executed
-and dropped, instances start, load and stop, and what decides about that is the code
-that the provider runs. Nothing is measured on this machine but the time that
-scheduling takes (INFless §5.3).
+		Long: `simulate runs a scenario on a virtual clock. Requests queue, are batched, executed
+and dropped; instances start, load and stop. The code that the provider runs makes all
+decisions. The only thing measured on this machine is the time that scheduling takes
+(INFless §5.3).
 
-SCENARIO is a built-in one or a YAML file; the built-in ones, in lab/fleet,
-explain the keys. It says which machines there are, which functions with which
-objectives, and how requests arrive.
+SCENARIO is the name of a built-in scenario or a YAML file. It describes the machines,
+the functions with their objectives, and how requests arrive. The built-in scenarios,
+in lab/fleet, explain the keys.
 
 ` + namedList("Scenarios", scenarioList()) + `
 ` + namedList("Policies", policyList()) + `
-What INFless published stands beside each figure as "paper". --plot draws the
-figures of the paper's evaluation anew.
+INFless' published value stands beside each figure as "paper". --plot draws the
+figures of the paper's evaluation with the simulated values.
 
-With --against local no scenario is simulated. Instead dssm, lstm and mnist are
-served on this machine, at a fifth, a half and four fifths of what an instance
-carries, the same requests are simulated, and what is printed is by how much mean
-latency, 99th percentile, batch sizes and the share within the SLO differ. That
-takes some minutes, two cores, and a machine that has nothing else to do.`,
+--against local simulates no scenario. It serves dssm, lstm and mnist on this machine,
+at a fifth, a half and four fifths of what an instance carries, and simulates the same
+requests. It prints by how much mean latency, 99th percentile, batch sizes and the
+share within the SLO differ. That takes some minutes and needs two cores on an
+otherwise idle machine.`,
 		Example: `  faas-infer-lab simulate testbed-osvt
   faas-infer-lab simulate testbed-qa --policy infless,faas-infer --json
   faas-infer-lab simulate traces --policy all --duration 24h --plot figures
@@ -75,7 +76,7 @@ takes some minutes, two cores, and a machine that has nothing else to do.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("duration") && o.duration <= 0 {
-				return fmt.Errorf("--duration %v: it must be more than 0, as 10m; without it, it is as the scenario says", o.duration)
+				return fmt.Errorf("--duration %v: it must be more than 0, such as 10m; without the flag, the scenario's duration applies", o.duration)
 			}
 			if o.against != "" {
 				return o.compare(cmd.Context(), cmd.OutOrStdout())
@@ -84,19 +85,19 @@ takes some minutes, two cores, and a machine that has nothing else to do.`,
 		},
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.policies, "policy", nil, "policies to compare, or "+everyPolicy+" (default: what the scenario names, else all)")
+	f.StringSliceVar(&o.policies, "policy", nil, "policies to compare, or "+everyPolicy+" (default: those that the scenario names, otherwise all)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
-	f.StringVar(&o.plot, "plot", "", "directory to write drawings to, as SVG")
-	f.StringVar(&o.trace, "trace", "", "trace in place of the scenario's: a CSV file with a column for each load, requests per minute")
-	f.StringVar(&o.cluster, "cluster", "", "cluster in place of the scenario's: testbed, large or a YAML file")
-	f.DurationVar(&o.duration, "duration", 0, "how long to simulate, in simulated time (default: what the scenario says)")
-	f.Uint64Var(&o.seed, "seed", 0, "seed of all that is random (default: what the scenario says)")
-	f.StringVar(&o.against, "against", "", "compare the simulator with what it simulates: "+againstLocal+", a provider on this machine")
-	o.seeded = func() bool { return f.Changed("seed") }
+	f.StringVar(&o.plot, "plot", "", "directory for the drawings (SVG)")
+	f.StringVar(&o.trace, "trace", "", "trace to use instead of the scenario's: a CSV file with a column for each load, in requests per minute")
+	f.StringVar(&o.cluster, "cluster", "", "cluster to use instead of the scenario's: testbed, large or a YAML file")
+	f.DurationVar(&o.duration, "duration", 0, "how long to simulate, in simulated time (default: the scenario's)")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
+	f.StringVar(&o.against, "against", "", "compare the simulator with a real provider: "+againstLocal+", on this machine")
+	o.seedGiven = func() bool { return f.Changed("seed") }
 	return c
 }
 
-// oneScenario wants one argument and says which there are.
+// oneScenario refuses other than one argument. Its error lists the built-in scenarios.
 func oneScenario(_ *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
@@ -105,10 +106,10 @@ func oneScenario(_ *cobra.Command, args []string) error {
 	for _, s := range scenario.Builtin() {
 		names = append(names, s.Name)
 	}
-	return fmt.Errorf("%d scenarios are named, simulate takes one: %s, or a file", len(args), strings.Join(names, ", "))
+	return fmt.Errorf("%d scenarios given, simulate takes one: %s, or a file", len(args), strings.Join(names, ", "))
 }
 
-// namedList is a list of names and what they are, for help.
+// namedList formats rows of a name and its description for a help text.
 func namedList(title string, rows [][2]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:\n", title)
@@ -134,10 +135,10 @@ func policyList() (rows [][2]string) {
 	return rows
 }
 
-// run simulates a scenario and prints what it shows.
+// run simulates a scenario and prints the outcome.
 func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) error {
 	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Duration: o.duration}
-	if o.seeded() {
+	if o.seedGiven() {
 		overrides.Seed = &o.seed
 	}
 	s, err := scenario.Load(name, overrides)
@@ -148,7 +149,7 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	if err := o.writable(); err != nil {
+	if err := o.makePlotDir(); err != nil {
 		return err
 	}
 	outcome, err := figure.Run(ctx, s, figure.Options{
@@ -163,11 +164,12 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 	return o.draw(outcome)
 }
 
-// systems are those that were asked for, each once; else the scenario's, else all.
-func (o *simulateOptions) systems(usual []string) ([]systems.System, error) {
+// systems returns the systems of --policy, each once. Without the flag it returns the
+// scenario's, or all if the scenario names none.
+func (o *simulateOptions) systems(ofScenario []string) ([]systems.System, error) {
 	names := o.policies
 	if len(names) == 0 {
-		names = usual
+		names = ofScenario
 	}
 	if len(names) == 0 {
 		names = []string{everyPolicy}
@@ -193,9 +195,9 @@ func (o *simulateOptions) systems(usual []string) ([]systems.System, error) {
 	return all, nil
 }
 
-// writable makes the directory for drawings, and a file in it, before anything is
-// simulated.
-func (o *simulateOptions) writable() error {
+// makePlotDir makes the directory for drawings. It creates and removes a file there, to
+// refuse an unwritable directory before the simulation and not after it.
+func (o *simulateOptions) makePlotDir() error {
 	if o.plot == "" {
 		return nil
 	}
@@ -207,12 +209,12 @@ func (o *simulateOptions) writable() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("--plot: nothing can be written there: %w", err)
+		return fmt.Errorf("--plot: the directory is not writable: %w", err)
 	}
 	return nil
 }
 
-// print writes the tables, or the one object.
+// print writes the tables, or one object with --json.
 func (o *simulateOptions) print(out io.Writer, s *scenario.Scenario, outcome *figure.Outcome) error {
 	r := report.New("simulate "+s.Name, time.Now())
 	r.Results = outcome.Results

@@ -35,7 +35,7 @@ func simulated(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// small is the name of a file with the small scenario.
+// small writes a file with a small scenario and returns its name.
 func small(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "small.yaml")
@@ -62,7 +62,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// One object, each policy once, and the same again for the same seed.
+// The output is one object with each policy once, and is the same for the same seed.
 func TestSimulateJSON(t *testing.T) {
 	file := small(t)
 	read := func(args ...string) map[string]float64 {
@@ -110,11 +110,11 @@ func TestSimulateBadInput(t *testing.T) {
 		{[]string{"nothing"}, []string{"nothing", "testbed-osvt"}},
 		{[]string{file, "--policy", "best"}, []string{`"best"`, "--policy", "infless-op1.5", "faas-infer", "all"}},
 		{[]string{file, "--duration", "-1s"}, []string{"--duration -1s", "more than 0"}},
-		{[]string{file, "--duration", "0s"}, []string{"--duration 0s", "as the scenario says"}},
+		{[]string{file, "--duration", "0s"}, []string{"--duration 0s", "the scenario's duration applies"}},
 		{[]string{file, "--cluster", "none.yaml"}, []string{"none.yaml"}},
 		{[]string{"traces", "--trace", "none.csv"}, []string{"none.csv"}},
 		{[]string{file, "--plot", file}, []string{"--plot", "small.yaml"}},
-		{[]string{file, "--plot", "/proc"}, []string{"--plot: nothing can be written there", "/proc"}},
+		{[]string{file, "--plot", "/proc"}, []string{"--plot: the directory is not writable", "/proc"}},
 	} {
 		text, err := simulated(t, c.args...)
 		if err == nil {
@@ -129,7 +129,7 @@ func TestSimulateBadInput(t *testing.T) {
 	}
 }
 
-// The help names what there is.
+// The help lists policies, scenarios and flags.
 func TestSimulateHelp(t *testing.T) {
 	text, err := simulated(t, "--help")
 	if err != nil {

@@ -39,30 +39,30 @@ func newTuneCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tune",
 		Short: "Choose resources, batch size and timeout for recorded arrivals and an SLO",
-		Long: `tune fits a Markovian arrival process to recorded requests and searches all
-resources, batch sizes and timeouts of a dispatching buffer for the cheapest request
-of which the percentile meets the SLO (BATCH Eq. 2), by the exact distribution of
-latencies. With --budget it is the lowest percentile that so much per request buys
-(Eq. 3), and the SLO, if there is one, must be met, too. With --instances, batches
-wait for one of so many at most, and the least number that does is told. Where no
-small process has what the file has, as with an outage in it, the choice is made for
-the file's requests themselves, and that is told, too.
+		Long: `tune fits a Markovian arrival process to recorded requests. It searches all resources,
+batch sizes and timeouts of a dispatching buffer for the cheapest request whose latency
+percentile meets the SLO (BATCH Eq. 2), with the exact distribution of latencies. With
+--budget it searches for the lowest percentile at that cost per request (Eq. 3); the
+SLO, if there is one, must be met too. With --instances, batches wait for one of at most
+that many instances, and tune prints the smallest number that meets the objective. If no
+small process has the file's moments, for example because of an outage, tune chooses for
+the file's requests themselves and says so.
 
---arrivals is a CSV file, packed by gzip or not, or ` + command.OneOf(arrivals.BuiltinTraces()) + `. Its first
-line names the columns. Either the first is timestamp: a request's time, as
-2023-11-16 18:15:46.68 or in seconds, in order; Azure's traces of LLM inference are
-such files. Or it is gap: the seconds between a request and the next. Other columns
-are not read.
+--arrivals is a CSV file, plain or packed by gzip, or ` + command.OneOf(arrivals.BuiltinTraces()) + `. Its first
+line names the columns. The first column is timestamp or gap. A timestamp is a request's
+time, such as 2023-11-16 18:15:46.68, or in seconds, in order; Azure's traces of LLM
+inference are such files. A gap is the seconds from a request to the next. Other columns
+are ignored.
 
---profile says how long batches take, and what is paid for:
+--profile says how long batches take and what resources cost:
   2080ti:MODEL   INFless' testbed, ` + command.OneOf(testbedModels()) + `
   lambda:MODEL   AWS Lambda by memory, ` + command.OneOf(lambdaModels()) + `
   local:MODEL    this machine, predicted from its operators' profiles: a model of the
                  zoo or an ONNX file
-  FILE.json      what "profile model --out" or "profile predict --out" has written
-A name without a prefix is looked for in this order. A request on Lambda costs $
-(BATCH Eq. 1); elsewhere it costs seconds of 0.6 for each core and 1 for each % of a
-GPU (INFless Eq. 2).`,
+  FILE.json      a file written by "profile model --out" or "profile predict --out"
+A name without a prefix is looked up in this order. The cost of a request on Lambda is in
+$ (BATCH Eq. 1). Elsewhere it is in resource·s: a second of a core costs 0.6, a second
+of 1 % of a GPU costs 1 (INFless Eq. 2).`,
 		Example: `  faas-infer-lab tune --arrivals azure-llm --profile 2080ti:ssd --slo 400ms --percentile 95
   faas-infer-lab tune --arrivals requests.csv --profile lambda:resnet-v2 --slo 8s --plot cdf.svg
   faas-infer-lab tune --arrivals requests.csv --profile lambda:resnet-v2 --budget 4e-5 --json`,
@@ -72,41 +72,41 @@ GPU (INFless Eq. 2).`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.arrivals, "arrivals", "", "file of times or gaps of requests, or a built-in trace")
-	f.StringVar(&o.profile, "profile", "", "whose times: 2080ti:MODEL, lambda:MODEL, local:MODEL or a profile's file")
+	f.StringVar(&o.arrivals, "arrivals", "", "file with times or gaps of requests, or a built-in trace")
+	f.StringVar(&o.profile, "profile", "", "execution times: 2080ti:MODEL, lambda:MODEL, local:MODEL or a profile's file")
 	f.DurationVar(&o.slo, "slo", 0, "latency objective (0: none, with --budget)")
-	f.Float64Var(&o.percentile, "percentile", 95, "how many % of the requests are to be answered within the SLO")
-	f.Float64Var(&o.budget, "budget", 0, "the most that a request may cost on average (0: no bound)")
+	f.Float64Var(&o.percentile, "percentile", 95, "percentage of the requests that must be answered within the SLO")
+	f.Float64Var(&o.budget, "budget", 0, "maximum average cost of a request (0: no bound)")
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch")
-	f.IntVar(&o.instances, "instances", 0, "how many instances there can be, for which batches then wait (0: as many as there are batches)")
+	f.IntVar(&o.instances, "instances", 0, "maximum number of instances; batches wait for a free one (0: no bound)")
 	f.Float64Var(&o.spread, "spread", -1, "standard deviation of the logarithm of execution times (-1: the profile's)")
 	f.IntVar(&o.runners, "runners-up", 5, "how many of the next best choices to print")
-	f.StringVar(&o.plot, "plot", "", "file to draw the predicted distribution to, as SVG")
+	f.StringVar(&o.plot, "plot", "", "file for a drawing of the predicted distribution (SVG)")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	profile.DatabaseFlag(c, &o.database)
-	f.StringVar(&o.prepared, "prepared", "", "directory to keep prepared models in (default: the user's cache)")
+	f.StringVar(&o.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	return c
 }
 
-// fewest is the least number of arrivals that tell anything of their burstiness.
-const fewest = 50
+// minArrivals is the smallest number of arrivals from which burstiness can be estimated.
+const minArrivals = 50
 
 func (o *tuneOptions) check() error {
 	switch {
 	case o.arrivals == "":
-		return errors.New("--arrivals is missing: a file of times or gaps of requests")
+		return errors.New("--arrivals is missing: name a file with times or gaps of requests")
 	case o.profile == "":
-		return errors.New("--profile is missing: whose times batches take, as 2080ti:ssd")
+		return errors.New("--profile is missing: name the execution times, such as 2080ti:ssd")
 	case o.slo < 0 || o.budget < 0 || !(o.budget < 1e12):
 		return errors.New("--slo and --budget must not be negative")
 	case o.slo == 0 && o.budget == 0:
-		return errors.New("--slo or --budget is missing: what is to be met")
+		return errors.New("--slo or --budget is missing: give at least one")
 	case !(o.percentile >= 50 && o.percentile <= 99.99):
 		return fmt.Errorf("--percentile %v: it must be from 50 to 99.99", o.percentile)
 	case o.maxBatch < 1 || o.maxBatch > 256:
 		return fmt.Errorf("--max-batch %d: it must be from 1 to 256", o.maxBatch)
 	case o.instances < 0:
-		return fmt.Errorf("--instances %d: it must be 1 or more, or 0 for as many as there are batches", o.instances)
+		return fmt.Errorf("--instances %d: it must be 1 or more, or 0 for no bound", o.instances)
 	case o.spread != -1 && !(o.spread >= 0 && o.spread <= latency.MaxSpread):
 		return fmt.Errorf("--spread %v: it must be from 0 to %v", o.spread, latency.MaxSpread)
 	case o.runners < 0:
@@ -115,7 +115,7 @@ func (o *tuneOptions) check() error {
 	return nil
 }
 
-// tuned is all that was found out.
+// tuned is the state and the result of one tune command.
 type tuned struct {
 	options *tuneOptions
 	subject tuneSubject
@@ -124,8 +124,8 @@ type tuned struct {
 	shares  []otp.Share
 	configs []cluster.Config
 	plan    otp.Plan
-	// exact and paper are predicted of the choice, replayed is what the recorded
-	// requests would have met with it.
+	// Latencies with the chosen settings: exact and paper are the two models'
+	// predictions, replayed is a replay of the recorded requests.
 	exact, paper, replayed *latency.Distribution
 }
 
@@ -134,7 +134,7 @@ func (o *tuneOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	t := &tuned{options: o}
-	if err := t.fitted(); err != nil {
+	if err := t.fitArrivals(); err != nil {
 		return fmt.Errorf("--arrivals %s: %w", o.arrivals, err)
 	}
 	var err error
@@ -155,23 +155,23 @@ func (o *tuneOptions) run(ctx context.Context, out io.Writer) error {
 	return t.print(out)
 }
 
-// fitted reads the arrivals and fits a process.
-func (t *tuned) fitted() (err error) {
+// fitArrivals reads the arrivals and fits a process to them.
+func (t *tuned) fitArrivals() (err error) {
 	if t.times, err = arrivals.TraceTimes(t.options.arrivals); err != nil {
 		return err
 	}
 	n := len(t.times)
-	if n < fewest {
-		return fmt.Errorf("%d requests are too few to fit a process to: at least %d", n, fewest)
+	if n < minArrivals {
+		return fmt.Errorf("%d requests are too few to fit a process: record at least %d", n, minArrivals)
 	}
 	if t.times[n-1] == t.times[0] {
-		return errors.New("all requests came at the same time: gaps of zero have no rate")
+		return errors.New("all requests came at the same time: the rate is undefined")
 	}
 	t.fit, err = batchmodel.Fit(t.times)
 	return err
 }
 
-// choose solves the objective.
+// choose searches for the best settings and predicts their latencies.
 func (t *tuned) choose() error {
 	o := t.options
 	objective := otp.Objective{
@@ -191,7 +191,7 @@ func (t *tuned) choose() error {
 	return t.predict()
 }
 
-// predict finds what requests meet with the choice, by the models and as recorded.
+// predict fills exact, paper and replayed for the best choice.
 func (t *tuned) predict() (err error) {
 	best := t.plan.Best
 	exec := make([]float64, best.Batch)
@@ -213,7 +213,7 @@ func (t *tuned) predict() (err error) {
 	return err
 }
 
-// gaps are the recorded ones in s.
+// gaps returns the recorded times between requests, in s.
 func (t *tuned) gaps() []float64 {
 	var all []float64
 	for i := 1; i < len(t.times); i++ {
@@ -222,7 +222,7 @@ func (t *tuned) gaps() []float64 {
 	return all
 }
 
-// spread is that of the times, as asked for.
+// spread returns --spread, or the profile's.
 func (t *tuned) spread() float64 {
 	if t.options.spread >= 0 {
 		return t.options.spread
@@ -230,7 +230,7 @@ func (t *tuned) spread() float64 {
 	return min(t.subject.times.Spread(), latency.MaxSpread)
 }
 
-// describe is a choice in words.
+// describe returns a choice in words.
 func (t *tuned) describe(c otp.Choice) string {
 	text := fmt.Sprintf("batches of %d, a timeout of %v, %s", c.Batch, c.Timeout.Round(time.Microsecond), t.subject.resources(t.configs[c.Share]))
 	if c.Instances > 0 {

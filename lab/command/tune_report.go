@@ -16,15 +16,15 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// tuneQuantiles are those of the predicted distribution that are printed.
+// tuneQuantiles are the printed quantiles of the latencies.
 var tuneQuantiles = []float64{0.50, 0.75, 0.90, 0.95, 0.99, 0.999}
 
-// title is what the result is of.
+// title returns the command that the result belongs to.
 func (t *tuned) title() string {
 	return fmt.Sprintf("tune --arrivals %s --profile %s", filepath.Base(t.options.arrivals), t.subject.name)
 }
 
-// print writes the result for people.
+// print writes the result as tables.
 func (t *tuned) print(out io.Writer) error {
 	m := t.fit.Moments
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -52,7 +52,7 @@ func (t *tuned) print(out io.Writer) error {
 	return errors.Join(t.printDistribution(out), t.printRunners(out))
 }
 
-// basis says what the choice was made for, where that is not the fitted process.
+// basis says which arrivals the choice was made for. It returns "" for the fitted process.
 func (t *tuned) basis() string {
 	switch {
 	case t.plan.Phases == 0:
@@ -63,7 +63,7 @@ func (t *tuned) basis() string {
 	return ""
 }
 
-// met says how a choice stands to the objective.
+// met says what a choice reaches: the percentile's latency and the share within the SLO.
 func (t *tuned) met(c otp.Choice) string {
 	text := fmt.Sprintf("%v %% within %.4g ms", t.options.percentile, rig.Milliseconds(c.Percentile))
 	if t.options.slo > 0 {
@@ -72,7 +72,7 @@ func (t *tuned) met(c otp.Choice) string {
 	return text + "; "
 }
 
-// matrices are the process's, a line for each row.
+// matrices returns D0 and D1 of the fitted process, one line for each row.
 func (t *tuned) matrices() (lines []string) {
 	p := t.fit.Process
 	for i := range p.Order() {
@@ -99,28 +99,29 @@ func (t *tuned) printDistribution(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if doubt := t.doubt(); doubt != "" {
-		fmt.Fprintf(out, "\n%s\n", doubt)
+	if warning := t.warning(); warning != "" {
+		fmt.Fprintf(out, "\n%s\n", warning)
 	}
 	return nil
 }
 
-// trusted is by how many % the recorded requests' percentile may differ from the
-// prediction before that is told.
-const trusted = 5
+// tolerance is by how many % the recorded requests' percentile may differ from the
+// prediction without a warning.
+const tolerance = 5
 
-// off is by how many % the recorded requests' percentile is above the prediction.
-func (t *tuned) off() float64 {
+// deviation returns by how many % the recorded requests' percentile is above the
+// prediction.
+func (t *tuned) deviation() float64 {
 	q := t.options.percentile / 100
 	return 100 * (t.replayed.Quantile(q)/t.exact.Quantile(q) - 1)
 }
 
-// doubt says if the recorded requests would have met something else than what is
-// predicted: a single gap of minutes, or gaps that are all the same, are more than the
-// moments of a small process can follow.
-func (t *tuned) doubt() string {
-	off := t.off()
-	if math.Abs(off) <= trusted {
+// warning says that the recorded requests' latencies deviate from the prediction, or
+// returns "". The moments of a small process cannot follow a single gap of minutes, or
+// gaps that are all the same.
+func (t *tuned) warning() string {
+	off := t.deviation()
+	if math.Abs(off) <= tolerance {
 		return ""
 	}
 	missed := ""
@@ -143,7 +144,7 @@ func (t *tuned) printRunners(out io.Writer) error {
 	return w.Flush()
 }
 
-// report is the result for programs.
+// report returns the result for --json.
 func (t *tuned) report() *report.Report {
 	r := report.New(t.title(), time.Now())
 	m, p := t.fit.Moments, t.fit.Process
@@ -170,7 +171,7 @@ func (t *tuned) report() *report.Report {
 		r.Add(fmt.Sprintf("paper.p%g_ms", 100*q), 1e3*t.paper.Quantile(q), "ms", "BATCH's formula")
 		r.Add(fmt.Sprintf("replayed.p%g_ms", 100*q), 1e3*t.replayed.Quantile(q), "ms", "the file's requests")
 	}
-	r.Add("replayed.difference_pct", t.off(), "%", strings.TrimSpace(fmt.Sprintf("p%g of the file's requests from the prediction. %s", t.options.percentile, t.doubt())))
+	r.Add("replayed.difference_pct", t.deviation(), "%", strings.TrimSpace(fmt.Sprintf("p%g of the file's requests from the prediction. %s", t.options.percentile, t.warning())))
 	for i, c := range t.plan.Runners {
 		t.addChoice(r, fmt.Sprintf("runner%d", i+1), c)
 	}
@@ -196,24 +197,24 @@ func (t *tuned) addChoice(r *report.Report, name string, c otp.Choice) {
 	}
 }
 
-// drawn is how many points a line of the drawing has.
-const drawn = 400
+// curvePoints is the number of intervals of a drawn line.
+const curvePoints = 400
 
-// figure draws the distribution of the choice.
+// figure draws the latencies with the chosen settings.
 func (t *tuned) figure() plot.Figure {
 	best := t.plan.Best
 	last := max(t.exact.Quantile(0.999), best.Timeout.Seconds()+t.shares[best.Share].Exec[best.Batch-1].Seconds())
 	line := func(name string, colour int, paper bool, cdf func(float64) float64) plot.Series {
 		s := plot.Series{Name: name, Mark: plot.Line, Colour: colour, Paper: paper}
-		for i := range drawn + 1 {
-			x := 1.05 * last * float64(i) / drawn
+		for i := range curvePoints + 1 {
+			x := 1.05 * last * float64(i) / curvePoints
 			s.Points = append(s.Points, plot.Point{X: 1e3 * x, Y: cdf(x)})
 		}
 		return s
 	}
 	replayed := plot.Series{Name: "the file replayed", Mark: plot.Steps, Colour: 2}
-	for i := range drawn + 1 {
-		q := float64(i) / drawn
+	for i := range curvePoints + 1 {
+		q := float64(i) / curvePoints
 		replayed.Points = append(replayed.Points, plot.Point{X: 1e3 * t.replayed.Quantile(q), Y: q})
 	}
 	p := plot.Panel{

@@ -23,9 +23,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// tuneSubject is what is tuned: a model's times and what they cost.
+// tuneSubject is the model that is tuned: its execution times and what they cost.
 type tuneSubject struct {
-	// name is with the prefix, unit what costs are in.
+	// name includes the prefix of --profile. unit is that of costs.
 	name, unit string
 	times      systems.Times
 	price      otp.Pricing
@@ -34,13 +34,13 @@ type tuneSubject struct {
 func testbedModels() []string { return testbed.INFlessTestbed().Models() }
 func lambdaModels() []string  { return lambda.Models() }
 
-// subject finds what --profile names.
+// subject finds the model that --profile names.
 func (o *tuneOptions) subject(ctx context.Context) (tuneSubject, error) {
 	own := otp.Cluster{Beta: capacity.DefaultBeta}
 	s := tuneSubject{name: o.profile, unit: "resource·s", price: own}
 	from, model, prefixed := strings.Cut(o.profile, ":")
 	if !prefixed {
-		from, model = whose(o.profile), o.profile
+		from, model = prefixOf(o.profile), o.profile
 		s.name = from + ":" + model
 	}
 	var err error
@@ -56,14 +56,15 @@ func (o *tuneOptions) subject(ctx context.Context) (tuneSubject, error) {
 		s.name = filepath.Base(model)
 		s.times, err = savedProfile(model)
 	default:
-		err = fmt.Errorf("%q is not known: it is a profile's file, 2080ti:MODEL with %s, lambda:MODEL with %s, or local:MODEL with an ONNX file or %s",
+		err = fmt.Errorf("%q is unknown: it must be a profile's file, 2080ti:MODEL with %s, lambda:MODEL with %s, or local:MODEL with an ONNX file or %s",
 			o.profile, command.OneOf(testbedModels()), command.OneOf(lambdaModels()), command.OneOf(zoo.Names()))
 	}
 	return s, err
 }
 
-// whose is the prefix of a name that has none; "" if nobody knows it.
-func whose(model string) string {
+// prefixOf returns the prefix that a name without one stands for, or "" if the name is
+// unknown.
+func prefixOf(model string) string {
 	_, inZoo := zoo.Find(model)
 	_, missing := os.Stat(model)
 	switch {
@@ -92,7 +93,7 @@ func (o *tuneOptions) local(ctx context.Context, model string) (systems.Times, e
 	return measuredTimes(found.Profile)
 }
 
-// savedProfile reads what "profile model" has written.
+// savedProfile reads a file that "profile model --out" has written.
 func savedProfile(file string) (systems.Times, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -100,16 +101,16 @@ func savedProfile(file string) (systems.Times, error) {
 	}
 	var m profile.Measured
 	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fmt.Errorf("%s is no profile of \"profile model --out\": %w", file, err)
+		return nil, fmt.Errorf("%s was not written by \"profile model --out\": %w", file, err)
 	}
 	if m.Profile == nil {
-		return nil, fmt.Errorf("%s is no profile of \"profile model --out\": it has no key \"profile\"", file)
+		return nil, fmt.Errorf("%s was not written by \"profile model --out\": it has no key \"profile\"", file)
 	}
 	return measuredTimes(m.Profile)
 }
 
-// measuredTimes are a profile's, on a quarter, a half and all of 1, 2, 4, … cores, as
-// the provider's instances have them.
+// measuredTimes returns a profile's times with a quarter, a half and all of 1, 2, 4, …
+// cores. These are the quotas of the provider's instances.
 func measuredTimes(p *profiler.Profile) (systems.Times, error) {
 	if p.MaxBatch() < 1 {
 		return nil, errors.New("the profile has no times")
@@ -117,13 +118,13 @@ func measuredTimes(p *profiler.Profile) (systems.Times, error) {
 	return testbed.FromProfile(p, p.Shares(0), 0)
 }
 
-// configs are those with a batch of so many at most.
+// configs returns the model's configs with batches of at most maxBatch requests.
 func (s tuneSubject) configs(maxBatch int) []cluster.Config {
 	return slices.DeleteFunc(s.times.Configs(), func(c cluster.Config) bool { return c.Batch > maxBatch })
 }
 
-// table lists the mean times of batches of 1, 2, … c.Batch. One that is not known takes
-// as long as the next larger.
+// table lists the mean times of batches of 1, 2, … c.Batch requests. A batch size without
+// a time takes as long as the next larger.
 func (s tuneSubject) table(c cluster.Config) []time.Duration {
 	table := make([]time.Duration, c.Batch)
 	last := time.Duration(0)
@@ -139,7 +140,7 @@ func (s tuneSubject) table(c cluster.Config) []time.Duration {
 	return table
 }
 
-// resources is what a config has, in words.
+// resources returns the CPU and GPU share of a config in words, or its memory on Lambda.
 func (s tuneSubject) resources(c cluster.Config) string {
 	if _, ok := s.price.(otp.Lambda); ok {
 		return fmt.Sprintf("%d MB", c.Memory>>20)

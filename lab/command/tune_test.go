@@ -26,7 +26,7 @@ func tune(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// gapsFile is a file with so many gaps.
+// gapsFile writes a file with n gaps and returns its name.
 func gapsFile(t *testing.T, n int, gap func(i int) float64) string {
 	t.Helper()
 	var b strings.Builder
@@ -76,8 +76,9 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// An outage in the file has the moments of a burst, which no small process tells from
-// one: the choice is made for the file's own requests, and they meet what is predicted.
+// An outage in a file gives it the moments of a burst, and small processes cannot
+// distinguish the two. tune chooses for the file's own requests, and they meet the
+// prediction.
 func TestTuneOutage(t *testing.T) {
 	outage := gapsFile(t, 2000, func(i int) float64 {
 		if i == 1000 {
@@ -91,7 +92,8 @@ func TestTuneOutage(t *testing.T) {
 	}
 }
 
-// With a bounded number of instances, the least that does is told; one is too few.
+// With a bounded number of instances, tune prints the smallest number that meets the
+// objective. One instance is too few.
 func TestTuneInstances(t *testing.T) {
 	args := []string{"--arrivals", "azure-llm", "--profile", "2080ti:ssd", "--slo", "600ms", "--percentile", "95", "--runners-up", "2"}
 	text, err := tune(t, append(args, "--instances", "8")...)
@@ -107,8 +109,8 @@ func TestTuneInstances(t *testing.T) {
 	}
 }
 
-// Odd files are no reason to say something wrong: what is predicted is what the file's
-// requests would meet, or that it is not is told.
+// For odd files too, the prediction is what the file's requests would meet, or tune prints
+// a warning.
 func TestTuneOddFiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, c := range map[string]struct {
@@ -139,13 +141,13 @@ func TestTuneOddFiles(t *testing.T) {
 		}
 		off := values["replayed.difference_pct"]
 		t.Logf("%-22s batches of %v, %.4g ms, for %v phases; p95 %.4g ms, replayed %+.2f %%", name, values["choice.batch"], values["choice.timeout_ms"], values["choice.phases"], values["cdf.p95_ms"], off)
-		if math.Abs(off) > trusted && !strings.Contains(notes["replayed.difference_pct"], "Take care") || values["choice.within_pct"] < 95 {
+		if math.Abs(off) > tolerance && !strings.Contains(notes["replayed.difference_pct"], "Take care") || values["choice.within_pct"] < 95 {
 			t.Errorf("%s: %+v", name, values)
 		}
 	}
 }
 
-// On Lambda within a budget in $, and with evenly spaced requests.
+// tune accepts a budget in $ on Lambda, and evenly spaced requests.
 func TestTuneBudget(t *testing.T) {
 	even := gapsFile(t, 200, func(int) float64 { return 0.1 })
 	text, err := tune(t, "--arrivals", even, "--profile", "lambda:resnet-v2", "--budget", "4.5e-5", "--max-batch", "8")
@@ -181,9 +183,9 @@ func TestTuneRefuses(t *testing.T) {
 		{with("--profile", "ssd", "--slo", "1s", "--percentile", "100"), "--percentile 100: it must be from 50 to 99.99"},
 		{with("--profile", "ssd", "--slo", "1s", "--max-batch", "0"), "--max-batch 0"},
 		{with("--profile", "ssd", "--slo", "1s", "--instances", "-1"), "--instances -1: it must be 1 or more"},
-		{with("--profile", "nobody", "--slo", "1s"), `--profile: "nobody" is not known: it is a profile's file, 2080ti:MODEL with catdog`},
+		{with("--profile", "nobody", "--slo", "1s"), `--profile: "nobody" is unknown: it must be a profile's file, 2080ti:MODEL with catdog`},
 		{with("--profile", "2080ti:bert", "--slo", "1s"), `no model "bert"`},
-		{with("--profile", "lambda:bert", "--slo", "1s"), `of model "bert": there are those of inception-v4`},
+		{with("--profile", "lambda:bert", "--slo", "1s"), `of model "bert": it must be one of inception-v4`},
 		{with("--profile", notProfile, "--slo", "1s"), `it has no key "profile"`},
 		{with("--profile", "ssd", "--slo", "5ms"), "the lowest that can be met is"},
 		{with("--profile", "ssd", "--slo", "1s", "--budget", "1e-9"), "the cheapest costs"},
@@ -198,7 +200,7 @@ func TestTuneRefuses(t *testing.T) {
 	}
 }
 
-// Bad vectors are refused with their file and field.
+// The error for invalid vectors names their file and field.
 func TestBatchModelRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "vectors.json")
 	if err := os.WriteFile(file, []byte(`[{"Name": "x", "D0": [[-1]], "D1": [[1]], "B": 2, "T": 1, "S": [1]}]`), 0o644); err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// patience is how long an instance may take to be ready and to be measured; pause is
-// between two tries.
+// patience is how long a process may take to become ready, including the measurement of a
+// model. pause is the time between two tries.
 const (
 	patience = 5 * time.Minute
 	pause    = 20 * time.Millisecond
 )
 
-// Measure starts an instance of a prepared model on a core that nobody else uses,
-// and takes its times. Its socket is in dir meanwhile.
+// Measure starts an instance of a prepared model on a core to itself, and measures its
+// times. Its socket is in dir.
 func Measure(ctx context.Context, o RigOptions, f *Subject, prepared, dir string) (measured *Curve, err error) {
 	socket := filepath.Join(dir, "alone.sock")
 	var log strings.Builder
@@ -44,7 +44,7 @@ func Measure(ctx context.Context, o RigOptions, f *Subject, prepared, dir string
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		if measured, err = measureShare(ctx, child.Process.Pid, socket, f); err == nil {
+		if measured, err = measureInstance(ctx, child.Process.Pid, socket, f); err == nil {
 			return measured, nil
 		}
 		select {
@@ -57,7 +57,7 @@ func Measure(ctx context.Context, o RigOptions, f *Subject, prepared, dir string
 	}
 }
 
-// startOn starts a process that is held to a core.
+// startOn starts a process that is pinned to a core.
 func startOn(core int, c *exec.Cmd) (*process.Child, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -67,7 +67,7 @@ func startOn(core int, c *exec.Cmd) (*process.Child, error) {
 	}
 	one.Set(core)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return nil, fmt.Errorf("hold to core %d: %w", core, err)
+		return nil, fmt.Errorf("pin to core %d: %w", core, err)
 	}
 	child, err := process.Start(c, syscall.SIGKILL)
 	return child, errors.Join(err, unix.SchedSetaffinity(0, &before))

@@ -2,15 +2,15 @@ package fidelity
 
 import "time"
 
-// bar tells how much of the comparison is done, in seconds of load.
+// bar reports the progress of the comparison, in seconds of load.
 type bar struct {
-	tell        func(done, total int)
+	report      func(done, total int)
 	done, total int
 }
 
-// during runs f, which counts for as long as d says, and tells of each second.
+// during runs f and reports each second. f counts as d, however long it takes.
 func (b *bar) during(d time.Duration, f func() error) error {
-	if b.tell == nil {
+	if b.report == nil {
 		return f()
 	}
 	over := make(chan error, 1)
@@ -22,11 +22,11 @@ func (b *bar) during(d time.Duration, f func() error) error {
 		select {
 		case err := <-over:
 			b.done = last
-			b.tell(b.done, b.total)
+			b.report(b.done, b.total)
 			return err
 		case <-tick.C:
 			b.done = min(last, b.done+1)
-			b.tell(b.done, b.total)
+			b.report(b.done, b.total)
 		}
 	}
 }

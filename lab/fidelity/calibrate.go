@@ -4,12 +4,12 @@ import (
 	"context"
 )
 
-// maxFront is for which part of the time the core of client and provider may be
-// busy at the capacity: beyond that it is they that are measured.
+// maxFront is the maximum part of the time in which the core of client and provider may be
+// busy at the capacity. Above it, they would limit the rate.
 const maxFront = 0.6
 
-// capacity is how many requests per second the function's instance carries with
-// batches of at most largest, and client and provider without being busy.
+// capacity returns the requests/s that the function's instance carries with batches of at
+// most largest, and that client and provider carry within maxFront.
 func (c *comparison) capacity(ctx context.Context, f *Subject, state string, alone *Curve, largest int) (float64, error) {
 	s, err := c.Rig.Serve(ctx, state, withoutQuotas)
 	if err != nil {
@@ -19,19 +19,19 @@ func (c *comparison) capacity(ctx context.Context, f *Subject, state string, alo
 	if err := s.Deploy(ctx, f); err != nil {
 		return 0, err
 	}
-	most := alone.Capacity(largest)
-	ran, err := c.drive(ctx, s, f, most/10, c.Calibration, c.Seed+2)
+	highest := alone.Capacity(largest)
+	ran, err := c.drive(ctx, s, f, highest/10, c.Calibration, c.Seed+2)
 	if err != nil {
 		return 0, err
 	}
-	return min(most, maxFront/ran.Each.Seconds()), nil
+	return min(highest, maxFront/ran.Each.Seconds()), nil
 }
 
-// withoutQuotas has instances use all of their core, so that what they take is the
-// executions' own time.
+// withoutQuotas lets instances use all of their core. Measured times are then those of the
+// executions alone.
 const withoutQuotas = "--no-cgroups"
 
-// calibrate finds out what this machine takes for a function under a load.
+// calibrate measures this machine's times for a function under a load.
 func (c *comparison) calibrate(ctx context.Context, f *Subject, state string, alone *Curve, rate float64, seed uint64) (Machine, error) {
 	s, err := c.Rig.Serve(ctx, state, withoutQuotas)
 	if err != nil {

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// Curve is how long an instance on a core of its own takes for batches of some
-// sizes.
+// Curve has the times of an instance with a core to itself, by batch size.
 type Curve struct {
 	sizes []int
-	// exec are the engine's mean times, way those of what an exchange with the
-	// instance takes besides: there, joining and splitting the batch, and back.
+	// exec are the mean times of the engine. way are the mean times of the rest of an
+	// exchange: sending, joining and splitting the batch, and the answer's way back.
 	exec, way []time.Duration
 	// handling is the part of way that is the instance's own CPU time.
 	handling time.Duration
-	// factors are single times of the engine over the mean of their size.
+	// factors are single times of the engine, each divided by the mean of its size.
 	factors []float64
 }
 
-// add puts in what was measured of a size larger than those before. The slowest
-// time is left out: on a shared machine it is a neighbour's doing.
+// add adds the measured times of a size larger than those before. It drops the slowest
+// time: on a shared machine, a neighbour caused it.
 func (c *Curve) add(size int, exec, way []time.Duration) {
 	exec, way = slices.Sorted(slices.Values(exec)), slices.Sorted(slices.Values(way))
 	if n := len(exec); n > 1 {
@@ -33,11 +32,10 @@ func (c *Curve) add(size int, exec, way []time.Duration) {
 	}
 }
 
-// travel is what an exchange for one request takes besides the instance's own work.
+// travel returns the time of an exchange for one request without the instance's own work.
 func (c *Curve) travel() time.Duration { return max(0, c.way[0]-c.handling) }
 
-// at is the value for batches of b of a list like exec, on the line through its
-// neighbours.
+// at returns the value of a list like exec for batches of b, by linear interpolation.
 func (c *Curve) at(values []time.Duration, b float64) time.Duration {
 	if len(c.sizes) == 1 {
 		return values[0]
@@ -50,8 +48,8 @@ func (c *Curve) at(values []time.Duration, b float64) time.Duration {
 	return values[i-1] + time.Duration(part*float64(values[i]-values[i-1]))
 }
 
-// Capacity is how many requests per second the instance carries with batches of at
-// most largest.
+// Capacity returns the requests/s that the instance carries with batches of at most
+// largest.
 func (c *Curve) Capacity(largest int) float64 {
 	best := 0.0
 	for i, b := range c.sizes {
@@ -72,10 +70,10 @@ func mean(times []time.Duration) time.Duration {
 	return sum / time.Duration(max(1, len(times)))
 }
 
-// powers are 1, 2, 4, … below most, and most.
-func powers(most int) (sizes []int) {
-	for b := 1; b < most; b *= 2 {
+// powers returns 1, 2, 4, … below largest, and largest.
+func powers(largest int) (sizes []int) {
+	for b := 1; b < largest; b *= 2 {
 		sizes = append(sizes, b)
 	}
-	return append(sizes, most)
+	return append(sizes, largest)
 }

@@ -7,30 +7,29 @@ import (
 	"github.com/faas-infer/faas-infer/command/load"
 )
 
-// Observed is what a client sees of a function under a load.
+// Observed is a client's view of a function under a load.
 type Observed struct {
-	// Requests were sent; Mean and P99 are of the latency of those that were
-	// answered, from when they were to be sent.
+	// Requests is the number of requests sent. Mean and P99 are the latencies of the
+	// answered ones, from the intended time of sending.
 	Requests  int
 	Mean, P99 time.Duration
-	// Batch is the mean size of a batch, Within the part of all requests that was
+	// Batch is the mean size of a batch. Within is the part of all requests that was
 	// answered within the objective.
 	Batch, Within float64
 }
 
-// Driven is what became of a load.
+// Driven is the result of a load on a real provider.
 type Driven struct {
 	Observed
 	Counts Counts
-	// Front is how long the provider took to say how it is meanwhile, each time
-	// that it was asked; Each is the processor time of client and provider for one
-	// request.
+	// Front are the provider's response times to health checks during the load. Each is
+	// the processor time of client and provider per request.
 	Front []time.Duration
 	Each  time.Duration
 }
 
-// Drive sends a function Poisson arrivals of a rate for a time, and waits for the
-// answers. The same seed gives the same arrivals: those of load.Poisson.
+// Drive sends a function Poisson arrivals of a rate for d, and waits for the answers. The
+// same seed gives the same arrivals, those of load.Poisson.
 func (s *Server) Drive(ctx context.Context, f *Subject, rate float64, d time.Duration, seed uint64) (*Driven, error) {
 	before, err := s.counted(ctx, f.Name)
 	if err != nil {
@@ -42,7 +41,7 @@ func (s *Server) Drive(ctx context.Context, f *Subject, rate float64, d time.Dur
 	}
 	asking, stop := context.WithCancel(ctx)
 	asked := make(chan []time.Duration, 1)
-	go func() { asked <- s.ask(asking) }()
+	go func() { asked <- s.checkHealth(asking) }()
 	ran, err := load.Run(ctx, load.Options{Targets: []load.Target{f.target(s.url, rate)}, Duration: d, Seed: seed})
 	stop()
 	front := <-asked

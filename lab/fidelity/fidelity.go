@@ -1,28 +1,28 @@
-// Package fidelity compares the simulator with what it simulates. The same functions
-// get the same requests at the same instants, once from a provider and an instance
-// of this machine and once in the simulator, under the same policies; what comes out
-// is by how much the two differ.
+// Package fidelity compares the simulator with a real provider on this machine. The same
+// functions get the same requests at the same instants under the same policies, once from
+// a provider and an instance and once in the simulator. The result is by how much the two
+// differ. Begin with Run.
 //
-// # What the simulator is told
+// # The simulator's inputs
 //
-// Decisions are the policies' own on both sides, and they go by the same predicted
-// times: those that the provider has stored by the end. What happens then is simulated, given
-// what this machine takes, all of it measured before and after, under other requests:
+// On both sides the same policies decide with the same predicted times, those that the
+// provider has stored by the end. The simulator needs this machine's times. They are
+// measured before and after the comparison, under other requests:
 //
-//   - how long an instance executes batches of each size, on a core of its own
-//     ([machine.Curve]), with the spread as it was seen, and how much longer under the load
+//   - the time of an instance with a core to itself to execute batches of each size
+//     ([Curve]), with the observed spread, and how much longer it takes under the load
 //     (caches are cold after a pause, other cores are busy);
-//   - the way of a batch to an instance and back;
-//   - the way of a request from the client to the dispatcher and back.
+//   - the time of a batch's way to an instance and back;
+//   - the time of a request's way from the client to the dispatcher and back.
 //
-// Waiting, the forming of batches, CPU quotas and which configs the scheduler takes
-// are not measured: there the simulator must be right by itself.
+// Waiting times, the forming of batches, CPU quotas and the scheduler's choice of configs
+// are not measured: the simulator must get them right.
 //
 // # The setting
 //
-// Each function has one instance, on a core that nobody else uses; client and
-// provider share another. Several instances on one core would be in each other's
-// way, of which the simulator knows nothing.
+// Each function has one instance with a core to itself; client and provider share
+// another. Several instances on one core would slow each other down, which the simulator
+// does not model.
 package fidelity
 
 import (
@@ -37,29 +37,29 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Options are what a comparison works with.
+// Options are the options of a comparison.
 type Options struct {
-	// Rig is how providers are started. This process, and with it the provider, has
-	// another core than the instances (see bench.Pin).
+	// Rig says how to start providers. This process, and with it the provider, has
+	// another core than the instances (see rig.PinCores).
 	Rig RigOptions
 	// Engine is the name under which the provider keeps profiles.
 	Engine    string
 	Functions []Function
-	// Loads are the parts of the capacity that are offered.
+	// Loads are parts of the capacity. Each is offered in turn.
 	Loads []float64
-	// Each load is offered for Duration, and longer where that would be less than
-	// LeastRequests, but at most for Longest; before that for Warmup, which does not
-	// count. Calibration is how long the machine is measured before and after under
-	// each load, and up to three times that where there are few requests.
+	// Each load is offered for Duration. It is offered for longer, at most Longest, to
+	// reach LeastRequests. Warmup precedes it and does not count. Calibration is how long
+	// the machine is measured under each load, before and after it. With few requests it
+	// takes up to three times that.
 	Duration, Longest, Warmup, Calibration time.Duration
 	LeastRequests                          int
 	Seed                                   uint64
-	// Log is where what goes on is told to people, Progress is called now and then.
+	// Log gets progress messages. Progress is called with seconds of load.
 	Log      io.Writer
 	Progress func(done, total int)
 }
 
-// Default is what the command compares.
+// Default returns the options of "simulate --against local".
 func Default() Options {
 	return Options{
 		Functions: []Function{
@@ -72,21 +72,22 @@ func Default() Options {
 	}
 }
 
-// Pair is one function at one load, as it was and as it was simulated.
+// Pair is one function at one load, real and simulated.
 type Pair struct {
 	Function Function
-	// Load is the part of the capacity, Rate what that is in requests/s.
+	// Load is the part of the capacity, Rate the load in requests/s.
 	Load, Rate      float64
 	Real, Simulated Observed
-	// Configs are those of the instances at the end.
+	// RealConfigs are those of the instances at the end. SimulatedConfigs are those
+	// that the simulated instances had.
 	RealConfigs, SimulatedConfigs []cluster.Config
-	// Machine is what the simulator was told; Drift is by which part executions
-	// took longer or shorter after the comparison than before.
+	// Machine has the simulator's inputs. Drift is the relative change of execution
+	// times from before the comparison to after it.
 	Machine Machine
 	Drift   float64
 }
 
-// Run compares one function after the other, at one load after the other.
+// Run compares the functions one after the other, each at one load after the other.
 func Run(ctx context.Context, o Options) ([]Pair, error) {
 	system, err := systems.ByName(systems.Default)
 	if err != nil {
@@ -99,7 +100,7 @@ func Run(ctx context.Context, o Options) ([]Pair, error) {
 	defer os.RemoveAll(dir)
 	c := &comparison{Options: o, system: system}
 	c.bar.total = len(o.Functions) * (len(o.Loads)*int((2*o.Calibration+o.Warmup+o.Duration)/time.Second) + 2*int(o.Calibration/time.Second))
-	c.bar.tell = o.Progress
+	c.bar.report = o.Progress
 	var all []Pair
 	for _, f := range o.Functions {
 		s, err := NewSubject(f)
@@ -115,7 +116,7 @@ func Run(ctx context.Context, o Options) ([]Pair, error) {
 	return all, nil
 }
 
-// comparison is one under way.
+// comparison is the state of Run.
 type comparison struct {
 	Options
 	system systems.System
@@ -127,14 +128,14 @@ func (c *comparison) compare(ctx context.Context, f *Subject, dir string) ([]Pai
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(c.Log, "%s: measuring what this machine takes\n", f.Name)
+	fmt.Fprintf(c.Log, "%s: measuring this machine's times\n", f.Name)
 	state := filepath.Join(dir, "state")
 	alone, largest, err := c.adapt(ctx, f, state, dir)
 	if err != nil {
 		return nil, err
 	}
-	// In a state of its own: executions without a quota would teach the provider
-	// wrong.
+	// Calibration has a separate state: the provider must not learn from executions
+	// without a quota.
 	calibration := filepath.Join(dir, "calibration")
 	capacity, err := c.capacity(ctx, f, calibration, alone, largest)
 	if err != nil {
@@ -159,7 +160,7 @@ func (c *comparison) compare(ctx context.Context, f *Subject, dir string) ([]Pai
 		}
 		p.Machine, p.Drift = Between(before, after)
 		// The provider corrects its predictions within a second of a load.
-		times, err := c.known(state, f)
+		times, err := c.providerTimes(state, f)
 		if err != nil {
 			return nil, err
 		}
@@ -170,13 +171,13 @@ func (c *comparison) compare(ctx context.Context, f *Subject, dir string) ([]Pai
 	return pairs, nil
 }
 
-// length is for how long a rate is offered.
+// length returns how long a rate is offered.
 func (o *Options) length(rate float64) time.Duration {
 	return min(max(o.Duration, Seconds(float64(o.LeastRequests)/rate)), max(o.Longest, o.Duration))
 }
 
-// calibration is for how long the machine is measured under a rate: for a fifth of
-// the requests that are compared, within reason.
+// calibration returns how long the machine is measured under a rate: for a fifth of
+// LeastRequests, but from Calibration to three times that.
 func (o *Options) calibration(rate float64) time.Duration {
 	return min(max(o.Calibration, Seconds(float64(o.LeastRequests)/5/rate)), 3*o.Calibration)
 }

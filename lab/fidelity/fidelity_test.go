@@ -23,25 +23,24 @@ const ms = time.Millisecond
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// exact is executions of 5 ms whatever the batch.
+// exact has executions of 5 ms for all batches.
 type exact struct{}
 
 func (exact) Exec(cluster.Config, int) (time.Duration, bool)    { return 5 * ms, true }
 func (exact) Factor(*rand.Rand) float64                         { return 1 }
 func (exact) Quota(cluster.Config) (part, period time.Duration) { return 0, 0 }
 
-// history is what a provider knows of a model of 5 ms.
+// history returns a provider's times of a model that takes 5 ms.
 func history() *promised {
 	p := &profiler.Profile{Model: strings.Repeat("ab", 32), Engine: "e", Machine: "m", Memory: 1 << 20}
 	for b := 1; b <= 8; b *= 2 {
 		p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, Median: 5000, P95: 5000, CPU: 5000, Runs: 20})
 	}
-	return &promised{candidates: p.Candidates(shares, 8, leastMemory), times: correction.New(p, quantile)}
+	return &promised{candidates: p.Candidates(shares, 8, minMemory), times: correction.New(p, quantile)}
 }
 
-// A function that is simulated alone, with executions of 5 ms and few requests,
-// takes those 5 ms, the ways, and hardly any waiting; each request is one of those
-// that a client would have sent.
+// A simulated function has executions of 5 ms and few requests. Its latency is 5 ms, the
+// ways, and hardly any waiting. The requests are those that a client would send.
 func TestSimulate(t *testing.T) {
 	system, err := systems.ByName(systems.Default)
 	if err != nil {
@@ -112,7 +111,7 @@ func TestReport(t *testing.T) {
 
 func TestBar(t *testing.T) {
 	var told [][2]int
-	b := bar{total: 5, tell: func(done, total int) { told = append(told, [2]int{done, total}) }}
+	b := bar{total: 5, report: func(done, total int) { told = append(told, [2]int{done, total}) }}
 	for range 3 {
 		if err := b.during(2*time.Second, func() error { return io.EOF }); err != io.EOF {
 			t.Error(err)

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asking is how often the provider is asked how it is while a load runs.
-const asking = 20 * time.Millisecond
+// healthInterval is the time between two health checks while a load runs.
+const healthInterval = 20 * time.Millisecond
 
-// ask asks the provider how it is, again and again until ctx ends, and returns how
-// long each answer took: the way between client and provider, without any function.
-func (s *Server) ask(ctx context.Context) (took []time.Duration) {
-	tick := time.NewTicker(asking)
+// checkHealth checks the provider's health until ctx ends, and returns the response times.
+// They are the time of the way between client and provider, without a function.
+func (s *Server) checkHealth(ctx context.Context) (took []time.Duration) {
+	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -34,7 +34,7 @@ func (s *Server) ask(ctx context.Context) (took []time.Duration) {
 	}
 }
 
-// worked is the processor time that this process and the provider have used.
+// worked returns the processor time that this process and the provider have used.
 func (s *Server) worked() (time.Duration, error) {
 	var own unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
@@ -44,12 +44,12 @@ func (s *Server) worked() (time.Duration, error) {
 	return time.Duration(own.Utime.Nano()+own.Stime.Nano()) + provider, err
 }
 
-// ProcessorTime is the time that a process's threads, those that live, have been on
-// a core: the first field, in ns, of each one's schedstat.
+// ProcessorTime returns how long a process's living threads have run on a core: the sum of
+// the first field, in ns, of each thread's schedstat.
 func ProcessorTime(pid int) (sum time.Duration, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err == nil && len(files) == 0 {
-		err = errors.New("it has no thread, or this kernel does not tell (CONFIG_SCHED_INFO)")
+		err = errors.New("there is no such process, or the kernel has no schedstat (CONFIG_SCHED_INFO)")
 	}
 	if err != nil {
 		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)

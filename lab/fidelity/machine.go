@@ -10,28 +10,27 @@ import (
 	"github.com/faas-infer/faas-infer/lab/sim"
 )
 
-// Machine is what this machine takes under one load.
+// Machine has this machine's times under one load.
 type Machine struct {
-	// Pace is how long executions take, over those of an instance alone.
+	// Pace is the time of executions, divided by that of an instance alone.
 	Pace float64
-	// Way is an exchange with an instance besides its own work for one request, Outer
-	// the mean of what a request's way between client and dispatcher takes, there
-	// and back.
+	// Way is the time of an exchange with an instance for one request, without the
+	// instance's own work. Outer is the mean time of a request's way from the client to
+	// the dispatcher and back.
 	Way, Outer time.Duration
-	// outers is how Outer is spread.
+	// outers are samples of Outer.
 	outers []time.Duration
 }
 
-// Learn draws from a run under load, without CPU quotas, in what executions and
-// ways differ from those of an instance alone. The mean latency that a client sees is
+// Learn derives a Machine from a run under load, without CPU quotas, and the times of an
+// instance alone. The mean latency that a client sees is the mean over the requests of
 //
 //	outer + queue + way(b) + pace·exec(b)
 //
-// over the requests. Of that the provider counts queue, Σ exec over batches, and
-// batches by classes of sizes.
+// The provider counts queue, Σ exec over batches, and batches by classes of sizes.
 func Learn(d *Driven, c *Curve) Machine {
-	// Sums over batches of their executions alone; over requests, of the
-	// executions that they are in and of their ways.
+	// batches is the sum of exec over batches. executions and ways are the sums of exec
+	// and way over requests, of which there are members.
 	var batches, members, executions, ways float64
 	for _, s := range d.Counts.Sizes {
 		if s.Batches <= 0 {
@@ -50,7 +49,7 @@ func Learn(d *Driven, c *Curve) Machine {
 	m := Machine{Pace: d.Counts.Exec.Seconds() / batches, Way: c.travel()}
 	queue := d.Counts.Queue.Seconds() / max(1, d.Counts.Queued)
 	m.Outer = max(0, d.Mean-Seconds(queue+ways/members+m.Pace*executions/members))
-	// Requests that only go to the provider and back spread as these do.
+	// Outer is assumed to have the relative spread of the health checks.
 	asked := mean(d.Front)
 	for _, t := range d.Front {
 		m.outers = append(m.outers, time.Duration(float64(t)/float64(max(1, asked))*float64(m.Outer)))
@@ -58,8 +57,8 @@ func Learn(d *Driven, c *Curve) Machine {
 	return m
 }
 
-// Between is what a machine takes between two measurements, and by which part
-// executions took longer in the second than in the first; less than 0 is shorter.
+// Between returns the means of two measurements. drift is the relative change of execution
+// times from the first to the second; it is below 0 if they became shorter.
 func Between(before, after Machine) (m Machine, drift float64) {
 	m = Machine{
 		Pace: (before.Pace + after.Pace) / 2, Way: (before.Way + after.Way) / 2, Outer: (before.Outer + after.Outer) / 2,
@@ -71,17 +70,17 @@ func Between(before, after Machine) (m Machine, drift float64) {
 	return m, drift
 }
 
-// drawn is how often the latencies of a simulation and the ways to the provider are
-// put together.
-const drawn = 50_000
+// samples is the number of samples of the sum of a simulated latency and the way to the
+// provider.
+const samples = 50_000
 
-// Seen adds the ways between client and provider to latencies, and returns the mean,
-// the 99th percentile, and which part is within the objective.
+// Seen adds the way between client and provider to simulated latencies. It returns the
+// mean, the 99th percentile, and the part within the objective.
 func (m *Machine) Seen(latency *sim.Histogram, slo time.Duration, seed uint64) (all, p99 time.Duration, within float64) {
 	r := rand.New(rand.NewPCG(seed, 99))
-	sums := make([]time.Duration, drawn)
+	sums := make([]time.Duration, samples)
 	for i := range sums {
-		sums[i] = latency.Quantile((float64(i) + 0.5) / drawn)
+		sums[i] = latency.Quantile((float64(i) + 0.5) / samples)
 		if n := len(m.outers); n > 0 {
 			sums[i] += m.outers[r.IntN(n)]
 		} else {
@@ -90,20 +89,19 @@ func (m *Machine) Seen(latency *sim.Histogram, slo time.Duration, seed uint64) (
 	}
 	slices.Sort(sums)
 	in, _ := slices.BinarySearch(sums, slo+1)
-	return latency.Mean() + m.Outer, sums[drawn*99/100], float64(in) / drawn
+	return latency.Mean() + m.Outer, sums[samples*99/100], float64(in) / samples
 }
 
-// Truth is how long executions really take; it implements sim.Truth.
+// Truth has the real execution times. It implements sim.Truth.
 type Truth struct {
 	Curve *Curve
 	Pace  float64
-	// Limited: CPU quotas hold.
+	// Limited is set if CPU quotas hold.
 	Limited bool
 }
 
-// Exec implements sim.Truth. What the instance does besides, and what joining and
-// splitting a batch takes beyond that of a single request, is its work, too, for
-// which it needs its quota.
+// Exec implements sim.Truth. The time includes the instance's other work, and the time to
+// join and split a batch beyond that of a single request. They use its quota too.
 func (t *Truth) Exec(_ cluster.Config, b int) (time.Duration, bool) {
 	more := t.Curve.at(t.Curve.way, float64(b)) - t.Curve.way[0]
 	return time.Duration(t.Pace*float64(t.Curve.at(t.Curve.exec, float64(b)))) + t.Curve.handling + max(0, more), true
@@ -112,7 +110,8 @@ func (t *Truth) Exec(_ cluster.Config, b int) (time.Duration, bool) {
 // Factor implements sim.Truth.
 func (t *Truth) Factor(r *rand.Rand) float64 { return t.Curve.factor(r) }
 
-// Quota implements sim.Truth: the one that the local backend sets.
+// Quota implements sim.Truth. It returns the quota that the local backend sets, 0 if quotas
+// do not hold.
 func (t *Truth) Quota(c cluster.Config) (part, period time.Duration) {
 	if !t.Limited {
 		return 0, 0

@@ -12,8 +12,8 @@ import (
 
 const machineMS = time.Millisecond
 
-// straight is a curve of 2 + b ms, with ways of 0.5 + 0.1·b ms of which 0.2 ms are
-// the instance's.
+// straight returns a curve of 2 + b ms, with ways of 0.5 + 0.1·b ms, of which 0.2 ms are
+// the instance's handling.
 func straight() *Curve {
 	c := &Curve{handling: machineMS / 5}
 	for _, b := range powers(16) {
@@ -40,7 +40,8 @@ func TestCurve(t *testing.T) {
 	}
 }
 
-// The slowest time is a neighbour's doing, and the factors are those of the others.
+// The slowest time is left out, because a neighbour caused it. The factors are those of the
+// other times.
 func TestSlowestIsLeftOut(t *testing.T) {
 	c := &Curve{}
 	c.add(1, []time.Duration{9 * machineMS, 1000 * machineMS, 11 * machineMS}, []time.Duration{machineMS, 50 * machineMS, machineMS})
@@ -61,7 +62,7 @@ func TestSlowestIsLeftOut(t *testing.T) {
 	}
 }
 
-// What was put into a run comes out of it.
+// Learn returns the values from which the run was made.
 func TestLearn(t *testing.T) {
 	c := straight()
 	pace, queue, outer := 1.5, 4*machineMS, 3*machineMS

@@ -11,26 +11,27 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Namespace is what the provider puts behind functions' names.
+// Namespace is the suffix that the provider adds to functions' names.
 const Namespace = ".openfaas-fn"
 
-// Counts are what a provider has counted of one function.
+// Counts are a provider's metrics of one function.
 type Counts struct {
-	// Batches were executed, with so many requests in all, which took Exec
-	// together, as the engine says.
+	// Batches is the number of executed batches, Requests the number of their requests,
+	// Exec the sum of their times in the engine.
 	Batches, Requests float64
 	Exec              time.Duration
-	// Queued requests have waited Queue for their batches altogether.
+	// Queued is the number of requests that waited for their batches, Queue the sum of
+	// these waits.
 	Queued float64
 	Queue  time.Duration
 	// Sizes counts batches by classes of sizes.
 	Sizes []Class
 }
 
-// Class is batches of some sizes.
+// Class is the number of batches with sizes from Least to Largest.
 type Class struct{ Least, Largest, Batches float64 }
 
-// since is what was counted after o.
+// since returns the difference to the earlier counts o.
 func (c Counts) since(o Counts) Counts {
 	d := Counts{Batches: c.Batches - o.Batches, Requests: c.Requests - o.Requests, Exec: c.Exec - o.Exec, Queued: c.Queued - o.Queued, Queue: c.Queue - o.Queue}
 	for i, s := range c.Sizes {
@@ -66,7 +67,7 @@ func parse(text []byte, function string) (Counts, error) {
 				}
 			}
 		}
-		return nil // Nothing has happened yet.
+		return nil // The function has no requests yet.
 	}
 	batch, exec, queue := histogram("batch_size"), histogram("exec_duration_seconds"), histogram("queue_duration_seconds")
 	c := Counts{

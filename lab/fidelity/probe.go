@@ -13,17 +13,16 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// Each size of batch is executed probes times; a round of all sizes follows another,
-// so that a noisy moment does not hit one of them alone. The first rounds only warm
-// up.
+// A batch of each size is executed probes times, in rounds over all sizes: a noisy moment
+// must not affect only one size. The first warmups rounds do not count.
 const (
 	probes  = 60
-	warming = 5
+	warmups = 5
 )
 
-// measureShare has an instance, process pid, execute batches of all sizes, as the provider
-// sends them.
-func measureShare(ctx context.Context, pid int, socket string, f *Subject) (*Curve, error) {
+// measureInstance measures batches of all sizes, sent as the provider sends them to an
+// instance, the process pid.
+func measureInstance(ctx context.Context, pid int, socket string, f *Subject) (*Curve, error) {
 	w, err := dial(ctx, socket)
 	if err != nil {
 		return nil, err
@@ -32,8 +31,8 @@ func measureShare(ctx context.Context, pid int, socket string, f *Subject) (*Cur
 	sizes := powers(f.MaxBatch)
 	exec, way := make([][]time.Duration, len(sizes)), make([][]time.Duration, len(sizes))
 	began, executed := time.Duration(0), time.Duration(0)
-	for n := range warming + probes {
-		if n == warming {
+	for n := range warmups + probes {
+		if n == warmups {
 			if began, err = ProcessorTime(pid); err != nil {
 				return nil, err
 			}
@@ -46,7 +45,7 @@ func measureShare(ctx context.Context, pid int, socket string, f *Subject) (*Cur
 			if err != nil {
 				return nil, fmt.Errorf("a batch of %d: %w", b, err)
 			}
-			if n >= warming {
+			if n >= warmups {
 				executed += engine
 				exec[i], way[i] = append(exec[i], engine), append(way[i], all-engine)
 			}
@@ -63,7 +62,7 @@ func measureShare(ctx context.Context, pid int, socket string, f *Subject) (*Cur
 	return c, nil
 }
 
-// wire is a connection to an instance, as the provider's dispatcher has.
+// wire is a connection to an instance like those of the provider's dispatcher.
 type wire struct {
 	net.Conn
 	reader *bufio.Reader
@@ -81,8 +80,8 @@ func dial(ctx context.Context, socket string) (*wire, error) {
 // longest is how long one exchange may take.
 const longest = time.Minute
 
-// exchange sends a batch of b requests and reads the answers; engine is how long it
-// was executed, all how long everything took.
+// exchange sends a batch of b requests and reads the answers. engine is the time of its
+// execution, all that of the whole exchange.
 func (w *wire) exchange(f *Subject, b int) (engine, all time.Duration, err error) {
 	began := time.Now()
 	requests := make([]frame.Request, b)
@@ -114,7 +113,7 @@ func (w *wire) exchange(f *Subject, b int) (engine, all time.Duration, err error
 	}
 	for _, a := range answers {
 		if a.Status != http.StatusOK {
-			return 0, 0, fmt.Errorf("the instance answers %d", a.Status)
+			return 0, 0, fmt.Errorf("the instance answers a request with status %d", a.Status)
 		}
 	}
 	micros, err := strconv.ParseInt(response.Header.Get(frame.ExecHeader), 10, 64)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// drive puts a function under a load.
+// drive loads a function with the progress bar.
 func (c *comparison) drive(ctx context.Context, s *Server, f *Subject, rate float64, d time.Duration, seed uint64) (ran *Driven, err error) {
 	err = c.bar.during(d, func() (err error) {
 		ran, err = s.Drive(ctx, f, rate, d, seed)
@@ -15,8 +15,8 @@ func (c *comparison) drive(ctx context.Context, s *Server, f *Subject, rate floa
 	return ran, err
 }
 
-// adapt measures an instance of the function alone, and has a provider see some
-// executions. It returns the largest batch of the config that this takes.
+// adapt measures an instance of the function alone, and loads a provider to let it correct
+// its predictions. It returns the largest batch of the resulting configs.
 func (c *comparison) adapt(ctx context.Context, f *Subject, state, dir string) (alone *Curve, largest int, err error) {
 	s, err := c.Rig.Serve(ctx, state)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *comparison) adapt(ctx context.Context, f *Subject, state, dir string) (
 		return nil, 0, err
 	}
 	if len(instances) == 0 {
-		return nil, 0, errors.New("the provider has no instance")
+		return nil, 0, errors.New("the provider has no instance of the function")
 	}
 	if alone, err = Measure(ctx, c.Rig, f, instances[0].Spec.Model, dir); err != nil {
 		return nil, 0, err
@@ -48,8 +48,8 @@ func (c *comparison) adapt(ctx context.Context, f *Subject, state, dir string) (
 	return alone, largest, nil
 }
 
-// real is a pair's load on a provider that has just started, as the simulated one
-// will have. It tells whether CPU quotas held.
+// real offers a pair's load to a provider that has just started, like the simulated one.
+// limited reports whether instances had CPU quotas.
 func (c *comparison) real(ctx context.Context, f *Subject, state string, p *Pair) (limited bool, err error) {
 	s, err := c.Rig.Serve(ctx, state)
 	if err != nil {

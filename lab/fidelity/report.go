@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/figure"
 )
 
-// measure is one that is compared.
+// measure is one compared quantity.
 type measure struct {
 	name, unit, header string
 	of                 func(o Observed) float64
@@ -26,7 +26,7 @@ var measures = []measure{
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// difference is by how many % the simulated value is above the real one.
+// difference returns by how many % the simulated value is above the real one.
 func difference(real, simulated float64) float64 {
 	if real == simulated {
 		return 0
@@ -34,7 +34,7 @@ func difference(real, simulated float64) float64 {
 	return 100 * (simulated/real - 1)
 }
 
-// Results are the figures of a comparison: MEASURE.real.FUNCTION.LOAD and
+// Results returns the figures of a comparison: MEASURE.real.FUNCTION.LOAD and
 // MEASURE.simulated.FUNCTION.LOAD with the load in % of the capacity, the difference
 // of the two in %, and the largest difference of each measure.
 func Results(pairs []Pair) []report.Result {
@@ -59,7 +59,7 @@ func Results(pairs []Pair) []report.Result {
 	return all
 }
 
-// Table shows a comparison to people.
+// Table returns the table of a comparison.
 func Table(pairs []Pair) figure.Table {
 	t := figure.Table{Title: "On this machine → simulated", Header: []string{"function", "load", "requests/s"}}
 	for _, m := range measures {
@@ -80,16 +80,16 @@ func Table(pairs []Pair) figure.Table {
 		"and the ways from the client to the instance and back.",
 	}
 	for _, p := range pairs {
-		if math.Abs(p.Drift) > disturbed {
+		if math.Abs(p.Drift) > maxDrift {
 			t.Notes = append(t.Notes, fmt.Sprintf("%s at %.0f %%: execution times changed by %+.0f %% meanwhile. Something else runs on this machine, and the figures tell of that.", p.Function.Name, 100*p.Load, 100*p.Drift))
 		}
 	}
 	return t
 }
 
-// disturbed is the part by which executions may take longer or shorter after a
-// comparison than before, where the machine is the functions' alone.
-const disturbed = 0.1
+// maxDrift is the largest relative change of execution times during a comparison without a
+// warning. On a machine without other work, the change is smaller.
+const maxDrift = 0.1
 
 func configs(all []cluster.Config) string {
 	if len(all) == 0 {

@@ -24,16 +24,16 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// RigOptions are how providers are started.
+// RigOptions say how to start providers.
 type RigOptions struct {
-	// Self is the faas-infer program; Prepared is where prepared models are, "" for
-	// its default.
+	// Self is the faas-infer program. Prepared is the directory of prepared models, ""
+	// for the program's default.
 	Self, Prepared string
-	// Core is the instances'. The provider has those of this process.
+	// Core is the CPU core of the instances. The provider has those of this process.
 	Core int
 }
 
-// Server is a provider, a process of its own.
+// Server is a provider in a separate process.
 type Server struct {
 	*process.Child
 	url, state string
@@ -60,17 +60,10 @@ func (o *output) String() string {
 	return strings.TrimSpace(o.text.String())
 }
 
-// WholeCore is a core in millicores: what an instance has at most.
+// WholeCore is the maximum CPU share of an instance in millicores, one core.
 const WholeCore = 1000
 
-// rigPatience is how long a provider may take to serve and a function to be ready,
-// which is measured before; pause is between two looks.
-const (
-	rigPatience = 5 * time.Minute
-	rigPause    = 20 * time.Millisecond
-)
-
-// Serve starts a provider in a state directory, with the functions that are there.
+// Serve starts a provider in a state directory, with the functions stored there.
 func (o RigOptions) Serve(ctx context.Context, state string, flags ...string) (*Server, error) {
 	l, err := web.Listen("127.0.0.1:0")
 	if err != nil {
@@ -90,18 +83,18 @@ func (o RigOptions) Serve(ctx context.Context, state string, flags ...string) (*
 	if s.Child, err = process.Start(c, syscall.SIGTERM); err != nil {
 		return nil, fmt.Errorf("start a provider: %w", err)
 	}
-	well := func() (bool, error) {
+	healthy := func() (bool, error) {
 		_, err := s.get(ctx, "/healthz")
 		return err == nil, nil
 	}
-	if err := s.await(ctx, "the provider", well); err != nil {
+	if err := s.await(ctx, "the provider", healthy); err != nil {
 		s.Stop()
 		return nil, err
 	}
 	return s, nil
 }
 
-// Stop has the provider leave, with its instances.
+// Stop stops the provider and its instances.
 func (s *Server) Stop() {
 	_ = s.Process.Signal(syscall.SIGTERM)
 	select {
@@ -112,12 +105,12 @@ func (s *Server) Stop() {
 	}
 }
 
-// await asks until it is so.
-func (s *Server) await(ctx context.Context, what string, so func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, rigPatience)
+// await waits until ready returns true or an error, for at most patience.
+func (s *Server) await(ctx context.Context, what string, ready func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		if ok, err := so(); ok || err != nil {
+		if ok, err := ready(); ok || err != nil {
 			return err
 		}
 		select {
@@ -125,7 +118,7 @@ func (s *Server) await(ctx context.Context, what string, so func() (bool, error)
 			return fmt.Errorf("%s is not ready: %w: %s", what, ctx.Err(), s.log)
 		case <-s.Exited():
 			return fmt.Errorf("the provider exited (%v): %s", s.ProcessState, s.log)
-		case <-time.After(rigPause):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -151,8 +144,8 @@ func (s *Server) do(ctx context.Context, method, path string, body []byte) ([]by
 	return text, nil
 }
 
-// Deploy deploys a function with exactly one instance of one core at most, and
-// waits for that.
+// Deploy deploys a function with exactly one instance of at most one core, and waits for
+// it.
 func (s *Server) Deploy(ctx context.Context, f *Subject) error {
 	image := f.Name + ":latest"
 	if _, err := bundle.Write(filepath.Join(s.state, "bundles"), image, bundle.Manifest{}, f.model); err != nil {
@@ -172,10 +165,10 @@ func (s *Server) Deploy(ctx context.Context, f *Subject) error {
 	return s.Ready(ctx, f)
 }
 
-// hopeless is what the provider says of an objective that cannot be met.
-const hopeless = "the objective cannot be met"
+// unmeetable is a part of the provider's log message for an objective that it cannot meet.
+const unmeetable = "the objective cannot be met"
 
-// Ready waits until a function has an instance that serves.
+// Ready waits until a function has a ready instance.
 func (s *Server) Ready(ctx context.Context, f *Subject) error {
 	return s.await(ctx, f.Name, func() (bool, error) {
 		text, err := s.get(ctx, "/system/function/"+f.Name)
@@ -186,22 +179,21 @@ func (s *Server) Ready(ctx context.Context, f *Subject) error {
 		if err := json.Unmarshal(text, &status); err != nil {
 			return false, err
 		}
-		if log := s.log.String(); strings.Contains(log, hopeless) {
-			return false, fmt.Errorf("the machine is too slow, or too busy, for an SLO of %v: %s", f.SLO, log)
+		if log := s.log.String(); strings.Contains(log, unmeetable) {
+			return false, fmt.Errorf("the machine is too slow or too busy for an SLO of %v: %s", f.SLO, log)
 		}
 		return status.AvailableReplicas > 0, nil
 	})
 }
 
-// Running is an instance as the provider writes it down. Cgroup tells whether it has
-// a CPU quota.
+// Running is an instance as the provider stores it. Cgroup is set if it has a CPU quota.
 type Running struct {
 	Spec   cluster.InstanceSpec `json:"spec"`
 	Socket string               `json:"socket"`
 	Cgroup bool                 `json:"cgroup"`
 }
 
-// Instances lists what runs for a function.
+// Instances lists the running instances of a function.
 func (s *Server) Instances(function string) ([]Running, error) {
 	files, err := filepath.Glob(filepath.Join(s.state, "local", "instances", "*", "instance.json"))
 	if err != nil {
@@ -211,7 +203,7 @@ func (s *Server) Instances(function string) ([]Running, error) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // It has left meanwhile.
+			continue // It has stopped meanwhile.
 		}
 		var r Running
 		if err := json.Unmarshal(text, &r); err != nil {

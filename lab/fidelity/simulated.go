@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// lead is how long the simulated provider has for its first instance before
-	// the load begins, and start is how long that takes it; neither is compared.
+	// lead is the time before the load in which the simulated provider starts its first
+	// instance. start is the simulated time of that start. Neither is compared.
 	lead  = 3 * time.Second
 	start = 100 * time.Millisecond
-	// plenty is more memory than one instance needs.
+	// plenty is more memory than one instance needs, in bytes.
 	plenty = 64 << 30
 )
 
-// arrivalTimes are the instants at which load.Run sends the requests of its first
-// target.
+// arrivalTimes returns the instants at which load.Run sends the requests of its first
+// target, shifted by from.
 func arrivalTimes(rate float64, d time.Duration, seed uint64, from time.Duration) ([]time.Duration, error) {
 	times, err := load.Poisson.Times(rate, d, rand.New(rand.NewPCG(seed, 0)))
 	for i := range times {
@@ -31,7 +31,7 @@ func arrivalTimes(rate float64, d time.Duration, seed uint64, from time.Duration
 	return times, err
 }
 
-// simulate is a pair's load in the simulator.
+// simulate simulates a pair's load.
 func (c *comparison) simulate(ctx context.Context, f *Subject, known systems.Times, real sim.Truth, p *Pair) error {
 	d := c.length(p.Rate)
 	warmup, err := arrivalTimes(p.Rate, c.Warmup, c.Seed+1, lead)
@@ -61,7 +61,8 @@ func (c *comparison) simulate(ctx context.Context, f *Subject, known systems.Tim
 	return nil
 }
 
-// observe is a simulated function as a client of this machine would see it.
+// observe returns the result of a simulated function as a client of this machine would see
+// it.
 func observe(r *sim.FunctionResult, slo time.Duration, m *Machine, seed uint64) (o Observed, configs []cluster.Config) {
 	batches, requests := uint64(0), uint64(0)
 	for size, n := range r.Batches {

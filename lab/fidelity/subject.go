@@ -11,9 +11,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// Function is one that is put under load.
+// Function is a function of the comparison.
 type Function struct {
-	// Name is the function's, and that of its model in the zoo.
+	// Name is the name of the function and of its model in the zoo.
 	Name     string
 	SLO      time.Duration
 	MaxBatch int
@@ -28,10 +28,10 @@ type Subject struct {
 	Header http.Header
 }
 
-// inputs is how many different requests are sent in turn.
+// inputs is the number of different requests that are sent in turn.
 const inputs = 8
 
-// NewSubject makes a function of the zoo ready to be deployed and asked.
+// NewSubject makes a function's model and its requests.
 func NewSubject(f Function) (*Subject, error) {
 	m, err := zoo.Make(f.Name, 1)
 	if err != nil {
@@ -53,10 +53,10 @@ func NewSubject(f Function) (*Subject, error) {
 	return s, nil
 }
 
-// target is the function under a load.
+// target returns a load of the function.
 func (s *Subject) target(url string, rate float64) load.Target {
 	return load.Target{Name: s.Name, URL: url + "/function/" + s.Name, Header: s.Header, Body: load.Cycle(s.Bodies...), SLO: s.SLO, Rate: rate, Arrivals: load.Poisson}
 }
 
-// Seconds is a duration of s seconds.
+// Seconds returns a duration of s seconds.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

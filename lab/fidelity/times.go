@@ -13,26 +13,27 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// promised are the times that the provider goes by: its profile of the model,
-// corrected by what its instances have shown. It implements systems.Times, without a
-// spread: these times are already those that executions are held to.
+// promised are the times that the provider plans with: its profile of the model, corrected
+// by the times of its instances. It implements systems.Times without a spread: these times
+// are already a quantile of the executions.
 type promised struct {
 	candidates []profiler.Candidate
 	times      *correction.Correction
 }
 
-// The provider's defaults where a deployment does not say: the part of the
-// executions that is held to a time, the CPU shares of instances of one core at most
-// in millicores, and the least memory in bytes.
+// shares are the provider's default CPU shares in millicores for instances of at most one
+// core.
 var shares = []int{250, 500, WholeCore}
 
 const (
-	quantile    = 0.95
-	leastMemory = 256 << 20
+	// quantile is the provider's default quantile of execution times.
+	quantile = 0.95
+	// minMemory is the provider's minimum memory of an instance in bytes.
+	minMemory = 256 << 20
 )
 
-// known reads what a provider that has stopped knew of a function's times.
-func (o *Options) known(state string, f *Subject) (*promised, error) {
+// providerTimes reads the times of a function from the state of a stopped provider.
+func (o *Options) providerTimes(state string, f *Subject) (*promised, error) {
 	hash, err := model.ContentHash(filepath.Join(state, "bundles", f.Name, "latest", "model.onnx"))
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (o *Options) known(state string, f *Subject) (*promised, error) {
 		}
 	}
 	p.times.Update(time.Now())
-	p.candidates = profile.Candidates(shares, f.MaxBatch, max(2*profile.Memory, leastMemory))
+	p.candidates = profile.Candidates(shares, f.MaxBatch, max(2*profile.Memory, minMemory))
 	return p, nil
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// tuning compares BATCH's buffer, tuned again as the load changes, with one call for
-// each request at the largest and at the cheapest size (BATCH Fig. 14 and 15). The
-// platform is Lambda's: it has an instance for every batch at once.
+// tuning compares BATCH's buffer, which is tuned as the load changes, with one call per
+// request at the largest and at the cheapest size (BATCH Fig. 14 and 15). The platform is
+// like Lambda: it has an instance for every batch at once.
 func tuning(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
 	system, err := systems.ByName(systems.Batch)
 	if err != nil {
@@ -55,7 +55,7 @@ type tuningJob struct {
 	scenario.Function
 }
 
-// price is what resources cost: as the profile says, else the cluster's.
+// price returns the profile's prices, or the cluster's if the profile has none.
 func (j tuningJob) price() otp.Pricing {
 	if j.Function.Price != nil {
 		return j.Function.Price
@@ -63,7 +63,7 @@ func (j tuningJob) price() otp.Pricing {
 	return otp.Cluster{Beta: j.Beta}
 }
 
-// run simulates the function's day.
+// run simulates the function's day in each way.
 func (j tuningJob) run(ctx context.Context, system systems.System, part func(float64)) (*day, error) {
 	d := &day{SLO: j.SLO, quantile: j.Percentile / 100}
 	if d.quantile == 0 {
@@ -97,7 +97,7 @@ func (j tuningJob) run(ctx context.Context, system systems.System, part func(flo
 	return d, nil
 }
 
-// alone is a call for each request on some resources.
+// alone is one call per request on fixed resources.
 type alone struct {
 	config      cluster.Config
 	memory, cpu int64
@@ -105,7 +105,7 @@ type alone struct {
 	cost        float64
 }
 
-// single is the way to serve requests one by one that less prefers.
+// single returns the config for one call per request that is first in the order of less.
 func (j tuningJob) single(less func(a, b alone) bool) (alone, error) {
 	var best alone
 	found := false
@@ -121,7 +121,7 @@ func (j tuningJob) single(less func(a, b alone) bool) (alone, error) {
 		}
 	}
 	if !found {
-		return alone{}, fmt.Errorf("%s has no time of a single request", j.Model)
+		return alone{}, fmt.Errorf("model %s has no time for a single request", j.Model)
 	}
 	return best, nil
 }

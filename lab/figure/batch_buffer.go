@@ -13,13 +13,14 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// look is how often the tuner is asked.
-const look = 10 * time.Second
+// tuneInterval is the time between two questions to the tuner.
+const tuneInterval = 10 * time.Second
 
-// patient is how long a request waits for its batch: BATCH drops none.
-const patient = 1 << 20 * time.Second
+// noDeadline is the objective given to the buffer. It is longer than any run because BATCH
+// drops no request.
+const noDeadline = 1 << 20 * time.Second
 
-// buffered is a function behind production's buffer, tuned by production's tuner, on a
+// buffered is a function behind the provider's buffer, tuned by the provider's tuner, on a
 // platform that executes every batch at once.
 type buffered struct {
 	job    tuningJob
@@ -29,10 +30,10 @@ type buffered struct {
 
 	now     time.Duration
 	arrived uint64
-	// came is when those came that wait.
+	// came has the arrival times of the waiting requests.
 	came map[batching.RequestID]time.Duration
-	// config is what the buffer and the platform are set to, exec its true times and
-	// perSecond and perCall what they cost.
+	// config and timeout are the present choice. exec are the config's true times,
+	// perSecond and perCall its costs.
 	config             cluster.Config
 	timeout            time.Duration
 	exec               []time.Duration
@@ -40,10 +41,11 @@ type buffered struct {
 	hours              []hour
 }
 
-// hour is what was so of the requests that came in an hour.
+// hour has the figures of the requests that came in one hour.
 type hour struct {
 	requests, batches int
-	// latencies are in s; cost is of all, tunings how often another choice was made.
+	// latencies are in s. cost is the sum over the requests. tunings counts changes of
+	// the choice.
 	latencies []float64
 	cost      float64
 	tunings   int
@@ -57,7 +59,7 @@ func newBuffered(j tuningJob, system systems.System) (*buffered, error) {
 	f := systems.Function{
 		Name: j.Function.Name, SLO: j.SLO, Percentile: j.Percentile, MaxBatch: j.MaxBatch, Price: j.price(),
 	}
-	buffer, err := system.Batching(batching.Options{SLO: patient, MaxBatch: j.MaxBatch})
+	buffer, err := system.Batching(batching.Options{SLO: noDeadline, MaxBatch: j.MaxBatch})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func (b *buffered) run(ctx context.Context, process arrivals.Process, duration t
 				return err
 			}
 			b.tune()
-			tick += look
+			tick += tuneInterval
 			part(float64(at) / float64(duration))
 		}
 		if more && at == next {
@@ -96,7 +98,7 @@ func (b *buffered) run(ctx context.Context, process arrivals.Process, duration t
 	}
 }
 
-// tune asks what to set the buffer to.
+// tune asks the tuner for its choice and applies it to the buffer.
 func (b *buffered) tune() {
 	now := sim.TimeAt(b.now)
 	list, _ := b.tuner.Candidates(now, b.meter.Read(now, b.arrived))
@@ -119,7 +121,7 @@ func (b *buffered) set(config cluster.Config, timeout time.Duration) {
 		b.exec = append(b.exec, exec)
 	}
 	for k := len(b.exec) - 2; k >= 0; k-- {
-		if b.exec[k] == 0 { // Where nothing is known, as the next larger batch.
+		if b.exec[k] == 0 { // A batch without a time takes as long as the next larger.
 			b.exec[k] = b.exec[k+1]
 		}
 	}
@@ -129,7 +131,7 @@ func (b *buffered) set(config cluster.Config, timeout time.Duration) {
 	}
 }
 
-// at is the hour of a time; nil after the last.
+// at returns the hour of a time, nil after the last hour.
 func (b *buffered) at(t time.Duration) *hour {
 	if i := int(t / time.Hour); i < len(b.hours) {
 		return &b.hours[i]
@@ -137,18 +139,18 @@ func (b *buffered) at(t time.Duration) *hour {
 	return nil
 }
 
-// add has a request arrive.
+// add lets a request arrive now.
 func (b *buffered) add() {
 	now := sim.TimeAt(b.now)
 	b.arrived++
 	id := batching.RequestID(b.arrived)
 	b.came[id] = b.now
 	b.tuner.Arrived(now)
-	b.buffer.Add(now, batching.Request{ID: id, Deadline: now.Add(patient)})
+	b.buffer.Add(now, batching.Request{ID: id, Deadline: now.Add(noDeadline)})
 	b.at(b.now).requests++
 }
 
-// act executes what leaves the buffer, each batch on an instance of its own.
+// act executes the batches that leave the buffer, each on a separate instance.
 func (b *buffered) act() {
 	now := sim.TimeAt(b.now)
 	for {
@@ -165,7 +167,7 @@ func (b *buffered) act() {
 	}
 }
 
-// execute notes what a batch costs and when its requests are answered.
+// execute records a batch's cost and its requests' latencies.
 func (b *buffered) execute(batch []batching.RequestID) {
 	exec := b.exec[len(batch)-1]
 	share := (b.perSecond*exec.Seconds() + b.perCall) / float64(len(batch))

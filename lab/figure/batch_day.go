@@ -10,14 +10,14 @@ import (
 	"github.com/faas-infer/faas-infer/lab/plot"
 )
 
-// day is a function's day in each of several ways, ours first.
+// day is a function's day in each of several ways, BATCH's buffer first.
 type day struct {
 	SLO      time.Duration
 	quantile float64
 	ways     []way
 }
 
-// way is a day in one way.
+// way is one way to serve the day's requests.
 type way struct {
 	name  string
 	hours []hour
@@ -25,8 +25,8 @@ type way struct {
 
 func (b *buffered) way(name string) way { return way{name, b.hours} }
 
-// way is the same requests, each alone: with deterministic times the latency of all
-// is the same.
+// way returns the day with one call per request. Times are deterministic, so all requests
+// have the same latency.
 func (a alone) way(name string, hours []hour) way {
 	w := way{name: name}
 	for _, h := range hours {
@@ -39,7 +39,7 @@ func (a alone) way(name string, hours []hour) way {
 	return w
 }
 
-// percentile is in s; NaN of an hour without requests.
+// percentile returns a percentile of the latencies in s, NaN if there are no requests.
 func (h *hour) percentile(q float64) float64 {
 	n := len(h.latencies)
 	if n == 0 {
@@ -49,10 +49,11 @@ func (h *hour) percentile(q float64) float64 {
 	return h.latencies[max(0, int(math.Ceil(q*float64(n)))-1)]
 }
 
-// sums are a way's day.
+// daySums sums up a way's day.
 type daySums struct {
 	requests, batches, tunings, missed int
-	// cost is of a request, worst the highest hour's percentile as a part of the SLO.
+	// cost is the mean of a request. worst is the highest percentile of an hour, divided
+	// by the SLO.
 	cost, worst float64
 }
 
@@ -72,10 +73,10 @@ func (d *day) sum(w way) (s daySums) {
 	return s
 }
 
-// names of the ways in results.
+// wayNames are the names of the ways in results.
 var wayNames = []string{"batch", "one_to_one_largest", "one_to_one_cheapest"}
 
-// results adds what the day has shown.
+// results adds the day's tables and figures.
 func (d *day) results(out *Outcome, name string) {
 	label := fmt.Sprintf("p%g", 100*d.quantile)
 	t := Table{
@@ -99,7 +100,7 @@ func (d *day) results(out *Outcome, name string) {
 	out.Tables = append(out.Tables, t, d.hourly(name, label))
 }
 
-// hourly is the day hour by hour (BATCH Fig. 15).
+// hourly returns the table of the day hour by hour (BATCH Fig. 15).
 func (d *day) hourly(name, label string) Table {
 	t := Table{
 		Title:  name + ": hour by hour.",
@@ -114,7 +115,7 @@ func (d *day) hourly(name, label string) Table {
 	return t
 }
 
-// drawing is Fig. 14's latency and cost, and Fig. 15.
+// drawing draws Fig. 14's latency and cost, and Fig. 15.
 func (d *day) drawing(name string) draw.Drawing {
 	line := func(name string, colour int, hours []hour, of func(i int, h *hour) float64) plot.Series {
 		s := plot.Series{Name: name, Mark: plot.Line, Colour: colour}

@@ -14,7 +14,7 @@ functions:
      arrivals: {mmpp: [{rate: 2, for: 3m}, {rate: 20, for: 1m}]}}
 `
 
-// Every hour meets the objective, and costs less than one call for each request.
+// Every hour meets the objective and costs less than one call per request.
 func TestTuning(t *testing.T) {
 	s := parsed(t, "tuned", tunedDay)
 	out, err := Run(t.Context(), s, Options{Systems: systemsOf(t, "batch"), Drawings: true})

@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// useTable adds how each policy uses the machines at its highest load, and what it
-// serves beyond that.
+// useTable adds a table of how each policy uses the machines at its highest load, and what
+// it serves under a higher one.
 func useTable(out *Outcome, application string, peaks []*peak) {
 	t := Table{
 		Title:  "How the machines are used at that rate, and what is answered in time while the bound's load is offered.",
@@ -42,25 +42,25 @@ func useTable(out *Outcome, application string, peaks []*peak) {
 	out.Tables = append(out.Tables, t)
 }
 
-// reason is what keeps INFless from more with one function.
+// reason has the numbers that limit INFless with one function.
 type reason struct {
 	function string
 	half     time.Duration
-	// pair is the mean time of the fastest batch of two on the cluster, foreseen
-	// what INFless reckons with; 0 if no config has one.
+	// pair is the mean time of the fastest batch of two on the cluster, foreseen the
+	// time that INFless predicts for it; 0 if no config has one.
 	pair, foreseen time.Duration
-	// largest is the largest batch that it considers.
+	// largest is the largest batch that INFless considers.
 	largest int
-	// tail is what 99 % of the executions take at most, as a part of their mean.
+	// tail is the 99th percentile of execution times, divided by their mean.
 	tail float64
-	// plain and accelerated are the most requests/s for each βc + g of a config
+	// plain and accelerated are the highest requests/s for each βc + g of a config
 	// without and with a GPU, the numerator of Eq. 10; 0 if there is none.
 	plain, accelerated float64
 }
 
-// causes tells why INFless bears what it does, with this run's numbers: which
-// functions it cannot batch (Eq. 4), which resources it leaves empty and what Eq. 10
-// has to do with it, and where the paper's figure lies.
+// causes explains INFless' highest load with this run's numbers: the functions that it
+// cannot batch (Eq. 4), the resources that it leaves empty and the effect of Eq. 10 on
+// them, and how the paper's figure compares.
 func causes(out *Outcome, application string, peaks []*peak) error {
 	i := slices.IndexFunc(peaks, func(p *peak) bool { return p.system.Name == systems.INFless })
 	if i < 0 {
@@ -77,7 +77,7 @@ func causes(out *Outcome, application string, peaks []*peak) error {
 	}
 	var all []reason
 	for k, f := range s.Functions {
-		r := because(s, f)
+		r := reasonFor(s, f)
 		all = append(all, r)
 		u := use{alone: math.NaN(), without: math.NaN()}
 		if p.result != nil {
@@ -98,8 +98,8 @@ func causes(out *Outcome, application string, peaks []*peak) error {
 	return nil
 }
 
-// because looks at what INFless can choose from for a function.
-func because(s sim.Setup, f sim.Function) reason {
+// reasonFor returns the numbers of the configs that INFless can choose for a function.
+func reasonFor(s sim.Setup, f sim.Function) reason {
 	settings := s.System.Settings()
 	r := reason{function: f.Name, half: f.SLO / 2, tail: systems.Tail(Attained, f.Times.Spread())}
 	fits := func(c cluster.Config) bool {
@@ -130,7 +130,7 @@ func because(s sim.Setup, f sim.Function) reason {
 	return r
 }
 
-// sentences say what the numbers mean.
+// sentences returns the notes that explain the numbers.
 func sentences(out *Outcome, application string, p *peak, all []reason) (notes []string) {
 	var single, scattered []string
 	cheaper := 0.0
@@ -160,10 +160,10 @@ func sentences(out *Outcome, application string, p *peak, all []reason) (notes [
 	return append(notes, published(out, application, p)...)
 }
 
-// nearlyAll is from what part of the CPUs on, in %, they are what is short.
-const nearlyAll = 95
+// scarce is the part of the CPUs in %; if more are held, CPUs are the scarce resource.
+const scarce = 95
 
-// unused tells what is empty at the peak, and what Eq. 10 has to do with it.
+// unused adds the resources that are empty at the peak, and explains them with Eq. 10.
 func unused(out *Outcome, p *peak, cheaper float64) []string {
 	u := p.used()
 	out.add("cause.gpu_empty_pct", 100-u.gpu, "%", "of all GPUs, at infless' max_rps")
@@ -171,14 +171,14 @@ func unused(out *Outcome, p *peak, cheaper float64) []string {
 	notes := []string{fmt.Sprintf("At its peak %.3g %% of the GPUs and %.3g %% of the CPUs are empty.", 100-u.gpu, 100-u.cpu)}
 	if cheaper > 1 {
 		notes = append(notes, fmt.Sprintf("With β = %v a config without a GPU has up to %.3g times the requests for each βc + g (Eq. 10).", p.system.Settings().Beta, cheaper))
-		if u.cpu > nearlyAll {
+		if u.cpu > scarce {
 			notes = append(notes, "So CPUs are given away without GPUs, of which none can be used without a CPU.")
 		}
 	}
 	return notes
 }
 
-// published tells where the paper's figure lies.
+// published adds the paper's figure as a part of the bound.
 func published(out *Outcome, application string, p *peak) []string {
 	v, ok := draw.PaperThroughput(application, systems.INFless)
 	if !ok {

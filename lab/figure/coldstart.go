@@ -10,22 +10,22 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// The cold-start policies that are compared, all under our system otherwise, so
-// that nothing else differs: the one that the others are compared with first.
-var colds = []string{"hhp", "fixed", "lsth", "faas-infer"}
+// coldPolicies are the compared cold-start policies. The first is the base of the
+// comparison. Everything else is faas-infer's system for all of them.
+var coldPolicies = []string{"hhp", "fixed", "lsth", "faas-infer"}
 
-// ours is the one of colds that production runs.
+// ours is the cold-start policy that the provider runs.
 const ours = "faas-infer"
 
-// coldStart compares how often requests find no instance, and what idle instances
-// hold, with the hybrid histogram policy (INFless Fig. 16).
+// coldStart compares the cold-start policies with the hybrid histogram policy: how often
+// requests find no instance, and the resources of idle instances (INFless Fig. 16).
 func coldStart(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
 	base, err := systems.ByName(systems.Default)
 	if err != nil {
 		return nil, err
 	}
 	var systems []systems.System
-	for _, name := range colds {
+	for _, name := range coldPolicies {
 		s, err := base.WithCold(name)
 		if err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func coldStart(ctx context.Context, cases []*scenario.Scenario, o Options) (*Out
 	return out, nil
 }
 
-// gamma is LSTH's parameter as production has it.
+// gamma is the provider's value of LSTH's parameter.
 const gamma = 0.5
 
 // coldResults adds one trace's figures.
@@ -61,7 +61,7 @@ func coldResults(out *Outcome, trace string, results []*sim.Result) []draw.ColdS
 		Notes:  []string{"cold: found no ready instance. idle: β·cores + % of a GPU of instances that execute nothing, times seconds; beside it the memory and GPU memory that they hold. woken: found its instance loaded, but parked, without CPU and GPU share. paper: " + draw.PaperSource + ", Fig. 16, γ = 0.5."},
 	}
 	var drawn []draw.ColdStart
-	for i, name := range colds {
+	for i, name := range coldPolicies {
 		r := results[i]
 		total := r.Totals()
 		colder, wasteful := change(total.ColdRate(), rate), change(r.IdleSeconds, idle)
@@ -92,7 +92,7 @@ func coldResults(out *Outcome, trace string, results []*sim.Result) []draw.ColdS
 	return drawn
 }
 
-// change is by how many % v differs from base.
+// change returns by how many % v differs from base, NaN if only base is 0.
 func change(v, base float64) float64 {
 	if base == 0 {
 		if v == 0 {

@@ -1,6 +1,6 @@
-// Package figure makes figures of simulations: it runs what a scenario asks for
-// under each system, side by side, and puts the numbers into results, into a table
-// with what INFless published beside them, and into drawings.
+// Package figure runs a scenario under each system, side by side. It puts the numbers into
+// results, into tables with INFless' published values beside them, and into drawings. The
+// simulation is in lab/sim, the drawings in lab/figure/draw. Begin with Run.
 package figure
 
 import (
@@ -20,25 +20,25 @@ import (
 type Options struct {
 	// Systems are compared, in this order.
 	Systems []systems.System
-	// Drawings has what only drawings need simulated, too.
+	// Drawings also simulates what only the drawings need.
 	Drawings bool
-	// Workers is how many simulations run at the same time; 0 is one for each
+	// Workers is the number of simulations that run at the same time; 0 is one for each
 	// core. Timed parts run alone.
 	Workers int
-	// Progress is told what part is done, by one goroutine at a time; nil if
-	// nobody wants to know.
+	// Progress, if not nil, is called with the part that is done, by one goroutine at a
+	// time.
 	Progress func(done, total int)
 
-	// run is sim.Run but in tests.
+	// run is sim.Run, except in tests.
 	run func(ctx context.Context, s sim.Setup) (*sim.Result, error)
 }
 
-// Outcome is what a scenario has shown.
+// Outcome is the result of a scenario.
 type Outcome struct {
 	// Results have names that stay the same from release to release.
 	Results []report.Result
 	Tables  []Table
-	// Drawings are the paper's figures redrawn with ours beside.
+	// Drawings are the paper's figures with the simulated values.
 	Drawings []draw.Drawing
 }
 
@@ -46,11 +46,11 @@ func (o *Outcome) add(name string, value float64, unit, note string) {
 	o.Results = append(o.Results, report.Result{Name: name, Value: value, Unit: unit, Note: note})
 }
 
-// Run carries out a scenario. An error names the case and the system.
+// Run runs a scenario. An error names the case and the system.
 func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
 	cases := s.Cases()
 	if len(o.Systems) == 0 {
-		return nil, errors.New("no policy is to be simulated: name at least one")
+		return nil, errors.New("there is no policy to simulate: name at least one")
 	}
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
@@ -70,11 +70,11 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error)
 	case scenario.Tuning:
 		return tuning(ctx, cases, o)
 	default:
-		return nil, fmt.Errorf("scenario %s is of the kind %q, of which nothing is known here", s.Name, s.Kind)
+		return nil, fmt.Errorf("scenario %s: unknown kind %q", s.Name, s.Kind)
 	}
 }
 
-// system finds a system by name among those compared.
+// system finds a compared system by name.
 func (o Options) system(name string) (systems.System, bool) {
 	for _, s := range o.Systems {
 		if s.Name == name {
@@ -93,7 +93,7 @@ func (o Options) names() []string {
 	return names
 }
 
-// caseName is what results call a case: its trace, or the scenario.
+// caseName returns a case's name in results: its trace, or the scenario.
 func caseName(c *scenario.Scenario) string {
 	if c.Case != "" {
 		return c.Case

@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// text is a scenario of a kind with two functions of 10 and 30 requests/s.
+// text returns a scenario of a kind with two functions of 10 and 30 requests/s.
 func text(kind, more string) string {
 	return fmt.Sprintf(`
 about: "a test"
@@ -52,7 +52,7 @@ func systemsOf(t *testing.T, names ...string) (all []systems.System) {
 	return all
 }
 
-// value is a result's.
+// value returns the value of a result.
 func value(t *testing.T, o *Outcome, name string) float64 {
 	t.Helper()
 	for _, r := range o.Results {
@@ -68,7 +68,7 @@ func value(t *testing.T, o *Outcome, name string) float64 {
 	return 0
 }
 
-// printed is all that people see; every drawing must be drawable.
+// printed returns the printed tables. It fails the test if a drawing cannot be drawn.
 func printed(t *testing.T, o *Outcome) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -85,7 +85,7 @@ func printed(t *testing.T, o *Outcome) string {
 	return out.String()
 }
 
-// served is a simulation's result by what name returns.
+// served returns a simulation whose results have the figures that of returns.
 func served(of func(sim.Setup) (cold, missed uint64, idle, held float64)) func(context.Context, sim.Setup) (*sim.Result, error) {
 	return func(_ context.Context, s sim.Setup) (*sim.Result, error) {
 		cold, missed, idle, held := of(s)
@@ -131,7 +131,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// Cold-start policies are compared with HHP, under one system.
+// Cold-start policies are compared with HHP under the same system.
 func TestColdStart(t *testing.T) {
 	kinds := map[string][2]float64{"*coldstart.HHP": {100, 1000}, "*coldstart.LSTH": {80, 900}}
 	out, err := Run(t.Context(), parsed(t, "coldstart", "kind: coldstart\n"+withTraces), Options{
@@ -161,7 +161,7 @@ func TestColdStart(t *testing.T) {
 	printed(t, out)
 }
 
-// Nothing is executed here but the schedulers: whatever they place fits.
+// Only the schedulers run here, and all that they place fits.
 func TestScale(t *testing.T) {
 	names := []string{systems.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer}
 	out, err := Run(t.Context(), parsed(t, "scale", text("scale", "instances: [10, 40]")), Options{Systems: systemsOf(t, names...), Drawings: true})
@@ -181,7 +181,7 @@ func TestScale(t *testing.T) {
 	printed(t, out)
 }
 
-// The first error ends the rest, and is told with what was simulated.
+// The first error ends the other jobs. It names the case and the system.
 func TestError(t *testing.T) {
 	broken := errors.New("broken")
 	for _, text := range []string{text("max-rps", ""), "kind: run" + withTraces, "kind: coldstart" + withTraces} {

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// each carries out n jobs, several at the same time, and returns the first error,
-// upon which the others end. A job tells what part of it is done.
+// each runs n jobs, several at the same time. The first error cancels the others and is
+// returned. A job calls part with the part of it that is done.
 func (o Options) each(ctx context.Context, n int, job func(ctx context.Context, i int, part func(float64)) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := &progress{parts: make([]float64, n), tell: o.Progress}
+	p := &progress{parts: make([]float64, n), report: o.Progress}
 	next := make(chan int)
 	var wait sync.WaitGroup
 	for range min(o.Workers, n) {
@@ -34,19 +34,19 @@ func (o Options) each(ctx context.Context, n int, job func(ctx context.Context, 
 	return context.Cause(ctx)
 }
 
-// progress adds up what parts of several jobs are done.
+// progress adds up the finished parts of several jobs.
 type progress struct {
-	mu    sync.Mutex
-	parts []float64
-	sum   float64
-	told  int
-	tell  func(done, total int)
+	mu       sync.Mutex
+	parts    []float64
+	sum      float64
+	reported int
+	report   func(done, total int)
 }
 
-// whole is the number that stands for all.
+// whole is the total that is reported.
 const whole = 100
 
-// set notes what part of job i is done. It never goes back.
+// set records the part of job i that is done. A smaller part than before has no effect.
 func (p *progress) set(i int, part float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,8 +54,8 @@ func (p *progress) set(i int, part float64) {
 		p.parts[i] += more
 		p.sum += more
 	}
-	if done := int(whole * p.sum / float64(len(p.parts))); p.tell != nil && done > p.told {
-		p.told = done
-		p.tell(done, whole)
+	if done := int(whole * p.sum / float64(len(p.parts))); p.report != nil && done > p.reported {
+		p.reported = done
+		p.report(done, whole)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/sim"
 )
 
-// latencies are those of all functions together.
+// latencies returns the latencies of all functions together.
 func latencies(r *sim.Result) *sim.Histogram {
 	all := &sim.Histogram{}
 	for _, f := range r.Functions {

@@ -10,32 +10,32 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/packing"
 )
 
-// Attained is the part of each function's requests that is to be answered within
-// the SLO for a load to count as borne.
+// Attained is the part of each function's requests that must be answered within the SLO
+// for a system to bear a load.
 const Attained = 0.99
 
-// penalties are tried as μ of [LimitAny]; the least bound counts.
+// penalties are the tried values of μ in [LimitAny]; the lowest bound counts.
 var penalties = []float64{0, 1, 2, 4, 8, 16, 32}
 
-// LimitAny is a factor on rates, in requests/s for each function, above which no policy,
-// whatever it does, answers 99 % of all functions' requests within their SLO on
-// the setup's nodes.
+// LimitAny returns a factor on rates, which are in requests/s for each function. Above it,
+// no policy can answer 99 % of all functions' requests within their SLO on the setup's
+// nodes.
 //
 // A batch of b requests on a config takes a time of mean m whose logarithm has a
 // standard deviation of σ. It ends within the SLO, less the way to the instance and
-// back, with a probability p of Φ(ln((SLO − overhead)/median)/σ) at most, which is
-// that of requests that did not wait. So an instance answers b·p/m requests/s in
-// time and b·(1−p)/m late, at most and at least. Of a load D, all instances have to
+// back, with a probability p of at most Φ(ln((SLO − overhead)/median)/σ). That is the
+// probability for requests that did not wait. So an instance answers at most b·p/m
+// requests/s in time, and at least b·(1−p)/m late. Of a load D, all instances must
 // answer 0.99·D in time, and may answer 0.01·D late. For any μ ≥ 0 it follows that
 //
 //	Σ b/m·(p − μ·(1−p)) ≥ (0.99 − 0.01·μ)·D
 //
-// which has one value for each instance and is what packing.Bound wants; it cuts
-// instances into pieces. Each μ gives a bound. With μ = 0, batches that are often
-// late count as if the late ones had not been requests; with a high μ they do not
-// pay, and D is less: at μ = 8, those with p < 8/9, for 8 % less of D.
+// This has one value for each instance, as packing.Bound needs it; packing.Bound may cut
+// instances into pieces. Each μ gives a bound. With μ = 0, late requests do not count
+// against a config. With a high μ, configs with many late requests do not pay, and less of
+// D must be reached: at μ = 8, configs with p < 8/9 do not pay, for 8 % less of D.
 func LimitAny(s sim.Setup, rates []float64) (float64, error) {
-	least := math.Inf(1)
+	lowest := math.Inf(1)
 	for _, penalty := range penalties {
 		p := packing.Problem{Classes: classes(s.Nodes)}
 		for k, f := range s.Functions {
@@ -53,17 +53,17 @@ func LimitAny(s sim.Setup, rates []float64) (float64, error) {
 		}
 		factor, err := packing.Bound(p)
 		if err != nil {
-			return 0, fmt.Errorf("the limit of what any policy can do: %w", err)
+			return 0, fmt.Errorf("the limit of any policy: %w", err)
 		}
-		least = min(least, factor)
+		lowest = min(lowest, factor)
 	}
-	return least, nil
+	return lowest, nil
 }
 
-// LimitOwn is a factor on rates above which instances of the configs that the setup's
-// system considers cannot execute all requests, wherever they are placed: those
-// that it predicts to meet the SLO, or half of it (INFless Eq. 3 and 4), as fast as
-// they are in truth, with full batches.
+// LimitOwn returns a factor on rates. Above it, instances of the configs that the setup's
+// system considers cannot execute all requests, wherever they are placed. These configs are
+// predicted to meet the SLO, or half of it (INFless Eq. 3 and 4). They count with their
+// true times and full batches.
 func LimitOwn(s sim.Setup, rates []float64) (float64, error) {
 	settings := s.System.Settings()
 	p := packing.Problem{Demands: rates, Classes: classes(s.Nodes)}
@@ -90,8 +90,8 @@ func LimitOwn(s sim.Setup, rates []float64) (float64, error) {
 	return factor, nil
 }
 
-// items are demand k's: for each share of resources what it serves at best; shares
-// that serve nothing are left out.
+// items returns demand k's items: for each share of resources, its highest rate. Shares
+// that serve no request are left out.
 func items(k int, configs []cluster.Config, serves func(cluster.Config) float64) []packing.Item {
 	var all []packing.Item
 	at := map[cluster.Resources]int{}
@@ -111,9 +111,9 @@ func items(k int, configs []cluster.Config, serves func(cluster.Config) float64)
 	return all
 }
 
-// inTime is the probability that an execution with this mean ends within limit,
-// where the logarithm of its time is normal with a standard deviation of spread:
-// its median is mean·exp(−spread²/2).
+// inTime returns the probability that an execution with this mean ends within limit. The
+// logarithm of its time is normal with a standard deviation of spread, so its median is
+// mean·exp(−spread²/2).
 func inTime(mean time.Duration, spread float64, limit time.Duration) float64 {
 	if limit <= 0 {
 		return 0
@@ -128,7 +128,7 @@ func inTime(mean time.Duration, spread float64, limit time.Duration) float64 {
 	return math.Erfc(-ratio/spread/math.Sqrt2) / 2
 }
 
-// classes groups nodes that are alike, in the order of the first of each.
+// classes groups equal nodes, in the order of the first of each.
 func classes(nodes []cluster.Node) []packing.Class {
 	var all []packing.Class
 	at := map[cluster.Resources]int{}
@@ -144,20 +144,20 @@ func classes(nodes []cluster.Node) []packing.Class {
 	return all
 }
 
-// LimitRates are the functions' mean rates in requests per second over what is
-// measured of a setup: of each arrival process that knows its rate. It uses up the
-// setup's processes.
+// LimitRates returns the functions' mean rates in requests/s over the measured part of a
+// setup. Each arrival process must have a rate. The setup's processes cannot be used
+// afterwards.
 func LimitRates(s sim.Setup) ([]float64, error) {
-	const looks = 2000
+	const samples = 2000
 	rates := make([]float64, len(s.Functions))
 	for k, f := range s.Functions {
 		r, ok := f.Arrivals.(sim.Rate)
 		if !ok {
-			return nil, fmt.Errorf("function %s: its arrivals do not tell their rate", f.Name)
+			return nil, fmt.Errorf("function %s: its arrivals have no rate", f.Name)
 		}
 		span := s.Duration - s.Warmup
-		for i := range looks {
-			rates[k] += r.Rate(s.Warmup+time.Duration((float64(i)+0.5)/looks*float64(span))) / looks
+		for i := range samples {
+			rates[k] += r.Rate(s.Warmup+time.Duration((float64(i)+0.5)/samples*float64(span))) / samples
 		}
 		if !(rates[k] > 0) {
 			return nil, fmt.Errorf("function %s has no requests between %v and %v", f.Name, s.Warmup, s.Duration)

@@ -12,8 +12,8 @@ import (
 
 const ms = time.Millisecond
 
-// model takes each for every request of a batch on one core; two cores are of no
-// use.
+// model takes each for every request of a batch, and each once more per batch, on one core.
+// A second core brings nothing.
 type model struct {
 	each   time.Duration
 	most   int
@@ -36,7 +36,7 @@ func (m model) Exec(c cluster.Config, b int) (time.Duration, bool) {
 
 func (m model) Spread() float64 { return m.spread }
 
-// steady is a load of so many requests per second.
+// steady is a constant load in requests/s.
 type steady float64
 
 func (s steady) Rate(time.Duration) float64          { return float64(s) }
@@ -66,8 +66,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// Eight cores execute batches of 4 in 10·5 = 50 ms: 8·4/0.05 = 640 requests/s, of
-// which 99 % must be in time. Of 40 requests/s that is 640/39.6 times as much.
+// Eight cores execute batches of 4 in 10·5 = 50 ms: 8·4/0.05 = 640 requests/s. 99 % must be
+// in time, so the factor on 40 requests/s is 640/39.6.
 func TestAny(t *testing.T) {
 	m := model{each: 10 * ms, most: 4}
 	got, err := LimitAny(setup(t, systems.INFless, m, 100*ms), []float64{40})
@@ -88,7 +88,7 @@ func TestAny(t *testing.T) {
 	near(t, "with 10 ms of that on the way", got, 8*1/0.02/39.6)
 }
 
-// What is late half of the time cannot be had for half of the price: only one
+// A batch that is late half of the time does not count with half of its rate: only one
 // request in a hundred may be late.
 func TestAnyWithSpread(t *testing.T) {
 	m := model{each: 10 * ms, most: 4, spread: 0.1}
@@ -104,9 +104,9 @@ func TestAnyWithSpread(t *testing.T) {
 	}
 }
 
-// INFless predicts 10 % more and needs half of the SLO for what it batches (Eq. 4):
-// of 100 ms, 2·1.1·40 = 88 for a batch of 3 would do, 2·1.1·50 = 110 for 4 do not,
-// and 3 it does not consider. OpenFaaS+ has one request in 20 ms on two cores.
+// INFless predicts 10 % more, and batches must take at most half of the SLO (Eq. 4). Of 100
+// ms, 2·1.1·40 = 88 suffices for a batch of 3, 2·1.1·50 = 110 does not for 4. INFless does
+// not consider batches of 3. OpenFaaS+ has one request in 20 ms on two cores.
 func TestOwn(t *testing.T) {
 	m := model{each: 10 * ms, most: 4}
 	for system, want := range map[string]float64{systems.INFless: 8 * 2 / 0.03, systems.OpenFaaS: 4 / 0.02, systems.INFlessBB: 8 / 0.02} {

@@ -12,14 +12,14 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// factors are on the objectives of a scenario, for the figures that vary it: OSVT's
+// factors multiply the objectives of a scenario in the figures that vary them: OSVT's
 // 200 ms become the paper's 150…400 ms.
 var factors = []float64{0.75, 1, 1.25, 1.5, 1.75, 2}
 
-// varied are the systems whose figures vary the objective.
+// varied are the systems in the figures that vary the objective.
 var varied = []string{systems.Batch, systems.INFless, systems.FaaSInfer}
 
-// relaxed is the scenario with all objectives multiplied.
+// relaxed returns the scenario with all objectives multiplied by factor.
 func relaxed(c *scenario.Scenario, factor float64) *scenario.Scenario {
 	other := *c
 	other.Functions = slices.Clone(c.Functions)
@@ -63,7 +63,7 @@ func maxRPS(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, err
 		if more := peaks[len(own):]; len(more) > 0 {
 			out.Drawings = append(out.Drawings, objectives(application, more)...)
 		}
-		for i := range out.Drawings { // one directory may take several scenarios' drawings
+		for i := range out.Drawings { // One directory may hold the drawings of several scenarios.
 			d := &out.Drawings[i]
 			d.Name = strings.TrimSuffix(d.Name, application) + strings.TrimPrefix(c.Name, "testbed-")
 		}
@@ -71,14 +71,14 @@ func maxRPS(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, err
 	return out, nil
 }
 
-// applicationOf is which of the paper's applications a scenario is: "osvt" of
-// testbed-osvt and of testbed-osvt-400ms.
+// applicationOf returns the paper's application in a scenario: "osvt" for testbed-osvt and
+// testbed-osvt-400ms.
 func applicationOf(c *scenario.Scenario) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(c.Name, "testbed-"), "-")
 	return name
 }
 
-// compared are pairs of which the ratio of throughputs is told.
+// compared are the pairs of systems whose ratio of throughputs is a result.
 var compared = [][2]string{
 	{systems.INFless, systems.OpenFaaS}, {systems.INFless, systems.Batch},
 	{systems.INFlessBB, systems.INFless}, {systems.INFlessRS, systems.INFless},
@@ -86,7 +86,7 @@ var compared = [][2]string{
 	{systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, systems.Batch}, {systems.FaaSInfer, systems.OpenFaaS},
 }
 
-// maxResults adds the figures for programs.
+// maxResults adds the named results.
 func maxResults(out *Outcome, application string, peaks []*peak) {
 	rps := map[string]float64{}
 	for _, p := range peaks {
@@ -110,7 +110,7 @@ func maxResults(out *Outcome, application string, peaks []*peak) {
 	}
 }
 
-// maxTable adds the figures for people.
+// maxTable adds the table.
 func maxTable(out *Outcome, application string, peaks []*peak) {
 	rps := map[string]float64{}
 	for _, p := range peaks {
@@ -153,9 +153,8 @@ func throughputs(peaks []*peak) (all []draw.Value) {
 	return all
 }
 
-// objectives draws what peaks under several objectives show: the throughput for
-// each unit of resources, which batches it comes from, which configs there are, and
-// what latencies consist of.
+// objectives draws the peaks under several objectives: the throughput for each unit of
+// resources, its parts by batch size, the configs, and the parts of the latencies.
 func objectives(application string, peaks []*peak) []draw.Drawing {
 	var all []draw.Objective
 	for _, p := range peaks {

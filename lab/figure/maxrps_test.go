@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// capacities is a simulation in which a system bears so many requests/s in all.
+// capacities returns a simulation in which each system bears the given requests/s in all.
 func capacities(of map[string]float64) func(context.Context, sim.Setup) (*sim.Result, error) {
 	return func(_ context.Context, s sim.Setup) (*sim.Result, error) {
 		total := 0.0
@@ -30,8 +30,8 @@ func capacities(of map[string]float64) func(context.Context, sim.Setup) (*sim.Re
 	}
 }
 
-// configs are 8 instances with a tenth of a GPU, which have served 900 requests, and 16
-// without.
+// configs returns 8 instances with a tenth of a GPU, which have served 900 requests, and 16
+// without GPU.
 func configs(s sim.Setup) []sim.ConfigResult {
 	span := (s.Duration - s.Warmup).Seconds()
 	return []sim.ConfigResult{
@@ -40,7 +40,7 @@ func configs(s sim.Setup) []sim.ConfigResult {
 	}
 }
 
-// The highest load is found for each system, with the names that programs know.
+// The highest load of each system is found, and the results have their fixed names.
 func TestMaxRPS(t *testing.T) {
 	told := 0
 	out, err := Run(t.Context(), parsed(t, "testbed-osvt", text("max-rps", "")), Options{
@@ -83,10 +83,10 @@ func TestMaxRPS(t *testing.T) {
 	}
 }
 
-// Why INFless bears no more is told with the numbers of the run. Under 200 ms it cannot
-// batch SSD (a), of which two take 157 ms at best; four of ResNet-50 (b) take 74 ms.
-// Of 256 cores two functions hold 2·32, of 16 GPUs 2·0.8; of 1,000 requests 400 were
-// alone and 600 in pairs.
+// The table explains INFless' limit with the numbers of the run. Under 200 ms it cannot
+// batch SSD (a): two requests take 157 ms at best. Four of ResNet-50 (b) take 74 ms. Two
+// functions hold 2·32 of 256 cores and 2·0.8 of 16 GPUs. Of 1,000 requests, 400 were alone
+// and 600 in pairs.
 func TestCauses(t *testing.T) {
 	out, err := Run(t.Context(), parsed(t, "testbed-osvt-400ms", text("max-rps", "")), Options{
 		Systems: systemsOf(t, systems.INFless), run: capacities(map[string]float64{systems.INFless: 500}),
@@ -114,8 +114,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// Without INFless there is nothing to tell of it, and where it bears nothing, nothing
-// of how it uses the machines.
+// Without INFless there is no such table. If INFless bears no load, the table has no use of
+// the machines.
 func TestNoCauses(t *testing.T) {
 	for _, name := range []string{systems.Batch, systems.INFless} {
 		out, err := Run(t.Context(), parsed(t, "mine", text("max-rps", "")), Options{Systems: systemsOf(t, name), run: capacities(nil)})

@@ -18,35 +18,35 @@ import (
 type peak struct {
 	scenario *scenario.Scenario
 	system   systems.System
-	// rps is all functions' rates together, bound the limit for any policy, own
-	// that of the configs which this one allows itself.
+	// rps is the sum of all functions' rates. bound is the limit of any policy, own that
+	// of the configs that this system considers.
 	rps, bound, own float64
-	// stress is how many requests/s are answered in time while the bound's load is
-	// offered (INFless §5.2 runs “stress testing”).
+	// stress is the requests/s answered in time while the bound's load is offered
+	// (INFless §5.2 runs “stress testing”).
 	stress float64
-	// result is of the run at the highest load, span what it measured; nil if no
-	// load was borne.
+	// result is that of the run at the highest load, nil if the system bears no load.
+	// span is the measured time of that run.
 	result *sim.Result
 	span   time.Duration
-	// fails is the least load tried above the peak, which is not borne.
+	// fails is the lowest load tried above the peak.
 	fails fail
 }
 
-// fail is a load that is not borne: missed is the part of its requests that the worst
-// function did not answer in time. Without a function there is none.
+// fail is a load that the system does not bear. missed is the part of the worst function's
+// requests that were not answered in time. function is "" if there is no such load.
 type fail struct {
 	load     float64
 	function string
 	missed   float64
 }
 
-// failed is what a load's result shows that is not borne.
+// failed returns the fail for the result of a load.
 func failed(load float64, r *sim.Result) fail {
 	worst := slices.MaxFunc(r.Functions, func(a, b sim.FunctionResult) int { return cmp.Compare(a.Violations(), b.Violations()) })
 	return fail{load, worst.Name, worst.Violations()}
 }
 
-// find searches the highest load of p's scenario, to half a percent.
+// find searches the highest load of p's scenario with a precision of 0.5 %.
 func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	at := func(load float64) (sim.Setup, error) { return p.scenario.Setup(p.system, load, p.scenario.Seed) }
 	s, err := at(1)
@@ -57,31 +57,31 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	if err != nil {
 		return err
 	}
-	most, err := LimitAny(s, rates)
+	bound, err := LimitAny(s, rates)
 	if err != nil {
 		return err
 	}
-	own, err := LimitOwn(s, Multiplied(rates, most))
+	own, err := LimitOwn(s, Multiplied(rates, bound))
 	if err != nil {
 		return err
 	}
-	own *= most
-	const trials = 18 // about
+	own *= bound
+	const trials = 18 // The usual number, for the progress.
 	tried, highest := 0.0, 0.0
 	var fails []fail
-	load, err := Highest(ctx, SearchOptions{Most: most, Precision: 0.005, Least: 1e-3}, func(ctx context.Context, load float64) (bool, error) {
+	load, err := Highest(ctx, SearchOptions{Most: bound, Precision: 0.005, Least: 1e-3}, func(ctx context.Context, load float64) (bool, error) {
 		s, err := at(load)
 		if err != nil {
 			return false, err
 		}
-		s.Duration = min(s.Duration, s.Warmup+enough(slices.Min(rates)*load))
+		s.Duration = min(s.Duration, s.Warmup+measuredTime(slices.Min(rates)*load))
 		s.Progress = func(done float64) { part(min(0.99, (tried+done)/trials)) }
 		r, err := o.run(ctx, s)
 		if err != nil {
 			return false, err
 		}
 		span := s.Duration - s.Warmup
-		if tried++; tried == 1 { // at the bound
+		if tried++; tried == 1 { // The first trial is at the bound.
 			t := r.Totals()
 			p.stress = float64(t.Served-t.Missed) / span.Seconds()
 		}
@@ -101,7 +101,7 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	for _, r := range rates {
 		total += r
 	}
-	p.rps, p.bound, p.own = load*total, most*total, own*total
+	p.rps, p.bound, p.own = load*total, bound*total, own*total
 	for _, f := range fails {
 		if f.load > load && (p.fails.function == "" || f.load < p.fails.load) {
 			p.fails = f
@@ -110,10 +110,10 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	return nil
 }
 
-// enough is how long to measure at most where the function with the fewest requests
-// has rate requests/s: 50,000 of them tell 99 % from 98.9 %, but no less than 5 s,
-// in which also a queue that grows slowly is seen.
-func enough(rate float64) time.Duration {
+// measuredTime returns the maximum time to measure if the function with the fewest requests
+// has rate requests/s. It is the time of 50,000 requests, which distinguish 99 % from
+// 98.9 %, and at least 5 s, which also show a queue that grows slowly.
+func measuredTime(rate float64) time.Duration {
 	const requests = 50_000
 	return max(5*time.Second, time.Duration(requests/rate*float64(time.Second)))
 }
@@ -123,8 +123,8 @@ func bears(r *sim.Result) bool {
 	return !slices.ContainsFunc(r.Functions, func(f sim.FunctionResult) bool { return f.Violations() > 1-Attained })
 }
 
-// held is what part of the cluster instances held at the peak, and what part of the
-// machines in use nobody had, in %.
+// held returns the part of the cluster that instances held at the peak, and the part of the
+// machines in use that no instance held, in %.
 func (p *peak) held() (held, fragments float64) {
 	if p.result == nil {
 		return math.NaN(), math.NaN()
@@ -136,17 +136,16 @@ func (p *peak) held() (held, fragments float64) {
 	return 100 * p.result.ResourceSeconds / p.span.Seconds() / total, p.result.FragmentPct
 }
 
-// use is how machines are used and requests executed, in %; NaN where nothing is
-// known.
+// use says how machines are used and requests executed. Unknown values are NaN.
 type use struct {
-	// cpu and gpu are what ready instances hold of the cluster.
+	// cpu and gpu are the parts of the cluster in % that ready instances hold.
 	cpu, gpu float64
-	// batch is the mean batch size of a request's batch; alone are the requests
-	// executed in batches of one, without those on instances without a GPU.
+	// batch is the mean batch size over requests. alone is the part in % of the requests
+	// executed in batches of one, without that on instances without a GPU.
 	batch, alone, without float64
 }
 
-// used is how the machines are used at the peak.
+// used returns the use of the machines at the peak.
 func (p *peak) used() use {
 	if p.result == nil {
 		return use{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
@@ -167,7 +166,7 @@ func (p *peak) used() use {
 	return u
 }
 
-// batched is how functions' requests were executed.
+// batched returns how the requests of functions were executed, without cpu and gpu.
 func batched(functions ...sim.FunctionResult) use {
 	var requests, alone, weighted, with, all float64
 	for _, f := range functions {

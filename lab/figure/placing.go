@@ -14,23 +14,21 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Plan is what a system's scheduler makes of loads on an empty cluster, all at once
-// (INFless §5.3).
+// Plan sums up a scheduler's plan for all loads at once on an empty cluster (INFless §5.3).
 type Plan struct {
-	// Instances is how many it starts.
+	// Instances is the number of started instances.
 	Instances int
-	// Fragments is the part in % of the machines in use that nobody has, Held
-	// what instances have of all, weighted, and RPS the load that is placed, in
-	// requests per second.
+	// Fragments is the part in % of the machines in use that no instance holds. Held is
+	// the weighted sum of what instances hold. RPS is the placed load in requests/s.
 	Fragments, Held, RPS float64
 	// Took is the time in Scale.
 	Took time.Duration
 }
 
-// begin is when plans are made; no decision depends on it.
+// begin is the time given to schedulers; no decision depends on it.
 var begin = time.Unix(0, 0)
 
-// Place has a system's scheduler place rates, in requests/s for each function.
+// Place lets a system's scheduler place rates, in requests/s for each function.
 func Place(system systems.System, s sim.Setup, rates []float64) (Plan, error) {
 	var functions []scaling.Function
 	total := 0.0
@@ -55,8 +53,7 @@ func Place(system systems.System, s sim.Setup, rates []float64) (Plan, error) {
 	return p, p.measure(system.Name, s, made)
 }
 
-// measure adds up what a plan holds. A node that has to give more than it has is an
-// error.
+// measure fills Held and Fragments. It returns an error if the plan overfills a node.
 func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
 	used := map[string]cluster.Resources{}
 	for _, start := range made.Start {
@@ -71,7 +68,7 @@ func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
 	for _, n := range s.Nodes {
 		if u, ok := used[n.Name]; ok {
 			if !u.Fits(n.Total) {
-				return fmt.Errorf("%s gives node %s %v, which has %v", name, n.Name, u, n.Total)
+				return fmt.Errorf("%s places %v on node %s, which has %v", name, u, n.Name, n.Total)
 			}
 			active[machine(n.Name)] = true
 		}
@@ -86,10 +83,10 @@ func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
 	return nil
 }
 
-// Fill finds the load, as a factor on rates, for which a system starts n instances,
-// or as near to it as 20 plans come, and returns the plan. Instances are nearly in
-// proportion to the load, so each try corrects the one before. An error says if the
-// cluster has no room for n.
+// Fill searches the load, as a factor on rates, for which a system starts n instances. It
+// returns the plan whose number is closest to n, of at most 20 plans, and its load. The
+// number of instances is nearly proportional to the load, so each try corrects the previous
+// one.
 func Fill(system systems.System, s sim.Setup, rates []float64, n int) (Plan, float64, error) {
 	load := 1.0
 	var best Plan
@@ -121,7 +118,7 @@ func Fill(system systems.System, s sim.Setup, rates []float64, n int) (Plan, flo
 	return best, at, nil
 }
 
-// Multiplied is rates times a load.
+// Multiplied returns rates times load.
 func Multiplied(rates []float64, load float64) []float64 {
 	out := slices.Clone(rates)
 	for i := range out {
@@ -132,7 +129,7 @@ func Multiplied(rates []float64, load float64) []float64 {
 
 func abs(n int) int { return max(n, -n) }
 
-// Weigh is what resources weigh: β·cores + % of a GPU (INFless §3.4). A β of 0
+// Weigh returns the weight of resources: β·cores + % of a GPU (INFless §3.4). A beta of 0
 // means [capacity.DefaultBeta].
 func Weigh(r cluster.Resources, beta float64) float64 {
 	return cmp.Or(beta, capacity.DefaultBeta)*float64(r.CPU)/1000 + float64(r.GPU)

@@ -41,7 +41,7 @@ func placingSetup(t *testing.T, system string, machines int) (sim.Setup, systems
 	return s, p
 }
 
-// Ten instances of one core on machines of eight: two machines, six cores left.
+// Ten instances of one core need two machines of eight cores; six cores are left.
 func TestFill(t *testing.T) {
 	for _, name := range []string{systems.INFless, systems.FaaSInfer} {
 		s, p := placingSetup(t, name, 4)
@@ -61,7 +61,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// Where there is no room for so many, it is as many as there is room for.
+// If the cluster has no room for n instances, Fill returns as many as fit.
 func TestFillBeyondTheCluster(t *testing.T) {
 	s, p := placingSetup(t, systems.INFless, 1)
 	got, _, err := Fill(p, s, []float64{1}, 100)

@@ -13,24 +13,24 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// placed is what a system makes of one number of instances.
+// placed is a system's plan for one number of instances.
 type placed struct {
 	policy string
 	wanted int
 	Plan
-	// times are of scheduling the same again and again.
+	// times are those of repeated schedulings.
 	times []time.Duration
 }
 
-// median is the time that scheduling takes, in ms.
+// median returns the median scheduling time in ms.
 func (p *placed) median() float64 {
 	slices.Sort(p.times)
 	return milliseconds(p.times[len(p.times)/2])
 }
 
-// scale has each system's scheduler place so many instances on the whole cluster
-// (INFless Fig. 17), and, for drawings, as the number of functions and the
-// objectives vary (Fig. 18). One after another, since it is timed.
+// scale lets each system's scheduler place the scenario's numbers of instances on the whole
+// cluster (INFless Fig. 17). For drawings it also varies the number of functions and the
+// objectives (Fig. 18). It is timed, so schedulers run one after another.
 func scale(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, error) {
 	var all []*placed
 	o.Workers = 1
@@ -73,13 +73,13 @@ func joined(a, b string) string {
 	return a + "; " + b
 }
 
-// repeats is how often scheduling is timed, patience how long in all.
+// repeats is the maximum number of timed schedulings, patience the maximum of their sum.
 const (
 	repeats  = 7
 	patience = 3 * time.Second
 )
 
-// timed places n instances, several times.
+// timed places n instances several times.
 func timed(ctx context.Context, c *scenario.Scenario, system systems.System, n int) (*placed, error) {
 	s, err := c.Setup(system, 1, c.Seed)
 	if err != nil {
@@ -106,7 +106,7 @@ func timed(ctx context.Context, c *scenario.Scenario, system systems.System, n i
 	return out, nil
 }
 
-// peaks are the functions' rates at a load of 1.
+// peaks returns the functions' rates at a load of 1, in requests/s.
 func peaks(c *scenario.Scenario) []float64 {
 	var rates []float64
 	for _, f := range c.Functions {
@@ -137,13 +137,13 @@ func scaleDrawings(c *scenario.Scenario, o Options, all []*placed) ([]draw.Drawi
 	}
 	byFunctions, err := o.efficiencies(c, func(x int) (*scenario.Scenario, float64) {
 		n := x * len(c.Functions) / 40
-		return some(c, n), float64(n)
+		return firstFunctions(c, n), float64(n)
 	}, 10, 20, 30, 40)
 	if err != nil {
 		return nil, err
 	}
 	bySLO, err := o.efficiencies(c, func(x int) (*scenario.Scenario, float64) {
-		one := some(c, len(c.Functions)/2)
+		one := firstFunctions(c, len(c.Functions)/2)
 		for i := range one.Functions {
 			one.Functions[i].SLO = time.Duration(x) * time.Millisecond
 		}
@@ -155,16 +155,15 @@ func scaleDrawings(c *scenario.Scenario, o Options, all []*placed) ([]draw.Drawi
 	return []draw.Drawing{draw.Scheduling(points), draw.Large(byFunctions, bySLO)}, nil
 }
 
-// some is the scenario with the first n of its functions, but one at least.
-func some(c *scenario.Scenario, n int) *scenario.Scenario {
+// firstFunctions returns the scenario with its first n functions, at least one.
+func firstFunctions(c *scenario.Scenario, n int) *scenario.Scenario {
 	other := *c
 	other.Functions = slices.Clone(c.Functions[:min(max(1, n), len(c.Functions))])
 	return &other
 }
 
-// efficiencies plans variants of a scenario under each system, at the load for
-// which it starts 1,000 instances, and says how many requests/s each unit of
-// resources serves.
+// efficiencies plans variants of a scenario under each system, at the load for which it
+// starts 1,000 instances. It returns the requests/s that each unit of resources serves.
 func (o Options) efficiencies(c *scenario.Scenario, variant func(x int) (*scenario.Scenario, float64), xs ...int) ([]draw.Efficiency, error) {
 	const instances = 1000
 	var all []draw.Efficiency

@@ -6,40 +6,39 @@ import (
 	"math"
 )
 
-// Trial tells whether a load is borne.
+// Trial reports whether a system bears a load.
 type Trial func(ctx context.Context, load float64) (borne bool, err error)
 
 // SearchOptions bound a search.
 type SearchOptions struct {
-	// Most is a load above which none is borne; it must be positive.
+	// Most is a load that no system exceeds. It must be positive.
 	Most float64
-	// Precision is how near, as a part of it, the answer is to a load that is
-	// not borne: 0.01 is 1 %.
+	// Precision is the relative distance from the answer to a load that the system does
+	// not bear: 0.01 is 1 %.
 	Precision float64
-	// Least ends the search downwards: where not even this part of Most is
-	// borne, the answer is 0.
+	// Least ends the search downwards, as a part of Most. If the system bears no load
+	// down to there, the answer is 0.
 	Least float64
 }
 
-// Rungs is into how many steps each halving of the load is divided on the way
-// down: 4 are steps of 2^¼, 19 %.
+// Rungs is the number of steps into which the search divides each halving of the load on
+// the way down: 4 are steps of 2^¼, 19 %.
 const Rungs = 4
 
-// Highest is the highest load that is borne, as far as trials show, and 0 if even the
-// least is not. Whether loads are borne need not be monotone: schedulers place in
-// steps, and a system may fail under a load and bear ten times as much. So the
-// search comes from above, the same way for every system: it tries Most first, then
-// the loads of a ladder downwards, each 2^¼ times as high as the next, until one is
-// borne. No interval of loads wider than such a step is passed over. Then it halves
-// the logarithm of the gap to the rung above; where a load a few steps above the
-// answer is borne after all, it goes on from there. An error is trial's, with the
-// load.
+// Highest returns the highest load that trials show a system to bear, 0 if there is none.
+// The answers of trials need not be monotone: schedulers place in steps, and a system may
+// fail under a load and bear ten times as much. Therefore the search comes from above, the
+// same way for every system. It tries Most first, then the loads of a ladder downwards,
+// each 2^¼ times as high as the next, until the system bears one. So it skips no interval
+// of loads wider than such a step. Then it halves the logarithm of the gap to the rung
+// above. If the system bears a load a few steps above the answer, it continues from there.
+// An error is trial's, with the load.
 //
-// Where a tenth of Most is borne and a precision of 1 % is asked for, that is 14
-// trials on the ladder, 4 in the gap and 2 above.
+// If a system bears a tenth of Most and the precision is 1 %, that takes 14 trials on the
+// ladder, 4 in the gap and 2 above.
 func Highest(ctx context.Context, o SearchOptions, trial Trial) (float64, error) {
 	if !(o.Most > 0) || !(o.Precision > 0 && o.Precision < 1) {
-		return 0, fmt.Errorf("a search up to %v by steps of %v", o.Most, o.Precision)
+		return 0, fmt.Errorf("search up to %v with a precision of %v: the first must be above 0, the second between 0 and 1", o.Most, o.Precision)
 	}
 	try := func(load float64) (bool, error) {
 		if err := ctx.Err(); err != nil {
@@ -68,8 +67,8 @@ func Highest(ctx context.Context, o SearchOptions, trial Trial) (float64, error)
 	}
 }
 
-// ladder goes down from the most until a load is borne, and returns it and the rung
-// above, which is not; 0 if none is borne.
+// ladder goes down from Most until the system bears a load. It returns that load and the
+// rung above, or 0 if it bears none.
 func ladder(try func(float64) (bool, error), o SearchOptions) (low, high float64, err error) {
 	high = o.Most
 	for rung := 0; ; rung++ {
@@ -88,7 +87,8 @@ func ladder(try func(float64) (bool, error), o SearchOptions) (low, high float64
 	}
 }
 
-// halve closes the gap between a load that is borne and one that is not.
+// halve narrows the gap between a load low that the system bears and a load high that it
+// does not, to the precision.
 func halve(try func(float64) (bool, error), o SearchOptions, low, high float64) (float64, error) {
 	for high > low*(1+o.Precision) {
 		middle := math.Sqrt(low * high)
@@ -105,10 +105,11 @@ func halve(try func(float64) (bool, error), o SearchOptions, low, high float64) 
 	return low, nil
 }
 
-// steps above the answer are tried in case they are borne after all.
+// steps are numbers of precision steps above the answer that are tried too.
 var steps = []float64{3, 6}
 
-// above is the highest of the loads a few steps above low that is borne, or 0.
+// above returns the highest load of those a few steps above low that the system bears, or
+// 0.
 func above(try func(float64) (bool, error), o SearchOptions, low float64) (float64, error) {
 	best := 0.0
 	for _, n := range steps {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// below is borne up to a limit, and counts the trials.
+// below returns a trial that bears loads up to a limit. It counts the trials.
 func below(limit float64, trials *int) Trial {
 	return func(_ context.Context, load float64) (bool, error) {
 		*trials++
@@ -32,7 +32,7 @@ func TestHighest(t *testing.T) {
 	}
 }
 
-// The most is tried before all else, and each load but once.
+// The search tries Most first, and each load only once.
 func TestLoadsAreTriedOnceFromTheTop(t *testing.T) {
 	seen := map[float64]bool{}
 	first := 0.0
@@ -59,7 +59,7 @@ func TestNothingIsBorne(t *testing.T) {
 	}
 }
 
-// Gaps in what is borne do not end the search, however wide they are.
+// A gap in the borne loads does not end the search, however wide it is.
 func TestBorneAboveAGap(t *testing.T) {
 	for _, wide := range []func(load float64) bool{
 		func(load float64) bool { return load < 400 || load > 410 && load < 800 || load > 810 && load < 835 },

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Table is figures for people: the first column names, the others are numbers.
+// Table is a printed table: the first column has names, the others numbers.
 type Table struct {
 	// Title stands above, Notes below.
 	Title  string
@@ -17,7 +17,7 @@ type Table struct {
 	Notes  []string
 }
 
-// row appends a row; numbers are printed with four digits, a NaN is a dash.
+// row appends a row. It formats numbers with number.
 func (t *Table) row(cells ...any) {
 	var row []string
 	for _, c := range cells {
@@ -31,7 +31,7 @@ func (t *Table) row(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// number prints three digits behind the point at most, and four in all.
+// number formats a number with three or four digits, a NaN as a dash.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):
@@ -79,7 +79,7 @@ func (t Table) Print(w io.Writer) error {
 	return err
 }
 
-// or is v, or NaN if there is none.
+// or returns v if ok, otherwise NaN.
 func or(v float64, ok bool) float64 {
 	if !ok {
 		return math.NaN()
@@ -87,7 +87,7 @@ func or(v float64, ok bool) float64 {
 	return v
 }
 
-// beside is a result's note on what was published; "" if nothing was.
+// beside returns a result's note on the published value, "" if there is none.
 func beside(v float64, ok bool, where string) string {
 	if !ok {
 		return ""

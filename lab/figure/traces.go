@@ -11,10 +11,10 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// entries is how long a series that only a drawing needs is, about.
+// entries is the approximate length of a series that only a drawing needs.
 const entries = 1000
 
-// matrix runs each case under each of several systems: result [case][system].
+// matrix runs each case under each system and returns results[case][system].
 func (o Options) matrix(ctx context.Context, cases []*scenario.Scenario, systems []systems.System) ([][]*sim.Result, error) {
 	results := make([][]*sim.Result, len(cases))
 	for i := range results {
@@ -38,7 +38,7 @@ func (o Options) matrix(ctx context.Context, cases []*scenario.Scenario, systems
 	return results, err
 }
 
-// traces simulates arrivals as they are (INFless Fig. 12(a), 14, 15(a)).
+// traces simulates the cases at their own load (INFless Fig. 12(a), 14, 15(a)).
 func traces(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
 	results, err := o.matrix(ctx, cases, o.Systems)
 	if err != nil {
@@ -58,7 +58,7 @@ func traces(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 	return out, nil
 }
 
-// traceResults adds one case's figures for programs.
+// traceResults adds one case's named results.
 func traceResults(out *Outcome, trace string, names []string, results []*sim.Result) {
 	per := map[string]float64{}
 	for i, name := range names {
@@ -92,8 +92,8 @@ func percent(part, of float64) float64 {
 	return 100 * part / of
 }
 
-// traceTable is one case's figures for people. Throughput for each resource is
-// relative to INFless', as is the paper's.
+// traceTable returns one case's table. It shows throughput for each resource also relative
+// to INFless', as the paper does.
 func traceTable(trace string, names []string, results []*sim.Result) Table {
 	t := Table{
 		Title:  fmt.Sprintf("%s: what each policy makes of the same requests.", trace),

@@ -10,14 +10,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSize bounds a document, in bytes: what people write by hand is a thousandth
-// of it.
+// maxSize is the maximum size of a document in bytes, a thousand times that of files
+// written by hand.
 const maxSize = 1 << 20
 
 // maxErrors bounds how many errors are listed.
 const maxErrors = 10
 
-// Document is one file that is being read.
+// Document is one parsed YAML file and the errors found in it.
 type Document struct {
 	name string
 	root *yaml.Node
@@ -25,11 +25,11 @@ type Document struct {
 	more int
 }
 
-// ParseDocument reads the syntax of a file; name is what errors call it. A file without
-// a mapping, with several documents, or with anchors and aliases is refused.
+// ParseDocument parses a file; errors begin with name. It refuses a file that is empty, has
+// no mapping at its top, or has several documents. Object refuses anchors and aliases.
 func ParseDocument(name string, text []byte) (*Document, error) {
 	if len(text) > maxSize {
-		return nil, fmt.Errorf("%s: %d bytes are too much: at most %d", name, len(text), maxSize)
+		return nil, fmt.Errorf("%s: %d bytes are too much: the maximum is %d", name, len(text), maxSize)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var node yaml.Node
@@ -39,7 +39,7 @@ func ParseDocument(name string, text []byte) (*Document, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := decoder.Decode(&yaml.Node{}); err == nil {
-		return nil, fmt.Errorf("%s: there are several documents: only one can be in a file", name)
+		return nil, fmt.Errorf("%s: there are several documents: a file must have one", name)
 	} else if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -48,15 +48,15 @@ func ParseDocument(name string, text []byte) (*Document, error) {
 		d.root = node.Content[0]
 	}
 	if d.root == nil || d.root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s:%d: this is no mapping of keys to values", name, max(1, node.Line))
+		return nil, fmt.Errorf("%s:%d: the file must be a mapping of keys to values", name, max(1, node.Line))
 	}
 	return d, nil
 }
 
-// Root is the document's outermost object.
+// Root returns the document's outermost object.
 func (d *Document) Root() *Object { return d.object(d.root, "") }
 
-// Err is all that is wrong, or nil.
+// Err returns all errors found so far, joined, or nil.
 func (d *Document) Err() error {
 	errs := d.errs
 	if d.more > 0 {
@@ -65,7 +65,7 @@ func (d *Document) Err() error {
 	return errors.Join(errs...)
 }
 
-// fail records an error at a node, unless it is known.
+// fail records an error at a node, each error once.
 func (d *Document) fail(at *yaml.Node, path, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	if path != "" {

@@ -1,6 +1,7 @@
-// Package fleet reads the machines of a simulated cluster and makes the nodes as which a
-// scheduler sees them. It also holds the texts of the built-in scenarios and clusters,
-// and the strict reader of YAML (Document), which reports every mistake with its line.
+// Package fleet reads the machines of a simulated cluster and makes the scheduler's nodes
+// from them. It also holds the texts of the built-in scenarios and clusters, and a strict
+// YAML reader (Document), which reports every mistake with its line. It does not read
+// scenarios, see lab/scenario. Begin with Load.
 package fleet
 
 import (
@@ -10,31 +11,31 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Machines is some machines that are all alike.
+// Machines is a group of equal machines.
 type Machines struct {
-	// Name is the beginning of their names, which go on with a number.
+	// Name is the prefix of the machines' names. A number follows it.
 	Name string
-	// Count is how many there are.
+	// Count is the number of machines.
 	Count int
-	// CPU is a machine's in millicores, one CPU thread being 1000, and Memory
+	// CPU is the CPU of one machine in millicores, 1000 for each CPU thread. Memory is
 	// its memory in bytes.
 	CPU    int
 	Memory int64
-	// GPUs is how many GPUs a machine has, GPUMemory the bytes of one.
+	// GPUs is the number of GPUs of one machine, GPUMemory the bytes of one GPU.
 	GPUs      int
 	GPUMemory int64
 }
 
-// Cluster is all machines.
+// Cluster has all machines of a simulation.
 type Cluster struct {
-	// Name is for people.
+	// Name is a label for tables.
 	Name     string
 	Machines []Machines
 }
 
-// Nodes lists the cluster's nodes, all free. No instance spans GPUs, so that a
-// machine with k > 1 of them is k nodes, each a GPU (100 %) with 1/k of CPU and
-// memory: on the paper's testbed one socket and its GPU.
+// Nodes lists the cluster's nodes, all free. An instance cannot span GPUs. Therefore a
+// machine with k > 1 GPUs is k nodes, each with one GPU (100 %) and 1/k of CPU and memory.
+// On the paper's testbed, a node is one socket and its GPU.
 func (c Cluster) Nodes() []cluster.Node {
 	var nodes []cluster.Node
 	for _, m := range c.Machines {
@@ -67,10 +68,10 @@ func (c Cluster) Kinds() []cluster.Node {
 	return nodes
 }
 
-// separator stands between a machine's name and the number of its GPU.
+// separator separates a machine's name from the number of its GPU.
 const separator = "/"
 
-// Machine names the machine that a node is, or is a part of.
+// Machine returns the name of the machine that a node is, or is a part of.
 func Machine(node string) string {
 	machine, _, _ := strings.Cut(node, separator)
 	return machine

@@ -73,19 +73,19 @@ func TestLoadsAFile(t *testing.T) {
 
 func TestWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
-		"about: none":                                                                     "c.yaml:1: machines: the cluster is empty: it needs a machine",
+		"about: none":                                                                     "c.yaml:1: machines: the cluster is empty: add a machine",
 		"machines: []":                                                                    "c.yaml:1: machines: the cluster is empty",
 		"machines:\n- {cpu: 32}":                                                          "c.yaml:2: machines[0].memory: it is missing",
 		"machines:\n- {cpu: -1, memory: 1GiB}":                                            `machines[0].cpu: "-1" is not a number from 0.001`,
 		"machines:\n- {cpu: .nan, memory: 1GiB}":                                          `machines[0].cpu: ".nan" is not a number`,
 		"machines:\n- {count: 0, cpu: 1, memory: 1GiB}":                                   `machines[0].count: "0" is not a whole number from 1`,
-		"machines:\n- {cpu: 1, memory: 1GiB, gpus: 1}":                                    "machines[0].gpus: gpus and gpu_memory, that of one, go together",
-		"machines:\n- {cpu: 1, memory: 1GiB, gpu: 1}":                                     "machines[0].gpu: unknown key: known are cpu, memory, name, count, gpus, gpu_memory",
-		"machines:\n- {name: a/b, cpu: 1, memory: 1GiB}":                                  `"a/b" is no name`,
-		"machines:\n- &a {name: a, cpu: 1, memory: 1GiB}":                                 "written out",
-		"machines:\n- {name: a, cpu: 1, memory: 1GiB}\n- {name: a, cpu: 1, memory: 1GiB}": "machines[1].name: a is there twice",
+		"machines:\n- {cpu: 1, memory: 1GiB, gpus: 1}":                                    "machines[0].gpus: set both gpus and gpu_memory",
+		"machines:\n- {cpu: 1, memory: 1GiB, gpu: 1}":                                     "machines[0].gpu: unknown key: the known keys are cpu, memory, name, count, gpus, gpu_memory",
+		"machines:\n- {name: a/b, cpu: 1, memory: 1GiB}":                                  `"a/b" is not a name`,
+		"machines:\n- &a {name: a, cpu: 1, memory: 1GiB}":                                 "without an anchor",
+		"machines:\n- {name: a, cpu: 1, memory: 1GiB}\n- {name: a, cpu: 1, memory: 1GiB}": "machines[1].name: a occurs twice",
 		"machines:\n- {count: 90000, cpu: 1, memory: 1GiB}\n- {count: 90000, cpu: 1, memory: 1GiB}": "180000 machines are too many",
-		"nodes: []": "nodes: unknown key: known are about, machines",
+		"nodes: []": "nodes: unknown key: the known keys are about, machines",
 		"":          "c.yaml: the file is empty",
 	} {
 		if _, err := Parse("c.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {

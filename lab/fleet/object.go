@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Object is a mapping of keys to values.
+// Object is a mapping of keys to values. It records errors in its document.
 type Object struct {
 	document *Document
 	node     *yaml.Node
@@ -26,9 +26,9 @@ func (d *Document) object(node *yaml.Node, path string) *Object {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge":
 			d.fail(key, path, "a key must be a word")
 		case o.values[key.Value] != nil:
-			d.fail(key, o.at(key.Value), "this key is there twice")
+			d.fail(key, o.at(key.Value), "the key occurs twice")
 		case value.Kind == yaml.AliasNode || value.Anchor != "":
-			d.fail(key, o.at(key.Value), "anchors and aliases are not read: write it out")
+			d.fail(key, o.at(key.Value), "anchors and aliases are not supported: write the value out")
 			o.values[key.Value] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: key.Line}
 		default:
 			o.values[key.Value] = value
@@ -45,7 +45,7 @@ func (o *Object) at(key string) string {
 	return o.path + "." + key
 }
 
-// take is a key's value, nil if it is not there or null.
+// take returns a key's value, nil if it is absent or null. The key becomes known to Done.
 func (o *Object) take(key string) *yaml.Node {
 	if !slices.Contains(o.known, key) {
 		o.known = append(o.known, key)
@@ -57,11 +57,10 @@ func (o *Object) take(key string) *yaml.Node {
 	return v
 }
 
-// Has reports whether a key is there with a value.
+// Has reports whether a key has a value.
 func (o *Object) Has(key string) bool { return o.take(key) != nil }
 
-// Need records an error for every key that is not there. It returns whether all
-// are.
+// Need records an error for every missing key. It reports whether all keys have values.
 func (o *Object) Need(keys ...string) bool {
 	all := true
 	for _, key := range keys {
@@ -73,8 +72,7 @@ func (o *Object) Need(keys ...string) bool {
 	return all
 }
 
-// Fail records that a key's value is wrong; with an empty key it is about the
-// object.
+// Fail records an error about a key's value, or about the object if key is "".
 func (o *Object) Fail(key, format string, args ...any) {
 	node, path := o.node, o.path
 	if key != "" {
@@ -86,8 +84,8 @@ func (o *Object) Fail(key, format string, args ...any) {
 	o.document.fail(node, path, format, args...)
 }
 
-// Where is the file and line of a key's value, or of the object, for errors that
-// are found later.
+// Where returns the file and line of a key's value, or of the object if the key is absent.
+// It is for errors that are found later.
 func (o *Object) Where(key string) string {
 	line := o.node.Line
 	if v := o.values[key]; v != nil {
@@ -96,23 +94,23 @@ func (o *Object) Where(key string) string {
 	return fmt.Sprintf("%s:%d", o.document.name, line)
 }
 
-// Done records an error for every key that nobody has asked for.
+// Done records an error for every key that no method has asked for.
 func (o *Object) Done() {
 	for _, key := range o.keys {
 		if !slices.Contains(o.known, key.Value) {
-			o.document.fail(key, o.at(key.Value), "unknown key: known are %s", strings.Join(o.known, ", "))
+			o.document.fail(key, o.at(key.Value), "unknown key: the known keys are %s", strings.Join(o.known, ", "))
 		}
 	}
 }
 
-// Object is the object under a key; false if there is none.
+// Object returns the object under a key. ok is false if there is none.
 func (o *Object) Object(key string) (*Object, bool) {
 	v := o.take(key)
 	if v == nil {
 		return nil, false
 	}
 	if v.Kind != yaml.MappingNode {
-		o.Fail(key, "it must have keys of its own")
+		o.Fail(key, "it must be a mapping of keys to values")
 		return nil, false
 	}
 	return o.document.object(v, o.at(key)), true
@@ -125,14 +123,14 @@ func (o *Object) Objects(key string) []*Object {
 		return nil
 	}
 	if v.Kind != yaml.SequenceNode {
-		o.Fail(key, "it must be a list: each of its items begins with “- ”")
+		o.Fail(key, "it must be a list: each item begins with “- ”")
 		return nil
 	}
 	var all []*Object
 	for i, item := range v.Content {
 		path := fmt.Sprintf("%s[%d]", o.at(key), i)
 		if item.Kind != yaml.MappingNode || item.Anchor != "" {
-			o.document.fail(item, path, "it must have keys of its own, written out")
+			o.document.fail(item, path, "it must be a mapping of keys to values, without an anchor")
 			continue
 		}
 		all = append(all, o.document.object(item, path))
@@ -140,13 +138,13 @@ func (o *Object) Objects(key string) []*Object {
 	return all
 }
 
-// IsObject reports whether the value under a key has keys of its own.
+// IsObject reports whether the value under a key is a mapping.
 func (o *Object) IsObject(key string) bool {
 	v := o.take(key)
 	return v != nil && v.Kind == yaml.MappingNode
 }
 
-// scalars lists a key's value, or those of the list under it.
+// scalars returns a key's value as a list of one, or the list under the key.
 func (o *Object) scalars(key string) []*yaml.Node {
 	v := o.take(key)
 	if v == nil {

@@ -27,7 +27,7 @@ func Load(nameOrFile string) (Cluster, error) {
 	return Parse(nameOrFile, text)
 }
 
-// Parse reads a cluster's file; name is what errors call it.
+// Parse reads the text of a cluster's file; errors begin with name.
 func Parse(name string, text []byte) (Cluster, error) {
 	d, err := ParseDocument(name, text)
 	if err != nil {
@@ -52,23 +52,23 @@ const (
 
 var names = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// Read reads an object with the key "machines"; what is wrong is recorded there.
+// Read reads an object with the key "machines". It records errors in the object's document.
 func Read(o *Object) Cluster {
 	var c Cluster
 	total := 0
 	for i, m := range o.Objects("machines") {
 		read := machines(m, i)
 		if slices.ContainsFunc(c.Machines, func(other Machines) bool { return other.Name == read.Name }) {
-			m.Fail("name", "%s is there twice", read.Name)
+			m.Fail("name", "%s occurs twice", read.Name)
 		}
 		total += read.Count
 		c.Machines = append(c.Machines, read)
 	}
 	switch {
 	case total == 0:
-		o.Fail("machines", "the cluster is empty: it needs a machine, as - {cpu: 32, memory: 128GiB}")
+		o.Fail("machines", "the cluster is empty: add a machine, such as - {cpu: 32, memory: 128GiB}")
 	case total > maxMachines:
-		o.Fail("machines", "%d machines are too many: at most %d", total, maxMachines)
+		o.Fail("machines", "%d machines are too many: the maximum is %d", total, maxMachines)
 	}
 	o.Done()
 	return c
@@ -88,10 +88,10 @@ func machines(o *Object, i int) Machines {
 	case m.Name == "":
 		m.Name = fmt.Sprintf("m%d", i+1)
 	case !names.MatchString(m.Name):
-		o.Fail("name", "%q is no name: lower-case letters, digits and dashes", m.Name)
+		o.Fail("name", "%q is not a name: use lower-case letters, digits and dashes", m.Name)
 	}
 	if (m.GPUs > 0) != (m.GPUMemory > 0) {
-		o.Fail("gpus", "gpus and gpu_memory, that of one, go together")
+		o.Fail("gpus", "set both gpus and gpu_memory (that of one GPU), or neither")
 	}
 	o.Done()
 	return m

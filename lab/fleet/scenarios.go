@@ -11,8 +11,8 @@ import (
 //go:embed *.yaml clusters/*.yaml
 var files embed.FS
 
-// The order in which scenarios are listed: those that repeat the paper's figures,
-// and then examples to copy.
+// order lists the scenarios: first those that repeat the paper's figures, then examples to
+// copy.
 var order = []string{"testbed-osvt", "testbed-qa", "testbed-osvt-400ms", "traces", "scale", "coldstart", "batch-fig14", "osvt-ramp", "poisson", "mmpp", "one-machine"}
 
 // ScenarioNames lists the scenarios.
@@ -21,19 +21,19 @@ func ScenarioNames() []string { return slices.Clone(order) }
 // ClusterNames lists the clusters.
 func ClusterNames() []string { return []string{"testbed", "large"} }
 
-// ScenarioText is a scenario's file; an error says which there are.
+// ScenarioText returns a scenario's file. If there is none, the error lists the scenarios.
 func ScenarioText(name string) ([]byte, error) {
 	return read(name, ".", "scenario", ScenarioNames())
 }
 
-// ClusterText is a cluster's file; an error says which there are.
+// ClusterText returns a cluster's file. If there is none, the error lists the clusters.
 func ClusterText(name string) ([]byte, error) {
 	return read(name, "clusters", "cluster", ClusterNames())
 }
 
 func read(name, folder, what string, names []string) ([]byte, error) {
 	if !slices.Contains(names, name) {
-		return nil, fmt.Errorf("there is no %s %q: it is a file, or one of %s", what, name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("there is no %s %q: name a file, or one of %s", what, name, strings.Join(names, ", "))
 	}
 	sub, err := fs.Sub(files, folder)
 	if err != nil {

@@ -111,9 +111,9 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		o.Done()
 	}
 	for text, want := range map[string]string{
-		"name: a\nnme: b":                "x.yaml:2: nme: unknown key: known are name, yes, rate",
+		"name: a\nnme: b":                "x.yaml:2: nme: unknown key: the known keys are name, yes, rate",
 		"yes: true":                      "x.yaml:1: name: it is missing",
-		"name: a\nname: b":               "x.yaml:2: name: this key is there twice",
+		"name: a\nname: b":               "x.yaml:2: name: the key occurs twice",
 		"name: [a]":                      "x.yaml:1: name: it must be a single value",
 		"name: a\nyes: 1":                "x.yaml:2: yes: it must be true or false",
 		"name: a\nrate: -3":              `x.yaml:2: rate: "-3" is not a number from 0 to 10`,
@@ -121,20 +121,20 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"name: a\nrate: NaN":             `rate: "NaN" is not a number`,
 		"name: a\nrate: [1]":             "rate: it must be a number from 0 to 10",
 		"name: a\ncount: 2.5":            `count: "2.5" is not a whole number from 1 to 5`,
-		"name: a\nslo: 200":              `slo: "200" is not a duration as 200ms`,
+		"name: a\nslo: 200":              `slo: "200" is not a duration such as 200ms`,
 		"name: a\nslo: 1d1h":             `slo: "1d1h" is not a duration`,
 		"name: a\nslo: 9e99d":            `slo: "9e99d" is not a duration`,
 		"name: a\nslos: [1s, x]":         `x.yaml:2: slos: "x" is not a duration`,
 		"name: a\nslos: []":              "slos: the list is empty",
 		"name: a\nslos: [[1s]]":          `slos: "" is not a duration`,
-		"name: a\nmemory: 5GB":           `memory: "5GB" is not a size above 0 as 512MiB or 11GiB`,
+		"name: a\nmemory: 5GB":           `memory: "5GB" is not a size above 0, such as 512MiB or 11GiB`,
 		"name: a\nmemory: 0MiB":          `memory: "0MiB" is not a size above 0`,
-		"name: a\ninner: 5":              "inner: it must have keys of its own",
-		"name: a\ninner: {x: 1, y: 2}":   "x.yaml:2: inner.y: unknown key: known are x",
+		"name: a\ninner: 5":              "inner: it must be a mapping of keys to values",
+		"name: a\ninner: {x: 1, y: 2}":   "x.yaml:2: inner.y: unknown key: the known keys are x",
 		"name: a\nlist: {x: 1}":          "list: it must be a list",
-		"name: a\nlist: [5]":             "list[0]: it must have keys of its own",
+		"name: a\nlist: [5]":             "list[0]: it must be a mapping of keys to values",
 		"name: a\nlist:\n- x: 1\n- x: 7": `x.yaml:4: list[1].x: "7" is not a whole number from 0 to 1`,
-		"name: &a 1\nrate: *a":           "anchors and aliases are not read",
+		"name: &a 1\nrate: *a":           "anchors and aliases are not supported",
 		"name: a\n? [b]\n: c":            "a key must be a word",
 	} {
 		d := parse(t, text)
@@ -148,7 +148,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "the file is empty",
-		"- a":                      "no mapping",
+		"- a":                      "must be a mapping",
 		"a: 1\n---\nb: 2":          "several documents",
 		"a: [":                     "x.yaml: yaml: line 1",
 		strings.Repeat("#", 2<<20): "too much",

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// String is the text under a key; "" if there is none.
+// String returns the text under a key, "" if there is none.
 func (o *Object) String(key string) string {
 	v := o.take(key)
 	if v == nil {
@@ -27,7 +27,7 @@ func (o *Object) Strings(key string) []string {
 	return each(o, key, "a single value", func(s string) (string, bool) { return s, true })
 }
 
-// Bool is true if the value under a key is; absent if there is none.
+// Bool returns the truth value under a key, or absent if there is none.
 func (o *Object) Bool(key string, absent bool) bool {
 	v := o.take(key)
 	if v == nil {
@@ -43,7 +43,7 @@ func (o *Object) Bool(key string, absent bool) bool {
 	return absent
 }
 
-// Number is the number under a key, from low to high; absent if there is none.
+// Number returns the number under a key, from low to high, or absent if there is none.
 func (o *Object) Number(key string, low, high, absent float64) float64 {
 	return one(o, key, absent, numbers(low, high))
 }
@@ -54,8 +54,7 @@ func (o *Object) Numbers(key string, low, high float64) []float64 {
 	return each(o, key, n.says, n.parse)
 }
 
-// Int is the whole number under a key, from low to high; absent if there is
-// none.
+// Int returns the whole number under a key, from low to high, or absent if there is none.
 func (o *Object) Int(key string, low, high, absent int) int {
 	return one(o, key, absent, ints(low, high))
 }
@@ -66,8 +65,8 @@ func (o *Object) Ints(key string, low, high int) []int {
 	return each(o, key, n.says, n.parse)
 }
 
-// ParseDuration is the duration under a key, from low to high; absent if there is
-// none. Besides Go's units there is "d" for days, alone.
+// Duration returns the duration under a key, from low to high, or absent if there is none.
+// It has the form that [ParseDuration] reads.
 func (o *Object) Duration(key string, low, high, absent time.Duration) time.Duration {
 	return one(o, key, absent, durations(low, high))
 }
@@ -78,13 +77,12 @@ func (o *Object) Durations(key string, low, high time.Duration) []time.Duration 
 	return each(o, key, d.says, d.parse)
 }
 
-// Bytes is the size under a key, at least 1; absent if there is none.
+// Bytes returns the size under a key in bytes, at least 1, or absent if there is none.
 func (o *Object) Bytes(key string, absent int64) int64 {
-	return one(o, key, absent, kind[int64]{"a size above 0 as 512MiB or 11GiB", ParseSize})
+	return one(o, key, absent, kind[int64]{"a size above 0, such as 512MiB or 11GiB", ParseSize})
 }
 
-// kind is a kind of value: how it is read, and what an error says that it must
-// be.
+// kind is a kind of value: its description for errors, and its parser.
 type kind[T any] struct {
 	says  string
 	parse func(s string) (T, bool)
@@ -105,7 +103,7 @@ func ints(low, high int) kind[int] {
 }
 
 func durations(low, high time.Duration) kind[time.Duration] {
-	return kind[time.Duration]{"a duration as 200ms, 1.5s, 10m or 7d, from " + low.String() + " to " + high.String(), func(s string) (time.Duration, bool) {
+	return kind[time.Duration]{"a duration such as 200ms, 1.5s, 10m or 7d, from " + low.String() + " to " + high.String(), func(s string) (time.Duration, bool) {
 		d, ok := ParseDuration(s)
 		return d, ok && d >= low && d <= high
 	}}
@@ -113,7 +111,7 @@ func durations(low, high time.Duration) kind[time.Duration] {
 
 func short(n float64) string { return strconv.FormatFloat(n, 'g', 6, 64) }
 
-// ParseDuration reads a duration in Go's form, or a number of days as 7d.
+// ParseDuration reads a duration in Go's form, or a number of days such as 7d.
 func ParseDuration(s string) (time.Duration, bool) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -132,7 +130,7 @@ var units = []struct {
 	bytes  float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-// ParseSize reads a size above 0 in KiB, MiB, GiB or TiB.
+// ParseSize reads a size above 0 in KiB, MiB, GiB or TiB and returns its bytes.
 func ParseSize(s string) (int64, bool) {
 	for _, u := range units {
 		if number, ok := strings.CutSuffix(s, u.suffix); ok {

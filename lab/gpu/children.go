@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// patience is how long a process may take to be ready, or to end after its work: the
-// first use of CUDA compiles.
+// patience is how long a process may take to become ready, or to end after its work. The
+// first use of CUDA compiles the kernel.
 const patience = 2 * time.Minute
 
 // child is a process that works on a share.
@@ -30,14 +30,15 @@ type child struct {
 	errors strings.Builder
 }
 
-// end ends the process, and returns when it is gone.
+// end kills the process and waits for its exit.
 func (c *child) end() {
 	_ = c.Process.Kill()
 	<-c.Exited()
 	_ = c.pipe.Close()
 }
 
-// run has processes work at once, each on its share, and returns what each did.
+// run starts processes that work at the same time, each on its share, and returns their
+// outcomes.
 func (b *bench) run(ctx context.Context, jobs ...job) (outcomes []Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.Each+2*patience)
 	defer cancel()
@@ -47,8 +48,8 @@ func (b *bench) run(ctx context.Context, jobs ...job) (outcomes []Outcome, err e
 		if err != nil {
 			return nil, err
 		}
-		defer c.end() // It has ended, or is of no use.
-		// Its output ends with it.
+		defer c.end()
+		// Killing the process ends its output, and so the reads below.
 		defer context.AfterFunc(ctx, func() { _ = c.Process.Kill() })()
 		children = append(children, c)
 	}
@@ -92,7 +93,7 @@ func (b *bench) start(j job) (*child, error) {
 	if c.in, err = command.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// Not StdoutPipe: that loses what was not read yet when the process ends.
+	// StdoutPipe would lose unread output when the process ends.
 	var out *os.File
 	if c.pipe, out, err = os.Pipe(); err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (b *bench) start(j job) (*child, error) {
 	return c, nil
 }
 
-// failed is an error with what the process said last.
+// failed kills the process and returns an error with the last line of its standard error.
 func (c *child) failed(j job, err error) error {
 	_ = c.Process.Kill()
 	<-c.Exited()

@@ -10,8 +10,8 @@ typedef int result;
 typedef void *handle;
 typedef unsigned long long address;
 
-// Eight chains of multiply-adds per thread, so that no unit waits for a result. The
-// sum is stored: what nobody could see would be left out.
+// Eight chains of multiply-adds per thread: no unit waits for a result. The kernel stores
+// the sum; otherwise the compiler would remove the computation.
 static const char program[] =
 	".version 6.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry burn(.param .u64 out, .param .u32 rounds)\n{\n"
@@ -45,13 +45,14 @@ static struct {
 static handle kernel;
 static address out;
 
-// find sets *to to a function of the driver; it returns its name if there is none.
+// find sets *to to a function of the driver. It returns the name if there is no such
+// function, otherwise NULL.
 static const char *find(handle library, const char *name, void *to) {
 	*(void **)to = dlsym(library, name);
 	return *(void **)to ? NULL : name;
 }
 
-// load opens the driver's library. It returns what is missing, or NULL.
+// load opens the driver's library. It returns the name of what is missing, or NULL.
 static const char *load(void) {
 	handle l = dlopen("libcuda.so.1", RTLD_NOW);
 	const char *missing = NULL;
@@ -69,8 +70,8 @@ static const char *load(void) {
 	return find(l, "cuGetErrorString", &cu.describe);
 }
 
-// prepare makes the kernel on device 0; *sms is how many multiprocessors this process
-// may use (attribute 16), and *step what it was at if it failed.
+// prepare makes the kernel on device 0. It sets *sms to the number of multiprocessors that
+// this process may use (attribute 16), and *step to the failed call if there is an error.
 static result prepare(int *sms, const char **step) {
 	int device;
 	handle context, module;
@@ -93,7 +94,7 @@ static result prepare(int *sms, const char **step) {
 	return cu.allocate(&out, 256);
 }
 
-// burn runs the kernel once, to its end.
+// burn runs the kernel once and waits for its end.
 static result burn(unsigned blocks, unsigned threads, unsigned rounds) {
 	void *parameters[] = {&out, &rounds};
 	result r = cu.launch(kernel, blocks, 1, 1, threads, 1, 1, 0, NULL, parameters, NULL);
@@ -113,29 +114,30 @@ import (
 	"runtime"
 )
 
-// ErrNoDriver is what errors wrap where the machine has no CUDA driver.
+// ErrNoDriver is wrapped by errors if the machine has no CUDA driver.
 var ErrNoDriver = errors.New("no CUDA driver")
 
-// Burner computes on the first GPU that this process sees. It serves the goroutine
-// that opened it.
+// Burner computes on the first GPU that this process sees. Only the goroutine that opened
+// it may use it.
 type Burner struct {
-	// SMs is how many multiprocessors the process may use: its share of them.
+	// SMs is the number of multiprocessors that the process may use.
 	SMs int
-	// Blocks is how many blocks of threads one run has.
+	// Blocks is the number of thread blocks of one run.
 	Blocks int
 }
 
 const (
 	threads = 256
-	// chains are the multiply-adds of a round, each of which is two operations.
+	// chains is the number of multiply-adds of a thread in a round; each is two
+	// operations.
 	chains = 8
-	// blocks make a run that fills the largest GPU several times over, whatever the
-	// share: so the same work takes longer on a smaller one.
+	// blocks fill the largest GPU several times over. All shares get the same work, so
+	// it takes longer on a smaller one.
 	blocks = 16 * 132
 )
 
-// OpenBurner makes a Burner. The goroutine stays on its thread from now on, to which CUDA's
-// context belongs.
+// OpenBurner makes a Burner. It locks the goroutine to its thread, which owns CUDA's
+// context.
 func OpenBurner() (*Burner, error) {
 	runtime.LockOSThread()
 	if missing := C.load(); missing != nil {
@@ -153,7 +155,7 @@ func failed(step string, r C.result) error {
 	return fmt.Errorf("%s: %s (CUDA error %d)", step, C.GoString(C.describe(r)), int(r))
 }
 
-// Run does so many rounds and returns how many floating-point operations that were.
+// Run does a number of rounds and returns the number of floating-point operations.
 func (b *Burner) Run(rounds int) (operations float64, err error) {
 	if r := C.burn(C.uint(b.Blocks), threads, C.uint(rounds)); r != 0 {
 		return 0, failed("run the kernel", r)

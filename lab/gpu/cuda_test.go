@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where there is a driver, it computes; where there is none, it says so.
+// With a driver the kernel computes. Without one the error says so.
 func TestBurner(t *testing.T) {
 	b, err := OpenBurner()
 	if errors.Is(err, ErrNoDriver) {

@@ -1,5 +1,7 @@
 // Package gpu measures how CUDA MPS shares a GPU: the multiply-adds of two processes
-// with 30 and 70 % of one, alone and together, and models' latency by share.
+// with 30 and 70 % of one, alone and together, and models' latency by share. It is not
+// part of the product, which shares GPUs with the packages of gpu at the root. Begin with
+// Run.
 package gpu
 
 import (
@@ -20,37 +22,38 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// Options are what is measured.
+// Options are the options of the bench.
 type Options struct {
-	// Self is the faas-infer program.
+	// Self is this program, which "bench gpu-worker" runs.
 	Self string
-	// Library is the driver's.
+	// Library is the driver's NVML library.
 	Library nvml.Interface
 	// Device is the index or UUID of the GPU.
 	Device string
 	// MPS is the MPS control program.
 	MPS string
-	// Models are architectures of the zoo, Batch how many requests an execution takes.
+	// Models are architectures of the zoo. Batch is the number of requests in one
+	// execution.
 	Models []string
 	Batch  int
 	// Shares are in %, ascending.
 	Shares []int
 	// Each is how long each process works.
 	Each time.Duration
-	// Log is told of each step.
+	// Log gets a message for each step.
 	Log io.Writer
 }
 
 // small and large are the shares of the two processes.
 const small, large = 30, 70
 
-// Run measures. Its error wraps [gpu.ErrNone] where there is no GPU. A library
-// without CUDA leaves the models out: models_measured says of how many there are
-// times, and Log why of no others.
+// Run measures kernels and models. Its error wraps [gpu.ErrNone] if there is no GPU. With
+// an ONNX Runtime library without CUDA it leaves the models out: models_measured is the
+// number of measured models, and Log has the reasons for the others.
 func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	i, err := device.Read(o.Library)
 	if err != nil {
-		return nil, fmt.Errorf("nothing can be measured: %w", err)
+		return nil, fmt.Errorf("read the GPUs: %w", err)
 	}
 	if i, err = device.Only(i, []string{o.Device}); err != nil {
 		return nil, fmt.Errorf("--device: %w", err)
@@ -85,7 +88,7 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	return r, b.models(ctx)
 }
 
-// why says why the GPU of that name cannot be shared.
+// why returns the reason why the GPU of a name cannot be shared.
 func why(i gpu.Inventory, name string) string {
 	for _, d := range i.Devices {
 		if d.UUID == name || strconv.Itoa(d.Index) == name {
@@ -95,14 +98,14 @@ func why(i gpu.Inventory, name string) string {
 	return ""
 }
 
-// describe adds what the GPU is.
+// describe adds the properties of the GPU.
 func describe(r *report.Report, i gpu.Inventory, d gpu.Device) {
 	r.Add("gpus", float64(len(i.Devices)), "", "that the driver finds")
 	r.Add("sms", float64(d.SMs), "", d.Model+", compute capability "+d.Capability)
 	r.Add("memory_mib", float64(d.Memory>>20), "MiB", "of the GPU")
 }
 
-// bench is one run.
+// bench is the state of one run.
 type bench struct {
 	Options
 	inventory gpu.Inventory
@@ -117,7 +120,7 @@ type job struct {
 	percent int
 }
 
-// kernels measures what shares compute alone and together.
+// kernels measures the GFLOPS of shares, alone and together.
 func (b *bench) kernels(ctx context.Context) error {
 	alone := map[int]float64{}
 	for _, percent := range []int{small, large, 100} {
@@ -145,7 +148,7 @@ func (b *bench) kernels(ctx context.Context) error {
 	return nil
 }
 
-// models measures latency by share. Models that cannot be run are left out.
+// models measures latency by share. It leaves out models that cannot run.
 func (b *bench) models(ctx context.Context) error {
 	measured := 0
 	for _, name := range b.Models {

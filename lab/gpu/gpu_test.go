@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// worker has the test's binary stand in for faas-infer: it works as "bench gpu-worker"
-// does.
+// worker is an environment variable that makes the test's binary work like "bench
+// gpu-worker".
 const worker = "FAAS_INFER_GPU_WORKER"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// workAs answers as a worker on an ideal GPU would: the share is what it computes.
+// workAs answers like a worker on an ideal GPU: it computes in proportion to its share.
 func workAs(kind string) error {
 	percent := map[string]float64{"10": 10, "30": 30, "70": 70, "100": 100}[os.Getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")]
 	model := strings.Contains(strings.Join(os.Args, " "), "--model")
@@ -99,7 +99,7 @@ func results(t *testing.T, o Options) map[string]float64 {
 	return all
 }
 
-// On an ideal GPU, shares are what they say.
+// On an ideal GPU, shares have their nominal effect.
 func TestRun(t *testing.T) {
 	got := results(t, options(t, "ideal"))
 	for name, want := range map[string]float64{
@@ -112,7 +112,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// An engine without CUDA leaves the models out and nothing else.
+// With an engine without CUDA, only the models are left out.
 func TestWithoutCUDA(t *testing.T) {
 	got := results(t, options(t, "modelless"))
 	if n, ok := got["models_measured"]; !ok || n != 0 || got["share_30.alone_gflops"] == 0 {
@@ -135,12 +135,12 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("a GPU with MIG: %v", err)
 	}
 	o.Library.(*dgxa100.Server).InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
-	if _, err := Run(t.Context(), o); !errors.Is(err, gpu.ErrNone) || !strings.Contains(err.Error(), "nothing can be measured") {
+	if _, err := Run(t.Context(), o); !errors.Is(err, gpu.ErrNone) || !strings.Contains(err.Error(), "read the GPUs") {
 		t.Errorf("no GPU: %v", err)
 	}
 }
 
-// The same code that runs models on a GPU runs one on the CPU.
+// The code that runs models on a GPU also runs one on the CPU.
 func TestWorkOnCPU(t *testing.T) {
 	m, err := zoo.Make("mnist", 1)
 	if err != nil {
@@ -161,7 +161,7 @@ func TestWorkOnCPU(t *testing.T) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	w.CPU = false
-	if err := w.Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !strings.Contains(err.Error(), "built with it") {
+	if err := w.Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !strings.Contains(err.Error(), "built with CUDA") {
 		t.Errorf("on a GPU: %v", err)
 	}
 	if err := (Work{Each: time.Millisecond}).Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !errors.Is(err, ErrNoDriver) {

@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// session is a model in ONNX Runtime, on the GPU.
+// session is a model in ONNX Runtime, on the GPU or the CPU.
 type session struct {
 	session *ort.DynamicAdvancedSession
 	inputs  []ort.Value
@@ -20,8 +20,8 @@ type session struct {
 	pinned  runtime.Pinner
 }
 
-// openSession loads the model with CUDA's execution provider, which needs an ONNX
-// Runtime library that was built with it.
+// openSession loads the model. On the GPU it uses CUDA's execution provider, which needs an
+// ONNX Runtime library built with CUDA.
 func openSession(w Work) (s *session, err error) {
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func names(infos []tensor.Info) (all []string) {
 	return all
 }
 
-// sessionOptions puts the model on the GPU that the process sees.
+// sessionOptions puts the model on the GPU that the process sees, or on the CPU.
 func sessionOptions(cpu bool) (*ort.SessionOptions, error) {
 	o, err := ort.NewSessionOptions()
 	if err != nil || cpu {
@@ -76,12 +76,12 @@ func sessionOptions(cpu bool) (*ort.SessionOptions, error) {
 		err = errors.Join(cuda.Update(map[string]string{"device_id": "0"}), o.AppendExecutionProviderCUDA(cuda), cuda.Destroy())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ONNX Runtime cannot use CUDA; set %s to a library that was built with it: %w", onnxruntime.LibraryEnv, err), o.Destroy())
+		return nil, errors.Join(fmt.Errorf("ONNX Runtime cannot use CUDA; set %s to a library built with CUDA: %w", onnxruntime.LibraryEnv, err), o.Destroy())
 	}
 	return o, nil
 }
 
-// types are the elements of the models that are measured.
+// types are the element types of the measured models.
 var types = map[tensor.Type]ort.TensorElementDataType{
 	tensor.FP32: ort.TensorElementDataTypeFloat, tensor.Int64: ort.TensorElementDataTypeInt64, tensor.Int32: ort.TensorElementDataTypeInt32,
 }
@@ -89,13 +89,13 @@ var types = map[tensor.Type]ort.TensorElementDataType{
 func (s *session) value(t tensor.Tensor) (ort.Value, error) {
 	kind, ok := types[t.Type]
 	if !ok || len(t.Data) == 0 {
-		return nil, fmt.Errorf("elements of type %s %v cannot be measured here", t.Type, t.Shape)
+		return nil, fmt.Errorf("type %s with shape %v is not supported", t.Type, t.Shape)
 	}
 	s.pinned.Pin(&t.Data[0])
 	return ort.NewCustomDataTensor(ort.Shape(t.Shape), t.Data, kind)
 }
 
-// run executes the model once; outputs are back in the host's memory then.
+// run executes the model once. When it returns, the outputs are in the host's memory.
 func (s *session) run() error {
 	outputs := make([]ort.Value, s.outputs)
 	err := s.session.Run(s.inputs, outputs)
@@ -109,7 +109,7 @@ func (s *session) run() error {
 
 func (s *session) close() {
 	for _, v := range s.inputs {
-		_ = v.Destroy() // Nothing comes after it.
+		_ = v.Destroy() // The process ends after this.
 	}
 	if s.session != nil {
 		_ = s.session.Destroy()

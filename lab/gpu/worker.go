@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// Work is what one process does on its share of a GPU.
+// Work is the work of one process on its share of a GPU.
 type Work struct {
 	// Model is a model file; "" is a kernel of multiply-adds.
 	Model string
-	// Batch is how many requests one execution of the model takes.
+	// Batch is the number of requests in one execution of the model.
 	Batch int
-	// Each is how long it works.
+	// Each is how long the process works.
 	Each time.Duration
-	// CPU has the model run on the CPU, to try this where there is no GPU.
+	// CPU runs the model on the CPU, to try the bench without a GPU.
 	CPU bool
 }
 
-// Outcome is what a process did.
+// Outcome is the result of a process's work.
 type Outcome struct {
-	// SMs is how many multiprocessors it could use, for a kernel.
+	// SMs is the number of multiprocessors that a kernel could use.
 	SMs int `json:"sms,omitzero"`
-	// GFLOPS is what it computed in a second, for a kernel.
+	// GFLOPS is the computation rate of a kernel.
 	GFLOPS float64 `json:"gflops,omitzero"`
-	// Runs counts executions; Median and P99 are their times in ms.
+	// Runs is the number of executions. Median and P99 are their times in ms.
 	Runs   int     `json:"runs"`
 	Median float64 `json:"median"`
 	P99    float64 `json:"p99"`
 }
 
-// ready is what a process says when it waits for its turn.
+// ready is the line that a process writes when it waits for the start.
 const ready = "ready"
 
-// Do warms up, says that it is ready, waits for a line, works, and writes the
-// outcome: so several processes can begin at once.
+// Do warms up, writes ready, waits for a line, works, and writes the outcome as JSON. The
+// line starts several processes at the same time.
 func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
 	run, done, outcome, err := w.open()
 	if err != nil {
@@ -54,7 +54,7 @@ func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
-		return fmt.Errorf("wait for the beginning: %w", err)
+		return fmt.Errorf("wait for the start: %w", err)
 	}
 	var times []float64
 	operations, begin := 0.0, time.Now()
@@ -68,7 +68,7 @@ func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
 		times = append(times, float64(time.Since(at))/float64(time.Millisecond))
 	}
 	if len(times) == 0 {
-		return fmt.Errorf("nothing was executed: %w", context.Cause(ctx))
+		return fmt.Errorf("no execution finished: %w", context.Cause(ctx))
 	}
 	outcome.GFLOPS = operations / time.Since(begin).Seconds() / 1e9
 	slices.Sort(times)
@@ -76,8 +76,8 @@ func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(outcome)
 }
 
-// open prepares the work: run does it once and says how many operations that were, as
-// far as is known.
+// open prepares the work. run does it once and returns the number of floating-point
+// operations, 0 for a model.
 func (w Work) open() (run func() (float64, error), done func(), o Outcome, err error) {
 	if w.Model != "" {
 		s, err := openSession(w)

@@ -15,12 +15,12 @@ import (
 
 const (
 	bareNamespace = "bare"
-	// parallel is how many pods the bare client makes at the same time, as many as
-	// the provider does.
+	// parallel is the number of pods that the bare client makes at the same time, the
+	// same as the provider's.
 	parallel = 64
 )
 
-// bare makes pods and does nothing else: what it reaches, the API server can do.
+// bare is a client that only makes pods. Its rate is what the API server can do.
 type bare struct {
 	client *kubernetes.Clientset
 	nodes  int
@@ -35,8 +35,8 @@ func newBare(config *rest.Config, nodes int) (*bare, error) {
 	return &bare{client: client, nodes: nodes}, nil
 }
 
-// create makes n pods that are copies of one but for name, node and size, and returns how
-// long it took.
+// create makes n copies of a pod, with other names, nodes and sizes, and returns the time
+// that it took.
 func (b *bare) create(ctx context.Context, n int, like *corev1.Pod) (time.Duration, error) {
 	turns := make(chan struct{}, parallel)
 	errs := make(chan error, n)
@@ -63,11 +63,11 @@ func (b *bare) create(ctx context.Context, n int, like *corev1.Pod) (time.Durati
 	return took, err
 }
 
-// copied is a pod like another on a node of its own.
+// copied returns the i-th copy of a pod, bound to a node.
 func (b *bare) copied(like *corev1.Pod, i int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("bare-%d", i), Namespace: bareNamespace,
 		Labels: map[string]string{"bench": "bare"}, Annotations: like.Annotations}, Spec: *like.Spec.DeepCopy()}
-	// They are to fit beside the provider's own, which fill their nodes.
+	// Copies must fit beside the provider's pods, which fill the nodes.
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -77,9 +77,9 @@ func (b *bare) copied(like *corev1.Pod, i int) *corev1.Pod {
 	return pod
 }
 
-// running is how many of the pods in a namespace run, and how many there are.
+// running returns the number of running pods in a namespace, and of all pods.
 func (b *bare) running(ctx context.Context, namespace string) (running, all int, err error) {
-	// Resource version 0 is answered from the API server's own cache.
+	// The API server answers resource version 0 from its cache.
 	pods, err := b.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return 0, 0, fmt.Errorf("list pods: %w", err)
@@ -92,7 +92,7 @@ func (b *bare) running(ctx context.Context, namespace string) (running, all int,
 	return running, len(pods.Items), nil
 }
 
-// remove deletes what the bare client has made.
+// remove deletes the bare client's pods.
 func (b *bare) remove(ctx context.Context) error {
 	now := int64(0)
 	if err := b.client.CoreV1().Pods(bareNamespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
@@ -101,7 +101,7 @@ func (b *bare) remove(ctx context.Context) error {
 	return nil
 }
 
-// any is one of the provider's pods, without what the API server has added.
+// any returns one of the provider's pods, without its node.
 func (b *bare) any(ctx context.Context, namespace string) (*corev1.Pod, error) {
 	pods, err := b.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

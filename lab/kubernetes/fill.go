@@ -3,17 +3,18 @@ package kubernetes
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// settle is how long the cluster is left alone between two measurements.
+// settle is the pause between two measurements.
 const settle = time.Second
 
-// fill makes the pods in rounds, and in each as many by a bare client that are then
-// removed. Who begins alternates.
+// fill lets the provider make the pods in rounds. In each round, a bare client makes and
+// removes as many pods. The two take turns to begin.
 func (b *bench) fill(ctx context.Context) error {
 	like, err := b.bare.any(ctx, Namespace)
 	if err != nil {
@@ -32,7 +33,7 @@ func (b *bench) fill(ctx context.Context) error {
 			if who == 0 {
 				rate[0], err = b.grow(ctx, each*(round+1))
 			} else {
-				rate[1], err = b.beside(ctx, each*(b.Functions-1), like)
+				rate[1], err = b.makeBare(ctx, each*(b.Functions-1), like)
 			}
 			if err != nil {
 				return err
@@ -42,14 +43,14 @@ func (b *bench) fill(ctx context.Context) error {
 		ours, bares, ratios = append(ours, rate[0]), append(bares, rate[1]), append(ratios, rate[0]/rate[1])
 	}
 	note := fmt.Sprintf("median of %d rounds of %d pods", b.Rounds, each*(b.Functions-1))
-	b.report.Add("pods_per_s.ours", median(ours), "pods/s", "from the first order to the last pod's creation, "+note)
-	b.report.Add("pods_per_s.bare", median(bares), "pods/s", fmt.Sprintf("a client that makes the same pods, %d at a time, and does nothing else, %s", parallel, note))
-	b.report.Add("pods_ratio", median(ratios), "×", "ours to bare, median of the rounds' own")
+	b.report.Add("pods_per_s.ours", rig.Median(ours), "pods/s", "from the first order to the last pod's creation, "+note)
+	b.report.Add("pods_per_s.bare", rig.Median(bares), "pods/s", fmt.Sprintf("a client that makes the same pods, %d at a time, and does nothing else, %s", parallel, note))
+	b.report.Add("pods_ratio", rig.Median(ratios), "×", "ours to bare, median of the rounds' own")
 	return nil
 }
 
-// grow has each filled function keep so many instances, and returns the pods made
-// per second.
+// grow scales each filled function to a number of instances, and returns the pods made per
+// second.
 func (b *bench) grow(ctx context.Context, each int) (float64, error) {
 	b.rig.Backend.Begin()
 	for i := 1; i < b.Functions; i++ {
@@ -57,7 +58,7 @@ func (b *bench) grow(ctx context.Context, each int) (float64, error) {
 			return 0, err
 		}
 	}
-	err := b.until(ctx, fmt.Sprintf("every function has %d instances that serve", each), func() bool {
+	err := b.until(ctx, fmt.Sprintf("every function has %d ready instances", each), func() bool {
 		for i := 1; i < b.Functions; i++ {
 			if b.rig.Ready(b.name(i)) < each {
 				return false
@@ -70,13 +71,14 @@ func (b *bench) grow(ctx context.Context, each int) (float64, error) {
 	}
 	s := b.rig.Backend.Span()
 	if s.Failed > 0 {
-		return 0, fmt.Errorf("%d of %d pods could not be made", s.Failed, s.Failed+s.Made)
+		return 0, fmt.Errorf("%d of %d pods could not be created", s.Failed, s.Failed+s.Made)
 	}
-	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), b.rest(ctx)
+	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), pause(ctx, settle)
 }
 
-// beside has the bare client make n pods and removes them.
-func (b *bench) beside(ctx context.Context, n int, like *corev1.Pod) (float64, error) {
+// makeBare lets the bare client make and remove n pods, and returns the pods made per
+// second.
+func (b *bench) makeBare(ctx context.Context, n int, like *corev1.Pod) (float64, error) {
 	took, err := b.bare.create(ctx, n, like)
 	if err != nil {
 		return 0, fmt.Errorf("a bare client's pods: %w", err)
@@ -90,7 +92,7 @@ func (b *bench) beside(ctx context.Context, n int, like *corev1.Pod) (float64, e
 	if err := b.pods(ctx, "the bare client's pods are gone", func(_, all int) bool { return all == 0 }); err != nil {
 		return 0, err
 	}
-	return float64(n) / took.Seconds(), b.rest(ctx)
+	return float64(n) / took.Seconds(), pause(ctx, settle)
 }
 
 // pods waits for a condition on the bare client's pods.
@@ -109,20 +111,4 @@ func (b *bench) pods(ctx context.Context, what string, condition func(running, a
 		return failure
 	}
 	return err
-}
-
-// rest leaves the cluster alone for a moment.
-func (b *bench) rest(ctx context.Context) error {
-	select {
-	case <-time.After(settle):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

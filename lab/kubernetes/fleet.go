@@ -1,7 +1,7 @@
 // Package kubernetes measures the provider on a large cluster: a real API server with
-// nodes that kwok makes up, thousands of them, on each of which pods run that do
-// nothing. What the provider does is compared, in the same run, with what a bare
-// client of the API server does.
+// thousands of nodes and pods that kwok simulates. In the same run it measures a bare client
+// of the API server for comparison. Begin with Run; Rig and StandIns also serve the
+// end-to-end tests.
 package kubernetes
 
 import (
@@ -18,40 +18,45 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// Fleet is what is measured.
+// Fleet are the options of the bench.
 type Fleet struct {
-	// Nodes are of kwok's, NodeCPU and NodeMemory what each has.
+	// Nodes is the number of kwok's nodes, NodeCPU and NodeMemory the size of each.
 	Nodes               int
 	NodeCPU, NodeMemory string
-	// Functions share Pods instances evenly.
+	// Functions is the number of functions. All but one share Pods instances evenly; the
+	// other one gets the load step.
 	Functions, Pods int
-	// Rounds is in how many parts the pods are made, each beside as many of a bare
-	// client's.
+	// Rounds is the number of parts in which the pods are made. In each, a bare client
+	// makes as many.
 	Rounds int
-	// Rate is the load step in requests/s, for Step.
+	// Rate is the load step in requests/s, Step its length.
 	Rate float64
 	Step time.Duration
 	// Serve is how long requests are served to count the API server's writes.
 	Serve time.Duration
-	// Log is told of progress.
+	// Log gets progress messages.
 	Log io.Writer
 }
 
-// Default is the size that INFless' largest simulation has (§5.4), but for pods.
+// Default returns the size of INFless' largest simulation (§5.4), except for the number of
+// pods.
 func Default() Fleet {
 	return Fleet{Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 40, Pods: 10000, Rounds: 10, Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second}
 }
 
-// Check says which field makes no sense.
+// Check returns an error that names the invalid options.
 func (f Fleet) Check() error {
 	var err error
-	for name, n := range map[string]int{"nodes": f.Nodes, "functions": f.Functions - 1, "pods": f.Pods, "rounds": f.Rounds} {
-		if n < 1 {
-			err = errors.Join(err, fmt.Errorf("--%s is too small", name))
+	for _, o := range []struct {
+		name           string
+		value, minimum int
+	}{{"nodes", f.Nodes, 1}, {"functions", f.Functions, 2}, {"pods", f.Pods, 1}, {"rounds", f.Rounds, 1}} {
+		if o.value < o.minimum {
+			err = errors.Join(err, fmt.Errorf("--%s %d: it must be at least %d", o.name, o.value, o.minimum))
 		}
 	}
 	if f.Rounds > 0 && f.Functions > 1 && f.Pods < f.Rounds*(f.Functions-1) {
-		err = errors.Join(err, fmt.Errorf("--pods %d is less than one for each function and round", f.Pods))
+		err = errors.Join(err, fmt.Errorf("--pods %d: it must be at least %d, one for each filled function and round", f.Pods, f.Rounds*(f.Functions-1)))
 	}
 	if !(f.Rate > 0) || f.Step <= 0 || f.Serve <= 0 {
 		err = errors.Join(err, errors.New("--rate, --step and --serve must be positive"))
@@ -60,15 +65,15 @@ func (f Fleet) Check() error {
 }
 
 const (
-	// modelTime is a batch of one's, objective the functions'. They are long so that
-	// few requests need many instances.
+	// modelTime is the time of a batch of one, objective the functions' SLO. They are
+	// long because few requests must need many instances.
 	modelTime = 400 * time.Millisecond
 	objective = 2 * time.Second
-	// stepped is the function whose load jumps; it has one instance before.
+	// stepped is the function that gets the load step. It has one instance before.
 	stepped = "step"
 )
 
-// bench is a run.
+// bench is the state of one run.
 type bench struct {
 	Fleet
 	cluster *testcluster.Cluster
@@ -78,7 +83,7 @@ type bench struct {
 	report  *report.Report
 }
 
-// Run starts a cluster of its own and measures.
+// Run starts a cluster and measures the provider on it.
 func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -106,7 +111,7 @@ func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 	}
 	b.rig.Run()
 	defer func() { err = errors.Join(err, b.rig.Crash()) }() // The pods go with the cluster.
-	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.weigh, b.serve, b.step} {
+	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.measureMemory, b.serve, b.step} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -134,8 +139,7 @@ func (b *bench) furnish(ctx context.Context) error {
 	return err
 }
 
-// customResource lets the API server keep functions; the bench has no need of a
-// schema.
+// customResource lets the API server store functions. The bench needs no schema.
 const customResource = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -151,7 +155,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// deploy makes the functions: all but one are filled with instances that wait.
+// deploy deploys the functions. fill gives instances to all but stepped.
 func (b *bench) deploy(ctx context.Context) error {
 	b.say("deploying %d functions", b.Functions)
 	for i := range b.Functions {
@@ -163,7 +167,7 @@ func (b *bench) deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.until(ctx, "the first instance serves", func() bool { return b.rig.Ready(stepped) == 1 })
+	return b.until(ctx, "the first instance is ready", func() bool { return b.rig.Ready(stepped) == 1 })
 }
 
 func (b *bench) name(i int) string {
@@ -173,8 +177,8 @@ func (b *bench) name(i int) string {
 	return fmt.Sprintf("filled-%d", i)
 }
 
-// weigh tells what this process takes, which is provider, load and stand-in.
-func (b *bench) weigh(ctx context.Context) error {
+// measureMemory adds this process's memory, which has provider, load and stand-ins.
+func (b *bench) measureMemory(ctx context.Context) error {
 	debug.FreeOSMemory()
 	resident, peak, err := memory()
 	if err != nil {
@@ -195,7 +199,7 @@ func (f Fleet) say(format string, arguments ...any) {
 // patience bounds each wait for the cluster.
 const patience = 3 * time.Minute
 
-// until waits for a condition.
+// until waits for a condition. what names it for the error.
 func (b *bench) until(ctx context.Context, what string, condition func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 )
 
-// A small fleet gives every figure that a large one gives.
+// A small fleet gives the same figures as a large one.
 func TestSmallFleet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
@@ -39,7 +39,7 @@ func TestSmallFleet(t *testing.T) {
 	}
 }
 
-// figures are those of a run, by their names.
+// figures returns the figures of a run by name.
 func figures(ctx context.Context, t *testing.T, f Fleet) (r *report.Report, got map[string]float64) {
 	t.Helper()
 	r, err := Run(ctx, f)
@@ -69,7 +69,7 @@ func TestFleetsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// What the provider writes is told by kinds.
+// The provider's writes are counted by kind.
 func TestWritesHaveKinds(t *testing.T) {
 	w := newWrites(nil)
 	for _, of := range [][2]string{

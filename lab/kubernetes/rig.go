@@ -32,27 +32,27 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// RigOptions say what a rig is put together from.
+// RigOptions are the options of a rig.
 type RigOptions struct {
-	// Config is how the provider reaches the API server.
+	// Config is the provider's connection to the API server.
 	Config *rest.Config
-	// Instances answer in the pods' place.
+	// Instances answer in place of the pods.
 	Instances *StandIns
 	Logger    zerolog.Logger
-	// Backend and Control may change what the parts are told; nil for nothing.
+	// Backend and Control, if not nil, may change the options of these parts.
 	Backend func(*kubernetes.Options)
 	Control func(*control.Options)
-	// Group is this replica's part among several; nil if it is the only one.
+	// Group connects this replica to others; nil if it is the only one.
 	Group *peer.Group
-	// Namespace is where all functions are; [Namespace] if empty.
+	// Namespace is the namespace of all functions; [Namespace] if empty.
 	Namespace string
 }
 
-// Rig is a provider's model side at work.
+// Rig runs the part of a provider that serves models, without its HTTP routes.
 type Rig struct {
-	// Backend is watched: each call of the controller's can be told apart.
+	// Backend records the controller's calls.
 	Backend *Watched
-	// Controller is the provider's own.
+	// Controller is the provider's controller.
 	Controller *control.Controller
 	own        *kubernetes.Backend
 	objects    *v1alpha1.Client
@@ -72,15 +72,14 @@ const (
 	tick     = 100 * time.Millisecond
 	grace    = 10 * time.Second
 	coldWait = 30 * time.Second
-	// openPatience bounds how long a backend may take to know the cluster.
+	// openPatience is how long a backend may take to read the cluster.
 	openPatience = 2 * time.Minute
 )
 
-// OpenRig puts a rig together and runs it. The custom resource must be known to the
-// cluster.
+// OpenRig makes a rig. Run starts it. The cluster must have the custom resource.
 func OpenRig(ctx context.Context, o RigOptions) (*Rig, error) {
 	config := rest.CopyConfig(o.Config)
-	config.Wrap(client.RetryTransport) // As the provider's own.
+	config.Wrap(client.RetryTransport) // The provider does the same.
 	client, err := clientset.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
@@ -124,8 +123,7 @@ func OpenRig(ctx context.Context, o RigOptions) (*Rig, error) {
 	return r, nil
 }
 
-// Run begins to drive the functions; those that were deployed before it keep the
-// instances that they have.
+// Run starts to drive the functions. Functions deployed before it keep their instances.
 func (r *Rig) Run() {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
@@ -140,7 +138,7 @@ func (r *Rig) Run() {
 	}()
 }
 
-// Crash ends the rig as a killed provider ends: nothing is stopped, nothing is said.
+// Crash ends the rig like a killed provider: its instances keep running.
 func (r *Rig) Crash() error {
 	r.halt()
 	return r.own.Close()
@@ -159,23 +157,23 @@ func (r *Rig) halt() {
 	}
 }
 
-// Function is one that is to be deployed.
+// Function is a function to deploy.
 type Function struct {
 	Name string
 	// SLO is its objective.
 	SLO time.Duration
-	// Exec is how long a batch of one takes on one core; a batch of b takes
-	// (b+1)/2 times as long.
+	// Exec is the time of a batch of one on one core. A batch of b takes (b+1)/2 times
+	// as long.
 	Exec time.Duration
-	// Min is how many instances it keeps without load, Max how many it has at most;
-	// 0 for no bound.
+	// Min is the number of instances that it keeps without load, Max the maximum number;
+	// 0 is no bound.
 	Min, Max int
 }
 
-// Namespace is where functions are unless a rig is told otherwise.
+// Namespace is the default namespace of a rig's functions.
 const Namespace = provider.DefaultNamespace
 
-// Deploy makes a function's object, if there is none, and deploys it.
+// Deploy makes a function's object if there is none, and deploys the function.
 func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	object, err := r.object(ctx, f)
 	if err != nil {
@@ -217,17 +215,18 @@ func (r *Rig) object(ctx context.Context, f Function) (*v1alpha1.Function, error
 		Spec:       v1alpha1.FunctionSpec{Image: image(f), Annotations: map[string]string{annotation.SLOLatency: f.SLO.String()}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("make function %s: %w", f.Name, err)
+		return nil, fmt.Errorf("create function %s: %w", f.Name, err)
 	}
 	return made, nil
 }
 
-// image tells a function's time, so that its model's profile can be made from it.
+// image returns an image whose tag is the function's time. models makes the profile from
+// it.
 func image(f Function) string {
 	return fmt.Sprintf("registry.example.com/%s:%dus@sha256:%s", f.Name, f.Exec.Microseconds(), strings.Repeat("0", 64))
 }
 
-// function is the backend's view of what is deployed.
+// function returns the object of a deployed function, for the backend.
 func (r *Rig) function(full string) (*v1alpha1.Function, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,18 +234,19 @@ func (r *Rig) function(full string) (*v1alpha1.Function, bool) {
 	return f, ok
 }
 
-// Scale sets how many instances a function keeps without load.
+// Scale sets the number of instances that a function keeps without load.
 func (r *Rig) Scale(name string, replicas int) error {
 	return r.Controller.Scale(provider.FullName(name, r.namespace), uint64(replicas))
 }
 
-// Ready is how many of a function's instances serve.
+// Ready returns the number of a function's ready instances.
 func (r *Rig) Ready(name string) int {
 	s, _ := r.Controller.Status(provider.FullName(name, r.namespace))
 	return int(s.AvailableReplicas)
 }
 
-// Invoke has a function answer one request, whose body comes back.
+// Invoke sends a function one request. It returns an error unless the answer has the same
+// body.
 func (r *Rig) Invoke(ctx context.Context, name, body string) error {
 	r.mu.Lock()
 	d := r.dispatchers[provider.FullName(name, r.namespace)]

@@ -11,8 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// A rig on a real API server serves requests, keeps as many instances as it is told
-// to, and what it leaves behind is taken over by a next one.
+// On a real API server, a rig serves requests and keeps the requested number of instances.
+// The next rig takes over the instances of one that crashed.
 func TestRig(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -9,10 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// step gives one function a load that it has to have many instances for, at once,
-// and tells how long it took to decide on them.
+// step gives one function at once a load that needs many instances, and measures how long
+// the provider takes to decide on them.
 func (b *bench) step(ctx context.Context) error {
 	b.say("a load step of %.0f requests/s", b.Rate)
 	b.rig.Backend.Begin()
@@ -20,7 +22,7 @@ func (b *bench) step(ctx context.Context) error {
 	answered, failure := b.load(ctx, stepped, b.Rate, b.Step)
 	passes := b.rig.Backend.Passes()
 	if len(passes) == 0 {
-		return fmt.Errorf("the load step had no instance started; %d requests were answered: %w", answered, failure)
+		return fmt.Errorf("the load step started no instance; %d requests were answered: %w", answered, failure)
 	}
 	longest := slices.MaxFunc(passes, func(a, b Pass) int { return int(a.Decision() - b.Decision()) })
 	listing := slices.MaxFunc(passes, func(a, b Pass) int { return int(a.Listing - b.Listing) })
@@ -29,10 +31,10 @@ func (b *bench) step(ctx context.Context) error {
 		starts += p.Starts
 	}
 	note := fmt.Sprintf("%d nodes, %d functions, %d pods", b.Nodes, b.Functions, b.Pods)
-	b.report.Add("decision_ms", milliseconds(longest.Decision()), "ms", fmt.Sprintf("from looking at the nodes to the first order, the longest of %d decisions; %s", len(passes), note))
-	b.report.Add("decision_first_ms", milliseconds(passes[0].Decision()), "ms", fmt.Sprintf("the first decision, on %d instances", passes[0].Starts))
-	b.report.Add("decision_nodes_ms", milliseconds(listing.Listing), "ms", "of which listing the nodes, the longest")
-	b.report.Add("step.reaction_ms", milliseconds(passes[0].First.Sub(began)), "ms", "from the first request to the first order")
+	b.report.Add("decision_ms", rig.Milliseconds(longest.Decision()), "ms", fmt.Sprintf("from looking at the nodes to the first order, the longest of %d decisions; %s", len(passes), note))
+	b.report.Add("decision_first_ms", rig.Milliseconds(passes[0].Decision()), "ms", fmt.Sprintf("the first decision, on %d instances", passes[0].Starts))
+	b.report.Add("decision_nodes_ms", rig.Milliseconds(listing.Listing), "ms", "of which listing the nodes, the longest")
+	b.report.Add("step.reaction_ms", rig.Milliseconds(passes[0].First.Sub(began)), "ms", "from the first request to the first order")
 	b.report.Add("step.instances", float64(starts), "instances", fmt.Sprintf("ordered for %.0f requests/s", b.Rate))
 	note = fmt.Sprintf("of %.0f, with instances that the cluster makes meanwhile", b.Rate*b.Step.Seconds())
 	if failure != nil {
@@ -42,8 +44,8 @@ func (b *bench) step(ctx context.Context) error {
 	return nil
 }
 
-// serve sends requests to a function that has enough instances, and counts what is
-// written to the API server meanwhile, once what the load itself had changed is done.
+// serve sends requests to a function that has enough instances. It counts the writes to the
+// API server while they are served, after the writes that the load's start caused.
 func (b *bench) serve(ctx context.Context) error {
 	b.say("counting writes to the API server")
 	if err := b.quiet(ctx); err != nil {
@@ -54,7 +56,7 @@ func (b *bench) serve(ctx context.Context) error {
 		return err
 	}
 	name := b.name(1)
-	rate := min(b.Rate, 0.5*float64(b.rig.Ready(name))) // Few enough to need no further instance.
+	rate := min(b.Rate, 0.5*float64(b.rig.Ready(name))) // The load must need no further instance.
 	answered, stop := b.sustain(ctx, name, rate)
 	defer stop()
 	if err := b.quiet(ctx); err != nil {
@@ -75,8 +77,7 @@ func (b *bench) serve(ctx context.Context) error {
 	return nil
 }
 
-// sustain sends requests at a rate until stop is called, and counts those that were
-// answered well.
+// sustain sends requests at a rate until stop is called, and counts the good answers.
 func (b *bench) sustain(ctx context.Context, name string, rate float64) (answered *atomic.Int64, stop func()) {
 	answered = new(atomic.Int64)
 	ctx, cancel := context.WithCancel(ctx)
@@ -103,12 +104,12 @@ func (b *bench) sustain(ctx context.Context, name string, rate float64) (answere
 	}
 }
 
-// quiet waits until the provider has written nothing for a while. If it never ceases,
-// the error says what it writes.
+// quiet waits until the provider has written nothing for three times settle. If it does not
+// stop, the error lists the writes.
 func (b *bench) quiet(ctx context.Context) error {
 	begun := b.writes.now()
 	last, since := -1, time.Now()
-	err := b.until(ctx, "the provider writes nothing any more", func() bool {
+	err := b.until(ctx, "the provider stops writing", func() bool {
 		if n, _ := b.writes.ours(nil); n != last {
 			last, since = n, time.Now()
 		}
@@ -121,8 +122,8 @@ func (b *bench) quiet(ctx context.Context) error {
 	return nil
 }
 
-// load sends requests at a rate, each when it is due, and returns how many were
-// answered well, and the first failure.
+// load sends requests at a rate, each when it is due. It returns the number of good answers
+// and the first failure.
 func (b *bench) load(ctx context.Context, name string, rate float64, d time.Duration) (answered int, failure error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -161,5 +162,3 @@ func pause(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

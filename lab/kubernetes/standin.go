@@ -16,8 +16,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// StandIns are all of a cluster's, by their addresses. Its methods are safe for
-// concurrent use.
+// StandIns answer requests in place of all instances of a cluster, by their addresses. Its
+// methods are safe for concurrent use.
 type StandIns struct {
 	exec     func(batch int) time.Duration
 	server   *http.Server
@@ -30,10 +30,10 @@ type StandIns struct {
 	open   map[string]map[*connection]struct{}
 }
 
-// errGone is what a connection to an instance fails with that is gone.
+// errGone is the error of connections to lost instances.
 var errGone = errors.New("no route to host")
 
-// StartStandIns begins to answer, each batch after the time that exec says.
+// StartStandIns starts a server that answers each batch after the time that exec returns.
 func StartStandIns(exec func(batch int) time.Duration) (*StandIns, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,8 +78,8 @@ func (i *StandIns) Dial(ctx context.Context, _, address string) (net.Conn, error
 	return c, nil
 }
 
-// Lose lets the instances at these addresses be gone, as with their node: what is
-// connected breaks off, and nobody connects any more.
+// Lose makes the instances at these addresses unreachable, as if their node were lost. It
+// closes their connections and refuses new ones.
 func (i *StandIns) Lose(addresses ...string) {
 	i.mu.Lock()
 	var broken []*connection
@@ -95,8 +95,8 @@ func (i *StandIns) Lose(addresses ...string) {
 	}
 }
 
-// Restore lets addresses be reached again that Lose has taken: those of pods are
-// given to others.
+// Restore makes lost addresses reachable again. A cluster gives the addresses of lost pods
+// to new ones.
 func (i *StandIns) Restore(addresses ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -105,17 +105,18 @@ func (i *StandIns) Restore(addresses ...string) {
 	}
 }
 
-// Served is how many batches were sent to each address.
+// Served returns the number of batches sent to each address.
 func (i *StandIns) Served() map[string]int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return maps.Clone(i.served)
 }
 
-// ServeHTTP implements [http.Handler]: it answers batches, and that it is well.
+// ServeHTTP implements [http.Handler]. It answers batches with their own bodies, and all
+// other requests with 200.
 func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != frame.Path {
-		return // Healthy, ready, resized: 200.
+		return // Health, readiness and resize requests get 200.
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -146,14 +147,14 @@ func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = out.WriteTo(w)
 }
 
-// connection counts what is sent over it, by the address that was asked for.
+// connection counts the batches sent over it, by the dialled address.
 type connection struct {
 	net.Conn
 	instances *StandIns
 	address   string
 }
 
-// batchLine begins each batch.
+// batchLine is the beginning of each batch.
 var batchLine = []byte("POST " + frame.Path + " ")
 
 // Write implements [net.Conn].

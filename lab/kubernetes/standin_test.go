@@ -11,7 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 )
 
-// noLeaks finds the goroutines that a test leaves; clients of clusters beside it leave some.
+// noLeaks fails the test if it leaves goroutines. It ignores those of clients of clusters
+// in parallel tests.
 func noLeaks(t *testing.T) {
 	there := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, there) })
@@ -71,7 +72,7 @@ func TestNoBatch(t *testing.T) {
 	response.Body.Close()
 }
 
-// What is gone breaks off and is not reached; the rest goes on.
+// Lost instances lose their connections and cannot be reached. The others keep serving.
 func TestLose(t *testing.T) {
 	noLeaks(t)
 	i := start(t)

@@ -2,28 +2,29 @@ package kubernetes
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Pass is one look of the controller at the load: from when it asks for the nodes to
-// the last instance that it orders.
+// Pass is one pass of the controller, from its request for the nodes to the last start that
+// it orders.
 type Pass struct {
-	// Began is when it asked for the nodes, which took Listing.
+	// Began is the time of the request for the nodes, Listing its duration.
 	Began   time.Time
 	Listing time.Duration
-	// First and Last are when the first and the last start was ordered.
+	// First and Last are the times of the first and the last ordered start.
 	First, Last time.Time
-	// Starts were ordered by it.
+	// Starts is the number of ordered starts.
 	Starts int
 }
 
-// Decision is how long it took from asking for the nodes to ordering the first start.
+// Decision returns the time from the request for the nodes to the first ordered start.
 func (p Pass) Decision() time.Duration { return p.First.Sub(p.Began) }
 
-// Watched is a backend that writes down when it was asked what.
+// Watched is a backend that records the controller's calls.
 type Watched struct {
 	cluster.Backend
 
@@ -35,9 +36,9 @@ type Watched struct {
 
 // Span is the time in which instances were made.
 type Span struct {
-	// Began is when the first was ordered, Ended when the last existed.
+	// Began is the time of the first order, Ended that of the last instance's creation.
 	Began, Ended time.Time
-	// Made and Failed count them.
+	// Made and Failed are the numbers of created instances and of failures.
 	Made, Failed int
 }
 
@@ -54,7 +55,7 @@ func (w *Watched) Nodes(ctx context.Context) ([]cluster.Node, error) {
 	return nodes, err
 }
 
-// end keeps the pass before if it ordered anything. The lock is held.
+// end stores the current pass if it ordered a start. The caller holds the lock.
 func (w *Watched) end() {
 	if w.pass.Starts > 0 {
 		w.passes = append(w.passes, w.pass)
@@ -86,25 +87,25 @@ func (w *Watched) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	return in, err
 }
 
-// Begin forgets what was written down.
+// Begin clears the records.
 func (w *Watched) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.passes, w.pass, w.span = nil, Pass{Began: w.pass.Began, Listing: w.pass.Listing}, Span{}
 }
 
-// Passes are those since Begin that ordered something.
+// Passes returns the passes since Begin that ordered a start.
 func (w *Watched) Passes() []Pass {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := append([]Pass(nil), w.passes...)
+	out := slices.Clone(w.passes)
 	if w.pass.Starts > 0 {
 		out = append(out, w.pass)
 	}
 	return out
 }
 
-// Span is what was made since Begin.
+// Span returns the span since Begin.
 func (w *Watched) Span() Span {
 	w.mu.Lock()
 	defer w.mu.Unlock()

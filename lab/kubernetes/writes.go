@@ -17,17 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// writes counts what is written to the API server: by the provider, at its
-// connection, and by all, as the API server counts.
+// writes counts the writes to the API server: the provider's at its connection, and those
+// of all clients by the API server's metrics.
 type writes struct {
 	config *rest.Config
 
 	mu sync.Mutex
-	// own are the provider's, by what they were.
+	// own counts the provider's writes by kind.
 	own map[string]int
 }
 
-// written is what was written in a while.
+// written has the writes in a period: the provider's number and kinds, and the number by
+// the API server's metrics.
 type written struct {
 	own    int
 	which  string
@@ -38,7 +39,7 @@ func newWrites(config *rest.Config) *writes {
 	return &writes{config: config, own: map[string]int{}}
 }
 
-// wrap counts the requests of a client that change something.
+// wrap counts a client's requests other than GET.
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper { return &counting{w, next} }
 
 type counting struct {
@@ -61,7 +62,7 @@ func (w *writes) add(r *http.Request) {
 	w.own[what]++
 }
 
-// kind is what a request does, as "PATCH pods/resize".
+// kind returns the method and the resource of a request, such as "PATCH pods/resize".
 func kind(r *http.Request) string {
 	// /api/v1/namespaces/NAMESPACE/RESOURCE/NAME/SUBRESOURCE, or with /apis/GROUP/VERSION.
 	_, rest, _ := strings.Cut(r.URL.Path, "/namespaces/")
@@ -75,7 +76,7 @@ func kind(r *http.Request) string {
 	return r.Method + " " + parts[1]
 }
 
-// ours is how many writes were the provider's, and which, since a count of before.
+// ours returns the number and the kinds of the provider's writes since the count before.
 func (w *writes) ours(before map[string]int) (n int, which string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,14 +90,14 @@ func (w *writes) ours(before map[string]int) (n int, which string) {
 	return n, strings.Join(parts, ", ")
 }
 
-// now is the count of now.
+// now returns the present count of the provider's writes.
 func (w *writes) now() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.own)
 }
 
-// during counts while f runs.
+// during counts the writes while f runs.
 func (w *writes) during(ctx context.Context, f func() error) (written, error) {
 	before, err := w.server(ctx)
 	if err != nil {
@@ -111,7 +112,7 @@ func (w *writes) during(ctx context.Context, f func() error) (written, error) {
 	return written{n, which, after - before}, err
 }
 
-// server adds up the writes that the API server has been asked for.
+// server returns the number of writes of all clients, from the API server's metrics.
 func (w *writes) server(ctx context.Context) (float64, error) {
 	client, err := kubernetes.NewForConfig(w.config)
 	if err != nil {
@@ -124,7 +125,7 @@ func (w *writes) server(ctx context.Context) (float64, error) {
 	return sumWrites(text)
 }
 
-// writing are the verbs of requests that change something.
+// writing are the verbs of writes in the API server's metrics.
 var writing = []string{`verb="POST"`, `verb="PUT"`, `verb="PATCH"`, `verb="APPLY"`, `verb="DELETE"`, `verb="DELETECOLLECTION"`}
 
 func sumWrites(text []byte) (sum float64, err error) {
@@ -147,7 +148,7 @@ func sumWrites(text []byte) (sum float64, err error) {
 	return sum, nil
 }
 
-// memory is this process' resident set and the highest that it was, in MiB.
+// memory returns this process's resident set and its peak, in MiB.
 func memory() (resident, peak float64, err error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

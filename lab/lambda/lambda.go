@@ -1,11 +1,10 @@
-// Package lambda has what BATCH (SC 2020) published of AWS Lambda: how long three
-// models took there by memory and batch size, as the polynomials that its release
-// holds, and the sizes that a function could have. It is for simulation and for
-// comparing models of latency; none of it is of this machine. AWS has changed its
-// sizes since.
+// Package lambda has what BATCH (SC 2020) published about AWS Lambda: the times of three
+// models by memory and batch size, as the polynomials of its release, and the sizes that a
+// function could have. It is for simulation and for comparing latency models; it has no
+// times of this machine. AWS has changed its sizes since. Begin with Service.
 //
 // Source: https://github.com/rickypinci/BATCH, the regressions of its profiler
-// (BATCH §III-A), in seconds, the batch size k and the memory m in MB.
+// (BATCH §III-A), in seconds, with the batch size k and the memory m in MB.
 package lambda
 
 import (
@@ -14,24 +13,24 @@ import (
 	"strings"
 )
 
-// MaxBatch is the largest batch that was measured.
+// MaxBatch is the largest measured batch.
 const MaxBatch = 20
 
-// The memory in MB of a function that could hold a batch of ResNet-v2 (BATCH §II-D:
-// 1280 MB for one request), in steps of 64, up to Lambda's largest of that time. They
-// are 1 + (3008 − 1280)/64 = 28 sizes.
+// The memory sizes of a function in MB: from the smallest that holds ResNet-v2 with one
+// request (BATCH §II-D: 1280 MB), in steps of 64, up to Lambda's largest at that time.
+// These are 1 + (3008 − 1280)/64 = 28 sizes.
 const (
 	smallest = 1280
 	largest  = 3008
 	step     = 64
 )
 
-// vCPU is the memory in MB at which Lambda gives a function one whole core; it gives
-// others in proportion.
+// vCPU is the memory in MB for which Lambda gives a function one whole core. CPU is
+// proportional to memory.
 const vCPU = 1769
 
-// polynomial has the coefficients of 1, k, m, k², km, m², k³, mk², km², m³ and, where
-// there are 15, of k⁴, mk³, k²m², km³, m⁴.
+// polynomial has the coefficients of 1, k, m, k², km, m², k³, mk², km², m³ and, if there
+// are 15, of k⁴, mk³, k²m², km³, m⁴.
 type polynomial struct {
 	model string
 	terms []float64
@@ -72,19 +71,19 @@ func Memories() []int {
 	return all
 }
 
-// Millicores is the CPU that Lambda gives to a function with so much memory in MB.
+// Millicores returns the CPU that Lambda gives a function with this memory in MB.
 func Millicores(memory int) int { return 1000 * memory / vCPU }
 
-// Service lists the times in seconds of batches of 1, 2, … [MaxBatch] of a model with
-// so much memory in MB. The regression is good between the sizes of [Memories]; a
-// memory outside of them is an error, as is a model that is not known.
+// Service lists the times in seconds of batches of 1, 2, … [MaxBatch] of a model with this
+// memory in MB. The regression is good between the smallest and the largest of [Memories].
+// A memory outside of them is an error, and so is an unknown model.
 func Service(model string, memory int) ([]float64, error) {
 	i := slices.IndexFunc(polynomials, func(p polynomial) bool { return p.model == model })
 	if i < 0 {
-		return nil, fmt.Errorf("no times on Lambda are known of model %q: there are those of %s", model, strings.Join(Models(), ", "))
+		return nil, fmt.Errorf("there are no Lambda times of model %q: it must be one of %s", model, strings.Join(Models(), ", "))
 	}
 	if memory < smallest || memory > largest {
-		return nil, fmt.Errorf("memory of %d MB: times are known from %d to %d MB", memory, smallest, largest)
+		return nil, fmt.Errorf("memory of %d MB: it must be from %d to %d MB", memory, smallest, largest)
 	}
 	times := make([]float64, MaxBatch)
 	for k := range times {

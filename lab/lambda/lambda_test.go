@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// BATCH §II-D has ResNet-v2 from 1280 MB on, and Lambda's largest size was 3008 MB;
-// with the release's polynomials, one request of ResNet-v2 then takes 1.527 s and 20
-// take 12.41 s, as its own table of measured times has 1.73 and 14.09 s.
+// BATCH §II-D has ResNet-v2 from 1280 MB on, and Lambda's largest size was 3008 MB. With
+// the release's polynomials, one request of ResNet-v2 takes 1.527 s there and 20 take 12.41
+// s. BATCH's table of measured times has 1.73 and 14.09 s.
 func TestService(t *testing.T) {
 	for _, c := range []struct {
 		model         string
@@ -57,8 +57,8 @@ func TestServiceRefuses(t *testing.T) {
 		memory int
 		want   string
 	}{
-		{"bert", 3008, `of model "bert": there are those of inception-v4, resnet-50, resnet-v2`},
-		{"resnet-v2", 128, "128 MB: times are known from 1280 to 3008 MB"},
+		{"bert", 3008, `of model "bert": it must be one of inception-v4, resnet-50, resnet-v2`},
+		{"resnet-v2", 128, "128 MB: it must be from 1280 to 3008 MB"},
 	} {
 		if _, err := Service(c.model, c.memory); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)

@@ -9,48 +9,49 @@ import (
 
 // Setting is one point of a peer's grid.
 type Setting struct {
-	// Name is part of the address at which the setting is served.
+	// Name is a part of the setting's URL.
 	Name string
-	// MaxBatch is the largest batch, 1 for none; Delay how long a batch may wait.
+	// MaxBatch is the largest batch, 1 for no batching. Delay is how long a batch may
+	// wait.
 	MaxBatch int
 	Delay    time.Duration
-	// Workers is what the peer's own word for it is; see [Peer].
+	// Workers is the number of workers; [Peer] has the peer's name for it.
 	Workers int
 }
 
-// setting makes one with its name.
+// setting returns a Setting with its name.
 func setting(maxBatch int, delay time.Duration, workers int) Setting {
 	return Setting{fmt.Sprintf("b%dd%dw%d", maxBatch, delay.Milliseconds(), workers), maxBatch, delay, workers}
 }
 
-// Peer is one of the systems beside which ours is measured.
+// Peer is a model server that the provider is compared with.
 type Peer struct {
-	// Name is how results speak of it.
+	// Name is its name in results.
 	Name string
 	// engine is the environment that its requirements, services/NAME.txt, are added to.
 	engine string
-	// delay is what Setting.Delay is to the peer, workers what Setting.Workers is.
+	// delay and workers are the peer's names for Setting.Delay and Setting.Workers.
 	delay, workers string
-	// restarts: another number of workers is another server.
+	// restarts is set if another number of workers needs another server.
 	restarts bool
-	// grid are its settings for an objective, the one to begin with first.
+	// grid returns its settings for an objective, in the order of trials.
 	grid func(slo time.Duration) []Setting
-	// ways are how each payload may come to it, the one to begin with first.
+	// ways are the ways to send each payload, in the order of trials.
 	ways map[Payload][]Way
-	// without says what it cannot do here, and why; "" if there is nothing.
+	// without says what it cannot do here, and why; "" if it can do everything.
 	without string
-	// start lays out and names what is started.
+	// start writes the server's files and returns the server.
 	start func(s *site) (server, error)
 }
 
-// Of batches and the times that they wait: 1/50 and 1/10 of the objective are 1 ms and
-// 5 ms for 50 ms, as most of the peers' documents have them.
+// Batch sizes, and the divisors of the objective that give the times that batches wait. For
+// 50 ms, 1/50 and 1/10 are 1 ms and 5 ms, the values in most of the peers' documents.
 const (
 	largeBatch, smallBatch = 32, 8
 	shortDelay, longDelay  = 50, 10
 )
 
-// batches is the grid of peers whose batches wait for a fixed time.
+// batches returns the grid of peers whose batches wait for a fixed time.
 func batches(slo time.Duration, workers, others int) []Setting {
 	return []Setting{
 		setting(largeBatch, slo/shortDelay, workers), setting(largeBatch, slo/longDelay, workers),
@@ -58,7 +59,7 @@ func batches(slo time.Duration, workers, others int) []Setting {
 	}
 }
 
-// all are the peers, in the order in which they are measured.
+// all are the peers, in the order of measurement.
 var all = []Peer{
 	{
 		Name: "mlserver", engine: "mlserver", delay: "max_batch_time", workers: "parallel_workers", restarts: true,
@@ -96,7 +97,7 @@ var all = []Peer{
 	},
 }
 
-// Names are the peers', in the order in which they are measured.
+// Names returns the names of the peers, in the order of measurement.
 func Names() (names []string) {
 	for _, p := range all {
 		names = append(names, p.Name)
@@ -104,7 +105,7 @@ func Names() (names []string) {
 	return names
 }
 
-// choose are the peers with these names, all if there are none.
+// choose returns the peers with these names, all if names is empty.
 func choose(names []string) ([]Peer, error) {
 	if len(names) == 0 {
 		return all, nil
@@ -113,20 +114,20 @@ func choose(names []string) ([]Peer, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(p Peer) bool { return p.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("--peers: there is no peer %q; they are %s", name, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("--peers: there is no peer %q; the peers are %s", name, strings.Join(Names(), ", "))
 		}
 		chosen = append(chosen, all[i])
 	}
 	return chosen, nil
 }
 
-// point is a setting and how requests come to it.
+// point is a setting and the way to send requests to it.
 type point struct {
 	Setting
 	way Way
 }
 
-// groups are the settings of a grid that one server can have, in their order.
+// groups splits the grid into the settings that one server can have, in their order.
 func (p Peer) groups(slo time.Duration) (groups [][]Setting) {
 	for _, x := range p.grid(slo) {
 		n := len(groups)
@@ -139,7 +140,7 @@ func (p Peer) groups(slo time.Duration) (groups [][]Setting) {
 	return groups
 }
 
-// describeGrid lists the settings for an objective, the one to begin with first.
+// describeGrid lists the settings for an objective, in the order of trials.
 func (p Peer) describeGrid(slo time.Duration) string {
 	var texts []string
 	for _, x := range p.grid(slo) {
@@ -148,7 +149,7 @@ func (p Peer) describeGrid(slo time.Duration) string {
 	return fmt.Sprintf("max batch/%s/%s, for an SLO of %v: %s", p.delay, p.workers, slo, strings.Join(texts, ", "))
 }
 
-// describe says a point in the peer's own words.
+// describe returns a point in the peer's terms.
 func (p Peer) describe(x point) string {
 	return fmt.Sprintf("%s, max batch %d, %s %v, %s %d", x.way.Name, x.MaxBatch, p.delay, x.Delay, p.workers, x.Workers)
 }

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each setting has an address of its own, a server has those with its workers, and every
-// payload has a way.
+// Each setting has its own address, each server has the settings with its number of
+// workers, and every payload has a way.
 func TestGrids(t *testing.T) {
 	for _, p := range all {
 		names, settings := map[string]bool{}, 0
@@ -47,12 +47,12 @@ func TestGrids(t *testing.T) {
 	if got, err := choose([]string{"ray", "triton"}); err != nil || len(got) != 2 || got[0].Name != "ray" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := choose([]string{"torchserve"}); err == nil || !strings.Contains(err.Error(), "they are mlserver, bentoml, ray, triton") {
+	if _, err := choose([]string{"torchserve"}); err == nil || !strings.Contains(err.Error(), "the peers are mlserver, bentoml, ray, triton") {
 		t.Errorf("%v", err)
 	}
 }
 
-// All peers have the ONNX Runtime that ours has.
+// All peers have the same ONNX Runtime as the provider.
 func TestRequirements(t *testing.T) {
 	for _, p := range all {
 		text, err := services.ReadFile("services/" + p.Name + ".txt")
@@ -79,7 +79,7 @@ dynamic_batching { max_queue_delay_microseconds: 1000 }
 	}
 }
 
-// What servers read is laid out whole.
+// Servers get all of their files.
 func TestLayOut(t *testing.T) {
 	s := &site{dir: t.TempDir(), model: "m.onnx", output: "y", inputs: []tensor.Tensor{vector("x", 1)}, settings: []Setting{setting(32, time.Millisecond, 0), setting(1, 0, 0)}, http: 1, grpc: 2}
 	if _, err := startMLServer(s); err != nil {

@@ -67,11 +67,12 @@ func decodeMessage(m []byte) ([]float32, error) {
 	return floats(raw[0])
 }
 
-// prefix is what stands before a message: whether it is compressed, and its length.
+// prefix is the length in bytes of a message's prefix: one byte for compression, four for
+// the message's length.
 const prefix = 5
 
-// caller sends messages over gRPC: net/http's own HTTP/2 without TLS, so that no other
-// client is needed. All requests share connections, as gRPC's clients do.
+// caller sends messages over gRPC with net/http's HTTP/2 without TLS. Requests share
+// connections, as those of gRPC's clients do.
 type caller struct {
 	client *http.Client
 	url    string
@@ -85,7 +86,7 @@ func newCaller(url string) *caller {
 
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
-// send is for load.Target: it sends one message and returns the answer's.
+// send implements load.Target.Send. It sends one message and returns that of the answer.
 func (c *caller) send(ctx context.Context, message []byte) (status int, answer []byte, err error) {
 	framed := make([]byte, prefix, prefix+len(message))
 	binary.BigEndian.PutUint32(framed[1:], uint32(len(message)))
@@ -107,12 +108,12 @@ func (c *caller) send(ctx context.Context, message []byte) (status int, answer [
 		return 0, nil, err
 	}
 	if len(body) < prefix || body[0] != 0 || int(binary.BigEndian.Uint32(body[1:])) != len(body)-prefix {
-		return 0, nil, errors.New("the answer is not one message without compression")
+		return 0, nil, errors.New("the answer must be one message without compression")
 	}
 	return response.StatusCode, body[prefix:], nil
 }
 
-// grpcStatus is the error that a whole answer tells.
+// grpcStatus returns the error in an answer that was read to its end, nil if there is none.
 func grpcStatus(r *http.Response) error {
 	code, message := r.Trailer.Get("Grpc-Status"), r.Trailer.Get("Grpc-Message")
 	if code == "" {

@@ -16,51 +16,54 @@ import (
 )
 
 const (
-	// attainment is the share of requests that must be answered well within the
+	// attainment is the share of requests that must be answered correctly within the
 	// objective.
 	attainment = 0.99
-	// objectives is how many objectives a trial lasts at least: a queue that grows
-	// has to show.
-	objectives = 12
-	// fewestTrials is how many trials a search has time for at least.
-	fewestTrials = 7
-	// patience is how many objectives' worth of requests may be unanswered at once;
-	// more are not sent, and missed. Servers then have no long queue to get rid of, and
-	// no connection is cut while a request is under way.
+	// minObjectives is the minimum length of a trial in objectives. A queue that grows
+	// must become visible.
+	minObjectives = 12
+	// minTrials is the minimum number of trials that a search has time for.
+	minTrials = 7
+	// patience is the number of unanswered requests, in requests of one objective's time.
+	// Further requests are not sent and count as missed. So servers have no long queue
+	// to work off, and no connection is closed while a request is in flight.
 	patience = 4
-	// first is the rate of the first trial, in requests for each objective.
+	// first is the rate of the first trial, in requests per objective.
 	first = 16
-	// challenge is by how much another setting must be better than the best so far.
+	// challenge is the factor by which another setting must be better than the best so
+	// far.
 	challenge = 1.05
-	// every so many answers, one is compared with ours while load is offered.
-	every = 7
-	// inFlight is how many requests may be unanswered at least.
-	inFlight = 64
-	// lost is after how long more than patience an answer is thought lost.
+	// checkEvery: during a load, one answer of this number is compared with the
+	// provider's.
+	checkEvery = 7
+	// minInFlight is the minimum number of requests that may be unanswered.
+	minInFlight = 64
+	// lost is the time beyond patience after which an answer counts as lost.
 	lost = 2 * time.Second
 	// settling is how long a server may take to answer within the objective again
 	// after a rate that it could not serve.
 	settling = 20 * time.Second
 )
 
-// subject is a model with the answers that are due.
+// subject is a model with its objective, its sample requests and the expected answers.
 type subject struct {
 	slo    time.Duration
 	inputs [][]tensor.Tensor
-	due    [][]float32
-	// trial and budget are for each rate and each search.
+	// due are the provider's answers to inputs, nil before they are known.
+	due [][]float32
+	// trial is the time of each rate, budget that of each search.
 	trial, budget time.Duration
 	log           io.Writer
 }
 
-// address is where one setting takes one kind of request.
+// address is the URL of one setting for one kind of request.
 type address struct {
 	way     Way
 	url     string
 	setting string
 }
 
-// target makes the requests of all samples. Every seventh answer is compared.
+// target makes the requests of all samples. It compares one answer of checkEvery.
 func (s *subject) target(a address) (load.Target, func(), error) {
 	var bodies [][]byte
 	t := load.Target{Name: a.setting, SLO: s.slo, Arrivals: load.Poisson}
@@ -70,7 +73,7 @@ func (s *subject) target(a address) (load.Target, func(), error) {
 			return t, nil, err
 		}
 		if t.Header != nil && !reflect.DeepEqual(header, t.Header) {
-			return t, nil, fmt.Errorf("%s: requests need headers of their own", a.way.Name)
+			return t, nil, fmt.Errorf("%s: all requests must have the same headers", a.way.Name)
 		}
 		t.Header = header
 		bodies = append(bodies, body)
@@ -78,7 +81,7 @@ func (s *subject) target(a address) (load.Target, func(), error) {
 	t.Body = load.Cycle(bodies...)
 	t.URL = a.url
 	t.Verify = func(i int, body []byte) error {
-		if i%every != 0 {
+		if i%checkEvery != 0 {
 			return nil
 		}
 		return s.check(a.way, i%len(s.inputs), body)
@@ -91,7 +94,7 @@ func (s *subject) target(a address) (load.Target, func(), error) {
 	return t, release, nil
 }
 
-// check compares the answer to a sample with the one that is due.
+// check compares the answer to a sample with the expected one.
 func (s *subject) check(w Way, sample int, body []byte) error {
 	got, err := w.Decode(body)
 	if err != nil {
@@ -103,7 +106,7 @@ func (s *subject) check(w Way, sample int, body []byte) error {
 	return equal(got, s.due[sample])
 }
 
-// ask sends one body and returns a good answer.
+// ask sends one body and returns the answer. A status other than 200 is an error.
 func ask(ctx context.Context, t load.Target, body []byte) ([]byte, error) {
 	if t.Send != nil {
 		_, answer, err := t.Send(ctx, body)
@@ -126,8 +129,8 @@ func ask(ctx context.Context, t load.Target, body []byte) ([]byte, error) {
 	return answer, err
 }
 
-// answers asks for all samples' answers until each is there and equal to the one that is
-// due, or the time is over: a server may say too early that it is ready.
+// answers sends all samples until each answer is as expected, or for at most wait. A server
+// may report too early that it is ready.
 func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.Duration) (all [][]float32, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -154,11 +157,11 @@ func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.D
 	return all, nil
 }
 
-// rate searches the highest rate of a target. With a rate to beat that is not beaten, it
-// is 0 after one trial.
+// rate searches the highest rate of a target. If there is a rate to beat, it first tries
+// that rate times challenge, and returns 0 if this is missed.
 func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
-	// Under a long objective a trial is long, and so is the search.
-	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, fewestTrials*(s.counted()+s.trial/3))}
+	// A long objective needs long trials, and so a long search.
+	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, minTrials*(s.counted()+s.trial/3))}
 	if beat > 0 {
 		search.Start = beat * challenge
 	}
@@ -170,7 +173,7 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 		began := time.Now()
 		met, err := s.met(ctx, t, rate, try)
 		if err != nil {
-			return search.Low, err // The rate that was met before counts.
+			return search.Low, err // The rate met before counts.
 		}
 		if !met && beat > 0 && search.Low == 0 {
 			return 0, nil
@@ -179,14 +182,15 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 	}
 }
 
-// counted is how long a rate is offered for its figure.
-func (s *subject) counted() time.Duration { return max(s.trial, objectives*s.slo) }
+// counted returns how long a rate is offered in the part of a trial that counts.
+func (s *subject) counted() time.Duration { return max(s.trial, minObjectives*s.slo) }
 
-// met offers a rate, after a while of it that does not count. One that is missed is
-// offered once more: on a shared machine a pause may be of another tenant's making.
+// met offers a rate and reports whether it is met. The beginning of the load does not
+// count. A missed rate is offered once more: another tenant of a shared machine may have
+// caused a pause.
 func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uint64) (bool, error) {
 	t.Rate = rate
-	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(inFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
+	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(minInFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
 	for try := range 2 {
 		o.Duration = s.trial / 3
 		if _, err := load.Run(ctx, o); err != nil {
@@ -212,7 +216,7 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uin
 		if err := s.settle(ctx, t); err != nil {
 			return false, err
 		}
-		// A pause does not explain a rate that is far off.
+		// A pause does not explain a rate that is missed by far.
 		if try == 0 && r.WithinSLO < attainment/2 {
 			return false, nil
 		}
@@ -234,7 +238,7 @@ func (s *subject) settle(ctx context.Context, t load.Target) error {
 			return ctx.Err()
 		}
 		if time.Now().After(end) {
-			return errors.Join(fmt.Errorf("%v after a rate that was too high it does not answer within %v", settling, s.slo), err)
+			return errors.Join(fmt.Errorf("%v after a rate that was too high, it still does not answer within %v", settling, s.slo), err)
 		}
 	}
 }

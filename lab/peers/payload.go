@@ -18,7 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Payload is how a request's numbers are written.
+// Payload is the encoding of a request's numbers.
 type Payload string
 
 // The payloads.
@@ -27,19 +27,19 @@ const (
 	JSON   Payload = "json"
 )
 
-// Payloads are all of them.
+// Payloads returns all payloads.
 func Payloads() []Payload { return []Payload{Binary, JSON} }
 
-// Way is how a request comes to a server, and how its answer is read.
+// Way is a protocol to send a request to a server and to read its answer.
 type Way struct {
 	Name string
-	// Path is where a setting is served, in which %s is the setting's name.
+	// Path is the path of a setting; %s in it is the setting's name.
 	Path string
-	// GRPC: the body is a message, and the answer too.
+	// GRPC is set if request and answer are gRPC messages.
 	GRPC bool
-	// Encode writes a request to a setting and the headers that it needs.
+	// Encode returns the body and the headers of a request to a setting.
 	Encode func(setting string, inputs []tensor.Tensor) (body []byte, header http.Header, err error)
-	// Decode reads an answer's one output.
+	// Decode reads the only output of an answer.
 	Decode func(body []byte) ([]float32, error)
 }
 
@@ -54,7 +54,7 @@ var (
 	namedWay    = Way{Name: "HTTP, JSON", Path: "/json/%s", Encode: encodeNamed, Decode: decodeNumbers}
 )
 
-// ours are the ways of a function of the provider's.
+// ours are the ways to send requests to the provider's function.
 var ours = map[Payload]Way{
 	Binary: {Name: "v2 binary", Encode: encodeV2Binary, Decode: decodeV2},
 	JSON:   {Name: "v2 JSON", Encode: encodeV2JSON, Decode: decodeV2},
@@ -72,7 +72,7 @@ func encodeV2JSON(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error)
 	return body, jsonHeader, err
 }
 
-// encodeNamed writes an array for each input.
+// encodeNamed encodes a JSON object with an array for each input.
 func encodeNamed(_ string, inputs []tensor.Tensor) (body []byte, _ http.Header, err error) {
 	for i, in := range inputs {
 		body = fmt.Appendf(append(body, "{,"[min(i, 1)]), "%q:", in.Name)
@@ -83,7 +83,7 @@ func encodeNamed(_ string, inputs []tensor.Tensor) (body []byte, _ http.Header, 
 	return append(body, '}'), jsonHeader, nil
 }
 
-// joined are all inputs as one row.
+// joined returns all inputs as one row.
 func joined(inputs []tensor.Tensor) tensor.Tensor {
 	row := tensor.Tensor{Name: "x", Type: inputs[0].Type}
 	for _, in := range inputs {
@@ -104,7 +104,7 @@ func encodeRaw(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
 func encodeFile(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	// One boundary, so that all requests have the same headers.
+	// All requests must have the same headers, so they share the boundary.
 	err := form.SetBoundary("-----faas-infer-bench-peers")
 	var part io.Writer
 	if err == nil {
@@ -113,11 +113,11 @@ func encodeFile(_ string, inputs []tensor.Tensor) ([]byte, http.Header, error) {
 	if err == nil {
 		_, err = part.Write(joined(inputs).Data)
 	}
-	err = errors.Join(err, form.Close()) // It ends the body.
+	err = errors.Join(err, form.Close()) // Close writes the end of the body.
 	return body.Bytes(), http.Header{"Content-Type": {form.FormDataContentType()}}, err
 }
 
-// floats are little-endian ones.
+// floats reads little-endian 32-bit floats.
 func floats(data []byte) ([]float32, error) {
 	if len(data)%4 != 0 {
 		return nil, fmt.Errorf("%d bytes are no 32-bit numbers", len(data))
@@ -129,9 +129,9 @@ func floats(data []byte) ([]float32, error) {
 	return out, nil
 }
 
-// decodeV2 reads an answer of the Open Inference Protocol with one output. Its bytes
-// stand behind the JSON, whose end is the header's that is not looked at: JSON says where
-// it ends.
+// decodeV2 reads an answer of the Open Inference Protocol with one output. Binary data
+// follow the JSON. It finds the JSON's end by parsing and ignores the header with its
+// length.
 func decodeV2(body []byte) ([]float32, error) {
 	var answer struct {
 		Outputs []struct {
@@ -152,7 +152,7 @@ func decodeV2(body []byte) ([]float32, error) {
 	if n := out.Parameters.Size; n > 0 {
 		rest := body[d.InputOffset():]
 		if len(rest) != n {
-			return nil, fmt.Errorf("%d bytes follow, and the output has %d", len(rest), n)
+			return nil, fmt.Errorf("%d bytes follow the JSON: the output has %d", len(rest), n)
 		}
 		return floats(rest)
 	}
@@ -184,13 +184,14 @@ func decodeNumbers(body []byte) (out []float32, err error) {
 	}
 }
 
-// Of two answers to one request: they may differ by so much, and by so much of the value.
+// The tolerance between two answers to one request: absolute, plus relative times the
+// value.
 const (
 	absolute = 1e-5
 	relative = 1e-3
 )
 
-// equal is nil if an answer is the one that ours gave, but for rounding.
+// equal returns an error unless an answer equals the provider's up to rounding.
 func equal(got, want []float32) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d numbers where ours has %d", len(got), len(want))

@@ -1,7 +1,7 @@
-// Package peers measures the provider beside other model servers: the same ONNX files,
-// objectives, payloads and core, each peer as its documents have it and tuned over a small
-// grid. The highest rate within the objective is found by one search for all. Begin
-// reading at Run; what is tried of each peer is in grid.go.
+// Package peers compares the provider with other model servers: with the same ONNX files,
+// objectives, payloads and core. Each peer is set up as its documents describe and tuned
+// over a small grid. One search finds the highest rate within the objective for all. Begin
+// with Run; grid.go has the settings of each peer.
 package peers
 
 import (
@@ -20,20 +20,21 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// Bench is what a bench of peers is asked.
+// Bench are the options of the bench.
 type Bench struct {
-	// Models, Peers and Payloads are what is measured, all if empty.
+	// Models, Peers and Payloads select what to measure, all if empty.
 	Models, Peers, Payloads []string
-	// Trial is how long one rate is offered, at least; Budget how long one search may
-	// offer load.
+	// Trial is the minimum time for which one rate is offered. Budget is how long one
+	// search may offer load.
 	Trial, Budget time.Duration
-	// Core is the servers'; this process has another (see cores.Pin).
+	// Core is the CPU core of the servers. This process has another (see
+	// [rig.PinCores]).
 	Core int
-	// Progress is told how many searches of how many are done.
+	// Progress is called with the number of finished searches.
 	Progress func(done, total int)
 }
 
-// samples is how many different requests are sent in turn.
+// samples is the number of different requests that are sent in turn.
 const samples = 8
 
 // subjects are the models with their objectives.
@@ -44,7 +45,7 @@ var subjects = []struct {
 	{"mnist", 50 * time.Millisecond}, {"dssm", 50 * time.Millisecond}, {"lstm-2365", 50 * time.Millisecond}, {"resnet-50", 400 * time.Millisecond},
 }
 
-// Models names the models.
+// Models returns the names of the models.
 func Models() (names []string) {
 	for _, s := range subjects {
 		names = append(names, s.model)
@@ -52,7 +53,7 @@ func Models() (names []string) {
 	return names
 }
 
-// run is one of Run's.
+// run is the state of Run.
 type run struct {
 	Bench
 	o        rig.Options
@@ -67,7 +68,8 @@ type run struct {
 	ratios   []float64
 }
 
-// Run measures ours and the peers, model by model, and adds up how ours compares.
+// Run measures the provider and the peers, model by model, and adds the worst and the
+// median ratio.
 func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 	if b.Trial <= 0 || b.Budget <= 0 {
 		return nil, errors.New("--trial and --budget must be positive")
@@ -79,7 +81,7 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 	}
 	for _, name := range b.Models {
 		if !slices.Contains(Models(), name) {
-			return nil, fmt.Errorf("--models: %q is not measured; those that are: %s", name, strings.Join(Models(), ", "))
+			return nil, fmt.Errorf("--models: there is no model %q; the models are %s", name, strings.Join(Models(), ", "))
 		}
 	}
 	for _, p := range Payloads() {
@@ -88,9 +90,9 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 		}
 	}
 	if len(u.payloads) == 0 || len(u.payloads) < len(b.Payloads) {
-		return nil, fmt.Errorf("--only: %s has a payload that there is not; they are %s, %s", strings.Join(b.Payloads, ","), Binary, JSON)
+		return nil, fmt.Errorf("--only %s: unknown payload; the payloads are %s, %s", strings.Join(b.Payloads, ","), Binary, JSON)
 	}
-	// The directory's name is short: Ray has sockets in it.
+	// The directory's name must be short: Ray has Unix sockets in it.
 	if u.dir, err = os.MkdirTemp("", "fip-"); err != nil {
 		return nil, err
 	}
@@ -120,8 +122,8 @@ func Run(ctx context.Context, o rig.Options, b Bench) (*report.Report, error) {
 	return u.r, nil
 }
 
-// environments makes what is not there yet. A peer that cannot be installed is left out,
-// and the report says so.
+// environments makes missing Python environments. A peer that cannot be installed is left
+// out, and the report says so.
 func (u *run) environments(ctx context.Context) error {
 	for _, p := range u.peers {
 		u.r.Add("grid."+p.Name, float64(len(p.grid(subjects[0].slo))), "settings", p.describeGrid(subjects[0].slo))
@@ -145,7 +147,7 @@ func (u *run) environments(ctx context.Context) error {
 	return nil
 }
 
-// step tells that a search is done.
+// step reports that a search is done.
 func (u *run) step() {
 	u.done++
 	if u.Progress != nil {
@@ -153,7 +155,7 @@ func (u *run) step() {
 	}
 }
 
-// model measures one model everywhere.
+// model measures one model with the provider and all peers.
 func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 	m, err := rig.NewSubject(name)
 	if err != nil {
@@ -180,7 +182,7 @@ func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 	return nil
 }
 
-// ours measures a function as users deploy it.
+// ours measures the provider with a function as users deploy it.
 func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload]float64, error) {
 	dir, err := os.MkdirTemp(u.dir, "ours-")
 	if err != nil {
@@ -224,7 +226,7 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 	return rates, nil
 }
 
-// peer measures a peer on all payloads. The report tells what it cannot do.
+// peer measures a peer with all payloads. Its failures go into the report.
 func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours map[Payload]float64) error {
 	best := map[Payload]found{}
 	failed := u.missing[p.Name]
@@ -246,7 +248,7 @@ func (u *run) peer(ctx context.Context, m *rig.Subject, s *subject, p Peer, ours
 	return nil
 }
 
-// add reports what was found of a peer, and what failed.
+// add reports a peer's best point, or why there is none.
 func (u *run) add(name string, p Peer, b found, ours float64, failed error) {
 	why := "no rate is answered within the objective, so there is no ratio"
 	if failed != nil {
@@ -272,8 +274,8 @@ type found struct {
 	rate float64
 }
 
-// group measures the settings that one server has. A server that does not survive a
-// setting is started anew for the next one; what happened to it is the error.
+// group measures the settings that one server has. If the server fails with a setting, a
+// new one is started for the next setting. The failures are the returned error.
 func (u *run) group(ctx context.Context, m *rig.Subject, s *subject, p Peer, settings []Setting, best map[Payload]found) (failed error) {
 	var server *running
 	stop := func() {
@@ -318,7 +320,7 @@ func (u *run) group(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	return failed
 }
 
-// start starts a server with settings and waits until it rests.
+// start starts a server with settings and waits until it is idle.
 func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, settings []Setting) (*running, error) {
 	dir, err := os.MkdirTemp(u.dir, "")
 	if err != nil {
@@ -335,11 +337,12 @@ func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	if err != nil {
 		return nil, err
 	}
-	server.rest(ctx)
+	server.awaitIdle(ctx)
 	return server, nil
 }
 
-// point measures one setting by one way, after its answers were compared with ours.
+// point compares the answers of one setting by one way with the provider's, and then
+// measures it.
 func (u *run) point(ctx context.Context, s *subject, server *running, x point, beat float64) (float64, error) {
 	base := server.base
 	if x.way.GRPC {
@@ -360,7 +363,7 @@ func (u *run) point(ctx context.Context, s *subject, server *running, x point, b
 	return s.rate(ctx, t, beat)
 }
 
-// freePort is a port of the loopback interface at which nobody listens.
+// freePort returns an unused port of the loopback interface.
 func freePort() (int, error) {
 	at, err := rig.FreePort()
 	if err != nil {

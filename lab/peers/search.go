@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// resolution is how close the rate that is met and the one that is not are at the end of
-// a search, as a ratio.
+// resolution ends a search: it is the ratio of the lowest missed to the highest met rate.
 const resolution = 1.04
 
-// growth is by how much a rate is raised, or lowered, until one is met and one is not.
+// growth is the factor by which the rate is raised or lowered until one is met and one is
+// missed.
 const growth = 3
 
-// lowest is the part of the first rate below which none is tried.
+// lowest is the lowest rate to try, as a part of the first one.
 const lowest = 1e-3
 
-// Search finds the highest rate that is met, of a system of which nothing is known. It is
-// pure: Next says which rate to offer, Saw what came of it. All systems are searched by
-// the same one.
+// Search finds the highest rate that a system meets, without knowledge of the system. It is
+// pure: Next returns the rate to offer, Saw takes the result. All systems have the same
+// search.
 type Search struct {
 	// Start is the first rate in requests/s.
 	Start float64
-	// Low is the highest rate that was met, High the lowest above it that was not;
-	// 0 if there is none yet.
+	// Low is the highest met rate, High the lowest missed rate above it; 0 if there is
+	// none yet.
 	Low, High float64
-	// Budget is how long the search may offer load; Spent is added up by Saw.
+	// Budget is how long the search may offer load. Saw adds up Spent.
 	Budget, Spent time.Duration
 }
 
-// Next returns the rate in requests/s that is to be offered; done is true when the search
-// is over and Low is its result. A search whose budget is spent ends once a rate was met.
+// Next returns the rate in requests/s to offer. done is true when the search is over and
+// Low is its result. A search whose budget is spent ends once it has met a rate.
 func (s *Search) Next() (rate float64, done bool) {
 	switch {
 	case s.Low == 0 && s.High == 0:
@@ -43,7 +43,7 @@ func (s *Search) Next() (rate float64, done bool) {
 	return math.Sqrt(s.Low * s.High), s.High <= s.Low*resolution || s.Spent >= s.Budget
 }
 
-// Saw takes what came of a rate that was offered for some time.
+// Saw takes the result of a rate that was offered for took.
 func (s *Search) Saw(rate float64, met bool, took time.Duration) {
 	s.Spent += took
 	if met {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// trial is what one rate takes.
+// trial is the time of one rate.
 const trial = 2 * time.Second
 
-// find runs a search against a system that meets all rates up to one.
+// find runs a search against a system that meets all rates up to capacity.
 func find(s *Search, capacity float64) (rate float64, trials int) {
 	for {
 		rate, done := s.Next()
@@ -41,7 +41,7 @@ func TestSearchGivesUp(t *testing.T) {
 	}
 }
 
-// A budget ends the search once a rate was met, and not before.
+// A spent budget ends the search once a rate was met, and not before.
 func TestSearchKeepsItsBudget(t *testing.T) {
 	s := &Search{Start: 100, Budget: 3 * trial}
 	if got, trials := find(s, 1000); got != 900 || trials != 3 {
@@ -53,7 +53,7 @@ func TestSearchKeepsItsBudget(t *testing.T) {
 	}
 }
 
-// Systems are noisy: a search ends all the same, with a rate that was met.
+// The search ends with a met rate even if the system is noisy.
 func FuzzSearchEnds(f *testing.F) {
 	f.Add(uint64(1), 0.5)
 	f.Fuzz(func(t *testing.T, seed uint64, luck float64) {

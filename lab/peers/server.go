@@ -22,7 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// services are the peers' services and what they need beside their engine's packages.
+// services are the peers' services and their requirements beyond the engine's packages.
 //
 //go:embed services
 var services embed.FS
@@ -30,20 +30,20 @@ var services embed.FS
 const (
 	// starting is how long a server may take until it answers.
 	starting = 3 * time.Minute
-	// leaving is how long one may take to end when it is asked to.
-	leaving = 15 * time.Second
-	// resting is how long a server may take until it rests after its start: in
-	// restingLook it uses less than one part of restingPart of a core.
-	resting     = 15 * time.Second
-	restingLook = 500 * time.Millisecond
-	restingPart = 5
-	// poll is how often one that starts is asked.
+	// stopping is how long a server may take to exit after SIGTERM.
+	stopping = 15 * time.Second
+	// idling is how long a server may take to become idle after its start. It is idle if
+	// it uses less than 1/idlePart of a core during idleWindow.
+	idling     = 15 * time.Second
+	idleWindow = 500 * time.Millisecond
+	idlePart   = 5
+	// poll is the time between two checks of a starting server.
 	poll = 50 * time.Millisecond
-	// markEnv marks the processes of a server, whatever group they are in.
+	// markEnv is an environment variable that marks all processes of a server.
 	markEnv = "FAAS_INFER_PEER"
 )
 
-// site is where a server is laid out.
+// site is a directory with a server's files, and the options for them.
 type site struct {
 	dir, model, output string
 	python             environment.Environment
@@ -53,18 +53,19 @@ type site struct {
 	http, grpc int
 }
 
-// server is a command and where it says that it is ready.
+// server is a server's command.
 type server struct {
 	argv, env []string
-	ready     string
-	// cleanUp removes what a killed server leaves; it may be nil.
+	// ready is the path of the readiness check.
+	ready string
+	// cleanUp, if not nil, removes what a killed server leaves behind.
 	cleanUp func()
 }
 
-// dtypes are NumPy's names of the types that the models take.
+// dtypes are NumPy's names of the models' input types.
 var dtypes = map[tensor.Type]string{tensor.FP32: "float32", tensor.Int64: "int64"}
 
-// describe writes what the services read, and returns the file.
+// describe writes the file that the services read, and returns its name.
 func (s *site) describe() (string, error) {
 	type input struct {
 		Name  string  `json:"name"`
@@ -80,7 +81,7 @@ func (s *site) describe() (string, error) {
 	var inputs []input
 	for _, in := range s.inputs {
 		if dtypes[in.Type] == "" {
-			return "", fmt.Errorf("input %q has type %s, which the services do not read", in.Name, in.Type)
+			return "", fmt.Errorf("input %q has type %s, which the services do not support", in.Name, in.Type)
 		}
 		inputs = append(inputs, input{in.Name, dtypes[in.Type], in.Shape})
 	}
@@ -100,7 +101,7 @@ func writeJSON(file string, what any) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// copyService writes one of the embedded files.
+// copyService writes one of the embedded files to a path.
 func copyService(name, to string) error {
 	text, err := services.ReadFile("services/" + name)
 	if err != nil {
@@ -141,7 +142,8 @@ func startBentoML(s *site) (server, error) {
 func startRay(s *site) (server, error) {
 	return server{
 		argv: []string{s.python.Python, "peer_ray.py"},
-		// What Ray's documents advise for throughput, and no worker behind other processes.
+		// Ray's documents advise the first for throughput. The second keeps workers at
+		// normal priority.
 		env: []string{"RAY_SERVE_THROUGHPUT_OPTIMIZED=1", "RAY_worker_niceness=0", "RAY_USAGE_STATS_ENABLED=0"}, ready: "/-/healthz",
 	}, copyService("peer_ray.py", filepath.Join(s.dir, "peer_ray.py"))
 }
@@ -182,7 +184,7 @@ func startTriton(s *site) (server, error) {
 	}, errors.Join(err, linkErr)
 }
 
-// tritonConfig is a model's settings; outputs are taken as the model has them.
+// tritonConfig returns the configuration of a model with a setting.
 func (s *site) tritonConfig(x Setting) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "backend: \"python\"\nmax_batch_size: %d\n", x.MaxBatch)
@@ -198,7 +200,7 @@ func (s *site) tritonConfig(x Setting) string {
 	return b.String()
 }
 
-// running is a server that was started.
+// running is a started server.
 type running struct {
 	*process.Child
 	server
@@ -206,7 +208,7 @@ type running struct {
 	output           *os.File
 }
 
-// launch starts a server on a core and waits until it says that it is ready.
+// launch starts a server on a core and waits until it is ready.
 func (s *site) launch(ctx context.Context, p Peer, core int) (*running, error) {
 	made, err := p.start(s)
 	if err != nil {
@@ -241,7 +243,7 @@ func (s *site) launch(ctx context.Context, p Peer, core int) (*running, error) {
 	return r, nil
 }
 
-// await returns when the server says that it is ready.
+// await waits until the server's readiness check succeeds.
 func (r *running) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, starting)
 	defer cancel()
@@ -251,52 +253,52 @@ func (r *running) await(ctx context.Context) error {
 		}
 		select {
 		case <-r.Exited():
-			return fmt.Errorf("it exited: %v: %s", r.ProcessState, r.said())
+			return fmt.Errorf("the server exited: %v: %s", r.ProcessState, r.said())
 		case <-ctx.Done():
-			return fmt.Errorf("it is not ready after %v: %s", starting, r.said())
+			return fmt.Errorf("the server is not ready after %v: %s", starting, r.said())
 		case <-time.After(poll):
 		}
 	}
 }
 
-// rest waits until what the server does by itself after its start is over: it uses less
-// than a part of its core. One that never rests is measured as it is.
-func (r *running) rest(ctx context.Context) {
+// awaitIdle waits until the server has finished the work of its start and is idle. It
+// returns after idling even if the server is not.
+func (r *running) awaitIdle(ctx context.Context) {
 	used := func() (sum time.Duration) {
 		for _, pid := range marked(r.mark) {
-			t, _ := rig.ProcessorTime(pid) // It may be gone.
+			t, _ := rig.ProcessorTime(pid) // The process may have exited.
 			sum += t
 		}
 		return sum
 	}
-	for end := time.Now().Add(resting); time.Now().Before(end) && ctx.Err() == nil; {
+	for end := time.Now().Add(idling); time.Now().Before(end) && ctx.Err() == nil; {
 		before := used()
 		select {
 		case <-ctx.Done():
-		case <-time.After(restingLook):
+		case <-time.After(idleWindow):
 		}
-		if used()-before < restingLook/restingPart {
+		if used()-before < idleWindow/idlePart {
 			return
 		}
 	}
 }
 
-// said is the end of what the server printed.
+// said returns the end of the server's output.
 func (r *running) said() string {
 	const last = 600
 	text, _ := os.ReadFile(r.output.Name())
 	return strings.Join(strings.Fields(string(text[max(0, len(text)-last):])), " ")
 }
 
-// stop ends a server and all that it started.
+// stop stops a server and all processes that it started.
 func (r *running) stop() {
 	_ = r.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-r.Exited():
-	case <-time.After(leaving):
+	case <-time.After(stopping):
 	}
 	for _, pid := range marked(r.mark) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // It may be gone.
+		_ = syscall.Kill(pid, syscall.SIGKILL) // The process may have exited.
 	}
 	<-r.Exited()
 	_ = r.output.Close()
@@ -305,7 +307,7 @@ func (r *running) stop() {
 	}
 }
 
-// marked are the processes whose environment has the mark.
+// marked returns the processes whose environment has the mark.
 func marked(mark string) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {

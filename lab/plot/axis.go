@@ -13,8 +13,8 @@ type scale struct {
 	from, to float64
 }
 
-// newScale is the scale of an axis whose data lie between low and high. A linear
-// one begins at 0 if zero is set, and ends at a tick.
+// newScale returns the scale of an axis whose data lie between low and high. A linear scale
+// includes 0 if zero is set, and ends at ticks.
 func newScale(a Axis, low, high float64, zero bool) scale {
 	s := scale{log: a.Log, min: a.Min, max: a.Max}
 	if a.Min != 0 || a.Max != 0 {
@@ -30,7 +30,7 @@ func newScale(a Axis, low, high float64, zero bool) scale {
 	if zero {
 		low, high = min(low, 0), max(high, 0)
 	}
-	// Ticks of a range that is only rounding would never move on.
+	// In a range as small as rounding errors, the loop over ticks would not end.
 	if high-low <= 1e-9*max(math.Abs(low), math.Abs(high)) {
 		high = low + max(1, math.Abs(low))
 	}
@@ -39,7 +39,7 @@ func newScale(a Axis, low, high float64, zero bool) scale {
 	return s
 }
 
-// at is the pixel of v, which may lie beyond the axis.
+// at returns the pixel of v, which may lie beyond the axis.
 func (s scale) at(v float64) float64 {
 	low, high := s.min, s.max
 	if s.log {
@@ -48,12 +48,12 @@ func (s scale) at(v float64) float64 {
 	return s.from + (v-low)/(high-low)*(s.to-s.from)
 }
 
-// clamp is at, kept on the axis.
+// clamp returns the pixel of v, limited to the axis.
 func (s scale) clamp(v float64) float64 {
 	return s.at(max(s.min, min(s.max, v)))
 }
 
-// ticks are the values that get a label, within the axis.
+// ticks returns the labelled values of the axis.
 func (s scale) ticks() []float64 {
 	var out []float64
 	if s.log {
@@ -69,8 +69,8 @@ func (s scale) ticks() []float64 {
 	return out
 }
 
-// step is 1, 2 or 5 times a power of ten, such that about five of it cover the
-// axis.
+// step returns the distance of ticks: 1, 2 or 5 times a power of ten, with about five ticks
+// on the axis.
 func step(low, high float64) float64 {
 	rough := (high - low) / 5
 	power := math.Pow(10, math.Floor(math.Log10(rough)))
@@ -82,7 +82,7 @@ func step(low, high float64) float64 {
 	return 10 * power
 }
 
-// label is a tick's or a bar's number: three digits, thousands as k.
+// label returns the text of a tick's or a bar's number: three digits, or thousands as k.
 func label(v float64) string {
 	if math.Abs(v) >= 10000 {
 		return strconv.FormatFloat(v/1000, 'g', 3, 64) + "k"

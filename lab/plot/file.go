@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// WriteFile writes a figure to a file, which it replaces.
+// WriteFile writes a figure to a file. It replaces an existing file.
 func WriteFile(name string, f Figure) (err error) {
 	w, err := os.Create(name)
 	if err != nil {

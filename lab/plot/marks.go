@@ -42,7 +42,7 @@ func (f *frame) bars(d *drawing) {
 	}
 }
 
-// above is what a bar adds to its base.
+// above returns the height of a bar above its base, as a value.
 func (f *frame) above(at Point) float64 {
 	if f.Stacked {
 		return at.Y
@@ -50,7 +50,7 @@ func (f *frame) above(at Point) float64 {
 	return at.Y - max(0, f.y.min)
 }
 
-// bar draws one bar from base to end and writes its value above if there is room.
+// bar draws one bar from base to end, and writes its value above it if there is room.
 func (f *frame) bar(d *drawing, s Series, at Point, x, width, base, end float64) {
 	y1, y2 := f.y.clamp(base), f.y.clamp(end)
 	top, height := min(y1, y2), math.Abs(y1-y2)
@@ -66,7 +66,7 @@ func (f *frame) bar(d *drawing, s Series, at Point, x, width, base, end float64)
 	}
 }
 
-// says is what a reader sees when pointing at a mark.
+// says returns the text that a reader sees when pointing at a mark.
 func (f *frame) says(s Series, at Point) string {
 	where := label(at.X)
 	if len(f.Categories) > 0 {
@@ -79,8 +79,8 @@ func (f *frame) says(s Series, at Point) string {
 	return text
 }
 
-// path draws a line through the points of s, or steps: each value lasts until the
-// next point. It is broken where a point cannot be drawn.
+// path draws a line through the points of s, or steps, in which each value lasts until the
+// next point. A point that cannot be drawn interrupts it.
 func (f *frame) path(d *drawing, s Series) {
 	var b strings.Builder
 	pen, last := "M", 0.0
@@ -117,7 +117,7 @@ func (f *frame) dots(d *drawing, s Series) {
 	}
 }
 
-// stroke is how a line of s is painted.
+// stroke returns the SVG attributes of a line of s.
 func (s Series) stroke() string {
 	if s.Paper {
 		return fmt.Sprintf(`stroke="%s" stroke-width="1.6" stroke-dasharray="5 3"`, colour(s.Colour))
@@ -125,7 +125,7 @@ func (s Series) stroke() string {
 	return fmt.Sprintf(`stroke="%s" stroke-width="1.8"`, colour(s.Colour))
 }
 
-// outline is how a dot of s is painted.
+// outline returns the SVG attributes of a dot of s.
 func (s Series) outline() string {
 	if s.Paper {
 		return fmt.Sprintf(`fill="#ffffff" stroke="%s" stroke-width="1.5"`, colour(s.Colour))

@@ -57,11 +57,11 @@ func (d *drawing) figure(f Figure) {
 	d.printf("</svg>\n")
 }
 
-// frame is a panel with its places worked out.
+// frame is a panel with its layout.
 type frame struct {
 	Panel
 	x, y scale
-	// top and bottom of the plot, height of all.
+	// top and bottom are those of the plot, height that of the panel, in pixels.
 	top, bottom, height float64
 	legend              []entry
 	tilted              bool
@@ -101,7 +101,7 @@ func (f *frame) placeLegend() int {
 	return line
 }
 
-// scales takes the axes' ends from the data.
+// scales sets the scales of the axes from the data.
 func (f *frame) scales() {
 	low, high := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
 	bars := false
@@ -153,7 +153,7 @@ func (f *frame) draw(d *drawing) {
 	}
 }
 
-// sample draws the mark in front of a name.
+// sample draws the mark in front of a name in the legend.
 func (f *frame) sample(d *drawing, e entry) {
 	switch e.Mark {
 	case Bars:
@@ -165,7 +165,7 @@ func (f *frame) sample(d *drawing, e entry) {
 	}
 }
 
-// axes draws the grid, the ticks and what they say.
+// axes draws the grid, the ticks and the labels.
 func (f *frame) axes(d *drawing) {
 	grid, tick := `stroke="#e3e3e3"`, fmt.Sprintf(`font-size="%.0f" fill="#333333" class="tick"`, small)
 	for _, v := range f.y.ticks() {

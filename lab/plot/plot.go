@@ -1,6 +1,6 @@
 // Package plot draws charts as SVG: bars in groups or stacked, lines, steps and
 // dots on linear or logarithmic axes, with a legend that has every name. It
-// knows nothing of what it draws.
+// does not depend on the data's meaning. Begin with Figure and Write.
 package plot
 
 import (
@@ -12,11 +12,11 @@ import (
 // Figure is one drawing of several panels.
 type Figure struct {
 	Title string
-	// Note stands below all panels, for what a reader has to know: sources, what
-	// cannot be compared. It is broken into lines.
+	// Note is a text below all panels, such as sources and limits of comparison. It is
+	// broken into lines.
 	Note   string
 	Panels []Panel
-	// Columns is how many panels stand in a row; 0 is two.
+	// Columns is the number of panels in a row; 0 is two.
 	Columns int
 }
 
@@ -24,11 +24,10 @@ type Figure struct {
 type Panel struct {
 	Title string
 	X, Y  Axis
-	// Categories name the places of the X axis, for bars: the X of a point is
-	// then an index into them. Without any, X is a number.
+	// Categories are the names on the X axis of bars. The X of a point is then an index
+	// into them. Without categories, X is a number.
 	Categories []string
-	// Stacked puts the bars of a category on top of each other instead of
-	// beside.
+	// Stacked puts the bars of a category on top of each other instead of side by side.
 	Stacked bool
 	Series  []Series
 }
@@ -37,14 +36,13 @@ type Panel struct {
 type Axis struct {
 	// Label has the unit in brackets.
 	Label string
-	// Log draws powers of ten at equal distances; values that are not positive
-	// are left out.
+	// Log makes the axis logarithmic. Values that are not positive are left out.
 	Log bool
-	// Min and Max bound the axis; both 0 takes them from the data.
+	// Min and Max bound the axis. If both are 0, the data do.
 	Min, Max float64
 }
 
-// Mark is how a series is drawn.
+// Mark is the kind of mark that draws a series.
 type Mark uint8
 
 // The marks.
@@ -55,28 +53,28 @@ const (
 	Dots
 )
 
-// Series is what belongs together and has one entry in the legend.
+// Series is a set of points with one entry in the legend.
 type Series struct {
 	Name string
 	Mark Mark
-	// Colour is an index into the palette, counted around.
+	// Colour is an index into the palette, modulo its length.
 	Colour int
 	// Paper marks published figures: hatched bars, dashed lines, hollow dots.
 	Paper  bool
 	Points []Point
 }
 
-// Point is one value. One with a NaN, an infinity or more than 1e100 is not drawn.
+// Point is one value. A point with a NaN, an infinity or more than 1e100 is not drawn.
 type Point struct {
 	X, Y float64
-	// Size is a dot's area, in any unit: the largest of a panel is drawn the
-	// largest. 0 is a small dot.
+	// Size is a dot's area in any unit, relative to the largest of the panel. 0 is a
+	// small dot.
 	Size float64
-	// Says is added to what a reader sees when pointing at it.
+	// Says is added to the text that a reader sees when pointing at the mark.
 	Says string
 }
 
-// Bar is a series of bars, one for each value in the order of the categories.
+// Bar returns a series of bars, one for each value in the order of the categories.
 func Bar(name string, colour int, paper bool, values ...float64) Series {
 	s := Series{Name: name, Mark: Bars, Colour: colour, Paper: paper}
 	for i, v := range values {
@@ -85,7 +83,7 @@ func Bar(name string, colour int, paper bool, values ...float64) Series {
 	return s
 }
 
-// Write draws f. An error names a panel that cannot be drawn, or is of w.
+// Write draws f. An error names a panel that cannot be drawn, or comes from w.
 func Write(w io.Writer, f Figure) error {
 	if len(f.Panels) == 0 {
 		return fmt.Errorf("figure %q has no panel", f.Title)
@@ -101,7 +99,7 @@ func Write(w io.Writer, f Figure) error {
 	return err
 }
 
-// check says why a panel cannot be drawn.
+// check returns an error if a panel cannot be drawn.
 func (p Panel) check() error {
 	for _, a := range []Axis{p.X, p.Y} {
 		if (a.Min != 0 || a.Max != 0) && (!(a.Max-a.Min > 1e-9*max(math.Abs(a.Min), math.Abs(a.Max))) || a.Log && a.Min <= 0) {

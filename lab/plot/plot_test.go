@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// element is what the tests look at of an SVG's element.
+// element is the part of an SVG element that the tests check.
 type element struct {
 	name  string
 	attrs map[string]string
@@ -27,7 +27,7 @@ func (e element) number(t testing.TB, attr string) float64 {
 	return v
 }
 
-// parsed draws f and reads the drawing back; it fails if that is no XML.
+// parsed draws f and parses the drawing. It fails the test if that is not XML.
 func parsed(t testing.TB, f Figure) []element {
 	t.Helper()
 	var out bytes.Buffer
@@ -63,7 +63,7 @@ func parsed(t testing.TB, f Figure) []element {
 	}
 }
 
-// of are the elements of a class.
+// of returns the elements of a class.
 func of(all []element, class string) (out []element) {
 	for _, e := range all {
 		if e.attrs["class"] == class {
@@ -87,8 +87,8 @@ func bars() Figure {
 	}}}
 }
 
-// Heights are in proportion to the values, above a common base; the legend has
-// every name and the axes what they say.
+// Heights are proportional to the values, above a common base. The legend has every name,
+// and the axes have their labels.
 func TestBars(t *testing.T) {
 	all := parsed(t, bars())
 	got := of(all, "bar")
@@ -127,7 +127,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// Stacked bars stand on each other.
+// Stacked bars lie on top of each other.
 func TestStackedBars(t *testing.T) {
 	f := bars()
 	f.Panels[0].Stacked = true
@@ -143,7 +143,7 @@ func TestStackedBars(t *testing.T) {
 	}
 }
 
-// A power of ten is the same distance everywhere; what is not positive is left out.
+// Powers of ten have equal distances. Values that are not positive are left out.
 func TestLogarithmicAxes(t *testing.T) {
 	f := Figure{Panels: []Panel{{X: Axis{Log: true}, Y: Axis{Log: true}, Series: []Series{{
 		Mark: Dots, Points: []Point{{X: 10, Y: 0.1}, {X: 100, Y: 1}, {X: 1000, Y: 10}, {X: 0, Y: 1}, {X: 10, Y: -1}},
@@ -158,7 +158,7 @@ func TestLogarithmicAxes(t *testing.T) {
 	}
 }
 
-// Steps hold a value until the next; a gap breaks a line.
+// Steps hold a value until the next point. A gap interrupts a line.
 func TestStepsAndGaps(t *testing.T) {
 	points := []Point{{X: 0, Y: 1}, {X: 1, Y: 2}, {X: 2, Y: math.NaN()}, {X: 3, Y: 1}, {X: 4, Y: 3}}
 	for mark, want := range map[Mark]string{Line: "MLML", Steps: "MLLMLL"} {
@@ -188,8 +188,8 @@ func TestNothingToDraw(t *testing.T) {
 	}
 }
 
-// Whatever the values, the drawing is XML, holds numbers only, and no mark is
-// outside its panel.
+// For any values, the drawing is XML, has only numbers as coordinates, and no mark outside
+// its panel.
 func FuzzWrite(f *testing.F) {
 	f.Add("a<b", 1.0, 2.0, 3.0, uint8(0))
 	f.Add("é\x00", 1e9, 1e9+1e-7, -3.0, uint8(7))

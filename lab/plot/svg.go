@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// palette is Okabe and Ito's, which people with colour-blindness tell apart,
+// palette is Okabe and Ito's, whose colours are distinct for people with colour-blindness,
 // without its yellow, which is too light on white.
 var palette = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#6b6b6b", "#7b4fa3"}
 
@@ -20,14 +20,14 @@ type drawing struct {
 
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(&d.text, format, args...) }
 
-// escaped is s as XML has it.
+// escaped returns s escaped for XML.
 func escaped(s string) string {
 	var b bytes.Buffer
 	_ = xml.EscapeText(&b, []byte(s)) // a buffer does not fail
 	return b.String()
 }
 
-// words writes one line of text at x, y; more are attributes.
+// words writes one line of text at x, y, with the attributes more.
 func (d *drawing) words(x, y float64, more, s string) {
 	d.printf(`<text x="%.1f" y="%.1f" %s>%s</text>`+"\n", x, y, more, escaped(s))
 }
@@ -37,7 +37,7 @@ func (d *drawing) line(x1, y1, x2, y2 float64, more string) {
 	d.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" %s/>`+"\n", x1, y1, x2, y2, more)
 }
 
-// fill is how a bar of s, or its place in the legend, is painted.
+// fill returns the SVG attributes of a bar of s and of its mark in the legend.
 func (s Series) fill() string {
 	if s.Paper {
 		return fmt.Sprintf(`fill="url(#%s)" stroke="%s"`, s.pattern(), colour(s.Colour))
@@ -45,7 +45,7 @@ func (s Series) fill() string {
 	return fmt.Sprintf(`fill="%s" stroke="%s"`, colour(s.Colour), colour(s.Colour))
 }
 
-// pattern is the name of a hatching.
+// pattern returns the name of the hatching of s.
 func (s Series) pattern() string { return "hatch" + strings.TrimPrefix(colour(s.Colour), "#") }
 
 // patterns defines the hatchings that f needs.
@@ -65,7 +65,7 @@ func (d *drawing) patterns(f Figure) {
 	d.printf("</defs>\n")
 }
 
-// textWidth is about how wide n letters of the given size are.
+// textWidth estimates the width in pixels of s at a font size.
 func textWidth(s string, size float64) float64 { return 0.55 * size * float64(len([]rune(s))) }
 
 // broken breaks s into lines of at most width pixels.

@@ -17,13 +17,13 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// Child is a process of this program.
+// Child is a process of faas-infer or faas-infer-lab.
 type Child struct {
 	*process.Child
 	output strings.Builder
 }
 
-// FindProgram finds the faas-infer program: beside this one, or where programs are.
+// FindProgram finds the faas-infer program: in this program's directory, otherwise in PATH.
 func FindProgram() (string, error) {
 	const name = "faas-infer"
 	beside := filepath.Join(filepath.Dir(process.Self()), name)
@@ -32,13 +32,13 @@ func FindProgram() (string, error) {
 	}
 	found, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("there is no faas-infer beside %s, nor in PATH: build it with `make build`", process.Self())
+		return "", fmt.Errorf("there is no faas-infer in the directory of %s, nor in PATH: build it with `make build`", process.Self())
 	}
 	return found, nil
 }
 
-// Start runs faas-infer, or this program if it is to bench, with other arguments; it
-// stops in order when this process dies.
+// Start runs faas-infer with arguments, or this program if the first argument is bench. The
+// child gets SIGTERM when this process dies.
 func (o Options) Start(arguments ...string) (*Child, error) {
 	c := &Child{}
 	program := o.Program
@@ -54,7 +54,7 @@ func (o Options) Start(arguments ...string) (*Child, error) {
 	return c, nil
 }
 
-// Stop asks the process to leave, and kills it if it does not.
+// Stop sends SIGTERM, and kills the process if it has not exited after 20 s.
 func (c *Child) Stop() {
 	_ = c.Process.Signal(syscall.SIGTERM)
 	select {
@@ -104,7 +104,7 @@ func (c *Child) AnswersOver(ctx context.Context, socket string) error {
 	}
 }
 
-// Get reads what is at a URL.
+// Get requests a URL and reads the answer.
 func Get(ctx context.Context, client *http.Client, url string) (status int, body []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -119,12 +119,12 @@ func Get(ctx context.Context, client *http.Client, url string) (status int, body
 	return response.StatusCode, body, err
 }
 
-// FreePort is an address of the loopback interface at which nobody listens.
+// FreePort returns an unused address of the loopback interface.
 func FreePort() (string, error) {
 	return web.UnusedAddress()
 }
 
-// OverUnix is an HTTP client whose every connection goes to one Unix socket.
+// OverUnix returns an HTTP client whose connections all go to one Unix socket.
 func OverUnix(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinnedEnv tells a process that Pin has already replaced.
+// pinnedEnv is set in a process that PinCores has already replaced.
 const pinnedEnv = "FAAS_INFER_BENCH_CORE"
 
-// PinCores replaces this process by itself, held to the first core that it may use,
-// so that instances can have the second one for themselves. It returns the
-// second core, in the process that is held.
+// PinCores re-executes this program, pinned to the first core that it may use. Instances
+// can then have the second core to themselves. In the pinned process it returns the second
+// core.
 func PinCores() (other int, err error) {
 	if text := os.Getenv(pinnedEnv); text != "" {
 		_, err := fmt.Sscanf(text, "%d", &other)
@@ -32,7 +32,7 @@ func PinCores() (other int, err error) {
 		}
 	}
 	if len(cores) < 2 {
-		return 0, errors.New("this bench needs two cores: one for the instances, one for everything else")
+		return 0, errors.New("this bench needs two cores: one for the instances, one for all other processes")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -45,8 +45,8 @@ func PinCores() (other int, err error) {
 	return 0, syscall.Exec(self, os.Args, append(os.Environ(), fmt.Sprintf("%s=%d", pinnedEnv, cores[1])))
 }
 
-// RunOnCore runs f on a thread that is held to core: what f starts as a process is
-// held to it too.
+// RunOnCore runs f on a thread that is pinned to core. Processes that f starts are pinned
+// too.
 func RunOnCore(core int, f func() error) error {
 	return run(f, func(*unix.CPUSet) (one unix.CPUSet) {
 		one.Set(core)
@@ -54,7 +54,7 @@ func RunOnCore(core int, f func() error) error {
 	})
 }
 
-// WithCore runs f on a thread that may run on core beside its own.
+// WithCore runs f on a thread that may also run on core. Processes that f starts may too.
 func WithCore(core int, f func() error) error {
 	return run(f, func(own *unix.CPUSet) unix.CPUSet {
 		both := *own
@@ -63,7 +63,7 @@ func WithCore(core int, f func() error) error {
 	})
 }
 
-// run runs f on a thread that may run on other cores than before.
+// run runs f on a thread with the cores that on returns for the thread's present ones.
 func run(f func() error, on func(own *unix.CPUSet) unix.CPUSet) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,7 +73,7 @@ func run(f func() error, on func(own *unix.CPUSet) unix.CPUSet) error {
 	}
 	set := on(&before)
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("hold to cores: %w", err)
+		return fmt.Errorf("pin to cores: %w", err)
 	}
 	return errors.Join(f(), unix.SchedSetaffinity(0, &before))
 }
@@ -82,7 +82,7 @@ func setAffinity(core int) error {
 	var one unix.CPUSet
 	one.Set(core)
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return fmt.Errorf("hold to core %d: %w", core, err)
+		return fmt.Errorf("pin to core %d: %w", core, err)
 	}
 	return nil
 }

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is started on a core is held to it, and the thread is free again after.
+// Processes started on a core are pinned to it. The thread has its own cores again
+// afterwards.
 func TestRun(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

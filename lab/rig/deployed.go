@@ -18,10 +18,10 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// Deployed is a provider of its own, a process, with a directory of its own.
+// Deployed is a provider in a separate process.
 type Deployed struct {
 	*Child
-	// URL is where it serves, State its directory.
+	// URL is the provider's URL, State its state directory.
 	URL, State string
 }
 
@@ -34,8 +34,8 @@ func (o Options) Provider(ctx context.Context, dir string, arguments ...string) 
 	return o.ProviderAt(ctx, address, dir, append([]string{"--nats-listen", "off"}, arguments...)...)
 }
 
-// ProviderAt starts a provider at an address, with the functions of the one that
-// was in the directory before.
+// ProviderAt starts a provider at an address. It restores the functions that an earlier
+// provider stored in dir.
 func (o Options) ProviderAt(ctx context.Context, address, dir string, arguments ...string) (*Deployed, error) {
 	d := &Deployed{URL: "http://" + address, State: filepath.Join(dir, "state")}
 	arguments = append([]string{"provider", "--listen", address, "--state", d.State, "--log-level", "warn", "--cold-wait", "5m"}, arguments...)
@@ -50,7 +50,7 @@ func (o Options) ProviderAt(ctx context.Context, address, dir string, arguments 
 	return d, nil
 }
 
-// Bundle gives the provider a subject as an image.
+// Bundle writes a subject as an image into the provider's bundles.
 func (d *Deployed) Bundle(s *Subject, image string) (err error) {
 	root := filepath.Join(d.State, "bundles")
 	if s.Model == nil {
@@ -66,12 +66,12 @@ func (d *Deployed) Deploy(ctx context.Context, name, image string, slo time.Dura
 	return d.DeployFunction(ctx, Function(name, image, map[string]string{"com.openfaas.slo.latency": slo.String()}))
 }
 
-// Function is a deployment of a function of an image.
+// Function returns the deployment of an image as a function.
 func Function(name, image string, annotations map[string]string) types.FunctionDeployment {
 	return types.FunctionDeployment{Service: name, Image: image, Annotations: &annotations}
 }
 
-// CPU is an amount of CPU, as limits.cpu and requests.cpu have it.
+// CPU returns limits or requests with an amount of CPU, such as 500m.
 func CPU(amount string) *types.FunctionResources { return &types.FunctionResources{CPU: amount} }
 
 // DeployFunction deploys a function as described.
@@ -79,18 +79,18 @@ func (d *Deployed) DeployFunction(ctx context.Context, f types.FunctionDeploymen
 	return d.call(ctx, http.MethodPost, "/system/functions", f)
 }
 
-// Remove removes a function, if it is there.
+// Remove removes a function if it exists.
 func (d *Deployed) Remove(ctx context.Context, name string) error {
 	return d.call(ctx, http.MethodDelete, "/system/functions", types.DeleteFunctionRequest{FunctionName: name}, http.StatusNotFound)
 }
 
-// Scale asks for a number of instances.
+// Scale sets a function's number of instances.
 func (d *Deployed) Scale(ctx context.Context, name string, replicas uint64) error {
 	return d.call(ctx, http.MethodPost, "/system/scale-function/"+name, types.ScaleServiceRequest{ServiceName: name, Replicas: replicas})
 }
 
-// call sends a request with a JSON body. A status other than success is an error, but for
-// those that are named.
+// call sends a request with a JSON body. A status is an error unless it is a success or in
+// fine.
 func (d *Deployed) call(ctx context.Context, method, path string, body any, fine ...int) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -112,8 +112,8 @@ func (d *Deployed) call(ctx context.Context, method, path string, body any, fine
 	return nil
 }
 
-// Available waits until a function has exactly so many ready instances and no
-// others.
+// Available waits until a function has exactly n instances and all are ready, for at most a
+// minute.
 func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -130,7 +130,7 @@ func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not come to %d instances: %w", name, n, ctx.Err())
+			return fmt.Errorf("%s does not reach %d ready instances: %w", name, n, ctx.Err())
 		case <-d.Exited():
 			return fmt.Errorf("the provider exited: %v: %s", d.ProcessState, d.output.String())
 		case <-time.After(2 * time.Millisecond):
@@ -138,7 +138,7 @@ func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
 	}
 }
 
-// InstanceRecord is what the provider writes down of an instance.
+// InstanceRecord is a part of the provider's record of an instance.
 type InstanceRecord struct {
 	Socket  string `json:"socket"`
 	Process struct {
@@ -170,7 +170,7 @@ func (d *Deployed) DeployProgram(ctx context.Context, name, process string) erro
 	return d.DeployFunction(ctx, types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: process})
 }
 
-// Metric reads one series of the provider's; one that is not there is 0.
+// Metric reads the value of one of the provider's series, 0 if there is no such series.
 func (d *Deployed) Metric(ctx context.Context, series string) (value float64, err error) {
 	_, text, err := Get(ctx, http.DefaultClient, d.URL+"/metrics")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// fixed is a controller whose one function has instances that do not change.
+// fixed is a controller and a store with one function, whose instances do not change.
 type fixed struct {
 	dispatcher *dispatch.Dispatcher
 }
@@ -47,7 +47,7 @@ func (f *fixed) Function(namespace, name string) (store.Function, error) {
 	return all[0], nil
 }
 
-// Functions is the one deployment.
+// Functions returns the only deployment.
 func (f *fixed) Functions(string) ([]store.Function, error) {
 	return []store.Function{{Revision: 1, Deployment: types.FunctionDeployment{
 		Service: FunctionName, Namespace: provider.DefaultNamespace, Image: "subject:latest",
@@ -55,7 +55,7 @@ func (f *fixed) Functions(string) ([]store.Function, error) {
 	}}}, nil
 }
 
-// The one namespace is there by itself.
+// The default namespace needs no entry in the store.
 
 func (f *fixed) PutNamespace(store.Namespace) error { return nil }
 func (f *fixed) DeleteNamespace(string) error       { return store.ErrAbsent }
@@ -64,8 +64,8 @@ func (f *fixed) Namespace(string) (store.Namespace, error) {
 }
 func (f *fixed) Namespaces() ([]store.Namespace, error) { return nil, nil }
 
-// NewFront is the provider's own HTTP handler before one instance that listens
-// on a Unix socket, with a policy.
+// NewFront returns the provider's HTTP handler for one instance on a Unix socket, with a
+// batching policy.
 func NewFront(ctx context.Context, policy string, slo time.Duration, in batching.Instance, socket string) (http.Handler, *dispatch.Dispatcher, error) {
 	p, err := batching.New(policy, batching.Options{SLO: slo})
 	if err != nil {
@@ -89,8 +89,8 @@ type resolver struct{ url.URL }
 // Resolve implements faas-provider's interface.
 func (r resolver) Resolve(string) (url.URL, error) { return r.URL, nil }
 
-// newFaaSProxy is faas-provider's own proxy before an instance at a TCP
-// address, on the routes that its Serve gives it.
+// newFaaSProxy returns faas-provider's proxy for an instance at a TCP address, with the
+// routes of faas-provider's Serve.
 func newFaaSProxy(address string) http.Handler {
 	handler := proxy.NewHandlerFunc(types.FaaSConfig{ReadTimeout: time.Minute}, resolver{url.URL{Scheme: "http", Host: address}}, false)
 	r := mux.NewRouter()
@@ -100,10 +100,9 @@ func newFaaSProxy(address string) http.Handler {
 	return r
 }
 
-// ServeFront runs one front until ctx ends: kind "provider" is this provider's
-// invoke route with the shared queue and batches of one, "faas-proxy" is
-// faas-provider's proxy. It is what "bench dataplane" starts as processes of
-// their own. exec is the measured time of one execution.
+// ServeFront runs one front until ctx ends. Kind "provider" is this provider's invoke route
+// with the shared queue and batches of one; "faas-proxy" is faas-provider's proxy. "bench
+// dataplane" starts both as separate processes. exec is the measured time of one execution.
 func ServeFront(ctx context.Context, kind, listen, socket, address string, exec time.Duration) error {
 	var handler http.Handler
 	switch kind {
@@ -118,7 +117,7 @@ func ServeFront(ctx context.Context, kind, listen, socket, address string, exec 
 	case "faas-proxy":
 		handler = newFaaSProxy(address)
 	default:
-		return fmt.Errorf("no front of kind %q: it is provider or faas-proxy", kind)
+		return fmt.Errorf("--kind %q: it must be provider or faas-proxy", kind)
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {

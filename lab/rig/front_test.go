@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo gives back what it is given.
+// echo answers with the request's body.
 type echo struct{}
 
 func (echo) Inputs() []tensor.Info {
@@ -36,7 +36,7 @@ func (echo) Run(_ context.Context, _ int, in []tensor.Tensor) ([]tensor.Tensor, 
 	return []tensor.Tensor{{Name: "y", Type: in[0].Type, Shape: in[0].Shape, Data: in[0].Data}}, nil
 }
 
-// Both fronts answer with what the instance behind them says, and end in order.
+// Both fronts answer with the instance's answer, and stop when their context ends.
 func TestFronts(t *testing.T) {
 	s, err := instance.NewServer(echo{}, instance.Options{Name: FunctionName, MaxBatch: 1, Logger: zerolog.Nop()})
 	if err != nil {
@@ -83,7 +83,7 @@ func TestFronts(t *testing.T) {
 	}
 }
 
-// await returns once url answers well.
+// await waits until url answers with success.
 func await(t *testing.T, client *http.Client, url string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// StatusField reads a field of /proc/PID/status, in its own unit (kB).
+// StatusField reads a field of /proc/PID/status, in the field's unit (kB).
 func StatusField(pid int, field string) (float64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -25,8 +25,8 @@ func StatusField(pid int, field string) (float64, error) {
 	return 0, fmt.Errorf("process %d has no %s", pid, field)
 }
 
-// ProcessorTime is what a process has used, from /proc/PID/stat in ticks of
-// 10 ms.
+// ProcessorTime returns the processor time that a process has used, from /proc/PID/stat. Its
+// resolution is a tick of 10 ms.
 func ProcessorTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -50,7 +50,7 @@ func ProcessorTime(pid int) (time.Duration, error) {
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
 }
 
-// Mapped is what a process holds, in MiB by kind, from /proc/PID/smaps_rollup.
+// Mapped returns a process's memory in MiB by kind, from /proc/PID/smaps_rollup.
 func Mapped(pid int) (map[string]float64, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package rig is what benches are put together from: a model made ready, processes of
-// this program, a provider of its own, cores to hold them to, and what processes use.
+// Package rig has the shared parts of benches: models ready to serve, child processes, a
+// provider in a separate process, pinning to cores, and the memory and time of processes.
+// It measures nothing by itself. Begin with Options and Deployed.
 package rig
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// FunctionName is what the one function is called that is measured.
+// FunctionName is the name of the measured function.
 const FunctionName = "subject"
 
 // Models prepares and measures model files.
@@ -23,32 +24,31 @@ type Models interface {
 	Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
 }
 
-// Options are what every bench needs.
+// Options are the options of every bench.
 type Options struct {
-	// Program is the faas-infer program, which provider and instances are.
+	// Program is the faas-infer program, which runs the provider and the instances.
 	Program string
-	// Models prepares what is measured.
+	// Models prepares and measures models.
 	Models Models
-	// Log is where progress is told to people.
+	// Log gets progress messages.
 	Log io.Writer
-	// Gateway starts the stock OpenFaaS gateway before a provider and the NATS
-	// server at these addresses, with what it writes in dir. Its url is where it
-	// serves.
+	// Gateway starts the stock OpenFaaS gateway in front of a provider and a NATS server
+	// at these addresses. The gateway writes its files to dir and serves at url.
 	Gateway func(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error)
 }
 
-// AllGood is an error if any of a run's requests was not answered well.
+// AllGood returns an error if any of a run's requests has no good answer.
 func AllGood(r *load.TargetResult) error {
 	if r.Good == r.Requests {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("%s: only %d of %d requests were answered well (%v)", r.Name, r.Good, r.Requests, r.Codes), r.FirstError)
+	return errors.Join(fmt.Errorf("%s: only %d of %d requests have good answers (%v)", r.Name, r.Good, r.Requests, r.Codes), r.FirstError)
 }
 
-// Milliseconds is a duration in milliseconds.
+// Milliseconds returns a duration in milliseconds.
 func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Microseconds is a duration in microseconds.
+// Microseconds returns a duration in microseconds.
 func Microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // One sends one request and returns how long its answer took.
@@ -61,7 +61,7 @@ func One(ctx context.Context, t load.Target) (time.Duration, error) {
 	return ran.Targets[0].Latency.P50, AllGood(&ran.Targets[0])
 }
 
-// Median is the middle of numbers, of which there must be one.
+// Median returns the median of at least one number.
 func Median(xs []float64) float64 {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := len(sorted)

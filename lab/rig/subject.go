@@ -19,17 +19,17 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// Subject is a model of the zoo, made ready in a directory of its own, or one that
-// Python runs, which has no model but inputs, and its bundle in the directory.
+// Subject is a model to measure. A model of the zoo has Model and File. A model that Python
+// runs has Inputs, and a bundle in Dir.
 type Subject struct {
-	// Name is the zoo's, File the model's, in Dir.
+	// Name is the zoo's name of the model. File is the model's file in Dir.
 	Name, File string
 	Model      *model.Model
 	Inputs     []tensor.Info
 	Dir        string
 }
 
-// Samples are inputs of one request.
+// Samples returns random inputs of one request.
 func (s *Subject) Samples(seed uint64) ([]tensor.Tensor, error) {
 	if s.Model == nil {
 		return python.Sample(s.Inputs, 1, seed), nil
@@ -37,8 +37,7 @@ func (s *Subject) Samples(seed uint64) ([]tensor.Tensor, error) {
 	return s.Model.SampleInputs(1, seed)
 }
 
-// NewSubject writes a model of the zoo into a temporary directory; Close
-// removes it.
+// NewSubject writes a model of the zoo into a temporary directory. Close removes it.
 func NewSubject(name string) (*Subject, error) {
 	m, err := zoo.Make(name, 1)
 	if err != nil {
@@ -59,7 +58,7 @@ func NewSubject(name string) (*Subject, error) {
 // Close removes the directory.
 func (s *Subject) Close() { os.RemoveAll(s.Dir) }
 
-// JSONTarget is Target with tensors as JSON.
+// JSONTarget makes requests like Target, with tensors as JSON.
 func (s *Subject) JSONTarget(url string) (load.Target, error) {
 	return s.target(url, func(inputs []tensor.Tensor) ([]byte, http.Header, error) {
 		body, err := protocol.EncodeJSON(inputs)
@@ -67,7 +66,8 @@ func (s *Subject) JSONTarget(url string) (load.Target, error) {
 	})
 }
 
-// Target makes requests for the subject: several random inputs in turn.
+// Target makes requests for the subject with several random inputs in turn, as binary
+// tensors.
 func (s *Subject) Target(url string) (load.Target, error) {
 	return s.target(url, func(inputs []tensor.Tensor) ([]byte, http.Header, error) {
 		body, n, err := load.EncodeBinary(inputs)
@@ -93,10 +93,10 @@ func (s *Subject) target(url string, encode func([]tensor.Tensor) ([]byte, http.
 	return t, nil
 }
 
-// different is how many different requests are sent in turn.
+// different is the number of different requests that are sent in turn.
 const different = 8
 
-// ImageTarget makes requests of one JPEG each, in turn: colours that run into one another,
+// ImageTarget makes requests of one JPEG each, in turn. The images have smooth colours and
 // some 30 KB at 640 × 480.
 func (s *Subject) ImageTarget(url string, width, height int) (load.Target, error) {
 	var bodies [][]byte

@@ -12,26 +12,26 @@ import (
 // maxRate bounds a function's rate in requests/s.
 const maxRate = 1e7
 
-// pattern is how a function's requests arrive, as far as the file says.
+// pattern is a function's arrivals as far as the file describes them.
 type pattern struct {
-	// make is as [Function.Arrivals]; nil if something is wrong, or if they follow
-	// the trace of the case.
+	// make is that of [Function.Arrivals]. It is nil if the file has an error here, or
+	// if the arrivals follow the trace of the case.
 	make func(load float64, seed uint64) (arrivals.Process, error)
-	// peak is the highest mean rate in requests/s, length how long they last; 0
-	// is without an end.
+	// peak is the highest mean rate in requests/s. length is how long the arrivals last,
+	// 0 for no end.
 	peak   float64
 	length time.Duration
-	// scaled is set if they follow a trace: what its counts are multiplied by, or
-	// the rate in requests/s that its highest is to have.
+	// scaled is set if the arrivals follow a trace: the factor on its counts, or the
+	// rate in requests/s of its highest count.
 	scaled struct{ scale, peak float64 }
-	// times is what everything is multiplied by (vary).
+	// times is the factor on the whole load (vary).
 	times float64
 }
 
-// fromCase reports whether they follow the trace of the case.
+// fromCase reports whether the arrivals follow the trace of the case.
 func (a pattern) fromCase() bool { return a.make == nil && (a.scaled.scale > 0 || a.scaled.peak > 0) }
 
-// multiplied is a at times its load.
+// multiplied returns a with its load multiplied by times.
 func (a pattern) multiplied(times float64) pattern {
 	if a.make == nil {
 		a.times = times
@@ -43,8 +43,8 @@ func (a pattern) multiplied(times float64) pattern {
 	return a
 }
 
-// processes are the keys below "arrivals", of which each function has one, and what
-// reads them.
+// processes are the keys below "arrivals" and the methods that read them. Each function has
+// one of them.
 var processes = []struct {
 	key  string
 	read func(r *reader, o *fleet.Object) pattern
@@ -74,7 +74,7 @@ func (r *reader) arrivals(function *fleet.Object) pattern {
 	}
 	if len(given) != 1 {
 		o.Done()
-		function.Fail("arrivals", "it must have one of %s, and has %d", strings.Join(known, ", "), len(given))
+		function.Fail("arrivals", "%d processes: it must have one of %s", len(given), strings.Join(known, ", "))
 		return pattern{}
 	}
 	a := read(r, o)
@@ -100,7 +100,7 @@ func (r *reader) gamma(o *fleet.Object) pattern {
 	return steady(rate, func(rate float64, seed uint64) (arrivals.Process, error) { return arrivals.Gamma(rate, cv, seed) })
 }
 
-// steady are arrivals of one mean rate.
+// steady returns arrivals of one mean rate.
 func steady(rate float64, of func(rate float64, seed uint64) (arrivals.Process, error)) pattern {
 	return pattern{peak: rate, make: func(load float64, seed uint64) (arrivals.Process, error) { return of(rate*load, seed) }}
 }
@@ -138,7 +138,7 @@ func (r *reader) steps(o *fleet.Object) pattern {
 	case "even":
 		gaps = arrivals.Even
 	default:
-		o.Fail("gaps", "%q is neither poisson nor even", name)
+		o.Fail("gaps", "%q: it must be poisson or even", name)
 	}
 	a.make = func(load float64, seed uint64) (arrivals.Process, error) {
 		all := slices.Clone(segments)
@@ -151,7 +151,7 @@ func (r *reader) steps(o *fleet.Object) pattern {
 	return a
 }
 
-// step is one of steps: {for, rate} or {for, from, to}.
+// step reads one of steps: {for, rate} or {for, from, to}.
 func step(o *fleet.Object) arrivals.Segment {
 	o.Need("for")
 	s := arrivals.Segment{
@@ -164,7 +164,7 @@ func step(o *fleet.Object) arrivals.Segment {
 		s.From = o.Number("rate", 0, maxRate, 0)
 		s.To = s.From
 	case rate || !ramp:
-		o.Fail("", "a step has either rate, or from and to")
+		o.Fail("", "a step must have either rate, or from and to")
 	}
 	o.Done()
 	return s

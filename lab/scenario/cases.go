@@ -8,13 +8,14 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
 )
 
-// column is one function's recorded load, and how long one of its counts lasts.
+// column is one function's recorded load, and the time that one of its counts stands for.
 type column struct {
 	arrivals.Column
 	step time.Duration
 }
 
-// columns reads the key "traces": what the cases are. None are there without it.
+// columns reads the key "traces": the columns that become the cases. Without the key there
+// are none.
 func (r *reader) columns(o *fleet.Object) []column {
 	inner, ok := o.Object("traces")
 	if !ok {
@@ -56,7 +57,7 @@ func pick(o *fleet.Object, t *arrivals.Trace, wanted []string, step time.Duratio
 		case err != nil:
 			o.Fail("columns", "%v", err)
 		case slices.ContainsFunc(all, func(other column) bool { return other.Name == name }):
-			o.Fail("columns", "%s is there twice", name)
+			o.Fail("columns", "%s occurs twice", name)
 		default:
 			all = append(all, column{c, step})
 		}
@@ -64,8 +65,8 @@ func pick(o *fleet.Object, t *arrivals.Trace, wanted []string, step time.Duratio
 	return all
 }
 
-// trace opens the trace that the key "file" names, or, if given, the one in its
-// place, each but once.
+// trace opens the trace that the key "file" names, or instead if that is given. It reads
+// each trace once.
 func (r *reader) trace(o *fleet.Object, file, instead string) *arrivals.Trace {
 	name := instead
 	if name == "" {
@@ -80,7 +81,7 @@ func (r *reader) trace(o *fleet.Object, file, instead string) *arrivals.Trace {
 	t, err := arrivals.OpenTrace(name)
 	switch {
 	case err != nil && instead != "":
-		o.Fail("file", "in its place: %v", err)
+		o.Fail("file", "override: %v", err)
 	case err != nil:
 		o.Fail("file", "%v", err)
 	}
@@ -91,17 +92,17 @@ func (r *reader) trace(o *fleet.Object, file, instead string) *arrivals.Trace {
 	return t
 }
 
-// bind makes of what the file says of functions the scenario's, once for each case.
+// bind makes the scenario's functions from the drafts, once for each case.
 func (r *reader) bind(o *fleet.Object, s *Scenario, drafts []draft, columns []column) {
 	uses := func(d draft) bool { return d.arrivals.fromCase() }
 	if o.Has("traces") && len(drafts) > 0 && !slices.ContainsFunc(drafts, uses) {
-		o.Fail("traces", "no function takes its load from them, as arrivals: {trace: {peak: 80}}")
+		o.Fail("traces", "no function takes its load from them: give one arrivals: {trace: {peak: 80}}, for example")
 	}
 	if len(columns) == 0 {
 		if i := slices.IndexFunc(drafts, uses); i < 0 {
 			r.complete(o, s, drafts, column{})
 		} else if !o.Has("traces") {
-			drafts[i].object.Fail("arrivals", "a trace needs its file, here or at the scenario's key “traces”")
+			drafts[i].object.Fail("arrivals", "the trace has no file: name it here or in the scenario's key “traces”")
 		}
 		return
 	}
@@ -114,8 +115,8 @@ func (r *reader) bind(o *fleet.Object, s *Scenario, drafts []draft, columns []co
 	s.Functions, s.Duration = s.cases[0].Functions, s.cases[0].Duration
 }
 
-// complete gives a scenario its functions, with c as the trace of those that name
-// none of their own, and its duration: as told, but no longer than what was recorded.
+// complete gives a scenario its functions and its duration. c is the trace of functions
+// that name none. The duration is the file's, but not longer than all recordings.
 func (r *reader) complete(o *fleet.Object, s *Scenario, drafts []draft, c column) {
 	longest, endless, wrong := time.Duration(0), false, false
 	for _, d := range drafts {
@@ -139,8 +140,8 @@ func (r *reader) complete(o *fleet.Object, s *Scenario, drafts []draft, c column
 	switch {
 	case len(drafts) == 0:
 	case s.Duration == 0 && s.Kind != Scale && !wrong:
-		o.Fail("duration", "it is missing: how long to simulate, as 60s")
+		o.Fail("duration", "it is missing: say how long to simulate, such as 60s")
 	case s.Duration > 0 && s.Warmup >= s.Duration:
-		o.Fail("warmup", "%v is not less than the duration, %v", s.Warmup, s.Duration)
+		o.Fail("warmup", "%v: it must be less than the duration, %v", s.Warmup, s.Duration)
 	}
 }

@@ -12,20 +12,21 @@ import (
 	"github.com/faas-infer/faas-infer/lab/testbed"
 )
 
-// coldStart is what a cold start consists of.
+// coldStart has the parts of a cold start.
 type coldStart struct {
-	// sandbox is the container, library the engine with CUDA.
+	// sandbox is the time to start the container, library that to load the engine with
+	// CUDA.
 	sandbox, library time.Duration
-	// load is how many bytes of weights are read a second.
+	// load is the rate in bytes/s at which weights are read.
 	load int64
-	// unpark is what an instance that has been parked takes to serve again.
+	// unpark is the time that a parked instance takes to serve again.
 	unpark time.Duration
 }
 
-// readColdStart reads the key "cold_start". Missing keys are as on a machine
-// like the testbed's (INFless Table 2): a container of an image that is there in half
-// a second, CUDA's context and the engine's libraries in one and a half, and weights
-// from a SATA SSD. To take up a share again takes what it does on the local backend.
+// readColdStart reads the key "cold_start". The defaults are those of a machine like the
+// testbed's (INFless Table 2): half a second for a container of an image on the disk, one
+// and a half for CUDA's context and the engine's libraries, and weights from a SATA SSD.
+// The default of unpark is that of the local backend.
 func readColdStart(o *fleet.Object) coldStart {
 	c := coldStart{500 * time.Millisecond, 1500 * time.Millisecond, 500 << 20, sim.DefaultUnpark}
 	if inner, ok := o.Object("cold_start"); ok {
@@ -38,22 +39,22 @@ func readColdStart(o *fleet.Object) coldStart {
 	return c
 }
 
-// of is the cold start of a model with so many bytes of weights: 2.196 s for 98 MiB
+// of returns the cold-start time of a model by the bytes of its weights: 2.196 s for 98 MiB
 // at 500 MiB/s.
 func (c coldStart) of(size int64) time.Duration {
 	return c.sandbox + c.library + time.Duration(float64(size)/float64(c.load)*float64(time.Second))
 }
 
-// engine is what an instance takes in bytes besides its model, of memory and, the
-// same again, of its GPU's: libraries; CUDA's context.
+// engine is the memory in bytes that an instance needs besides its model: for libraries,
+// and the same amount of GPU memory for CUDA's context.
 const engine = 512 << 20
 
-// occupied is what an instance takes in bytes whose weights have size: they are held
-// once as they are and once as the engine has prepared them, or, on a GPU, its
-// workspace.
+// occupied returns the memory in bytes of an instance whose weights have size. It holds the
+// weights twice: as they are and as the engine has prepared them. On a GPU, the second half
+// is the workspace.
 func occupied(size int64) int64 { return engine + 2*size }
 
-// draft is a function as far as the file says.
+// draft is a function as far as the file describes it.
 type draft struct {
 	object   *fleet.Object
 	function Function
@@ -62,33 +63,33 @@ type draft struct {
 
 var names = regexp.MustCompile(`^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$`)
 
-// maxFunctions bounds them.
+// maxFunctions is the maximum number of functions.
 const maxFunctions = 10_000
 
 func (r *reader) functions(o *fleet.Object, s *Scenario) []draft {
 	objects := o.Objects("functions")
 	if len(objects) == 0 && o.Has("functions") {
-		o.Fail("functions", "there is none")
+		o.Fail("functions", "the list is empty: add a function")
 	}
 	var all []draft
 	for _, inner := range objects {
 		all = append(all, r.function(inner, s)...)
 		if len(all) > maxFunctions {
-			o.Fail("functions", "more than %d", maxFunctions)
+			o.Fail("functions", "there are too many: the maximum is %d", maxFunctions)
 			return nil
 		}
 	}
 	seen := map[string]bool{}
 	for _, d := range all {
 		if seen[d.function.Name] {
-			d.object.Fail("name", "%s is there twice", d.function.Name)
+			d.object.Fail("name", "%s occurs twice", d.function.Name)
 		}
 		seen[d.function.Name] = true
 	}
 	return all
 }
 
-// function reads one of functions, which are several where it is varied.
+// function reads one entry of functions. With "vary" it makes several functions.
 func (r *reader) function(o *fleet.Object, s *Scenario) []draft {
 	o.Need("name")
 	f := Function{
@@ -101,13 +102,13 @@ func (r *reader) function(o *fleet.Object, s *Scenario) []draft {
 		MaxInstances: o.Int("max_instances", 1, maxInstances, 0),
 	}
 	if f.Name != "" && !names.MatchString(f.Name) {
-		o.Fail("name", "%q is no name: letters, digits, dots, dashes", f.Name)
+		o.Fail("name", "%q is not a name: use letters, digits, dots, dashes and underscores", f.Name)
 	}
 	if f.Model == "" {
 		f.Model = f.Name
 	}
 	if f.MaxInstances > 0 && f.MinInstances > f.MaxInstances {
-		o.Fail("min_instances", "%d are more than max_instances, %d", f.MinInstances, f.MaxInstances)
+		o.Fail("min_instances", "%d: it must not be more than max_instances, %d", f.MinInstances, f.MaxInstances)
 	}
 	r.size(o, &f)
 	r.times(o, &f)
@@ -135,14 +136,14 @@ func (r *reader) function(o *fleet.Object, s *Scenario) []draft {
 	return all
 }
 
-// vary reads the lists of which every pair makes a function.
+// vary reads the lists of objectives and loads. Each pair makes a function.
 func vary(o *fleet.Object) (slos []time.Duration, loads []float64) {
 	if inner, ok := o.Object("vary"); ok {
 		slos = inner.Durations("slo", time.Microsecond, maxStep)
 		loads = inner.Numbers("load", 1e-6, 1e6)
 		inner.Done()
 		if len(slos) > 0 && o.Has("slo") {
-			o.Fail("slo", "vary has slo, too: leave one away")
+			o.Fail("slo", "vary has slo too: remove one of them")
 		}
 	}
 	if len(loads) == 0 {
@@ -151,12 +152,12 @@ func vary(o *fleet.Object) (slos []time.Duration, loads []float64) {
 	return slos, loads
 }
 
-// size reads what an instance takes and how long it takes to start, or derives them
-// from the size of the model's weights.
+// size reads an instance's memory and start time, or derives them from the size of the
+// model's weights.
 func (r *reader) size(o *fleet.Object, f *Function) {
 	size := o.Bytes("size", 0)
 	if size == 0 && (!o.Has("start") || !o.Has("memory") || !o.Has("gpu_memory")) {
-		o.Fail("size", "it is missing: the size of the model's weights, as 98MiB; or name start, memory and gpu_memory")
+		o.Fail("size", "it is missing: give the size of the model's weights, such as 98MiB, or start, memory and gpu_memory")
 	}
 	f.Start = o.Duration("start", 0, maxStep, r.cold.of(size))
 	f.Memory = o.Bytes("memory", occupied(size))
@@ -187,8 +188,8 @@ func (r *reader) times(o *fleet.Object, f *Function) {
 	f.Times = t
 }
 
-// possible checks that a function can run at all: that a config fits a node, and that
-// the fastest of those that fit executes one request within slo.
+// possible checks that a function can run: a config must fit a node, and the fastest of
+// those that fit must execute one request within slo.
 func possible(o *fleet.Object, f *Function, s *Scenario, slo time.Duration) {
 	nodes := s.Cluster.Kinds()
 	if f.Times == nil || len(nodes) == 0 || slo == 0 {
@@ -199,8 +200,8 @@ func possible(o *fleet.Object, f *Function, s *Scenario, slo time.Duration) {
 	})
 	switch {
 	case !ok:
-		least, most := smallest(f.Times.Configs()), largest(nodes)
-		o.Fail("", "%s fits no node: it needs at least %s, and the largest node, %s, has %s", f.Name, amount(least), most.Name, amount(most.Total))
+		need, node := smallest(f.Times.Configs()), largest(nodes)
+		o.Fail("", "%s fits no node: it needs at least %s, and the largest node, %s, has %s", f.Name, amount(need), node.Name, amount(node.Total))
 	case slo < fastest+s.Overhead:
 		o.Fail("slo", "%v is less than the fastest possible execution of %s on this cluster: one request takes %v on %s, and %v on its way", slo, f.Model, fastest.Round(time.Microsecond), amount(on.Resources), s.Overhead)
 	}
@@ -218,7 +219,7 @@ func largest(nodes []cluster.Node) cluster.Node {
 	})
 }
 
-// amount is resources for people.
+// amount returns resources in words.
 func amount(r cluster.Resources) string {
 	unit := "cores"
 	if r.CPU == 1000 {

@@ -6,11 +6,11 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// lambdaProfile is the name of the profile that BATCH published of AWS Lambda.
+// lambdaProfile is the name of BATCH's published profile of AWS Lambda.
 const lambdaProfile = "lambda"
 
-// onLambda reports whether a function's profile is Lambda's, and takes its times and
-// prices from there.
+// onLambda reports whether a function's profile is Lambda's. If so, it sets the function's
+// times and prices.
 func (r *reader) onLambda(o *fleet.Object, f *Function) bool {
 	if o.String("profile") != lambdaProfile {
 		return false

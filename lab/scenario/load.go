@@ -12,20 +12,20 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
 )
 
-// Overrides take the place of what a file says.
+// Overrides replace values of a file. Zero values replace nothing.
 type Overrides struct {
-	// Trace is a file or a built-in trace, whose columns become the cases of a
-	// scenario that has traces; "" leaves them.
+	// Trace is a file or a built-in trace. Its columns become the cases of a scenario
+	// that has traces.
 	Trace string
-	// Cluster is a file or a built-in cluster; "" leaves it.
+	// Cluster is a file or a built-in cluster.
 	Cluster string
-	// Duration is how long is simulated, as far as traces go; 0 leaves it.
+	// Duration is how long to simulate. A shorter trace still ends the simulation.
 	Duration time.Duration
-	// Seed is of all that is random; nil leaves it.
+	// Seed is the seed of the random numbers.
 	Seed *uint64
 }
 
-// Info is a built-in scenario's name and the sentence on it.
+// Info is a built-in scenario's name and a sentence about it.
 type Info struct{ Name, About string }
 
 // Builtin lists the built-in scenarios.
@@ -34,7 +34,7 @@ func Builtin() []Info {
 	for _, name := range fleet.ScenarioNames() {
 		text, err := fleet.ScenarioText(name)
 		if err != nil {
-			continue // a test reads all
+			continue // A test reads all built-in scenarios.
 		}
 		d, err := fleet.ParseDocument(name, text)
 		if err != nil {
@@ -45,8 +45,8 @@ func Builtin() []Info {
 	return all
 }
 
-// Load reads a built-in scenario by its name, or a file. Files that a file names in turn
-// are looked for from its own folder, those that overrides name from here.
+// Load reads a built-in scenario by its name, or a file. Paths in a file are relative to
+// its folder; paths in overrides are relative to the working directory.
 func Load(nameOrFile string, o Overrides) (*Scenario, error) {
 	text, err := fleet.ScenarioText(nameOrFile)
 	if err == nil {
@@ -63,8 +63,8 @@ func Load(nameOrFile string, o Overrides) (*Scenario, error) {
 	}
 }
 
-// Parse reads a scenario's text; name is what errors call it, dir where the files
-// that it names are looked for.
+// Parse reads a scenario's text. Errors begin with name. Paths in the text are relative to
+// dir.
 func Parse(name string, text []byte, dir string, o Overrides) (*Scenario, error) {
 	d, err := fleet.ParseDocument(name, text)
 	if err != nil {

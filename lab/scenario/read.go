@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Bounds of what is read: wide enough for anything sensible.
+// Bounds of values in a file, wide enough for any sensible scenario.
 const (
 	maxDuration  = 366 * 24 * time.Hour
 	maxStep      = time.Hour
@@ -28,10 +28,10 @@ type reader struct {
 	profiles  map[string]*testbed.ReferenceTestbed
 	traces    map[string]*arrivals.Trace
 	cold      coldStart
-	given     *testbed.ReferenceTestbed // the scenario's, nil if it could not be read
+	given     *testbed.ReferenceTestbed // The scenario's profile, nil if it could not be read.
 }
 
-// file is where a file that the scenario names is.
+// file returns the path of a file that the scenario names.
 func (r *reader) file(name string) string {
 	if r.dir == "" || filepath.IsAbs(name) {
 		return name
@@ -70,14 +70,14 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 	return s
 }
 
-// duration is how long is simulated, 0 if nobody says so.
+// duration returns how long to simulate, 0 if neither file nor overrides say.
 func (r *reader) duration(o *fleet.Object) time.Duration {
 	d := o.Duration("duration", time.Millisecond, maxDuration, 0)
 	if r.overrides.Duration != 0 {
 		d = r.overrides.Duration
 	}
 	if d < 0 || d > maxDuration {
-		o.Fail("duration", "%v in its place: it must be from 0 to %v", d, maxDuration)
+		o.Fail("duration", "override %v: it must be from 0 to %v", d, maxDuration)
 	}
 	return d
 }
@@ -85,7 +85,7 @@ func (r *reader) duration(o *fleet.Object) time.Duration {
 func (r *reader) kind(o *fleet.Object) Kind {
 	kind := Kind(o.String("kind"))
 	if !slices.Contains(Kinds(), kind) && o.Has("kind") {
-		o.Fail("kind", "%q is no kind: it is one of %v", kind, Kinds())
+		o.Fail("kind", "%q: it must be one of %v", kind, Kinds())
 	}
 	return kind
 }
@@ -105,7 +105,7 @@ func (r *reader) cluster(o *fleet.Object) fleet.Cluster {
 		o.Has("cluster")
 		c, err := fleet.Load(name)
 		if err != nil {
-			o.Fail("cluster", "in its place: %v", err)
+			o.Fail("cluster", "override: %v", err)
 		}
 		return c
 	}
@@ -127,7 +127,8 @@ func (r *reader) cluster(o *fleet.Object) fleet.Cluster {
 	return c
 }
 
-// profile reads the profile that a key names: a file, or the testbed's.
+// profile reads the profile that a key names, a file or 2080ti. Without the key it reads
+// absent; without either it returns nil.
 func (r *reader) profile(o *fleet.Object, key, absent string) *testbed.ReferenceTestbed {
 	name := o.String(key)
 	if name == "" {
@@ -141,7 +142,7 @@ func (r *reader) profile(o *fleet.Object, key, absent string) *testbed.Reference
 	}
 	text, err := os.ReadFile(r.file(name))
 	if err != nil {
-		o.Fail(key, "%v: it is a file, or 2080ti", err)
+		o.Fail(key, "%v: name a file, or 2080ti", err)
 		return nil
 	}
 	p, err := testbed.ParseTestbed(text)
@@ -156,17 +157,17 @@ func (r *reader) profile(o *fleet.Object, key, absent string) *testbed.Reference
 	return p
 }
 
-// fits checks that what only some kinds have is there for these alone.
+// fits checks that a scenario has only keys that its kind allows.
 func (r *reader) fits(o *fleet.Object, s *Scenario) {
 	switch {
 	case s.Kind == Scale && len(s.Instances) == 0:
-		o.Fail("instances", "it is missing: how many instances to place, as [100, 1000]")
+		o.Fail("instances", "it is missing: say how many instances to place, such as [100, 1000]")
 	case s.Kind != Scale && len(s.Instances) > 0:
-		o.Fail("instances", "only the kind %s has it", Scale)
+		o.Fail("instances", "only the kind %s has this key", Scale)
 	case s.Kind != Run && s.Kind != ColdStart && s.Kind != Tuning && o.Has("traces"):
-		o.Fail("traces", "only the kinds %s and %s have it, and %s", Run, ColdStart, Tuning)
+		o.Fail("traces", "only the kinds %s, %s and %s have this key", Run, ColdStart, Tuning)
 	}
 	if r.overrides.Trace != "" && !o.Has("traces") {
-		o.Fail("", "this scenario has no key “traces”, so that no other trace can take its place")
+		o.Fail("", "the trace cannot be overridden: this scenario has no key “traces”")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
 )
 
-// recorded reads {file, column, step, peak or scale}; without a file it is about the
-// trace of the case.
+// recorded reads {file, column, step, peak or scale}. Without a file, the arrivals follow
+// the trace of the case.
 func (r *reader) recorded(o *fleet.Object) pattern {
 	inner, ok := o.Object("trace")
 	if !ok {
@@ -22,13 +22,13 @@ func (r *reader) recorded(o *fleet.Object) pattern {
 	inner.Done()
 	switch {
 	case inner.Has("peak") == inner.Has("scale"):
-		inner.Fail("", "it needs either peak, requests/s in its highest step, or scale, what its counts are multiplied by")
+		inner.Fail("", "it must have either peak, the requests/s of its highest step, or scale, the factor on its counts")
 		return pattern{}
 	case a.scaled.peak == 0 && a.scaled.scale == 0:
 		return pattern{}
 	case file == "":
 		if name != "" || step != 0 {
-			inner.Fail("", "column and step belong to a file; the traces of cases have theirs")
+			inner.Fail("", "column and step need a file: remove them, or name a file")
 		}
 		return a
 	}
@@ -46,13 +46,13 @@ func (r *reader) recorded(o *fleet.Object) pattern {
 	return a.of(o, columns[0])
 }
 
-// of are arrivals by a trace's column.
+// of returns the arrivals of a trace's column.
 func (a pattern) of(o *fleet.Object, c column) pattern {
 	scale := a.scaled.scale
 	highest := c.Max() / c.step.Seconds()
 	if a.scaled.peak > 0 {
 		if highest <= 0 {
-			o.Fail("", "column %s of the trace has no requests, so that it has no peak", c.Name)
+			o.Fail("", "column %s of the trace has no requests, and so no peak", c.Name)
 			return pattern{}
 		}
 		scale = a.scaled.peak / highest
@@ -78,7 +78,7 @@ func (r *reader) timestamps(o *fleet.Object) pattern {
 	}
 	c := t.Columns[0]
 	if c.Times == nil {
-		o.Fail("timestamps", "trace %s has counts and not times: use trace: {file: …, scale: 1}", t.Name)
+		o.Fail("timestamps", "trace %s has counts, not times: use trace: {file: …, scale: 1}", t.Name)
 		return pattern{}
 	}
 	var a pattern

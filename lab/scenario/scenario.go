@@ -1,9 +1,9 @@
-// Package scenario reads what is to be simulated: small YAML files with the
-// cluster, the functions and their arrivals. The ones in lab/fleet are built
-// in, and explain the keys.
+// Package scenario reads the scenarios of the simulator: small YAML files with the
+// cluster, the functions and their arrivals. It makes setups for lab/sim and simulates
+// nothing. The built-in scenarios in lab/fleet explain the keys. Begin with Load.
 //
 // A file is read strictly. Unknown keys, values out of range, functions that fit no
-// node and objectives that nothing can meet are told with their line, all at once.
+// node and objectives that cannot be met are reported together, each with its line.
 package scenario
 
 import (
@@ -17,20 +17,20 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Kind is what a scenario finds out.
+// Kind is the question that a scenario answers.
 type Kind string
 
 // The kinds.
 const (
 	// MaxRPS looks for the highest load at which every function meets its SLO.
 	MaxRPS Kind = "max-rps"
-	// Run simulates the arrivals as they are.
+	// Run simulates the arrivals at their own load.
 	Run Kind = "run"
-	// Scale places as many instances as it says, and times that.
+	// Scale places given numbers of instances and times the scheduler.
 	Scale Kind = "scale"
 	// ColdStart compares cold starts and idle waste on traces.
 	ColdStart Kind = "coldstart"
-	// Tuning compares BATCH's buffer, tuned again and again, with one call for each
+	// Tuning compares BATCH's buffer, tuned as the load changes, with one call per
 	// request.
 	Tuning Kind = "batch"
 )
@@ -40,22 +40,22 @@ func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning} }
 
 // Scenario is one scenario. Its [Scenario.Cases] are simulated one at a time.
 type Scenario struct {
-	// Name is what it is called, About a sentence on it.
+	// Name is its name, About a sentence about it.
 	Name, About string
 	Kind        Kind
 	// Case is the name of the trace of one of several cases, "" otherwise.
 	Case string
-	// Cluster is the machines.
+	// Cluster has the machines.
 	Cluster   fleet.Cluster
 	Functions []Function
-	// Duration is how long is simulated, Warmup how much of its beginning does
-	// not count, Tick how often the scaler looks, Sample the resolution of
-	// series (0: none).
+	// Duration is how long to simulate. Warmup is the part at the beginning that does
+	// not count. Tick is the time between two passes of the scaler. Sample is the
+	// resolution of series (0: no series).
 	Duration, Warmup, Tick, Sample time.Duration
-	// Overhead is a request's way to an instance and back, ColdWait how much
-	// longer than its SLO a request may wait that finds no instance.
+	// Overhead is the time of a request's way to an instance and back. ColdWait is how
+	// long beyond its SLO a request that finds no instance may wait.
 	Overhead, ColdWait time.Duration
-	// Unpark is what a parked instance takes to serve again.
+	// Unpark is the time that a parked instance takes to serve again.
 	Unpark time.Duration
 	// QueueLimit bounds the requests that wait for one function; 0 is the
 	// simulator's default.
@@ -64,11 +64,11 @@ type Scenario struct {
 	Fluid bool
 	// Beta weighs CPU cores against GPU %.
 	Beta float64
-	// Seed is of all that is random.
+	// Seed is the seed of the random numbers.
 	Seed uint64
-	// Policies are those to compare unless others are asked for; none are all.
+	// Policies are the default policies to compare, all if empty.
 	Policies []string
-	// Instances is, of Scale, how many instances to place, one figure each.
+	// Instances are the numbers of instances that Scale places.
 	Instances []int
 
 	cases []*Scenario
@@ -76,34 +76,33 @@ type Scenario struct {
 
 // Function is one function of a scenario.
 type Function struct {
-	// Name is unique in the scenario, Model the name in its profile.
+	// Name is unique in the scenario. Model is the model's name in its profile.
 	Name, Model string
 	SLO         time.Duration
-	// Percentile is how many % of the requests are to be within the SLO; 0 is the
+	// Percentile is the percentage of the requests that must be within the SLO; 0 is the
 	// policies' default.
 	Percentile float64
 	// MaxBatch bounds every batch; 0 is no bound.
 	MaxBatch int
-	// Start is a cold start: sandbox, library and loading the model.
+	// Start is the time of a cold start: sandbox, library and loading the model.
 	Start time.Duration
-	// MinInstances and MaxInstances bound the number of instances; 0: no bound.
+	// MinInstances and MaxInstances bound the number of instances; 0 is no bound.
 	MinInstances, MaxInstances int
-	// Memory and GPUMemory are an instance's, in bytes; GPUMemory counts only
-	// where it has a GPU share.
+	// Memory and GPUMemory are those of an instance, in bytes. GPUMemory counts only if
+	// the instance has a GPU share.
 	Memory, GPUMemory int64
-	// Times are how long the model's batches take, Price what resources cost; nil is
-	// what the policies take.
+	// Times are the execution times of the model's batches. Price is the price of
+	// resources; nil is the policies' default.
 	Times systems.Times
 	Price otp.Pricing
 	// Peak is the highest mean rate of the arrivals in requests/s at load 1.
 	Peak float64
-	// Arrivals makes the function's arrivals at a load, which multiplies rates.
+	// Arrivals makes the function's arrivals with all rates multiplied by load.
 	Arrivals func(load float64, seed uint64) (arrivals.Process, error)
 }
 
-// Cases lists what is to be simulated: the scenario itself, or, where it has
-// traces, one scenario for each, named by Case. Of a scenario with traces itself,
-// the functions are those of the first.
+// Cases lists the scenarios to simulate: the scenario itself, or one scenario for each of
+// its traces, named by Case. A scenario with traces has the functions of its first case.
 func (s *Scenario) Cases() []*Scenario {
 	if len(s.cases) == 0 {
 		return []*Scenario{s}
@@ -111,9 +110,8 @@ func (s *Scenario) Cases() []*Scenario {
 	return s.cases
 }
 
-// Setup is the scenario for one run under a system, with all rates multiplied by
-// load. The same seed gives the same run; a function's arrivals do not depend on
-// which others there are.
+// Setup returns the setup of one run under a system, with all rates multiplied by load. The
+// same seed gives the same run. A function's arrivals do not depend on the other functions.
 func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.Setup, error) {
 	setup := sim.Setup{
 		Nodes: s.Cluster.Nodes(), Machine: fleet.Machine, System: system, Seed: seed,
@@ -134,7 +132,7 @@ func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.
 	return setup, nil
 }
 
-// mix is a function's own seed: FNV-1a of its name, and of the seed's bytes.
+// mix returns the seed of a function: FNV-1a of its name and the seed's bytes.
 func mix(seed uint64, name string) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)

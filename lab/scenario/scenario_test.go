@@ -36,7 +36,7 @@ func setup(t *testing.T, s *Scenario, load float64, seed uint64) sim.Setup {
 	return out
 }
 
-// Every built-in scenario can be read, and makes what the simulator takes.
+// Every built-in scenario can be read and makes valid setups.
 func TestBuiltin(t *testing.T) {
 	all := Builtin()
 	if len(all) != len(fleet.ScenarioNames()) {
@@ -61,8 +61,8 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// INFless §5.1: the OSVT functions have 200 ms, those of the Q&A robot 50 ms, and
-// batches of 32 at most. OSVT's loads are in the proportion of its release's.
+// INFless §5.1: the OSVT functions have an SLO of 200 ms, those of the Q&A robot 50 ms,
+// with batches of at most 32. OSVT's loads have the proportions of INFless' release.
 func TestTestbedsOfSection51(t *testing.T) {
 	for name, want := range map[string]struct {
 		slo   time.Duration
@@ -95,8 +95,8 @@ func TestScaleOfSection53(t *testing.T) {
 	}
 }
 
-// Each trace is a case, its highest minute is what is asked for, and at scale 1 the
-// requests are those that were recorded.
+// Each trace is a case. Its highest minute has the requested rate. At scale 1 the requests
+// are the recorded ones.
 func TestTraces(t *testing.T) {
 	s := load(t, "traces", Overrides{})
 	cases := s.Cases()
@@ -123,8 +123,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// The load that INFless' release raises for half an hour: up to 200, 400 and 600
-// requests/s in 200 steps of 9 s.
+// The load of INFless' release rises for half an hour: up to 200, 400 and 600 requests/s in
+// 200 steps of 9 s.
 func TestRamp(t *testing.T) {
 	s := load(t, "osvt-ramp", Overrides{})
 	if s.Duration != 30*time.Minute || s.Case != "" {
@@ -159,7 +159,7 @@ func TestColdStarts(t *testing.T) {
 	}
 }
 
-// A function's arrivals follow the seed and its name, not which others there are.
+// A function's arrivals depend on the seed and its name, not on the other functions.
 func TestArrivalsAreAFunctionsOwn(t *testing.T) {
 	const one = "- {name: b, model: ssd, size: 29MiB, slo: 200ms, arrivals: {poisson: 10}}\n"
 	const head = "kind: run\ncluster: testbed\nduration: 1m\nfunctions:\n"
@@ -222,17 +222,17 @@ func TestOverrides(t *testing.T) {
 		want string
 	}{
 		{"poisson", Overrides{Trace: traces}, "no key “traces”"},
-		{"traces", Overrides{Trace: filepath.Join(dir, "absent.csv")}, "traces.file: in its place: there is no trace"},
+		{"traces", Overrides{Trace: filepath.Join(dir, "absent.csv")}, "traces.file: override: there is no trace"},
 		{"traces", Overrides{Trace: write("gap.csv", "minute,x\n0,1\n2,1\n")}, "line 3: 2 follows 0"},
-		{"traces", Overrides{Trace: write("nan.csv", "minute,x\n0,NaN\n")}, `line 2: column x: "NaN" is no number of requests`},
+		{"traces", Overrides{Trace: write("nan.csv", "minute,x\n0,NaN\n")}, `line 2: column x: "NaN" is not a number of requests`},
 		{"traces", Overrides{Trace: write("none.csv", "minute,x\n0,0\n")}, "column x of the trace has no requests"},
-		{"traces", Overrides{Duration: -time.Second}, "duration: -1s in its place"},
-		{"testbed-osvt", Overrides{Duration: 10 * time.Second}, "warmup: 45s is not less than the duration, 10s"},
+		{"traces", Overrides{Duration: -time.Second}, "duration: override -1s"},
+		{"testbed-osvt", Overrides{Duration: 10 * time.Second}, "warmup: 45s: it must be less than the duration, 10s"},
 		{"testbed-osvt", Overrides{Cluster: write("empty.yaml", "machines: []\n")}, "the cluster is empty"},
 		{"testbed-osvt", Overrides{Cluster: write("tiny.yaml", "machines:\n- {cpu: 1, memory: 64GiB}\n")}, "functions[0]: ssd fits no node: it needs at least 2 cores, 0.557 GiB, and the largest node, m1-1, has 1 core, 64 GiB"},
 		{"testbed-osvt", Overrides{Cluster: write("flat.yaml", "machines:\n- {cpu: 8, memory: 1MiB}\n")}, "functions[0]: ssd fits no node"},
 		{"testbed-osvt", Overrides{Cluster: write("slow.yaml", "machines:\n- {cpu: 2, memory: 64GiB}\n")}, ""},
-		{"absent", Overrides{}, `there is no scenario "absent": it is a file, or one of testbed-osvt`},
+		{"absent", Overrides{}, `there is no scenario "absent": name a file, or one of testbed-osvt`},
 		{dir, Overrides{}, "directory"},
 	} {
 		_, err := Load(c.name, c.o)
@@ -242,7 +242,7 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// Files that a scenario names are looked for from its own folder.
+// Paths in a scenario's file are relative to its folder.
 func TestFilesBesideAScenario(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

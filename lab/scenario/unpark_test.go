@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/sim"
 )
 
-// How long it takes to unpark an instance is a part of cold_start, and has a default.
+// The time to unpark an instance is a part of cold_start and has a default.
 func TestUnpark(t *testing.T) {
 	const rest = "kind: run\ncluster: testbed\nduration: 1m\nfunctions:\n- {name: ssd, size: 29MiB, slo: 200ms, arrivals: {poisson: 10}}\n"
 	for text, want := range map[string]time.Duration{

@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// upcoming is the next request of a function, of which its tuner is told when it
-// comes: a system that fits a process to the arrivals sees each as it happens.
+// upcoming is the next request of a function. The tuner sees it when it arrives, as a
+// system does that fits a process to the arrivals.
 type upcoming struct {
 	at    time.Duration
 	known bool
 }
 
-// next is when the next request comes. It is asked for as the one before comes.
+// next returns the time of the next request. It is called when the previous one arrives.
 func (fn *function) next() (time.Duration, bool) {
 	if fn.upcoming.known {
 		fn.tuner.Arrived(TimeAt(fn.upcoming.at))

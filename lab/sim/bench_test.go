@@ -11,8 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// cpu is the processor time that this process has taken: other work on the
-// machine does not count.
+// cpu returns the processor time of this process. The machine's other work does not count.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -21,8 +20,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// How many requests are simulated in a second of one core, by systems with their
-// own ways to batch, with few instances and with many.
+// BenchmarkRequests measures the simulated requests per second on one core, for systems
+// with different batching, with few instances and with many.
 func BenchmarkRequests(b *testing.B) {
 	for _, name := range []string{systems.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
 		for _, rate := range []float64{500, 4000} {
@@ -43,7 +42,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// What 40 functions with about 10,000 instances on 2,000 machines take.
+// BenchmarkScale measures 40 functions with about 10,000 instances on 2,000 machines.
 func BenchmarkScale(b *testing.B) {
 	for _, name := range []string{systems.OpenFaaS, systems.INFless, systems.FaaSInfer} {
 		for _, fluid := range []bool{false, true} {

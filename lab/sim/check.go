@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// fill sets what the setup leaves open, or tells what cannot be simulated.
+// fill sets the defaults of a setup. It returns an error if the setup cannot be simulated.
 func (s *Setup) fill() error {
 	s.Tick = cmp.Or(s.Tick, DefaultTick)
 	s.ColdWait = cmp.Or(s.ColdWait, DefaultColdWait)
@@ -21,15 +21,15 @@ func (s *Setup) fill() error {
 	}
 	switch {
 	case len(s.Nodes) == 0:
-		return errors.New("the cluster has no node: give it at least one machine")
+		return errors.New("the cluster has no node: add at least one machine")
 	case len(s.Functions) == 0:
-		return errors.New("there is no function: give at least one")
+		return errors.New("there is no function: add at least one")
 	case s.System.Name == "":
-		return errors.New("no system is named: take one of systems.Names")
+		return errors.New("the system has no name: take one of systems.Names")
 	case s.Duration <= 0:
-		return fmt.Errorf("a duration of %v: it must be more than 0", s.Duration)
+		return fmt.Errorf("duration %v: it must be more than 0", s.Duration)
 	case s.Warmup < 0 || s.Warmup >= s.Duration:
-		return fmt.Errorf("a warm-up of %v in a duration of %v: it must be from 0 to less than that", s.Warmup, s.Duration)
+		return fmt.Errorf("warm-up %v: it must be from 0 to less than the duration, %v", s.Warmup, s.Duration)
 	case s.Unpark < 0:
 		return fmt.Errorf("unpark %v: it must not be negative", s.Unpark)
 	case s.Tick < 0 || s.Overhead < 0 || s.ColdWait < 0 || s.Sample < 0 || s.QueueLimit < 0 || !(s.Beta > 0):
@@ -42,7 +42,7 @@ func (s *Setup) checkNodes() error {
 	names := map[string]bool{}
 	for i, n := range s.Nodes {
 		if n.Name == "" || names[n.Name] {
-			return fmt.Errorf("node %d is called %q: give each a name of its own", i+1, n.Name)
+			return fmt.Errorf("node %d has the name %q: each node needs a unique name", i+1, n.Name)
 		}
 		names[n.Name] = true
 	}
@@ -54,7 +54,7 @@ func (s *Setup) checkFunctions() error {
 	for i := range s.Functions {
 		f := &s.Functions[i]
 		if f.Name == "" || names[f.Name] {
-			return fmt.Errorf("function %d is called %q: give each a name of its own", i+1, f.Name)
+			return fmt.Errorf("function %d has the name %q: each function needs a unique name", i+1, f.Name)
 		}
 		names[f.Name] = true
 		if err := s.checkFunction(f); err != nil {
@@ -71,11 +71,11 @@ func (s *Setup) checkFunction(f *Function) error {
 	case f.Arrivals == nil:
 		return errors.New("it has no arrivals")
 	case f.SLO <= 0:
-		return fmt.Errorf("an objective of %v: it must be more than 0", f.SLO)
+		return fmt.Errorf("objective %v: it must be more than 0", f.SLO)
 	case f.Start < 0:
-		return fmt.Errorf("a cold start of %v: it must not be negative", f.Start)
+		return fmt.Errorf("cold start %v: it must not be negative", f.Start)
 	case f.MinInstances < 0 || f.MaxInstances < 0 || f.MaxInstances > 0 && f.MinInstances > f.MaxInstances:
-		return fmt.Errorf("from %d to %d instances: neither may be negative, nor the first more than the second", f.MinInstances, f.MaxInstances)
+		return fmt.Errorf("from %d to %d instances: neither may be negative, and the first must not be more than the second", f.MinInstances, f.MaxInstances)
 	}
 	if _, ok := f.Arrivals.(Rate); s.Fluid && !ok {
 		return errors.New("its arrivals have no rate, which a fluid run needs: simulate single requests instead")

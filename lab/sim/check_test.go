@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// With the same setup, two runs are the same, however many cores there are; with
-// another seed they are not.
+// Two runs of the same setup are the same on any number of cores. With another seed they
+// differ.
 func TestRunsCanBeRepeated(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(cores)
@@ -41,19 +41,19 @@ func TestRunsCanBeRepeated(t *testing.T) {
 
 func TestSetupsThatCannotBe(t *testing.T) {
 	for want, change := range map[string]func(*Setup){
-		"has no node":           func(s *Setup) { s.Nodes = nil },
-		"node 2 is called":      func(s *Setup) { s.Nodes[1].Name = s.Nodes[0].Name },
-		"there is no function":  func(s *Setup) { s.Functions = nil },
-		"function 2 is called":  func(s *Setup) { s.Functions[1].Name = "f0" },
-		"no execution times":    func(s *Setup) { s.Functions[0].Times = nil },
-		"no arrivals":           func(s *Setup) { s.Functions[0].Arrivals = nil },
-		"f0: an objective":      func(s *Setup) { s.Functions[0].SLO = 0 },
-		"a cold start of -":     func(s *Setup) { s.Functions[0].Start = -1 },
-		"from 3 to 2 instances": func(s *Setup) { s.Functions[0].MinInstances, s.Functions[0].MaxInstances = 3, 2 },
-		"a duration of 0s":      func(s *Setup) { s.Duration = 0 },
-		"a warm-up of 2m":       func(s *Setup) { s.Warmup = 2 * time.Minute },
-		"none may be negative":  func(s *Setup) { s.Overhead = -1 },
-		"no system":             func(s *Setup) { s.System = systems.System{} },
+		"has no node":             func(s *Setup) { s.Nodes = nil },
+		"node 2 has the name":     func(s *Setup) { s.Nodes[1].Name = s.Nodes[0].Name },
+		"there is no function":    func(s *Setup) { s.Functions = nil },
+		"function 2 has the name": func(s *Setup) { s.Functions[1].Name = "f0" },
+		"no execution times":      func(s *Setup) { s.Functions[0].Times = nil },
+		"no arrivals":             func(s *Setup) { s.Functions[0].Arrivals = nil },
+		"f0: objective 0s":        func(s *Setup) { s.Functions[0].SLO = 0 },
+		"cold start -":            func(s *Setup) { s.Functions[0].Start = -1 },
+		"from 3 to 2 instances":   func(s *Setup) { s.Functions[0].MinInstances, s.Functions[0].MaxInstances = 3, 2 },
+		"duration 0s":             func(s *Setup) { s.Duration = 0 },
+		"warm-up 2m":              func(s *Setup) { s.Warmup = 2 * time.Minute },
+		"none may be negative":    func(s *Setup) { s.Overhead = -1 },
+		"the system has no name":  func(s *Setup) { s.System = systems.System{} },
 		"no rate": func(s *Setup) {
 			s.Fluid, s.Functions[0].Arrivals = true, &timed{0}
 		},

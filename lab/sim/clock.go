@@ -2,12 +2,12 @@ package sim
 
 import "time"
 
-// epoch is when simulations begin, for policies that are told points in time. It
-// has no meaning but that it is not the zero time.
+// epoch is the time at which simulations begin, for policies that take points in time. Any
+// time but the zero time would do.
 var epoch = time.Date(2022, time.February, 28, 0, 0, 0, 0, time.UTC)
 
-// TimeAt is the point in time that lies after so much of a simulation.
+// TimeAt converts a time since the beginning of a simulation to a point in time.
 func TimeAt(after time.Duration) time.Time { return epoch.Add(after) }
 
-// SinceStart is how much of a simulation lies before a point in time.
+// SinceStart converts a point in time to a time since the beginning of a simulation.
 func SinceStart(t time.Time) time.Duration { return t.Sub(epoch) }

@@ -10,9 +10,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Whatever comes up and goes down, under any policy, at any load: at all times
-// every request that arrived is served, rejected or waits, and in the end none
-// waits and every instance that went down is drained.
+// Instances come up and go down under any policy and any load. At all times every arrived
+// request is served, rejected or waiting. At the end none waits, and every instance that
+// went down is drained.
 func FuzzRequestsAreKept(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -64,7 +64,7 @@ func FuzzRequestsAreKept(f *testing.F) {
 	})
 }
 
-// anyLoad is three seconds of a load that may be more than all can serve.
+// anyLoad returns three seconds of a load that may exceed the capacity.
 func anyLoad(random *rand.Rand) TrafficOptions {
 	o := TrafficOptions{
 		SLO: time.Duration(20+random.IntN(300)) * trafficMS, ColdWait: time.Duration(random.IntN(2000)) * trafficMS, Overhead: time.Duration(random.IntN(3000)) * time.Microsecond,
@@ -79,7 +79,7 @@ func anyLoad(random *rand.Rand) TrafficOptions {
 	return o
 }
 
-// balanced checks that none was lost and none counted twice.
+// balanced checks that no request was lost or counted twice.
 func (g *rig) balanced(t *testing.T, policy string) {
 	t.Helper()
 	held := uint64(0)

@@ -2,49 +2,49 @@ package sim
 
 import "time"
 
-// Event is something that will happen. Kind says what, A and B to whom; only the
-// simulation knows what they mean.
+// Event is a future event. Kind is its kind, A and B are its subjects; only the simulation
+// knows their meaning.
 type Event struct {
 	At   time.Duration
 	Kind uint8
 	A, B int32
 }
 
-// plannedEvents is an event in a queue, in as little room as it needs: with thousands of
-// instances it is reading them that takes the time.
-type plannedEvents struct {
+// plannedEvent is an event in a queue. It is small: with thousands of instances, reading
+// the events takes most of the queue's time.
+type plannedEvent struct {
 	at time.Duration
-	// order is when it was planned, to tell apart what happens at once, and in the
-	// last eight bits of what kind it is.
+	// order is the number of the event in the order of planning, for events at the same
+	// time. Its last eight bits are the kind.
 	order uint64
 	a, b  int32
 }
 
-// kindBits is how many bits a kind has.
+// kindBits is the number of bits of a kind.
 const kindBits = 8
 
-// before is the order in which events happen.
-func (e *plannedEvents) before(o *plannedEvents) bool {
+// before reports whether e happens before o.
+func (e *plannedEvent) before(o *plannedEvent) bool {
 	return e.at < o.at || e.at == o.at && e.order < o.order
 }
 
-// EventQueue holds the events to come. Its zero value is empty. Once it is as large as
-// it gets, it allocates nothing.
+// EventQueue holds the future events. Its zero value is empty. After it has reached its
+// largest size, it allocates nothing.
 type EventQueue struct {
-	// heap is a heap in which each event has up to four below it, which halves
-	// the depth of a binary one.
-	heap []plannedEvents
-	// hole: the first of heap has happened. The next one planned takes its place:
-	// most events plan one like them, so most take one walk down and not a removal
-	// and an insertion.
+	// heap is a heap in which each event has up to four children, which halves the depth
+	// of a binary one.
+	heap []plannedEvent
+	// hole is set if the first event of heap has happened. The next planned event takes
+	// its place. Most events plan another one, so most need one walk down instead of a
+	// removal and an insertion.
 	hole  bool
 	count uint64
 }
 
-// arity is how many events are below one.
+// arity is the maximum number of an event's children.
 const arity = 4
 
-// Len is how many events are still to come.
+// Len returns the number of future events.
 func (q *EventQueue) Len() int {
 	if q.hole {
 		return len(q.heap) - 1
@@ -52,10 +52,10 @@ func (q *EventQueue) Len() int {
 	return len(q.heap)
 }
 
-// Plan adds an event. One in the past happens at once, as the next.
+// Plan adds an event. An event in the past happens next.
 func (q *EventQueue) Plan(at time.Duration, kind uint8, a, b int32) {
 	q.count++
-	e := plannedEvents{at: at, order: q.count<<kindBits | uint64(kind), a: a, b: b}
+	e := plannedEvent{at: at, order: q.count<<kindBits | uint64(kind), a: a, b: b}
 	if q.hole {
 		q.hole = false
 		q.down(e)
@@ -65,7 +65,7 @@ func (q *EventQueue) Plan(at time.Duration, kind uint8, a, b int32) {
 	q.up(len(q.heap) - 1)
 }
 
-// Next takes the earliest event out; false if there is none.
+// Next removes and returns the earliest event. ok is false if there is none.
 func (q *EventQueue) Next() (Event, bool) {
 	if q.hole {
 		q.fill()
@@ -89,8 +89,8 @@ func (q *EventQueue) fill() {
 	}
 }
 
-// down puts e in the first place and lets it sink to where it belongs.
-func (q *EventQueue) down(e plannedEvents) {
+// down puts e at the top and moves it down to its place.
+func (q *EventQueue) down(e plannedEvent) {
 	h, i := q.heap, 0
 	for {
 		child := i*arity + 1
@@ -112,7 +112,7 @@ func (q *EventQueue) down(e plannedEvents) {
 	h[i] = e
 }
 
-// up lets the i-th event rise to where it belongs.
+// up moves the i-th event up to its place.
 func (q *EventQueue) up(i int) {
 	h, e := q.heap, q.heap[i]
 	for i > 0 {

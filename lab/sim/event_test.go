@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Events come by time and, at the same time, in the order of planning, however
-// plans and looks are mixed.
+// Events happen in order of time, and at the same time in the order of planning, whatever
+// the order of Plan and Next.
 func FuzzOrder(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed, uint16(500))

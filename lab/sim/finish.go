@@ -4,7 +4,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// settle counts what an instance held and did until now.
+// settle adds to the result what an instance held and did until now.
 func (r *run) settle(in *instance) {
 	f, weight := &in.fn.result, Weigh(in.holds, r.Beta)
 	if in.begun {
@@ -27,7 +27,7 @@ func (r *run) settle(in *instance) {
 	in.readySince, in.used = r.now, used
 }
 
-// finish says what the run has shown.
+// finish returns the result of the run.
 func (r *run) finish() *Result {
 	for _, in := range r.slots {
 		if in != nil {
@@ -47,7 +47,7 @@ func (r *run) finish() *Result {
 	return &r.result
 }
 
-// sample adds what is so now to the series.
+// sample adds the present state to the series.
 func (r *run) sample() {
 	s := Sample{At: r.now, Functions: make([]FunctionSample, len(r.functions))}
 	s.Held, s.Active, s.FragmentPct = r.machines.Now()

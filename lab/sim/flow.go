@@ -8,48 +8,49 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// FlowOptions say what a function's load meets.
+// FlowOptions are the options of a [Flow].
 type FlowOptions struct {
-	// SLO is the objective, ColdWait how much longer what finds no ready instance
-	// may wait.
+	// SLO is the objective. ColdWait is how long beyond it requests that find no ready
+	// instance may wait.
 	SLO, ColdWait time.Duration
-	// Overhead is the way to an instance and back.
+	// Overhead is the time of the way to an instance and back.
 	Overhead time.Duration
-	// Rate is the load in requests per second; it is asked in order of time.
+	// Rate returns the load in requests/s. It is called in order of time.
 	Rate func(at time.Duration) float64
 	// Spread is σ of the logarithm of execution times.
 	Spread float64
-	// Window is what is measured. No request comes after it.
+	// Window is the measured time. No request comes after it.
 	Window Window
-	// OnCold is called when requests find no ready instance, OnDrained never: an
-	// instance that goes down has nothing in flight.
+	// OnCold is called when requests find no ready instance.
 	OnCold func()
 }
 
-// Flow carries one function's load.
+// Flow carries one function's load as a rate, without single requests.
 //
-// Requests are whole: of a rate of 0.5/s one comes every second step of a second.
-// Ready instances are a bucket: it holds a batch for each of them and is filled at
-// their capacity, Σ B/t(B). Arrivals take from it; below zero, the missing part
-// is a queue, and its length divided by the capacity is how long one waits.
+// Requests are whole: at a rate of 0.5/s, one comes in every other step of a second.
+// Ready instances are a bucket. It holds one batch for each of them and is filled at
+// their capacity, Σ B/t(B). Arrivals take from it. Below zero, the missing part is a
+// queue; its length divided by the capacity is the waiting time.
 type Flow struct {
 	options FlowOptions
 	groups  []*group
 	peers   map[cluster.InstanceID]*fluidPeer
-	// up counts ready instances, parked those that could be at once, capacity and depth are those of all of them.
+	// up is the number of ready instances, parked that of parked ones. capacity and
+	// depth are those of all ready instances together.
 	up, parked      int
 	capacity, depth float64
-	// bucket is what can be served at once, a queue if it is negative.
+	// bucket is the number of requests that can be served at once. It is a queue if
+	// negative.
 	bucket float64
 	last   time.Duration
-	// owed is the part of a request that has come.
+	// owed is the fraction of a request that has come.
 	owed float64
-	// cold waits for an instance, the oldest first.
+	// cold are the requests that wait for an instance, the oldest first.
 	cold []parcel
-	// waited adds up what requests of the latest step wait, in seconds, and queued
-	// is how many waited at a time then: rate times mean wait (Little).
+	// waited is the sum of the waiting times in s of the latest step's requests. queued
+	// is their mean number in the queue: rate times mean wait (Little).
 	waited, queued float64
-	// lastBusy is when there was last a request, busy whether there is one now.
+	// lastBusy is the last time with a request, busy whether there is one now.
 	lastBusy time.Duration
 	busy     bool
 	record   Record
@@ -71,11 +72,11 @@ func NewFlow(o FlowOptions) *Flow {
 // Handle does nothing: a flow has no events.
 func (f *Flow) Handle(Event) {}
 
-// within is how long a request may wait and be executed.
+// within returns the time that a request has for waiting and execution.
 func (f *Flow) within() time.Duration { return f.options.SLO - batching.Travel(f.options.SLO) }
 
-// Advance lets the load flow until now. The steps should be short against what
-// loads take to change, and against a cold start.
+// Advance lets the load flow until now. Steps should be short compared with changes of the
+// load and with a cold start.
 func (f *Flow) Advance(now time.Duration) {
 	from := f.last
 	if now <= from {
@@ -97,7 +98,7 @@ func (f *Flow) Advance(now time.Duration) {
 	f.step(from, now, n)
 }
 
-// step serves what comes between from and now.
+// step serves the n requests that come between from and now.
 func (f *Flow) step(from, now time.Duration, n uint64) {
 	middle := from + (now-from)/2
 	measured := f.options.Window.Has(middle)
@@ -125,7 +126,7 @@ func (f *Flow) step(from, now time.Duration, n uint64) {
 	f.queued = f.waited / (now - from).Seconds()
 }
 
-// wait keeps what finds no instance, as long as it may wait.
+// wait keeps requests that find no instance, and rejects those that have waited too long.
 func (f *Flow) wait(now, at time.Duration, n uint64, measured bool) {
 	if n > 0 {
 		f.cold = append(f.cold, parcel{at, n})
@@ -148,8 +149,8 @@ func (f *Flow) reject(n uint64, measured bool) {
 	}
 }
 
-// thaw serves what has waited for the first instance.
-func (f *Flow) thaw(now time.Duration) {
+// serveCold serves the requests that have waited for the first instance.
+func (f *Flow) serveCold(now time.Duration) {
 	for _, p := range f.cold {
 		f.bucket -= float64(p.n)
 		waited := now - p.at + time.Duration(max(0, -f.bucket)/f.capacity*float64(time.Second))
@@ -158,7 +159,7 @@ func (f *Flow) thaw(now time.Duration) {
 	f.cold = f.cold[:0]
 }
 
-// Waiting is how many requests wait.
+// Waiting returns the number of waiting requests.
 func (f *Flow) Waiting() int {
 	n := max(0, -f.bucket, f.queued)
 	for _, p := range f.cold {
@@ -167,14 +168,14 @@ func (f *Flow) Waiting() int {
 	return int(n)
 }
 
-// Settled reports whether nothing waits.
+// Settled reports whether no request waits.
 func (f *Flow) Settled() bool { return f.bucket >= 0 && len(f.cold) == 0 }
 
-// Total counts everything since the beginning.
+// Total returns the counts since the beginning.
 func (f *Flow) Total() Counts { return f.total }
 
-// Finish counts what still waits for an instance as rejected, and returns what
-// was measured.
+// Finish counts requests that still wait for an instance as rejected, and returns the
+// record of the measured time.
 func (f *Flow) Finish() *Record {
 	for _, p := range f.cold {
 		f.reject(p.n, f.options.Window.Has(p.at))
@@ -189,10 +190,10 @@ type fluidPeer struct {
 	Peer
 	flow  *Flow
 	group *group
-	// since is when it came up.
+	// since is the time when it came up.
 	since  time.Duration
 	parked bool
-	// began is what its group had used when it joined, used what it did before,
-	// in another group.
+	// began is the use of its group when it joined, used its own use before, in other
+	// groups.
 	began, used use
 }

@@ -57,8 +57,8 @@ func TestAllIsServedBelowTheCapacity(t *testing.T) {
 	}
 }
 
-// Above the capacity the queue is as long as the objective allows, and what is
-// beyond it is rejected.
+// Above the capacity, the queue is as long as the objective allows. Requests beyond it are
+// rejected.
 func TestTheRestIsRejectedAboveTheCapacity(t *testing.T) {
 	f, _ := newFlow(FlowOptions{SLO: 100 * fluidMS, Rate: constant(800)})
 	f.Up(0, peerOf("a"))
@@ -72,8 +72,8 @@ func TestTheRestIsRejectedAboveTheCapacity(t *testing.T) {
 	}
 }
 
-// What comes before the first instance waits for it, and is served when it is
-// there.
+// Requests that come before the first instance wait for it, and are served when it is
+// ready.
 func TestAGapWithoutInstances(t *testing.T) {
 	f, cold := newFlow(FlowOptions{SLO: 100 * fluidMS, ColdWait: time.Second, Rate: constant(100)})
 	f.until(0, 3*time.Second)
@@ -99,7 +99,7 @@ func TestAGapWithoutInstances(t *testing.T) {
 	}
 }
 
-// Instances that gather a batch have their requests wait for it.
+// If instances gather a batch, its requests wait for it.
 func TestBatchesThatWaitToBeFull(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -129,8 +129,8 @@ func TestBatchesThatWaitToBeFull(t *testing.T) {
 	}
 }
 
-// A rare request is one request: the rate of 1 in 10 s comes six times a minute,
-// and instances are idle in between.
+// Rare requests are whole: at a rate of 1 in 10 s, six come in a minute, and instances are
+// idle in between.
 func TestRareRequestsAreWhole(t *testing.T) {
 	f, _ := newFlow(FlowOptions{SLO: 100 * fluidMS, Rate: constant(0.1)})
 	f.Up(0, peerOf("a"))

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// day is a load that rises and falls within five minutes, with a night without
-// any, into which a run of three lasts.
+// day is a load that rises and falls within five minutes, with a night without load. A run
+// of three minutes ends in the night.
 func day(highest float64, seed uint64) *stream {
 	rate := func(at time.Duration) float64 {
 		return highest * max(0, math.Sin(2*math.Pi*at.Seconds()/300)+0.5) / 1.5
@@ -18,10 +18,11 @@ func day(highest float64, seed uint64) *stream {
 	return &stream{rate, highest, 0, rand.New(rand.NewPCG(seed, 5))}
 }
 
-// A load that flows fares as its single requests do, roughly: a flow has no bursts
-// by chance, and so less is late, most of all by BATCH, which leaves no room. What is held is compared where
-// instances are all alike: which configs the others choose depends on the steps in
-// which the measured rate happens to rise.
+// A load that flows has roughly the same result as its single requests. A flow has no
+// random bursts, so fewer requests are late. The difference is largest with BATCH, which
+// leaves no reserve. What instances hold is compared only if all instances are equal:
+// otherwise the choice of configs depends on the steps in which the measured rate happens
+// to rise.
 func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 	for _, name := range []string{systems.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
 		var results [2]*Result

@@ -31,7 +31,7 @@ func files(t *testing.T, folder string) map[string]*ast.File {
 	return all
 }
 
-// methods lists those of a folder's interface.
+// methods lists the methods of an interface of a folder.
 func methods(t *testing.T, folder, name string) (out []string) {
 	t.Helper()
 	for _, f := range files(t, folder) {
@@ -79,8 +79,8 @@ func receivers(all map[string]*ast.File) map[string][]string {
 	return out
 }
 
-// calls tells which of a package's functions, methods or types are used in the
-// files: selectors on its name, and on anything, by the last name alone.
+// calls returns which of a package's functions, methods or types the files use: selectors
+// on the package's name, and the last name of all other selectors.
 func calls(all map[string]*ast.File) (of map[string]bool) {
 	of = map[string]bool{}
 	for _, f := range all {
@@ -97,9 +97,9 @@ func calls(all map[string]*ast.File) (of map[string]bool) {
 	return of
 }
 
-// Nothing is forked: the simulator has no policy of its own. No type of it has
-// the methods of an engine, of a way to batch or of a cold-start policy, nor does
-// a function of it have the name of one that decides.
+// The simulator has no policies. None of its types has the methods of an engine, of a
+// batching policy or of a cold-start policy. None of its functions has the name of one that
+// decides.
 func TestSimHasNoPolicyOfItsOwn(t *testing.T) {
 	declared := map[string][]string{}
 	for _, folder := range []string{".", "../arrivals", "../figure", "../fleet", "../scenario", "../testbed"} {
@@ -126,8 +126,8 @@ func TestSimHasNoPolicyOfItsOwn(t *testing.T) {
 	}
 }
 
-// The simulator and the provider ask the same code: what production's drivers use
-// of the packages that decide, the simulator uses.
+// The simulator and the provider call the same code. The simulator uses everything that the
+// provider's drivers use of the packages that decide.
 func TestSimDrivesWhatProductionDrives(t *testing.T) {
 	production := map[string]*ast.File{}
 	for _, folder := range []string{"../../provider/control", "../../provider/dispatch"} {

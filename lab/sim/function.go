@@ -13,31 +13,34 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// carrier carries a function's requests to its ready instances: one by one, or as
-// a load that flows.
+// carrier carries a function's requests to its ready instances: one by one (Requests), or
+// as a load that flows (Flow).
 type carrier interface {
 	// Handle takes an event of the function's requests.
 	Handle(e Event)
 	// Advance lets the load flow until now.
 	Advance(now time.Duration)
-	// Up has an instance serve, or changes it; Down has it take nothing new, and
-	// tells whether it has nothing left; Forget drops it after that.
+	// Up lets an instance serve, or changes it.
 	Up(now time.Duration, in Peer) Ready
+	// Down gives an instance no new requests. drained reports whether it has none in
+	// flight.
 	Down(now time.Duration, id cluster.InstanceID) (drained bool)
-	// Park gives an instance that has nothing to do no more until it is Up again,
-	// and tells whether it has.
+	// Park gives an idle instance no requests until Up. It returns false, and does
+	// nothing, if the instance is not idle.
 	Park(now time.Duration, id cluster.InstanceID) bool
+	// Forget drops an instance that is down and drained.
 	Forget(id cluster.InstanceID)
-	// Waiting is how many requests wait; Settled: none waits or is executed.
+	// Waiting returns the number of waiting requests.
 	Waiting() int
+	// Settled reports whether no request waits or is executed.
 	Settled() bool
-	// Total counts from the beginning, Finish ends all and returns what was
-	// measured.
+	// Total returns the counts since the beginning.
 	Total() Counts
+	// Finish rejects waiting requests and returns the record of the measured time.
 	Finish() *Record
 }
 
-// function is a function with what runs for it.
+// function is a function of the setup with its instances and the state of its scaling.
 type function struct {
 	*Function
 	carrier  carrier
@@ -46,11 +49,11 @@ type function struct {
 	upcoming upcoming
 	// list are the candidates of the latest pass.
 	list []capacity.Candidate
-	// instances are in the order of their IDs, which is that of their start.
+	// instances are in the order of their IDs, which is that of their starts.
 	instances []*instance
 	running   []scaling.Running
 	tables    map[cluster.Config]*tables
-	// held is what they hold, and ready how many serve.
+	// held is what the instances hold, ready the number that serve.
 	held  cluster.Resources
 	ready int
 	// sampled are the counts at the last sample.
@@ -58,8 +61,8 @@ type function struct {
 	result  FunctionResult
 }
 
-// tables are the times of one config: predicted, true, and what its instances
-// have served.
+// tables are the predicted and the true times of one config, and the result of its
+// instances.
 type tables struct {
 	predicted, truth []time.Duration
 	result           ConfigResult
@@ -88,7 +91,7 @@ func (r *run) newFunction(index int) (*function, error) {
 	return fn, nil
 }
 
-// exec is the true mean time of a batch.
+// exec returns the true mean time of a batch.
 func (f *Function) exec(c cluster.Config, b int) (time.Duration, bool) {
 	if f.Truth != nil {
 		return f.Truth.Exec(c, b)
@@ -96,7 +99,7 @@ func (f *Function) exec(c cluster.Config, b int) (time.Duration, bool) {
 	return f.Times.Exec(c, b)
 }
 
-// quota bounds when an instance executes.
+// quota returns the CPU quota of an instance.
 func (f *Function) quota(c cluster.Config) Quota {
 	if f.Truth == nil {
 		return Quota{}
@@ -105,8 +108,8 @@ func (f *Function) quota(c cluster.Config) Quota {
 	return Quota{Part: part, Period: period}
 }
 
-// factor draws how much longer than the mean executions take; nil for the spread
-// of Times.
+// factor returns the function that draws an execution time divided by its mean. It is nil
+// if the spread of Times applies.
 func (f *Function) factor() func(*rand.Rand) float64 {
 	if f.Truth == nil {
 		return nil
@@ -114,7 +117,7 @@ func (f *Function) factor() func(*rand.Rand) float64 {
 	return f.Truth.Factor
 }
 
-// times are those of a config; nil if the model has none for its batch.
+// times returns the tables of a config, nil if the model has no time for its batch.
 func (r *run) times(fn *function, c cluster.Config) *tables {
 	if t, ok := fn.tables[c]; ok {
 		return t
@@ -127,14 +130,14 @@ func (r *run) times(fn *function, c cluster.Config) *tables {
 		} else if b == c.Batch {
 			return nil
 		}
-		truth[b-1] = last // Where nothing is known, as the next larger batch.
+		truth[b-1] = last // A batch without a time takes as long as the next larger.
 	}
 	t := &tables{predicted: r.System.Table(fn.Function.Function, c, fn.Times), truth: truth, result: ConfigResult{Config: c}}
 	fn.tables[c] = t
 	return t
 }
 
-// finish says what was so of a function.
+// finish returns the result of a function.
 func (fn *function) finish() FunctionResult {
 	f, rec := fn.result, fn.carrier.Finish()
 	f.Requests, f.Served, f.Missed, f.Rejected, f.Cold = rec.Arrived, rec.Served, rec.Missed, rec.Rejected, rec.Cold

@@ -11,9 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Whatever the cluster, the functions and their loads: a run ends, no node is given
-// more than it has, every request is answered once, and what instances do is within
-// what they hold.
+// With any cluster, functions and loads, a run ends. No node gives away more than it has,
+// every request is answered once, and instances do not work more than they hold.
 func FuzzRun(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed)
@@ -49,7 +48,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// anything is a small cluster of any shape, with any functions and loads.
+// anything returns a small cluster of any shape, with any functions and loads.
 func anything(random *rand.Rand, system systems.System) Setup {
 	s := Setup{
 		System: system, Seed: random.Uint64(), Fluid: random.IntN(4) == 0, Duration: time.Duration(1+random.IntN(20)) * time.Second,

@@ -8,31 +8,30 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// group is the ready instances that are alike.
+// group is a set of equal ready instances.
 type group struct {
 	Peer
 	count int
-	// each is what every one of them has done since the group exists.
+	// each is the use of every instance since the group exists.
 	each use
-	// owed is the part of a request that the group is still to get, turn the
-	// point of the spread that the next one takes.
+	// owed is the fraction of a request that the group should still get. turn is the
+	// point of the spread that the next request takes.
 	owed float64
 	turn int
 }
 
-// use is what an instance has done: seconds of executing, and requests.
+// use is an instance's seconds of execution and its requests.
 type use struct{ busy, served float64 }
 
 func (g *group) full() int { return len(g.Truth) }
 
-// capacity is what one instance serves in full batches, in requests per second.
+// capacity returns the requests/s that one instance serves in full batches.
 func (g *group) capacity() float64 {
 	return float64(g.full()) / g.Truth[g.full()-1].Seconds()
 }
 
-// load is requests that come between from and to and fare alike, but that the
-// first waits for waits[0] until its batch may begin to gather and the last for
-// waits[1].
+// load is n requests that come between from and to. The first waits for waits[0] until its
+// batch may begin to gather, the last for waits[1].
 type load struct {
 	n        uint64
 	from, to time.Duration
@@ -41,7 +40,7 @@ type load struct {
 	cold     bool
 }
 
-// serve deals a load out to the groups by their capacities.
+// serve divides a load among the groups by their capacities.
 func (f *Flow) serve(l load) {
 	if l.n == 0 {
 		return
@@ -59,10 +58,10 @@ func (f *Flow) serve(l load) {
 	}
 }
 
-// points are how many equally likely outcomes a wait and an execution have.
+// points is the number of equally likely outcomes of a wait and of an execution.
 const points = 16
 
-// execute has a group serve n requests of a load.
+// execute lets a group serve n requests of a load.
 func (f *Flow) execute(g *group, l load, n uint64) {
 	if n == 0 {
 		return
@@ -86,8 +85,8 @@ func (f *Flow) execute(g *group, l load, n uint64) {
 	g.turn = (g.turn + int(n%points)) % points
 }
 
-// answer counts n requests at one point of the spread: waits and executions that
-// are long come together no more often than by chance.
+// answer counts n requests at one point of the spread. Waits take another point than
+// executions, to make the two independent.
 func (f *Flow) answer(l load, n uint64, point int, gathers, mean time.Duration) {
 	at := (float64(point) + 0.5) / points
 	other := (float64(point*7%points) + 0.5) / points
@@ -109,13 +108,13 @@ func (f *Flow) answer(l load, n uint64, point int, gathers, mean time.Duration) 
 	}
 }
 
-// batch is how large an instance's batches are at a rate of its own in requests
-// per second, and how long the first request of one waits until it is executed.
+// batch returns the size of an instance's batches if its rate is rate requests/s, and how
+// long the first request of a batch waits until the execution.
 //
-// Where batches wait to be full, for a timeout or until the objective says no,
-// that is what gathers until then. Where a free instance takes what waits, batches
-// grow until b/t(b) is the rate, and one waits for at most an execution, shared by
-// all instances.
+// Some policies let batches wait to be full, for a timeout or as long as the objective
+// allows. Then the size is the number of requests that gather in that time. With other
+// policies, a free instance takes what waits. Then batches grow until b/t(b) is the rate,
+// and a request waits for at most one execution, divided by the number of instances.
 func (g *group) batch(f *Flow, rate float64) (b int, waits time.Duration) {
 	fill := g.Timeout
 	pooled := rate * float64(f.up)
@@ -137,7 +136,7 @@ func (g *group) batch(f *Flow, rate float64) (b int, waits time.Duration) {
 	return b, time.Duration(busy * float64(g.Truth[b-1]) / float64(max(1, f.up)))
 }
 
-// soonest is the shortest time of any batch.
+// soonest returns the shortest time of any batch.
 func (f *Flow) soonest() time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for _, g := range f.groups {
@@ -146,8 +145,7 @@ func (f *Flow) soonest() time.Duration {
 	return least
 }
 
-// Up has a ready instance serve, also one that was parked, or changes its times, its
-// config or its rate.
+// Up lets a ready or parked instance serve, or changes its times, its config or its rate.
 func (f *Flow) Up(now time.Duration, in Peer) Ready {
 	f.Advance(now)
 	before := f.up
@@ -167,13 +165,13 @@ func (f *Flow) Up(now time.Duration, in Peer) Ready {
 	p.Peer = in
 	f.join(p)
 	if before == 0 {
-		f.thaw(now)
+		f.serveCold(now)
 	}
 	return p
 }
 
-// Park gives an instance nothing until it is up again, and tells whether it has: while
-// there are requests, no instance is idle.
+// Park gives an instance no load until Up. It returns false if the function has requests:
+// then no instance is idle.
 func (f *Flow) Park(now time.Duration, id cluster.InstanceID) bool {
 	f.Advance(now)
 	p, ok := f.peers[id]
@@ -186,7 +184,7 @@ func (f *Flow) Park(now time.Duration, id cluster.InstanceID) bool {
 	return true
 }
 
-// join puts a peer into the group of its like.
+// join puts a peer into the group of equal peers.
 func (f *Flow) join(p *fluidPeer) {
 	i := slices.IndexFunc(f.groups, func(g *group) bool {
 		return g.Config == p.Config && g.Timeout == p.Timeout && math.Abs(g.Rate-p.Rate) <= 0.01*g.Rate
@@ -202,7 +200,7 @@ func (f *Flow) join(p *fluidPeer) {
 	f.bucket += float64(p.group.full())
 }
 
-// sum adds up what the groups can do.
+// sum adds up the groups' counts, capacities and depths.
 func (f *Flow) sum() {
 	f.up, f.capacity, f.depth = 0, 0, 0
 	for _, g := range f.groups {
@@ -221,12 +219,12 @@ func (f *Flow) leave(p *fluidPeer) {
 	}
 	f.sum()
 	if f.bucket = min(f.bucket, f.depth); f.up == 0 {
-		f.bucket = 0 // The queue's requests have been counted as served.
+		f.bucket = 0 // The queue's requests have already been counted as served.
 	}
 	p.group = nil
 }
 
-// did is what a peer has done since it is up.
+// did returns the use of a peer since it came up.
 func (p *fluidPeer) did() use {
 	if p.group == nil {
 		return p.used
@@ -235,7 +233,7 @@ func (p *fluidPeer) did() use {
 	return use{p.used.busy + e.busy - p.began.busy, p.used.served + e.served - p.began.served}
 }
 
-// Down gives an instance nothing new; in a flow it is drained at once.
+// Down gives an instance no new load. In a flow it is drained at once.
 func (f *Flow) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
 	f.Advance(now)
 	p, ok := f.peers[id]
@@ -255,14 +253,13 @@ func (f *Flow) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
 // Forget drops an instance that is down.
 func (f *Flow) Forget(id cluster.InstanceID) { delete(f.peers, id) }
 
-// IdleSince implements [Ready]: while there are requests, no instance is
-// idle.
+// IdleSince implements [Ready]. While the function has requests, no instance is idle.
 func (p *fluidPeer) IdleSince() (since time.Duration, idle bool) {
 	return max(p.since, p.flow.lastBusy), !p.flow.busy
 }
 
-// Used implements [Ready]. An instance that has just begun what it has
-// taken, or goes down with it, has not been executing for longer than it is up.
+// Used implements [Ready]. It limits the busy time to the time since the instance came up:
+// an instance counts as busy for a whole execution as soon as it takes a batch.
 func (p *fluidPeer) Used() Use {
 	u := p.did()
 	up := p.flow.options.Window.Overlap(p.since, p.flow.last)

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Histogram counts durations. Between powers of two its buckets are of the same
-// width, 128 to each, so a quantile is off by less than 0.4 %. Its zero value is
-// empty.
+// Histogram counts durations. Each power of two has 128 buckets of the same width, so a
+// quantile is off by less than 0.4 %. Its zero value is empty.
 type Histogram struct {
 	count   uint64
 	sum     float64
@@ -18,22 +17,22 @@ type Histogram struct {
 }
 
 const (
-	// precision is the buckets to each power of two, as a power of two.
+	// precision is the logarithm to base 2 of the number of buckets in a power of two.
 	precision = 7
-	// finest is the width of the first buckets in ns, as a power of two: 2^9 ns
-	// is half a microsecond.
+	// finest is the logarithm to base 2 of the first buckets' width in ns: 2^9 ns is
+	// half a microsecond.
 	finest = 9
 )
 
-// index is the bucket that d belongs to: d's first precision+1 binary digits and
-// how many follow.
+// index returns the bucket of d. It depends on d's first precision+1 binary digits and on
+// the number of digits after them.
 func index(d time.Duration) int {
 	v := uint64(max(d, 0)) >> finest
 	shift := max(0, bits.Len64(v)-precision-1)
 	return shift<<precision + int(v>>shift)
 }
 
-// middle is the value in the middle of the i-th bucket.
+// middle returns the value in the middle of the i-th bucket.
 func middle(i int) time.Duration {
 	shift := max(0, i>>precision-1)
 	low := uint64(i-shift<<precision) << shift
@@ -53,10 +52,10 @@ func (h *Histogram) Add(d time.Duration, n uint64) {
 	h.largest = max(h.largest, d)
 }
 
-// Count is how many durations were counted.
+// Count returns the number of durations.
 func (h *Histogram) Count() uint64 { return h.count }
 
-// Mean is their mean, not rounded to buckets; 0 if there are none.
+// Mean returns the mean duration, not rounded to buckets; 0 if there are none.
 func (h *Histogram) Mean() time.Duration {
 	if h.count == 0 {
 		return 0
@@ -64,11 +63,11 @@ func (h *Histogram) Mean() time.Duration {
 	return time.Duration(h.sum / float64(h.count))
 }
 
-// Max is the longest; 0 if there are none.
+// Max returns the longest duration, 0 if there are none.
 func (h *Histogram) Max() time.Duration { return h.largest }
 
-// Quantile is the least duration that a share of at least q of those counted does
-// not exceed, to a bucket's precision; 0 if there are none.
+// Quantile returns the shortest duration that at least the part q of the durations does not
+// exceed, with a bucket's precision; 0 if there are none.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := uint64(math.Ceil(min(max(q, 0), 1) * float64(h.count)))
 	if rank >= h.count {
@@ -83,7 +82,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 	return h.largest
 }
 
-// Within is the share of those counted that are no longer than d, to a bucket's
+// Within returns the part of the durations that are not longer than d, with a bucket's
 // precision; 1 if there are none.
 func (h *Histogram) Within(d time.Duration) float64 {
 	if h.count == 0 {
@@ -96,7 +95,7 @@ func (h *Histogram) Within(d time.Duration) float64 {
 	return float64(n) / float64(h.count)
 }
 
-// Merge counts what o has counted, too.
+// Merge adds the durations of o.
 func (h *Histogram) Merge(o *Histogram) {
 	if n := len(o.buckets) - len(h.buckets); n > 0 {
 		h.buckets = append(h.buckets, make([]uint64, n)...)
@@ -109,7 +108,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.largest = max(h.largest, o.largest)
 }
 
-// MarshalJSON writes what people ask for: count, mean and quantiles, in ms.
+// MarshalJSON writes count, mean and quantiles, in ms.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	in := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return json.Marshal(map[string]any{

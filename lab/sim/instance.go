@@ -20,34 +20,34 @@ type instance struct {
 	config   cluster.Config
 	revision uint64
 	tables   *tables
-	// exec and mean are the times of a full batch that the scheduler counts with,
-	// timeout is the batch's, rate what the batching policy was told of r_i.
+	// exec and mean are the scheduler's times of a full batch. timeout is the batch's,
+	// rate the r_i that the batching policy has.
 	exec, mean, timeout time.Duration
 	rate                float64
-	// slot and number are where it is found.
+	// slot is its index in run.slots. number tells it from earlier instances in the slot.
 	slot, number int32
 	state        cluster.State
-	// awaits counts the instances that must leave before it begins, blocks are
-	// those that wait for this one.
+	// awaits is the number of instances that must leave before it begins. blocks are the
+	// instances that wait for this one.
 	awaits int
 	blocks []*instance
-	// holds is what it really holds of its node, claims what nobody else is to plan
-	// with: more, while it waits for others to leave.
+	// holds is what it holds of its node. claims is what the scheduler must not plan
+	// with; it is more than holds while the instance waits for others to leave.
 	holds, claims cluster.Resources
-	// parked: it has given back its share; away: it is given no batches, as it is
-	// parked or on its way back.
+	// parked is set while it has given back its share. away is set while it gets no
+	// batches: it is parked or on its way back.
 	parked, away bool
-	// serving is how it does once it has loaded.
+	// serving has its use once it has loaded.
 	serving Ready
-	// begun: it holds its resources; loaded: it is or was ready. heldSince and
-	// readySince are from when on what it holds is not yet counted, used what it
-	// did until then.
+	// begun is set once it holds its resources, loaded once it has been ready. heldSince
+	// and readySince are the times until which the result has counted it, used its use
+	// until then.
 	begun, loaded         bool
 	heldSince, readySince time.Duration
 	used                  Use
 }
 
-// start begins an instance once those before it have left.
+// start creates an instance. It begins when the instances in s.After have left.
 func (r *run) start(s scaling.Start) {
 	fn := r.find(s.Function)
 	node, ok := r.node[s.Node]
@@ -85,7 +85,7 @@ func (r *run) start(s scaling.Start) {
 	}
 }
 
-// awaits has an instance wait for others to leave, and returns for how many.
+// awaits lets an instance wait for others to leave, and returns their number.
 func (r *run) awaits(in *instance, others []cluster.InstanceID) int {
 	for _, id := range others {
 		if before, ok := r.instances[id]; ok {
@@ -99,14 +99,13 @@ func (r *run) awaits(in *instance, others []cluster.InstanceID) int {
 // serves reports whether it takes batches.
 func (in *instance) serves() bool { return in.state == cluster.Ready && !in.away }
 
-// name is the ID of the next instance of a function: IDs are in the order of
-// starts.
+// name returns the ID of the next instance of a function. IDs are in the order of starts.
 func (r *run) name(fn *function) cluster.InstanceID {
 	number := strconv.Itoa(int(r.started))
 	return cluster.InstanceID(fn.Name + "-" + strings.Repeat("0", max(0, 8-len(number))) + number)
 }
 
-// find is the function of that name.
+// find returns the function of a name, nil if there is none.
 func (r *run) find(name string) *function {
 	i := slices.IndexFunc(r.functions, func(fn *function) bool { return fn.Name == name })
 	if i < 0 {
@@ -115,7 +114,7 @@ func (r *run) find(name string) *function {
 	return r.functions[i]
 }
 
-// begin has an instance take its resources and load.
+// begin lets an instance take its resources and load.
 func (r *run) begin(in *instance) {
 	in.begun, in.heldSince = true, r.now
 	r.machines.Begin(r.now, in.node, cluster.Resources{})
@@ -123,15 +122,15 @@ func (r *run) begin(in *instance) {
 	r.events.Plan(r.now+in.fn.Start, ready, in.slot, in.number)
 }
 
-// claim has an instance take what is free of its node.
+// claim sets what an instance claims of its node's free resources.
 func (r *run) claim(in *instance, of cluster.Resources) {
 	n := &r.nodes[in.node]
 	n.Free = n.Free.Add(in.claims).Sub(of)
 	in.claims = of
 }
 
-// hold has an instance hold so much of its node from now on. That a node cannot be
-// given more than it has is the scheduler's to see to; here it ends the run.
+// hold sets what an instance holds of its node from now on. The scheduler must not give
+// away more than a node has; if it does, the run ends with an error.
 func (r *run) hold(in *instance, to cluster.Resources) {
 	used := r.used[in.node].Sub(in.holds).Add(to)
 	if n := &r.nodes[in.node]; r.err == nil && !used.Fits(n.Total) {
@@ -143,7 +142,7 @@ func (r *run) hold(in *instance, to cluster.Resources) {
 	in.holds = to
 }
 
-// loaded has an instance serve.
+// loaded makes a loaded instance ready.
 func (r *run) loaded(in *instance) {
 	if in.state != cluster.Starting {
 		return
@@ -154,7 +153,7 @@ func (r *run) loaded(in *instance) {
 	r.wake()
 }
 
-// up lets a ready instance take batches, or tells of what has changed of it.
+// up lets a ready instance take batches, or passes its changes to the carrier.
 func (r *run) up(in *instance) {
 	config := in.config
 	config.Batch = len(in.tables.predicted)
@@ -165,7 +164,7 @@ func (r *run) up(in *instance) {
 	})
 }
 
-// stop has an instance leave once it has answered what it has.
+// stop lets an instance leave after it has answered its batches.
 func (r *run) stop(s scaling.Stop) {
 	in, ok := r.instances[s.ID]
 	if !ok || in.state == cluster.Stopping {
@@ -183,7 +182,8 @@ func (r *run) stop(s scaling.Stop) {
 	}
 }
 
-// gone gives back what an instance held.
+// gone removes an instance, frees its resources, and begins the instances that waited for
+// it.
 func (r *run) gone(in *instance) {
 	r.settle(in)
 	if in.begun {

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// script is an engine whose plans are written down: each is given out once, at
-// the first pass at its time or later.
+// script is an engine with prepared plans. It returns each once, in the first pass at its
+// time or later.
 type script struct {
 	plans []planned
 	// looked are the functions of every pass by its time.
@@ -42,8 +42,8 @@ func (s *script) Scale(now time.Time, functions []scaling.Function, nodes []clus
 	return p
 }
 
-// scripted runs one function, which takes 10 ms for a batch of one and starts in
-// two seconds, on one machine of one node with 4 cores and half a GPU.
+// scripted runs one function on one machine of one node with 4 cores and half a GPU. The
+// function takes 10 ms for a batch of one and starts in two seconds.
 func scripted(t *testing.T, s *script, arrivals ...time.Duration) (*Result, error) {
 	t.Helper()
 	times := timed(arrivals)
@@ -66,7 +66,7 @@ func scripted(t *testing.T, s *script, arrivals ...time.Duration) (*Result, erro
 	return r.finish(), nil
 }
 
-// flat is times that do not depend on the share: 10 ms a batch.
+// flat has times that do not depend on the share: 10 ms per batch.
 type flat struct{}
 
 func (flat) Configs() []cluster.Config { return []cluster.Config{half.Config} }
@@ -87,8 +87,8 @@ func starts(n int) func(scaling.Function) scaling.Plan {
 	}
 }
 
-// An instance holds its room from its start on, serves two seconds later, and
-// gives its room back when it has stopped.
+// An instance holds its resources from its start on, serves two seconds later, and frees
+// the resources when it has stopped.
 func TestLifeOfAnInstance(t *testing.T) {
 	s := &script{plans: []planned{
 		{time.Second, starts(1)},
@@ -142,8 +142,8 @@ func TestLifeOfAnInstance(t *testing.T) {
 	}
 }
 
-// A start that needs the room of others waits until they have left, and holds
-// nothing before.
+// A start that needs the resources of others waits until they have left, and holds nothing
+// before.
 func TestAStartAwaitsWhoLeaves(t *testing.T) {
 	exchange := func(f scaling.Function) scaling.Plan {
 		big := half
@@ -189,8 +189,7 @@ func TestAPlanThatGivesTooMuchEndsTheRun(t *testing.T) {
 	}
 }
 
-// A resized instance serves with its new times at once, and is paid for from then
-// on.
+// A resized instance has its new times and its new share at once.
 func TestResizing(t *testing.T) {
 	resize := func(f scaling.Function) scaling.Plan {
 		more := half.Config
@@ -206,8 +205,8 @@ func TestResizing(t *testing.T) {
 	}
 }
 
-// A cold request wakes the engine within the pause between two passes, not at the
-// next tick.
+// A cold request causes a pass within the pause between two passes, not only at the next
+// tick.
 func TestAColdRequestWakesTheEngine(t *testing.T) {
 	s := &script{plans: []planned{{10 * time.Second, starts(1)}}}
 	at := 10*time.Second + 301*ms
@@ -227,7 +226,7 @@ func TestAColdRequestWakesTheEngine(t *testing.T) {
 	}
 }
 
-// Requests that nobody serves are rejected, not forgotten, also at the end.
+// Requests that no instance serves are rejected, also at the end.
 func TestNothingIsForgotten(t *testing.T) {
 	r, err := scripted(t, &script{}, 0, 19*time.Second+900*ms)
 	if err != nil {

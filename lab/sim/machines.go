@@ -6,32 +6,32 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Machines follows what instances hold of a cluster. Amounts are kept whole, in
-// millicores and %, so that nothing is lost by adding and taking away.
+// Machines tracks what instances hold of a cluster. Amounts are whole millicores and %, so
+// that adding and subtracting loses nothing.
 type Machines struct {
 	beta   float64
 	window Window
-	// of is the machine that each node is a part of.
+	// of has the machine of each node.
 	of       []int
-	machines []testMachine
-	// active is what the machines have that hold an instance, and held what
-	// instances hold.
+	machines []machineUse
+	// active is the sum of the machines with an instance, held the sum of what instances
+	// hold.
 	active, held  amount
 	busy          int
 	last          time.Duration
 	activeSeconds float64
-	// unused and whole are the integrals of what active machines have left and of
-	// all that they have.
+	// whole is the integral of active over time, unused that of the part that no
+	// instance holds.
 	unused, whole float64
 }
 
-// testMachine is one machine: all that it has, and how many instances.
-type testMachine struct {
+// machineUse is one machine: its resources and its number of instances.
+type machineUse struct {
 	total     amount
 	instances int
 }
 
-// amount is what counts of resources.
+// amount is the part of resources that Weigh counts, in millicores and %.
 type amount struct{ cpu, gpu int }
 
 func amountOf(r cluster.Resources) amount { return amount{r.CPU, r.GPU} }
@@ -45,13 +45,12 @@ func (a amount) weigh(beta float64) float64 {
 	return Weigh(cluster.Resources{CPU: a.cpu, GPU: a.gpu}, beta)
 }
 
-// Weigh is β·cores + % of a GPU (INFless §3.4).
+// Weigh returns β·cores + % of a GPU (INFless §3.4).
 func Weigh(r cluster.Resources, beta float64) float64 {
 	return beta*float64(r.CPU)/1000 + float64(r.GPU)
 }
 
-// NewMachines follows the nodes, all free; machine tells which machine each is a
-// part of.
+// NewMachines tracks the nodes, all free. machineOf returns the machine of a node.
 func NewMachines(nodes []cluster.Node, machineOf func(node string) string, beta float64, w Window) *Machines {
 	m := &Machines{beta: beta, window: w, of: make([]int, len(nodes))}
 	index := map[string]int{}
@@ -61,7 +60,7 @@ func NewMachines(nodes []cluster.Node, machineOf func(node string) string, beta 
 		if !ok {
 			k = len(m.machines)
 			index[name] = k
-			m.machines = append(m.machines, testMachine{})
+			m.machines = append(m.machines, machineUse{})
 		}
 		m.of[i] = k
 		m.machines[k].total.add(amountOf(n.Total), 1)
@@ -69,7 +68,7 @@ func NewMachines(nodes []cluster.Node, machineOf func(node string) string, beta 
 	return m
 }
 
-// Begin has an instance hold r of a node.
+// Begin adds an instance that holds r of a node.
 func (m *Machines) Begin(now time.Duration, node int, r cluster.Resources) {
 	m.advance(now)
 	on := &m.machines[m.of[node]]
@@ -80,7 +79,7 @@ func (m *Machines) Begin(now time.Duration, node int, r cluster.Resources) {
 	m.held.add(amountOf(r), 1)
 }
 
-// End is the end of an instance that held r of a node.
+// End removes an instance that held r of a node.
 func (m *Machines) End(now time.Duration, node int, r cluster.Resources) {
 	m.advance(now)
 	on := &m.machines[m.of[node]]
@@ -91,14 +90,14 @@ func (m *Machines) End(now time.Duration, node int, r cluster.Resources) {
 	m.held.add(amountOf(r), -1)
 }
 
-// Change has an instance hold to instead of from.
+// Change lets an instance hold to instead of from.
 func (m *Machines) Change(now time.Duration, from, to cluster.Resources) {
 	m.advance(now)
 	m.held.add(amountOf(from), -1)
 	m.held.add(amountOf(to), 1)
 }
 
-// advance adds up what was so since the last change.
+// advance adds the time since the last change to the integrals.
 func (m *Machines) advance(now time.Duration) {
 	if d := m.window.Overlap(m.last, now).Seconds(); d > 0 && m.busy > 0 {
 		whole := m.active.weigh(m.beta)
@@ -109,15 +108,15 @@ func (m *Machines) advance(now time.Duration) {
 	m.last = max(m.last, now)
 }
 
-// Now is what instances hold, weighted, how many machines have one, and what part
-// of these, in %, is not held.
+// Now returns the weighted sum of what instances hold, the number of machines with an
+// instance, and the part of these machines in % that no instance holds.
 func (m *Machines) Now() (held float64, active int, fragmentPct float64) {
 	held = m.held.weigh(m.beta)
 	return held, m.busy, percent(m.active.weigh(m.beta)-held, m.active.weigh(m.beta))
 }
 
-// Finish returns the seconds that machines with an instance had, all added, and
-// the part of what they have that was not held, in %, up to now.
+// Finish returns the sum of the machines' seconds with an instance, and the part in % of
+// these machines that no instance held, up to now.
 func (m *Machines) Finish(now time.Duration) (activeSeconds, fragmentPct float64) {
 	m.advance(now)
 	return m.activeSeconds, percent(m.unused, m.whole)

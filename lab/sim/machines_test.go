@@ -10,8 +10,8 @@ import (
 
 func same(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(b)) }
 
-// Two machines of two nodes, each node 16 cores and a GPU: β·16 + 100 = 109.6 of
-// each node, 219.2 of a machine.
+// Two machines have two nodes each, with 16 cores and a GPU. A node weighs β·16 + 100 =
+// 109.6, a machine 219.2.
 func TestFragmentsArePerMachineWithAnInstance(t *testing.T) {
 	var nodes []cluster.Node
 	for _, name := range []string{"a/0", "a/1", "b/0", "b/1"} {

@@ -5,8 +5,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// park has an instance give back its CPU and GPU share, unless it has something to do
-// by now. That it takes a moment is left out: nobody waits for it.
+// park lets an instance give back its CPU and GPU share, unless it has work again. The
+// simulation leaves out the time that this takes: no request waits for it.
 func (r *run) park(s scaling.Park) {
 	in, ok := r.instances[s.ID]
 	if !ok || !in.serves() || !in.fn.carrier.Park(r.now, in.id) {
@@ -22,7 +22,7 @@ func (r *run) park(s scaling.Park) {
 	}
 }
 
-// unpark has a parked instance take up a share once those before it have left.
+// unpark lets a parked instance take up a share when the instances in s.After have left.
 func (r *run) unpark(s scaling.Unpark) {
 	in, ok := r.instances[s.ID]
 	if !ok || in.state != cluster.Ready || !in.parked {
@@ -44,14 +44,14 @@ func (r *run) unpark(s scaling.Unpark) {
 	}
 }
 
-// resume has an instance that was parked take its share.
+// resume lets a parked instance hold its share. It serves after Unpark.
 func (r *run) resume(in *instance) {
 	r.settle(in)
 	r.hold(in, in.config.Resources)
 	r.events.Plan(r.now+r.Unpark, back, in.slot, in.number)
 }
 
-// back has it serve again.
+// back lets an instance that was parked serve again.
 func (r *run) back(in *instance) {
 	if in.state != cluster.Ready {
 		return

@@ -25,15 +25,15 @@ func unpark(after ...cluster.InstanceID) func(scaling.Function) scaling.Plan {
 	}
 }
 
-// roomy is half with a GiB of memory.
+// roomy starts half with a GiB of memory.
 func roomy(scaling.Function) scaling.Plan {
 	s := half
 	s.Config.Memory = 1 << 30
 	return scaling.Plan{Start: []scaling.Start{s}}
 }
 
-// A parked instance holds its memory and nothing else. A request that finds it is not
-// cold, and waits until it has its share again.
+// A parked instance holds only its memory. A request that finds it is not cold, and waits
+// until the instance has its share again.
 func TestParking(t *testing.T) {
 	wakes := 10*time.Second + 50*ms
 	s := &script{plans: []planned{{0, roomy}, {5 * time.Second, park}, {wakes, unpark()}}}
@@ -66,7 +66,8 @@ func TestParking(t *testing.T) {
 	}
 }
 
-// What it gave back is others'. It comes back when they have left, and not before.
+// Others can take the share of a parked instance. It serves again when they have left, and
+// not before.
 func TestUnparkingAwaitsWhoLeaves(t *testing.T) {
 	wakes := 10*time.Second + 100*ms // A tick.
 	s := &script{plans: []planned{
@@ -91,7 +92,7 @@ func TestUnparkingAwaitsWhoLeaves(t *testing.T) {
 	}
 }
 
-// A plan that has a parked instance come back to where there is no room ends the run.
+// A plan that unparks an instance without room for it ends the run.
 func TestUnparkingWithoutRoomEndsTheRun(t *testing.T) {
 	s := &script{plans: []planned{{0, roomy}, {3 * time.Second, park}, {4 * time.Second, starts(2)}, {8 * time.Second, unpark()}}}
 	if _, err := scripted(t, s); err == nil {
@@ -99,7 +100,7 @@ func TestUnparkingWithoutRoomEndsTheRun(t *testing.T) {
 	}
 }
 
-// Requests that a parked instance does not serve in the end were cold.
+// Requests that a parked instance does not serve in the end count as cold.
 func TestParkedInVain(t *testing.T) {
 	at := 10*time.Second + ms
 	replace := func(f scaling.Function) scaling.Plan {
@@ -116,8 +117,8 @@ func TestParkedInVain(t *testing.T) {
 	}
 }
 
-// A function with a request every ten seconds: ours parks its instance in between, and
-// only the first request is cold; the baselines hold on to what they have.
+// A function has a request every ten seconds. faas-infer parks its instance in between, and
+// only the first request is cold. The baselines keep their share.
 func TestOnlyOursParks(t *testing.T) {
 	for _, name := range systems.Names() {
 		for _, fluid := range []bool{false, true} {

@@ -9,10 +9,10 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// wake has the engine asked as soon as it may be.
+// wake plans a pass as soon as possible.
 func (r *run) wake() { r.planPass(max(r.now, r.rested)) }
 
-// planPass has the engine asked at a time, unless it is asked sooner.
+// planPass plans a pass at a time, unless one is planned before.
 func (r *run) planPass(at time.Duration) {
 	if r.passAt < 0 || at < r.passAt {
 		r.passAt = at
@@ -20,24 +20,24 @@ func (r *run) planPass(at time.Duration) {
 	}
 }
 
-// pass is one look at the load, the same that the provider takes.
+// pass calls the engine and carries out its plan, as the provider does.
 func (r *run) pass() {
 	r.passAt, r.rested = -1, r.now+systems.Pause
-	r.looked = r.looked[:0]
+	r.views = r.views[:0]
 	for _, fn := range r.functions {
-		r.looked = append(r.looked, r.look(fn))
+		r.views = append(r.views, r.view(fn))
 	}
 	began := time.Now()
-	plan := r.engine.Scale(TimeAt(r.now), r.looked, r.nodes)
+	plan := r.engine.Scale(TimeAt(r.now), r.views, r.nodes)
 	took := time.Since(began)
 	r.result.Passes++
 	r.result.Decide += took
 	r.result.DecideMax = max(r.result.DecideMax, took)
 	r.result.Unplaced += len(plan.Unplaced)
-	r.planPass(r.now + systems.CarryOut(plan, r.looked, r.Tick, false, driver{r}))
+	r.planPass(r.now + systems.CarryOut(plan, r.views, r.Tick, false, driver{r}))
 }
 
-// driver has simulated instances do what is planned.
+// driver carries out plans on simulated instances.
 type driver struct{ r *run }
 
 // Stop implements [systems.Driver].
@@ -52,15 +52,15 @@ func (d driver) Park(s scaling.Park) { d.r.park(s) }
 // Unpark implements [systems.Driver].
 func (d driver) Unpark(s scaling.Unpark) { d.r.unpark(s) }
 
-// Start implements [systems.Driver]. After one that cannot be, nothing is started.
+// Start implements [systems.Driver]. After an error it starts nothing.
 func (d driver) Start(s scaling.Start) {
 	if d.r.err == nil {
 		d.r.start(s)
 	}
 }
 
-// look is a function as the engine sees it.
-func (r *run) look(fn *function) scaling.Function {
+// view returns a function as the engine sees it.
+func (r *run) view(fn *function) scaling.Function {
 	fn.carrier.Advance(r.now)
 	now, waiting := TimeAt(r.now), fn.carrier.Waiting()
 	busy := waiting > 0
@@ -102,7 +102,7 @@ func (r *run) look(fn *function) scaling.Function {
 	return f
 }
 
-// room is what there is for a function's instances, those that it has being replaced.
+// room returns the resources for a function's instances if its present ones are replaced.
 func (r *run) room(fn *function) systems.Room {
 	return systems.RoomOn(r.nodes, func() map[string]cluster.Resources {
 		held := map[string]cluster.Resources{}
@@ -114,7 +114,7 @@ func (r *run) room(fn *function) systems.Room {
 	})
 }
 
-// retune tells instances of the batch size and timeout that were chosen for the buffer.
+// retune gives instances the batch size and timeout that the tuner has chosen.
 func (r *run) retune(fn *function, revision uint64) {
 	choice, ok := fn.tuner.Choice()
 	if !ok {
@@ -138,8 +138,7 @@ func (r *run) retune(fn *function, revision uint64) {
 	}
 }
 
-// deal tells the batching policy how much of the load each instance is to get
-// (r_i, INFless §3.2).
+// deal gives the batching policy each instance's part of the load (r_i, INFless §3.2).
 func (r *run) deal(fn *function, rate float64) {
 	serving, ranges := r.serving[:0], r.ranges[:0]
 	for _, in := range fn.instances {

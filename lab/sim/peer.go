@@ -8,29 +8,29 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 )
 
-// Peer is a ready instance: what its batching policy is told of it, and what is
-// true of it.
+// Peer is a ready instance: the batching policy's view of it, and its true times.
 type Peer struct {
-	// Truth[b-1] is the mean time of a batch of b.
+	// Truth[b-1] is the true mean time of a batch of b.
 	Truth []time.Duration
-	// Quota bounds when it executes.
+	// Quota is its CPU quota.
 	Quota Quota
 	batching.Instance
 }
 
-// Use is what an instance has done in the measured window since it is up.
+// Use is an instance's work in the measured window since it came up.
 type Use struct {
-	// Busy is how long it executed.
+	// Busy is the time of its executions.
 	Busy time.Duration
-	// Served counts requests.
+	// Served is the number of its requests.
 	Served uint64
 }
 
-// Ready is an instance that is up, for who wants to know how it does.
+// Ready observes an instance that is up.
 type Ready interface {
-	// IdleSince is since when it has had nothing to do; false while it has.
+	// IdleSince returns the time since which it has been idle. idle is false if it is
+	// busy.
 	IdleSince() (since time.Duration, idle bool)
-	// Used is what it has done since it is up.
+	// Used returns its use since it came up.
 	Used() Use
 }
 
@@ -40,26 +40,26 @@ func (p *peer) IdleSince() (since time.Duration, idle bool) { return p.idleSince
 // Used implements [Ready].
 func (p *peer) Used() Use { return p.use }
 
-// peer is an instance with what it is doing. What every batch needs lies together,
-// since of thousands of instances few are in a processor's cache.
+// peer is an instance with its work. The fields that every batch needs are adjacent: of
+// thousands of instances, few are in the processor's cache.
 type peer struct {
 	slot int32
 	// up is false once it takes no new batch, and while it is parked.
 	up, parked bool
 	inFlight   int
 	use        Use
-	// freeAt is when it has executed all that it was given, idleSince when it
-	// answered last.
+	// freeAt is the time when it has executed all its batches, idleSince the time of its
+	// last answer.
 	freeAt, idleSince time.Duration
 	budget            budget
 	Peer
 }
 
-// spread draws how much longer or shorter than the mean an execution takes: its
-// logarithm is normal with standard deviation sigma, its mean 1.
+// spread draws execution times. The logarithm of a time is normal with standard deviation
+// sigma.
 type spread struct {
 	sigma, shift float64
-	// factor, if not nil, is drawn from instead.
+	// factor, if not nil, draws a time divided by its mean instead.
 	factor func(*rand.Rand) float64
 	random *rand.Rand
 }
@@ -78,8 +78,8 @@ func (s *spread) draw(mean time.Duration) time.Duration {
 	return time.Duration(float64(mean) * math.Exp(s.sigma*s.random.NormFloat64()-s.shift))
 }
 
-// execute has the peer run n requests, in batches of at most its size, and
-// returns when the last is done and how long the executions took together.
+// execute lets the peer run n requests that arrive at a time, in batches of at most its
+// size. It returns the start of the first execution and the end of the last.
 func (p *peer) execute(arrive time.Duration, n int, s *spread, w Window, record *Record) (start, end time.Duration) {
 	start = max(arrive, p.freeAt)
 	end = start

@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Up has a ready instance take batches, also one that was parked, or changes its
-// times, its config or its rate. Its execution goes on as it began.
+// Up lets a ready or parked instance take batches, or changes its times, its config or its
+// rate. A change does not affect an execution in progress.
 func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	p, ok := r.peers[in.ID]
 	switch {
@@ -29,7 +29,7 @@ func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	return p
 }
 
-// slot is a free place for a peer.
+// slot returns a free slot for a peer.
 func (r *Requests) slot() int32 {
 	if n := len(r.free); n > 0 {
 		slot := r.free[n-1]
@@ -40,8 +40,8 @@ func (r *Requests) slot() int32 {
 	return int32(len(r.slots) - 1)
 }
 
-// Park gives an instance nothing until it is up again, and tells whether it has: one
-// that has a batch, or for which requests wait, is not parked.
+// Park gives an instance no batches until Up. It returns false if the instance has a batch
+// or if requests wait.
 func (r *Requests) Park(now time.Duration, id cluster.InstanceID) bool {
 	p, ok := r.peers[id]
 	if !ok || !p.up || p.inFlight > 0 || r.Waiting() > 0 {
@@ -55,8 +55,8 @@ func (r *Requests) Park(now time.Duration, id cluster.InstanceID) bool {
 	return true
 }
 
-// Down gives an instance nothing new. It tells whether it has nothing in flight;
-// else OnDrained is called when that is so.
+// Down gives an instance no new batches. drained reports whether it has none in flight.
+// Otherwise OnDrained is called when it has none.
 func (r *Requests) Down(now time.Duration, id cluster.InstanceID) (drained bool) {
 	p, ok := r.peers[id]
 	if !ok {
@@ -88,19 +88,19 @@ func (r *Requests) Forget(id cluster.InstanceID) {
 	r.free = append(r.free, p.slot)
 }
 
-// Waiting is how many requests wait.
+// Waiting returns the number of waiting requests.
 func (r *Requests) Waiting() int { return r.options.Policy.Waiting() }
 
-// Settled reports whether nothing waits or is executed.
+// Settled reports whether no request waits or is executed.
 func (r *Requests) Settled() bool { return r.inFlight == 0 && r.Waiting() == 0 }
 
 // Advance does nothing: requests come by events.
 func (r *Requests) Advance(time.Duration) {}
 
-// Total counts everything since the beginning.
+// Total returns the counts since the beginning.
 func (r *Requests) Total() Counts { return r.total }
 
-// Finish counts what still waits as rejected, and returns what was measured.
+// Finish counts waiting requests as rejected, and returns the record of the measured time.
 func (r *Requests) Finish() *Record {
 	r.waking.Cold(&r.total, &r.record.Counts)
 	r.ring.each(func(x request) { r.reject(x.arrived >= r.options.Window.From) })

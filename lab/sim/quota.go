@@ -2,22 +2,22 @@ package sim
 
 import "time"
 
-// Quota is for how long of every period an instance may execute, as Linux' CPU
-// bandwidth control has it; its zero value is no limit. Periods count from the
-// beginning of the run.
+// Quota is the part of every period in which an instance may execute, as in Linux's CPU
+// bandwidth control. Its zero value is no limit. Periods count from the beginning of the
+// run.
 type Quota struct{ Part, Period time.Duration }
 
-// budget is what an instance has used of its quota.
+// budget is the part of its quota that an instance has used.
 type budget struct {
 	// spent is the time executed in the period-th period.
 	spent  time.Duration
 	period int64
 }
 
-// run is when an execution that begins at now, and takes so long where nothing
-// holds it up, is over. What is left when the quota is spent goes on with the next
-// period. With 2.5 of 10 ms, 4 ms that begin at 1 ms are over at 11.5 ms: 2.5 ms of
-// it until 3.5 ms, the rest from 10 ms on.
+// run returns the end of an execution that begins at now and takes work without a limit.
+// When the quota is spent, the execution continues in the next period. With 2.5 of 10 ms,
+// 4 ms of work that begin at 1 ms end at 11.5 ms: 2.5 ms until 3.5 ms, the rest from 10 ms
+// on.
 func (b *budget) run(q Quota, now, work time.Duration) (end time.Duration) {
 	if q.Part <= 0 || q.Part >= q.Period {
 		return now + work

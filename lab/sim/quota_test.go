@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The example of run's comment, and what comes after it.
+// The example of run's comment, and executions after it.
 func TestQuota(t *testing.T) {
 	const ms = time.Millisecond
 	quarter := Quota{Part: 2500 * time.Microsecond, Period: 10 * ms}
@@ -32,7 +32,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// In the long run an instance executes for its part of the time, whatever comes.
+// In the long run an instance executes for its part of the time, whatever the load.
 func TestQuotaHolds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, part := range []time.Duration{1, 250, 500, 999} {

@@ -2,32 +2,32 @@ package sim
 
 import "time"
 
-// Window is the part of a run that is measured: [From, To).
+// Window is the measured part of a run: [From, To).
 type Window struct{ From, To time.Duration }
 
 // Has reports whether at lies in the window.
 func (w Window) Has(at time.Duration) bool { return w.From <= at && at < w.To }
 
-// Overlap is how much of [from, to) lies in the window.
+// Overlap returns the time of [from, to) that lies in the window.
 func (w Window) Overlap(from, to time.Duration) time.Duration {
 	return max(0, min(to, w.To)-max(from, w.From))
 }
 
-// Counts is what became of requests.
+// Counts are numbers of requests by their outcome.
 type Counts struct {
-	// Arrived are all, Cold those of them that found no ready instance. Served
-	// were executed, Missed of these were late. Rejected were not executed. Woken
-	// are not cold: they found parked instances, of which one then served.
+	// Arrived is the number of all requests. Served were executed; Missed of these were
+	// late. Rejected were not executed. Cold found no ready instance. Woken found only
+	// parked instances, of which one then served; they are not in Cold.
 	Arrived, Cold, Served, Missed, Rejected, Woken uint64
 }
 
-// Sub is what was counted since before.
+// Sub returns the counts since before.
 func (c Counts) Sub(before Counts) Counts {
 	return Counts{c.Arrived - before.Arrived, c.Cold - before.Cold, c.Served - before.Served, c.Missed - before.Missed, c.Rejected - before.Rejected, c.Woken - before.Woken}
 }
 
-// Waking counts the requests that found no ready instance but parked ones, for as long
-// as it is open whether one of these serves before another has started.
+// Waking counts the requests that found only parked instances. They become woken if one of
+// these serves before a new instance, otherwise cold.
 type Waking struct{ all, measured uint64 }
 
 // Add counts n such requests.
@@ -37,32 +37,33 @@ func (w *Waking) Add(n uint64, measured bool) {
 	}
 }
 
-// Woken: a parked instance serves. The time waited is added to all and to the measured part.
+// Woken adds the requests to the counts as woken: a parked instance serves.
 func (w *Waking) Woken(all, measured *Counts) {
 	all.Woken += w.all
 	measured.Woken += w.measured
 	*w = Waking{}
 }
 
-// Cold: none does.
+// Cold adds the requests to the counts as cold: no parked instance serves.
 func (w *Waking) Cold(all, measured *Counts) {
 	all.Cold += w.all
 	measured.Cold += w.measured
 	*w = Waking{}
 }
 
-// Record is what was measured of one function's requests.
+// Record has the measurements of one function's requests.
 type Record struct {
 	Counts
 	Latency Histogram
-	// Batches counts them by size.
+	// Batches counts batches by size.
 	Batches []uint64
-	// sums of what served requests waited and of executions.
+	// cold and queue are the sums of the waiting times of served requests, for an
+	// instance and in the queue. exec is the sum of their executions.
 	cold, queue, exec float64
 }
 
-// Executed is one request that was served: it waited, for an instance to become
-// ready if it was cold, and its batch was executed. Latency is all of its way.
+// Executed adds one served request: its waiting time, the time of its batch's execution and
+// its whole latency. If it was cold, it waited for an instance to become ready.
 func (r *Record) Executed(waited, exec, latency time.Duration, cold bool) {
 	r.Served++
 	r.Latency.Add(latency, 1)
@@ -74,7 +75,7 @@ func (r *Record) Executed(waited, exec, latency time.Duration, cold bool) {
 	}
 }
 
-// Flowed is many requests that fared alike.
+// Flowed adds n served requests with the same times.
 func (r *Record) Flowed(n uint64, waited, exec, latency time.Duration, cold bool) {
 	if n == 0 {
 		return
@@ -89,7 +90,7 @@ func (r *Record) Flowed(n uint64, waited, exec, latency time.Duration, cold bool
 	}
 }
 
-// Batch counts n batches of a size.
+// Batch adds n batches of a size.
 func (r *Record) Batch(size int, n uint64) {
 	if size >= len(r.Batches) {
 		r.Batches = append(r.Batches, make([]uint64, size+1-len(r.Batches))...)
@@ -97,7 +98,8 @@ func (r *Record) Batch(size int, n uint64) {
 	r.Batches[size] += n
 }
 
-// Means says what a served request's time consists of, on the mean.
+// Means returns the mean times of a served request: waiting for an instance, in the queue,
+// and executed.
 func (r *Record) Means() (cold, queue, exec time.Duration) {
 	if r.Served == 0 {
 		return 0, 0, 0

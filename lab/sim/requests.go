@@ -8,42 +8,41 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// The kinds of events that [Requests.Handle] takes; Kinds is the first that is
-// free.
+// The kinds of events that [Requests.Handle] takes.
 const (
 	// arrive: the next request comes.
 	arrive uint8 = iota
 	// done: the instance in slot B answers a batch.
 	done
-	// wake: the policy's time has come.
+	// wake: the policy wants to act.
 	wake
-	// Kinds is the first kind that is not of this package.
+	// Kinds is the first kind for other events.
 	Kinds
 )
 
-// TrafficOptions say what a function's requests meet.
+// TrafficOptions are the options of [Requests].
 type TrafficOptions struct {
-	// Index is what the function's events carry as A.
+	// Index is A of the function's events.
 	Index int32
-	// Policy decides.
+	// Policy forms batches and rejects requests.
 	Policy batching.Policy
-	// SLO is the objective, ColdWait what is added to the deadline of a request
-	// that finds no ready instance.
+	// SLO is the objective. ColdWait is added to the deadline of a request that finds no
+	// ready instance.
 	SLO, ColdWait time.Duration
-	// Overhead is the way to an instance and back.
+	// Overhead is the time of the way to an instance and back.
 	Overhead time.Duration
 	// QueueLimit bounds the requests that wait; 0 is no bound.
 	QueueLimit int
-	// Next is when the next request comes.
+	// Next returns the time of the next request.
 	Next func() (at time.Duration, ok bool)
-	// Spread is σ of the logarithm of execution times, Seed what they are drawn
-	// from.
+	// Spread is σ of the logarithm of execution times.
 	Spread float64
-	// Factor, if not nil, draws in place of that how much longer than the mean an
-	// execution takes.
+	// Factor, if not nil, draws an execution time divided by its mean, instead of
+	// Spread.
 	Factor func(*rand.Rand) float64
-	Seed   uint64
-	// Window is what is measured. No request comes after it.
+	// Seed is the seed of the execution times.
+	Seed uint64
+	// Window is the measured time. No request comes after it.
 	Window Window
 	Events *EventQueue
 	// OnCold is called when a request finds no ready instance, OnDrained when an
@@ -60,17 +59,17 @@ type Requests struct {
 	peers   map[cluster.InstanceID]*peer
 	slots   []*peer
 	free    []int32
-	// ready counts the peers that are up, parked those that could be at once,
-	// inFlight the batches under way.
+	// ready is the number of peers that are up, parked that of parked ones, inFlight
+	// that of batches in flight.
 	ready, parked, inFlight int
 	waking                  Waking
-	// armed is when the policy is asked again, -1 if nobody waits for that.
+	// armed is the time of the planned wake event, -1 if there is none.
 	armed  time.Duration
 	record Record
 	total  Counts
 }
 
-// NewRequests plans the first request.
+// NewRequests returns a Requests without instances and plans the first request.
 func NewRequests(o TrafficOptions) *Requests {
 	r := &Requests{options: o, spread: newSpread(o.Spread, o.Seed, uint64(o.Index)), peers: map[cluster.InstanceID]*peer{}, armed: -1}
 	r.spread.factor = o.Factor
@@ -102,7 +101,7 @@ func (r *Requests) Handle(e Event) {
 	}
 }
 
-// admit takes in a request, as provider/dispatch does.
+// admit accepts or rejects a request, as provider/dispatch does.
 func (r *Requests) admit(now time.Duration) {
 	o := &r.options
 	cold := r.ready == 0
@@ -136,7 +135,7 @@ func (r *Requests) reject(measured bool) {
 	}
 }
 
-// act carries out what the policy wants.
+// act carries out the policy's actions.
 func (r *Requests) act(now time.Duration) {
 	for _, a := range r.options.Policy.Actions(TimeAt(now)) {
 		if a.Dispatch != nil {
@@ -150,8 +149,8 @@ func (r *Requests) act(now time.Duration) {
 	r.arm(now)
 }
 
-// arm has the policy asked again at its next instant. To ask too early does no
-// harm, so what is planned is moved only forward in time.
+// arm plans a wake event at the policy's next instant. A wake event that is too early does
+// no harm, so arm only replaces a planned one by an earlier one.
 func (r *Requests) arm(now time.Duration) {
 	next, ok := r.options.Policy.Next()
 	if !ok {
@@ -165,8 +164,8 @@ func (r *Requests) arm(now time.Duration) {
 	r.options.Events.Plan(at, wake, r.options.Index, 0)
 }
 
-// send has a peer execute a batch. Its end is known at once, and with it how
-// long each of its requests takes.
+// send lets a peer execute a batch. The end is known at once, and with it the latency of
+// each request.
 func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 	o := &r.options
 	there := o.Overhead / 2
@@ -195,7 +194,7 @@ func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 	}
 }
 
-// finish is the answer to a batch: the instance is free for another.
+// finish handles the answer to a batch: the instance is free for another.
 func (r *Requests) finish(now time.Duration, p *peer) {
 	p.inFlight--
 	r.inFlight--

@@ -6,97 +6,96 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Result is what a run has shown between the end of its warm-up and its end.
-// Weighted figures are in β·cores + % of a GPU (INFless §3.4), times seconds.
+// Result is the result of a run, from the end of its warm-up to its end. Weighted figures
+// are in β·cores + % of a GPU (INFless §3.4), times seconds.
 type Result struct {
 	// Functions are in the order of the setup.
 	Functions []FunctionResult
-	// Series is what was so at each multiple of [Setup.Sample], from the run's
-	// beginning on.
+	// Series has the state at each multiple of [Setup.Sample], from the beginning of the
+	// run.
 	Series []Sample
-	// ResourceSeconds is what instances held, weighted, from being started to
-	// being gone; IdleSeconds the part of ready ones that executed nothing;
+	// ResourceSeconds is the weighted sum of what instances held, from their start to
+	// their end. IdleSeconds is the part of ready instances that executed nothing,
 	// BusySeconds that of executing ones.
 	ResourceSeconds, IdleSeconds, BusySeconds float64
 	// IdleMemorySeconds is the memory and GPU memory, in GiB, of ready instances that
 	// executed nothing, parked or not.
 	IdleMemorySeconds float64
-	// FragmentPct is what part of the machines that have an instance, weighted,
-	// no instance held: the mean over the time that they had one, in %.
+	// FragmentPct is the weighted part in % of the machines with an instance that no
+	// instance held, as the mean over time.
 	FragmentPct float64
-	// ActiveNodeSeconds counts the machines that have an instance.
+	// ActiveNodeSeconds is the sum of the machines' seconds with an instance.
 	ActiveNodeSeconds float64
-	// Starts, Stops and Resizes count what the engine did, Unplaced how often it
-	// had load for which there was no instance.
+	// Starts, Stops and Resizes count the engine's actions. Unplaced counts how often it
+	// had load without room for an instance.
 	Starts, Stops, Resizes, Unplaced int
 	// Parks and Unparks count how often an instance gave its share back and took it
 	// up again.
 	Parks, Unparks int
-	// PeakInstances is the most instances that there were at the same time.
+	// PeakInstances is the maximum number of instances at the same time.
 	PeakInstances int
-	// Passes counts the calls of Scale, Decide is the wall time in them and
+	// Passes is the number of calls of Scale, Decide the sum of their wall times,
 	// DecideMax the longest.
 	Passes            int
 	Decide, DecideMax time.Duration
-	// Events counts what happened, warm-up included; Simulated is the time that
-	// passed in the simulation and Wall how long that took.
+	// Events is the number of events, including those of the warm-up. Simulated is the
+	// time that passed in the simulation, Wall the wall time of the run.
 	Events          uint64
 	Simulated, Wall time.Duration
 }
 
-// FunctionResult is what a run has shown of one function. Requests count by when
-// they arrive.
+// FunctionResult is the result of one function. Requests count by their arrival.
 type FunctionResult struct {
 	Name string
-	// Requests are Served + Rejected; Missed are those of Served that took
-	// longer than the objective. Rejected were answered without being executed.
-	// Cold found no ready instance. Woken are not among them: they found none but
-	// parked ones, and one of these served before another had started.
+	// Requests are Served + Rejected. Missed are those of Served that took longer than
+	// the objective. Rejected were answered without an execution. Cold found no ready
+	// instance. Woken found only parked instances, and one of these served before a new
+	// one had started; they are not in Cold.
 	Requests, Served, Missed, Rejected, Cold, Woken uint64
-	// Latency is of those that were served.
+	// Latency is that of served requests.
 	Latency *Histogram
-	// Batches counts by size: Batches[b] batches were of b requests.
+	// Batches[b] is the number of batches of b requests.
 	Batches []uint64
-	// ColdMean, QueueMean and ExecMean say what the mean latency of a served
-	// request consists of, with the overhead: waiting for an instance to be
-	// ready, for one to be free and the batch to fill, and execution.
+	// ColdMean, QueueMean and ExecMean are the parts of the mean latency of a served
+	// request, besides the overhead. It waits for an instance to become ready, then for
+	// one to be free and the batch to fill, and is executed.
 	ColdMean, QueueMean, ExecMean time.Duration
 	// ResourceSeconds, IdleSeconds, BusySeconds and IdleMemorySeconds are this
-	// function's part of [Result]'s; InstanceSeconds and IdleInstanceSeconds are the same without
-	// weights, of ready instances, the parked ones included.
+	// function's parts of those in [Result]. InstanceSeconds and IdleInstanceSeconds are
+	// the times without weights of ready instances, including parked ones.
 	ResourceSeconds, IdleSeconds, BusySeconds float64
 	IdleMemorySeconds                         float64
 	InstanceSeconds, IdleInstanceSeconds      float64
-	// Starts counts the instances that were started.
+	// Starts is the number of started instances.
 	Starts int
-	// Configs says what each config has served, largest batch first.
+	// Configs has the result of each config, largest batch first.
 	Configs []ConfigResult
 }
 
-// ConfigResult is what the instances of one config have done (INFless Fig. 13).
+// ConfigResult is the result of the instances of one config (INFless Fig. 13).
 type ConfigResult struct {
 	Config cluster.Config
-	// Starts counts the instances that began with it, Requests what they served.
+	// Starts is the number of instances that began with the config, Requests the number
+	// of requests that it served.
 	Starts   int
 	Requests uint64
-	// InstanceSeconds is how long they were ready, altogether.
+	// InstanceSeconds is the sum of the instances' ready times.
 	InstanceSeconds float64
 }
 
-// Violations is the share of the requests that were not answered within the
-// objective, the rejected ones included; 0 if there were none.
+// Violations returns the share of the requests that were not answered within the
+// objective, including rejected ones; 0 if there were no requests.
 func (f *FunctionResult) Violations() float64 { return share(f.Missed+f.Rejected, f.Requests) }
 
-// ColdRate is the share of the requests that found no ready instance; 0 if there
-// were none.
+// ColdRate returns the share of the requests that found no ready instance; 0 if there
+// were no requests.
 func (f *FunctionResult) ColdRate() float64 { return share(f.Cold, f.Requests) }
 
-// WokenRate is the share of the requests that waited for a parked instance to take up
-// its share; 0 if there were none.
+// WokenRate returns the share of the requests that waited for a parked instance to take
+// up its share; 0 if there were no requests.
 func (f *FunctionResult) WokenRate() float64 { return share(f.Woken, f.Requests) }
 
-// Totals sums the counts of all functions; nothing else of what it returns is
-// set.
+// Totals returns the sums of all functions' counts. It sets no other field.
 func (r *Result) Totals() FunctionResult {
 	var t FunctionResult
 	for i := range r.Functions {
@@ -111,8 +110,8 @@ func (r *Result) Totals() FunctionResult {
 	return t
 }
 
-// ThroughputPerResource is how many requests were answered within their objective
-// for each weighted resource-second; 0 if nothing was held (INFless Fig. 12).
+// ThroughputPerResource returns the number of requests answered within their objective
+// for each weighted resource-second (INFless Fig. 12); 0 if instances held nothing.
 func (r *Result) ThroughputPerResource() float64 {
 	if r.ResourceSeconds <= 0 {
 		return 0
@@ -128,11 +127,12 @@ func share(part, of uint64) float64 {
 	return float64(part) / float64(of)
 }
 
-// Sample is one moment of a run. Counts are of the time since the sample before.
+// Sample is the state of a run at one time. Counts are those since the previous sample.
 type Sample struct {
 	At time.Duration
-	// Held is what all instances hold, weighted; Active counts the machines that
-	// have one, and FragmentPct is what part of these is not held, in %.
+	// Held is the weighted sum of what all instances hold. Active is the number of
+	// machines with an instance. FragmentPct is the part of these in % that no instance
+	// holds.
 	Held        float64
 	Active      int
 	FragmentPct float64
@@ -140,13 +140,15 @@ type Sample struct {
 	Functions []FunctionSample
 }
 
-// FunctionSample is one function in one moment.
+// FunctionSample is the state of one function at one time.
 type FunctionSample struct {
-	// Instances exist, Ready of them serve. Held is what they hold, weighted.
+	// Instances is the number of instances, Ready that of serving ones. Held is the
+	// weighted sum of what they hold.
 	Instances, Ready int
 	Held             float64
-	// Arrived, Missed, Rejected and Cold count requests since the sample before,
-	// Missed when they are sent to an instance; Waiting is how many wait.
+	// Arrived, Missed, Rejected and Cold count requests since the previous sample. A
+	// request counts as missed when it is sent to an instance. Waiting is the number of
+	// waiting requests.
 	Arrived, Missed, Rejected, Cold uint64
 	Waiting                         int
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// BATCH's buffer is set to other batches with the load, and no instance is started for
-// that: those that are there execute them.
+// BATCH's buffer gets other batch sizes as the load changes. The existing instances execute
+// them; none is started for it.
 func TestTheBufferIsSetWithoutNewInstances(t *testing.T) {
 	s := three(t, systems.Batch, 0)
 	s.Duration, s.Warmup, s.Functions = 3*time.Minute, 0, s.Functions[:1]

@@ -8,20 +8,20 @@ import (
 
 // ring holds the requests that are in no batch yet, by their consecutive IDs.
 type ring struct {
-	// slots has the request id at id modulo its length, a power of two.
+	// slots has request id at index id modulo its length, a power of two.
 	slots []request
-	// first is the oldest that is held, next the ID of the next to come.
+	// first is the oldest held ID, next the ID of the next request.
 	first, next batching.RequestID
 }
 
-// request is one that waits.
+// request is a waiting request.
 type request struct {
 	arrived time.Duration
 	cold    bool
 	held    bool
 }
 
-// add holds a request that comes now and returns its ID.
+// add adds a request that comes now and returns its ID.
 func (r *ring) add(now time.Duration, cold bool) batching.RequestID {
 	if int(r.next-r.first) == len(r.slots) {
 		r.grow()
@@ -32,7 +32,7 @@ func (r *ring) add(now time.Duration, cold bool) batching.RequestID {
 	return id
 }
 
-// grow doubles the room.
+// grow doubles the slots.
 func (r *ring) grow() {
 	slots := make([]request, max(64, 2*len(r.slots)))
 	for id := r.first; id < r.next; id++ {
@@ -41,7 +41,7 @@ func (r *ring) grow() {
 	r.slots = slots
 }
 
-// take lets a request go; false if it is not held.
+// take removes a request. ok is false if the ring does not hold it.
 func (r *ring) take(id batching.RequestID) (request, bool) {
 	if id < r.first || id >= r.next {
 		return request{}, false
@@ -58,7 +58,7 @@ func (r *ring) take(id batching.RequestID) (request, bool) {
 	return out, true
 }
 
-// each calls f with every request that is held, the oldest first.
+// each calls f with every held request, the oldest first.
 func (r *ring) each(f func(request)) {
 	for id := r.first; id < r.next; id++ {
 		if x := r.slots[int(id)&(len(r.slots)-1)]; x.held {

@@ -11,9 +11,9 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Run simulates a setup until its duration is over and what came before is
-// answered, or ctx ends. A setup that cannot be simulated is an error that names
-// what is wrong; so is a scheduler that gives a node more than it has.
+// Run simulates a setup until its duration is over and all requests are answered, or until
+// ctx ends. It returns an error if the setup is invalid, or if the scheduler gives away
+// more than a node has.
 func Run(ctx context.Context, s Setup) (*Result, error) {
 	began := time.Now()
 	if err := s.fill(); err != nil {
@@ -31,23 +31,23 @@ func Run(ctx context.Context, s Setup) (*Result, error) {
 	return result, nil
 }
 
-// The kinds of events that are not of a function's requests.
+// The kinds of events that do not belong to a function's requests.
 const (
-	// pass: the engine is asked.
+	// pass: the engine is called.
 	pass = Kinds + iota
 	// ready: the instance in slot A with the number B has loaded.
 	ready
 	// back: the instance in slot A with the number B has its share again.
 	back
-	// flow: loads flow on.
+	// flow: loads advance to now.
 	flow
 	// sample: the series gets an entry.
 	sample
-	// progress: somebody is told.
+	// progress: Setup.Progress is called.
 	progress
 )
 
-// run is a simulation under way.
+// run is the state of a simulation.
 type run struct {
 	*Setup
 	events    EventQueue
@@ -56,29 +56,30 @@ type run struct {
 	engine    systems.Scaler
 	cold      coldstart.Policy
 	functions []*function
-	// looked is what the engine is told of functions.
-	looked []scaling.Function
-	// serving and ranges are deal's.
+	// views are the functions as the engine sees them.
+	views []scaling.Function
+	// serving and ranges are buffers of deal.
 	serving []*instance
 	ranges  []capacity.Range
 
 	machines *Machines
-	// nodes and node are the setup's by place and by name; used is what begun
-	// instances hold of each. What nodes have free is less by what those hold,
-	// too, that wait for others to leave.
+	// nodes are the setup's nodes, node their indices by name. used is what begun
+	// instances hold of each node. The free part of a node is also reduced by the claims
+	// of instances that wait for others to leave.
 	nodes []cluster.Node
 	node  map[string]int
 	used  []cluster.Resources
-	// slots are the instances, free those that are empty.
+	// slots are the instances, free the indices of empty slots.
 	slots     []*instance
 	free      []int32
 	instances map[cluster.InstanceID]*instance
 	started   int32
 
-	// passAt is when the engine is asked next, rested from when on it may be.
+	// passAt is the time of the next pass, -1 if none is planned. rested is the earliest
+	// time for it.
 	passAt, rested time.Duration
 	result         Result
-	// err is why the simulation cannot go on.
+	// err ends the simulation.
 	err error
 }
 
@@ -113,10 +114,10 @@ func newRun(s *Setup) (*run, error) {
 	return r, nil
 }
 
-// steps is how many times the caller is told of the progress.
+// steps is the number of calls of Setup.Progress.
 const steps = 200
 
-// loop lets happen what is to come, until the last request is answered.
+// loop handles events until the last request is answered.
 func (r *run) loop(ctx context.Context) error {
 	last := r.Duration + r.patience()
 	for {
@@ -140,7 +141,7 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// happen deals with an event that is not of a function's requests.
+// happen handles an event that does not belong to a function's requests.
 func (r *run) happen(e Event) {
 	switch e.Kind {
 	case pass:
@@ -173,7 +174,7 @@ func (r *run) happen(e Event) {
 	}
 }
 
-// patience is how long after the last request one may still wait.
+// patience returns how long after the end of arrivals a request may still wait.
 func (r *run) patience() time.Duration {
 	longest := time.Duration(0)
 	for _, fn := range r.Functions {

@@ -1,12 +1,11 @@
-// Package sim runs the policies of production against simulated machines
-// (INFless §5.3): requests really queue, are batched, executed and dropped, and
-// instances really start, load and stop, but on a virtual clock and without any
-// process behind them. The packages systems, scaling, batching and coldstart, which the
-// provider drives too, decide everything; this package decides nothing.
+// Package sim runs the provider's policies against simulated machines (INFless §5.3). On a
+// virtual clock, requests queue, are batched, executed and dropped; instances start, load
+// and stop. The packages systems, scaling, batching and coldstart, which the provider
+// drives too, make all decisions; this package makes none.
 //
-// [Run] carries one scenario out under one system. Other packages of the lab hold what goes
-// around it: where requests come from (arrival), what scenarios are, and how
-// figures are made of results.
+// Begin with [Run], which simulates one scenario under one system. Other packages of the
+// lab make arrivals (arrivals), read scenarios (scenario) and make figures of results
+// (figure).
 package sim
 
 import (
@@ -17,96 +16,93 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Setup is what one run simulates.
+// Setup describes one run.
 type Setup struct {
-	// Nodes are the machines, as the scheduler sees them; what is free is
-	// ignored: a run begins with all of it.
+	// Nodes are the machines as the scheduler sees them. A run ignores their Free: it
+	// begins with Total less Others.
 	Nodes []cluster.Node
-	// Machine tells which machine a node is a part of, where one stands for a
-	// GPU and not for a whole machine; nil means [fleet.Machine].
+	// Machine returns the machine that a node is a part of, for nodes that are one GPU
+	// of a machine; nil means [fleet.Machine].
 	Machine   func(node string) string
 	Functions []Function
 	System    systems.System
-	// Seed makes another run of the same scenario: other execution times. Two
-	// runs with the same setup are the same.
+	// Seed is the seed of the execution times. Two runs with the same setup are the
+	// same.
 	Seed uint64
-	// Duration is how long requests come, Warmup how much of it, from the
-	// beginning, is not measured.
+	// Duration is how long requests come. Warmup is the part at the beginning that is
+	// not measured.
 	Duration, Warmup time.Duration
-	// Tick is the time between two looks at the load, as production's; 0 means
-	// [DefaultTick].
+	// Tick is the time between two passes; 0 means [DefaultTick].
 	Tick time.Duration
-	// Overhead is the way to an instance and back.
+	// Overhead is the time of the way to an instance and back.
 	Overhead time.Duration
 	// ColdWait is how long beyond its objective a request that finds no ready
 	// instance may wait; 0 means [DefaultColdWait].
 	ColdWait time.Duration
-	// Unpark is how long a parked instance takes from being told to take up its share
-	// to serving; 0 means [DefaultUnpark].
+	// Unpark is the time that a parked instance takes to serve again; 0 means
+	// [DefaultUnpark].
 	Unpark time.Duration
 	// QueueLimit bounds the requests that wait for one function; 0 means
 	// [DefaultQueueLimit].
 	QueueLimit int
-	// Fluid has loads flow as rates, without single requests: faster, and less
-	// exact. Then every arrival process must be a [Rate], too.
+	// Fluid simulates loads as rates, without single requests. That is faster and less
+	// exact. Every arrival process must then be a [Rate] too.
 	Fluid bool
 	// Beta is what one core is worth in % of a GPU, for the weighted measures; 0
 	// means [capacity.DefaultBeta].
 	Beta float64
 	// Sample is the time between two entries of [Result.Series]; 0 means none.
 	Sample time.Duration
-	// Progress is told now and then which part of the run is done, from 0 to 1,
-	// by the goroutine that runs it; nil if nobody wants to know.
+	// Progress, if not nil, is called now and then with the part of the run that is
+	// done, from 0 to 1, by the goroutine that runs it.
 	Progress func(done float64)
 }
 
-// The values for what a [Setup] leaves open, as production's.
+// The defaults of a [Setup], which are the provider's.
 const (
 	DefaultTick       = 100 * time.Millisecond
 	DefaultColdWait   = 30 * time.Second
 	DefaultQueueLimit = 16_384
-	// DefaultUnpark is a few times what the local backend takes to write a quota
-	// and to note that it has (BenchmarkUnpark in cluster/local).
+	// DefaultUnpark is a few times the time that the local backend takes to write and
+	// record a quota (BenchmarkUnpark in cluster/local).
 	DefaultUnpark = 2 * time.Millisecond
 )
 
 // Function is one function of a scenario with its load.
 type Function struct {
 	systems.Function
-	// Times are how long the model's batches really take, unless there is a Truth;
-	// then they are only what the system goes by.
+	// Times are the execution times that the system knows. They are also the true times
+	// if Truth is nil.
 	Times    systems.Times
 	Truth    Truth
 	Arrivals Arrivals
-	// Start is how long a cold start takes: the sandbox and loading the model.
+	// Start is the time of a cold start: the sandbox and loading the model.
 	Start time.Duration
-	// MinInstances are kept without any load; MaxInstances bounds them, 0 means
-	// no bound.
+	// MinInstances is the number of instances without any load. MaxInstances is the
+	// maximum number; 0 means no bound.
 	MinInstances, MaxInstances int
 }
 
-// Truth is how long batches take on a certain machine, of which a scheduler has no
-// more than an idea.
+// Truth has the true execution times on a machine. The scheduler only has predictions.
 type Truth interface {
-	// Exec is the mean time of a batch of b on the resources of c while nothing
-	// holds it up; false where nothing is known of it.
+	// Exec returns the mean time of a batch of b on the resources of c, without the
+	// effect of a quota. ok is false if the time is unknown.
 	Exec(c cluster.Config, b int) (mean time.Duration, ok bool)
-	// Factor draws how much longer than the mean an execution takes.
+	// Factor draws an execution time divided by its mean.
 	Factor(r *rand.Rand) float64
-	// Quota is for how long of every period an instance may execute, as under a
-	// CPU quota; a period of 0 is no limit.
+	// Quota returns the part of every period in which an instance may execute; a period
+	// of 0 is no limit.
 	Quota(c cluster.Config) (part, period time.Duration)
 }
 
-// Arrivals is when one function's requests come.
+// Arrivals are the arrival times of one function's requests.
 type Arrivals interface {
-	// Next is when the next request comes, counted from the beginning of the
-	// run and never before the one before it; false once there are no more.
+	// Next returns the time of the next request since the beginning of the run. Times
+	// never decrease. ok is false when there are no more requests.
 	Next() (at time.Duration, ok bool)
 }
 
-// Rate is a load as a rate in requests per second that changes with the time, for
-// fluid runs.
+// Rate is a load as a rate over time in requests/s, for fluid runs.
 type Rate interface {
 	Rate(at time.Duration) float64
 }

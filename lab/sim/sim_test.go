@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Every system serves a load that the machines can well carry, in time, and every
-// request is accounted for.
+// Every system serves in time a load that the machines can carry, and accounts for every
+// request.
 func TestEverySystemServes(t *testing.T) {
 	for _, name := range systems.Names() {
 		for _, fluid := range []bool{false, true} {

@@ -9,8 +9,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// everyEighth costs nothing: every eighth request sends the last eight to the next
-// instance, so that what is measured is the simulation.
+// everyEighth is a policy without cost: every eighth request sends the last eight to the
+// next instance. The benchmark then measures only the simulation.
 type everyEighth struct {
 	ids     []batching.RequestID
 	actions []batching.Action
@@ -40,8 +40,8 @@ func (p *everyEighth) Actions(now time.Time) []batching.Action {
 	return p.actions
 }
 
-// The cost of a simulated request without that of its policy, among 40 functions
-// with 250 instances each.
+// BenchmarkRequestsAlone measures a simulated request without its policy, with 40 functions
+// of 250 instances each.
 func BenchmarkRequestsAlone(b *testing.B) {
 	var events EventQueue
 	var functions []*Requests

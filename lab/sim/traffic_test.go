@@ -12,7 +12,7 @@ import (
 
 const trafficMS = time.Millisecond
 
-// rig runs one function's requests and nothing else.
+// rig runs only one function's requests.
 type rig struct {
 	*Requests
 	events  EventQueue
@@ -61,7 +61,7 @@ func at(times ...time.Duration) func() (time.Duration, bool) {
 	}
 }
 
-// affine is times of batches of 1 to b.
+// affine returns the times of batches of 1 to b: base + k·each for a batch of k.
 func affine(b int, base, each time.Duration) (out []time.Duration) {
 	for i := range b {
 		out = append(out, base+time.Duration(i+1)*each)
@@ -75,8 +75,8 @@ func one(id string, table []time.Duration) Peer {
 
 var always = Window{To: time.Hour}
 
-// A request that comes while nothing is executed takes the way there, one
-// execution and the way back; those that come meanwhile share the next batch.
+// A request that comes while the instance is idle takes the way there, one execution and
+// the way back. Requests that come meanwhile share the next batch.
 func TestLatencyIsWaitingExecutionAndTheWay(t *testing.T) {
 	g := newRig(t, batching.SharedName, TrafficOptions{SLO: 100 * trafficMS, Overhead: 2 * trafficMS, Window: always, Next: at(10*trafficMS, 12*trafficMS, 13*trafficMS)})
 	g.Up(0, one("a", affine(8, 10*trafficMS, trafficMS)))
@@ -98,8 +98,8 @@ func TestLatencyIsWaitingExecutionAndTheWay(t *testing.T) {
 	}
 }
 
-// A request that finds no ready instance waits for one beyond its objective, and
-// is given up when that is over.
+// A request that finds no ready instance waits for one beyond its objective, and is
+// rejected after that time.
 func TestColdRequestsWait(t *testing.T) {
 	o := TrafficOptions{SLO: 100 * trafficMS, ColdWait: time.Second, Window: always, Next: at(0, 500*trafficMS, 3*time.Second)}
 	g := newRig(t, batching.SharedName, o)
@@ -130,7 +130,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 	}
 }
 
-// Requests count by when they come; what comes in the warm-up is not measured.
+// Requests count by their arrival. Those of the warm-up are not measured.
 func TestOnlyTheWindowIsMeasured(t *testing.T) {
 	w := Window{From: 15 * trafficMS, To: 100 * trafficMS}
 	g := newRig(t, batching.SharedName, TrafficOptions{SLO: 100 * trafficMS, Window: w, Next: at(0, 10*trafficMS, 20*trafficMS, 90*trafficMS, 100*trafficMS)})
@@ -142,7 +142,7 @@ func TestOnlyTheWindowIsMeasured(t *testing.T) {
 	}
 }
 
-// An instance that goes down answers what it has, and only then is drained.
+// An instance that goes down answers its batches, and is drained only then.
 func TestDownDrains(t *testing.T) {
 	g := newRig(t, batching.SharedName, TrafficOptions{SLO: 100 * trafficMS, Window: always, Next: at(0, 5*trafficMS)})
 	g.Up(0, one("a", affine(1, 0, 10*trafficMS)))
@@ -173,9 +173,8 @@ func TestDownDrains(t *testing.T) {
 	}
 }
 
-// Queues are those of the textbook: with Poisson arrivals at rate λ and a constant
-// time of s, M/D/1, one waits ρs/(2(1−ρ)) on the mean: at ρ = 0.8 and s = 10 ms
-// that is 20 ms.
+// Queues agree with theory. With Poisson arrivals at rate λ and a constant time s (M/D/1),
+// the mean wait is ρs/(2(1−ρ)): 20 ms at ρ = 0.8 and s = 10 ms.
 func TestQueueOfOneServer(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	now := time.Duration(0)
@@ -209,8 +208,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// Short batches go to an instance several at once, and are executed one after
-// another.
+// Several short batches go to an instance at once, and are executed one after another.
 func TestSeveralShortBatchesAtOnce(t *testing.T) {
 	var times []time.Duration
 	for range 40 {

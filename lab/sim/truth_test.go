@@ -9,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// machine executes twice as long as a model says, half of it held up by a quota.
+// machine takes twice as long as a model predicts; a quota causes half of that.
 type machine struct {
 	model
 	quota time.Duration
@@ -24,8 +24,7 @@ func (m machine) Factor(r *rand.Rand) float64 { return 0.5 + r.Float64() }
 
 func (m machine) Quota(cluster.Config) (part, period time.Duration) { return m.quota, 10 * ms }
 
-// What executions really take is the machine's to say, what is decided follows what
-// the system knows.
+// Executions take the machine's true times. Decisions follow the system's predictions.
 func TestTruth(t *testing.T) {
 	known := model{base: 20 * ms, each: ms}
 	run := func(truth Truth) *FunctionResult {

@@ -14,9 +14,8 @@ import (
 
 const ms = time.Millisecond
 
-// model is times that are shaped like a GPU's: a batch costs base and each more
-// request each, both on one core and 10 % of a GPU; twice the share is 1.6 times
-// as fast.
+// model has times shaped like a GPU's. A batch of b takes base + b·each on a share of 1,
+// which is 4 cores or 10 % of a GPU. Twice the share is 1.6 times as fast.
 type model struct {
 	base, each time.Duration
 	spread     float64
@@ -43,7 +42,7 @@ func (m model) Exec(c cluster.Config, b int) (time.Duration, bool) {
 
 func (m model) Spread() float64 { return m.spread }
 
-// stream is Poisson arrivals at rate(at).
+// stream has Poisson arrivals at rate(at).
 type stream struct {
 	rate    func(at time.Duration) float64
 	highest float64
@@ -66,7 +65,7 @@ func poisson(rate float64, seed uint64) *stream {
 	return &stream{func(time.Duration) float64 { return rate }, rate, 0, rand.New(rand.NewPCG(seed, 9))}
 }
 
-// timed is arrivals at given times.
+// timed has arrivals at given times.
 type timed []time.Duration
 
 func (t *timed) Next() (time.Duration, bool) {
@@ -78,7 +77,7 @@ func (t *timed) Next() (time.Duration, bool) {
 	return at, true
 }
 
-// machines are as the paper's (Table 2), each two nodes.
+// machines returns n of the paper's machines (Table 2), with two nodes each.
 func machines(n int) (nodes []cluster.Node) {
 	for i := range n {
 		for k := range 2 {
@@ -97,7 +96,7 @@ func system(t testing.TB, name string) systems.System {
 	return s
 }
 
-// three is a setup with three functions at a rate each.
+// three returns a setup with three functions with the same rate.
 func three(t testing.TB, name string, rate float64) Setup {
 	s := Setup{Nodes: machines(4), System: system(t, name), Seed: 1, Duration: 45 * time.Second, Warmup: 15 * time.Second, Overhead: ms / 2}
 	for i, m := range []model{{4 * ms, ms, 0.1}, {20 * ms, 6 * ms, 0.1}, {ms, ms / 4, 0.1}} {

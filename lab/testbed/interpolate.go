@@ -1,11 +1,11 @@
 package testbed
 
-// Latency is how long a batch of a model took on so many millicores and so many
-// % of the GPU's SMs. Between configs that were measured it is on the line, first
-// between batches, then between CPU shares, then between GPU shares; it is as
-// noisy as what was measured, and may fall with the batch where that did. It is
-// false outside of what was measured, and between no GPU and the smallest share
-// of one, which are two ways to execute.
+// Latency returns the time of a batch of a model on a CPU share in millicores and a GPU
+// share in % of the SMs. Between measured configs it interpolates linearly: first between
+// batches, then between CPU shares, then between GPU shares. The result is as noisy as the
+// measurements, and may fall with the batch if they do. ok is false outside of the
+// measurements, and between no GPU and the smallest share of one: these are two different
+// ways to execute.
 func (t *ReferenceTestbed) Latency(model string, batch, millicores, gpu int) (TestbedTime, bool) {
 	shares := t.models[model]
 	at := func(gpu int) (TestbedTime, bool) {
@@ -47,8 +47,8 @@ func byBatch(row []timed, batch int) (TestbedTime, bool) {
 	})
 }
 
-// betweenMeasured takes the time at x itself, or that on the line through the nearest
-// points on either side that have one.
+// betweenMeasured returns the time at x, or interpolates linearly between the nearest
+// points on either side that have a time.
 func betweenMeasured(x int, points func(yield func(int) bool), at func(int) (TestbedTime, bool)) (TestbedTime, bool) {
 	if t, ok := at(x); ok {
 		return t, true

@@ -8,16 +8,16 @@ import (
 	"github.com/faas-infer/faas-infer/lab/lambda"
 )
 
-// Lambda is one model's times on AWS Lambda by memory and batch, as BATCH published
-// them. A size has the CPU that Lambda gives it.
+// Lambda has one model's times on AWS Lambda by memory and batch, as BATCH published
+// them. Each size has the CPU that Lambda gives it.
 type Lambda struct {
-	// service[m] is of m MB, in s.
+	// service[m] are the times with m MB, in s.
 	service map[int][]float64
 	spread  float64
 }
 
-// FromLambda takes a model's times. They do not scatter: BATCH takes them for
-// deterministic (§VI-B).
+// FromLambda returns a model's times. They have no spread: BATCH assumes deterministic
+// times (§VI-B).
 func FromLambda(model string) (*Lambda, error) {
 	l := &Lambda{service: map[int][]float64{}}
 	for _, m := range lambda.Memories() {
@@ -30,13 +30,14 @@ func FromLambda(model string) (*Lambda, error) {
 	return l, nil
 }
 
-// SetSpread has times scatter.
+// SetSpread sets the spread of the times.
 func (l *Lambda) SetSpread(spread float64) { l.spread = spread }
 
 // Spread implements systems.Times.
 func (l *Lambda) Spread() float64 { return l.spread }
 
-// Configs implements systems.Times: every size with every batch, by size and batch.
+// Configs implements systems.Times. It returns every size with every batch, by size and
+// batch.
 func (l *Lambda) Configs() []cluster.Config {
 	var all []cluster.Config
 	for _, m := range lambda.Memories() {
@@ -47,7 +48,7 @@ func (l *Lambda) Configs() []cluster.Config {
 	return all
 }
 
-// Exec implements systems.Times: by the memory alone.
+// Exec implements systems.Times. The time depends only on the memory and the batch.
 func (l *Lambda) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	times, ok := l.service[int(c.Memory>>20)]
 	if !ok || b < 1 || b > len(times) {

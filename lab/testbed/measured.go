@@ -10,7 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// Measured is one model's times on a machine without a GPU, by CPU quota and batch.
+// Measured has one model's times on a machine without a GPU, by CPU quota and batch.
 type Measured struct {
 	profile *profiler.Profile
 	shares  []int
@@ -18,14 +18,14 @@ type Measured struct {
 	spread  float64
 }
 
-// z95 is how many standard deviations the 95th percentile of a normal distribution
-// is above its mean.
+// z95 is the distance of a normal distribution's 95th percentile from its mean, in standard
+// deviations.
 const z95 = 1.6449
 
-// FromProfile takes what a profiler has measured, or predicted, of a model. Instances
-// can have each CPU share of shares, in millicores, and each batch size that was
-// measured on its threads; memory is an instance's in bytes, the profile's where it
-// is 0. The spread is taken from the distance of 95th percentiles from medians.
+// FromProfile returns the times of a measured or predicted profile. Instances can have each
+// CPU share of shares, in millicores, and each batch size measured on its threads. memory is
+// that of an instance in bytes, 0 for the profile's. The spread comes from the distance of
+// 95th percentiles from medians.
 func FromProfile(p *profiler.Profile, shares []int, memory int64) (*Measured, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func FromProfile(p *profiler.Profile, shares []int, memory int64) (*Measured, er
 		}
 	}
 	if len(m.shares) == 0 {
-		return nil, fmt.Errorf("profile of %.12s: it says nothing of any of %v millicores", p.Model, shares)
+		return nil, fmt.Errorf("profile of %.12s: it has no times for any of %v millicores", p.Model, shares)
 	}
 	squares, n := 0.0, 0
 	for _, at := range p.Measurements {
@@ -70,8 +70,8 @@ func (m *Measured) Configs() []cluster.Config {
 	return all
 }
 
-// threads are those measured that feed a CPU share best: one for each core or part
-// of one, as far as was measured.
+// threads returns the measured number of threads that suits a CPU share best: one thread for
+// each core or part of a core, if that was measured, otherwise fewer.
 func (m *Measured) threads(millicores int) (int, bool) {
 	wanted, best := cluster.Config{Resources: cluster.Resources{CPU: millicores}}.Threads(), 0
 	for _, t := range m.profile.Threads() {
@@ -93,9 +93,10 @@ func (m *Measured) on(threads int) []profiler.Measurement {
 	return all
 }
 
-// Exec implements systems.Times: the mean under the quota (profiler.MeanUnderQuota) of
-// the median times, between measured batches on the line through their neighbours. A
-// batch below the smallest measured takes as long as that. A GPU is not used.
+// Exec implements systems.Times. It returns the mean under the quota
+// (profiler.MeanUnderQuota) of the median times, and interpolates linearly between measured
+// batches. A batch below the smallest measured takes as long as that. Configs with a GPU
+// have no times.
 func (m *Measured) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	threads, ok := m.threads(c.CPU)
 	if !ok || b < 1 || c.GPU > 0 {

@@ -9,9 +9,8 @@ import (
 	"sync"
 )
 
-// OperatorTime is what all calls of one operator took in one execution of a model
-// at batch 1, in TensorFlow on INFless' testbed (Fig. 7). It is not of this
-// machine.
+// OperatorTime is the time of all calls of one operator in one execution of a model at
+// batch 1, in TensorFlow on INFless' testbed (Fig. 7).
 type OperatorTime struct {
 	// Operator is TensorFlow's name, in part abbreviated.
 	Operator string
@@ -28,14 +27,14 @@ type testbedOn struct{ model, device string }
 var operatorTimes = sync.OnceValue(func() map[testbedOn][]OperatorTime {
 	all, err := parseOperators(operators)
 	if err != nil {
-		panic(err) // the file is a part of the program, and a test reads it
+		panic(err) // The file is embedded, and a test reads it.
 	}
 	return all
 })
 
-// Operators lists a model's operators on a device, "cpu" or "gpu", the longest
-// first; nil of a model that was not published: it has lstm-2365, and resnet-50 on
-// the CPU.
+// Operators lists a model's operators on a device, "cpu" or "gpu", the longest first. It
+// returns nil for other models than the published ones: lstm-2365, and resnet-50 on the
+// CPU.
 func Operators(model, device string) []OperatorTime {
 	return slices.Clone(operatorTimes()[testbedOn{model, device}])
 }
@@ -45,11 +44,11 @@ func parseOperators(text []byte) (map[testbedOn][]OperatorTime, error) {
 	err := parse(text, []string{"model", "device", "op", "calls", "total_us"}, func(cells []string) error {
 		calls, err := strconv.Atoi(cells[3])
 		if err != nil || calls < 1 {
-			return fmt.Errorf("calls is %q", cells[3])
+			return fmt.Errorf("calls is %q: it must be a whole number, at least 1", cells[3])
 		}
 		us, err := strconv.ParseFloat(cells[4], 64)
 		if err != nil || !(us > 0 && us < 1e12) {
-			return fmt.Errorf("total_us is %q", cells[4])
+			return fmt.Errorf("total_us is %q: it must be a number above 0 and below 1e12", cells[4])
 		}
 		at := testbedOn{cells[0], cells[1]}
 		all[at] = append(all[at], OperatorTime{cells[2], calls, us})

@@ -1,6 +1,7 @@
-// Package testbed says how long a simulated model's batches take: from the
-// published times of INFless' testbed, from a file in the same form, or from
-// what a profiler has measured on this machine. All implement systems.Times.
+// Package testbed has the execution times of simulated models: the published times of
+// INFless' testbed, a file in the same form, BATCH's times on AWS Lambda, or a profile of
+// this machine. All implement systems.Times. It measures nothing. Begin with FromTestbed,
+// FromLambda and FromProfile.
 package testbed
 
 import (
@@ -12,40 +13,39 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Memory is what an instance of a model takes, whatever its config: Host in bytes
-// of its node's memory and, where it has a share of a GPU, GPU in bytes of that.
+// Memory is the memory of a model's instance with any config: Host of the node and, if the
+// instance has a GPU share, GPU of the GPU, in bytes.
 type Memory struct{ Host, GPU int64 }
 
-// DefaultSpread is the standard deviation of the logarithm of a time where a
-// profile has too few times to tell it.
+// DefaultSpread is the standard deviation of the logarithm of a time if a profile has too
+// few times to estimate it.
 const DefaultSpread = 0.05
 
-// Testbed is one model's times by CPU share, GPU share and batch.
+// Testbed has one model's times by CPU share, GPU share and batch.
 type Testbed struct {
 	model  string
 	memory Memory
 	spread float64
-	// shares are what was measured, by GPU and CPU.
+	// shares are the measured shares, by GPU and CPU.
 	shares []*share
-	at     map[cluster.Resources]*share // by CPU and GPU alone
+	at     map[cluster.Resources]*share // The keys have only CPU and GPU.
 }
 
 // share is one CPU and GPU share.
 type share struct {
 	cpu, gpu int
-	// batches were measured, ascending; the first is the smallest.
+	// batches are the measured batch sizes, ascending.
 	batches []int
-	// times[b-1] is of a batch of b in ns, up to the largest measured.
+	// times[b-1] is the time of a batch of b in ns, up to the largest measured.
 	times []float64
 }
 
-// FromTestbed takes a model's times of a testbed. Measured times are taken as they
-// are, with two exceptions. Where a larger batch was faster than a smaller one on
-// the same share, which is noise, both get their mean. And a batch smaller than the
-// smallest that was measured on a share, as an instance executes one that has not
-// filled, takes the same part of that one's time as on the next smaller CPU share
-// where both are known. Between batches, and between shares, a time is on the line
-// through its neighbours.
+// FromTestbed returns a model's times of a testbed. They are the measured times, with two
+// exceptions. If a larger batch was faster than a smaller one on the same share, which is
+// noise, both get their mean. The second exception are batches smaller than the smallest
+// measured on a share; an instance executes them if its batch has not filled. Such a batch
+// takes the same part of that batch's time as on the next smaller CPU share where both are
+// known. Between batches and between shares, times are interpolated linearly.
 //
 // The spread is that of the published times: see [Testbed.Spread].
 func FromTestbed(t *ReferenceTestbed, model string, memory Memory) (*Testbed, error) {
@@ -74,18 +74,17 @@ func FromTestbed(t *ReferenceTestbed, model string, memory Memory) (*Testbed, er
 // SetSpread replaces the measured spread.
 func (p *Testbed) SetSpread(spread float64) { p.spread = spread }
 
-// Spread implements systems.Times. It is how much published times scatter around
-// what they ought to be: the standard deviation of their logarithms around a line
-// in the logarithm of the GPU share, for each CPU share and batch that was measured
-// on three GPU shares or more, pooled. Neighbouring shares differ little in truth,
-// so this is mostly what repeating a measurement would show; rounding to whole
-// milliseconds, where a model is that fast, is in it.
+// Spread implements systems.Times. It is the standard deviation of the logarithms of the
+// published times around a line in the logarithm of the GPU share. Each CPU share and batch
+// measured on at least three GPU shares has a line; their residuals are pooled.
+// Neighbouring shares differ little, so the spread is mostly that of repeated measurements.
+// For fast models it includes the rounding to whole milliseconds.
 func (p *Testbed) Spread() float64 { return p.spread }
 
-// Model is the model's name in the profile.
+// Model returns the model's name in the profile.
 func (p *Testbed) Model() string { return p.model }
 
-// Configs implements systems.Times: what was measured, by GPU, CPU and batch.
+// Configs implements systems.Times. It returns the measured configs, by GPU, CPU and batch.
 func (p *Testbed) Configs() []cluster.Config {
 	var all []cluster.Config
 	for _, s := range p.shares {
@@ -117,8 +116,9 @@ func (s *share) time(b int) (float64, bool) {
 	return s.times[b-1], true
 }
 
-// time is a batch's on any share: measured, or first between CPU shares, then
-// between GPU shares. Between no GPU and the smallest share of one there is nothing.
+// time returns the time of a batch in ns on any share: measured, or interpolated first
+// between CPU shares, then between GPU shares. Between no GPU and the smallest share of one
+// there is no time.
 func (p *Testbed) time(cpu, gpu, b int) (float64, bool) {
 	if s := p.at[cluster.Resources{CPU: cpu, GPU: gpu}]; s != nil {
 		return s.time(b)
@@ -164,7 +164,7 @@ func (p *Testbed) onGPU(cpu, gpu, b int) (float64, bool) {
 	return between(below, above, cpu)
 }
 
-// point is a time at a share; at 0 there is none.
+// point is a time at a share. There is none if at is 0.
 type point struct {
 	at int
 	t  float64
@@ -178,8 +178,8 @@ func between(below, above point, at int) (float64, bool) {
 	return below.t + part*(above.t-below.t), true
 }
 
-// Fastest is the shortest mean time of a single request on a config that fits, and
-// that config; false if none fits.
+// Fastest returns the shortest mean time of a single request on a config that fits, and
+// that config. ok is false if none fits.
 func Fastest(t systems.Times, fits func(cluster.Resources) bool) (time.Duration, cluster.Config, bool) {
 	best, on, found := time.Duration(0), cluster.Config{}, false
 	for _, c := range t.Configs() {

@@ -38,7 +38,7 @@ func millis(p systems.Times, cpu, gpu, b int) float64 {
 	return float64(t) / float64(time.Millisecond)
 }
 
-// What was measured is what is said, and what was not is from its neighbours.
+// Measured configs have their measured times. Others are interpolated.
 func TestTestbed(t *testing.T) {
 	resnet, lstm := testbed(t, "resnet-50"), testbed(t, "lstm-maxclass-2365")
 	for _, c := range []struct {
@@ -101,8 +101,8 @@ func TestTestbedConfigs(t *testing.T) {
 	}
 }
 
-// SSD's times at 2 threads and batch 1 by GPU share are 140.43, 128.87, 133.43, 125.9
-// and 130.9 ms: they scatter by about 3 %. All of its groups: 1.96 %.
+// SSD's times at 2 threads and batch 1 by GPU share are 140.43, 128.87, 133.43, 125.9 and
+// 130.9 ms: they vary by about 3 %. The spread of all its groups is 1.96 %.
 func TestSpread(t *testing.T) {
 	if got := testbed(t, "ssd").Spread(); math.Abs(got-0.0196) > 0.0001 {
 		t.Errorf("got %v", got)
@@ -121,7 +121,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A share of which only large batches are known, and no smaller share either.
+// Only large batches of a share are known, and no smaller share.
 func TestSmallBatchesOfALoneShare(t *testing.T) {
 	lone, err := ParseTestbed([]byte("model,cpu_threads,gpu_sm_pct,batch,latency_ms\nm,8,0,8,20\nm,8,0,16,30\nn,8,0,8,20\no,8,0,8,20\no,8,0,16,60\n"))
 	if err != nil {
@@ -204,7 +204,7 @@ func TestMeasured(t *testing.T) {
 	if got := m.Spread(); math.Abs(got-0.1357) > 0.0001 {
 		t.Errorf("spread %v", got)
 	}
-	if _, err := FromProfile(p, nil, 0); err == nil || !strings.Contains(err.Error(), "says nothing of any of []") {
+	if _, err := FromProfile(p, nil, 0); err == nil || !strings.Contains(err.Error(), "no times for any of []") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := FromProfile(&profiler.Profile{}, []int{1000}, 0); err == nil {
@@ -212,7 +212,7 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
-// Whatever was measured, times are positive and never fall with the batch.
+// For any measurements, times are positive and never fall with the batch.
 func FuzzFromTestbed(f *testing.F) {
 	const header = "model,cpu_threads,gpu_sm_pct,batch,latency_ms\n"
 	f.Add(header + "m,2,10,1,5\nm,2,10,4,4\nm,4,10,4,3\nm,4,10,8,9\nm,8,20,64,7\nm,8,0,2,1\n")

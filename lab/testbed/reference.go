@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed" // the figures
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,32 +13,31 @@ import (
 	"time"
 )
 
-// TestbedTime is how long a batch took to be served on INFless' testbed, some
-// queueing included. It is no time.Duration, since it is not of this machine.
+// TestbedTime is the time to serve a batch on INFless' testbed, with some queueing. It is
+// not a time.Duration, to keep it apart from times of this machine.
 type TestbedTime struct {
 	// Milliseconds is the time in ms.
 	Milliseconds float64
-	// Interpolated is true where it was not measured but lies on the lines
-	// between configs that were.
+	// Interpolated is set if the time was not measured but interpolated between measured
+	// configs.
 	Interpolated bool
 }
 
-// ForSimulation is the time as a simulator takes it that is to run INFless'
-// testbed.
+// ForSimulation converts the time for a simulation of INFless' testbed.
 func (t TestbedTime) ForSimulation() time.Duration {
 	return time.Duration(t.Milliseconds * float64(time.Millisecond))
 }
 
-// TestbedConfig is a config of the testbed that was measured: ⟨b, c, g⟩ with c in
-// millicores, 1000 a CPU thread, and g in % of the GPU's SMs, 0 without it.
+// TestbedConfig is a measured config of the testbed: ⟨b, c, g⟩ with c in millicores, 1000
+// per CPU thread, and g in % of the GPU's SMs, 0 without GPU.
 type TestbedConfig struct {
 	Batch, Millicores, GPU int
 	Time                   TestbedTime
 }
 
-// ReferenceTestbed is the models' profiles.
+// ReferenceTestbed has the profiles of a testbed's models.
 type ReferenceTestbed struct {
-	// models has the times in ms by batch, ascending, of each model's shares.
+	// models has the times in ms of each model's shares, by batch, ascending.
 	models map[string]map[testbedShare][]timed
 }
 
@@ -51,21 +51,21 @@ type timed struct {
 //go:embed infless_2080ti.csv
 var models []byte
 
-// INFlessTestbed is the testbed as it was published. Batches that never filled in the
-// experiment are left out.
+// INFlessTestbed returns the published testbed, without the batches that never filled in
+// the experiment.
 var INFlessTestbed = sync.OnceValue(func() *ReferenceTestbed {
 	t, err := ParseTestbed(models)
 	if err != nil {
-		panic(err) // the file is a part of the program, and a test reads it
+		panic(err) // The file is embedded, and a test reads it.
 	}
 	return t
 })
 
 var columns = []string{"model", "cpu_threads", "gpu_sm_pct", "batch", "latency_ms"}
 
-// ParseTestbed reads a profile in the published form: lines of model, CPU threads, GPU
-// share in %, batch size and latency in ms, below a header that names them so.
-// Lines that begin with # are comments. An error names the line.
+// ParseTestbed reads a profile in the published form, a CSV file. Its header is
+// model,cpu_threads,gpu_sm_pct,batch,latency_ms. Lines that begin with # are comments. An
+// error names the line.
 func ParseTestbed(text []byte) (*ReferenceTestbed, error) {
 	t := &ReferenceTestbed{models: map[string]map[testbedShare][]timed{}}
 	err := parse(text, columns, func(cells []string) error {
@@ -73,13 +73,13 @@ func ParseTestbed(text []byte) (*ReferenceTestbed, error) {
 		for i, cell := range cells[1:4] {
 			n, err := strconv.Atoi(cell)
 			if err != nil || n < 0 || n == 0 && i != 1 || n > 1<<16 || i == 1 && n > 100 {
-				return fmt.Errorf("%s is %q", columns[1+i], cell)
+				return fmt.Errorf("%s is %q: it must be a whole number from %s", columns[1+i], cell, [...]string{"1 to 65536", "0 to 100", "1 to 65536"}[i])
 			}
 			whole[i] = n
 		}
 		ms, err := strconv.ParseFloat(cells[4], 64)
 		if err != nil || !(ms > 0 && ms < 1e9) {
-			return fmt.Errorf("latency_ms is %q", cells[4])
+			return fmt.Errorf("latency_ms is %q: it must be a number above 0 and below 1e9", cells[4])
 		}
 		return t.add(cells[0], testbedShare{1000 * whole[0], whole[1]}, timed{whole[2], ms})
 	})
@@ -91,7 +91,7 @@ func ParseTestbed(text []byte) (*ReferenceTestbed, error) {
 
 func (t *ReferenceTestbed) add(model string, s testbedShare, at timed) error {
 	if model == "" {
-		return fmt.Errorf("no model")
+		return errors.New("model is missing")
 	}
 	if t.models[model] == nil {
 		t.models[model] = map[testbedShare][]timed{}
@@ -99,7 +99,7 @@ func (t *ReferenceTestbed) add(model string, s testbedShare, at timed) error {
 	row := t.models[model][s]
 	i, found := slices.BinarySearchFunc(row, at.batch, func(a timed, batch int) int { return a.batch - batch })
 	if found {
-		return fmt.Errorf("%s at batch %d is there twice", model, at.batch)
+		return fmt.Errorf("%s at batch %d occurs twice", model, at.batch)
 	}
 	t.models[model][s] = slices.Insert(row, i, at)
 	return nil
@@ -114,7 +114,7 @@ func parse(text []byte, header []string, each func(cells []string) error) error 
 		return err
 	}
 	if len(lines) == 0 || !slices.Equal(lines[0], header) {
-		return fmt.Errorf("the first line is not the header %q", header)
+		return fmt.Errorf("the first line must be the header %q", header)
 	}
 	for _, cells := range lines[1:] {
 		if err := each(cells); err != nil {
@@ -127,7 +127,7 @@ func parse(text []byte, header []string, each func(cells []string) error) error 
 // Models lists the models by name.
 func (t *ReferenceTestbed) Models() []string { return slices.Sorted(maps.Keys(t.models)) }
 
-// Configs lists what was measured of a model, by GPU share, CPU and batch.
+// Configs lists the measured configs of a model, by GPU share, CPU and batch.
 func (t *ReferenceTestbed) Configs(model string) []TestbedConfig {
 	var all []TestbedConfig
 	for s, row := range t.models[model] {

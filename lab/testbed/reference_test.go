@@ -64,7 +64,7 @@ func TestINFless(t *testing.T) {
 	}
 }
 
-// What is not measured lies between what is.
+// Interpolated times lie between measured ones.
 func TestInterpolationStaysWithin(t *testing.T) {
 	r := INFlessTestbed()
 	for _, model := range r.Models() {
@@ -88,16 +88,16 @@ func TestInterpolationStaysWithin(t *testing.T) {
 func TestParseNamesTheLine(t *testing.T) {
 	head := strings.Join(columns, ",") + "\n"
 	for text, want := range map[string]string{
-		"":                                  "not the header",
+		"":                                  "must be the header",
 		"model,batch\na,1\n":                "wrong number of fields",
-		"a,b,c,d,e\n":                       "not the header",
+		"a,b,c,d,e\n":                       "must be the header",
 		head + "m,2,10,1\n":                 "line 2",
 		head + "m,0,10,1,5\n":               `cpu_threads is "0"`,
 		head + "m,2,101,1,5\n":              `gpu_sm_pct is "101"`,
 		head + "m,2,10,x,5\n":               `batch is "x"`,
 		head + "m,2,10,1,NaN\n":             `latency_ms is "NaN"`,
-		head + ",2,10,1,5\n":                "no model",
-		head + "m,2,10,1,5\nm,2,10,1,6\n":   "there twice",
+		head + ",2,10,1,5\n":                "model is missing",
+		head + "m,2,10,1,5\nm,2,10,1,6\n":   "occurs twice",
 		head + "m,2,10,1,\"5\nm,2,10,1,6\n": "line",
 	} {
 		if _, err := ParseTestbed([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -154,7 +154,7 @@ func TestFewOperatorsDominate(t *testing.T) {
 	}
 }
 
-// part is which part of the time the named operators take.
+// part returns the part of the time that the named operators take.
 func part(ops []OperatorTime, names ...string) float64 {
 	var of, all float64
 	for _, o := range ops {

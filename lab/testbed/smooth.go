@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// monotone is what is nearest to ts in the sum of squares without ever falling:
-// neighbours that fall get their mean (the pool-adjacent-violators algorithm).
-// 20, 20, 19.25 become 20, 19.625, 19.625 and then all 19.75.
+// monotone returns the values closest to ts, in the sum of squares, that never fall.
+// Neighbours that fall get their mean (the pool-adjacent-violators algorithm): 20, 20,
+// 19.25 become 20, 19.625, 19.625, and then all become 19.75.
 func monotone(ts []float64) []float64 {
 	type pool struct {
 		mean float64
@@ -31,8 +31,9 @@ func monotone(ts []float64) []float64 {
 	return out
 }
 
-// fill makes of the measured batches' times those of all batches up to the largest.
-// smaller are shares that are filled already, those of the same GPU share by CPU.
+// fill returns the times of all batches up to the largest, from those of the measured
+// batches. smaller are shares that are already filled; those of the same GPU share are in
+// order of CPU.
 func (s *share) fill(measured []float64, smaller []*share) []float64 {
 	first := s.batches[0]
 	all := make([]float64, s.batches[len(s.batches)-1])
@@ -48,9 +49,9 @@ func (s *share) fill(measured []float64, smaller []*share) []float64 {
 	return all
 }
 
-// part is what part of the smallest measured batch's time one of b takes. Where no
-// smaller share tells, it is on the line through the two smallest measured, but at
-// least in proportion to b.
+// part returns the time of a batch of b, divided by that of the smallest measured batch. It
+// is that of the next smaller share with both times. Without one, it is on the line through
+// the two smallest measured batches, but at least proportional to b.
 func (s *share) part(b int, measured []float64, smaller []*share) float64 {
 	first := s.batches[0]
 	for _, other := range slices.Backward(smaller) {
@@ -67,11 +68,11 @@ func (s *share) part(b int, measured []float64, smaller []*share) float64 {
 	return max(proportional, 1-slope*float64(first-b)/measured[0])
 }
 
-// group is what a residual is taken within.
+// group identifies the times that have one line.
 type group struct{ millicores, batch int }
 
-// spread is [Testbed.Spread], or [DefaultSpread] where fewer than minFreedom
-// residuals are free.
+// spread returns the value of [Testbed.Spread], or [DefaultSpread] with fewer than
+// minFreedom degrees of freedom.
 func spread(configs []TestbedConfig) float64 {
 	const minFreedom = 5
 	groups := map[group][][2]float64{}
@@ -99,7 +100,7 @@ func spread(configs []TestbedConfig) float64 {
 	return math.Sqrt(squares / float64(freedom))
 }
 
-// residual is the sum of the squares of what the best line leaves over.
+// residual returns the sum of the squared residuals of the best line.
 func residual(points [][2]float64) float64 {
 	n := float64(len(points))
 	var mx, my, xx, xy, yy float64

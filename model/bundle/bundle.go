@@ -143,9 +143,12 @@ func readManifest(inside *os.Root) (Manifest, error) {
 		return Manifest{}, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxManifest))
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read %s: %w", ManifestFile, err)
+	}
+	if len(text) > maxManifest {
+		return Manifest{}, fmt.Errorf("%s has more than %d bytes, the maximum", ManifestFile, maxManifest)
 	}
 	return ParseManifest(text)
 }

@@ -304,3 +304,15 @@ func TestNameIsTheImages(t *testing.T) {
 		}
 	}
 }
+
+// A manifest above the maximum is refused instead of cut.
+func TestManifestAboveTheMaximum(t *testing.T) {
+	dir := t.TempDir()
+	text := "name: a\nengine: onnx\nmodel: m.onnx\ndescription: " + strings.Repeat("x", maxManifest) + "\n"
+	if err := os.WriteFile(filepath.Join(dir, ManifestFile), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenDir(dir); err == nil || !strings.Contains(err.Error(), "maximum") {
+		t.Errorf("error %v", err)
+	}
+}

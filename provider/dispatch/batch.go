@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"errors"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
@@ -62,32 +61,6 @@ func cut(calls []*call) []*call {
 	return calls
 }
 
-// lead executes a batch for its members. It returns own's signal instead of
-// sending it.
-func (d *Dispatcher) lead(b *batch, own *call) signal {
-	return (&flight{d: d, batch: b, rest: b.calls}).lead(own)
-}
-
-// prune answers the members of a batch that can no longer be in time, and keeps the
-// others: on a busy machine the leader may begin long after the policy decided. It
-// returns own's signal if own is answered.
-func (d *Dispatcher) prune(b *batch, own *call, now time.Time) (mine signal) {
-	kept := b.calls[:0]
-	for _, c := range b.calls {
-		if !now.Add(b.least).After(c.deadline) {
-			kept = append(kept, c)
-			continue
-		}
-		if s := (signal{err: d.refuse(c)}); c == own {
-			mine = s
-		} else {
-			c.signal <- s
-		}
-	}
-	b.calls = kept
-	return mine
-}
-
 // refuse counts a call that can no longer be answered in time, and returns its error.
 func (d *Dispatcher) refuse(c *call) error {
 	err, reason := ErrLate, metrics.Late
@@ -99,14 +72,6 @@ func (d *Dispatcher) refuse(c *call) error {
 	}
 	d.options.Recorder.AddDrop(reason)
 	return err
-}
-
-// record records n executed requests as batches of at most the instance's limit.
-func (d *Dispatcher) record(b *batch, n int, exec time.Duration) {
-	for rest := n; rest > 0; rest -= b.limit {
-		size := min(rest, b.limit)
-		d.options.Recorder.ObserveBatch(size, exec*time.Duration(size)/time.Duration(n))
-	}
 }
 
 // done tells the policy that an instance is free again. total is the time from the batch's
@@ -125,22 +90,6 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 			d.policy.Done(now, b.instance)
 		}
 	}), nil)
-}
-
-// lost handles an exchange that broke off. The instance gets nothing more, and its
-// unanswered members go back to the queue. lost returns own's signal: mine if own was
-// answered already.
-func (d *Dispatcher) lost(b *batch, unanswered []*call, own *call, mine signal, cause error) signal {
-	var answered bool
-	d.delegate(d.locked(func(now time.Time) {
-		d.lose(now, b.instance, cause)
-		d.release(b.instance, now)
-		answered = d.again(now, unanswered, own, errors.Is(cause, errUnreached), b.once)
-	}), nil)
-	if answered {
-		return mine
-	}
-	return d.wait(own)
 }
 
 // lose takes an instance out of service for good and reports it as lost. The lock is held.

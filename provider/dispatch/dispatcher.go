@@ -179,7 +179,7 @@ func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request
 		d.options.OnCold()
 	}
 	if own := d.delegate(batches, c); own != nil {
-		return d.finish(c, d.lead(own, c))
+		return d.finish(c, d.flight(own).lead(c))
 	}
 	return d.finish(c, d.wait(c))
 }
@@ -244,7 +244,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 // answer.
 func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	for s.lead != nil {
-		s = d.lead(s.lead, c)
+		s = d.flight(s.lead).lead(c)
 	}
 	if s.err != nil {
 		return s.response, s.err

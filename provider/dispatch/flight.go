@@ -53,6 +53,9 @@ type flight struct {
 	mine signal
 }
 
+// flight returns the way of a batch that has not been sent.
+func (d *Dispatcher) flight(b *batch) *flight { return &flight{d: d, batch: b, rest: b.calls} }
+
 // lead sends the batch, hands out the answers and returns own's signal. After a panic the
 // members get an error and the instance is lost.
 func (f *flight) lead(own *call) (mine signal) {
@@ -61,7 +64,7 @@ func (f *flight) lead(own *call) (mine signal) {
 			mine = f.failed(own, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
-	if f.mine = f.d.prune(f.batch, own, time.Now()); len(f.calls) == 0 {
+	if f.prune(own, time.Now()); len(f.calls) == 0 {
 		f.d.done(f.batch, 0, Executed{})
 		return f.mine
 	}
@@ -70,6 +73,20 @@ func (f *flight) lead(own *call) (mine signal) {
 	}
 	f.rest = f.calls
 	return f.run(own)
+}
+
+// prune answers the members of the batch that can no longer be in time, and keeps the
+// others: on a busy machine the leader may begin long after the policy decided.
+func (f *flight) prune(own *call, now time.Time) {
+	kept := f.calls[:0]
+	for _, c := range f.calls {
+		if !now.Add(f.least).After(c.deadline) {
+			kept = append(kept, c)
+			continue
+		}
+		f.answer(c, own, signal{err: f.d.refuse(c)})
+	}
+	f.calls = kept
 }
 
 // resume continues a flight whose leader has been refused.
@@ -88,8 +105,9 @@ func (f *flight) run(own *call) signal {
 	for len(f.rest) > 0 {
 		left, err := f.exchange(own)
 		if left {
-			go f.resume()
-			return f.mine
+			mine := f.mine
+			go f.resume() // f is the goroutine's from here.
+			return mine
 		}
 		if err == nil {
 			err = f.land(own)
@@ -98,11 +116,8 @@ func (f *flight) run(own *call) signal {
 			f.fall(own, failure)
 			continue
 		}
-		switch {
-		case errors.Is(err, errSuspended), errors.Is(err, errStuck):
-			return f.d.elsewhere(f.batch, f.rest, own, f.mine)
-		case err != nil:
-			return f.d.lost(f.batch, f.rest, own, f.mine, err)
+		if err != nil {
+			return f.elsewhere(own, err)
 		}
 	}
 	return f.mine
@@ -239,7 +254,7 @@ func (f *flight) land(own *call) error {
 		// are handed out.
 		f.d.done(f.batch, total, f.executed(responses, took))
 	}
-	f.d.record(f.batch, len(part), took.time)
+	f.record(len(part), took.time)
 	for i, c := range part {
 		f.answer(c, own, signal{response: &responses[i]})
 	}
@@ -260,6 +275,31 @@ func (f *flight) fall(own *call, failure error) {
 	}
 	for _, c := range part {
 		f.answer(c, own, signal{err: failure})
+	}
+}
+
+// elsewhere gives the unanswered members to other instances after the exchange failed. The
+// instance is lost, unless it only does not answer. It returns own's signal.
+func (f *flight) elsewhere(own *call, cause error) signal {
+	var answered bool
+	f.d.delegate(f.d.locked(func(now time.Time) {
+		if !errors.Is(cause, errSuspended) && !errors.Is(cause, errStuck) {
+			f.d.lose(now, f.instance, cause)
+		}
+		f.d.release(f.instance, now)
+		answered = f.d.again(now, f.rest, own, errors.Is(cause, errUnreached), f.once)
+	}), nil)
+	if answered {
+		return f.mine
+	}
+	return f.d.wait(own)
+}
+
+// record records n executed requests as batches of at most the instance's limit.
+func (f *flight) record(n int, exec time.Duration) {
+	for rest := n; rest > 0; rest -= f.limit {
+		size := min(rest, f.limit)
+		f.d.options.Recorder.ObserveBatch(size, exec*time.Duration(size)/time.Duration(n))
 	}
 }
 

@@ -106,17 +106,3 @@ func (d *Dispatcher) judge(id cluster.InstanceID, m *instanceState, err error, s
 	}
 	return done
 }
-
-// elsewhere gives the members of a batch to other instances, because their own does not
-// answer. It returns own's signal: mine if own was answered already.
-func (d *Dispatcher) elsewhere(b *batch, unanswered []*call, own *call, mine signal) signal {
-	var answered bool
-	d.delegate(d.locked(func(now time.Time) {
-		d.release(b.instance, now)
-		answered = d.again(now, unanswered, own, false, b.once)
-	}), nil)
-	if answered {
-		return mine
-	}
-	return d.wait(own)
-}

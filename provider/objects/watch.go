@@ -228,7 +228,7 @@ func (w *watcher) gone(ctx context.Context, namespace, name string) (again bool)
 	return w.forget(ctx, namespace, name)
 }
 
-// forget ends a function at the server. It logs an error and never tries again.
+// forget ends a function at the server. It logs an error and is tried again.
 func (w *watcher) forget(ctx context.Context, namespace, name string) (again bool) {
 	if _, still := w.cached(namespace, name); !still {
 		w.mu.Lock()
@@ -237,7 +237,8 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 		w.mu.Unlock()
 	}
 	if err := w.Target.Forget(ctx, namespace, name); err != nil {
-		w.log.Error().Str("function", name+"."+namespace).Err(err).Msg("a deleted function could not be ended")
+		w.log.Error().Str("function", name+"."+namespace).Err(err).Msg("a deleted function could not be ended; it is tried again")
+		return true
 	}
 	return false
 }

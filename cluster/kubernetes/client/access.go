@@ -1,7 +1,8 @@
-// Package client is what all clients of the API server share: CheckAccess tells at the
-// start which rights of the service account are missing, RetryTransport tries again what
-// may be tried again, Election elects the leader, and RouteLogs puts client-go's
-// messages into the provider's log.
+// Package client holds what all clients of the API server share. [CheckAccess] finds
+// missing rights of the service account at start, [RetryTransport] makes informers wait
+// for an API server that is away, [Election] elects the leader, and [RouteLogs] puts
+// client-go's messages into the provider's log. It knows nothing of functions or
+// instances. Begin reading at [Needs] and [CheckAccess].
 package client
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// Scope is where a right is needed.
+// Scope says in which namespaces a right is needed.
 type Scope int
 
 const (
@@ -30,17 +31,17 @@ const (
 	Functions
 )
 
-// Need is the verbs that are needed on one resource.
+// Need names the verbs that the provider needs on one resource.
 type Need struct {
 	Scope Scope
 	// Group is "" for the core API; Resource may carry a subresource after a slash.
 	Group, Resource string
 	Verbs           []string
-	// For says what cannot be done without.
+	// For says what the provider does with the right.
 	For string
 }
 
-// Needs is all that the provider needs: no more, no less.
+// Needs returns every right that the provider needs, and no others.
 func Needs() []Need {
 	watch := []string{"get", "list", "watch"}
 	return []Need{
@@ -65,15 +66,15 @@ func Needs() []Need {
 	}
 }
 
-// Missing is one right that the provider does not have.
+// Missing is a right that the provider does not have.
 type Missing struct {
 	Need
 	Verb string
-	// Namespace is "" where the right is needed in the whole cluster.
+	// Namespace is "" if the right is needed in the whole cluster.
 	Namespace string
 }
 
-// String is a sentence that says what to add where.
+// String returns a sentence that says which verb to add to which role.
 func (m Missing) String() string {
 	where, role := "in namespace "+m.Namespace, "a Role there"
 	if m.Namespace == "" {
@@ -83,12 +84,12 @@ func (m Missing) String() string {
 		m.Verb, m.Resource, where, m.For, m.Verb, m.Resource, m.Group, role)
 }
 
-// inParallel bounds how many questions are asked at a time.
+// inParallel is the maximum number of reviews in flight.
 const inParallel = 8
 
-// CheckAccess asks the API server for every right in needs, and returns those that are
-// missing, in the order of needs. own is the provider's namespace, functions are the
-// functions'. An error is a question that was not answered.
+// CheckAccess asks the API server for every right in needs and returns the missing ones
+// in the order of needs. own is the provider's namespace; functions are the namespaces of
+// functions. It returns an error if the API server fails to answer.
 func CheckAccess(ctx context.Context, client kubernetes.Interface, needs []Need, own string, functions []string) ([]Missing, error) {
 	asked := questions(needs, own, functions)
 	denied := make([]bool, len(asked))
@@ -105,7 +106,7 @@ func CheckAccess(ctx context.Context, client kubernetes.Interface, needs []Need,
 			defer mu.Unlock()
 			denied[i] = !allowed
 			if err != nil && failed == nil {
-				failed = fmt.Errorf("whether the provider may %s %s could not be found out: %w", m.Verb, m.Resource, err)
+				failed = fmt.Errorf("cannot check whether the provider may %s %s: %w", m.Verb, m.Resource, err)
 			}
 		})
 	}
@@ -122,8 +123,8 @@ func CheckAccess(ctx context.Context, client kubernetes.Interface, needs []Need,
 	return missing, nil
 }
 
-// questions are all rights, each as if it were missing. What is needed in the whole
-// cluster is not asked again for a namespace.
+// questions returns all rights to ask for, as if each were missing: one for each verb
+// and namespace, or one for each verb if the right is needed in the whole cluster.
 func questions(needs []Need, own string, functions []string) []Missing {
 	var all []Missing
 	for _, n := range needs {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// RouteLogs sends the client's log to log, for the whole program. Its messages are for
-// debugging. Its errors are warnings here, as the client tries again by itself.
+// RouteLogs sends client-go's log to log, for the whole program. Its messages become
+// debug lines. Its errors become warnings, because client-go retries by itself.
 func RouteLogs(log zerolog.Logger) {
 	klog.SetLogger(logr.New(sink{log.With().Str("by", "client-go").Logger()}))
 }
@@ -23,11 +23,13 @@ func (sink) Init(logr.RuntimeInfo) {}
 func (s sink) Enabled(level int) bool { return level == 0 }
 
 // Info implements [logr.LogSink].
-func (s sink) Info(_ int, message string, values ...any) { told(s.log.Debug(), values).Msg(message) }
+func (s sink) Info(_ int, message string, values ...any) {
+	withFields(s.log.Debug(), values).Msg(message)
+}
 
 // Error implements [logr.LogSink].
 func (s sink) Error(err error, message string, values ...any) {
-	told(s.log.Warn().Err(err), values).Msg(message)
+	withFields(s.log.Warn().Err(err), values).Msg(message)
 }
 
 // WithValues implements [logr.LogSink].
@@ -44,8 +46,8 @@ func (s sink) WithName(name string) logr.LogSink {
 	return sink{s.log.With().Str("part", name).Logger()}
 }
 
-// told adds keys and values to a line.
-func told(line *zerolog.Event, values []any) *zerolog.Event {
+// withFields adds keys and values to a line.
+func withFields(line *zerolog.Event, values []any) *zerolog.Event {
 	for i := 0; i+1 < len(values); i += 2 {
 		line = line.Str(fmt.Sprint(values[i]), fmt.Sprint(values[i+1]))
 	}

@@ -16,24 +16,25 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The lease's times. A replica that is killed is followed within lease and twice the
-// longest look, 2.2 looks each (the library's jitter): 4.8 s. One that cannot renew
-// stops leading before another can begin.
+// The lease's times. After a leader is killed, another replica leads within
+// leaseDuration plus two retry periods, each up to 2.2 times as long because of the
+// library's jitter: 3 s + 2 · 2.2 · 0.4 s = 4.8 s. A leader that cannot renew stops
+// leading before another can begin.
 const (
-	lease = 3 * time.Second
-	renew = 2 * time.Second
-	look  = 400 * time.Millisecond
+	leaseDuration = 3 * time.Second
+	renewDeadline = 2 * time.Second
+	retryPeriod   = 400 * time.Millisecond
 )
 
 // ElectionOptions configure an election.
 type ElectionOptions struct {
 	// Config reaches the API server.
 	Config *rest.Config
-	// Namespace and Name are the Lease's. Identity tells this replica from the
-	// others, also from itself before a restart: a pod's name and UID.
+	// Namespace and Name are the Lease's. Identity distinguishes this replica from
+	// the others and from itself before a restart: use the pod's name and UID.
 	Namespace, Name, Identity string
-	// Changed, if not nil, is told in turn when this replica begins to lead and when
-	// it has stopped; it must return soon.
+	// Changed, if not nil, is called when this replica begins to lead and when it has
+	// stopped, one call at a time. It must return soon.
 	Changed func(leading bool)
 	Logger  zerolog.Logger
 }
@@ -43,10 +44,11 @@ type Election struct {
 	options ElectionOptions
 	client  coordinationv1.CoordinationV1Interface
 	elector atomic.Pointer[leaderelection.LeaderElector]
-	// mu orders the changes.
+	// mu orders the calls of Changed.
 	mu      sync.Mutex
 	leading atomic.Bool
-	// renewed is when the lease was last ours, as a time.Duration since begun.
+	// renewed is the start of the last successful renewal, as a time.Duration since
+	// begun.
 	renewed atomic.Int64
 	begun   time.Time
 }
@@ -54,26 +56,26 @@ type Election struct {
 // NewElection returns an election in which this replica takes part while Run runs.
 func NewElection(o ElectionOptions) (*Election, error) {
 	if o.Namespace == "" || o.Name == "" || o.Identity == "" {
-		return nil, errors.New("an election needs the lease's namespace and name, and an identity of this replica")
+		return nil, errors.New("ElectionOptions: set Namespace, Name and Identity")
 	}
 	config := rest.CopyConfig(o.Config)
 	// A try that hangs must leave time for another.
-	config.Timeout = renew / 2
+	config.Timeout = renewDeadline / 2
 	config.QPS = -1
 	client, err := coordinationv1.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("a client for leases: %w", err)
+		return nil, fmt.Errorf("create a client for leases: %w", err)
 	}
 	return &Election{options: o, client: client, begun: time.Now()}, nil
 }
 
-// Leading reports whether this replica leads now. It is false from the moment on at
-// which another may have followed, also where this process was stopped meanwhile.
+// Leading reports whether this replica leads now. It returns false as soon as another
+// replica may lead, even if this process was suspended in the meantime.
 func (e *Election) Leading() bool {
-	return e.leading.Load() && time.Since(e.begun)-time.Duration(e.renewed.Load()) < lease
+	return e.leading.Load() && time.Since(e.begun)-time.Duration(e.renewed.Load()) < leaseDuration
 }
 
-// Leader is the identity of who leads, as last seen; "" before anybody was.
+// Leader returns the identity of the last known leader; "" before there was one.
 func (e *Election) Leader() string {
 	if elector := e.elector.Load(); elector != nil {
 		return elector.GetLeader()
@@ -81,7 +83,7 @@ func (e *Election) Leader() string {
 	return ""
 }
 
-// Run takes part until ctx ends, then hands on the lease.
+// Run takes part in the election until ctx ends, then releases the lease.
 func (e *Election) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -90,7 +92,7 @@ func (e *Election) Run(ctx context.Context) error {
 				Client:     e.client,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: e.options.Identity},
 			}},
-			LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: look,
+			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 			ReleaseOnCancel: true, Name: e.options.Name,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: e.begin,
@@ -101,7 +103,7 @@ func (e *Election) Run(ctx context.Context) error {
 			},
 		})
 		if err != nil {
-			return fmt.Errorf("the election of a leader: %w", err)
+			return fmt.Errorf("elect a leader: %w", err)
 		}
 		e.elector.Store(elector)
 		elector.Run(ctx)
@@ -109,12 +111,13 @@ func (e *Election) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin is called in a goroutine of its own, so also after it is over.
+// begin takes in that this replica leads. The library calls it in a goroutine of its
+// own, so it may run after the leadership has ended.
 func (e *Election) begin(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ctx.Err() == nil && !e.leading.Swap(true) {
-		e.tell(true)
+		e.report(true)
 	}
 }
 
@@ -122,17 +125,17 @@ func (e *Election) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.leading.Swap(false) {
-		e.tell(false)
+		e.report(false)
 	}
 }
 
-func (e *Election) tell(leading bool) {
+func (e *Election) report(leading bool) {
 	if e.options.Changed != nil {
 		e.options.Changed(leading)
 	}
 }
 
-// lock is the Lease, and remembers since when it has been ours.
+// lock is the Lease. It records when this replica last acquired or renewed it.
 type lock struct {
 	*resourcelock.LeaseLock
 	election *Election
@@ -150,7 +153,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return l.kept(asked, l.LeaseLock.Update(ctx, r))
 }
 
-// kept notes a lease that was got with what was asked at a time.
+// kept records that a request begun at asked acquired or renewed the lease, if err is nil.
 func (l *lock) kept(asked time.Duration, err error) error {
 	if err == nil {
 		l.election.renewed.Store(int64(asked))

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// away is an API server that cannot be connected to for a number of tries.
+// away is an API server that refuses connections for a number of tries.
 type away struct{ left, tried int }
 
 func (a *away) RoundTrip(*http.Request) (*http.Response, error) {

@@ -11,25 +11,26 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Repels returns the first of a node's taints that none of the tolerations bears,
+// Repels returns the first of the node's taints that none of the tolerations tolerates;
 // "" if there is none.
 func (n *Node) Repels(tolerations []corev1.Toleration) string {
 	for i := range n.Taints {
-		// A cluster that does not know the operators Lt and Gt admits no pod with them.
-		bears := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &n.Taints[i], true) }
-		if !slices.ContainsFunc(tolerations, bears) {
+		// The operators Lt and Gt may be enabled here: a cluster that does not know them
+		// admits no pod with them.
+		tolerates := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &n.Taints[i], true) }
+		if !slices.ContainsFunc(tolerations, tolerates) {
 			return n.Taints[i].ToString()
 		}
 	}
 	return ""
 }
 
-// Selector is which nodes a pod may run on: its node selector and what its affinity
-// requires.
+// Selector says which nodes a pod may run on: its node selector, its required node
+// affinity and its tolerations.
 type Selector struct {
 	tolerations []corev1.Toleration
 	labels      labels.Selector
-	// terms are alternatives; nil for none required.
+	// terms are alternatives; nil if the pod requires none.
 	terms []term
 }
 
@@ -38,8 +39,8 @@ type term struct {
 	names  labels.Selector
 }
 
-// NewSelector reads what a pod's spec demands of nodes. An error names what of it
-// cannot be read.
+// NewSelector reads a pod's demands on nodes from its spec. An error names the key or
+// operator that it cannot read.
 func NewSelector(spec *corev1.PodSpec) (Selector, error) {
 	s := Selector{tolerations: spec.Tolerations, labels: labels.SelectorFromSet(spec.NodeSelector)}
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
@@ -53,7 +54,7 @@ func NewSelector(spec *corev1.PodSpec) (Selector, error) {
 	for i := range required.NodeSelectorTerms {
 		t := &required.NodeSelectorTerms[i]
 		if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
-			continue // Matches nothing, as the scheduler has it.
+			continue // An empty term matches no node, as in the scheduler.
 		}
 		byLabel, err := selector(t.MatchExpressions)
 		if err != nil {
@@ -90,7 +91,7 @@ func selector(requirements []corev1.NodeSelectorRequirement) (labels.Selector, e
 	return s, nil
 }
 
-// Selects reports whether a pod may be on the node by the node's labels and name.
+// Selects reports whether the node's labels and name allow the pod on it.
 func (s *Selector) Selects(n *Node) bool {
 	if !s.labels.Matches(labels.Set(n.Labels)) {
 		return false
@@ -100,16 +101,13 @@ func (s *Selector) Selects(n *Node) bool {
 	})
 }
 
-// Any reports whether the selector and the tolerations make no difference.
+// Any reports whether the pod has no demands and no tolerations.
 func (s *Selector) Any() bool {
 	return s.labels.Empty() && s.terms == nil && len(s.tolerations) == 0
 }
 
-// Tolerations are those of the pod.
-func (s *Selector) Tolerations() []corev1.Toleration { return s.tolerations }
-
-// Eligible lists those of the nodes on which a pod may start now. If there are none
-// it says why, for whoever deployed it; what is the name of what they asked for.
+// Eligible lists the nodes on which a pod may start now. If there are none, why says so
+// to the user who deployed the function; what names the user's demand.
 func (s *Selector) Eligible(all []*Node, what string) (names []string, why string) {
 	names = []string{}
 	var selected, unready, repelled int

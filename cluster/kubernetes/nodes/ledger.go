@@ -6,8 +6,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Ledger keeps what the pods of others take of each node. Its zero value is empty.
-// It is not safe for concurrent use.
+// Ledger counts what pods that are not instances take of each node. Its zero value is
+// empty. It is not safe for concurrent use.
 type Ledger struct {
 	pods  map[string]held
 	nodes map[string]taken
@@ -23,7 +23,7 @@ type taken struct {
 	pods int
 }
 
-// Put takes in a pod's state; key is its own.
+// Put takes in a pod's state under a key that is unique to the pod.
 func (l *Ledger) Put(key string, pod *corev1.Pod) {
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if over || pod.Spec.NodeName == "" {
@@ -58,7 +58,7 @@ func (l *Ledger) Delete(key string) {
 	l.nodes[was.node] = taken{t.Sub(was.Resources), t.pods - 1}
 }
 
-// Taken is what the pods take of a node, and how many they are.
+// Taken returns what the pods take of a node, and their number.
 func (l *Ledger) Taken(node string) (cluster.Resources, int) {
 	t := l.nodes[node]
 	return t.Resources, t.pods

@@ -1,6 +1,6 @@
-// Package nodes is what the backend knows of a cluster's nodes: what each has to
-// give, what the pods of others take of it, and which of them a pod may run on. It
-// is pure: it is told of nodes and pods and asks nobody.
+// Package nodes reads a cluster's nodes: what each has to give, what other pods take of
+// it, and which nodes a pod may run on. It is pure: it takes nodes and pods as arguments
+// and calls no API server. Begin reading at [Read], [Ledger] and [Selector].
 package nodes
 
 import (
@@ -13,24 +13,25 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// Node is one node, as far as it matters for placing.
+// Node holds what placement needs to know of one node.
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// Taints are those that keep pods without a toleration away.
+	// Taints are those with effect NoSchedule or NoExecute.
 	Taints []corev1.Taint
-	// Ready: its kubelet says that it is well. Cordoned: nothing new is to start
+	// Ready: its kubelet reports that it is healthy. Cordoned: nothing new may start
 	// there.
 	Ready, Cordoned bool
-	// Allocatable is what pods may take of it, MaxPods how many there may be.
+	// Allocatable is what all pods together may take of it, MaxPods their maximum
+	// number.
 	Allocatable cluster.Resources
 	MaxPods     int
-	// GPUs are what it has of them; Complaint says why that cannot be read.
+	// GPUs is its GPU inventory; Complaint says why the inventory cannot be read.
 	GPUs      gpu.Inventory
 	Complaint string
 }
 
-// Read takes from a node's object what matters.
+// Read returns the Node of an API object.
 func Read(object *corev1.Node) Node {
 	n := Node{
 		Name: object.Name, Labels: object.Labels, Cordoned: object.Spec.Unschedulable,
@@ -56,15 +57,15 @@ func Read(object *corev1.Node) Node {
 	return n
 }
 
-// Same reports whether nothing that matters has changed: a node's status is written
-// often.
+// Same reports whether n and o do not differ for placement. Kubelets write a node's
+// status often, mostly without such a change.
 func (n Node) Same(o Node) bool {
 	return n.Name == o.Name && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
 		n.MaxPods == o.MaxPods && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
 		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs)
 }
 
-// amount is a list of resources in our units.
+// amount converts a list of resources to millicores and bytes.
 func amount(list corev1.ResourceList) cluster.Resources {
 	return cluster.Resources{CPU: int(list.Cpu().MilliValue()), Memory: list.Memory().Value()}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Requests is what a pod takes of its node, as the scheduler counts it: what its
-// containers request together, or what starting them takes for a while if that is
-// more; while it is being resized, the larger of what it has and what it is to have.
+// Requests returns what a pod takes of its node, as the scheduler counts it: the sum of
+// its containers' requests, or the temporary demand of its init containers if that is
+// more. During a resize, the larger of the old and the new request counts.
 func Requests(pod *corev1.Pod) cluster.Resources {
 	has := allocated(pod.Status.ContainerStatuses)
 	var sum cluster.Resources
@@ -25,8 +25,8 @@ func Requests(pod *corev1.Pod) cluster.Resources {
 	return sum.Add(amount(pod.Spec.Overhead))
 }
 
-// starting counts the containers that run before the others; those that restart
-// stay on beside them.
+// starting adds the init containers to the running ones. Init containers that restart
+// are sidecars and run beside the others; the others run one at a time before them.
 func starting(pod *corev1.Pod, running cluster.Resources) cluster.Resources {
 	var beside, peak cluster.Resources
 	for i := range pod.Spec.InitContainers {

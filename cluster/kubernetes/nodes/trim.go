@@ -7,8 +7,8 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// Trim leaves of a node what [Read] reads: a node's list of images alone can be
-// larger than all else.
+// Trim returns a copy of a node with only the fields that [Read] uses. A node's list of
+// images alone can be larger than all other fields.
 func Trim(object *corev1.Node) *corev1.Node {
 	out := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: object.Name, UID: object.UID, ResourceVersion: object.ResourceVersion, Labels: object.Labels},

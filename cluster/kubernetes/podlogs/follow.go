@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is how long to wait before a log is opened anew whose stream broke off.
-const again = time.Second
+// reopenPause is the wait before a log is opened again after its stream broke off.
+const reopenPause = time.Second
 
-// follower keeps who is followed already.
+// follower follows the logs of a function's pods and knows which it follows already.
 type follower struct {
 	*query
 	ctx  context.Context
@@ -26,13 +26,13 @@ type follower struct {
 	work sync.WaitGroup
 
 	mu sync.Mutex
-	// read is up to when each log was read.
+	// read holds the time up to which each log was read.
 	read map[types.UID]time.Time
-	// followed are those that are being read, or were to their end.
+	// followed holds the pods whose logs are being read or were read to their end.
 	followed map[types.UID]bool
 }
 
-// follow emits what comes, until ctx ends.
+// follow emits new lines until ctx ends.
 func (q *query) follow(ctx context.Context, read map[types.UID]time.Time) {
 	f := &follower{query: q, ctx: ctx, read: read, followed: map[types.UID]bool{}}
 	f.pods = coreinformers.NewFilteredPodInformer(q.client, q.Namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = label(q.Name) })
@@ -60,8 +60,8 @@ func (f *follower) see(pod *corev1.Pod) {
 	f.work.Go(func() { f.tail(pod, from) })
 }
 
-// tail reads a pod's log from a time on, over streams that break off, until the pod
-// prints no more.
+// tail reads a pod's log from a time on until the pod prints no more. It reopens the
+// stream if it breaks off.
 func (f *follower) tail(pod *corev1.Pod, from time.Time) {
 	for {
 		ending := f.ended(pod)
@@ -77,12 +77,12 @@ func (f *follower) tail(pod *corev1.Pod, from time.Time) {
 		select {
 		case <-f.ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(reopenPause):
 		}
 	}
 }
 
-// ended reports whether a pod is over or gone, so that its log has an end.
+// ended reports whether a pod has finished or is gone, so its log has an end.
 func (f *follower) ended(pod *corev1.Pod) bool {
 	now, there, err := f.pods.GetStore().Get(pod)
 	if err != nil || !there {
@@ -92,7 +92,7 @@ func (f *follower) ended(pod *corev1.Pod) bool {
 	return !ok || current.UID != pod.UID || over(current)
 }
 
-// stream emits lines after from until the stream ends, and moves from on.
+// stream emits lines after from until the stream ends, and advances from.
 func (f *follower) stream(pod *corev1.Pod, from *time.Time) error {
 	since := *from
 	if since.IsZero() {
@@ -111,7 +111,7 @@ func (f *follower) stream(pod *corev1.Pod, from *time.Time) error {
 		case err != nil:
 			return err
 		case !l.time.After(*from):
-			continue // Read before: a stream begins at the full second.
+			continue // It was read before: a stream begins at a full second.
 		case !f.emit(f.ctx, pod.Name, l):
 			return nil
 		}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// longest is how much of a line is passed on.
-const longest = 1 << 20
+// maxLine is how many bytes of a line are passed on.
+const maxLine = 1 << 20
 
-// line is one that an instance printed.
+// line is one line that an instance printed.
 type line struct {
 	time time.Time
 	text string
@@ -25,13 +25,13 @@ type reader struct {
 
 func newReader(from io.Reader) *reader { return &reader{from: bufio.NewReader(from)} }
 
-// next returns the next line, of one that is too long its beginning. It returns
-// io.EOF after the last.
+// next returns the next line, or its first maxLine bytes. It returns io.EOF after the
+// last line.
 func (r *reader) next() (line, error) {
 	var text strings.Builder
 	for {
 		part, err := r.from.ReadSlice('\n')
-		if room := longest - text.Len(); room > 0 {
+		if room := maxLine - text.Len(); room > 0 {
 			text.Write(part[:min(room, len(part))])
 		}
 		switch {
@@ -44,8 +44,8 @@ func (r *reader) next() (line, error) {
 	}
 }
 
-// parse splits off the time that the kubelet puts before a line. One without, as
-// when the kubelet has something to say itself, has the time of the one before.
+// parse splits off the time that the kubelet puts before a line. A line without a time,
+// such as a message of the kubelet itself, gets the time of the line before.
 func (r *reader) parse(text string) line {
 	stamp, rest, _ := strings.Cut(text, " ")
 	if at, err := time.Parse(time.RFC3339Nano, stamp); err == nil {

@@ -16,19 +16,19 @@ type source struct {
 	uid      types.UID
 	lines    *reader
 	close    func() error
-	// head is its next line; last the time of the latest that was taken.
+	// head is its next line, last the time of the line that was taken last.
 	head line
 	last time.Time
 }
 
-// entry is a line and who printed it.
+// entry is a line and the instance that printed it.
 type entry struct {
 	instance string
 	line
 }
 
-// past emits what the pods have printed up to now, in the order of time, and returns
-// up to when each was read.
+// past emits the lines that the pods have printed so far, in the order of time, and
+// returns the time up to which each log was read.
 func (q *query) past(ctx context.Context, pods []corev1.Pod) map[types.UID]time.Time {
 	sources := q.openAll(ctx, pods)
 	defer func() {
@@ -59,10 +59,10 @@ func (q *query) past(ctx context.Context, pods []corev1.Pod) map[types.UID]time.
 	return read
 }
 
-// openAll opens the logs of those pods that are wanted and can be read.
+// openAll opens the logs of the wanted pods and leaves out those that cannot be read.
 func (q *query) openAll(ctx context.Context, pods []corev1.Pod) []*source {
 	found := make([]*source, len(pods))
-	free := make(chan struct{}, opening)
+	free := make(chan struct{}, maxOpening)
 	var all sync.WaitGroup
 	for i := range pods {
 		if !q.wanted(&pods[i]) {
@@ -122,7 +122,7 @@ func merge(sources []*source, take func(entry) bool, complain func(error)) {
 	}
 }
 
-// ring keeps the last entries of many.
+// ring keeps the last size entries.
 type ring struct {
 	size, next int
 	entries    []entry

@@ -1,6 +1,7 @@
-// Package podlogs finds what a function's instances printed by asking their
-// kubelets, through the API server. Pods of models and of ordinary functions are
-// found by the same label. A pod's output is kept as long as the pod.
+// Package podlogs reads what a function's instances printed from their kubelets, through
+// the API server. It finds pods of models and of ordinary functions by the same label. It
+// stores nothing: a pod's output is kept as long as the pod. Begin reading at
+// [Source.Query].
 package podlogs
 
 import (
@@ -21,13 +22,13 @@ import (
 )
 
 const (
-	// pending is how many messages may wait for a client that reads slowly; after
-	// that, the streams wait with it.
+	// pending is how many messages may wait for a client that reads slowly. Beyond
+	// that, the streams wait for the client.
 	pending = 256
-	// opening is how many streams are opened at the same time.
-	opening = 16
-	// openPatience is how long a node may take to begin with a log.
-	openPatience = 10 * time.Second
+	// maxOpening is how many streams are opened at the same time.
+	maxOpening = 16
+	// openTimeout is how long a node may take to begin with a log.
+	openTimeout = 10 * time.Second
 )
 
 // Source reads logs of pods.
@@ -36,7 +37,7 @@ type Source struct {
 	Logger zerolog.Logger
 }
 
-// query is one question and where its answer goes.
+// query is one request for logs and the channel for its messages.
 type query struct {
 	logs.Request
 	client   clientset.Interface
@@ -45,9 +46,9 @@ type query struct {
 }
 
 // Query returns messages from the oldest to the newest, at most the last q.Tail of
-// them if that is above 0, then, with q.Follow, what is printed from now on until ctx
-// ends, by instances that start later, too. It closes the channel after the last. A
-// function that has no logs has no messages.
+// them if that is above 0. With q.Follow, it then delivers new messages until ctx ends,
+// including those of instances that start later. It closes the channel after the last
+// message. A function without logs has no messages.
 func (s Source) Query(ctx context.Context, q logs.Request) (<-chan logs.Message, error) {
 	list, err := s.Client.CoreV1().Pods(q.Namespace).List(ctx, metav1.ListOptions{LabelSelector: label(q.Name)})
 	if err != nil {
@@ -67,7 +68,7 @@ func (s Source) Query(ctx context.Context, q logs.Request) (<-chan logs.Message,
 
 func label(function string) string { return v1alpha1.FunctionLabel + "=" + function }
 
-// wanted reports whether a pod's container has begun to print and was asked for.
+// wanted reports whether the query asks for a pod and the pod's container has started.
 func (q *query) wanted(pod *corev1.Pod) bool {
 	if q.Instance != "" && pod.Name != q.Instance {
 		return false
@@ -80,7 +81,7 @@ func (q *query) wanted(pod *corev1.Pod) bool {
 	return false
 }
 
-// container is the one that is the function; others may have been put beside it.
+// container returns the name of the function's container. The pod may have others.
 func container(pod *corev1.Pod) string {
 	name := pod.Labels[v1alpha1.FunctionLabel]
 	for _, c := range pod.Spec.Containers {
@@ -109,14 +110,14 @@ func (q *query) open(ctx context.Context, pod *corev1.Pod, since time.Time, foll
 		o.TailLines = &tail
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(openPatience, cancel)
+	late := time.AfterFunc(openTimeout, cancel)
 	stream, err := q.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, o).Stream(ctx)
 	if err == nil && late.Stop() {
 		return opened{stream, cancel}, nil
 	}
 	cancel()
 	if err == nil {
-		err = errors.Join(fmt.Errorf("its node has not answered for %v", openPatience), stream.Close())
+		err = errors.Join(fmt.Errorf("its node has not answered for %v", openTimeout), stream.Close())
 	}
 	return nil, fmt.Errorf("log of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
@@ -133,7 +134,7 @@ func (o opened) Close() error {
 	return o.ReadCloser.Close()
 }
 
-// since is the time before which nothing was asked for.
+// since returns the time from which lines are wanted; zero for all.
 func (q *query) since() time.Time {
 	if q.Since == nil {
 		return time.Time{}
@@ -141,10 +142,10 @@ func (q *query) since() time.Time {
 	return *q.Since
 }
 
-// emit sends a line on; false if nobody wants it any more.
+// emit sends a line to the client; false if ctx has ended.
 func (q *query) emit(ctx context.Context, instance string, l line) bool {
 	if l.time.Before(q.since()) {
-		return true // The API's own times have seconds only.
+		return true // The API's SinceTime has a resolution of seconds.
 	}
 	select {
 	case q.messages <- logs.Message{Name: q.Name, Namespace: q.Namespace, Instance: instance, Timestamp: l.time, Text: l.text}:
@@ -154,7 +155,7 @@ func (q *query) emit(ctx context.Context, instance string, l line) bool {
 	}
 }
 
-// complain logs that a pod's log could not be read, unless the pod has just gone.
+// complain logs that a pod's log could not be read, unless the pod has been deleted.
 func (q *query) complain(ctx context.Context, err error) {
 	if ctx.Err() == nil && !apierrors.IsNotFound(err) {
 		q.log.Warn().Err(err).Msg("logs could not be read to their end")

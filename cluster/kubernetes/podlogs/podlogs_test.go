@@ -24,7 +24,7 @@ func stamped(second int, text string) string {
 }
 
 func TestLines(t *testing.T) {
-	long := strings.Repeat("x", longest+5000)
+	long := strings.Repeat("x", maxLine+5000)
 	r := newReader(strings.NewReader(stamped(1, "a b ") + "no time\n" + stamped(2, "") + stamped(3, long) + strings.TrimSuffix(stamped(4, "end"), "\n")))
 	var got []line
 	for {
@@ -40,7 +40,7 @@ func TestLines(t *testing.T) {
 	if len(got) != 5 {
 		t.Fatalf("%d lines", len(got))
 	}
-	if n := len(got[3].text); n > longest || n < longest-100 {
+	if n := len(got[3].text); n > maxLine || n < maxLine-100 {
 		t.Errorf("a long line has %d bytes", n)
 	}
 	got[3].text = ""

@@ -19,33 +19,34 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// ModelPlan is all that a pod is made from.
+// ModelPlan is all that [Model] makes a pod from.
 type ModelPlan struct {
 	Spec cluster.InstanceSpec
-	// Owner is the function; its pods go when it does.
+	// Owner is the function. Kubernetes deletes its pods when it is deleted.
 	Owner *v1alpha1.Function
-	// Profiles and Secrets are what [Settings] say of the function's.
+	// Profiles and Secrets are the function's, as in [Settings].
 	Profiles []Profile
 	Secrets  map[string]corev1.SecretType
-	// Args are what the image's own program is told.
+	// Args are the arguments of the image's program.
 	Args []string
-	// Share is what it gets of a GPU; nil for nothing.
+	// Share is its share of a GPU; nil for none.
 	Share *gpu.Share
-	// Grace is how long it may take to leave where nobody says otherwise.
+	// Grace is how long it may take to exit if the deletion gives no other grace
+	// period.
 	Grace time.Duration
-	// StartedAt is when it was asked for.
+	// StartedAt is when the backend was asked to start the instance.
 	StartedAt time.Time
 }
 
-// Model makes the pod of a model's instance. Its requests are its limits, so that
-// whole CPUs become cores of its own where the kubelet gives those out.
+// Model makes the pod of a model's instance. Its requests equal its limits, so a kubelet
+// with the static CPU manager gives it whole CPUs as exclusive cores.
 func Model(p ModelPlan) (*corev1.Pod, error) {
 	name, namespace, err := SplitName(p.Spec.Function)
 	if err != nil {
 		return nil, err
 	}
 	if p.Spec.Kind != cluster.Model {
-		return nil, errors.New("only models' instances are pods of their own; ordinary functions have a Deployment")
+		return nil, errors.New("only an instance of a model is a pod of its own; an ordinary function has a Deployment")
 	}
 	if p.Owner == nil || p.Owner.Name != name || p.Owner.Namespace != namespace {
 		return nil, fmt.Errorf("function %s does not exist any more", p.Spec.Function)
@@ -62,7 +63,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 	}
 	Pin(&pod.Spec, p.Spec.Node)
 	if p.Share != nil {
-		give(pod, *p.Share)
+		addGPU(pod, *p.Share)
 	}
 	return pod, nil
 }
@@ -73,23 +74,23 @@ func skeleton(p ModelPlan, name string) corev1.PodSpec {
 		grace = corev1.DefaultTerminationGracePeriodSeconds
 	}
 	return corev1.PodSpec{
-		RestartPolicy:                 corev1.RestartPolicyNever, // The scaling engine says what takes its place.
+		RestartPolicy:                 corev1.RestartPolicyNever, // The scaling engine decides on a replacement.
 		TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{
 			Name: name, Image: p.Spec.Bundle, Args: p.Args,
 			Ports:          []corev1.ContainerPort{{Name: PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
 			Resources:      corev1.ResourceRequirements{Requests: resources, Limits: maps.Clone(resources)},
 			ReadinessProbe: readiness(),
-			// A quota can change while it runs.
+			// A resize of the CPU quota must not restart it.
 			ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}},
-			// So that why it gave up is in the pod's status.
+			// The pod's status then says why the program failed.
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		}},
 	}
 }
 
-// readiness is for others to see, and for a provider that starts later: the one that
-// started the instance asks it more often.
+// readiness returns the pod's readiness probe. It serves other observers and providers
+// that start later; the provider that started the instance probes it more often itself.
 func readiness() *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: ReadyPath, Port: intstr.FromInt32(Port)}},
@@ -128,7 +129,7 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	}, nil
 }
 
-// amounts are what an instance holds, as Kubernetes counts.
+// amounts converts what an instance holds to Kubernetes' quantities.
 func amounts(spec cluster.InstanceSpec) corev1.ResourceList {
 	list := corev1.ResourceList{corev1.ResourceCPU: CPU(spec.Config.CPU)}
 	if spec.Config.Memory > 0 {
@@ -137,13 +138,13 @@ func amounts(spec cluster.InstanceSpec) corev1.ResourceList {
 	return list
 }
 
-// CPU is an amount of millicores.
+// CPU returns millicores as a quantity.
 func CPU(millicores int) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(millicores), resource.DecimalSI)
 }
 
-// give lets the pod use its share of a GPU.
-func give(pod *corev1.Pod, s gpu.Share) {
+// addGPU gives the pod its share of a GPU.
+func addGPU(pod *corev1.Pod, s gpu.Share) {
 	pod.Annotations[gpu.DeviceAnnotation] = s.Device
 	c := &pod.Spec.Containers[0]
 	env := s.Env()

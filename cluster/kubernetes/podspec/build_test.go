@@ -87,7 +87,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// A profile's affinity and the node's both hold.
+// Pin keeps the affinity of a profile.
 func TestPinAddsToAProfile(t *testing.T) {
 	p := plan()
 	p.Profiles = []Profile{{
@@ -137,7 +137,7 @@ func TestGPUShare(t *testing.T) {
 	}
 }
 
-// What the pod's container may use is the truth, not what was written at its start.
+// ReadModel takes the share from the pod's resources, not from the annotation.
 func TestReadFollowsResources(t *testing.T) {
 	for _, c := range []struct {
 		cpu, want int
@@ -183,8 +183,7 @@ func edit(pod *corev1.Pod, from, to string) {
 	pod.Annotations[v1alpha1.SpecAnnotation] = strings.Replace(text, from, to, 1)
 }
 
-// However an annotation is edited, an instance that is read from it holds no less
-// than nothing.
+// No edit of the annotation makes an instance hold less than nothing.
 func FuzzRead(f *testing.F) {
 	pod, err := Model(plan())
 	if err != nil {

@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Error is one thing in a deployment, or in a profile that it names, that no pod
-// can be made from.
+// Error names a field of a deployment, or of a profile that it names, from which no pod
+// can be made.
 type Error struct {
-	// Key is the field or annotation, Value what it holds ("" if it is absent).
+	// Key is the field or annotation, Value its value ("" if it is absent).
 	Key, Value string
-	// Why is what is allowed, as the end of a sentence; Example a value that would
-	// be accepted, "" if none helps.
+	// Why says what is allowed, as the end of a sentence. Example is a valid value, ""
+	// if none helps.
 	Why, Example string
 }
 
-// Error is a sentence: key, value, what is allowed, example.
+// Error returns a sentence: key, value, what is allowed, example.
 func (e *Error) Error() string {
 	text := e.Key + " is not set: " + e.Why
 	if e.Value != "" {
@@ -30,16 +30,17 @@ func (e *Error) Error() string {
 	return text
 }
 
-// HTTPStatus is 400: the deployment is at fault.
+// HTTPStatus returns 400, because the deployment is at fault.
 func (e *Error) HTTPStatus() int { return http.StatusBadRequest }
 
-// shorten keeps a hostile value from filling the answer and the log.
+// shorten limits a value to maxValue bytes, so a hostile one cannot fill the answer and
+// the log.
 func shorten(s string) string {
-	const most = 120
-	if len(s) <= most {
+	const maxValue = 120
+	if len(s) <= maxValue {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return strings.ToValidUTF8(s[:maxValue], "") + "…"
 }
 
 func isSubdomain(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 }

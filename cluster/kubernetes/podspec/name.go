@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// SplitName takes a function's full name apart.
+// SplitName splits a function's full name, "mnist.openfaas-fn", at the dot.
 func SplitName(full string) (name, namespace string, err error) {
 	name, namespace, ok := strings.Cut(full, ".")
 	if !ok || name == "" || namespace == "" || strings.Contains(namespace, ".") {
-		return "", "", fmt.Errorf("function is %q: it must be a name and a namespace, as \"mnist.openfaas-fn\"", full)
+		return "", "", fmt.Errorf("function is %q: it must be a name and a namespace, such as \"mnist.openfaas-fn\"", full)
 	}
 	return name, namespace, nil
 }

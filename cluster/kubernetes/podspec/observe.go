@@ -10,33 +10,35 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// Observation is where a pod's instance stands.
+// Observation is the state of a pod's instance, as the pod's status shows it.
 type Observation struct {
-	// State is Ready where the kubelet's probe says so, Exited where nothing runs
-	// any more, though the pod's object may still exist.
+	// State is Ready if the kubelet's probe succeeds, and Exited if nothing runs any
+	// more, although the pod's object may still exist.
 	State cluster.State
 	// ReadyAt is when it became Ready, to the second.
 	ReadyAt time.Time
-	// Reason says why it has exited, is stopping, or does not get on.
+	// Reason says why it has exited, is stopping, or does not start.
 	Reason string
-	// Stuck: as long as nothing changes it will not start. Patience is how long
-	// that may last before it is given up.
+	// Stuck: it will not start unless something changes. Patience is how long that may
+	// last before it is given up.
 	Stuck    bool
 	Patience time.Duration
-	// Running: its container runs, so it may be asked whether it is ready.
+	// Running: its container runs, so it can be probed.
 	Running bool
 }
 
 const (
-	// roomPatience is how long a pod may find no room on its node: one that leaves
-	// may not be gone yet.
+	// roomPatience is how long a pod may find no room on its node. A pod that is being
+	// deleted may still hold the room.
 	roomPatience = 3 * time.Second
-	// retryPatience is how long the kubelet may retry what often is a hiccup.
+	// retryPatience is how long the kubelet may retry failures that are often
+	// temporary.
 	retryPatience = 5 * time.Second
 )
 
-// hopeless are reasons of waiting that starting the same again does not mend;
-// others are mended by the kubelet's next try, or are nothing but its being busy.
+// hopeless maps reasons of waiting that another start does not fix to how long they may
+// last. The kubelet's next try fixes the other reasons, or they only mean that it is
+// busy.
 var hopeless = map[string]time.Duration{
 	"ErrImagePull":               0,
 	"ImagePullBackOff":           0,
@@ -51,7 +53,7 @@ var hopeless = map[string]time.Duration{
 	"CrashLoopBackOff":           0,
 }
 
-// Observe says where a pod's instance stands.
+// Observe returns the state of a pod's instance.
 func Observe(pod *corev1.Pod) Observation {
 	switch status := &pod.Status; {
 	case status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded:
@@ -77,7 +79,7 @@ func starting(pod *corev1.Pod) Observation {
 				o.Reason = join(w.Reason, w.Message)
 				o.Patience, o.Stuck = hopeless[w.Reason]
 				if strings.Contains(w.Message, "QPS exceeded") {
-					o.Patience = retryPatience // The kubelet's own brake, not the image's fault.
+					o.Patience = retryPatience // The kubelet limits its own rate; the image is not at fault.
 				}
 				return o
 			}
@@ -89,7 +91,7 @@ func starting(pod *corev1.Pod) Observation {
 	return o
 }
 
-// exit says for people why a pod has ended.
+// exit says why a pod has ended, for people.
 func exit(pod *corev1.Pod) string {
 	if c := condition(pod, corev1.DisruptionTarget); c != nil && c.Status == corev1.ConditionTrue && pod.Status.Reason != "Evicted" {
 		return disruption(c)
@@ -164,12 +166,12 @@ func join(reason, message string) string {
 	return reason + ": " + message
 }
 
-// longest is how much of another's sentence is passed on.
-const longest = 400
+// maxMessage is how many bytes of a message from Kubernetes are passed on.
+const maxMessage = 400
 
 func clip(text string) string {
-	if len(text) > longest {
-		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
 	return text
 }

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// leaveSeconds is how long an instance that is to go still takes requests, until
-	// every replica of the provider has heard of it.
+	// leaveSeconds is how long a terminating instance still takes requests, until
+	// every replica of the provider knows that it is terminating.
 	leaveSeconds = 5
-	// leastGrace is how long an instance then has for what it has begun, if its
-	// timeouts do not allow longer, and longestGrace bounds those.
-	leastGrace   = 30 * time.Second
-	longestGrace = time.Hour
-	// lostSeconds is how long an instance on a node that does not answer is waited
-	// for before another takes its place; Kubernetes itself would wait for 300.
+	// minGrace is how long an instance then has to finish its requests, if its
+	// timeouts do not allow longer. maxGrace bounds those timeouts.
+	minGrace = 30 * time.Second
+	maxGrace = time.Hour
+	// lostSeconds is how long an instance on a node that does not answer may stay
+	// before Kubernetes replaces it. Kubernetes' default is 300.
 	lostSeconds = 30
 )
 
-// Ordinary makes the pod of an ordinary function, less its labels.
+// Ordinary makes the pod of an ordinary function, without its labels.
 func Ordinary(d types.FunctionDeployment, s Settings, pull corev1.PullPolicy) (corev1.PodSpec, error) {
 	resources, err := Resources(d, s.Profiles)
 	if err != nil {
@@ -56,21 +56,21 @@ func lost(taint string) corev1.Toleration {
 	return corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}
 }
 
-// Grace is how long an instance may take to leave: what its watchdog lets requests
-// last, if it was told (exec_timeout, write_timeout), and the time in which it
-// still takes some.
+// Grace returns an instance's grace period: leaveSeconds plus the longest that its
+// watchdog lets a request last (exec_timeout, write_timeout), at least 30 s and at most
+// an hour.
 func Grace(env map[string]string) time.Duration {
-	grace := leastGrace
+	grace := minGrace
 	for _, name := range []string{"exec_timeout", "write_timeout"} {
 		if t, err := time.ParseDuration(env[name]); err == nil {
-			grace = max(grace, min(t, longestGrace))
+			grace = max(grace, min(t, maxGrace))
 		}
 	}
 	return grace + leaveSeconds*time.Second
 }
 
-// Strategy is how an ordinary function's instances are exchanged: none goes before
-// another is ready in its place, unless a profile says Recreate.
+// Strategy returns how an update replaces an ordinary function's instances. Each stays
+// until its replacement is ready, unless a profile says Recreate.
 func Strategy(profiles []Profile) appsv1.DeploymentStrategy {
 	if recreates(profiles) {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -80,12 +80,12 @@ func Strategy(profiles []Profile) appsv1.DeploymentStrategy {
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &none, MaxSurge: &quarter}}
 }
 
-// scaling is what labels begin with that say how many instances there are to be.
-// They are not the instances' own: a change of them must not exchange instances.
-const scaling = "com.openfaas.scale."
+// scalePrefix begins the labels that set the number of instances. Pods do not carry them,
+// because a change of the number must not replace instances.
+const scalePrefix = "com.openfaas.scale."
 
-// Labels are the deployment's labels as the pods of the function carry them. An
-// error names the one that Kubernetes does not allow.
+// Labels returns the deployment's labels as the pods of the function carry them. An
+// error names the label that Kubernetes does not allow.
 func Labels(d types.FunctionDeployment) (map[string]string, error) {
 	labels := map[string]string{}
 	if d.Labels != nil {
@@ -93,18 +93,18 @@ func Labels(d types.FunctionDeployment) (map[string]string, error) {
 	}
 	for key, value := range labels {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-			return nil, &Error{Key: "labels", Value: key, Why: "on Kubernetes a label's name " + problems[0] + "; what does not fit can be an annotation"}
+			return nil, &Error{Key: "labels", Value: key, Why: "on Kubernetes a label's name " + problems[0] + "; use an annotation instead"}
 		}
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
-			return nil, &Error{Key: "labels." + key, Value: value, Why: "on Kubernetes " + problems[0] + "; what does not fit can be an annotation"}
+			return nil, &Error{Key: "labels." + key, Value: value, Why: "on Kubernetes " + problems[0] + "; use an annotation instead"}
 		}
 	}
 	dropScaling(labels)
 	return labels, nil
 }
 
-// Annotations are the deployment's annotations as the pods of the function carry
-// them. An error names the one that Kubernetes does not allow.
+// Annotations returns the deployment's annotations as the pods of the function carry
+// them. An error names the annotation that Kubernetes does not allow.
 func Annotations(d types.FunctionDeployment) (map[string]string, error) {
 	annotations := map[string]string{}
 	if d.Annotations != nil {
@@ -120,5 +120,5 @@ func Annotations(d types.FunctionDeployment) (map[string]string, error) {
 }
 
 func dropScaling(m map[string]string) {
-	maps.DeleteFunc(m, func(key, _ string) bool { return strings.HasPrefix(key, scaling) })
+	maps.DeleteFunc(m, func(key, _ string) bool { return strings.HasPrefix(key, scalePrefix) })
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// NodeSelector reads constraints, each "label=value" with a label that nodes have:
-// an instance runs only where all of them hold. An error names the constraint.
+// NodeSelector reads constraints, each "label=value" with a label of nodes. An instance
+// runs only on nodes that satisfy all of them. An error names the constraint.
 func NodeSelector(constraints []string) (map[string]string, error) {
 	selector := map[string]string{}
 	for _, c := range constraints {
@@ -18,7 +18,7 @@ func NodeSelector(constraints []string) (map[string]string, error) {
 			return nil, err
 		}
 		if before, twice := selector[key]; twice && before != value {
-			return nil, &Error{Key: "constraints", Value: c, Why: "another constraint wants " + key + "=" + before + ", and no node can have both; keep one of them"}
+			return nil, &Error{Key: "constraints", Value: c, Why: "another constraint requires " + key + "=" + before + ", and no node can have both; keep one of them"}
 		}
 		selector[key] = value
 	}
@@ -37,7 +37,7 @@ func constraint(c string) (key, value string, err error) {
 	key = strings.TrimSpace(key)
 	value = strings.TrimSpace(strings.TrimPrefix(value, "="))
 	if strings.HasSuffix(key, "!") {
-		return "", "", wrong("it can only ask for a value; what nodes must not have is said by the affinity of a profile (" + ProfileAnnotation + ")")
+		return "", "", wrong("it can only require a value; to exclude nodes, use the affinity of a profile (" + ProfileAnnotation + ")")
 	}
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		return "", "", wrong(form + "; the label " + problems[0])
@@ -48,9 +48,9 @@ func constraint(c string) (key, value string, err error) {
 	return key, value, nil
 }
 
-// Pin lets a pod run on one node only, in such a way that the scheduler and the
-// kubelet still check whether it has room there. What affinity the pod has already
-// must hold as well.
+// Pin lets a pod run on one node only. It uses node affinity, so the scheduler and the
+// kubelet still check whether the node has room. The pod's existing affinity still
+// applies.
 func Pin(spec *corev1.PodSpec, node string) {
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}
@@ -65,7 +65,7 @@ func Pin(spec *corev1.PodSpec, node string) {
 		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = required
 	}
 	only := corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
-	// One term is enough for a node to be chosen, so each must say it.
+	// Terms are alternatives, so each must require the node.
 	for i := range required.NodeSelectorTerms {
 		term := &required.NodeSelectorTerms[i]
 		term.MatchFields = append(slices.Clip(term.MatchFields), only)

@@ -1,8 +1,8 @@
 // Package podspec translates between functions and pods. Begin with [Ordinary], which
-// makes the pod of an ordinary function, and [Model], which makes that of a model's
-// instance; [ReadModel] and [Observe] are the way back. [Apply] is for both: secrets,
-// constraints, resources, probes, the read-only root file system and profiles, as OpenFaaS
-// documents them. The package is pure: it reads no cluster.
+// makes the pod of an ordinary function, and [Model], which makes the pod of a model's
+// instance. [ReadModel] and [Observe] translate a pod back. [Apply] serves both: it adds
+// environment, secrets, constraints, the read-only root file system and profiles, as
+// OpenFaaS documents them. The package is pure: it calls no API server.
 package podspec
 
 import (
@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// Port is where every instance answers HTTP.
+	// Port is the port on which every instance serves HTTP.
 	Port = 8080
 	// PortName is that port's name.
 	PortName = "http"
-	// SecretsPath is where instances find their secrets.
+	// SecretsPath is the directory in which instances find their secrets.
 	SecretsPath = "/var/openfaas/secrets"
-	// DefaultUser is the user that ordinary functions run as, the one that
-	// OpenFaaS' chart gives them with functions.setNonRootUser.
+	// DefaultUser is the user that ordinary functions run as, the same as in
+	// OpenFaaS' chart with functions.setNonRootUser.
 	DefaultUser = 12000
-	// NameVariable tells an instance its function's name.
+	// NameVariable holds the function's name.
 	NameVariable = "OPENFAAS_NAME"
-	// ProcessVariable is the watchdog's command.
+	// ProcessVariable holds the watchdog's command.
 	ProcessVariable = "fprocess"
 )
 
-// The annotations that are read here; probes have more of them.
+// The annotations that this package reads; [Probes] reads more.
 const (
 	// ProfileAnnotation names profiles, separated by commas.
 	ProfileAnnotation = "com.openfaas.profile"
-	// ServiceAccountAnnotation is the service account in the function's namespace
-	// that its instances act as. Without it they have no token.
+	// ServiceAccountAnnotation names the service account of the function's instances,
+	// in the function's namespace. Without it they have no token.
 	ServiceAccountAnnotation = "com.openfaas.serviceaccount"
-	// GPUKey, as a label or an annotation, is a number of whole GPUs for each
-	// instance, where a client cannot say limits.nvidia.com/gpu.
+	// GPUKey, as a label or an annotation, is the number of whole GPUs for each
+	// instance. It is for clients that cannot set limits.nvidia.com/gpu.
 	GPUKey = "com.openfaas.limits.gpu"
 )
 
@@ -47,25 +47,25 @@ const (
 	tmpPath       = "/tmp"
 )
 
-// Settings are what a pod is made from besides the deployment.
+// Settings hold what a pod is made from besides the deployment.
 type Settings struct {
 	// Profiles are those that the deployment names, in its order ([Named]).
 	Profiles []Profile
-	// Secrets are the types of the deployment's secrets. Those of a registry's
-	// credentials serve to pull the image, all others are mounted, those that are
-	// not in the map as well.
+	// Secrets maps the deployment's secrets to their types. A secret with a
+	// registry's credentials is used to pull the image. Every other secret is
+	// mounted, also one that is not in the map.
 	Secrets map[string]corev1.SecretType
-	// User is the user that instances run as; 0 leaves it to the image, which must
-	// then name one by number that is not root.
+	// User is the user ID that instances run as. 0 leaves it to the image, which must
+	// then set a numeric user other than root.
 	User int64
-	// AllowRoot lets instances run as root where User is 0 and the image says so.
+	// AllowRoot lets instances run as root if User is 0 and the image sets root.
 	AllowRoot bool
 }
 
-// Apply adds to a pod what the deployment, its profiles and its secrets say, and
-// what makes it pass the restricted Pod Security Standard. The first container is
-// the function's; one is added if there is none. Image, resources, arguments and
-// probes are left alone, as is everything in the pod that does not contradict.
+// Apply adds to a pod what the deployment, its profiles and its secrets demand, and
+// what makes the pod pass the restricted Pod Security Standard. The first container is
+// the function's; Apply adds one if there is none. It does not change image, resources,
+// arguments, probes, or anything else in the pod that does not conflict.
 func Apply(spec *corev1.PodSpec, d types.FunctionDeployment, s Settings) error {
 	selector, err := NodeSelector(d.Constraints)
 	if err != nil {
@@ -98,7 +98,7 @@ func Apply(spec *corev1.PodSpec, d types.FunctionDeployment, s Settings) error {
 	return nil
 }
 
-// addEnvironment adds variables that the container does not have yet.
+// addEnvironment adds the deployment's variables that the container does not have yet.
 func addEnvironment(c *corev1.Container, d types.FunctionDeployment) {
 	add := func(name, value string) {
 		if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
@@ -112,7 +112,7 @@ func addEnvironment(c *corev1.Container, d types.FunctionDeployment) {
 		add(name, d.EnvVars[name])
 	}
 	add(NameVariable, d.Service)
-	// A "$(NAME)" in a value is the user's own text.
+	// A "$(NAME)" in a value is literal text.
 	for i := range c.Env {
 		if c.Env[i].ValueFrom == nil {
 			c.Env[i].Value = escape(c.Env[i].Value)
@@ -120,7 +120,7 @@ func addEnvironment(c *corev1.Container, d types.FunctionDeployment) {
 	}
 }
 
-// addTmp gives the instance the one place that it can write to.
+// addTmp adds /tmp, the only directory that the instance can write to.
 func addTmp(spec *corev1.PodSpec, c *corev1.Container) {
 	if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tmpPath }) {
 		return
@@ -130,8 +130,8 @@ func addTmp(spec *corev1.PodSpec, c *corev1.Container) {
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: tmpVolume, MountPath: tmpPath})
 }
 
-// secure takes from the instance what it has no need for. User and seccomp are the
-// pod's, so that a profile's podSecurityContext can change them.
+// secure removes privileges that the instance does not need. It sets user and seccomp on
+// the pod, where a profile's podSecurityContext can change them.
 func secure(spec *corev1.PodSpec, c *corev1.Container, d types.FunctionDeployment, s Settings) {
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
@@ -156,8 +156,8 @@ func secure(spec *corev1.PodSpec, c *corev1.Container, d types.FunctionDeploymen
 	own.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 }
 
-// identify says who the instances are to the API server: nobody, unless the
-// deployment names a service account.
+// identify sets the instances' identity for the API server: none, unless the deployment
+// names a service account.
 func identify(spec *corev1.PodSpec, d types.FunctionDeployment) error {
 	links := false
 	spec.EnableServiceLinks = &links

@@ -39,7 +39,7 @@ func ordinary(t *testing.T, d types.FunctionDeployment, s Settings) corev1.PodSp
 	return spec
 }
 
-// What the restricted Pod Security Standard asks for holds of every pod.
+// Every pod satisfies the restricted Pod Security Standard.
 func TestOrdinaryIsRestricted(t *testing.T) {
 	spec := ordinary(t, deployment(), Settings{User: DefaultUser})
 	c, pod := spec.Containers[0], spec.SecurityContext
@@ -95,7 +95,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A secret's keys are files, those of a registry's credentials are not.
+// A secret's keys are files, except for a registry's credentials.
 func TestSecrets(t *testing.T) {
 	d := deployment(func(d *types.FunctionDeployment) { d.Secrets = []string{"api-key", "hub", "other", "api-key"} })
 	spec := ordinary(t, d, Settings{Secrets: map[string]corev1.SecretType{"hub": corev1.SecretTypeDockerConfigJson, "other": corev1.SecretTypeOpaque}})
@@ -127,7 +127,7 @@ func TestConstraints(t *testing.T) {
 	}
 }
 
-// Pinning a pod to a node keeps what its profile says of nodes.
+// Pinning a pod to a node keeps its profile's demands on nodes.
 func TestPin(t *testing.T) {
 	var spec corev1.PodSpec
 	Pin(&spec, "n1")

@@ -12,32 +12,32 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The beginnings of the annotations that say how an ordinary function is asked
-// whether it lives and whether it can take requests. After them comes path,
-// initialDelaySeconds (or initialDelay), periodSeconds, timeoutSeconds,
-// failureThreshold or, for readiness only, successThreshold.
+// The prefixes of the annotations that set an ordinary function's liveness and readiness
+// probes. One of these names follows: path, initialDelaySeconds (or initialDelay),
+// periodSeconds, timeoutSeconds, failureThreshold or, for readiness only,
+// successThreshold.
 const (
 	HealthPrefix = "com.openfaas.health.http."
 	ReadyPrefix  = "com.openfaas.ready.http."
-	// HealthPath is what is asked where the annotations say nothing; readiness is
-	// asked where health is.
+	// HealthPath is the liveness probe's path without an annotation. The readiness
+	// probe's default is the liveness probe's path.
 	HealthPath = "/_/health"
 )
 
-// longestProbe bounds the times of the annotations.
-const longestProbe = time.Hour
+// maxProbeTime bounds the times of the annotations.
+const maxProbeTime = time.Hour
 
-// Defaults where annotations say nothing. An instance that does not answer gets no requests after
-// some seconds, as it costs nothing to be wrong about that. It is killed only once it was
-// silent for half a minute: on a node that is overloaded all are slow to answer, and
-// to kill them all loses what they have begun and adds to the load.
+// The defaults without annotations. An instance that does not answer gets no more requests
+// after some seconds, because a mistake there costs nothing. It is killed only after half a
+// minute without an answer: on an overloaded node all instances answer slowly, and killing
+// them would lose their requests and add to the load.
 var (
 	defaultReadiness = corev1.Probe{PeriodSeconds: 2, TimeoutSeconds: 1, FailureThreshold: 3, SuccessThreshold: 1}
 	defaultLiveness  = corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 3, SuccessThreshold: 1}
 )
 
-// Probes reads how an ordinary function's instances are asked. A time may be a
-// number of seconds or a Go duration.
+// Probes reads the probes of an ordinary function's instances. A time may be a number of
+// seconds or a Go duration.
 func Probes(d types.FunctionDeployment) (liveness, readiness *corev1.Probe, err error) {
 	if liveness, err = probe(d, HealthPrefix, HealthPath, defaultLiveness); err != nil {
 		return nil, nil, err
@@ -47,12 +47,12 @@ func Probes(d types.FunctionDeployment) (liveness, readiness *corev1.Probe, err 
 	}
 	if liveness.SuccessThreshold > 1 {
 		return nil, nil, &Error{Key: HealthPrefix + "successThreshold", Value: strconv.Itoa(int(liveness.SuccessThreshold)),
-			Why: "one answer is enough to live; leave it out, or say it of " + ReadyPrefix + "successThreshold"}
+			Why: "it must be 1 for the liveness probe; leave it out, or set " + ReadyPrefix + "successThreshold"}
 	}
 	return liveness, readiness, nil
 }
 
-// probe is p with what the annotations of a prefix say.
+// probe returns p changed by the annotations with a prefix.
 func probe(d types.FunctionDeployment, prefix, path string, p corev1.Probe) (*corev1.Probe, error) {
 	p.HTTPGet = &corev1.HTTPGetAction{Path: path, Port: intstr.FromInt32(Port), Scheme: corev1.URISchemeHTTP}
 	if value, ok := annotation(d, prefix+"path"); ok {
@@ -64,12 +64,12 @@ func probe(d types.FunctionDeployment, prefix, path string, p corev1.Probe) (*co
 	for _, field := range []struct {
 		name  string
 		value *int32
-		least int32
+		min   int32
 	}{
 		{"initialDelay", &p.InitialDelaySeconds, 0}, {"initialDelaySeconds", &p.InitialDelaySeconds, 0},
 		{"periodSeconds", &p.PeriodSeconds, 1}, {"timeoutSeconds", &p.TimeoutSeconds, 1},
 	} {
-		if err := seconds(d, prefix+field.name, field.value, field.least); err != nil {
+		if err := seconds(d, prefix+field.name, field.value, field.min); err != nil {
 			return nil, err
 		}
 	}
@@ -79,8 +79,8 @@ func probe(d types.FunctionDeployment, prefix, path string, p corev1.Probe) (*co
 	return &p, count(d, prefix+"successThreshold", &p.SuccessThreshold)
 }
 
-// seconds reads a time, rounded up to seconds.
-func seconds(d types.FunctionDeployment, key string, to *int32, least int32) error {
+// seconds reads a time of at least lower seconds, rounded up to seconds.
+func seconds(d types.FunctionDeployment, key string, to *int32, lower int32) error {
 	value, ok := annotation(d, key)
 	if !ok {
 		return nil
@@ -89,8 +89,8 @@ func seconds(d types.FunctionDeployment, key string, to *int32, least int32) err
 	if n, isNumber := strconv.ParseUint(value, 10, 31); isNumber == nil {
 		t, err = time.Duration(n)*time.Second, nil
 	}
-	if err != nil || t < time.Duration(least)*time.Second || t > longestProbe {
-		return &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number of seconds from %d to %d, or such a duration", least, longestProbe/time.Second), Example: "5"}
+	if err != nil || t < time.Duration(lower)*time.Second || t > maxProbeTime {
+		return &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number of seconds from %d to %d, or a duration in that range", lower, maxProbeTime/time.Second), Example: "5"}
 	}
 	*to = int32(math.Ceil(t.Seconds()))
 	return nil

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Profile is what an administrator lets functions say about their pods by naming
-// it, in the fields of OpenFaaS' Profile objects.
+// Profile holds pod settings that an administrator defines and functions use by name. Its
+// fields are those of OpenFaaS' Profile objects.
 type Profile struct {
 	PodSecurityContext        *corev1.PodSecurityContext        `json:"podSecurityContext,omitempty"`
 	Tolerations               []corev1.Toleration               `json:"tolerations,omitempty"`
@@ -27,24 +27,24 @@ type Profile struct {
 	PriorityClassName string               `json:"priorityClassName,omitempty"`
 	DNSPolicy         corev1.DNSPolicy     `json:"dnsPolicy,omitempty"`
 	DNSConfig         *corev1.PodDNSConfig `json:"dnsConfig,omitempty"`
-	// Resources hold where an ordinary function's deployment does not say
-	// otherwise; those of models are the scheduler's to choose.
+	// Resources apply to ordinary functions whose deployment sets none. The scaling
+	// engine chooses the resources of models.
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// Strategy, of type Recreate, has an ordinary function's instances stopped
-	// before those that take their place are started.
+	// Strategy of type Recreate stops an ordinary function's instances before their
+	// replacements start.
 	Strategy *appsv1.DeploymentStrategy `json:"strategy,omitempty"`
 }
 
-// ErrNoProfile is what [Profiles] return for a profile that does not exist.
+// ErrNoProfile means that a profile does not exist.
 var ErrNoProfile = errors.New("there is no such profile")
 
 // Profiles finds profiles.
 type Profiles interface {
-	// Profile returns [ErrNoProfile] if there is none of that name.
+	// Profile returns [ErrNoProfile] if there is no profile of that name.
 	Profile(name string) (Profile, error)
 }
 
-// ProfileNames are the profiles that a deployment names.
+// ProfileNames returns the profiles that a deployment names, each once.
 func ProfileNames(d types.FunctionDeployment) []string {
 	value, _ := annotation(d, ProfileAnnotation)
 	var names []string
@@ -56,8 +56,8 @@ func ProfileNames(d types.FunctionDeployment) []string {
 	return names
 }
 
-// Named finds the profiles that a deployment names; p may be nil where it names
-// none. An error says which one is missing or cannot be used.
+// Named finds the profiles that a deployment names. p may be nil if it names none. An
+// error names the profile that is missing or cannot be used.
 func Named(p Profiles, d types.FunctionDeployment) ([]Profile, error) {
 	var found []Profile
 	for _, name := range ProfileNames(d) {
@@ -77,11 +77,11 @@ func Named(p Profiles, d types.FunctionDeployment) ([]Profile, error) {
 }
 
 func missing(name string) error {
-	return &Error{Key: ProfileAnnotation, Value: name, Why: "there is no such profile; an administrator makes them in the provider's namespace"}
+	return &Error{Key: ProfileAnnotation, Value: name, Why: "there is no such profile; an administrator creates profiles in the provider's namespace"}
 }
 
-// ParseProfile reads a profile's fields as YAML or JSON. A field that does not
-// exist is an error, as what it was meant for would not happen.
+// ParseProfile reads a profile's fields as YAML or JSON. An unknown field is an error,
+// because ignoring it would drop the administrator's intent.
 func ParseProfile(name string, text []byte) (Profile, error) {
 	var p Profile
 	if err := yaml.UnmarshalStrict(text, &p); err != nil {
@@ -93,15 +93,15 @@ func ParseProfile(name string, text []byte) (Profile, error) {
 	return p, nil
 }
 
-// apply puts the profile's fields into a pod. Lists are added to, other fields
-// take the place of what was there.
+// apply puts the profile's fields into a pod. It appends to lists and replaces other
+// fields.
 func (p Profile) apply(spec *corev1.PodSpec) error {
 	if p.PodSecurityContext != nil {
 		if err := merge(&spec.SecurityContext, p.PodSecurityContext); err != nil {
 			return err
 		}
 	}
-	p.attract(spec)
+	p.applyAffinity(spec)
 	spec.Tolerations = append(spec.Tolerations, p.Tolerations...)
 	spec.TopologySpreadConstraints = append(spec.TopologySpreadConstraints, p.TopologySpreadConstraints...)
 	if class := p.runtimeClass(); class != nil {
@@ -119,8 +119,8 @@ func (p Profile) apply(spec *corev1.PodSpec) error {
 	return nil
 }
 
-// attract sets the kinds of affinity that the profile has.
-func (p Profile) attract(spec *corev1.PodSpec) {
+// applyAffinity sets the kinds of affinity that the profile has.
+func (p Profile) applyAffinity(spec *corev1.PodSpec) {
 	from := p.Affinity.DeepCopy()
 	if from == nil {
 		return
@@ -141,7 +141,7 @@ func (p Profile) runtimeClass() *string {
 	return p.RuntimeClass
 }
 
-// merge sets those fields of *to that from has. *to must not be shared.
+// merge sets the fields of *to that are set in from. *to must not be shared.
 func merge[T any](to **T, from *T) error {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -156,8 +156,7 @@ func merge[T any](to **T, from *T) error {
 	return nil
 }
 
-// recreates reports whether the last profile that says so wants instances to be
-// stopped before others are started.
+// recreates reports whether the last profile with a strategy has the type Recreate.
 func recreates(profiles []Profile) bool {
 	recreate := false
 	for _, p := range profiles {

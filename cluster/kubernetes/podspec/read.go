@@ -17,22 +17,22 @@ import (
 const (
 	// ReadyPath answers 200 once an instance serves.
 	ReadyPath = "/_/ready"
-	// StartedAnnotation is when the pod was asked for: a pod's own time of creation
-	// has seconds only.
+	// StartedAnnotation is when the backend was asked to start the instance. A pod's
+	// own creation time has a resolution of seconds.
 	StartedAnnotation = "faas-infer.dev/started-at"
-	// ParkedCPU is what a parked instance keeps, in millicores: it has nothing to do
-	// but to say that it is well.
+	// ParkedCPU is the CPU of a parked instance in millicores. It only has to answer
+	// health checks.
 	ParkedCPU = 50
 )
 
-// IsModel reports whether a pod says that it is a model's instance.
+// IsModel reports whether a pod's labels mark it as an instance of a model.
 func IsModel(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && pod.Labels[v1alpha1.InstanceLabel] != ""
 }
 
-// ReadModel returns the instance that a pod is of, as the pod's metadata and resources
-// tell it; [Observe] says where it stands. A pod whose annotation is not what we
-// wrote is an error.
+// ReadModel returns a pod's instance as the pod's metadata and resources describe it;
+// [Observe] returns its state. It returns an error if somebody has edited the pod's
+// annotation to an impossible spec.
 func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 	in, err := recorded(pod)
 	if err != nil {
@@ -58,34 +58,33 @@ func recorded(pod *corev1.Pod) (in cluster.Instance, err error) {
 	case err != nil:
 		return in, err
 	case namespace != pod.Namespace:
-		return in, fmt.Errorf("function is %q, which is of another namespace", in.Function)
+		return in, fmt.Errorf("function is %q, which is in another namespace", in.Function)
 	case string(in.ID) != pod.Name:
-		return in, fmt.Errorf("id is %q, it must be the pod's name", in.ID)
+		return in, fmt.Errorf("id is %q: it must be the pod's name", in.ID)
 	case len(pod.Spec.Containers) == 0:
 		return in, errors.New("the pod has no container")
 	}
-	return in, sensible(in.Config, in.Kind)
+	return in, checkConfig(in.Config, in.Kind)
 }
 
-// sensible says what of a spec cannot be: annotations can be edited by hand, and
-// what an instance is said to hold is counted.
-func sensible(c cluster.Config, kind cluster.Kind) error {
+// checkConfig refuses an impossible config. Annotations can be edited by hand, and the
+// planner relies on what an instance claims to hold.
+func checkConfig(c cluster.Config, kind cluster.Kind) error {
 	switch {
 	case kind != cluster.Model:
-		return fmt.Errorf("kind is %q, and only models' instances are pods of their own", kind)
+		return fmt.Errorf("kind is %q: it must be empty, as only an instance of a model is a pod of its own", kind)
 	case c.Batch < 1:
 		return fmt.Errorf("config.batch is %d: it must be at least 1", c.Batch)
 	case c.CPU < 0 || c.Memory < 0 || c.GPUMemory < 0:
-		return fmt.Errorf("config is %+v: no amount can be below 0", c)
+		return fmt.Errorf("config is %+v: no amount may be below 0", c)
 	case c.GPU < 0 || c.GPU > 100:
 		return fmt.Errorf("config.gpu is %d: it must be a share of one GPU, 0 to 100", c.GPU)
 	}
 	return nil
 }
 
-// share has the spec follow the pod's resources and node, which are what the
-// instance may use: a resize changes them and nothing else, so that there is no
-// second place to be out of step.
+// share sets the spec's share and node from the pod, which says what the instance may
+// use. A resize changes only the pod's resources, so the annotation cannot disagree.
 func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 	requests := pod.Spec.Containers[0].Resources.Requests
 	if memory := requests.Memory().Value(); memory > 0 {

@@ -10,16 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The resources that device plugins hand out whole GPUs by.
+// The names under which device plugins offer whole GPUs.
 const (
 	NvidiaGPU corev1.ResourceName = "nvidia.com/gpu"
 	AmdGPU    corev1.ResourceName = "amd.com/gpu"
 	IntelGPU  corev1.ResourceName = "intel.com/gpu"
 )
 
-// Resources are what each instance of an ordinary function requests and may use.
-// The deployment comes before its profiles, a later profile
-// before an earlier one.
+// Resources returns the requests and limits of each instance of an ordinary function.
+// The deployment takes precedence over its profiles, a later profile over an earlier one.
 func Resources(d types.FunctionDeployment, profiles []Profile) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{Limits: corev1.ResourceList{}, Requests: corev1.ResourceList{}}
 	for _, p := range profiles {
@@ -54,7 +53,7 @@ func setAmounts(field string, list corev1.ResourceList, r *types.FunctionResourc
 		}
 		q, err := resource.ParseQuantity(a.value)
 		if err != nil || q.Sign() <= 0 {
-			return &Error{Key: field + "." + string(a.name), Value: a.value, Why: "it must be an amount above 0 as Kubernetes writes them", Example: a.example}
+			return &Error{Key: field + "." + string(a.name), Value: a.value, Why: "it must be a Kubernetes quantity above 0", Example: a.example}
 		}
 		list[a.name] = q
 	}
@@ -66,18 +65,18 @@ func setAmounts(field string, list corev1.ResourceList, r *types.FunctionResourc
 	return nil
 }
 
-// gpus are the GPUs that a deployment's resources name.
+// gpus returns the numbers of GPUs that a deployment's resources set.
 func gpus(r *types.FunctionResources) map[corev1.ResourceName]string {
 	all := map[corev1.ResourceName]string{NvidiaGPU: r.NvidiaGPU, AmdGPU: r.AmdGPU, IntelGPU: r.IntelGPU}
 	maps.DeleteFunc(all, func(_ corev1.ResourceName, v string) bool { return v == "" })
 	return all
 }
 
-// setWhole reads a number of GPUs. 0 is none, also where a profile gives some.
+// setWhole reads a number of GPUs. 0 means none, even if a profile gives some.
 func setWhole(list corev1.ResourceList, key string, name corev1.ResourceName, value string) error {
 	n, err := strconv.ParseUint(value, 10, 16)
 	if err != nil {
-		return &Error{Key: key, Value: value, Why: "it must be a whole number of GPUs; a part of one is had by a function with an objective (com.openfaas.slo.latency)", Example: "1"}
+		return &Error{Key: key, Value: value, Why: "it must be a whole number of GPUs; only a function with an objective (com.openfaas.slo.latency) gets a part of one", Example: "1"}
 	}
 	if n == 0 {
 		delete(list, name)
@@ -102,16 +101,15 @@ func setGPU(list corev1.ResourceList, d types.FunctionDeployment) error {
 	return nil
 }
 
-// agree makes limits and requests fit each other: devices are had for certain or
-// not at all, so both must name as many of them, and no request may be above its
-// limit.
+// agree makes limits and requests consistent. GPUs cannot be overcommitted, so their
+// request must equal their limit. No other request may be above its limit.
 func agree(r corev1.ResourceRequirements, d types.FunctionDeployment) error {
 	for _, name := range []corev1.ResourceName{NvidiaGPU, AmdGPU, IntelGPU} {
 		limit, isLimited := r.Limits[name]
 		request, isRequested := r.Requests[name]
 		switch {
 		case isLimited && isRequested && limit.Cmp(request) != 0:
-			return &Error{Key: "requests." + string(name), Value: request.String(), Why: "it must be as much as limits." + string(name) + ", which is " + limit.String() + "; leave it out"}
+			return &Error{Key: "requests." + string(name), Value: request.String(), Why: "it must equal limits." + string(name) + ", which is " + limit.String() + "; leave it out"}
 		case isLimited:
 			r.Requests[name] = limit
 		case isRequested:
@@ -121,7 +119,7 @@ func agree(r corev1.ResourceRequirements, d types.FunctionDeployment) error {
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		limit, isLimited := r.Limits[name]
 		if request := r.Requests[name]; isLimited && request.Cmp(limit) > 0 {
-			if !said(d.Requests, name) {
+			if !isSet(d.Requests, name) {
 				// A profile's request yields to the deployment's own limit.
 				r.Requests[name] = limit
 				continue
@@ -132,7 +130,7 @@ func agree(r corev1.ResourceRequirements, d types.FunctionDeployment) error {
 	return nil
 }
 
-// said reports whether the deployment itself gives an amount.
-func said(r *types.FunctionResources, name corev1.ResourceName) bool {
+// isSet reports whether the deployment itself sets an amount.
+func isSet(r *types.FunctionResources, name corev1.ResourceName) bool {
 	return r != nil && (name == corev1.ResourceCPU && r.CPU != "" || name == corev1.ResourceMemory && r.Memory != "")
 }

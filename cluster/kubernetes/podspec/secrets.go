@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// IsPullSecret reports whether secrets of a type are a registry's credentials,
-// which serve to pull a function's image and are not shown to the function.
+// IsPullSecret reports whether secrets of a type hold a registry's credentials. They are
+// used to pull a function's image and are not mounted into it.
 func IsPullSecret(t corev1.SecretType) bool {
 	return t == corev1.SecretTypeDockerConfigJson || t == corev1.SecretTypeDockercfg
 }
 
-// addSecrets mounts a deployment's secrets, each key of each as a file, and uses
-// credentials of registries to pull the image.
+// addSecrets mounts a deployment's secrets, every key as a file. It uses credentials of
+// registries to pull the image instead.
 func addSecrets(spec *corev1.PodSpec, c *corev1.Container, d types.FunctionDeployment, kinds map[string]corev1.SecretType) {
 	var sources []corev1.VolumeProjection
 	for i, name := range d.Secrets {

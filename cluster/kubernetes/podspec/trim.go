@@ -8,9 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// Trim leaves of a pod what is read here and what counts of its node, so that a
-// cache of all of a cluster's pods is small. Pods that are not instances keep only
-// the latter.
+// Trim returns a copy of a pod with only the fields that this package reads and those
+// that count against its node. The cache of all of a cluster's pods then stays small. A
+// pod that is not an instance keeps only the latter.
 func Trim(pod *corev1.Pod) *corev1.Pod {
 	out := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp},
@@ -40,7 +40,7 @@ func Trim(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// bare are containers with nothing but what they take.
+// bare returns containers with only their names and resources.
 func bare(containers []corev1.Container) (out []corev1.Container) {
 	for _, c := range containers {
 		out = append(out, corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy})

@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// Brought are the annotations that the image of the function's latest revision brings
-// along, nil for none. Whether they are still of what the spec says, the hash tells.
+// Brought returns the annotations in the image of the function's latest revision, nil for
+// none. The hash tells whether they still belong to the image in the spec.
 func (f *Function) Brought() map[string]string {
 	text := f.Annotations[ImageAnnotation]
 	if text == "" {
@@ -14,23 +14,23 @@ func (f *Function) Brought() map[string]string {
 	}
 	var brought map[string]string
 	if json.Unmarshal([]byte(text), &brought) != nil {
-		return nil // Written by hand; the hash is another then.
+		return nil // Somebody has edited it by hand; the hash then differs.
 	}
 	return brought
 }
 
-// Carried is the way back from Brought: the value of [ImageAnnotation].
+// Carried is the inverse of Brought: it returns the value of [ImageAnnotation].
 func Carried(brought map[string]string) string {
 	if len(brought) == 0 {
 		return ""
 	}
-	// Maps of strings cannot fail to marshal; keys are in order.
+	// Marshalling a map of strings cannot fail; it sorts the keys.
 	text, _ := json.Marshal(brought)
 	return string(text)
 }
 
-// Completed is the function with what its image brings along in its spec. It shares
-// what it does not change with f, which stays as it is.
+// Completed returns the function with its image's annotations added to its spec. It does
+// not change f and shares all other fields with it.
 func (f *Function) Completed() *Function {
 	brought := f.Brought()
 	if len(brought) == 0 {
@@ -42,8 +42,8 @@ func (f *Function) Completed() *Function {
 	return &with
 }
 
-// At is the function as its deployment of a revision was, as far as the object still
-// has that, or else as it is now. It shares with f as Completed does.
+// At returns the function with the spec of a revision if the object still has that, and
+// otherwise Completed. It shares fields with f as Completed does.
 func (f *Function) At(revision uint64) *Function {
 	if was := f.Status.Deployed; was != nil && was.Revision == revision {
 		at := *f

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What an image brings along survives the way into the object and back, whatever it
-// is; what is written there by hand is none.
+// An image's annotations survive the way into the object and back. Invalid text there
+// counts as none.
 func TestBrought(t *testing.T) {
 	for _, brought := range []map[string]string{nil, {"a": "1"}, {"com.openfaas.slo.latency": "50ms", `q"uote`: "<&>\n"}} {
 		f := &Function{}
@@ -26,8 +26,7 @@ func TestBrought(t *testing.T) {
 	}
 }
 
-// A revision's instances are made of that revision's spec, though the object has
-// another by now.
+// At returns the spec of a revision even if the object has a newer one.
 func TestAt(t *testing.T) {
 	was := FunctionSpec{Image: "i:1", Annotations: map[string]string{"a": "1"}}
 	f := &Function{Spec: FunctionSpec{Image: "i:2", Annotations: map[string]string{"own": "1"}},
@@ -49,7 +48,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// A copy shares nothing with what it is of.
+// A copy shares nothing with the original.
 func TestCopyOfWhatIsDeployed(t *testing.T) {
 	f := &Function{Status: FunctionStatus{Deployed: &Deployed{Revision: 3, Spec: FunctionSpec{Image: "i", Environment: map[string]string{"a": "1"}}}}}
 	c := f.DeepCopy()

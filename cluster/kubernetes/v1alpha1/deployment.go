@@ -7,8 +7,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 )
 
-// SpecOf is a deployment as a spec. Empty fields are absent, so that deployments
-// that mean the same give the same spec; replicas are not a deployment's.
+// SpecOf converts a deployment to a spec. It leaves out empty fields, so equivalent
+// deployments give the same spec. A deployment has no replicas.
 func SpecOf(d types.FunctionDeployment) FunctionSpec {
 	return FunctionSpec{
 		Image: d.Image, Process: d.EnvProcess, Environment: filled(d.EnvVars),
@@ -18,7 +18,7 @@ func SpecOf(d types.FunctionDeployment) FunctionSpec {
 	}
 }
 
-// Deployment is the way back from SpecOf. It shares nothing with s.
+// Deployment is the inverse of SpecOf. The result shares nothing with s.
 func (s FunctionSpec) Deployment(name, namespace string) types.FunctionDeployment {
 	return types.FunctionDeployment{
 		Service: name, Namespace: namespace, Image: s.Image, EnvProcess: s.Process, EnvVars: filled(s.Environment),
@@ -42,7 +42,7 @@ func (r *Resources) deployed() *types.FunctionResources {
 	return &types.FunctionResources{CPU: r.CPU, Memory: r.Memory, NvidiaGPU: r.GPU, AmdGPU: r.AMDGPU, IntelGPU: r.IntelGPU}
 }
 
-// filled is a copy of m, nil if m is empty.
+// filled returns a copy of m, nil if m is empty.
 func filled(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func filled(m map[string]string) map[string]string {
 	return maps.Clone(m)
 }
 
-// some is a copy of s, nil if s is empty.
+// some returns a copy of s, nil if s is empty.
 func some(s []string) []string {
 	if len(s) == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// AddToScheme makes a scheme know the API.
+// AddToScheme registers the API's types with a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Function{}, &FunctionList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

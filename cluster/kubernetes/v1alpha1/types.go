@@ -1,7 +1,8 @@
-// Package v1alpha1 is the custom resource that holds a function on Kubernetes:
-// kind Function in group faas-infer.dev. A function deployed with faas-cli is kept in one, and
-// one that kubectl applies is deployed. Begin with types.go, from which "make generate"
-// makes the deep copies and yaml/crd.yaml.
+// Package v1alpha1 defines the custom resource of a function on Kubernetes: kind Function
+// in group faas-infer.dev. The provider stores functions from faas-cli as such objects and
+// deploys objects that kubectl applies. The package calls no API server except through
+// [Client]. Begin reading at [Function]; "make generate" makes the deep copies and
+// yaml/crd.yaml from types.go.
 //
 // +kubebuilder:object:generate=true
 // +groupName=faas-infer.dev
@@ -23,7 +24,7 @@ const (
 	Plural = "functions"
 )
 
-// GroupVersion is the API's, Resource the one of functions.
+// GroupVersion is the API's group and version, Resource the resource of functions.
 var (
 	GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 	Resource     = GroupVersion.WithResource(Plural)
@@ -31,27 +32,26 @@ var (
 
 // The annotations that faas-infer writes on a Function's own metadata.
 const (
-	// RevisionAnnotation counts the deployments of a function, also over
-	// deletions: of two, the later has the higher number.
+	// RevisionAnnotation counts the deployments of a function. It continues over
+	// deletions: a later deployment always has a higher number.
 	RevisionAnnotation = "faas-infer.dev/revision"
-	// HashAnnotation is the hash of the deployment that the revision is of. Where
-	// it is not that of the spec, kubectl has changed the function and the leader
-	// gives it a new revision.
+	// HashAnnotation is the hash of the revision's deployment. If it differs from the
+	// hash of the spec, kubectl has changed the function and the leader gives it a new
+	// revision.
 	HashAnnotation = "faas-infer.dev/hash"
-	// ImageAnnotation are the annotations that the revision's image brings along and
-	// the spec does not set, as a JSON object; "" for none, Unread if the image could
-	// not be read yet. The hash is of both.
+	// ImageAnnotation holds the annotations that come with the revision's image and
+	// that the spec does not set, as a JSON object. It is "" for none, and Unread if
+	// the image could not be read yet. The hash covers the spec and these annotations.
 	ImageAnnotation = "faas-infer.dev/image-annotations"
 	Unread          = "unread"
 	// DeployedAnnotation is the time of the latest deployment, RFC 3339.
 	DeployedAnnotation = "faas-infer.dev/deployed-at"
 )
 
-// Labels of what faas-infer makes for a function: instances' pods, Deployments,
-// Services.
+// Labels and annotations of the objects that faas-infer makes for a function: pods of
+// instances, Deployments and Services.
 const (
-	// FunctionLabel is the function's name, the label that faas-netes' objects
-	// have, too.
+	// FunctionLabel is the function's name. Objects of faas-netes have the same label.
 	FunctionLabel = "faas_function"
 	// ManagedByLabel is "faas-infer" on everything.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
@@ -143,15 +143,15 @@ type Resources struct {
 
 // The conditions of a Function.
 const (
-	// ConditionAccepted is False where the spec cannot be deployed; the message
-	// says why.
+	// ConditionAccepted is False if the spec cannot be deployed; the message says
+	// why.
 	ConditionAccepted = "Accepted"
-	// ConditionReady is True while there are as many instances as there are to
-	// be; else the message says what is missing.
+	// ConditionReady is True while all wanted instances are ready. Otherwise the
+	// message says what is missing.
 	ConditionReady = "Ready"
 )
 
-// FunctionStatus is what runs of a function.
+// FunctionStatus describes the running state of a function.
 type FunctionStatus struct {
 	// ObservedGeneration is the generation of the spec that this is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -171,7 +171,7 @@ type FunctionStatus struct {
 	Deployed *Deployed `json:"deployed,omitempty"`
 }
 
-// Deployed is a deployment that was accepted.
+// Deployed is an accepted deployment.
 type Deployed struct {
 	// Revision is the deployment's.
 	// +optional

@@ -33,8 +33,8 @@ func TestEmptyIsAbsent(t *testing.T) {
 	}
 }
 
-// Whatever an object holds, a copy is equal and shares nothing, and its deployment
-// is the same after a second way there and back.
+// For every object, a copy is equal and shares nothing, and converting its deployment to a
+// spec and back gives the same deployment.
 func FuzzSpec(f *testing.F) {
 	f.Add(`{"image":"i","labels":{"a":"b"},"limits":{"cpu":"1"},"replicas":3,"secrets":["s"]}`)
 	f.Add(`{"image":"","environment":{},"constraints":[""],"requests":{}}`)

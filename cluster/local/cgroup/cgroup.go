@@ -1,7 +1,8 @@
-// Package cgroup limits what instances use through Linux control groups,
-// version 1 or 2, whichever the machine has its cpu, cpuset and memory
-// controllers in. All groups of one provider live under one parent group, its
-// [Tree], so that what a crash left behind is found by looking there.
+// Package cgroup limits instances with Linux control groups, version 1 or 2,
+// whichever has the machine's cpu, cpuset and memory controllers. All groups of one
+// provider live under one parent group, its [Tree], so a restarted provider finds
+// what a crash left behind. The package does not choose limits or start processes.
+// Begin reading at [Open], [Tree] and [Group].
 package cgroup
 
 import (
@@ -13,19 +14,19 @@ import (
 	"github.com/containerd/cgroups/v3"
 )
 
-// ErrUnavailable says that this machine or this user cannot have cgroups.
+// ErrUnavailable means that this machine or this user cannot have cgroups.
 var ErrUnavailable = errors.New("cgroups cannot be used")
 
-// killPatience is how long a killed group may take to become empty.
-const killPatience = 5 * time.Second
+// killTimeout is how long a killed group may take to become empty.
+const killTimeout = 5 * time.Second
 
-// Limits is what the members of one group may use together.
+// Limits bound what the members of one group use together.
 type Limits struct {
 	// CPU in millicores, 0 for no limit.
 	CPU int
 	// Cores that they may run on, empty for all.
 	Cores []int
-	// Memory in bytes, 0 for no limit. Swap is not to be had beyond it.
+	// Memory in bytes, 0 for no limit. With a limit, they get no swap beyond it.
 	Memory int64
 }
 
@@ -44,61 +45,61 @@ type Usage struct {
 type Tree interface {
 	// String names the version and the path, for logs.
 	String() string
-	// Missing lists the controllers that were asked for and are not there.
+	// Missing lists the requested controllers that are not available.
 	Missing() []string
-	// Create makes the group name. Nothing is left behind on an error.
+	// Create makes the group name. After an error, nothing of the group exists.
 	Create(name string, limits Limits) (Group, error)
-	// Nest makes the group name with an inner group in it: the process that
-	// Spawn starts is held to whole, and what it starts by way of the inner
-	// group's Entrance to inner as well. whole has no CPU limit. Nothing is left
-	// behind on an error.
+	// Nest makes the group name with an inner group in it. whole limits the
+	// process that Spawn starts and everything below it; inner also limits what that
+	// process starts through the inner group's Entrance. Nest ignores whole's CPU
+	// limit. After an error, nothing of the group exists.
 	Nest(name string, whole, inner Limits) (Group, error)
 	// Load returns the group name, whether or not it exists.
 	Load(name string) Group
 	// Names lists the groups that exist, in order.
 	Names() ([]string, error)
 	// Join moves this process into a group beside the tree that weighs as much as all
-	// instances together, so that neither they nor other programs keep it from its
-	// work; Leave moves it back and removes that group.
+	// instances together. Neither they nor other programs can then starve it. Leave
+	// moves it back and removes that group.
 	Join() error
 	Leave() error
-	// Place moves a process that this one has started out of the group that Join made:
-	// to where this process was before, or, idle, to a group beside the tree that gets
-	// what nobody else wants of the cores.
+	// Place moves a process that this one started out of the group that Join made, to
+	// the group where this process was before. With idle, it moves the process to a
+	// group beside the tree that gets only CPU time that nobody else wants.
 	Place(pid int, idle bool) error
 	// Remove deletes the tree's own group if no group is in it.
 	Remove() error
 }
 
-// Group is one control group. Its methods but Spawn are safe for concurrent
+// Group is one control group. All methods except Spawn are safe for concurrent
 // use.
 type Group interface {
-	// Spawn calls start so that the process which start forks with attr is a
-	// member of the group before its first instruction. start returns the pid.
+	// Spawn calls start, which forks a process with attr and returns its pid. The
+	// process is a member of the group before its first instruction.
 	Spawn(attr *syscall.SysProcAttr, start func() (int, error)) error
 	// Update changes the limits.
 	Update(limits Limits) error
 	// Usage reads the group's counters.
 	Usage() (Usage, error)
-	// Inner returns the group within that Nest made.
+	// Inner returns the inner group that Nest made.
 	Inner() Group
-	// Entrance opens the group's directories for a process that is to start
-	// others in it. The caller closes them.
+	// Entrance opens the group's directories for a process that starts other
+	// processes in it. The caller closes them.
 	Entrance() (Entrance, error)
-	// Processes lists the pids of all members, those of the inner group
-	// included.
+	// Processes lists the pids of all members, including those of the inner
+	// group.
 	Processes() ([]int, error)
-	// Kill kills all members and returns when none is left. A group that does
-	// not exist is no error.
+	// Kill kills all members and returns when none is left. It ignores a group
+	// that does not exist.
 	Kill() error
-	// Delete removes the group, which must have no members. One that does not
-	// exist is no error.
+	// Delete removes the group, which must have no members. It ignores a group
+	// that does not exist.
 	Delete() error
 }
 
 // Open makes or finds the tree called name. It uses the cpuset controller only
-// if pin is set, because moving a process between cpusets costs most. The
-// error wraps [ErrUnavailable] and says why for people.
+// if pin is set, because moving a process between cpusets is the most expensive
+// move. An error wraps [ErrUnavailable] and says why.
 func Open(name string, pin bool) (Tree, error) {
 	wanted := []string{"cpu", "memory"}
 	if pin {

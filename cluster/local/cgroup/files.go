@@ -27,8 +27,8 @@ func childGroups(dir string) ([]string, error) {
 	return names, nil
 }
 
-// removeDir removes one group's directory. It is no error if the group does
-// not exist or is still in use by groups below it.
+// removeDir removes one group's directory. It returns no error if the group does
+// not exist or still has groups below it.
 func removeDir(dir string) error {
 	err := syscall.Rmdir(dir)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EBUSY) || errors.Is(err, syscall.ENOTEMPTY) {

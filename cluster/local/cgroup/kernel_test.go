@@ -14,7 +14,7 @@ import (
 
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// open returns a real tree, or nil where this user cannot have one.
+// open returns a real tree, or nil if this user cannot have one.
 func open(t *testing.T, name string) Tree {
 	t.Helper()
 	// Others on the machine may run the same test.
@@ -49,7 +49,7 @@ func TestGroupLives(t *testing.T) {
 	lives(t, tree, group)
 }
 
-// The provider's own group, and what it does in the background.
+// Join, Place and Leave use the provider's own group and the one for background work.
 func TestPlaces(t *testing.T) {
 	tree := open(t, "faas-infer-test-places")
 	if tree == nil {
@@ -138,8 +138,8 @@ func TestQuotaAndCoresAreObeyed(t *testing.T) {
 	}
 }
 
-// usedShare is the part of a core that a group uses for a second. The clock is read
-// around the counters, so that it is not too much where the machine stands still.
+// usedShare returns the part of a core that a group uses in a second. It reads the clock
+// around the counters, so a pause of the machine cannot make the share too large.
 func usedShare(t *testing.T, group Group) float64 {
 	t.Helper()
 	began := time.Now()

@@ -16,11 +16,11 @@ const (
 )
 
 // Quota returns the CFS quota and period, in µs, of a CPU share in millicores.
-// One thread gets a period of 10 ms: under the kernel's usual 100 ms a batch
-// that begins late in a period sits out the rest of it, which quadruples p95 at
-// half a core. More threads keep 100 ms, because they use a short quota up
-// within an instant and then wait for each other. Shares so small that their
-// quota would fall below the kernel's 1 ms get a longer period.
+// A share of at most one core gets a period of 10 ms. With the kernel's default of
+// 100 ms, a batch that begins late in a period must wait for the next one, which
+// quadruples p95 at half a core. Larger shares keep 100 ms, because several threads use
+// up a short quota at once and then wait for each other. A share whose quota would fall
+// below the kernel's minimum of 1 ms gets a longer period.
 func Quota(millicores int) (quota int64, period uint64) {
 	period = shortPeriod
 	if millicores > 1000 {
@@ -33,7 +33,7 @@ func Quota(millicores int) (quota int64, period uint64) {
 	return max(leastQuota, int64(millicores)*int64(period)/1000), period
 }
 
-// formatCores writes cores as the kernel's list format does: "0-2,5".
+// formatCores returns cores in the kernel's list format: "0-2,5".
 func formatCores(cores []int) string {
 	cores = slices.Compact(slices.Sorted(slices.Values(cores)))
 	var list strings.Builder

@@ -10,8 +10,7 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup2"
 )
 
-// Entrance is what a process needs to start others in a group that it cannot
-// reach by name.
+// Entrance lets a process start others in a group that it cannot reach by name.
 type Entrance struct {
 	// Version is 1 or 2.
 	Version int
@@ -27,8 +26,8 @@ func (e Entrance) Close() {
 	}
 }
 
-// enter opens the directories of an entrance.
-func enter(version int, dirs []string) (Entrance, error) {
+// openEntrance opens the directories of an entrance.
+func openEntrance(version int, dirs []string) (Entrance, error) {
 	entrance := Entrance{Version: version}
 	for _, dir := range dirs {
 		file, err := os.Open(dir)
@@ -41,16 +40,16 @@ func enter(version int, dirs []string) (Entrance, error) {
 	return entrance, nil
 }
 
-// Names of the groups within one that Nest made. In version 2 a group that has
-// groups with limits in it cannot have members itself.
+// Names of the groups inside one that Nest made. In version 2, a group with limited
+// groups inside it cannot have members itself, so the main process needs outerName.
 const (
 	innerName = "function"
 	outerName = "main"
 )
 
-// Nest leaves the cpuset hierarchy alone: a thread can live in different groups
-// of different hierarchies, and there the cores of a group within would have to
-// follow every change.
+// Nest makes no inner group in the cpuset hierarchy, where the inner group's cores would
+// have to follow every change. A thread can be in different groups of different
+// hierarchies.
 func (t *treeV1) Nest(name string, whole, inner Limits) (Group, error) {
 	whole.CPU = 0
 	g, err := t.Create(name, whole)
@@ -79,13 +78,13 @@ func (g *groupV1) inner() *groupV1 {
 func (g *groupV1) Entrance() (Entrance, error) {
 	var dirs []string
 	for _, subsystem := range g.used {
-		dirs = append(dirs, subsystem.(placed).Path(g.path))
+		dirs = append(dirs, subsystem.(pathed).Path(g.path))
 	}
-	return enter(1, dirs)
+	return openEntrance(1, dirs)
 }
 
-// Nest makes two groups within: one for the process that is spawned, one for
-// what that starts.
+// Nest makes two inner groups: one for the process that Spawn starts, one for what that
+// process starts.
 func (t *treeV2) Nest(name string, whole, inner Limits) (Group, error) {
 	whole.CPU = 0
 	g := t.group(name)
@@ -107,4 +106,4 @@ func (g *groupV2) inner() *groupV2 {
 	return &groupV2{tree: g.tree, path: filepath.Join(g.path, innerName)}
 }
 
-func (g *groupV2) Entrance() (Entrance, error) { return enter(2, []string{g.dir()}) }
+func (g *groupV2) Entrance() (Entrance, error) { return openEntrance(2, []string{g.dir()}) }

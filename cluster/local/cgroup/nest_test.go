@@ -83,8 +83,8 @@ func TestV2NestedKernel(t *testing.T) {
 	nestedLives(t, group)
 }
 
-// nestedLives starts a main process in a group, and another one that enters the
-// inner group as a main process would do it, and removes all.
+// nestedLives starts a main process in a group, and another one that enters the inner
+// group through its entrance. Then it removes both groups.
 func nestedLives(t *testing.T, group Group) {
 	t.Helper()
 	main := exec.Command("/bin/sleep", "1000")

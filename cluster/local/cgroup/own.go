@@ -9,9 +9,8 @@ import (
 	"github.com/containerd/cgroups/v3"
 )
 
-// Own returns the CPU and memory limits that this process itself lives under,
-// zero where there is none: in a container, the machine's size says nothing
-// about what may be used.
+// Own returns the CPU and memory limits of this process itself, zero for none. In a
+// container, they may be far below the size of the machine.
 func Own() Limits {
 	v1, own, err := cgroups.ParseCgroupFileUnified("/proc/self/cgroup")
 	if err != nil {
@@ -23,7 +22,7 @@ func Own() Limits {
 	return ownV1(unifiedMount, v1["cpu"], v1["memory"])
 }
 
-// ownV2 takes the tightest limits on the way from path up to the mount.
+// ownV2 returns the lowest limits of all groups from path up to the mount.
 func ownV2(mount, path string) Limits {
 	var limits Limits
 	for ; ; path = filepath.Dir(path) {
@@ -39,7 +38,7 @@ func ownV2(mount, path string) Limits {
 	}
 }
 
-// ownV1 does the same where each controller has a hierarchy.
+// ownV1 does the same in version 1, where each controller has its own hierarchy.
 func ownV1(mount, cpu, memory string) Limits {
 	var limits Limits
 	for path := cpu; path != ""; path = up(path) {
@@ -77,8 +76,8 @@ func millicores(quota, period string) int {
 	return max(1, q*1000/p)
 }
 
-// bytesOf reads a memory limit. "max" and version 1's "no limit", a number
-// near 2^63, are none.
+// bytesOf reads a memory limit in bytes. It returns 0, no limit, for "max" and for
+// version 1's number near 2^63.
 func bytesOf(limit string) int64 {
 	value, err := strconv.ParseInt(limit, 10, 64)
 	if err != nil || value <= 0 || value > 1<<62 {

@@ -18,21 +18,21 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// treeV1 is the same path in every version 1 hierarchy that we use.
+// treeV1 is the same path in every version 1 hierarchy that the provider uses.
 type treeV1 struct {
 	path    string
 	missing []string
-	// used are the controllers that new groups are made in, all those where
-	// an earlier provider may have left some.
+	// used are the controllers in which new groups are made; all are those in which
+	// an earlier provider may have left groups.
 	used, all []cgroup1.Subsystem
-	// home is where the provider's own threads belong; before is the path of the cpu
+	// home is the group of the provider's own threads; before is the path of the cpu
 	// controller's group in which the process began.
 	home   cgroup1.Cgroup
 	before string
 }
 
-// placed is a controller that has a directory.
-type placed interface {
+// pathed is a controller that has a directory.
+type pathed interface {
 	cgroup1.Subsystem
 	Path(path string) string
 }
@@ -49,7 +49,7 @@ func openV1(name string, wanted []string) (*treeV1, error) {
 			continue
 		}
 		if controller == "memory" {
-			root := filepath.Dir(subsystem.(placed).Path(""))
+			root := filepath.Dir(subsystem.(pathed).Path(""))
 			subsystem = cgroup1.NewMemory(root, cgroup1.OptionalSwap())
 		}
 		t.all = append(t.all, subsystem)
@@ -61,7 +61,7 @@ func openV1(name string, wanted []string) (*treeV1, error) {
 	if len(t.missing) == len(wanted) {
 		return nil, errors.New("neither version has a cpu or memory controller here")
 	}
-	if err := t.settle(); err != nil {
+	if err := t.findHome(); err != nil {
 		return nil, err
 	}
 	t.before = "/"
@@ -74,23 +74,22 @@ func openV1(name string, wanted []string) (*treeV1, error) {
 	return t, nil
 }
 
-// settle finds the groups that the provider's own threads belong in.
-func (t *treeV1) settle() (err error) {
+// findHome finds the groups of the provider's own threads.
+func (t *treeV1) findHome() (err error) {
 	if t.home, err = cgroup1.Load(cgroup1.NestedPath(""), t.in(t.used)); err != nil {
 		return fmt.Errorf("find own cgroup: %w", err)
 	}
 	return nil
 }
 
-// probe makes and removes a group, which is the only sure way to know that it
-// can be done.
+// probe makes and removes a group. Nothing else shows for certain that this works.
 func (t *treeV1) probe() error {
 	const name = "probe"
 	_, err := t.Create(name, Limits{CPU: 1000})
 	return errors.Join(err, t.Load(name).Delete())
 }
 
-// in makes the library work with just these controllers.
+// in restricts the library to these controllers.
 func (t *treeV1) in(subsystems []cgroup1.Subsystem) cgroup1.InitOpts {
 	return func(config *cgroup1.InitConfig) error {
 		config.InitCheck = cgroup1.AllowAny
@@ -104,7 +103,7 @@ func (t *treeV1) Missing() []string { return t.missing }
 func (t *treeV1) Create(name string, limits Limits) (Group, error) {
 	g := t.group(name)
 	g.limits = limits
-	// The CPU quota comes last, see Spawn.
+	// Spawn sets the CPU quota later.
 	early := limits
 	early.CPU = 0
 	if _, err := cgroup1.New(cgroup1.StaticPath(g.path), t.resources(early), t.in(t.used)); err != nil {
@@ -125,7 +124,7 @@ func (t *treeV1) group(name string) *groupV1 {
 func (t *treeV1) Names() ([]string, error) {
 	var names []string
 	for _, subsystem := range t.all {
-		found, err := childGroups(subsystem.(placed).Path(t.path))
+		found, err := childGroups(subsystem.(pathed).Path(t.path))
 		if err != nil {
 			return nil, err
 		}
@@ -138,12 +137,12 @@ func (t *treeV1) Names() ([]string, error) {
 func (t *treeV1) Remove() error {
 	var errs []error
 	for _, subsystem := range t.all {
-		errs = append(errs, removeDir(subsystem.(placed).Path(t.path)))
+		errs = append(errs, removeDir(subsystem.(pathed).Path(t.path)))
 	}
 	return errors.Join(errs...)
 }
 
-// resources translates limits. Swap counts into memory+swap in version 1.
+// resources translates limits. In version 1, the swap limit bounds memory plus swap.
 func (t *treeV1) resources(limits Limits) *specs.LinuxResources {
 	resources := &specs.LinuxResources{CPU: &specs.LinuxCPU{Cpus: formatCores(limits.Cores)}}
 	if limits.CPU > 0 {
@@ -163,7 +162,7 @@ func (t *treeV1) resources(limits Limits) *specs.LinuxResources {
 func (t *treeV1) countsSwap() bool {
 	for _, subsystem := range t.used {
 		if subsystem.Name() == cgroup1.Memory {
-			_, err := os.Stat(filepath.Join(subsystem.(placed).Path("/"), "memory.memsw.limit_in_bytes"))
+			_, err := os.Stat(filepath.Join(subsystem.(pathed).Path("/"), "memory.memsw.limit_in_bytes"))
 			return err == nil
 		}
 	}
@@ -174,9 +173,9 @@ func (t *treeV1) countsSwap() bool {
 type groupV1 struct {
 	tree *treeV1
 	path string
-	// used are the controllers that it is made in.
+	// used are the controllers in which it is made.
 	used []cgroup1.Subsystem
-	// limits are those that it was made with; their quota is set by Spawn.
+	// limits are those that it was made with. Spawn sets their CPU quota.
 	limits Limits
 }
 
@@ -184,11 +183,11 @@ func (g *groupV1) load(subsystems []cgroup1.Subsystem) (cgroup1.Cgroup, error) {
 	return cgroup1.Load(cgroup1.StaticPath(g.path), g.tree.in(subsystems))
 }
 
-// Spawn moves one of our own threads into the group, forks on it and moves it
-// back: a fork begins in its parent thread's groups. Moving a single thread
-// costs some 30 µs a controller, moving a whole process waits for every CPU to
-// pass through the scheduler, often 12 ms. The quota is set afterwards, or a
-// small one would throttle our own thread in the middle of the fork.
+// Spawn moves one of the provider's threads into the group, forks on it and moves it
+// back, because a fork begins in its parent thread's groups. Moving a single thread
+// costs some 30 µs per controller. Moving a whole process waits until every CPU has
+// passed through the scheduler, often 12 ms. Spawn sets the quota afterwards; a small
+// quota would throttle the provider's thread in the middle of the fork.
 func (g *groupV1) Spawn(_ *syscall.SysProcAttr, start func() (int, error)) error {
 	control, err := g.load(g.used)
 	if err != nil {
@@ -241,7 +240,7 @@ func (g *groupV1) Usage() (Usage, error) {
 func (g *groupV1) Processes() ([]int, error) {
 	var pids []int
 	for _, subsystem := range g.tree.all {
-		dir := subsystem.(placed).Path(g.path)
+		dir := subsystem.(pathed).Path(g.path)
 		for _, file := range []string{filepath.Join(dir, "cgroup.procs"), filepath.Join(dir, innerName, "cgroup.procs")} {
 			raw, err := os.ReadFile(file)
 			if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
@@ -262,12 +261,12 @@ func (g *groupV1) Processes() ([]int, error) {
 }
 
 func (g *groupV1) Kill() error {
-	return process.KillAll(g.Processes, killPatience)
+	return process.KillAll(g.Processes, killTimeout)
 }
 
 func (g *groupV1) Delete() error {
 	for _, subsystem := range g.tree.all {
-		if err := removeDir(filepath.Join(subsystem.(placed).Path(g.path), innerName)); err != nil {
+		if err := removeDir(filepath.Join(subsystem.(pathed).Path(g.path), innerName)); err != nil {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// unifiedMount is where every distribution mounts cgroups.
+// unifiedMount is where distributions mount cgroups.
 const unifiedMount = "/sys/fs/cgroup"
 
 // treeV2 is one group in the unified hierarchy.
@@ -27,15 +27,15 @@ type treeV2 struct {
 	mount string
 	// path begins at mount, with a slash.
 	path string
-	// controllers are those that we use.
+	// controllers are those in use, missing those that are wanted and unavailable.
 	controllers, missing []string
 	// before is the path of the group in which the process began.
 	before string
 }
 
-// openV2 tries the top of the hierarchy, which root may use and which stays
-// the same however the provider is started, then the place beside our own
-// group, which is ours under a systemd user session with delegation.
+// openV2 first tries the top of the hierarchy, which root may use and which does not
+// depend on how the provider is started. Then it tries the place beside the process's own
+// group, which a systemd user session with delegation may use.
 func openV2(mount, name string, wanted []string) (*treeV2, error) {
 	parents := []string{"/"}
 	if _, own, err := cgroups.ParseCgroupFileUnified("/proc/self/cgroup"); err == nil && filepath.Dir(own) != "/" {
@@ -57,7 +57,7 @@ func newTreeV2(mount, parent, name string, wanted []string) (*treeV2, error) {
 	if err != nil {
 		return nil, fmt.Errorf("controllers of cgroup %s: %w", parent, err)
 	}
-	// To move a process in, it takes the right to write this file.
+	// Moving a process into a group needs the right to write this file.
 	if err := unix.Access(filepath.Join(mount, parent, "cgroup.procs"), unix.W_OK); err != nil {
 		return nil, fmt.Errorf("move processes below cgroup %s: %w", parent, err)
 	}
@@ -83,8 +83,8 @@ func newTreeV2(mount, parent, name string, wanted []string) (*treeV2, error) {
 	return t, nil
 }
 
-// probe makes a group with every controller and removes it, which is the only
-// sure way to know that it can be done.
+// probe makes a group with every controller and removes it. Nothing else shows for
+// certain that this works.
 func (t *treeV2) probe() error {
 	probe := t.group("probe")
 	manager, err := cgroup2.NewManager(t.mount, probe.path, &cgroup2.Resources{})
@@ -114,7 +114,7 @@ func (t *treeV2) Create(name string, limits Limits) (Group, error) {
 // has reports whether the tree uses a controller.
 func (t *treeV2) has(controller string) bool { return slices.Contains(t.controllers, controller) }
 
-// create makes the group, or nothing.
+// create makes the group. After an error, nothing of it exists.
 func (g *groupV2) create(resources *cgroup2.Resources) error {
 	if _, err := cgroup2.NewManager(g.tree.mount, g.path, resources); err != nil {
 		return errors.Join(fmt.Errorf("make cgroup %s: %w", g.path, err), g.Delete())
@@ -132,10 +132,10 @@ func (t *treeV2) Names() ([]string, error) { return childGroups(filepath.Join(t.
 
 func (t *treeV2) Remove() error { return removeDir(filepath.Join(t.mount, t.path)) }
 
-// resources translates limits for the controllers that there are.
+// resources translates limits for the controllers in use.
 func (t *treeV2) resources(limits Limits) *cgroup2.Resources {
 	var resources cgroup2.Resources
-	if slices.Contains(t.controllers, "cpu") {
+	if t.has("cpu") {
 		resources.CPU = &cgroup2.CPU{Max: "max"}
 		if limits.CPU > 0 {
 			quota, period := Quota(limits.CPU)
@@ -143,17 +143,17 @@ func (t *treeV2) resources(limits Limits) *cgroup2.Resources {
 			resources.CPU.Max, resources.CPU.Weight = cgroup2.NewCPUMax(&quota, &period), &weight
 		}
 	}
-	if slices.Contains(t.controllers, "cpuset") && len(limits.Cores) > 0 {
+	if t.has("cpuset") && len(limits.Cores) > 0 {
 		if resources.CPU == nil {
 			resources.CPU = &cgroup2.CPU{}
 		}
 		resources.CPU.Cpus = formatCores(limits.Cores)
 	}
-	if slices.Contains(t.controllers, "memory") {
+	if t.has("memory") {
 		resources.Memory = &cgroup2.Memory{}
 		if limits.Memory > 0 {
-			// The kernel kills one process, not all of the group: what it leaves of an
-			// instance replaces that one and tells why, or ends with it.
+			// The kernel kills one process, not the whole group. The rest of the
+			// instance replaces that process and reports why it ended, or ends with it.
 			resources.Memory.Max = &limits.Memory
 			if t.countsSwap() {
 				resources.Memory.Swap = new(int64)
@@ -163,8 +163,8 @@ func (t *treeV2) resources(limits Limits) *cgroup2.Resources {
 	return &resources
 }
 
-// countsSwap reports whether swap can be limited. Only groups below the top
-// have the file; our own is one.
+// countsSwap reports whether swap can be limited. Only groups below the top, as the
+// tree's own, have the file.
 func (t *treeV2) countsSwap() bool {
 	_, err := os.Stat(filepath.Join(t.mount, t.path, "memory.swap.max"))
 	return err == nil
@@ -174,7 +174,7 @@ func (t *treeV2) countsSwap() bool {
 type groupV2 struct {
 	tree *treeV2
 	path string
-	// nested tells that Spawn is to use the group for the main process.
+	// nested: Nest made the group, so Spawn uses its inner group outerName.
 	nested bool
 }
 
@@ -188,9 +188,9 @@ func (g *groupV2) manager() (*cgroup2.Manager, error) {
 	return manager, nil
 }
 
-// Spawn lets the kernel fork straight into the group (clone3 with
-// CLONE_INTO_CGROUP, Linux 5.7). Older kernels, and filters that hide clone3,
-// get the process moved right after its start.
+// Spawn lets the kernel fork directly into the group (clone3 with CLONE_INTO_CGROUP,
+// Linux 5.7). On older kernels, or if a filter hides clone3, it moves the process right
+// after its start.
 func (g *groupV2) Spawn(attr *syscall.SysProcAttr, start func() (int, error)) error {
 	if g.nested {
 		return (&groupV2{tree: g.tree, path: filepath.Join(g.path, outerName)}).Spawn(attr, start)
@@ -237,7 +237,7 @@ func (g *groupV2) Usage() (Usage, error) {
 		return Usage{}, err
 	}
 	mask := cgroup2.StatCPU
-	if slices.Contains(g.tree.controllers, "memory") {
+	if g.tree.has("memory") {
 		mask |= cgroup2.StatMemory | cgroup2.StatMemoryEvents
 	}
 	metrics, err := manager.StatFiltered(mask)
@@ -277,14 +277,14 @@ func (g *groupV2) Processes() ([]int, error) {
 	return pids, nil
 }
 
-// Kill uses the kernel's own way (Linux 5.14), against which no fork wins, and
-// then makes sure.
+// Kill uses the kernel's cgroup.kill (Linux 5.14), which no fork escapes. It then kills
+// whatever is left one by one, for older kernels.
 func (g *groupV2) Kill() error {
 	if file, err := os.OpenFile(filepath.Join(g.dir(), "cgroup.kill"), os.O_WRONLY, 0); err == nil {
 		_, _ = file.WriteString("1")
 		_ = file.Close()
 	}
-	return process.KillAll(g.Processes, killPatience)
+	return process.KillAll(g.Processes, killTimeout)
 }
 
 func (g *groupV2) Delete() error {

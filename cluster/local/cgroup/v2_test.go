@@ -11,8 +11,8 @@ import (
 	"github.com/containerd/cgroups/v3"
 )
 
-// layOut makes a directory that looks like a unified hierarchy, as far as
-// plain files can, with room for the tree "faas".
+// layOut makes a directory of plain files that looks like a unified hierarchy with the
+// tree "faas".
 func layOut(t *testing.T, controllers string) (mount string) {
 	t.Helper()
 	mount = t.TempDir()

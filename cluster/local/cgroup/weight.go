@@ -11,38 +11,38 @@ import (
 	"github.com/containerd/cgroups/v3/cgroup1"
 )
 
-// Weights say who gets a core that several want. An ordinary process weighs 1024 by
-// version 1's count and 100 by version 2's. The instances of a provider together, and the
-// provider itself, weigh so much more that what else runs on the machine takes little from
-// them; their quotas leave it the rest. Among each other, instances weigh as much as their
-// quotas are.
+// The weights decide who gets a contended core. An ordinary process weighs 1024 in
+// version 1 and 100 in version 2. A provider's instances together, and the provider itself,
+// weigh 64 times as much, so other programs on the machine take little from them; the
+// instances' quotas leave those programs the rest. Among each other, instances weigh in
+// proportion to their quotas.
 const (
 	favouredV1 = 64 * 1024
 	favouredV2 = 64 * 100
 )
 
-// sharesOf is a group's weight by version 1's count: its millicores, so that one core
-// weighs about what an ordinary process does.
+// sharesOf returns a group's weight in version 1: its millicores, so one core weighs about
+// as much as an ordinary process.
 func sharesOf(millicores int) uint64 { return uint64(max(2, min(millicores, 262_144))) }
 
-// weightOf is the same by version 2's count.
+// weightOf returns the same in version 2.
 func weightOf(millicores int) uint64 { return uint64(max(1, min(millicores/10, 10_000))) }
 
-// ownName is the group of the provider's own process, beside the tree.
+// ownName names the group of the provider's own process, beside the tree.
 func ownName(tree string) string { return tree + "-provider" }
 
-// idleName is the group of what the provider does in the background, beside the tree.
+// idleName names the group of the provider's background work, beside the tree.
 func idleName(tree string) string { return tree + "-background" }
 
-// leastV1 and leastV2 are the smallest weights that there are.
+// minWeightV1 and minWeightV2 are the smallest weights.
 const (
-	leastV1 = 2
-	leastV2 = 1
+	minWeightV1 = 2
+	minWeightV2 = 1
 )
 
-// makeIdle makes the group of a directory one that gets what nobody else wants. A kernel
-// before 5.15 knows only its weight.
-func makeIdle(dir, weight string, least int) error {
+// makeIdle makes a group that gets only CPU time that nobody else wants. A kernel before
+// 5.15 has no cpu.idle, so the group gets the smallest weight.
+func makeIdle(dir, weightFile string, minWeight int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", dir, err)
 	}
@@ -50,14 +50,15 @@ func makeIdle(dir, weight string, least int) error {
 	if _, err := os.Stat(idle); err == nil {
 		return setNumber(idle, 1)
 	}
-	return setNumber(filepath.Join(dir, weight), least)
+	return setNumber(filepath.Join(dir, weightFile), minWeight)
 }
 
-// cpu is the directory of a group in the cpu controller, "" if the tree does not use that.
+// cpu returns the directory of a group in the cpu controller; "" if the tree does not use
+// that controller.
 func (t *treeV1) cpu(path string) string {
 	for _, subsystem := range t.used {
 		if subsystem.Name() == cgroup1.Cpu {
-			return subsystem.(placed).Path(path)
+			return subsystem.(pathed).Path(path)
 		}
 	}
 	return ""
@@ -71,7 +72,7 @@ func (t *treeV1) favour() error {
 	return nil
 }
 
-// Join implements [Tree]. A process that is moved waits some milliseconds.
+// Join implements [Tree]. The move takes some milliseconds.
 func (t *treeV1) Join() error {
 	dir := t.cpu(ownName(t.path))
 	if dir == "" {
@@ -83,16 +84,16 @@ func (t *treeV1) Join() error {
 	if err := errors.Join(setNumber(filepath.Join(dir, "cpu.shares"), favouredV1), setNumber(filepath.Join(dir, "cgroup.procs"), os.Getpid())); err != nil {
 		return err
 	}
-	return t.settle()
+	return t.findHome()
 }
 
-// Leave implements [Tree]. Its child processes go along.
+// Leave implements [Tree]. It also moves child processes that are still in the group.
 func (t *treeV1) Leave() error {
 	dir := t.cpu(ownName(t.path))
 	if dir == "" {
 		return nil
 	}
-	return errors.Join(empty(dir, t.cpu(t.before)), empty(t.cpu(idleName(t.path)), t.cpu(t.before)), t.settle())
+	return errors.Join(empty(dir, t.cpu(t.before)), empty(t.cpu(idleName(t.path)), t.cpu(t.before)), t.findHome())
 }
 
 // Place implements [Tree].
@@ -103,7 +104,7 @@ func (t *treeV1) Place(pid int, idle bool) error {
 	}
 	if idle {
 		dir = t.cpu(idleName(t.path))
-		if err := makeIdle(dir, "cpu.shares", leastV1); err != nil {
+		if err := makeIdle(dir, "cpu.shares", minWeightV1); err != nil {
 			return err
 		}
 	}
@@ -165,14 +166,14 @@ func (t *treeV2) Place(pid int, idle bool) error {
 	dir := filepath.Join(t.mount, t.before)
 	if idle {
 		dir = filepath.Join(t.mount, idleName(t.path))
-		if err := makeIdle(dir, "cpu.weight", leastV2); err != nil {
+		if err := makeIdle(dir, "cpu.weight", minWeightV2); err != nil {
 			return err
 		}
 	}
 	return setNumber(filepath.Join(dir, "cgroup.procs"), pid)
 }
 
-// setNumber writes a number to a file of the kernel's.
+// setNumber writes a number to one of the kernel's files.
 func setNumber(file string, value int) error {
 	if err := os.WriteFile(file, []byte(strconv.Itoa(value)), 0o644); err != nil {
 		return fmt.Errorf("set %s: %w", file, err)

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// position is a place in what an instance has printed. Bytes stay at theirs
-// while their file is rotated.
+// position is a place in an instance's output. It stays valid while files rotate.
 type position struct {
-	// rotation is how often the file had been rotated while the bytes were in
-	// it, counted from the provider's start: below 0 for those before it.
+	// rotation is how often the file had been rotated when it held the bytes,
+	// counted from the provider's start. Files that were rotated before the start
+	// have a rotation below 0.
 	rotation int64
 	offset   int64
 }
 
-// oldest is where what is kept of a log begins, less whole files that were last
-// written before since.
+// oldest returns where the kept part of a log begins. It skips whole files that
+// were last written before since.
 func (s *Store) oldest(path string, since time.Time) position {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	now := s.rotations[path]
 	for age := s.Keep; age > 0; age-- {
-		// A copy is younger than what is in it.
+		// A rotated copy is younger than its lines.
 		if info, err := os.Stat(rotated(path, age)); err == nil && !info.ModTime().Before(since) {
 			return position{rotation: now - int64(age)}
 		}
@@ -32,8 +32,8 @@ func (s *Store) oldest(path string, since time.Time) position {
 	return position{rotation: now}
 }
 
-// read reads at a position into p and returns where to go on. It returns 0 and
-// no error at the end of what there is. Deleted files are passed over.
+// read reads at a position into p and returns the next position. At the end of the
+// log it returns 0 and no error. It skips deleted files.
 func (s *Store) read(path string, at position, p []byte) (int, position, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -51,8 +51,8 @@ func (s *Store) read(path string, at position, p []byte) (int, position, error) 
 	return n, at, err
 }
 
-// readAt reads at an offset and moves it on. A file that is absent is empty;
-// one that somebody has cut off is read from its beginning.
+// readAt reads at an offset and advances it. A missing file counts as empty. A file
+// that somebody has truncated is read from its beginning.
 func readAt(path string, offset *int64, p []byte) (int, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func readAt(path string, offset *int64, p []byte) (int, error) {
 	return n, err
 }
 
-// written is when a log was written last, the zero time if it is absent.
+// written returns when a log was written last, the zero time if it is missing.
 func (s *Store) written(path string) time.Time {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -93,20 +93,20 @@ type cursor struct {
 	path     string
 	at       position
 	splitter splitter
-	// time is the latest line's, inherited by those that tell none.
+	// time is the time of the latest line. A line without a time inherits it.
 	time time.Time
-	// key is the latest of all: lines are put in order by it, and those of one
-	// instance stay as they came.
+	// key is the maximum of all times so far. Lines are merged by it, so lines of
+	// one instance keep their order.
 	key time.Time
-	// head is the next line, if there is one.
+	// head is the next line if ready.
 	head  Line
 	ready bool
-	// quiet counts the looks at a log whose last line has no end yet.
+	// quiet counts the polls of a log whose last line has no end yet.
 	quiet int
 }
 
-// advance makes the next line the head; ready is false at the end of what there
-// is. With final, that may be a line without end.
+// advance makes the next line the head; ready is false at the end of the log. With
+// final, the last line needs no line end.
 func (c *cursor) advance(final bool) error {
 	for {
 		if c.time.IsZero() {
@@ -159,8 +159,8 @@ func (c *cursor) take(raw []byte) {
 	c.head, c.ready, c.quiet = Line{Instance: c.instance, Time: c.time, Text: string(text)}, true, 0
 }
 
-// findTime finds the time of lines before which no other stands: that of the
-// first line that tells one, if it is not far, else the file's.
+// findTime sets the time for the first lines of a log: the time of the first line
+// that has one, if it is within what has been read, otherwise the file's.
 func (c *cursor) findTime() error {
 	if len(c.splitter.pending) == 0 {
 		if n, err := c.fill(); n == 0 || err != nil {

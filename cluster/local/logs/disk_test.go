@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A disk without room for a copy costs no line, however often rotation is tried.
-// A limit on file sizes stands for it.
+// On a disk without room for a copy, rotation loses no line, however often it is tried.
+// A limit on file sizes simulates the full disk.
 func TestRotationOnAFullDisk(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), MaxBytes: 1, Keep: 2}
 	var all []string
@@ -39,8 +39,7 @@ func TestRotationOnAFullDisk(t *testing.T) {
 	want(t, texts(t, s, Query{}), all[1:]...)
 }
 
-// fullDisk lets no file of this process grow beyond 4 KiB until its result is
-// called.
+// fullDisk limits the files of this process to 4 KiB until undo is called.
 func fullDisk(t *testing.T) (undo func()) {
 	t.Helper()
 	signal.Ignore(syscall.SIGXFSZ)

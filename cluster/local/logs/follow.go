@@ -6,18 +6,19 @@ import (
 )
 
 const (
-	// look is the time between two looks for new lines.
-	look = 200 * time.Millisecond
-	// patience is for how many looks a line's end is waited for.
-	patience = 5
-	// round is about how many lines are emitted before the next look for new
+	// pollInterval is the time between two polls for new lines.
+	pollInterval = 200 * time.Millisecond
+	// maxQuiet is how many polls a line without an end may last before it is
+	// emitted.
+	maxQuiet = 5
+	// roundLines is about how many lines are emitted before the next look for new
 	// instances.
-	round = 10_000
+	roundLines = 10_000
 )
 
-// follow emits what comes, until ctx ends.
+// follow emits new lines until ctx ends.
 func (r *Reader) follow(ctx context.Context, emit func(Line) error) error {
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for more := false; ; {
 		if !more {
@@ -31,7 +32,7 @@ func (r *Reader) follow(ctx context.Context, emit func(Line) error) error {
 			return err
 		}
 		var err error
-		if more, err = r.merge(ctx, r.cursors, round, emit); err != nil {
+		if more, err = r.merge(ctx, r.cursors, roundLines, emit); err != nil {
 			return err
 		}
 		if err := r.emitOverdue(emit); err != nil {
@@ -53,8 +54,7 @@ func (r *Reader) emitOverdue(emit func(Line) error) error {
 	return nil
 }
 
-// discover finds instances that are new, and drops those of which nothing is
-// left.
+// discover adds new instances and drops those without any log file.
 func (r *Reader) discover() error {
 	instances, err := r.instances()
 	if err != nil {
@@ -76,13 +76,13 @@ func (r *Reader) discover() error {
 	return nil
 }
 
-// overdue returns a line whose end does not come.
+// overdue returns a line that has had no end for maxQuiet polls.
 func (c *cursor) overdue() (Line, bool) {
 	if c.ready || len(c.splitter.pending) == 0 {
 		c.quiet = 0
 		return Line{}, false
 	}
-	if c.quiet++; c.quiet < patience {
+	if c.quiet++; c.quiet < maxQuiet {
 		return Line{}, false
 	}
 	raw, _ := c.splitter.last()

@@ -49,7 +49,7 @@ func follow(t *testing.T, s *Store, q Query) *followed {
 
 // wait lets the reader look once more.
 func (f *followed) wait() {
-	time.Sleep(look)
+	time.Sleep(pollInterval)
 	synctest.Wait()
 }
 
@@ -89,7 +89,7 @@ func TestFollow(t *testing.T) {
 		want(t, f.got(), "a 9")
 		// A line without end is not waited for forever.
 		print(t, s, "b", "really? [y/N] ")
-		for range patience {
+		for range maxQuiet {
 			f.wait()
 		}
 		want(t, f.got(), "b really? [y/N] ")
@@ -115,8 +115,8 @@ func TestFollowBeforeThereIsAnything(t *testing.T) {
 	})
 }
 
-// A client that does not read for a while loses nothing that is still kept, and
-// finds nothing twice, also if the log is longer again than where it stood.
+// A client that stops reading for a while misses no kept line and sees none twice, even if
+// the rotated log has grown beyond its old position.
 func TestFollowSlowly(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), MaxBytes: 1, Keep: 2}
 	synctest.Test(t, func(t *testing.T) {

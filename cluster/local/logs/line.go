@@ -11,33 +11,32 @@ import (
 type Line struct {
 	// Instance is the instance's id.
 	Instance string
-	// Time is when it was printed, in UTC: as the line itself says, or else as
-	// the line before it does.
+	// Time is when it was printed, in UTC: the time in the line itself, or that of
+	// the line before.
 	Time time.Time
-	// Text is the line without its end and without the time before it; a line
-	// of JSON stays as it is.
+	// Text is the line without its end and without the time at its beginning. A
+	// line of JSON stays unchanged.
 	Text string
 }
 
-// Lines are cut into pieces of at most longest bytes; chunk is how much is read
+// Lines are cut into pieces of at most maxLine bytes. chunk is how many bytes are read
 // of a file at a time.
 const (
-	longest = 64 << 10
+	maxLine = 64 << 10
 	chunk   = 16 << 10
 )
 
-// parse takes a line apart: "TIME TEXT", where TIME is as RFC 3339 has it, or an
-// object of JSON with a "time". Of another line ok is false, and all of it is
-// text.
+// parse splits a line "TIME TEXT", with TIME in RFC 3339, or reads the "time" of a
+// JSON object. For any other line, ok is false and the whole line is text.
 func parse(line []byte) (at time.Time, text []byte, ok bool) {
 	if bytes.HasPrefix(line, []byte{'{'}) {
 		at, ok = timeInJSON(line)
 		return at, line, ok
 	}
 	stamp, text, found := bytes.Cut(line, []byte{' '})
-	// Most lines without a time need no parser to tell.
-	const shortest = len("2006-01-02T15:04:05Z")
-	if len(stamp) < shortest || stamp[4] != '-' || stamp[10] != 'T' {
+	// This rules out most lines without a time at little cost.
+	const minStamp = len("2006-01-02T15:04:05Z")
+	if len(stamp) < minStamp || stamp[4] != '-' || stamp[10] != 'T' {
 		return time.Time{}, line, false
 	}
 	if at, ok = parseTime(string(stamp)); !ok {
@@ -62,7 +61,8 @@ func timeInJSON(line []byte) (time.Time, bool) {
 	return parseTime(object.Time)
 }
 
-// parseTime reads a time that JSON can tell again.
+// parseTime reads a time in RFC 3339. It refuses years outside 1 to 9999, which JSON
+// cannot represent.
 func parseTime(text string) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	at = at.UTC()
@@ -72,15 +72,15 @@ func parseTime(text string) (time.Time, bool) {
 	return at, true
 }
 
-// splitter cuts what is read of a log into lines.
+// splitter cuts the bytes of a log into lines.
 type splitter struct {
-	// pending has not been handed out yet; there is no line's end in its first
-	// scanned bytes.
+	// pending has not been returned yet. Its first scanned bytes contain no line
+	// end.
 	pending []byte
 	scanned int
 }
 
-// room returns where to put what is read next; grown follows.
+// room returns where to put the next bytes. Call grown afterwards.
 func (s *splitter) room() []byte {
 	n := len(s.pending)
 	if cap(s.pending)-n < chunk {
@@ -94,11 +94,11 @@ func (s *splitter) room() []byte {
 // grown adds the first n bytes of room.
 func (s *splitter) grown(n int) { s.pending = s.pending[:len(s.pending)+n] }
 
-// line returns the next line, without its end, or a piece of one that is too
-// long; false if there is none yet.
+// line returns the next line without its end, or a piece of a line that is too long;
+// false if there is none yet.
 func (s *splitter) line() ([]byte, bool) {
 	if i := bytes.IndexByte(s.pending[s.scanned:], '\n'); i >= 0 {
-		n := min(s.scanned+i, longest)
+		n := min(s.scanned+i, maxLine)
 		if n < s.scanned+i {
 			return s.piece(), true
 		}
@@ -106,17 +106,17 @@ func (s *splitter) line() ([]byte, bool) {
 		s.pending, s.scanned = s.pending[n+1:], 0
 		return bytes.TrimSuffix(line, []byte{'\r'}), true
 	}
-	if len(s.pending) > longest {
+	if len(s.pending) > maxLine {
 		return s.piece(), true
 	}
 	s.scanned = len(s.pending)
 	return nil, false
 }
 
-// piece cuts off as much of a long line as it may have, between two characters.
+// piece cuts off at most maxLine bytes of a long line, between two characters.
 func (s *splitter) piece() []byte {
-	n := longest
-	for n > longest-utf8.UTFMax && !utf8.RuneStart(s.pending[n]) {
+	n := maxLine
+	for n > maxLine-utf8.UTFMax && !utf8.RuneStart(s.pending[n]) {
 		n--
 	}
 	piece := s.pending[:n]
@@ -124,7 +124,7 @@ func (s *splitter) piece() []byte {
 	return piece
 }
 
-// last returns what has no line's end yet as a line; false if there is nothing.
+// last returns the pending bytes without a line end as a line; false if there are none.
 func (s *splitter) last() ([]byte, bool) {
 	line := s.pending
 	s.pending, s.scanned = nil, 0

@@ -1,11 +1,11 @@
-// Package logs keeps what instances print. An instance writes straight into
-// its file, opened for appending, so nothing is lost when the provider dies;
-// files that have grown too large are rotated beneath it, by copying and
-// truncating. Files of instances that are gone stay for a while. A [Reader]
-// finds what a function's instances printed, and follows it.
+// Package logs keeps what instances print. An instance writes directly into its
+// file, opened for appending, so nothing is lost when the provider dies. The [Store]
+// rotates large files under the running instance, by copying and truncating, and keeps
+// files of exited instances for a while. A [Reader] reads a function's lines and follows
+// new ones. Begin reading at [Store] and [Reader.Run].
 //
 // The layout is FUNCTION/ID.log, then FUNCTION/ID.log.1 (newest) and so on for
-// what was rotated.
+// rotated files.
 package logs
 
 import (
@@ -26,19 +26,19 @@ import (
 
 const suffix = ".log"
 
-// Store is the log files of one provider. It is safe for concurrent use and must
-// not be copied.
+// Store manages the log files of one provider. It is safe for concurrent use and
+// must not be copied.
 type Store struct {
 	// Dir holds one directory per function.
 	Dir string
 	// MaxBytes is the size over which a file is rotated.
 	MaxBytes int64
-	// Keep is how many rotated files an instance keeps, and how many gone
-	// instances a function keeps the logs of.
+	// Keep is how many rotated files each instance keeps, and of how many exited
+	// instances each function keeps logs.
 	Keep int
 
-	// mu is held while files change their names, and shared by readers, who
-	// would otherwise miss lines or find them twice.
+	// mu is held while files are renamed or truncated. Readers share it; otherwise
+	// they would miss lines or see them twice.
 	mu sync.RWMutex
 	// rotations counts, by path, how often a file was rotated.
 	rotations map[string]int64
@@ -49,7 +49,7 @@ func (s *Store) Path(function, id string) string {
 	return filepath.Join(s.Dir, function, id+suffix)
 }
 
-// Open opens an instance's file for appending and makes it if need be.
+// Open opens an instance's file for appending and creates it if it is missing.
 func (s *Store) Open(function, id string) (*os.File, error) {
 	path := s.Path(function, id)
 	for {
@@ -58,7 +58,7 @@ func (s *Store) Open(function, id string) (*os.File, error) {
 		}
 		file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // Prune found the directory empty.
+			continue // Prune has just removed the empty directory.
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open log: %w", err)
@@ -67,9 +67,10 @@ func (s *Store) Open(function, id string) (*os.File, error) {
 	}
 }
 
-// Rotate moves an instance's log aside if it is over MaxBytes. The process
-// keeps writing to the same file: its content is copied, then cut off. What it
-// prints between the two, some µs, is lost. If it fails, nothing is.
+// Rotate moves an instance's log aside if it is larger than MaxBytes. The process
+// keeps writing to the same file: Rotate copies the content, then truncates the file.
+// What the process prints between the two, in some µs, is lost. If Rotate fails, nothing
+// is lost.
 func (s *Store) Rotate(function, id string) error {
 	path := s.Path(function, id)
 	info, err := os.Stat(path)
@@ -99,25 +100,25 @@ func (s *Store) rotate(path string) error {
 	if err != nil {
 		return err
 	}
-	// Most of it is copied while readers go on, and before anything changes; a
-	// full disk shows here.
+	// Most of it is copied while readers continue and before anything changes. A full
+	// disk fails here.
 	_, err = io.Copy(target, source)
 	if err == nil {
 		err = s.cut(path, func() error {
 			if err := s.shift(path); err != nil {
 				return err
 			}
-			_, err := io.Copy(target, source) // Lines that came meanwhile.
+			_, err := io.Copy(target, source) // Lines printed meanwhile.
 			return err
 		})
 	}
 	if err = errors.Join(err, target.Close()); err != nil {
-		_ = os.Remove(aside) // It may be in its place already.
+		_ = os.Remove(aside) // shift may have renamed it already.
 	}
 	return err
 }
 
-// shift makes room for the newest rotated file and puts it there.
+// shift renames the rotated files to the next number and makes the copy number 1.
 func (s *Store) shift(path string) error {
 	for i := s.Keep - 1; i > 0; i-- {
 		if err := os.Rename(rotated(path, i), rotated(path, i+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +128,8 @@ func (s *Store) shift(path string) error {
 	return os.Rename(path+".new", rotated(path, 1))
 }
 
-// cut empties a file whose content is elsewhere once before has returned.
+// cut calls before, if it is not nil, and truncates a file, both under the lock. before
+// must finish the copy of the file.
 func (s *Store) cut(path string, before func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,9 +150,9 @@ func (s *Store) cut(path string, before func() error) error {
 
 func rotated(path string, age int) string { return path + "." + strconv.Itoa(age) }
 
-// Prune deletes logs of a function's instances for which live is false: all
-// but the Keep that were written last, and of those what is older than since.
-// A function's directory goes with its last file.
+// Prune deletes logs of a function's instances for which live is false: all except
+// the Keep that were written last, and those of them that are older than since. It
+// removes a function's directory with its last file.
 func (s *Store) Prune(function string, live func(id string) bool, since time.Time) error {
 	dir := filepath.Join(s.Dir, function)
 	entries, err := os.ReadDir(dir)
@@ -170,19 +172,19 @@ func (s *Store) Prune(function string, live func(id string) bool, since time.Tim
 			continue
 		}
 		for _, name := range instance.names {
-			// Somebody else may prune at the same time.
+			// Another call may prune at the same time.
 			if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, err)
 			}
 		}
 		s.forget(s.Path(function, instance.id))
 	}
-	// It fails while the directory holds anything, as it should.
+	// This fails, as it should, unless the directory is empty.
 	_ = os.Remove(dir)
 	return errors.Join(errs...)
 }
 
-// forget drops what is known of a file that was deleted.
+// forget drops the state of a deleted file.
 func (s *Store) forget(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,10 +238,10 @@ func goneInstances(entries []fs.DirEntry, live func(id string) bool) []instanceF
 	return gone
 }
 
-// LastLine returns the last line that is not empty, at most 200 bytes of it,
-// or "" if there is none: usually why a process gave up.
+// LastLine returns at most 200 bytes of the last line that is not empty, or "" if
+// there is none. It usually says why a process failed.
 func (s *Store) LastLine(function, id string) string {
-	const reach, longest = 4096, 200
+	const reach, maxBytes = 4096, 200
 	file, err := os.Open(s.Path(function, id))
 	if err != nil {
 		return ""
@@ -256,5 +258,5 @@ func (s *Store) LastLine(function, id string) string {
 	}
 	tail = bytes.TrimSpace(tail[:read])
 	line := bytes.TrimSpace(tail[bytes.LastIndexByte(tail, '\n')+1:])
-	return strings.ToValidUTF8(string(line[:min(longest, len(line))]), "")
+	return strings.ToValidUTF8(string(line[:min(maxBytes, len(line))]), "")
 }

@@ -79,8 +79,8 @@ func TestLogsOfGoneInstancesAreKeptUpToABound(t *testing.T) {
 	}
 }
 
-// Several instances of a function end at the same time, and each end prunes; the
-// next one may start meanwhile.
+// Several instances of a function may end, and prune, at the same time while another one
+// starts.
 func TestPruningAtTheSameTimeIsNoError(t *testing.T) {
 	s := store(t)
 	for round := range 20 {

@@ -15,40 +15,39 @@ import (
 	"time"
 )
 
-// Query asks for what a function's instances printed.
+// Query selects lines of a function's instances.
 type Query struct {
-	// Function is the function's directory, Instance the only instance that is
-	// wanted, "" for all.
+	// Function is the function's directory. Instance selects one instance, "" all.
 	Function, Instance string
-	// Since leaves out what is older.
+	// Since leaves out older lines.
 	Since time.Time
-	// Tail is how many lines are wanted of those that are there already, the
-	// last ones of all instances together; all if it is not above 0.
+	// Tail is how many of the existing lines are wanted: the last ones of all
+	// instances together. If it is not above 0, all are.
 	Tail int
-	// Follow goes on with what is printed from now on, also by new instances.
+	// Follow continues with new lines, including those of new instances.
 	Follow bool
 }
 
-// Reader answers one query. It reads files piece by piece and holds none open,
-// whatever their size.
+// Reader answers one query. It reads files of any size piece by piece and keeps none
+// open.
 type Reader struct {
 	store   *Store
 	query   Query
 	cursors map[string]*cursor
 }
 
-// Reader returns what answers q. A function without logs is no error.
+// Reader returns a reader for q. A function without logs is not an error.
 func (s *Store) Reader(q Query) (*Reader, error) {
 	if name := q.Function; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-		return nil, fmt.Errorf("logs: %.80q is no function's name", name)
+		return nil, fmt.Errorf("logs: function %.80q: it must be a function's name", name)
 	}
 	return &Reader{store: s, query: q, cursors: map[string]*cursor{}}, nil
 }
 
-// Run hands lines to emit: those that are there, the oldest first over all
-// instances, and then, if the query is to follow, those that come, until ctx
-// ends. Lines of one instance keep their order whatever times they tell. An
-// error of emit ends it and is returned; the end of ctx is no error.
+// Run passes lines to emit: first the existing ones, the oldest first over all
+// instances, then, if the query follows, new ones until ctx ends. Lines of one
+// instance keep their order whatever their times are. Run stops at an error of emit
+// and returns it. The end of ctx is not an error.
 func (r *Reader) Run(ctx context.Context, emit func(Line) error) error {
 	err := r.past(ctx, emit)
 	if err == nil && r.query.Follow {
@@ -60,7 +59,7 @@ func (r *Reader) Run(ctx context.Context, emit func(Line) error) error {
 	return err
 }
 
-// past emits what is there.
+// past emits the existing lines.
 func (r *Reader) past(ctx context.Context, emit func(Line) error) error {
 	starts, err := r.starts()
 	if err != nil {
@@ -68,7 +67,7 @@ func (r *Reader) past(ctx context.Context, emit func(Line) error) error {
 	}
 	skip := 0
 	if r.query.Tail > 0 {
-		// Counting first costs reading twice, but no memory.
+		// Counting first reads everything twice, but needs no memory.
 		count := 0
 		if _, err := r.merge(ctx, r.open(starts), math.MaxInt, func(Line) error { count++; return nil }); err != nil {
 			return err
@@ -86,7 +85,7 @@ func (r *Reader) past(ctx context.Context, emit func(Line) error) error {
 	return err
 }
 
-// starts is where to begin with each instance.
+// starts returns where to begin with each instance.
 func (r *Reader) starts() (map[string]position, error) {
 	instances, err := r.instances()
 	if err != nil {
@@ -110,7 +109,7 @@ func (r *Reader) starts() (map[string]position, error) {
 	return starts, nil
 }
 
-// instances lists the instances that the query asks for and that have logs.
+// instances lists the instances that the query selects and that have logs.
 func (r *Reader) instances() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(r.store.Dir, r.query.Function))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,20 +134,20 @@ func (r *Reader) open(starts map[string]position) map[string]*cursor {
 	return cursors
 }
 
-// merge hands out the lines of all cursors, each up to where its log ends now,
-// but not many more than most; more tells that it stopped before the end.
-func (r *Reader) merge(ctx context.Context, cursors map[string]*cursor, most int, emit func(Line) error) (more bool, err error) {
+// merge emits the lines of all cursors, each up to the present end of its log, but at
+// most limit lines. more reports that it stopped before the end.
+func (r *Reader) merge(ctx context.Context, cursors map[string]*cursor, limit int, emit func(Line) error) (more bool, err error) {
 	var queue byTime
 	for _, c := range cursors {
-		if c.ready { // It was left over.
+		if c.ready { // The previous round stopped before this line.
 			queue = append(queue, c)
 		} else if queue, err = r.enqueue(queue, c); err != nil {
 			return false, err
 		}
 	}
 	heap.Init(&queue)
-	for ; len(queue) > 0; most-- {
-		if most <= 0 || ctx.Err() != nil {
+	for ; len(queue) > 0; limit-- {
+		if limit <= 0 || ctx.Err() != nil {
 			return true, ctx.Err()
 		}
 		c := queue[0]
@@ -169,7 +168,7 @@ func (r *Reader) merge(ctx context.Context, cursors map[string]*cursor, most int
 	return false, nil
 }
 
-// enqueue adds a cursor that has a line.
+// enqueue advances a cursor and adds it if it has a line.
 func (r *Reader) enqueue(queue byTime, c *cursor) (byTime, error) {
 	if err := c.advance(!r.query.Follow); err != nil {
 		return queue, fmt.Errorf("read log: %w", err)
@@ -180,7 +179,7 @@ func (r *Reader) enqueue(queue byTime, c *cursor) (byTime, error) {
 	return queue, nil
 }
 
-// byTime is a heap of cursors, that with the oldest line first.
+// byTime is a heap of cursors; the one with the oldest line is first.
 type byTime []*cursor
 
 func (h byTime) Len() int { return len(h) }
@@ -189,7 +188,7 @@ func (h byTime) Less(i, j int) bool {
 }
 func (h byTime) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
-// Push implements heap.Interface; nothing is pushed.
+// Push implements heap.Interface. Nothing calls it.
 func (h *byTime) Push(x any) { *h = append(*h, x.(*cursor)) }
 
 // Pop implements heap.Interface.

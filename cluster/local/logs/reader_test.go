@@ -109,7 +109,7 @@ func TestNoLogs(t *testing.T) {
 	}
 }
 
-// A file that tells no time has that of its last writing.
+// Lines of a file without times have the time of the last write.
 func TestTheFilesTime(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), Keep: 2}
 	print(t, s, "a", "one\n", "two\n")
@@ -119,8 +119,7 @@ func TestTheFilesTime(t *testing.T) {
 	want(t, texts(t, s, Query{}), "a:3 one", "a:3 two")
 }
 
-// The last lines of a log that is rotated several times are found without
-// reading all of it, and across its files.
+// The last lines of a log are found across its rotated files, without reading all of them.
 func TestTailOverRotations(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), MaxBytes: 1, Keep: 2}
 	var all []string
@@ -147,7 +146,7 @@ func TestTailOverRotations(t *testing.T) {
 	}
 }
 
-// While it is read, a log may be rotated as often as it likes.
+// A log may be rotated any number of times while it is read.
 func TestRotationWhileReading(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), MaxBytes: 1, Keep: 3}
 	const n = 4000
@@ -176,22 +175,22 @@ func TestRotationWhileReading(t *testing.T) {
 
 func TestLongLines(t *testing.T) {
 	s := &Store{Dir: t.TempDir(), MaxBytes: 1, Keep: 1}
-	long := strings.Repeat("ü", longest) // Twice as many bytes.
-	print(t, s, "a", stamped(1, long), stamped(2, "after"), strings.Repeat("x", longest)+"\n", "end\n")
+	long := strings.Repeat("ü", maxLine) // Twice as many bytes.
+	print(t, s, "a", stamped(1, long), stamped(2, "after"), strings.Repeat("x", maxLine)+"\n", "end\n")
 	r, err := s.Reader(Query{Function: "f.ns"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	joined, n := "", 0
 	err = r.Run(t.Context(), func(l Line) error {
-		if len(l.Text) > longest || strings.ContainsRune(l.Text, '\uFFFD') {
+		if len(l.Text) > maxLine || strings.ContainsRune(l.Text, '\uFFFD') {
 			t.Errorf("a line of %d bytes", len(l.Text))
 		}
 		joined += l.Text
 		n++
 		return nil
 	})
-	if err != nil || joined != long+"after"+strings.Repeat("x", longest)+"end" || n != 3+3 {
+	if err != nil || joined != long+"after"+strings.Repeat("x", maxLine)+"end" || n != 3+3 {
 		t.Errorf("%d lines of %d bytes, %v", n, len(joined), err)
 	}
 }

@@ -8,22 +8,22 @@ import (
 	"os"
 )
 
-// margin is how many lines more than wanted are read of an instance: one of them
-// tells the time of the first that is wanted, which need not tell its own.
+// margin is how many extra lines are read of an instance. The first wanted line may have
+// no time and inherits it from one of them.
 const margin = 100
 
 func (p position) after(q position) bool {
 	return p.rotation > q.rotation || p.rotation == q.rotation && p.offset > q.offset
 }
 
-// lastLines is where the last n lines of a log begin, or somewhat before, or
-// where the log does if it has fewer.
+// lastLines returns a position at or somewhat before the last n lines of a log, or the
+// log's beginning if it has fewer.
 func (s *Store) lastLines(path string, n int) (position, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	now := s.rotations[path]
 	at := position{rotation: now}
-	// The end of the last line does not count; a huge n must not overflow.
+	// The end of the last line does not count. A huge n must not overflow.
 	wanted := min(n, 1<<40) + margin + 1
 	for age := 0; age <= s.Keep; age++ {
 		name := path
@@ -48,8 +48,8 @@ func (s *Store) lastLines(path string, n int) (position, error) {
 	return at, nil
 }
 
-// lastEnds looks for a file's last n line ends and returns the offset behind the
-// first of them, and n; or 0 and how many there are.
+// lastEnds finds a file's last n line ends and returns the offset behind the first of
+// them, and n. If the file has fewer, it returns 0 and their number.
 func lastEnds(name string, n int) (offset int64, found int, err error) {
 	file, err := os.Open(name)
 	if err != nil {

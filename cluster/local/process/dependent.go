@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Child is a child process that has been started.
+// Child is a running or exited child process.
 type Child struct {
 	*exec.Cmd
 	exited chan struct{}
 	err    error
 }
 
-// Start starts c, which gets the signal when this process dies. A terminal's
-// Ctrl-C does not reach it: whoever starts it stops it. It may run on the cores
-// that the caller may.
+// Start starts c. The kernel sends c the signal atDeath when this process dies. A
+// terminal's Ctrl-C does not reach c; the caller must stop it. c may run on the cores of
+// the calling thread.
 func Start(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) { return startChild(c, atDeath, false) }
 
-// StartIdle is Start for what is done in the background: the child gets what nobody else
-// wants of the cores (SCHED_IDLE).
+// StartIdle is Start for background work: the child gets only CPU time that nobody else
+// wants (SCHED_IDLE).
 func StartIdle(c *exec.Cmd, atDeath syscall.Signal) (*Child, error) {
 	return startChild(c, atDeath, true)
 }
 
 func startChild(c *exec.Cmd, atDeath syscall.Signal, idle bool) (*Child, error) {
-	// The kernel sends the signal when the thread that forked ends, and Go ends
-	// threads. So one thread forks, and is kept until the child is gone.
+	// The kernel sends the signal when the forking thread ends, and Go may end
+	// threads. So one thread forks and stays until the child is gone.
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: atDeath, Setpgid: true}
 	var cores unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &cores); err != nil {
@@ -38,7 +38,7 @@ func startChild(c *exec.Cmd, atDeath syscall.Signal, idle bool) (*Child, error) 
 	started := make(chan error)
 	go Apart(func() (clean bool) {
 		err := unix.SchedSetaffinity(0, &cores)
-		if err == nil && idle { // A child inherits it from the thread that forks.
+		if err == nil && idle { // A child inherits the policy from the forking thread.
 			err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0)
 		}
 		if err == nil {
@@ -54,7 +54,7 @@ func startChild(c *exec.Cmd, atDeath syscall.Signal, idle bool) (*Child, error) 
 	return p, <-started
 }
 
-// Run starts c and waits for its end, as [exec.Cmd.Run] does.
+// Run starts c as [Start] does and waits for its end, like [exec.Cmd.Run].
 func Run(c *exec.Cmd, atDeath syscall.Signal) error {
 	p, err := Start(c, atDeath)
 	if err != nil {
@@ -66,7 +66,7 @@ func Run(c *exec.Cmd, atDeath syscall.Signal) error {
 // Exited is closed when the process has ended.
 func (p *Child) Exited() <-chan struct{} { return p.exited }
 
-// Wait waits for the process's end and returns what [exec.Cmd.Wait] did.
+// Wait waits for the process's end and returns the result of [exec.Cmd.Wait].
 func (p *Child) Wait() error {
 	<-p.exited
 	return p.err

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// mother starts a process that holds the other end of standard output open,
-// and then does what ends threads.
+// mother starts a process that holds the other end of standard output open, and then ends
+// threads.
 func mother() {
 	c := exec.Command("sleep", "600")
 	c.Stdout = os.Stdout
@@ -112,7 +112,7 @@ func TestIdleChild(t *testing.T) {
 	}
 }
 
-// The bench holds an instance to a core by starting it from a thread that is.
+// A child runs on the cores of the calling thread. The bench uses this to pin an instance.
 func TestRunsOnTheCallersCores(t *testing.T) {
 	runtime.LockOSThread() // Never unlocked: the thread ends with the test.
 	var all, one unix.CPUSet

@@ -11,16 +11,16 @@ import (
 
 // Exit is how a process ended.
 type Exit struct {
-	// Known is false if nobody can tell: it was not our child, and the kernel
-	// is older than 6.15.
+	// Known is false if the rest is unknown: the process was not our child, and
+	// the kernel is older than 6.15.
 	Known bool
 	// Signal is the signal that killed it, 0 if it exited by itself.
 	Signal syscall.Signal
-	// Code is the exit status of one that exited by itself.
+	// Code is the exit status of a process that exited by itself.
 	Code int
 }
 
-// String says it for people: "killed by signal 9", "exited with status 3".
+// String returns text for people: "killed by signal 9", "exited with status 3".
 func (e Exit) String() string {
 	switch {
 	case !e.Known:
@@ -31,19 +31,19 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exited with status %d", e.Code)
 }
 
-// Reap returns how the process ended and, if it was a child of this one, ends
-// its time as a zombie. To be called after [Watch.Wait] returned nil.
+// Reap returns how the process ended. If the process was a child of this one, Reap
+// removes the zombie. Call it after [Watch.Wait] has returned nil.
 func (w *Watch) Reap() Exit {
-	const patience = 50 * time.Millisecond
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	const timeout = 50 * time.Millisecond
+	for deadline := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		var status unix.WaitStatus
 		pid, err := unix.Wait4(w.id.PID, &status, unix.WNOHANG, nil)
 		switch {
 		case pid == w.id.PID:
 			return exitOf(status)
 		case errors.Is(err, unix.ECHILD):
-			// Another process reaps it, usually init; only then does the
-			// kernel tell how it ended.
+			// Another process reaps it, usually init. Only then does the
+			// kernel report how it ended.
 			if exit := w.exitInfo(); exit.Known {
 				return exit
 			}

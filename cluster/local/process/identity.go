@@ -1,7 +1,7 @@
-// Package process follows operating-system processes that may outlive the
-// program that started them: it tells a process from a later one that got the
-// same pid, waits for its exit without a thread, says why it exited, and kills
-// all that descends from it.
+// Package process follows operating-system processes that may outlive the program that
+// started them. It distinguishes a process from a later one with the same pid, waits for
+// its exit without a thread, reports how it ended, and kills groups of processes. It keeps
+// no records; its callers do. Begin reading at [Identity] and [Watch].
 package process
 
 import (
@@ -14,10 +14,10 @@ import (
 	"sync"
 )
 
-// ErrGone says that a process does not exist any more.
+// ErrGone means that a process does not exist any more.
 var ErrGone = errors.New("the process is gone")
 
-// Identity names one process for ever: a pid alone is used again.
+// Identity names one process for ever. A pid alone does not, because it is reused.
 type Identity struct {
 	PID int `json:"pid"`
 	// StartTime is when it started, in clock ticks since boot.
@@ -31,8 +31,8 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(raw)), err
 })
 
-// Identify returns the identity of the process that has this pid now. The
-// error wraps [ErrGone] if none has.
+// Identify returns the identity of the process that has this pid now. The error wraps
+// [ErrGone] if there is none.
 func Identify(pid int) (Identity, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -45,7 +45,7 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, StartTime: stat.startTime, Boot: boot}, nil
 }
 
-// Alive reports whether the very process still runs. A zombie does not.
+// Alive reports whether this process still runs. A zombie does not.
 func (id Identity) Alive() bool {
 	boot, err := bootID()
 	if err != nil || id.PID <= 0 || boot != id.Boot {
@@ -55,16 +55,16 @@ func (id Identity) Alive() bool {
 	return err == nil && stat.startTime == id.StartTime && !stat.dead()
 }
 
-// stat is what we use of /proc/PID/stat.
+// stat holds the fields of /proc/PID/stat that this package uses.
 type stat struct {
 	state     byte
 	startTime uint64
-	// cpuTicks is user and system time, of threads that ended too.
+	// cpuTicks is user and system time, including that of threads that have ended.
 	cpuTicks uint64
 	rssPages int64
 }
 
-// dead reports whether nothing of the process runs: it waits to be reaped.
+// dead reports whether the process has exited and only waits to be reaped.
 func (s stat) dead() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
 
 func readStat(pid int) (stat, error) {
@@ -79,9 +79,9 @@ func readStat(pid int) (stat, error) {
 	return s, nil
 }
 
-// parseStat reads proc_pid_stat(5). The second field is the command's name in
-// parentheses and may itself hold spaces and parentheses, so fields count from
-// the last ')'.
+// parseStat reads a line of proc_pid_stat(5). The second field is the command's name in
+// parentheses, which may itself contain spaces and parentheses. So parseStat counts fields
+// from the last ')'.
 func parseStat(raw []byte) (stat, error) {
 	end := bytes.LastIndexByte(raw, ')')
 	if end < 0 {

@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KillAll sends SIGKILL to all that list returns, again and again, until it
-// returns nothing: what is killed may have forked meanwhile. Whether a process
-// is meant is asked again once it is held by a pidfd, so that one that got a
-// dead member's pid is left alone. This process itself is never killed. The
-// error tells how many were left when patience ended.
-func KillAll(list func() ([]int, error), patience time.Duration) error {
-	deadline := time.Now().Add(patience)
+// KillAll sends SIGKILL to all processes that list returns. It repeats this until list
+// returns none, because they may fork meanwhile. Before a kill it holds the process by a
+// pidfd and calls list again, so a process that got a dead member's pid survives. It never
+// kills this process. If some are left after timeout, the error says how many.
+func KillAll(list func() ([]int, error), timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		pids, err := others(list)
 		if err != nil {
@@ -28,7 +27,7 @@ func KillAll(list func() ([]int, error), patience time.Duration) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes are still there %v after SIGKILL", len(pids), patience)
+			return fmt.Errorf("%d processes are still there %v after SIGKILL", len(pids), timeout)
 		}
 		if err := killListed(pids, list); err != nil {
 			return err
@@ -56,8 +55,8 @@ func killListed(pids []int, list func() ([]int, error)) error {
 		case err == nil:
 			held[pid] = fd
 		case !errors.Is(err, unix.ESRCH):
-			// No pidfds here: the window between list and kill is all the
-			// safety there is.
+			// Without pidfds, only the short time between list and kill
+			// protects a process that got the pid.
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
@@ -74,8 +73,8 @@ func killListed(pids []int, list func() ([]int, error)) error {
 }
 
 // Marked lists the processes that were started with the environment entry mark
-// ("NAME=value") or inherited it. It finds what no cgroup holds and whose pid
-// nobody wrote down. Processes of other users cannot be seen and are left out.
+// ("NAME=value") or inherited it. It finds processes without a cgroup and without a
+// recorded pid. It leaves out other users' processes that it may not read.
 func Marked(mark string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -95,7 +94,7 @@ func Marked(mark string) ([]int, error) {
 	return pids, nil
 }
 
-// hasEntry reports whether a block of NUL-terminated entries holds one.
+// hasEntry reports whether a block of NUL-terminated entries contains entry.
 func hasEntry(environ []byte, entry string) bool {
 	for item := range bytes.SplitSeq(environ, []byte{0}) {
 		if string(item) == entry {

@@ -2,7 +2,7 @@ package process
 
 import "os"
 
-// Self is this program's own file, for children that are this program again.
+// Self returns the path of this program's file, for starting it again as a child.
 func Self() string {
 	if path, err := os.Executable(); err == nil {
 		return path

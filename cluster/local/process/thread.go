@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apart runs f on an OS thread that nothing else uses meanwhile and returns
-// when f has. The thread is never the process's main thread, which cannot be
-// thrown away. If f returns false the thread is destroyed instead of being
-// reused, so nothing that f changed about it can leak into other goroutines.
+// Apart runs f on an OS thread that nothing else uses meanwhile, and returns when f has
+// returned. If f returns false, Apart destroys the thread, so changes that f made to it
+// cannot leak into other goroutines. It never uses the main thread, which cannot be
+// destroyed.
 func Apart(f func() (clean bool)) {
 	done := make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// Hold the main thread, so that the next try gets another one.
+			// Keep the main thread busy, so the next try gets another one.
 			Apart(f)
 			runtime.UnlockOSThread()
 			close(done)

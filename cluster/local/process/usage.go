@@ -9,8 +9,8 @@ import (
 // runs on.
 const clockTick = 10 * time.Millisecond
 
-// Usage returns the CPU time that a process has used since it started and the
-// memory that it holds, in bytes, for machines where cgroups cannot tell.
+// Usage returns the CPU time that a process has used since its start, and the memory
+// that it holds in bytes. It is for machines without cgroups.
 func Usage(id Identity) (cpu time.Duration, memory int64, err error) {
 	stat, err := readStat(id.PID)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollInterval is how often a process is looked at where the kernel has no
-// pidfds (before Linux 5.3, or hidden by a seccomp filter).
+// pollInterval is how often a process is polled if there are no pidfds (before Linux
+// 5.3, or hidden by a seccomp filter).
 const pollInterval = 20 * time.Millisecond
 
-// Watch follows one process, whoever's child it is.
+// Watch follows one process, whether or not it is a child of this one.
 type Watch struct {
 	id Identity
-	// pidfd refers to the process itself, never to a later one of the same
-	// pid. It sits in the runtime's poller; nil where there are no pidfds.
+	// pidfd refers to the process itself, never to a later one with the same pid.
+	// It is in the runtime's poller; nil if there are no pidfds.
 	pidfd *os.File
 }
 
-// Open begins to follow a process. The error wraps [ErrGone] if it has exited
-// or if its pid belongs to another process by now.
+// Open begins to follow a process. The error wraps [ErrGone] if the process has exited
+// or another process has its pid by now.
 func Open(id Identity) (*Watch, error) {
 	w := &Watch{id: id}
 	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
@@ -34,8 +34,8 @@ func Open(id Identity) (*Watch, error) {
 	case errors.Is(err, unix.ESRCH):
 		return nil, fmt.Errorf("pid %d: %w", id.PID, ErrGone)
 	}
-	// Only now is it sure whom the descriptor means: the identity is looked at
-	// after it was opened.
+	// Check the identity after opening the descriptor: only then is it certain
+	// which process the descriptor refers to.
 	if stat, err := readStat(id.PID); err != nil || stat.startTime != id.StartTime || !sameBoot(id) {
 		w.Close()
 		return nil, fmt.Errorf("pid %d: %w", id.PID, ErrGone)
@@ -48,7 +48,7 @@ func sameBoot(id Identity) bool {
 	return err == nil && boot == id.Boot
 }
 
-// Identity returns whom w follows.
+// Identity returns the identity of the process that w follows.
 func (w *Watch) Identity() Identity { return w.id }
 
 // Wait returns nil once the process has exited, or ctx's error. It holds no OS
@@ -73,8 +73,8 @@ func (w *Watch) Wait(ctx context.Context) error {
 	return w.poll(ctx)
 }
 
-// exited reports whether a pidfd's process has exited; only then is the
-// descriptor readable.
+// exited reports whether a pidfd's process has exited, which makes the descriptor
+// readable.
 func exited(fd uintptr) bool {
 	for {
 		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
@@ -97,7 +97,7 @@ func (w *Watch) poll(ctx context.Context) error {
 	return nil
 }
 
-// Signal sends a signal to the process, never to a later one with its pid.
+// Signal sends a signal to the process, and never to a later one with its pid.
 // The error wraps [ErrGone] if it has exited.
 func (w *Watch) Signal(signal syscall.Signal) error {
 	err := w.signal(signal)
@@ -130,16 +130,16 @@ func (w *Watch) signal(signal syscall.Signal) error {
 	return sent
 }
 
-// KillGroup sends SIGKILL to the process group that the process leads. It does
-// so only while the process has not been reaped (see [Watch.Reap]) or still
-// runs, because the group's number may be somebody else's afterwards.
+// KillGroup sends SIGKILL to the process group that the process leads. It does nothing
+// once the process has been reaped (see [Watch.Reap]), because another group may then
+// have the number.
 func (w *Watch) KillGroup() {
 	if stat, err := readStat(w.id.PID); err == nil && stat.startTime == w.id.StartTime {
 		_ = unix.Kill(-w.id.PID, unix.SIGKILL)
 	}
 }
 
-// Close lets go of the process; it goes on running.
+// Close stops following the process. The process continues to run.
 func (w *Watch) Close() {
 	if w.pidfd != nil {
 		_ = w.pidfd.Close()

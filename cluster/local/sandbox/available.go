@@ -13,19 +13,19 @@ import (
 )
 
 // Available returns nil if this process may give its children sandboxes, or
-// the reason why not. It finds out by making one for a thread that is then
-// thrown away, and leaves nothing but the directory [SecretsDir].
+// otherwise the reason. To find out, it makes one for a thread and destroys the
+// thread. Only the directory [SecretsDir] remains.
 func Available() error {
-	return try(unix.CLONE_NEWNS, func() error { return furnish(nil) })
+	return try(unix.CLONE_NEWNS, func() error { return mountAll(nil) })
 }
 
-// FunctionAvailable does the same for the file systems of ordinary functions.
+// FunctionAvailable does the same for the private file systems of ordinary functions.
 func FunctionAvailable() error {
 	if info, err := os.Stat("/home"); err != nil || !info.IsDir() {
 		return errors.New("the machine has no /home to mount bundles at")
 	}
 	return try(unix.CLONE_NEWNS|unix.CLONE_NEWIPC, func() error {
-		_, err := functionPlan{Isolated: true, Bundle: "/home"}.furnish()
+		_, err := functionPlan{Isolated: true, Bundle: "/home"}.mountAll()
 		return err
 	})
 }
@@ -42,15 +42,15 @@ func try(namespaces int, f func() error) (failed error) {
 	return failed
 }
 
-// Users are the numbers that functions' processes get as users of their own:
-// so large that no account, and no range that containers are given, has them.
+// FirstUser and UserCount define the range of user IDs for functions' processes. They
+// are so large that no account and no usual range for containers includes them.
 const (
 	FirstUser = 1_900_000_000
 	UserCount = 100_000_000
 )
 
-// UsersAvailable returns nil if this process may start others as any of Users,
-// or the reason why not.
+// UsersAvailable returns nil if this process may start others as any user of that
+// range, or otherwise the reason.
 func UsersAvailable() error {
 	if os.Geteuid() != 0 {
 		return errors.New("only root may start processes as other users")

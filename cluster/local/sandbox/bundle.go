@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountBundle shows the bundle at HomeDir as if its owner's files were the
-// function's. The function's writes go to the private file system.
-// Where the kernel cannot do the one or the other, the notes say so.
+// mountBundle mounts the bundle at HomeDir. The files of the bundle's owner appear as the
+// function's, and the function's writes go to the private file system. If the kernel
+// supports only one of these or neither, the notes say so.
 func (p functionPlan) mountBundle(private scratch, bundle *os.File) (notes []string, err error) {
 	source := pathOf(bundle)
 	lower := private.at("lower")
 	if p.User != 0 {
 		if err := mountAs(bundle, lower, p.User); err != nil {
-			notes = append(notes, fmt.Sprintf("Files of the bundle that only their owner may read cannot be read: %v", err))
+			notes = append(notes, fmt.Sprintf("The function cannot read files of the bundle that only their owner may read: %v", err))
 		} else {
 			source = lower
 		}
@@ -33,8 +33,8 @@ func (p functionPlan) mountBundle(private scratch, bundle *os.File) (notes []str
 	return notes, bind(source, HomeDir, unix.MS_RDONLY)
 }
 
-// mountAs shows a directory at target with what belongs to its owner belonging
-// to user instead (Linux 5.12, and the directory's file system has to know how).
+// mountAs mounts a directory at target with its owner mapped to user. It needs Linux 5.12
+// and a file system that supports this.
 func mountAs(dir *os.File, target string, user int) error {
 	var info unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &info); err != nil {
@@ -65,11 +65,11 @@ func mountAs(dir *os.File, target string, user int) error {
 	return nil
 }
 
-// userNamespace makes a user namespace with one user and one group. It lives as
-// long as the file is open or something uses it.
+// userNamespace makes a user namespace with one user and one group. The namespace lives
+// as long as the file is open or something uses it.
 func userNamespace(user, group syscall.SysProcIDMap) (*os.File, error) {
-	// Only a new process can have one; this one never runs, because it is
-	// stopped for a tracer before its first instruction.
+	// Only a new process can get a user namespace. This one never runs, because
+	// ptrace stops it before its first instruction.
 	child, err := os.StartProcess("/proc/self/exe", []string{"namespace"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER, Ptrace: true,
 		UidMappings: []syscall.SysProcIDMap{user}, GidMappings: []syscall.SysProcIDMap{group},

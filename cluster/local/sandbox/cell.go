@@ -13,19 +13,19 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
-// Cell is where a function's processes live, seen from its main process. Its
-// methods are safe for concurrent use.
+// Cell starts a function's processes from its main process, in the function's isolation.
+// Its methods are safe for concurrent use.
 type Cell struct {
 	dir   string
 	notes []string
 	user  int
-	// env is what the surroundings add to the function's environment.
+	// env holds the variables that the cell adds to the function's environment.
 	env     []string
 	version int
 	groups  []int
-	// jobs are run by the one thread that forks. It lives as long as this
-	// process, because the kernel ends a child with the thread that forked it,
-	// and it is in the function's version 1 control groups.
+	// jobs are run by one thread, which forks. The thread is in the function's
+	// version 1 control groups. It lives as long as this process, because the
+	// kernel kills a child with the thread that forked it.
 	jobs chan func()
 }
 
@@ -53,7 +53,7 @@ func newCell(p functionPlan, dir string, notes []string) (*Cell, error) {
 	return c, <-entered
 }
 
-// enter makes this thread one whose children are a function's processes.
+// enter prepares this thread to fork the function's processes.
 func (c *Cell) enter() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)
@@ -69,26 +69,25 @@ func (c *Cell) enter() error {
 	return nil
 }
 
-// Close ends the thread; nothing can be started any more. Children that still
-// run end with it.
+// Close ends the forking thread. Nothing can be started any more, and children that
+// still run are killed.
 func (c *Cell) Close() { close(c.jobs) }
 
-// Dir is the function's working directory.
+// Dir returns the function's working directory.
 func (c *Cell) Dir() string { return c.dir }
 
-// Notes tell what the cell goes without.
+// Notes says which isolation the cell lacks.
 func (c *Cell) Notes() []string { return c.notes }
 
-// User is the user of the function's processes, 0 if they have none of their
-// own.
+// User returns the user of the function's processes, 0 if it is the provider's.
 func (c *Cell) User() int { return c.user }
 
-// Environment is what the function's environment has to hold.
+// Environment returns the variables that the function's environment must contain.
 func (c *Cell) Environment() []string { return c.env }
 
-// Start starts a process of the function: as its user, in its control group,
-// leading a process group of its own, and to die with this process. Pipes among
-// attr.Files become the function's, so that it can open them by name.
+// Start starts a process of the function: as the function's user, in its control group
+// and in a process group of its own. The process dies with this one. The function becomes
+// the owner of pipes among attr.Files, so it can open them by name.
 func (c *Cell) Start(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
 	started := *attr
 	started.Sys = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -109,14 +108,14 @@ func (c *Cell) Start(program string, argv []string, attr *os.ProcAttr) (*os.Proc
 	return child, err
 }
 
-// own gives a pipe to a user.
+// own makes a user the owner of a file if it is a pipe.
 func own(file *os.File, user int) {
 	if info, err := file.Stat(); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 		_ = file.Chown(user, user)
 	}
 }
 
-// fork runs on the thread that forks.
+// fork starts a process. It runs on the forking thread.
 func (c *Cell) fork(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
 	if c.version != 2 || len(c.groups) == 0 {
 		return os.StartProcess(program, argv, attr)
@@ -126,7 +125,7 @@ func (c *Cell) fork(program string, argv []string, attr *os.ProcAttr) (*os.Proce
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.E2BIG) {
 		return child, err
 	}
-	// Before Linux 5.7, and where clone3 is hidden.
+	// The kernel is older than Linux 5.7, or a filter hides clone3.
 	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = false, 0
 	if child, err = os.StartProcess(program, argv, attr); err != nil {
 		return nil, err
@@ -139,8 +138,8 @@ func (c *Cell) fork(program string, argv []string, attr *os.ProcAttr) (*os.Proce
 	return child, nil
 }
 
-// OutOfMemory counts the function's processes that the kernel killed because
-// they needed more memory than their limit; 0 where nobody can tell.
+// OutOfMemory returns how many of the function's processes the kernel killed for
+// exceeding the memory limit; 0 if that is unknown.
 func (c *Cell) OutOfMemory() uint64 {
 	file := "memory.events"
 	if c.version == 1 {
@@ -157,7 +156,7 @@ func (c *Cell) OutOfMemory() uint64 {
 	return 0
 }
 
-// writeAt writes to a file of a directory that has no name here.
+// writeAt writes to a file in a directory that is known only by its descriptor.
 func writeAt(dir int, name, value string) error {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -168,7 +167,7 @@ func writeAt(dir int, name, value string) error {
 	return err
 }
 
-// readAt reads such a file, at most 1 KiB of it; "" if there is none.
+// readAt reads at most 1 KiB of a file in such a directory; "" if it is missing.
 func readAt(dir int, name string) string {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

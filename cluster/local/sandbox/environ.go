@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// EnvFunction stands before the names of a function's variables in the
-// environment of its main process, and keeps them from meaning anything there:
-// that process has more rights than the function, so that an LD_PRELOAD of the
-// function's would be its code with these rights.
+// EnvFunction prefixes the names of a function's variables in the environment of its
+// main process, so they have no effect there. That process has more rights than the
+// function: a function's LD_PRELOAD would run the function's code with these rights.
 const EnvFunction = "FAAS_INFER_FUNCTION_"
 
-// ownPrefix stands before the names of variables that the provider sets.
+// ownPrefix begins the names of the variables that the provider sets.
 const ownPrefix = "FAAS_INFER_"
 
-// Wrap returns a function's variables for the environment of its main process,
-// as NAME=value.
+// Wrap returns a function's variables, with the prefix, for the environment of its main
+// process, as NAME=value.
 func Wrap(env map[string]string) []string {
 	wrapped := make([]string, 0, len(env))
 	for name, value := range env {
@@ -24,10 +23,10 @@ func Wrap(env map[string]string) []string {
 	return wrapped
 }
 
-// FunctionEnvironment returns what the environment of this process, a
-// function's main process, says the function's is, as NAME=value, every name
-// once: what was wrapped, and what else there is. Of two of one name the wrapped
-// one counts, unless the provider sets it.
+// FunctionEnvironment returns the function's environment from that of this process, the
+// function's main process, as NAME=value with every name once. It contains the wrapped
+// variables and all others. A wrapped variable replaces another of the same name, unless
+// the provider sets that one.
 func FunctionEnvironment() []string { return unwrap(os.Environ()) }
 
 func unwrap(environ []string) []string {

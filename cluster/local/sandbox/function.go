@@ -14,48 +14,48 @@ import (
 )
 
 const (
-	// HomeDir is where a function finds its bundle, its working directory.
+	// HomeDir is a function's working directory, which holds its bundle.
 	HomeDir = "/home/app"
-	// ProgramFile is where a function finds this program, where it has a file
-	// system of its own.
+	// ProgramFile is the path of this program in a function's private file
+	// system.
 	ProgramFile = "/home/faas-infer"
-	// EnvProgram tells a function where to find this program.
+	// EnvProgram names the variable that holds this program's path.
 	EnvProgram = "FAAS_INFER"
 )
 
-// Function is the surroundings of an ordinary function's instance. Its main
-// process, the watchdog, is ours and keeps the provider's user; what that
-// starts by [Cell.Start] is not.
+// Function describes the isolation of an ordinary function's instance. Its main process,
+// the watchdog, is trusted and keeps the provider's user. The processes that the watchdog
+// starts with [Cell.Start] are not trusted.
 type Function struct {
-	// Isolated gives it a file system of its own: the machine's, read-only,
-	// with a private /tmp, /var/tmp and /dev/shm, the bundle at HomeDir, secrets
-	// at SecretsDir, and without /root, all else below /home and what Hide
-	// names. It sees no processes but its own, and when the main process dies
-	// the kernel kills the others.
+	// Isolated gives it a private file system: the machine's, read-only, with a
+	// private /tmp, /var/tmp and /dev/shm, the bundle at HomeDir and secrets at
+	// SecretsDir. It hides /root, everything else below /home and the directories
+	// in Hide. The instance sees only its own processes, and the kernel kills them
+	// when the main process dies.
 	Isolated bool
 	// Secrets maps names to the files that hold the values.
 	Secrets map[string]string
-	// Bundle is the directory with the program. Files written there stay in
-	// the instance; with ReadOnly nothing can be.
+	// Bundle is the directory with the program. Files that the instance writes there
+	// stay in the instance. With ReadOnly, it cannot write there.
 	Bundle   string
 	ReadOnly bool
-	// Hide are directories to be seen empty.
+	// Hide are directories that appear empty.
 	Hide []string
 	// Scratch is how many bytes the instance may write to its private
 	// directories.
 	Scratch int64
-	// PrivateNetwork gives it a network of its own that has nothing but a
-	// loopback interface.
+	// PrivateNetwork gives it a network of its own with only a loopback
+	// interface.
 	PrivateNetwork bool
 	// User is the user and group of the function's processes, 0 for the
 	// provider's.
 	User int
-	// Entrance is the control group of the function's processes, if there is
+	// Entrance opens the control group of the function's processes, if there is
 	// one.
 	Entrance cgroup.Entrance
 }
 
-// functionPlan is what EnvSandbox carries for a function.
+// functionPlan is the content of EnvSandbox for a function.
 type functionPlan struct {
 	plan
 	Isolated bool     `json:"isolated"`
@@ -103,11 +103,11 @@ func PrepareFunction(attr *syscall.SysProcAttr, f Function, firstFD int) (entry 
 	return EnvSandbox + "=" + string(encoded), nil
 }
 
-// EnterFunction sets up what the environment asks for and returns the cell in
-// which the function's processes are to be started. If the process was not
-// started with [PrepareFunction], that is the bundle's directory with no more
-// isolation than a session of its own. To be called when the main process has
-// opened what it needs of the machine's files, its socket above all.
+// EnterFunction sets up the isolation that the environment asks for and returns the cell
+// that starts the function's processes. If this process was not started with
+// [PrepareFunction], the cell works in the bundle's directory without isolation. Call it
+// after the main process has opened all files of the machine that it needs, above all
+// its socket.
 func EnterFunction(bundle string) (*Cell, error) {
 	var p functionPlan
 	if encoded, ok := os.LookupEnv(EnvSandbox); ok {
@@ -130,7 +130,7 @@ func EnterFunction(bundle string) (*Cell, error) {
 			return nil, err
 		}
 		var err error
-		if notes, err = p.furnish(); err != nil {
+		if notes, err = p.mountAll(); err != nil {
 			return nil, err
 		}
 		home = HomeDir
@@ -147,14 +147,14 @@ func EnterFunction(bundle string) (*Cell, error) {
 	return newCell(p, home, notes)
 }
 
-// keepDescriptors keeps what this process has open from those that it starts.
+// keepDescriptors stops processes that this one starts from inheriting its descriptors.
 func keepDescriptors() error {
 	const firstAfterStreams = 3
 	err := unix.CloseRange(firstAfterStreams, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
 		return nil
 	}
-	// Before Linux 5.11.
+	// The kernel is older than Linux 5.11.
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return fmt.Errorf("list descriptors: %w", err)
@@ -167,8 +167,8 @@ func keepDescriptors() error {
 	return nil
 }
 
-// boundProcesses keeps a function's processes, its user's only, from filling
-// the machine, and from leaving their memory in files.
+// boundProcesses forbids core files, which would hold a function's memory. If the
+// function has its own user, it also limits the number of its processes.
 func boundProcesses(user int) error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("forbid core files: %w", err)
@@ -182,10 +182,10 @@ func boundProcesses(user int) error {
 	return nil
 }
 
-// maxProcesses is how many processes and threads a function may have.
+// maxProcesses is the maximum number of processes and threads of a function.
 const maxProcesses = 1024
 
-// raiseLoopback switches the network namespace's only interface on.
+// raiseLoopback brings up the network namespace's only interface.
 func raiseLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -198,7 +198,7 @@ func raiseLoopback() error {
 	}
 	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
 	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("switch the loopback interface on: %w", err)
+		return fmt.Errorf("bring up the loopback interface: %w", err)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func playFunction(script string) {
 	}
 }
 
-// runIn runs a script in the surroundings of f and returns what it prints.
+// runIn runs a script in the isolation of f and returns its output.
 func runIn(t *testing.T, f Function, script string) string {
 	t.Helper()
 	var attr syscall.SysProcAttr
@@ -58,8 +58,8 @@ func runIn(t *testing.T, f Function, script string) string {
 	return string(printed)
 }
 
-// isolated returns the surroundings of a function with a small bundle; ok is
-// false where they cannot be had.
+// isolated returns an isolated function with a small bundle; ok is false if this machine
+// does not support it.
 func isolated(t *testing.T) (f Function, ok bool) {
 	t.Helper()
 	if err := FunctionAvailable(); err != nil {

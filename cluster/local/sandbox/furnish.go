@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// scratchRoot is where the private file system is mounted. At the end its
-	// own tmp covers it, so that nobody reaches the rest by name.
+	// scratchRoot is where the private file system is mounted. At the end, its own
+	// tmp directory covers it, so nobody can reach the rest by name.
 	scratchRoot = "/tmp"
-	// maxScratchFiles bounds the kernel's memory for names of empty files.
+	// maxScratchFiles limits the kernel memory that empty files can take.
 	maxScratchFiles = 64 << 10
-	// leastScratch is what the directories alone and a small file need.
-	leastScratch = 1 << 20
+	// minScratch is enough for the directories and a small file, in bytes.
+	minScratch = 1 << 20
 )
 
-// furnish mounts all that a function is to see. The notes tell what it goes
-// without.
-func (p functionPlan) furnish() (notes []string, err error) {
+// mountAll mounts all that a function may see. The notes say which isolation is
+// missing.
+func (p functionPlan) mountAll() (notes []string, err error) {
 	values, size, err := readSecrets(p.Secrets)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (p functionPlan) furnish() (notes []string, err error) {
 	if err := makeReadOnly(); err != nil {
 		return nil, err
 	}
-	// One that knows the processes of this namespace.
+	// A new /proc shows only the processes of this namespace.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("mount /proc: %w", err)
 	}
@@ -65,8 +65,8 @@ func (p functionPlan) furnish() (notes []string, err error) {
 	return notes, nil
 }
 
-// held are things of the machine's that are to be seen elsewhere, held open
-// because their own places will be hidden.
+// held keeps open the files of the machine that appear elsewhere in the sandbox, because
+// mounts will hide their own paths.
 type held struct{ bundle, program *os.File }
 
 func (p functionPlan) hold() (held, error) {
@@ -76,7 +76,7 @@ func (p functionPlan) hold() (held, error) {
 		return h, fmt.Errorf("bundle %s: %w", p.Bundle, err)
 	}
 	h.bundle = os.NewFile(uintptr(fd), p.Bundle)
-	// It may have been replaced or removed since this process started.
+	// This program's file may have been replaced or removed since the start.
 	if self, err := os.Executable(); err == nil {
 		if fd, err := unix.Open(self, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			h.program = os.NewFile(uintptr(fd), self)
@@ -92,19 +92,19 @@ func (h held) close() {
 	}
 }
 
-// pathOf is a name of an open file that leads to it wherever it is.
+// pathOf returns a path that leads to an open file, wherever the file is.
 func pathOf(file *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(file.Fd())) }
 
-// scratch is the private file system, held open.
+// scratch is the open root directory of the private file system.
 type scratch struct{ *os.File }
 
-// at is a name of a directory in it.
+// at returns the path of a directory in it.
 func (s scratch) at(name string) string { return pathOf(s.File) + "/" + name }
 
-// makeScratch makes the private file system with the directories that the
-// function is to write to.
+// makeScratch makes the private file system with the directories that the function may
+// write to.
 func (p functionPlan) makeScratch() (s scratch, err error) {
-	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", max(p.Scratch, leastScratch), maxScratchFiles)
+	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", max(p.Scratch, minScratch), maxScratchFiles)
 	if err := unix.Mount("tmpfs", scratchRoot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return s, fmt.Errorf("mount %s: %w", scratchRoot, err)
 	}
@@ -119,7 +119,7 @@ func (p functionPlan) makeScratch() (s scratch, err error) {
 	return s, nil
 }
 
-// fill makes the directories.
+// fill makes the directories of the private file system.
 func (p functionPlan) fill(s scratch) error {
 	for name, mode := range map[string]os.FileMode{
 		"tmp": 0o777 | os.ModeSticky, "vartmp": 0o777 | os.ModeSticky, "shm": 0o777 | os.ModeSticky,
@@ -138,7 +138,7 @@ func (p functionPlan) fill(s scratch) error {
 	return os.WriteFile(s.at("home/faas-infer"), nil, 0o644)
 }
 
-// hide covers the directories that are not the function's business.
+// hide covers /root and the directories in Hide with empty ones.
 func (p functionPlan) hide(private scratch) error {
 	for _, dir := range append([]string{"/root"}, p.Hide...) {
 		if err := cover(private.at("empty"), dir, unix.MS_RDONLY); err != nil {
@@ -148,7 +148,7 @@ func (p functionPlan) hide(private scratch) error {
 	return nil
 }
 
-// makeHome covers /home with the bundle and this program.
+// makeHome covers /home with a directory that holds the bundle and this program.
 func (p functionPlan) makeHome(private scratch, sources held) (notes []string, err error) {
 	if err := bind(private.at("home"), "/home", unix.MS_RDONLY); err != nil {
 		return nil, err
@@ -161,11 +161,11 @@ func (p functionPlan) makeHome(private scratch, sources held) (notes []string, e
 	return p.mountBundle(private, sources.bundle)
 }
 
-// openPrivate gives the function the directories that it may write to, each in
-// its usual place.
+// openPrivate mounts the directories that the function may write to at their usual
+// paths.
 func openPrivate(private scratch) error {
 	for target, name := range map[string]string{"/var/tmp": "vartmp", "/dev/shm": "shm", "/tmp": "tmp"} {
-		// A link leads to another of them.
+		// A symbolic link leads to another of these directories.
 		if info, err := os.Lstat(target); err == nil && !info.IsDir() {
 			continue
 		}
@@ -176,8 +176,7 @@ func openPrivate(private scratch) error {
 	return nil
 }
 
-// cover binds source over target, unless there is no such directory to be
-// seen.
+// cover binds source over target if target is a directory.
 func cover(source, target string, flags uintptr) error {
 	info, err := os.Stat(target)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
@@ -189,8 +188,7 @@ func cover(source, target string, flags uintptr) error {
 	return bind(source, target, flags)
 }
 
-// bind shows source at target too, without set-user-ID programs and devices,
-// and with flags.
+// bind mounts source at target with flags, and without set-user-ID programs and devices.
 func bind(source, target string, flags uintptr) error {
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount %s: %w", target, err)

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeReadOnly makes all that is mounted read-only, and set-user-ID programs
-// ordinary ones.
+// makeReadOnly makes all mounts read-only and disables their set-user-ID programs.
 func makeReadOnly() error {
 	err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{
 		Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID,
@@ -24,7 +23,7 @@ func makeReadOnly() error {
 	return nil
 }
 
-// remountReadOnly does it mount by mount, for kernels before 5.12.
+// remountReadOnly does the same mount by mount, for kernels before 5.12.
 func remountReadOnly() error {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -38,8 +37,8 @@ func remountReadOnly() error {
 		target := unescapeMount(fields[4])
 		flags := mountFlags(fields[5]) | unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID
 		err := unix.Mount("", target, "", flags, "")
-		// A file that another mount covers has no name; it cannot be written to
-		// either.
+		// A mount that another one covers cannot be reached by its path, so the
+		// function cannot write to it either.
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EACCES) {
 			return fmt.Errorf("%s: %w", target, err)
 		}
@@ -47,7 +46,7 @@ func remountReadOnly() error {
 	return nil
 }
 
-// mountFlags reads the options of one mount, which a remount has to repeat.
+// mountFlags reads the options of one mount. A remount must repeat them.
 func mountFlags(options string) (flags uintptr) {
 	known := map[string]uintptr{
 		"nodev": unix.MS_NODEV, "noexec": unix.MS_NOEXEC, "noatime": unix.MS_NOATIME,
@@ -59,7 +58,7 @@ func mountFlags(options string) (flags uintptr) {
 	return flags
 }
 
-// unescapeMount undoes the kernel's way to write a path: \040 for a space.
+// unescapeMount decodes the kernel's escapes in a path: \040 for a space.
 func unescapeMount(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }

@@ -1,15 +1,16 @@
-// Package sandbox gives instances their surroundings. The backend starts the
-// process in namespaces of its own and tells it through its environment what to
-// set up; the process does so first of all, because only from inside can a
-// mount namespace be furnished without a helper program.
+// Package sandbox isolates instances. The backend starts the process in namespaces of
+// its own and passes a plan in the environment. The process carries out the plan before
+// anything else, because without a helper program a mount namespace can only be set up
+// from inside. The package does not decide what an instance may use; package cgroup
+// limits that.
 //
-// A model's instance ([Prepare], [Enter]) gets its secrets where OpenFaaS
-// functions look for them, /var/openfaas/secrets/NAME. An ordinary function's
-// ([PrepareFunction], [EnterFunction]) gets much more, since its program is not
-// ours: see [Function].
+// An instance of a model ([Prepare], [Enter]) gets its secrets where OpenFaaS functions
+// look for them, /var/openfaas/secrets/NAME. An instance of an ordinary function
+// ([PrepareFunction], [EnterFunction]) gets more isolation, because its program is not
+// trusted: see [Function], where you begin to read.
 //
-// Where the rights for this are missing, the secrets lie in a private
-// directory that the environment names. [Dir] hides the difference.
+// If the provider lacks the rights for this, the secrets are in a private directory that
+// the environment names. [Dir] returns the directory in either case.
 package sandbox
 
 import (
@@ -24,27 +25,27 @@ import (
 const (
 	// SecretsDir is where OpenFaaS functions find their secrets.
 	SecretsDir = "/var/openfaas/secrets"
-	// EnvSandbox holds what Enter is to set up, as JSON.
+	// EnvSandbox holds the plan that Enter carries out, as JSON.
 	EnvSandbox = "FAAS_INFER_SANDBOX"
-	// EnvSecretsDir names the directory of the secrets where there is no
+	// EnvSecretsDir names the directory of the secrets if there is no
 	// sandbox.
 	EnvSecretsDir = "FAAS_INFER_SECRETS_DIR"
 )
 
 const namespaceFile = "/proc/self/ns/mnt"
 
-// plan is what EnvSandbox carries.
+// plan is the content of EnvSandbox.
 type plan struct {
-	// Outside is the starter's mount namespace. Enter refuses to work there,
-	// or it would hide the machine's own files.
+	// Outside is the provider's mount namespace. Enter refuses to work in it,
+	// because it would hide the machine's own files.
 	Outside string `json:"outside"`
 	// Secrets maps names to the files that hold the values.
 	Secrets map[string]string `json:"secrets"`
 }
 
-// Prepare changes attr so that the process starts in a mount namespace of its
-// own, from which nothing propagates back, and returns the environment entry
-// with which it must be started. Names of secrets are checked.
+// Prepare changes attr so that the process starts in a mount namespace of its own, from
+// which nothing propagates back. It returns the environment entry with which the process
+// must be started. It refuses secrets' names that are not plain file names.
 func Prepare(attr *syscall.SysProcAttr, secrets map[string]string) (entry string, err error) {
 	if err := checkNames(secrets); err != nil {
 		return "", err
@@ -61,10 +62,9 @@ func Prepare(attr *syscall.SysProcAttr, secrets map[string]string) (entry string
 	return EnvSandbox + "=" + string(encoded), nil
 }
 
-// Enter sets up what the environment asks for: a small read-only file system
-// at [SecretsDir] with the secrets in it, seen by this process and its
-// children only. It does nothing if the process was not started with
-// [Prepare]. To be called at the very start of an instance.
+// Enter mounts a small read-only file system with the secrets at [SecretsDir]. Only this
+// process and its children see it. Enter does nothing if the process was not started with
+// [Prepare]. Call it at the very start of an instance.
 func Enter() error {
 	encoded, ok := os.LookupEnv(EnvSandbox)
 	if !ok {
@@ -77,13 +77,13 @@ func Enter() error {
 	if err := checkInside(p.Outside); err != nil {
 		return err
 	}
-	if err := furnish(p.Secrets); err != nil {
+	if err := mountAll(p.Secrets); err != nil {
 		return err
 	}
 	return os.Unsetenv(EnvSandbox)
 }
 
-// checkInside fails if this process lives in the starter's mount namespace.
+// checkInside fails if this process is in the provider's mount namespace.
 func checkInside(outside string) error {
 	inside, err := os.Readlink(namespaceFile)
 	if err != nil {
@@ -103,9 +103,9 @@ func Dir() string {
 	return SecretsDir
 }
 
-// furnish mounts the secrets. The values are read first: they may lie in the
-// very directory that the mount hides.
-func furnish(secrets map[string]string) error {
+// mountAll mounts the secrets. It reads the values first, because they may be in the
+// directory that the mount hides.
+func mountAll(secrets map[string]string) error {
 	values, size, err := readSecrets(secrets)
 	if err != nil {
 		return err
@@ -119,10 +119,10 @@ func furnish(secrets map[string]string) error {
 	return mountSecrets(values, size, os.Geteuid())
 }
 
-// cutOff keeps what is mounted from now on from the machine.
+// cutOff keeps later mounts from propagating to the machine.
 func cutOff() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("cut mounts off from the machine's: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSecretBytes is how large one secret may be; Kubernetes has the same
-// bound.
+// maxSecretBytes is the maximum size of a secret, the same as in Kubernetes.
 const maxSecretBytes = 1 << 20
 
-// mountSecrets makes a small read-only file system at SecretsDir with the
-// secrets in it, which belong to uid.
+// mountSecrets mounts a small read-only file system at SecretsDir with the secrets in
+// it. The secrets belong to uid.
 func mountSecrets(values map[string][]byte, size int64, uid int) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	// Every file takes whole pages.
@@ -37,8 +35,8 @@ func mountSecrets(values map[string][]byte, size int64, uid int) error {
 	return nil
 }
 
-// CopySecrets writes the secrets into dir, which it makes, readable by this
-// user only. It is for machines without the rights for a sandbox.
+// CopySecrets makes dir and writes the secrets into it, readable by this user only. It is
+// for machines without the rights for a sandbox.
 func CopySecrets(dir string, secrets map[string]string) error {
 	values, _, err := readSecrets(secrets)
 	if err != nil {
@@ -91,7 +89,7 @@ func writeSecrets(dir string, values map[string][]byte) error {
 	return nil
 }
 
-// checkNames refuses secrets' names that would leave the directory.
+// checkNames refuses secrets' names that lead out of the directory.
 func checkNames(secrets map[string]string) error {
 	for name := range secrets {
 		if err := checkName(name); err != nil {
@@ -103,7 +101,7 @@ func checkNames(secrets map[string]string) error {
 
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
-		return errors.New("a secret's name must be a plain file name, not " + fmt.Sprintf("%q", name))
+		return fmt.Errorf("secret %q: its name must be a plain file name", name)
 	}
 	return nil
 }

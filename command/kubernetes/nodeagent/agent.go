@@ -1,5 +1,6 @@
-// Package nodeagent publishes the GPUs of one node of a cluster, and keeps the MPS
-// daemon through which they are shared.
+// Package nodeagent publishes the GPUs of one node of a cluster and runs the MPS daemon
+// that shares them. It does not decide which instance gets which GPU; package gpu does.
+// Begin reading at [Agent.Run].
 package nodeagent
 
 import (
@@ -24,26 +25,26 @@ import (
 	"github.com/faas-infer/faas-infer/gpu/device"
 )
 
-// manager is the owner of what the agent writes.
+// manager is the field manager of the agent's writes.
 const manager = "faas-infer-node"
 
-// Agent publishes a node's GPUs and keeps its MPS daemon.
+// Agent publishes a node's GPUs and runs its MPS daemon.
 type Agent struct {
 	Client kubernetes.Interface
 	// Node is the node's name.
 	Node string
 	// Read reads the inventory from the driver.
 	Read func() (gpu.Inventory, error)
-	// Devices are indexes or UUIDs of the GPUs to be shared, all if none are named.
+	// Devices are indexes or UUIDs of the GPUs to share, all if empty.
 	Devices []string
-	// Share: the GPUs are shared, and not published only.
+	// Share: share the GPUs. If false, the agent only publishes them.
 	Share bool
-	// MPS says how the daemon runs; its devices are the agent's to fill in.
+	// MPS says how the daemon runs; the agent fills in its devices.
 	MPS device.MPSOptions
 	// SharedMemory is the directory on the node that is /dev/shm for the daemon and
 	// for instances; "" for the node's own.
 	SharedMemory string
-	// Every is the time between two looks at driver and daemon.
+	// Every is the time between two checks of driver and daemon.
 	Every time.Duration
 	Log   zerolog.Logger
 
@@ -51,21 +52,21 @@ type Agent struct {
 	// tried is when the daemon was started last, failed why it does not run.
 	tried  time.Time
 	failed error
-	// said is what was logged last, so that it is said once.
-	said string
+	// logged is the inventory that was logged last; each is logged once.
+	logged string
 }
 
-// Check refuses what cannot be, in terms of the command's flags.
+// Check refuses invalid options. Its errors name the command's flags.
 func (a *Agent) Check() error {
 	switch {
 	case a.Node == "":
-		return errors.New("--name is missing: it is this node's name (in a pod: NODE_NAME from spec.nodeName)")
+		return errors.New("--name is missing: give this node's name (in a pod, set NODE_NAME from spec.nodeName)")
 	case !filepath.IsAbs(a.MPS.Directory):
 		return fmt.Errorf("--directory is %q: it must be an absolute path", a.MPS.Directory)
 	case a.SharedMemory != "" && !filepath.IsAbs(a.SharedMemory):
 		return fmt.Errorf("--shared-memory is %q: it must be an absolute path", a.SharedMemory)
 	case a.Every < time.Second:
-		return fmt.Errorf("--every is %v: it must be 1s at least", a.Every)
+		return fmt.Errorf("--every is %v: it must be at least 1s", a.Every)
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ func (a *Agent) Check() error {
 // Run keeps the annotation and the daemon until ctx ends.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if a.SharedMemory != "" {
-		// As /dev/shm: every user may write there, and remove only what is theirs.
+		// As in /dev/shm, every user may write there and remove only their own files.
 		if err := errors.Join(os.MkdirAll(a.SharedMemory, 0o755), os.Chmod(a.SharedMemory, os.ModeSticky|0o777)); err != nil {
 			return fmt.Errorf("--shared-memory: %w", err)
 		}
@@ -89,7 +90,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	for {
 		if n := node(); n != nil {
 			if err := a.reconcile(ctx, n); err != nil && ctx.Err() == nil {
-				a.Log.Error().Err(err).Msg("the node's GPUs are not published")
+				a.Log.Error().Err(err).Msg("cannot publish the node's GPUs")
 			}
 		}
 		var exited <-chan struct{}
@@ -106,7 +107,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	}
 }
 
-// watch follows the one node. node returns what it was last, or nil.
+// watch follows the agent's node. node returns its last known state, or nil.
 func (a *Agent) watch(ctx context.Context) (node func() *corev1.Node, changed <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(a.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -120,7 +121,7 @@ func (a *Agent) watch(ctx context.Context) (node func() *corev1.Node, changed <-
 		default:
 		}
 	}
-	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ // It fails for one that was stopped.
+	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ // It fails only for a stopped informer.
 		AddFunc:    func(any) { poke() },
 		UpdateFunc: func(_, _ any) { poke() },
 	})
@@ -137,14 +138,14 @@ func (a *Agent) watch(ctx context.Context) (node func() *corev1.Node, changed <-
 		}
 }
 
-// reconcile brings the daemon and the annotation to what the machine and the node
-// are now.
+// reconcile updates the daemon and the annotation to the present state of the machine and
+// the node.
 func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
-	return a.publish(ctx, node, a.look(ctx, node))
+	return a.publish(ctx, node, a.inventory(ctx, node))
 }
 
-// look is what the node has to give now; it starts the daemon where it is needed.
-func (a *Agent) look(ctx context.Context, node *corev1.Node) gpu.Inventory {
+// inventory returns what the node has to give now. It starts the daemon if it is needed.
+func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	i, err := a.Read()
 	if err == nil {
 		i, err = device.Only(i, a.Devices)
@@ -159,10 +160,10 @@ func (a *Agent) look(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	i.Sharing = gpu.MPS
 	ours := i.Shareable()
 	if i.Sharing, i.Reason = gpu.Offer(len(i.Devices), len(ours), whole(node)); i.Sharing != gpu.MPS {
-		// A daemon that runs goes on: instances compute through it.
+		// A running daemon stays, because instances compute through it.
 		return i
 	}
-	if err := a.keep(ctx, ours); err != nil {
+	if err := a.ensureDaemon(ctx, ours); err != nil {
 		i.Sharing, i.Reason = gpu.None, err.Error()
 		return i
 	}
@@ -170,8 +171,8 @@ func (a *Agent) look(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	return i
 }
 
-// whole is how many GPUs NVIDIA's device plugin hands out on a node, to one container
-// each or to several in turn.
+// whole returns how many GPUs NVIDIA's device plugin offers on a node, each to one
+// container or to several by time slicing.
 func whole(node *corev1.Node) int {
 	sum := 0
 	for _, name := range []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource + ".shared"} {
@@ -181,9 +182,9 @@ func whole(node *corev1.Node) int {
 	return sum
 }
 
-// keep has a healthy daemon run for these GPUs. One that does not stay is not started
-// more often than once in the time between two looks.
-func (a *Agent) keep(ctx context.Context, devices []gpu.Device) error {
+// ensureDaemon makes sure that a healthy daemon runs for these GPUs. It starts a failing
+// daemon at most once per Every.
+func (a *Agent) ensureDaemon(ctx context.Context, devices []gpu.Device) error {
 	if a.daemon != nil {
 		err := a.daemon.Healthy(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -214,11 +215,11 @@ func (a *Agent) begin(ctx context.Context, devices []gpu.Device) error {
 	return nil
 }
 
-// publish writes the annotation if it is not so already.
+// publish writes the annotation if it differs.
 func (a *Agent) publish(ctx context.Context, node *corev1.Node, i gpu.Inventory) error {
 	text := i.String()
-	if a.said != text {
-		a.said = text
+	if a.logged != text {
+		a.logged = text
 		a.Log.Info().Int("gpus", len(i.Devices)).Str("sharing", string(i.Sharing)).Str("reason", i.Reason).Msg("this node's GPUs")
 	}
 	if node.Annotations[gpu.InventoryAnnotation] == text {
@@ -227,7 +228,7 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, i gpu.Inventory)
 	apply := applycorev1.Node(a.Node).WithAnnotations(map[string]string{gpu.InventoryAnnotation: text})
 	_, err := a.Client.CoreV1().Nodes().Apply(ctx, apply, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("annotate node %s: %w: its service account needs the verb patch on nodes", a.Node, err)
+		return fmt.Errorf("annotate node %s: %w: give the service account the verb patch on nodes", a.Node, err)
 	}
 	if err != nil {
 		return fmt.Errorf("annotate node %s: %w", a.Node, err)
@@ -235,11 +236,11 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, i gpu.Inventory)
 	return nil
 }
 
-// endTime is how long the API server may take to hear that: with what the daemon may take
-// to leave, less than a pod has for it by default.
+// endTime is how long the last write to the API server may take. Together with the time
+// in which the daemon stops, it is less than a pod's default grace period.
 const endTime = 15 * time.Second
 
-// end says that nothing is shared any more, and then ends the daemon.
+// end publishes that nothing is shared any more, and then stops the daemon.
 func (a *Agent) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()

@@ -46,8 +46,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// standIn stands in for the MPS control program where there is no GPU: it speaks as
-// that does, but shares nothing.
+// standIn replaces the MPS control program on machines without a GPU. It gives the same
+// answers but shares nothing.
 const standIn = `#!/bin/sh
 pid=$CUDA_MPS_PIPE_DIRECTORY/pid
 if [ "$1" = -f ]; then
@@ -81,9 +81,9 @@ func published(t *testing.T, client kubernetes.Interface, node string, is func(g
 	return gpu.Inventory{}
 }
 
-// The agent on a node with a DGX' GPUs (go-nvml's own mock), a real API server and a
-// stand-in for the MPS daemon: what it publishes follows the machine, the daemon, the
-// device plugin and hands that edit the annotation.
+// TestAgent runs the agent on a node with a DGX' GPUs (go-nvml's own mock), a real API
+// server and a replacement of the MPS daemon. The agent's annotation follows the machine,
+// the daemon, the device plugin and manual edits.
 func TestAgent(t *testing.T) {
 	cluster, err := testcluster.Start(t.Context(), testcluster.Options{Kwok: true})
 	if err != nil {
@@ -183,7 +183,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// dgx is go-nvml's DGX with the number of cores, which that does not tell.
+// dgx returns go-nvml's DGX with the number of cores, which go-nvml lacks.
 func dgx() *dgxa100.Server {
 	s := dgxa100.New()
 	for _, d := range s.Devices {
@@ -192,8 +192,8 @@ func dgx() *dgxa100.Server {
 	return s
 }
 
-// The manifest's rights are enough for the agent's own annotation, and for nothing
-// else of any node.
+// The manifest's rights suffice for the agent's own annotation and for no other change of
+// a node.
 func TestRights(t *testing.T) {
 	cluster, err := testcluster.Start(t.Context(), testcluster.Options{Kwok: true})
 	if err != nil {

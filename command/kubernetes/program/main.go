@@ -1,7 +1,7 @@
-// Command faas-infer-kubernetes is faas-infer on a Kubernetes cluster: the
-// provider, the agent of nodes with GPUs, and images. It is a program of its own
-// because a client of Kubernetes costs every process 20 MB, and every instance of
-// a function is a process of the other one.
+// Command faas-infer-kubernetes runs faas-infer on a Kubernetes cluster: the provider, the
+// agent of nodes with GPUs, and the building of images. It is separate from faas-infer
+// because the Kubernetes client costs every process 20 MB, and every instance of a
+// function is a process of faas-infer. Begin reading at package command/kubernetes.
 package main
 
 import (

@@ -17,7 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/disturb"
 )
 
-// through is a client that sees the API server through a proxy which disturbs it.
+// through returns an edit that connects a backend to the API server through a disturbing
+// proxy.
 func through(t *testing.T, seed uint64) func(*kubernetes.Options) {
 	t.Helper()
 	proxy, err := disturb.Start(shared.Config(), disturb.Plan{
@@ -42,9 +43,9 @@ func through(t *testing.T, seed uint64) func(*kubernetes.Options) {
 	return func(o *kubernetes.Options) { o.Client = client }
 }
 
-// Whatever happens to watches, lists and writes, two replicas end with the instances
-// that the cluster has: those that were started and not stopped, each Ready and told
-// once to be so, and not one more.
+// Watches, lists and writes are disturbed. Two replicas still end with the instances of the
+// cluster: those that were started and not stopped. Each is Ready, was reported Ready once,
+// and there are no others.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
 	const instances = 40

@@ -33,8 +33,8 @@ func terminated(reason string, code int32, message string) func(*corev1.PodStatu
 	}
 }
 
-// Whatever keeps an instance from running is told long before its time is up, and its
-// pod goes.
+// Whatever keeps an instance from running is reported long before its time is up, and its
+// pod is deleted.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	const soon = time.Minute
@@ -140,8 +140,8 @@ func TestNodeGone(t *testing.T) {
 	}
 }
 
-// A node that is not ready gets nothing new; what is on it is given up only once it
-// does not answer any more.
+// A node that is not ready gets no new instances. Its instances are given up only when they
+// no longer answer.
 func TestNodeNotReady(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -196,7 +196,7 @@ func TestNeverReady(t *testing.T) {
 	})
 }
 
-// A kubelet that does not answer does not hold up who stops an instance for ever.
+// A kubelet that does not answer does not block the stop of an instance for ever.
 func TestStopWithoutKubelet(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -209,8 +209,8 @@ func TestStopWithoutKubelet(t *testing.T) {
 	r.podIsGone(spec.ID)
 }
 
-// What was to be created while the API server was away is created; instances and
-// nodes stay known, and what went meanwhile is told.
+// Instances ordered while the API server was away are created when it is back. Instances
+// and nodes stay known, and exits in the meantime are reported.
 func TestAPIServerAway(t *testing.T) {
 	r := newRig(t, true)
 	b := r.backend()

@@ -1,6 +1,6 @@
-// Package backend_test runs cluster/kubernetes against a real API server, scheduler
-// and controller manager. Nodes are kwok's, on which every pod becomes ready at once,
-// or nobody's: there the test says what a kubelet would.
+// Package backend_test runs cluster/kubernetes against a real API server, scheduler and
+// controller manager. On kwok's nodes every pod becomes ready at once. Nodes without kwok
+// have no kubelet, and the test writes the status of their pods. Begin with rig.
 package backend_test
 
 import (
@@ -28,15 +28,15 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// shared is the one cluster of all tests; each has its own namespace and nodes.
+// shared has the cluster of all tests. Each test has its own namespace and nodes.
 var shared struct {
 	*testcluster.Cluster
 	client    clientset.Interface
 	functions *v1alpha1.Client
 }
 
-// patience is how long anything may take on a busy machine; the garbage collector looks
-// for new kinds of objects every 30 s, and whoever lost the API server asks once a minute.
+// patience is how long each step may take on a busy machine. The garbage collector looks
+// for new kinds every 30 s, and clients that lost the API server retry once a minute.
 const patience = 4 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func runAll(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// rig is one test's namespace, node and function.
+// rig has one test's namespace, node and function.
 type rig struct {
 	t         *testing.T
 	namespace string
@@ -82,7 +82,7 @@ type rig struct {
 
 var rigs atomic.Int32
 
-// newRig makes a namespace with a function "m" and a node, kwok's or nobody's.
+// newRig makes a namespace with a function "m" and a node, with or without kwok.
 func newRig(t *testing.T, kwok bool) *rig {
 	t.Helper()
 	r := &rig{t: t, namespace: fmt.Sprintf("t%d", rigs.Add(1))}
@@ -117,7 +117,7 @@ func (r *rig) addNode(name string, kwok bool, edit func(*corev1.Node)) {
 	}
 }
 
-// dial connects to something that answers, or fails.
+// dial connects to a listener of the test, or fails.
 func (r *rig) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if !r.answers.Load() {
 		return nil, errors.New("nobody there")
@@ -147,7 +147,7 @@ func (r *rig) options() kubernetes.Options {
 	}
 }
 
-// backend is one replica's; what it told is kept.
+// backend is one replica's backend, with its recorded events.
 type backend struct {
 	*kubernetes.Backend
 	t *testing.T
@@ -190,7 +190,7 @@ func (r *rig) backend(change ...func(*kubernetes.Options)) *backend {
 	return b
 }
 
-// spec is of an instance with so many millicores.
+// spec returns the spec of an instance with a CPU share in millicores.
 func (r *rig) spec(cpu int) cluster.InstanceSpec {
 	r.started++
 	return cluster.InstanceSpec{
@@ -199,7 +199,7 @@ func (r *rig) spec(cpu int) cluster.InstanceSpec {
 	}
 }
 
-// start starts one and waits for its pod to be on its node.
+// start starts an instance and waits until its pod is on its node.
 func (r *rig) start(b *backend, cpu int) cluster.InstanceSpec {
 	r.t.Helper()
 	spec := r.spec(cpu)
@@ -216,7 +216,7 @@ func (r *rig) start(b *backend, cpu int) cluster.InstanceSpec {
 	return spec
 }
 
-// history is the states that were told of an instance.
+// history returns the reported states of an instance.
 func (b *backend) history(id cluster.InstanceID) (states []cluster.State, last cluster.Instance) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +228,7 @@ func (b *backend) history(id cluster.InstanceID) (states []cluster.State, last c
 	return states, last
 }
 
-// await waits until an instance was told to be in a state.
+// await waits until an instance was reported in a state.
 func (b *backend) await(id cluster.InstanceID, state cluster.State) cluster.Instance {
 	b.t.Helper()
 	var last cluster.Instance
@@ -263,7 +263,7 @@ func eventually(t *testing.T, what string, done func() string) {
 	}
 }
 
-// pod is an instance's, nil if there is none.
+// pod returns an instance's pod, nil if there is none.
 func (r *rig) pod(id cluster.InstanceID) *corev1.Pod {
 	pod, err := shared.client.CoreV1().Pods(r.namespace).Get(r.t.Context(), string(id), metav1.GetOptions{})
 	if err != nil {
@@ -282,7 +282,7 @@ func (r *rig) podIsGone(id cluster.InstanceID) {
 	})
 }
 
-// say writes a pod's status as a kubelet would.
+// say changes a pod's status as a kubelet would.
 func (r *rig) say(id cluster.InstanceID, change func(*corev1.PodStatus)) {
 	r.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // Others write to it, too.
@@ -299,7 +299,7 @@ func (r *rig) say(id cluster.InstanceID, change func(*corev1.PodStatus)) {
 	}
 }
 
-// serves says of a pod that it runs and is ready.
+// serves sets a pod's status to running and ready.
 func (r *rig) serves(id cluster.InstanceID) {
 	r.t.Helper()
 	r.say(id, func(s *corev1.PodStatus) {

@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// One replica starts and stops an instance; the other sees the same.
+// One replica starts and stops an instance. The other sees the same.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, true)
@@ -85,8 +85,8 @@ func TestTakeOver(t *testing.T) {
 	stop(t, second, spec.ID)
 }
 
-// As soon as it has an address, an instance is asked itself: no probe of a kubelet
-// has to come first.
+// As soon as it has an address, the backend asks an instance itself. It does not wait for a
+// kubelet's probe.
 func TestReadyByAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)
@@ -128,7 +128,8 @@ func TestDeletedByOthers(t *testing.T) {
 	b.await(owned.ID, cluster.Exited) // The garbage collector's work.
 }
 
-// What says that it is an instance and is not is somebody else's pod.
+// A pod with the labels of an instance but an invalid spec is not an instance. Its share of
+// the node counts as that of others.
 func TestStrangePod(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, true)

@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// runsWith says that the container has so many millicores.
+// runsWith sets the CPU in a container's status, in millicores.
 func (r *rig) runsWith(id cluster.InstanceID, cpu int) {
 	r.t.Helper()
 	r.say(id, func(s *corev1.PodStatus) {
@@ -29,7 +29,7 @@ func (r *rig) runsWith(id cluster.InstanceID, cpu int) {
 	})
 }
 
-// asked waits until a pod is to have so many millicores.
+// asked waits until a pod's spec has a CPU share in millicores.
 func (r *rig) asked(id cluster.InstanceID, cpu int) {
 	r.t.Helper()
 	r.until(fmt.Sprintf("the pod is to have %d millicores", cpu), func() string {
@@ -59,7 +59,7 @@ func TestResizeAndPark(t *testing.T) {
 	smaller.CPU = 1500
 	// A kubelet that does not say what a pod may use is asked for nothing.
 	silent := func(err error) bool {
-		return err != nil && strings.Contains(err.Error(), "does not say what it may use")
+		return err != nil && strings.Contains(err.Error(), "does not report its resources")
 	}
 	if err := a.Resize(t.Context(), spec.ID, smaller); !silent(err) {
 		t.Errorf("resized by a kubelet that cannot: %v", err)
@@ -221,7 +221,8 @@ func (profiles) Profile(name string) (podspec.Profile, error) {
 	return podspec.Profile{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}}, nil
 }
 
-// Without the right to read pods and nodes it says so, and which.
+// Without the right to read pods and nodes, New returns an error that names the missing
+// rights.
 func TestRightsMissing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, false)

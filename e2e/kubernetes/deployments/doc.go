@@ -1,4 +1,4 @@
 // Package deployments tests ordinary functions on a real API server, scheduler and
-// controller manager. Nodes and pods are kwok's: what answers for a pod is a server
-// of the test's, for as long as the pod exists.
+// controller manager. kwok simulates nodes and pods. A server in the test answers for
+// each pod as long as the pod exists. Begin with rig_test.go.
 package deployments

@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/deployments"
 )
 
-// A function becomes a Deployment and a Service that belong to its object, answers,
-// and is gone when it is removed.
+// A function becomes a Deployment and a Service that belong to its object. It answers, and
+// both are gone when it is removed.
 func TestLife(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -88,7 +88,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// Updates exchange all instances and lose no request; neither does scaling down.
+// Updates replace all instances and lose no request, and neither does scaling down.
 func TestUpdateUnderLoad(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -132,7 +132,7 @@ func TestUpdateUnderLoad(t *testing.T) {
 	slow.end(r)
 }
 
-// A function at zero has no pods; a request brings one and waits for it.
+// A function at zero has no pods. A request starts one and waits for it.
 func TestToZeroAndBack(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -163,7 +163,7 @@ func TestToZeroAndBack(t *testing.T) {
 	p.ready(f, 0)
 }
 
-// Requests that come fast bring more instances.
+// A higher load adds instances.
 func TestScalesWithLoad(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -174,7 +174,7 @@ func TestScalesWithLoad(t *testing.T) {
 	l.end(r)
 }
 
-// What a hand changes at the objects is put right.
+// The controller reverts manual changes of the objects.
 func TestHandsOff(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -195,7 +195,7 @@ func TestHandsOff(t *testing.T) {
 	p.ready(f, 1)
 }
 
-// A provider that comes back finds what runs and leaves it alone.
+// A provider that restarts finds the running instances and does not change them.
 func TestTakesOver(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()

@@ -20,10 +20,10 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
-// network answers for pods: each has a server from when the API server says where
-// it is until it says that the pod is gone. Then nothing takes connections, as the
-// address may be another pod's, and those that there are serve for as long as the
-// kubelet would let them; what has begun is finished, as a watchdog does.
+// network answers for pods. A pod has a server from the time when the API server shows its
+// address until the API server shows its end. Then the server accepts no connections,
+// because the address may be another pod's. Open connections are served as long as the
+// kubelet would let them, and requests in flight are finished, as a watchdog does.
 type network struct {
 	mu sync.Mutex
 	// servers are the pods', of is whose an address is now: a pod may get that of
@@ -34,7 +34,7 @@ type network struct {
 	unready map[string]bool
 }
 
-// server answers for one pod at an address of the test's own.
+// server answers for one pod at a local address.
 type server struct {
 	http.Server
 	at string
@@ -104,7 +104,7 @@ func (n *network) see(t *testing.T, p *corev1.Pod) {
 	go func() { _ = s.Serve(listener) }()
 }
 
-// leaves is how long the kubelet would let a pod serve that is to go.
+// leaves returns how long the kubelet would let a terminating pod serve.
 func leaves(p *corev1.Pod) time.Duration {
 	for _, c := range p.Spec.Containers {
 		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.Sleep != nil {
@@ -114,7 +114,7 @@ func leaves(p *corev1.Pod) time.Duration {
 	return 0
 }
 
-// lose ends a pod's server after so long.
+// lose ends a pod's server after a time.
 func (n *network) lose(p *corev1.Pod, after time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

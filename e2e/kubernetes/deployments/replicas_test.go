@@ -11,13 +11,13 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// others are the other replicas of one.
+// others has the other replicas, as seen by one.
 type others struct {
 	boot string
 	of   atomic.Pointer[replica]
 }
 
-// Loads tells what the other replica has seen.
+// Loads returns the loads that the other replica has seen.
 func (o *others) Loads() []peer.Load {
 	p := o.of.Load()
 	if p == nil {
@@ -26,15 +26,15 @@ func (o *others) Loads() []peer.Load {
 	return []peer.Load{{Boot: o.boot, Functions: p.Loads(), At: time.Now()}}
 }
 
-// Wake wakes it, whether it leads or not.
+// Wake wakes the other replica, whether it leads or not.
 func (o *others) Wake() {
 	if p := o.of.Load(); p != nil {
 		p.Wake()
 	}
 }
 
-// Every replica forwards by itself; the one that leads scales for all, and another
-// goes on where it stops.
+// Every replica forwards requests by itself. The leader scales for all, and another replica
+// continues when it stops.
 func TestSeveralReplicas(t *testing.T) {
 	r := newRig(t)
 	var leader atomic.Int64

@@ -41,7 +41,7 @@ const (
 	coldWait  = time.Minute
 )
 
-// shared is the cluster of all tests of the package.
+// shared has the cluster of all tests of the package.
 var shared struct {
 	sync.Mutex
 	cluster *testcluster.Cluster
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// rig is a cluster with what the tests need of it.
+// rig is a cluster with its clients and the network of a test.
 type rig struct {
 	*testing.T
 	cluster  *testcluster.Cluster
@@ -88,8 +88,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// start starts the cluster for the first who asks. Pods that are not restricted are
-// refused in it.
+// start starts the cluster on the first call. The cluster refuses pods that are not
+// restricted.
 func start(t *testing.T) *testcluster.Cluster {
 	t.Helper()
 	shared.Lock()
@@ -158,7 +158,7 @@ func (r *rig) replica(edit ...func(*deployments.Options)) *replica {
 	return p
 }
 
-// object is the Function of a full name, as the provider's informer knows it.
+// object returns the Function of a full name, as the provider's informer would.
 func (r *rig) object(full string) (*v1alpha1.Function, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,8 @@ func (r *rig) object(full string) (*v1alpha1.Function, bool) {
 	return f, ok
 }
 
-// function is a deployment as the provider's server hands it on.
+// function returns a deployment in the form in which the provider's server passes it to the
+// controller.
 func (r *rig) function(d types.FunctionDeployment) *provider.Function {
 	r.Helper()
 	if d.Namespace == "" {
@@ -180,7 +181,7 @@ func (r *rig) function(d types.FunctionDeployment) *provider.Function {
 		Revision: r.revision.Add(1), Replicas: uint64(in.MinReplicas)}
 }
 
-// deploy deploys as the server does: the controller first, then the record.
+// deploy deploys as the server does: first at the controller, then in the store.
 func (p *replica) deploy(d types.FunctionDeployment) (*provider.Function, provider.Dispatcher) {
 	p.rig.Helper()
 	f := p.rig.function(d)
@@ -192,7 +193,7 @@ func (p *replica) deploy(d types.FunctionDeployment) (*provider.Function, provid
 	return f, dispatcher
 }
 
-// put keeps a function in an object of its own.
+// put stores a function as an object.
 func (r *rig) put(f *provider.Function) {
 	r.Helper()
 	d := f.Deployment
@@ -220,7 +221,7 @@ func (r *rig) put(f *provider.Function) {
 	r.functions[f.Name] = &object
 }
 
-// forget deletes a function's object. What belongs to it goes with it.
+// forget deletes a function's object. Objects that belong to it are deleted with it.
 func (r *rig) forget(f *provider.Function) {
 	r.mu.Lock()
 	delete(r.functions, f.Name)
@@ -231,7 +232,7 @@ func (r *rig) forget(f *provider.Function) {
 	}
 }
 
-// await polls until done says "", which else says what is missing.
+// await polls until done returns "". Otherwise done returns what is missing.
 func (r *rig) await(what string, done func() string) {
 	r.Helper()
 	r.awaitFor(patience, what, done)
@@ -248,7 +249,7 @@ func (r *rig) awaitFor(patience time.Duration, what string, done func() string) 
 	r.Fatalf("%s: %s", what, missing)
 }
 
-// ready waits until a function has so many instances that serve.
+// ready waits until a function has n ready instances.
 func (p *replica) ready(f *provider.Function, n int) {
 	p.rig.Helper()
 	p.readyWithin(patience, f, n)
@@ -274,7 +275,7 @@ func (r *rig) deployment(f *provider.Function) *appsv1.Deployment {
 	return d
 }
 
-// pods are those of a function that are not on their way out.
+// pods returns the pods of a function that are not being deleted.
 func (r *rig) pods(f *provider.Function) []corev1.Pod {
 	r.Helper()
 	list, err := r.client.CoreV1().Pods(f.Deployment.Namespace).List(r.Context(), metav1.ListOptions{LabelSelector: "faas_function=" + f.Deployment.Service})
@@ -299,8 +300,8 @@ func send(ctx context.Context, d provider.Dispatcher, method, path string) (*fra
 	return d.Invoke(ctx, &frame.Request{Method: method, Path: path, Header: http.Header{}, Body: []byte("x")})
 }
 
-// load sends requests from so many clients until stopped, and tells of those that
-// were not answered with 200.
+// load sends requests from several clients until stopped, and counts answers other than
+// 200.
 type load struct {
 	sent      atomic.Int64
 	failures  chan string
@@ -348,7 +349,7 @@ func (l *load) fail(why string) {
 	}
 }
 
-// end stops the load; nothing may have been lost.
+// end stops the load and fails the test if a request was lost.
 func (l *load) end(r *rig) {
 	r.Helper()
 	l.stop()
@@ -359,7 +360,7 @@ func (l *load) end(r *rig) {
 	r.Logf("%d requests", l.sent.Load())
 }
 
-// profile makes a profile for as long as the test runs.
+// profile creates a profile until the test ends.
 func (r *rig) profile(name, text string) {
 	r.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kubernetes.ProfileLabel: "true"}}, Data: map[string]string{kubernetes.ProfileKey: text}}

@@ -27,8 +27,7 @@ import (
 
 func newMetrics() *metrics.Metrics { return metrics.New(prometheus.NewRegistry()) }
 
-// What cannot be deployed is refused with a sentence that says what is wrong, and
-// nothing is made.
+// An invalid deployment is refused with a sentence that says why, and creates no objects.
 func TestRefused(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -44,7 +43,7 @@ func TestRefused(t *testing.T) {
 		{"probe", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.ready.http.periodSeconds", "often")}, "com.openfaas.ready.http.periodSeconds"},
 		{"name", types.FunctionDeployment{Service: "3d", Image: "x"}, `service is "3d"`},
 		{"label", types.FunctionDeployment{Service: "f", Image: "x", Labels: pairs("owner", "two words")}, "labels.owner"},
-		{"what only the cluster knows", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.profile", "perhaps")}, "the cluster does not take this deployment"},
+		{"what only the cluster knows", types.FunctionDeployment{Service: "f", Image: "x", Annotations: pairs("com.openfaas.profile", "perhaps")}, "the cluster refuses this deployment"},
 	} {
 		_, err := p.Deploy(t.Context(), r.function(c.d))
 		var status web.HTTPError
@@ -57,8 +56,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A constraint that no node meets is said, in the description and to requests; an
-// update that mends it helps.
+// A constraint that no node meets is reported in the description and to requests. An update
+// that corrects it helps.
 func TestNoNode(t *testing.T) {
 	r := newRig(t)
 	p := r.replica(func(o *deployments.Options) { o.ColdWait = 2 * time.Second })
@@ -97,7 +96,7 @@ func TestNoNode(t *testing.T) {
 	}
 }
 
-// A request to a function whose image cannot be pulled is told so at once.
+// A request to a function whose image cannot be pulled gets an error at once.
 func TestImageThatCannotBePulled(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -122,8 +121,8 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	_ = r.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
 }
 
-// An instance whose server is away gets no requests until it is back, whatever
-// Kubernetes says of it.
+// An instance whose server does not answer gets no requests until it does, whatever status
+// Kubernetes shows.
 func TestInstanceThatTakesNoConnection(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -139,8 +138,8 @@ func TestInstanceThatTakesNoConnection(t *testing.T) {
 	l.end(r)
 }
 
-// serving waits until so many of a function's instances serve, however many there
-// are to be.
+// serving waits until n of a function's instances are ready, whatever number it should
+// have.
 func (p *replica) serving(f *provider.Function, n int) {
 	p.rig.Helper()
 	p.rig.await(f.Name, func() string {
@@ -151,8 +150,8 @@ func (p *replica) serving(f *provider.Function, n int) {
 	})
 }
 
-// While the API server is away requests are answered as before, and what was to be
-// changed is changed when it is back.
+// While the API server is away, requests are answered as before. Changes take effect when
+// it is back.
 func TestAPIServerAway(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -192,8 +191,8 @@ func TestAPIServerAway(t *testing.T) {
 	l.end(r)
 }
 
-// An instance that says itself that it is ready is used before Kubernetes has heard
-// of it; one that is not ready any more gets nothing.
+// An instance that reports itself ready is used before Kubernetes shows it as ready. One
+// that is no longer ready gets no requests.
 func TestReadiness(t *testing.T) {
 	r := newRig(t)
 	p := r.replica(func(o *deployments.Options) { o.ColdWait = 2 * time.Second })
@@ -231,7 +230,7 @@ func TestReadiness(t *testing.T) {
 	_ = r.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero})
 }
 
-// ownNode makes a node that is nobody's: of its pods, the test says what becomes.
+// ownNode makes a node without kwok. The test sets the status of its pods.
 func (r *rig) ownNode(name string) {
 	r.Helper()
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10")}
@@ -245,7 +244,7 @@ func (r *rig) ownNode(name string) {
 	})
 }
 
-// placed waits for the function's one pod to be on a node.
+// placed waits until the function's only pod is on a node.
 func (r *rig) placed(f *provider.Function, node string) *corev1.Pod {
 	r.Helper()
 	var pod corev1.Pod
@@ -278,8 +277,7 @@ func (r *rig) says(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// With the function's object goes all that was made for it, also where no provider
-// runs.
+// All objects of a function are deleted with it, even if no provider runs.
 func TestObjectsGoWithTheFunction(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -296,7 +294,7 @@ func TestObjectsGoWithTheFunction(t *testing.T) {
 	})
 }
 
-// What is left of a function that has become a model's goes.
+// The objects of a function that has become a model's are deleted.
 func TestStray(t *testing.T) {
 	r := newRig(t)
 	p := r.replica()
@@ -316,7 +314,7 @@ func TestStray(t *testing.T) {
 	})
 }
 
-// A right that is missing is named when the provider starts.
+// A missing right is named when the provider starts.
 func TestRightsTooNarrow(t *testing.T) {
 	r := newRig(t)
 	config := r.cluster.Config()
@@ -337,7 +335,7 @@ func TestRightsTooNarrow(t *testing.T) {
 	t.Errorf("opened: %v", err)
 }
 
-// OpenFaaS' own Profile objects are found where the cluster knows of them.
+// OpenFaaS' own Profile objects are used if the cluster has their definition.
 func TestProfileObjects(t *testing.T) {
 	r := newRig(t)
 	for _, manifest := range []string{profileDefinition, profileObject} {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// certificate is one for a server on the loopback interface that signs itself, and
-// as PEM for those who are to trust it.
+// certificate makes a self-signed certificate for a server on the loopback interface. It
+// also returns the certificate as PEM for clients.
 func certificate(now time.Time) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -5,13 +5,14 @@ import (
 	"net/http"
 )
 
-// Counts is what was done so far.
+// Counts are the numbers of disturbances so far.
 type Counts struct {
-	// Events are those that the plan was asked about.
+	// Events is the number of events under a plan. Delayed, Duplicated and Dropped are
+	// parts of it.
 	Events, Delayed, Duplicated, Dropped int
-	// Broken and Expired are watches that ended so.
+	// Broken and Expired are the numbers of watches by their end.
 	Broken, Expired int
-	// Stale are lists of the past, Refused and Lost writes.
+	// Stale is the number of stale lists. Refused and Lost are numbers of writes.
 	Stale, Refused, Lost int
 }
 
@@ -27,14 +28,14 @@ func (c *Counts) add(s step) {
 	}
 }
 
-// Counts returns what was done so far.
+// Counts returns the numbers of disturbances so far.
 func (p *Proxy) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts
 }
 
-// Follow takes another plan from now on, for open watches, too.
+// Follow changes the plan from now on, for open watches too.
 func (p *Proxy) Follow(plan Plan) error {
 	if err := plan.Check(); err != nil {
 		return err
@@ -45,8 +46,8 @@ func (p *Proxy) Follow(plan Plan) error {
 	return nil
 }
 
-// Freeze holds all events back, while watches stay open and requests are answered,
-// as a watch cache that hangs does.
+// Freeze holds all events back, like a hanging watch cache. Watches stay open, and requests
+// are answered.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +58,7 @@ func (p *Proxy) Freeze() {
 	}
 }
 
-// Thaw lets events go on after Freeze, those that were held back first.
+// Thaw delivers events again after Freeze, those held back first.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,10 +69,10 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Cut breaks the connections of all open watches and returns how many.
+// Cut breaks the connections of all open watches and returns their number.
 func (p *Proxy) Cut() int { return p.endAll(broken) }
 
-// Expire ends all open watches with 410 Gone and returns how many.
+// Expire ends all open watches with 410 Gone and returns their number.
 func (p *Proxy) Expire() int { return p.endAll(expired) }
 
 func (p *Proxy) endAll(how ending) int {
@@ -80,7 +81,7 @@ func (p *Proxy) endAll(how ending) int {
 	for w := range p.watches {
 		select {
 		case w.end <- how:
-		default: // It ends already.
+		default: // The watch is already ending.
 		}
 	}
 	return len(p.watches)
@@ -99,13 +100,13 @@ func (p *Proxy) leave(w *opened) {
 	delete(p.watches, w)
 }
 
-// source is where the next request for key has its chances from. The lock is held.
+// source returns the random source of the next request for key. The caller holds the lock.
 func (p *Proxy) source(key string) *rand.Rand {
 	p.asked[key]++
 	return p.plan.source(key, p.asked[key])
 }
 
-// draw is the plan for a request and where its chances come from.
+// draw returns the plan for a request and its random source.
 func (p *Proxy) draw(r *http.Request) (Plan, *rand.Rand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,20 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
-// maxEvent is the largest event that is read, in bytes; an object in etcd is
-// smaller.
+// maxEvent is the maximum size of an event in bytes. Objects in etcd are smaller.
 const maxEvent = 16 << 20
 
-// framing is how events follow each other in a watch's body.
+// framing is the encoding of the sequence of events in a watch's body.
 type framing interface {
-	// next returns the next event with all that belongs to its frame.
+	// next returns the next event with its frame.
 	next() ([]byte, error)
-	// expired is the event that ends a watch with 410.
+	// expired returns the event that ends a watch with 410.
 	expired() ([]byte, error)
 }
 
-// newFraming is the framing of a watch's Content-Type; false for one that is not
-// known.
+// newFraming returns the framing of a watch's Content-Type. ok is false if the type is
+// unknown.
 func newFraming(contentType string, body io.Reader) (framing, bool) {
 	kind, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
@@ -43,14 +42,13 @@ func newFraming(contentType string, body io.Reader) (framing, bool) {
 	return nil, false
 }
 
-// gone is what the API server says of a resourceVersion that it does not have any
-// more.
+// gone returns the API server's status for a resourceVersion that it no longer has.
 func gone() *metav1.Status {
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
 		Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old resource version: the events since then are gone"}
 }
 
-// jsonFraming: one JSON object after the other.
+// jsonFraming is the framing of JSON: one object after the other.
 type jsonFraming struct{ decoder *json.Decoder }
 
 func (f jsonFraming) next() ([]byte, error) {
@@ -69,7 +67,8 @@ func (jsonFraming) expired() ([]byte, error) {
 	return append(event, '\n'), err
 }
 
-// protobufFraming: each event behind its length, four bytes, the highest first.
+// protobufFraming is the framing of protobuf: each event follows its length, four bytes in
+// big-endian order.
 type protobufFraming struct{ reader *bufio.Reader }
 
 func (f protobufFraming) next() ([]byte, error) {
@@ -79,7 +78,7 @@ func (f protobufFraming) next() ([]byte, error) {
 	}
 	length := binary.BigEndian.Uint32(prefix[:])
 	if length > maxEvent {
-		return nil, fmt.Errorf("an event of %d bytes, more than %d", length, maxEvent)
+		return nil, fmt.Errorf("an event has %d bytes: the maximum is %d", length, maxEvent)
 	}
 	event := make([]byte, 4+length)
 	copy(event, prefix[:])

@@ -21,7 +21,7 @@ const (
 	protobufType = "application/vnd.kubernetes.protobuf;stream=watch"
 )
 
-// encoded are events as an API server writes them.
+// encoded returns events as an API server encodes them.
 func encoded(t *testing.T, contentType string, names ...string) []byte {
 	t.Helper()
 	media := jsonType
@@ -108,8 +108,7 @@ func TestFramesThatAreNone(t *testing.T) {
 	}
 }
 
-// However a body is made up, what comes out of it is what went in, until the first
-// error.
+// For any body, the framing returns the bytes of the body unchanged, until the first error.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED"}{}`), true)
 	f.Add([]byte{0, 0, 0, 1, 7}, false)

@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// patience is how long anything may take on a busy machine.
+// patience is how long each step may take on a busy machine.
 const patience = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// upstream is the server behind the proxy: it tells of as many config maps as it is
-// asked for, and writes down what else it was asked.
+// upstream is the server behind the proxy. It sends events of config maps as a test asks
+// for, and records the other requests.
 type upstream struct {
 	*httptest.Server
 	events chan string
@@ -67,7 +67,7 @@ func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// requests are those whose line is what is told, one by one.
+// requests returns the recorded requests, one line each.
 func (u *upstream) requests() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -79,7 +79,7 @@ func (u *upstream) config() *rest.Config {
 	return &rest.Config{Host: u.URL, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// rig is a client of a proxy before the upstream.
+// rig is a client of a proxy in front of the upstream.
 type rig struct {
 	*Proxy
 	t        *testing.T
@@ -113,7 +113,7 @@ func newRig(t *testing.T, plan Plan) *rig {
 	return &rig{p, t, u, client}
 }
 
-// watch begins one.
+// watch begins a watch.
 func (r *rig) watch() watch.Interface {
 	r.t.Helper()
 	w, err := r.client.CoreV1().ConfigMaps("x").Watch(r.t.Context(), metav1.ListOptions{ResourceVersion: "1"})
@@ -124,7 +124,7 @@ func (r *rig) watch() watch.Interface {
 	return w
 }
 
-// tell has the upstream tell of config maps.
+// tell makes the upstream send events of config maps.
 func (r *rig) tell(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
@@ -136,7 +136,8 @@ func (r *rig) tell(names ...string) {
 	}
 }
 
-// got is the name of the next event's object, "ended" or what else came.
+// got returns the name of the next event's object, "ended", or a description of any other
+// event.
 func (r *rig) got(w watch.Interface) string {
 	r.t.Helper()
 	select {

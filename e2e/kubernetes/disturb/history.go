@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// samplePeriod is the time between two looks at the API server's version.
+	// samplePeriod is the time between two samples of the API server's version.
 	samplePeriod = 200 * time.Millisecond
-	// remembered is how far back they go; etcd's history is shorter.
+	// remembered is how long samples are kept; etcd's history is shorter.
 	remembered = 5 * time.Minute
-	// firstPatience is how long the API server may take to tell its first.
+	// firstPatience is how long the first sample may take.
 	firstPatience = time.Minute
 )
 
-// history knows which version the API server was at when.
+// history has samples of the API server's version over time.
 type history struct {
 	ask func(ctx context.Context) (string, error)
 
@@ -33,7 +33,7 @@ type sample struct {
 	version string
 }
 
-// keep looks at the version while it is wanted, until ctx ends.
+// keep takes samples while wanted returns true, until ctx ends.
 func (h *history) keep(ctx context.Context, wanted func() bool) {
 	ticks := time.NewTicker(samplePeriod)
 	defer ticks.Stop()
@@ -61,8 +61,8 @@ func (h *history) add(now time.Time, version string) {
 	}
 }
 
-// before is the latest version that is at least as old as at, or else the oldest
-// that is known; "" if none is.
+// before returns the latest version that is at least as old as at, otherwise the oldest
+// known version; "" if there is none.
 func (h *history) before(at time.Time) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func (h *history) before(at time.Time) string {
 	return version
 }
 
-// begin has the history begin now, so that the first list can be of the past.
+// begin takes the first sample, to make even the first list stale if the plan says so.
 func (p *Proxy) begin() error {
 	ctx, cancel := context.WithTimeout(p.ctx, firstPatience)
 	defer cancel()
@@ -87,10 +87,10 @@ func (p *Proxy) begin() error {
 	return err
 }
 
-// remembers reports whether the plan has lists of the past.
+// remembers reports whether the plan has stale lists.
 func (p *Proxy) remembers() bool { return p.present().List.Stale > 0 }
 
-// version asks the API server which version it is at.
+// version asks the API server for its present version.
 func (p *Proxy) version(ctx context.Context) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.upstream.String()+"/api/v1/namespaces?limit=1", nil)
 	if err != nil {
@@ -112,8 +112,8 @@ func (p *Proxy) version(ctx context.Context) (string, error) {
 	return list.Metadata.ResourceVersion, nil
 }
 
-// age makes a list that accepts any age show the past: the API server itself
-// answers with what was there at an earlier version.
+// age changes a request for a list of any age: the API server then answers with the state
+// of an earlier version.
 func (p *Proxy) age(r *http.Request, age time.Duration) {
 	version := p.history.before(time.Now().Add(-age))
 	if version == "" {
@@ -122,7 +122,7 @@ func (p *Proxy) age(r *http.Request, age time.Duration) {
 	query := r.URL.Query()
 	query.Set("resourceVersion", version)
 	query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
-	query.Del("limit") // With version 0 there is no limit, either.
+	query.Del("limit") // The API server ignores the limit with version 0 too.
 	r.URL.RawQuery = query.Encode()
 	p.count(func(c *Counts) { c.Stale++ })
 }

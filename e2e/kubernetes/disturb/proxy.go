@@ -21,8 +21,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Proxy stands before an API server. Its methods may be called at any time, by
-// several goroutines.
+// Proxy is a disturbing proxy in front of an API server. Its methods are safe for
+// concurrent use.
 type Proxy struct {
 	upstream  *url.URL
 	transport http.RoundTripper
@@ -39,17 +39,17 @@ type Proxy struct {
 
 	mu   sync.Mutex
 	plan Plan
-	// asked counts the requests for each path, by which their chances are drawn.
+	// asked counts the requests for each path, for their random sources.
 	asked map[string]uint64
-	// watches are those that are open; a value tells one how it is to end.
+	// watches are the open watches.
 	watches map[*opened]struct{}
 	// thawed is closed while events flow.
 	thawed chan struct{}
 	counts Counts
 }
 
-// Start begins to serve on a free port of the loopback interface, before the API
-// server that the configuration is of and in its user's name.
+// Start starts a proxy on a free port of the loopback interface. It forwards to the API
+// server of the configuration, as its user.
 func Start(upstream *rest.Config, plan Plan) (*Proxy, error) {
 	if err := plan.Check(); err != nil {
 		return nil, err
@@ -92,12 +92,12 @@ func Start(upstream *rest.Config, plan Plan) (*Proxy, error) {
 	return p, nil
 }
 
-// Config is how a client reaches the proxy, with no limit on its rate.
+// Config returns a client's configuration for the proxy, without a rate limit.
 func (p *Proxy) Config() *rest.Config {
 	return &rest.Config{Host: p.host, BearerToken: p.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca}}
 }
 
-// WriteKubeconfig writes the same as a file for other programs.
+// WriteKubeconfig writes the configuration as a file for other programs.
 func (p *Proxy) WriteKubeconfig(file string) error {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["disturbed"] = &clientcmdapi.Cluster{Server: p.host, CertificateAuthorityData: p.ca}
@@ -110,7 +110,7 @@ func (p *Proxy) WriteKubeconfig(file string) error {
 	return nil
 }
 
-// Close breaks off what is left and returns when nothing of the proxy is.
+// Close ends all connections and waits until the proxy has stopped.
 func (p *Proxy) Close() error {
 	p.cancel()
 	err := p.server.Close()
@@ -151,7 +151,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.forward.ServeHTTP(w, r)
 }
 
-// lose has a write done and breaks off before its answer is told.
+// lose forwards a write and breaks the client's connection instead of answering.
 func (p *Proxy) lose(r *http.Request) {
 	out := p.outgoing(r)
 	if response, err := p.transport.RoundTrip(out); err == nil {
@@ -162,7 +162,7 @@ func (p *Proxy) lose(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// outgoing is a request to the API server for one of a client.
+// outgoing returns the request to the API server for a client's request.
 func (p *Proxy) outgoing(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	out.RequestURI, out.Host = "", ""

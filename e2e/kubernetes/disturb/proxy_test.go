@@ -33,7 +33,8 @@ func TestPlansThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// The same seed does the same to the same watch, another seed something else.
+// The same seed disturbs the same watch in the same way. Another seed disturbs it
+// differently.
 func TestSeedsDecide(t *testing.T) {
 	draw := func(seed, n uint64, key string) (steps []step) {
 		p := Plan{Seed: seed, Watch: Watch{Delay: 0.3, Latest: time.Second, Drop: 0.3, Duplicate: 0.3, Cut: 0.3}}
@@ -80,7 +81,7 @@ func TestWritesWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// Only lists that accept any age are of the past.
+// Only lists that accept any age are stale.
 func TestListsOfThePast(t *testing.T) {
 	r := newRig(t, Plan{List: List{Stale: 1, Age: time.Hour}})
 	r.eventually("the version is known", func() bool { return r.history.before(time.Now()) == "7" })

@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// ending is how a watch ends before the API server ends it.
+// ending is the way in which the proxy ends a watch.
 type ending int
 
 const (
-	// broken: the connection breaks off.
+	// broken breaks the connection.
 	broken ending = iota
-	// expired: the last event says 410.
+	// expired sends a last event with 410.
 	expired
 )
 
-// opened is a watch that is open.
+// opened is an open watch.
 type opened struct {
 	path string
 	end  chan ending
-	// initial: it begins with the objects that there are, as a list would.
+	// initial is set while the watch sends the existing objects, as a list would.
 	initial bool
 }
 
-// initialEnd marks the event behind the objects that a watch begins with.
+// initialEnd marks the event after the existing objects.
 var initialEnd = []byte("k8s.io/initial-events-end")
 
-// watch hands a watch on, event by event.
+// watch forwards a watch, event by event.
 func (p *Proxy) watch(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	response, err := p.transport.RoundTrip(p.outgoing(r).WithContext(ctx))
 	if err != nil {
-		panic(http.ErrAbortHandler) // As a connection that cannot be made.
+		panic(http.ErrAbortHandler) // The client sees a failed connection.
 	}
 	defer response.Body.Close()
 	for name, values := range response.Header {
@@ -55,7 +55,7 @@ func (p *Proxy) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	open := &opened{path: r.URL.Path, end: make(chan ending, 1), initial: isTrue(r.URL.Query().Get("sendInitialEvents"))}
-	// Before the client hears that it is open: from then on it can be cut.
+	// enter precedes the answer: Cut must reach every watch that a client sees as open.
 	s := &stream{proxy: p, watch: open, frames: frames, ctx: ctx, out: w, flush: out.Flush, chances: p.enter(open)}
 	defer p.leave(open)
 	w.WriteHeader(response.StatusCode)
@@ -72,11 +72,11 @@ type stream struct {
 	out     io.Writer
 	flush   func() error
 	chances *rand.Rand
-	// unseen runs out when an event that was dropped must be made up for.
+	// unseen fires when the watch must end because of a dropped event.
 	unseen <-chan time.Time
 }
 
-// run ends when the watch does. A panic breaks the connection off.
+// run forwards events until the watch ends. A panic breaks the connection.
 func (s *stream) run() {
 	events := make(chan []byte)
 	s.proxy.work.Go(func() {
@@ -117,7 +117,7 @@ func (s *stream) run() {
 	}
 }
 
-// pass does to an event what the plan says; true ends the watch.
+// pass disturbs and delivers an event. It returns true if the watch has ended.
 func (s *stream) pass(event []byte) (end bool) {
 	plan := s.proxy.present()
 	if s.watch.initial || !plan.on(s.watch.path) {
@@ -128,7 +128,7 @@ func (s *stream) pass(event []byte) (end bool) {
 	do := plan.Watch.event(s.chances)
 	s.proxy.count(func(c *Counts) { c.add(do) })
 	if !s.wait(do.delay) {
-		return false // Run sees why.
+		return false // run handles the reason.
 	}
 	if do.drop {
 		if s.unseen == nil {
@@ -149,8 +149,8 @@ func (s *stream) pass(event []byte) (end bool) {
 	return do.expire || do.cut
 }
 
-// wait holds the stream back for a delay and while all are frozen; false if it was
-// ended meanwhile.
+// wait holds the stream back for a delay and while the proxy is frozen. It returns false if
+// the watch ended meanwhile.
 func (s *stream) wait(delay time.Duration) bool {
 	if delay > 0 {
 		timer := time.NewTimer(delay)
@@ -172,8 +172,8 @@ func (s *stream) wait(delay time.Duration) bool {
 	}
 }
 
-// finish ends the watch. A connection that breaks off hides what was dropped, so
-// then it is 410 all the same.
+// finish ends the watch. After a dropped event it always ends with 410: a broken connection
+// would hide the drop.
 func (s *stream) finish(how ending) {
 	if how == broken && s.unseen == nil {
 		s.proxy.count(func(c *Counts) { c.Broken++ })

@@ -28,8 +28,8 @@ func TestEventsComeTwice(t *testing.T) {
 	}
 }
 
-// tellUntilDropped tells of a config map until n events were dropped in all. The upstream's
-// end of the watch before may still be there, and take one.
+// tellUntilDropped sends events of a config map until n events were dropped in all. The
+// upstream may still have the end of the previous watch, which can take one event.
 func (r *rig) tellUntilDropped(name string, n int) {
 	r.t.Helper()
 	r.eventually(name+" is dropped", func() bool {
@@ -44,8 +44,7 @@ func (r *rig) tellUntilDropped(name string, n int) {
 	})
 }
 
-// What was dropped must be made up for: the watch ends with 410, not before its
-// time, and however it ends.
+// A watch with a dropped event ends with 410, not before its time, and however it ends.
 func TestDroppedEventsEndTheWatch(t *testing.T) {
 	const unseen = 100 * time.Millisecond
 	r := newRig(t, Plan{Watch: Watch{Drop: 1, Unseen: unseen}})
@@ -126,7 +125,7 @@ func TestFrozenEventsComeWhenThawed(t *testing.T) {
 	r.breaks(w)
 }
 
-// The objects that a watch begins with stand for a list: nothing of a list may be
+// The objects at the beginning of a watch take the place of a list. None of them may be
 // missing.
 func TestInitialEventsAreLeftAlone(t *testing.T) {
 	r := newRig(t, Plan{Watch: Watch{Drop: 1, Unseen: 50 * time.Millisecond}})
@@ -152,7 +151,7 @@ func TestOnlyWhatThePlanIsOn(t *testing.T) {
 }
 
 // breaks checks that a watch ends without an event, in one of the two ways in which
-// client-go tells of it.
+// client-go reports it.
 func (r *rig) breaks(w watch.Interface) {
 	r.t.Helper()
 	switch got := r.got(w); got {

@@ -11,16 +11,16 @@ import (
 	"github.com/faas-infer/faas-infer/lab/kubernetes"
 )
 
-// world is where a test's functions are, and what answers for their instances.
+// world has the namespace of a test's functions and the stand-ins of their instances.
 type world struct {
 	namespace string
 	instances *kubernetes.StandIns
 }
 
-// worlds are of tests that run beside others, by their names.
+// worlds are those of tests that run in parallel, by test name.
 var worlds sync.Map
 
-// where is a test's.
+// where returns a test's world.
 func where(t *testing.T) world {
 	if w, ok := worlds.Load(t.Name()); ok {
 		return w.(world)
@@ -28,15 +28,15 @@ func where(t *testing.T) world {
 	return world{kubernetes.Namespace, shared.instances}
 }
 
-// testLabel is on nodes, and says which test's they are.
+// testLabel is a label of nodes with the name of their test.
 const testLabel = "faas-infer.dev/test"
 
-// label is a test's name as names of nodes and namespaces can be.
+// label returns a test's name in a form that names of nodes and namespaces allow.
 func label(t *testing.T) string {
 	return strings.ToLower(strings.NewReplacer("/", "-", "#", "-", "_", "-").Replace(t.Name()))
 }
 
-// apart has a test run beside others, in a world of its own.
+// apart lets a test run in parallel to others, in its own world.
 func apart(t *testing.T) {
 	t.Helper()
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/kubernetes"
 )
 
-// play is a day in a provider's life: instances are asked for and given up, pods are
-// deleted by others, requests come. It returns the state that it ends in.
+// play runs a fixed sequence of events: instances are requested and given up, others delete
+// pods, requests come. It returns the final state.
 func play(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	nodes(t, 3, "4")
@@ -44,9 +44,9 @@ func scale(t *testing.T, r *kubernetes.Rig, name string, n int) {
 	}
 }
 
-// Whatever the API server's clients are told late, twice or never, whatever is
-// refused or done without an answer: the state at the end is that of an undisturbed
-// run, and no request is lost on the way.
+// Clients of the API server get events late, twice or never, and writes are refused or done
+// without an answer. The final state is still that of an undisturbed run, and no request is
+// lost.
 func TestDisturbedRunsEndAlike(t *testing.T) {
 	var want string
 	t.Run("undisturbed", func(t *testing.T) { want = play(t, shared.Config()) })
@@ -78,7 +78,7 @@ func TestDisturbedRunsEndAlike(t *testing.T) {
 	}
 }
 
-// seeds is how many runs each plan gets.
+// seeds returns the number of runs of each plan.
 func seeds() int {
 	if testing.Short() {
 		return 1
@@ -100,8 +100,8 @@ func proxy(t *testing.T, plan disturb.Plan) *disturb.Proxy {
 	return p
 }
 
-// Watches that hang tell nothing while they stay open. Serving goes on, and once they
-// go on or break off, all that was missed is made up for.
+// Hanging watches stay open without events. Requests are still served. Once the watches
+// continue or break, the provider catches up with all missed events.
 func TestWatchesThatHang(t *testing.T) {
 	nodes(t, 3, "4")
 	p := proxy(t, disturb.Plan{})

@@ -25,7 +25,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling"
 )
 
-// nodes makes fresh nodes for a test, each with so many cores; providers that the test
+// nodes makes new nodes for a test, each with a number of cores. Providers that the test
 // opens see no others.
 func nodes(t *testing.T, n int, cores string) (names []string) {
 	t.Helper()
@@ -45,8 +45,8 @@ func nodes(t *testing.T, n int, cores string) (names []string) {
 	return names
 }
 
-// open puts a provider together that reaches the API server by config, with the
-// functions that every test has.
+// open makes a provider that connects to the API server with config, with the functions of
+// every test.
 func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) *kubernetes.Rig {
 	t.Helper()
 	in := where(t)
@@ -76,7 +76,7 @@ func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) 
 	return r
 }
 
-// functions are two that keep instances without load and one that has none.
+// functions returns two functions that keep instances without load, and one that does not.
 func functions() []kubernetes.Function {
 	return []kubernetes.Function{
 		{Name: "a", SLO: objective, Exec: modelTime, Min: 2},
@@ -96,7 +96,7 @@ func end(t *testing.T, r *kubernetes.Rig) {
 	eventually(t, "no pod is left", func() string { return strings.Join(slices.Sorted(maps.Keys(pods(t))), " ") })
 }
 
-// pods are the instances' that are not being deleted, as the API server has them.
+// pods returns the instances' pods that are not being deleted, from the API server.
 func pods(t *testing.T) map[string]*corev1.Pod {
 	t.Helper()
 	list, err := shared.client.CoreV1().Pods(where(t).namespace).List(context.Background(), metav1.ListOptions{})
@@ -112,8 +112,8 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 	return living
 }
 
-// state is what an end state is compared by: how many instances of which config each
-// function has.
+// state returns the final state for comparisons: the number of each function's instances by
+// config.
 func state(t *testing.T, r *kubernetes.Rig) string {
 	t.Helper()
 	instances, err := r.Backend.Instances(t.Context())
@@ -132,8 +132,8 @@ func state(t *testing.T, r *kubernetes.Rig) string {
 	return strings.Join(lines, "\n")
 }
 
-// differs is how what a provider knows differs from what the API server has, and
-// from the numbers of ready instances that are wanted; "" if it does not.
+// differs compares the provider's view with the API server's and with the wanted numbers of
+// ready instances. It returns "" if they agree.
 func differs(t *testing.T, r *kubernetes.Rig, want map[string]int) string {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -168,7 +168,7 @@ func differs(t *testing.T, r *kubernetes.Rig, want map[string]int) string {
 	return ""
 }
 
-// converges waits until a provider and the API server agree on what is wanted.
+// converges waits until the provider and the API server agree on the wanted instances.
 func converges(t *testing.T, r *kubernetes.Rig, want map[string]int) {
 	t.Helper()
 	eventually(t, "provider and API server agree", func() string { return differs(t, r, want) })
@@ -189,7 +189,7 @@ func eventually(t *testing.T, what string, wrong func() string) {
 	}
 }
 
-// load is requests that are sent while something happens.
+// load sends requests during a test.
 type load struct {
 	t          *testing.T
 	stop       context.CancelFunc
@@ -200,8 +200,7 @@ type load struct {
 	open sync.Map
 }
 
-// begin sends a request to each of the functions every pause, to the providers in
-// turn.
+// begin sends a request to each function at every pause, to the providers in turn.
 func begin(t *testing.T, pause time.Duration, names []string, providers ...*kubernetes.Rig) *load {
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{t: t, stop: stop}
@@ -222,7 +221,7 @@ func begin(t *testing.T, pause time.Duration, names []string, providers ...*kube
 	return l
 }
 
-// send does not end with the load: what was sent is to be answered.
+// send sends a request. It does not end with the load: every sent request must be answered.
 func (l *load) send(r *kubernetes.Rig, name string) {
 	n := l.sent.Add(1)
 	l.open.Store(n, true)
@@ -237,8 +236,8 @@ func (l *load) send(r *kubernetes.Rig, name string) {
 	})
 }
 
-// catchUp waits until all that was sent up to now is answered: a request whose instance
-// dies is tried once more, and not twice.
+// catchUp waits until all requests so far are answered. A request whose instance dies is
+// retried only once.
 func (l *load) catchUp() {
 	l.t.Helper()
 	sent := l.sent.Load()
@@ -253,7 +252,7 @@ func (l *load) catchUp() {
 	})
 }
 
-// end waits for all answers; none may be missing.
+// end waits for all answers and fails the test if one is missing.
 func (l *load) end() {
 	l.t.Helper()
 	l.stop()
@@ -276,11 +275,11 @@ func of(t *testing.T, name string) (out []*corev1.Pod) {
 	return out
 }
 
-// address is where a pod's instance listens.
+// address returns the address of a pod's instance.
 func address(p *corev1.Pod) string { return p.Status.PodIP + ":8080" }
 
-// lose takes pods' instances away, as their end does, until the provider has seen it:
-// kwok gives their addresses to the next pods.
+// lose makes pods' instances unreachable, as at their end, until the provider has noticed
+// it. kwok gives their addresses to the next pods.
 func lose(t *testing.T, r *kubernetes.Rig, lost []*corev1.Pod, how func()) {
 	t.Helper()
 	var addresses []string

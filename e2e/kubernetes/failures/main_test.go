@@ -1,7 +1,7 @@
-// Package failures tests that a provider on Kubernetes goes on, and ends in the state
-// that it would have ended in, whatever happens to the API server, to the watches, to
-// nodes, pods and other replicas of it. API server, scheduler and controller manager
-// are real; pods are kwok's, and a stand-in answers for them.
+// Package failures tests that a provider on Kubernetes keeps serving, and reaches the same
+// final state, under failures of the API server, watches, nodes, pods and other replicas.
+// API server, scheduler and controller manager are real. kwok simulates pods, and stand-ins
+// answer for them. Begin with helper_test.go.
 package failures
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/kubernetes"
 )
 
-// shared is what all tests use, one after the other but for those that are apart.
+// shared is what all tests use, one after the other except for those that are apart.
 var shared struct {
 	*testcluster.Cluster
 	client    *clientset.Clientset

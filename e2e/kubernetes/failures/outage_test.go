@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The API server is away for 30 s under load: every request is answered, and what was
-// asked for meanwhile is there afterwards.
+// The API server is away for 30 s under load. Every request is answered, and changes
+// requested meanwhile are done afterwards.
 func TestAPIServerStopped(t *testing.T) {
 	away := 30 * time.Second
 	if testing.Short() {
@@ -53,8 +53,8 @@ func TestAPIServerStopped(t *testing.T) {
 	})
 }
 
-// A node is gone with what was on it: requests that it had are answered by others,
-// and its instance is replaced elsewhere.
+// A node is lost with its instances. Others answer their requests, and the instance is
+// replaced on another node.
 func TestNodeGone(t *testing.T) {
 	nodes(t, 8, "300m") // One instance each.
 	r := open(t, shared.Config(), nil)
@@ -96,8 +96,8 @@ func TestNodeGone(t *testing.T) {
 	}
 }
 
-// A pod is evicted, as for an upgrade of its node: no request is lost, and another
-// takes its place.
+// A pod is evicted, as for an upgrade of its node. No request is lost, and another pod
+// replaces it.
 func TestPodEvicted(t *testing.T) {
 	nodes(t, 3, "4")
 	r := open(t, shared.Config(), nil)
@@ -114,8 +114,8 @@ func TestPodEvicted(t *testing.T) {
 	l.end()
 }
 
-// An image that cannot be pulled is told long before waiting for it is given up, and
-// other functions go on.
+// An image that cannot be pulled is reported long before the timeout of its start. Other
+// functions keep serving.
 func TestImageThatCannotBePulled(t *testing.T) {
 	played := nodes(t, 2, "4")
 	r := open(t, shared.Config(), nil)
@@ -167,8 +167,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 	scale(t, r, "b", 3)
 }
 
-// nobodys makes a node for a test of which nobody says what its pods do, and returns
-// its name.
+// nobodys makes a node without kwok for a test and returns its name.
 func nobodys(t *testing.T, cores string) string {
 	t.Helper()
 	name := label(t) + "-nobodys"
@@ -187,8 +186,8 @@ func nobodys(t *testing.T, cores string) string {
 	return name
 }
 
-// notPulled says of a pod what a kubelet says whose image is not there; it returns
-// why it could not.
+// notPulled sets a pod's status like a kubelet that cannot pull the image. It returns the
+// error of that, or "".
 func notPulled(t *testing.T, name string) string {
 	t.Helper()
 	pods := shared.client.CoreV1().Pods(where(t).namespace)

@@ -18,7 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
 
-// leaseNamespace is where replicas elect their leader.
+// leaseNamespace is the namespace of the replicas' election.
 const leaseNamespace = "openfaas"
 
 // members are the replicas of a test.
@@ -49,7 +49,7 @@ type replica struct {
 	ran      sync.WaitGroup
 }
 
-// replicas opens n of them, each with its own way to the API server.
+// replicas opens n replicas, each with its own connection to the API server.
 func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 	t.Helper()
 	var mu sync.Mutex
@@ -103,7 +103,7 @@ func (r *replica) elect(t *testing.T, config *rest.Config) {
 	})
 }
 
-// leading waits until one of them leads and returns it and the others.
+// leading waits until one replica leads, and returns it and the others.
 func leading(t *testing.T, all []*replica) (first *replica, others []*replica) {
 	t.Helper()
 	eventually(t, "one replica leads", func() string {
@@ -126,10 +126,9 @@ func leading(t *testing.T, all []*replica) (first *replica, others []*replica) {
 	return first, others
 }
 
-// Two providers share their functions: both dispatch, one starts and stops, and both
-// know the same. When the leader cannot reach the API server any more, the other
-// leads within seconds, goes on with the instances that there are, and no request is
-// lost at either.
+// Two providers share their functions. Both dispatch, one starts and stops instances, and
+// both know the same. When the leader loses the API server, the other leads within seconds
+// and keeps the existing instances. No request is lost at either.
 func TestTwoProvidersAndTheLeaderIsCutOff(t *testing.T) {
 	nodes(t, 3, "4")
 	all := replicas(t, 2, disturb.Plan{})
@@ -177,7 +176,7 @@ func TestTwoProvidersAndTheLeaderIsCutOff(t *testing.T) {
 	sweep(t, all)
 }
 
-// sweep ends replicas and deletes what they leave for the next one.
+// sweep ends replicas and deletes what they leave, for the next test.
 func sweep(t *testing.T, all []*replica) {
 	t.Helper()
 	for _, r := range all {
@@ -188,7 +187,7 @@ func sweep(t *testing.T, all []*replica) {
 	}
 }
 
-// abandon ends a replica as a kill does.
+// abandon ends a replica like a kill.
 func (r *replica) abandon(t *testing.T) {
 	t.Helper()
 	r.stop()
@@ -198,9 +197,9 @@ func (r *replica) abandon(t *testing.T) {
 	}
 }
 
-// The leader is killed under load, with what it was about to do: the next one finds
-// its instances and does the rest. What it had in flight breaks off with it and is
-// executed by the other: all that is sent there is answered.
+// The leader is killed under load, before it has done all that was ordered. The next leader
+// finds its instances and does the rest. All requests sent to the other replica are
+// answered.
 func TestLeaderKilled(t *testing.T) {
 	nodes(t, 3, "4")
 	all := replicas(t, 2, disturb.Plan{})
@@ -228,7 +227,7 @@ func TestLeaderKilled(t *testing.T) {
 	sweep(t, others)
 }
 
-// Two providers whose watches are disturbed each in its own way end alike.
+// Two providers with differently disturbed watches reach the same final state.
 func TestTwoProvidersDisturbed(t *testing.T) {
 	nodes(t, 3, "4")
 	all := replicas(t, 2, disturb.Plan{Seed: 11, Watch: disturb.Watch{Delay: 0.2, Latest: 200 * time.Millisecond, Duplicate: 0.2, Drop: 0.05, Unseen: 300 * time.Millisecond, Cut: 0.05, Expire: 0.05}})

@@ -26,8 +26,8 @@ const namespaces = `{apiVersion: v1, kind: Namespace, metadata: {name: openfaas}
 
 const account = "system:serviceaccount:openfaas:faas-infer"
 
-// mine is what the provider may beyond what it says it needs: it does without where a
-// cluster has none of it.
+// mine are the provider's rights beyond those that it requires. The provider works without
+// them if a cluster has no such resources.
 var mine = []client.Need{
 	{Scope: client.Cluster, Group: "metrics.k8s.io", Resource: "pods", Verbs: []string{"get", "list"}},
 	{Scope: client.Provider, Group: "openfaas.com", Resource: "profiles", Verbs: []string{"get"}},
@@ -73,13 +73,14 @@ func await(t *testing.T, what string, done func(context.Context) error) {
 	}
 }
 
-// warnings collects what the API server warns of.
+// warnings collects the API server's warnings.
 type warnings struct{ all []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.all = append(w.all, text) }
 
-// A real API server takes everything: pods of all that is installed are made, which
-// the Pod Security Standard of their namespaces would else refuse.
+// A real API server accepts all objects. It creates the pods of everything that is
+// installed; otherwise the Pod Security Standard of their namespaces would have refused
+// them.
 func TestApply(t *testing.T) {
 	text := kustomized(t, options, []string{"node-agent.yaml"})
 	// What is in a namespace cannot be tried before there is one.
@@ -121,7 +122,7 @@ func TestApply(t *testing.T) {
 	t.Run("rights", rights)
 }
 
-// Nothing that is privileged can be in the provider's namespace.
+// restricted checks that the provider's namespace allows no privileged pod.
 func restricted(t *testing.T) {
 	_, err := connect(t, nil).CoreV1().Pods("openfaas").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "root"},
@@ -149,7 +150,7 @@ func restricted(t *testing.T) {
 	}
 }
 
-// The provider may do what it needs, and nothing else.
+// rights checks that the provider has the rights that it needs and no others.
 func rights(t *testing.T) {
 	provider := connect(t, func(c *rest.Config) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}

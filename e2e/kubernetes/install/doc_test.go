@@ -18,7 +18,7 @@ var (
 	path    = regexp.MustCompile(`\b(?:yaml|scripts|docs)/[a-z][a-zA-Z0-9./-]*[a-z]`)
 )
 
-// What docs/kubernetes.md names exists.
+// Everything that docs/kubernetes.md names exists.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))
 	if err != nil {
@@ -59,8 +59,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The provider knows the flags that the manifests give it, and the images' commands
-// those that the document shows.
+// The provider has the flags in the manifests, and the image commands have those in the
+// document.
 func TestFlags(t *testing.T) {
 	provider, _, err := kubernetes.NewRootCommand().Find([]string{"provider"})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// Helm installs the chart, upgrades it and takes it away, but for what all functions
-// would go with.
+// Helm installs the chart, upgrades it and removes it, except for the objects whose removal
+// would delete all functions.
 func TestHelm(t *testing.T) {
 	name := program(t) // Built, where nobody has used it yet.
 	// A cluster is started, and four times something is waited for.

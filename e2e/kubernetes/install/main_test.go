@@ -1,6 +1,6 @@
-// Package install tests the manifests and the chart: that both say the same, that a
-// real API server takes all of it within the Pod Security Standard that it demands,
-// and that the provider's rights are those that it needs and no more.
+// Package install tests the manifests and the chart: both have the same objects, a real API
+// server accepts all of them within the required Pod Security Standard, and the provider
+// has the rights that it needs and no more. Begin with apply_test.go.
 package install
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// root is the repository's.
+// root is the root of the repository.
 const root = "../../.."
 
-// patience is how long anything may take on a busy machine.
+// patience is how long each step may take on a busy machine.
 const patience = 3 * time.Minute
 
-// cluster is what all tests share.
+// cluster is the cluster of all tests.
 var cluster *testcluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -53,11 +53,11 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// options are all of yaml/options that can be had at once.
+// options are all of yaml/options that can be combined.
 var options = []string{"gateway", "nats", "prometheus", "grafana", "builder", "all-namespaces", "gpu"}
 
-// kustomized is what `kubectl kustomize` makes of a copy of yaml/ with these options
-// and files.
+// kustomized returns the output of `kubectl kustomize` for a copy of yaml/ with these
+// options and files.
 func kustomized(t *testing.T, options, files []string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "yaml")
@@ -86,7 +86,7 @@ func kustomized(t *testing.T, options, files []string) string {
 	return out
 }
 
-// rendered is what Helm makes of the chart with these values.
+// rendered returns Helm's output for the chart with these values.
 func rendered(t *testing.T, values ...string) string {
 	t.Helper()
 	out, err := helm(t, values...)
@@ -112,7 +112,7 @@ func helm(t *testing.T, values ...string) (string, error) {
 	return string(out), err
 }
 
-// program is Helm's.
+// program returns the path of Helm.
 func program(t *testing.T) string {
 	t.Helper()
 	script := exec.CommandContext(t.Context(), filepath.Join(root, "scripts", "helm.sh"))
@@ -124,7 +124,7 @@ func program(t *testing.T) string {
 	return strings.TrimSpace(string(name))
 }
 
-// read is every object of a text by kind, namespace and name.
+// read returns every object of a text by kind, namespace and name.
 func read(t *testing.T, text string) map[string]metav1.Unstructured {
 	t.Helper()
 	all := map[string]metav1.Unstructured{}

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// onlyHelm is an annotation that has no meaning without Helm.
+// onlyHelm is an annotation that only Helm reads.
 const onlyHelm = "helm.sh/resource-policy"
 
-// The chart and the manifests say the same, with nothing more and with all options.
+// The chart and the manifests have the same objects, without options and with all of them.
 func TestSame(t *testing.T) {
 	for _, test := range []struct {
 		name                   string
@@ -52,7 +52,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// plain is an object without what only Helm reads.
+// plain returns an object without the parts that only Helm reads.
 func plain(o metav1.Unstructured) any {
 	annotations := o.GetAnnotations()
 	delete(annotations, onlyHelm)
@@ -63,7 +63,7 @@ func plain(o metav1.Unstructured) any {
 	return o.Object
 }
 
-// differences says where two values differ.
+// differences lists where two values differ.
 func differences(manifests, chart any, at string) (all []string) {
 	switch m := manifests.(type) {
 	case map[string]any:
@@ -92,7 +92,7 @@ func differences(manifests, chart any, at string) (all []string) {
 	return []string{fmt.Sprintf("%s: the manifests have %v, the chart %v", at, manifests, chart)}
 }
 
-// Other values lead to what they say.
+// Other values of the chart have their effect.
 func TestValues(t *testing.T) {
 	text := rendered(t, "image.repository=r.example.com/p", "image.tag=v2", "replicas=3", "nats.url=nats://n.example.com:4333", "gateway.enabled=true",
 		"functions.namespace=models", "extraArgs={--log-level=debug,--node-selector=pool=models}", "imagePullSecrets={regcred}", "networkPolicies=false", "functions.manageNamespaces=false")
@@ -111,7 +111,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The dashboard shows metrics that there are.
+// The dashboard shows only metrics that exist.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "yaml", "options", "grafana", "dashboard.json"))
 	if err != nil {

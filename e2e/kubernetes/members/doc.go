@@ -1,3 +1,3 @@
 // Package members tests against a real API server that the provider finds its other
-// replicas.
+// replicas. Begin with members_test.go.
 package members

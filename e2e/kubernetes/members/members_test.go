@@ -92,7 +92,8 @@ func TestMembersFollowTheService(t *testing.T) {
 	awaitMembers(t, group, "provider-0", "provider-2", "provider-3")
 }
 
-// notAllowed: whoever may not read slices is told so.
+// notAllowed checks that a user without the right to read slices gets an error that says
+// so.
 func notAllowed(t *testing.T, ctx context.Context, c *testcluster.Cluster) {
 	t.Helper()
 	config := c.Config()

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// refusing has the controller refuse an image.
+// refusing returns an edit that makes the controller refuse an image.
 func refusing(image string) func(*controller) {
 	return func(c *controller) { c.refuse[image] = errors.New("image " + image + " is not in the registry") }
 }
 
-// accepted waits until an object remembers that an image was accepted.
+// accepted waits until an object's status records that an image was accepted.
 func accepted(t *testing.T, name, image string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -23,9 +23,9 @@ func accepted(t *testing.T, name, image string) {
 	})
 }
 
-// A replica that starts while a function is nonsense, or is refused, serves what was
-// accepted last, and nothing is written again and again. What was never accepted is
-// not served, and says why.
+// A replica starts while a function's spec is invalid or refused. It serves the last
+// accepted spec, and does not write repeatedly. A function that was never accepted is not
+// served, and its status says why.
 func TestWhatWasAcceptedOutlivesARestart(t *testing.T) {
 	a := start(t, true, refusing("typo:2"), refusing("never:1"))
 	for _, name := range []string{"typo", "nonsense"} {
@@ -51,10 +51,10 @@ func TestWhatWasAcceptedOutlivesARestart(t *testing.T) {
 	b := start(t, true, refusing("typo:2"), refusing("never:1"))
 	serve(b)
 	for name, why := range map[string]string{"typo": "is not in the registry", "nonsense": "much"} {
-		eventually(t, func() string { return stillTelling(t, name, "Missing", "what was deployed before is served") })
+		eventually(t, func() string { return stillTelling(t, name, "Missing", "the previous deployment is served") })
 		// So do both replicas where faas-cli asks, whoever has found it.
 		for _, r := range []*replica{a, b} {
-			eventually(t, func() string { return r.describes(t, name, "what was deployed before is served: ", why) })
+			eventually(t, func() string { return r.describes(t, name, "the previous deployment is served: ", why) })
 		}
 		accepted(t, name, name+":1")
 		if x, y := a.revision(name+".openfaas-fn"), b.revision(name+".openfaas-fn"); x != y || x == 0 {
@@ -75,7 +75,7 @@ func TestWhatWasAcceptedOutlivesARestart(t *testing.T) {
 	b.absent(t, "typo")
 }
 
-// What is remembered has nothing that was taken out of the spec.
+// The recorded accepted spec has no field that was removed from the spec.
 func TestWhatIsAcceptedIsWhole(t *testing.T) {
 	a := start(t, true)
 	kubectl(t, `{"apiVersion":"faas-infer.dev/v1alpha1","kind":"Function","metadata":{"name":"whole","namespace":"openfaas-fn"},"spec":{
@@ -91,8 +91,8 @@ func TestWhatIsAcceptedIsWhole(t *testing.T) {
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"whole"}`)
 }
 
-// What an image brings along counts for what kubectl applies, too, at all replicas and
-// after a restart as it was when it was deployed; another image brings something else.
+// The settings of an image also apply to functions from kubectl, at all replicas. After a
+// restart they are those of the deployment. Another image brings other settings.
 func TestWhatImagesBringAlong(t *testing.T) {
 	brings := func(c *controller) {
 		c.brings["model:1"] = map[string]string{"com.openfaas.slo.latency": "70ms", "com.openfaas.scale.max": "4"}
@@ -138,9 +138,8 @@ func TestWhatImagesBringAlong(t *testing.T) {
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"brings"}`)
 }
 
-// Somebody applies a function before its image is there: it is what it says itself,
-// and what the image says, too, as soon as that can be read. An image that brings
-// nothing along changes nothing then.
+// A function is applied before its image exists. It has its own settings at once, and the
+// image's as soon as the image can be read. An image without settings changes nothing then.
 func TestAnImageThatComesLater(t *testing.T) {
 	hides := func(c *controller) {
 		c.hidden["soon:1"] = errors.New("no such image")

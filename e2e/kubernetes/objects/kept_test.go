@@ -133,7 +133,7 @@ func TestWhatIsLearnedStays(t *testing.T) {
 	})
 }
 
-// A right that is missing is named, with what to add where.
+// An error names the missing right and where to add it.
 func TestMissingRights(t *testing.T) {
 	kubectl(t, "", "create", "clusterrole", "narrow", "--verb=get,list,watch", "--resource=functions.faas-infer.dev,namespaces,nodes,pods")
 	kubectl(t, "", "create", "clusterrolebinding", "narrow", "--clusterrole=narrow", "--user=narrow")

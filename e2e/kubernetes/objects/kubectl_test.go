@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// applied is a Function as a user writes it.
+// applied returns a Function as a user writes it.
 func applied(namespace, name, image, latency string) string {
 	return fmt.Sprintf(`apiVersion: faas-infer.dev/v1alpha1
 kind: Function
@@ -18,8 +18,8 @@ spec:
 `, name, namespace, image, latency)
 }
 
-// What kubectl applies, edits, scales and deletes is so at all replicas, under one
-// revision, which the leader gives.
+// Functions that kubectl applies, edits, scales and deletes change at all replicas, with
+// one revision, which the leader assigns.
 func TestKubectl(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	same := func(name string) uint64 {
@@ -64,8 +64,8 @@ func TestKubectl(t *testing.T) {
 	b.absent(t, "byhand")
 }
 
-// Nonsense is told in the status; what ran goes on, and so do the others, after a
-// restart, too.
+// An invalid spec is reported in the status. The running revision and the other functions
+// keep serving, also after a restart.
 func TestNonsenseByHand(t *testing.T) {
 	a := start(t, true)
 	for _, name := range []string{"good", "bad"} {
@@ -75,7 +75,7 @@ func TestNonsenseByHand(t *testing.T) {
 	kubectl(t, applied("openfaas-fn", "bad", "bad:2", "fast"), "apply", "-f", "-")
 	eventually(t, func() string { return stillTelling(t, "bad", "Accepted", "False") })
 	eventually(t, func() string { return stillTelling(t, "bad", "Why", `com.openfaas.slo.latency is "fast"`) })
-	eventually(t, func() string { return stillTelling(t, "bad", "Missing", "what was deployed before is served") })
+	eventually(t, func() string { return stillTelling(t, "bad", "Missing", "the previous deployment is served") })
 	a.invoked(t, "bad", "bad:1")
 	kubectl(t, applied("openfaas-fn", "good", "good:2", "50ms"), "apply", "-f", "-")
 	a.invoked(t, "good", "good:2")
@@ -98,8 +98,8 @@ func TestNonsenseByHand(t *testing.T) {
 	a.absent(t, "good")
 }
 
-// What the controller refuses is told, and is taken as soon as it can be, though the
-// object stays as it is.
+// A refusal by the controller is reported. The function is accepted as soon as it can be,
+// although its object does not change.
 func TestRefusedByTheController(t *testing.T) {
 	a := start(t, true)
 	a.mu.Lock()
@@ -119,7 +119,7 @@ func TestRefusedByTheController(t *testing.T) {
 	kubectl(t, "", "delete", "fn/late", "-n", "openfaas-fn")
 }
 
-// The schema refuses what can be refused at once.
+// The schema refuses invalid objects at once, where it can.
 func TestSchema(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"spec":{}}`:                                         "spec.image",
@@ -141,8 +141,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// Functions in a namespace that is not one of functions do not run, say why, and run
-// once it is one; and not any more after that.
+// Functions in a namespace that is not one for functions do not run and say why. They run
+// once it is one, and stop when it no longer is.
 func TestANamespaceThatIsNotAllowed(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	kubectl(t, "", "create", "namespace", "other")
@@ -155,7 +155,7 @@ func TestANamespaceThatIsNotAllowed(t *testing.T) {
 		return ""
 	})
 	a.absent(t, "alien.other")
-	if w := a.do("POST", "/system/namespace/other", `{"name":"other"}`); w.Code != 409 || !strings.Contains(w.Body.String(), "not one of functions") {
+	if w := a.do("POST", "/system/namespace/other", `{"name":"other"}`); w.Code != 409 || !strings.Contains(w.Body.String(), "is not for functions") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	a.must(t, 404, "DELETE", "/system/namespace/other", `{"name":"other"}`)

@@ -16,11 +16,11 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 )
 
-// candidateVariable makes this program one that takes part in an election; it holds
-// the kubeconfig and the identity.
+// candidateVariable makes this program a candidate in an election. It has the kubeconfig
+// and the identity.
 const candidateVariable = "FAAS_INFER_TEST_CANDIDATE"
 
-// candidate takes part until it is killed, and prints when it leads.
+// candidate takes part in the election until it is killed, and prints a line when it leads.
 func candidate(of string) int {
 	file, identity, _ := strings.Cut(of, ",")
 	config, err := clientcmd.BuildConfigFromFlags("", file)
@@ -36,7 +36,7 @@ func candidate(of string) int {
 	return 1
 }
 
-// elected starts a candidate in a process of its own and returns what it prints.
+// elected starts a candidate as a process and returns its output lines.
 func elected(t *testing.T, identity string) (*exec.Cmd, <-chan string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -78,12 +78,11 @@ func next(t *testing.T, lines <-chan string, want string) {
 	}
 }
 
-// tries is how often something may go wrong where a machine stands still, which it does
-// not each time.
+// tries is how often a test may fail because the machine stalls.
 const tries = 3
 
-// A leader that is killed is followed as soon as its lease is over, of 3 s; one that
-// leaves is followed at once.
+// When a leader is killed, another leads after its lease of 3 s. When a leader leaves,
+// another leads at once.
 func TestLeader(t *testing.T) {
 	for range tries {
 		if followed(t) {
@@ -93,7 +92,7 @@ func TestLeader(t *testing.T) {
 	t.Errorf("of %d leaders, none led until it was killed", tries)
 }
 
-// followed has a leader be killed and followed. It is false where the machine stood still
+// followed kills a leader and waits for the next. It returns false if the machine stalled
 // for so long that the other led before.
 func followed(t *testing.T) bool {
 	t.Helper()
@@ -155,7 +154,7 @@ func followed(t *testing.T) bool {
 	return true
 }
 
-// One that cannot reach the API server stops leading before another could lead.
+// A leader that cannot reach the API server stops leading before another can lead.
 func TestLeaderWithoutAPIServer(t *testing.T) {
 	config := cluster.Config()
 	cut := newSwitch()

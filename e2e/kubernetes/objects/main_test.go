@@ -1,5 +1,6 @@
-// Package objects tests what the provider keeps in Kubernetes against a real API
-// server: several replicas of the provider's server side by side, and kubectl.
+// Package objects tests the provider's state in Kubernetes against a real API server:
+// several replicas of the provider's server side by side, and kubectl. Begin with
+// replica_test.go.
 package objects
 
 import (
@@ -20,10 +21,10 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// cluster is the control plane that all tests share.
+// cluster is the control plane of all tests.
 var cluster *testcluster.Cluster
 
-// patience is how long anything may take on a busy machine.
+// patience is how long each step may take on a busy machine.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -44,8 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ours are the goroutines that this project's packages have begun, once nothing is to
-// run any more.
+// ours returns the goroutines of this project's packages, of which none may run at the end.
 func ours() string {
 	all := make([]byte, 4<<20)
 	all = all[:runtime.Stack(all, true)]
@@ -78,10 +78,10 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// bare is why functions could not be opened before anything was installed.
+// bare is the error of opening functions before the installation.
 var bare error
 
-// prepare makes what an installation makes.
+// prepare makes the objects of an installation.
 func prepare(ctx context.Context) error {
 	bare = openAs(ctx, "")
 	if err := cluster.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
@@ -118,7 +118,7 @@ func kubectl(t *testing.T, stdin string, arguments ...string) string {
 	return out
 }
 
-// eventually fails the test unless ok says "" within the patience; else it says what
+// eventually fails the test unless ok returns "" within patience. Otherwise ok returns what
 // is wrong.
 func eventually(t *testing.T, ok func() string) {
 	t.Helper()

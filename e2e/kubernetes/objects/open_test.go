@@ -31,7 +31,7 @@ func openAs(ctx context.Context, user string) error {
 	return nil
 }
 
-// What keeps a provider from starting is said at once, with what to do.
+// An obstacle to the provider's start is reported at once, with the fix.
 func TestOpenSaysWhatIsMissing(t *testing.T) {
 	if bare == nil || !strings.Contains(bare.Error(), "kubectl apply -f yaml/crd.yaml") {
 		t.Errorf("without the resource: %v", bare)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// While nobody leads, what kubectl changes waits; who leads then sees to it.
+// Without a leader, changes by kubectl wait. The next leader handles them.
 func TestWhileNobodyLeads(t *testing.T) {
 	a, b := start(t, false), start(t, false)
 	kubectl(t, applied("openfaas-fn", "waits", "waits:1", "50ms"), "apply", "-f", "-")
@@ -23,9 +23,8 @@ func TestWhileNobodyLeads(t *testing.T) {
 	b.absent(t, "waits")
 }
 
-// Without the API server functions are served, changes are refused with what to do,
-// and what was changed meanwhile by nobody is not changed after. News come through
-// again when it is back.
+// Without the API server, functions are served, and changes are refused with the fix.
+// Afterwards functions that nobody changed are unchanged, and new changes come through.
 func TestWithoutTheAPIServer(t *testing.T) {
 	a := start(t, true)
 	a.must(t, 202, "POST", "/system/functions", deployment("served", "served:1", nil))
@@ -73,7 +72,7 @@ func TestWithoutTheAPIServer(t *testing.T) {
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"served"}`)
 }
 
-// A replica that makes a namespace and one that deploys into it at once agree.
+// One replica creates a namespace and another deploys into it at once. They agree.
 func TestAFunctionInANewNamespace(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	for n := range 5 {

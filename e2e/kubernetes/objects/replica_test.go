@@ -23,8 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/objects"
 )
 
-// controller runs nothing and remembers what it was told. Functions answer with the
-// image that they are of.
+// controller runs no functions and records its calls. Functions answer with their image.
 type controller struct {
 	mu      sync.Mutex
 	runs    map[string]*provider.Function
@@ -78,7 +77,7 @@ func (c *controller) Status(name string) (provider.Status, bool) {
 	return c.status[name], ok
 }
 
-// shows sets what runs of a function and what is wrong with it.
+// shows sets the status and the problem of a function.
 func (c *controller) shows(name string, s provider.Status, problem string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,14 +90,14 @@ func (c *controller) why(name string) string {
 	return c.problem[name]
 }
 
-// brought is [provider.Defaults].
+// brought implements [provider.Defaults].
 func (c *controller) brought(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.brings[d.Image], c.hidden[d.Image]
 }
 
-// running is the function of a name that runs, nil if there is none.
+// running returns the running function of a name, nil if there is none.
 func (c *controller) running(name string) *provider.Function {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,8 +132,7 @@ type replica struct {
 	unanswered atomic.Int64
 }
 
-// start starts a replica; the test's end stops it. The edits come before it knows any
-// function.
+// start starts a replica until the test ends. The edits run before it knows any function.
 func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	t.Helper()
 	r := &replica{controller: &controller{runs: map[string]*provider.Function{}, scaled: map[string]uint64{}, refuse: map[string]error{},
@@ -177,7 +175,7 @@ func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	return r
 }
 
-// counter counts what is asked of the API server.
+// counter counts the requests to the API server.
 type counter struct {
 	next http.RoundTripper
 	of   *replica
@@ -193,7 +191,7 @@ func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// trier counts the tries of informers, which are patient.
+// trier counts the tries of informers, which retry.
 type trier struct {
 	next http.RoundTripper
 	of   *replica
@@ -214,7 +212,7 @@ func (r *replica) do(method, target, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// must is do for what is to be answered with a status.
+// must is do for a request that must be answered with a status.
 func (r *replica) must(t *testing.T, status int, method, target, body string) string {
 	t.Helper()
 	w := r.do(method, target, body)
@@ -235,8 +233,9 @@ func (r *replica) invoked(t *testing.T, name, image string) {
 	})
 }
 
-// describes is why a function's problem, as faas-cli describe shows it, does not begin
-// with a text yet, or has not others in it; "" stands for no problem.
+// describes compares a function's problem, as faas-cli describe shows it. It returns "" if
+// the problem begins with a text and has the other texts; otherwise it returns what
+// differs. "" stands for no problem.
 func (r *replica) describes(t *testing.T, name, begins string, has ...string) string {
 	t.Helper()
 	var s types.FunctionStatus
@@ -268,7 +267,7 @@ func (r *replica) absent(t *testing.T, name string) {
 	})
 }
 
-// deployment is one of an inference function as JSON, edited.
+// deployment returns the deployment of an inference function as JSON, edited.
 func deployment(name, image string, edit func(d *types.FunctionDeployment)) string {
 	d := types.FunctionDeployment{Service: name, Image: image, Annotations: &map[string]string{"com.openfaas.slo.latency": "50ms"}}
 	if edit != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// What is deployed, updated, scaled and deleted at one replica is so at all, and
-// nobody deploys again what he has deployed himself.
+// Deployments, updates, scalings and deletions at one replica take effect at all. No
+// replica deploys again what it has deployed itself.
 func TestAChangeAtOneReplicaIsSeenAtAll(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	a.must(t, 202, "POST", "/system/functions", deployment("shared", "shared:1", nil))
@@ -54,8 +54,8 @@ func TestAChangeAtOneReplicaIsSeenAtAll(t *testing.T) {
 	kubectl(t, "", "wait", "--for=delete", "fn/shared", "-n", "openfaas-fn", "--timeout=120s")
 }
 
-// Two replicas are told different things of one function again and again: in the end
-// all have what the object has.
+// Two replicas get different deployments of one function again and again. In the end all
+// have the object's state.
 func TestDeploymentsAtTheSameTime(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	var all sync.WaitGroup
@@ -90,8 +90,7 @@ func TestDeploymentsAtTheSameTime(t *testing.T) {
 	a.absent(t, "busy")
 }
 
-// A function that is deleted and deployed again at once, at one replica or another,
-// stays.
+// A function that is deleted and deployed again at once, at one replica or another, stays.
 func TestDeletedAndDeployedAgain(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	for n := range 10 {
@@ -112,7 +111,7 @@ func TestDeletedAndDeployedAgain(t *testing.T) {
 	b.absent(t, "again")
 }
 
-// Requests ask nothing of the API server, whatever there is or is not.
+// Requests cause no requests to the API server, whether the function exists or not.
 func TestInvocationsAskNothing(t *testing.T) {
 	a := start(t, true)
 	a.must(t, 202, "POST", "/system/functions", deployment("quiet", "quiet:1", nil))
@@ -134,7 +133,7 @@ func TestInvocationsAskNothing(t *testing.T) {
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"quiet"}`)
 }
 
-// stillTelling is why a function's status does not show a value yet.
+// stillTelling returns why a function's status does not show a value yet, or "".
 func stillTelling(t *testing.T, name, what, want string) string {
 	t.Helper()
 	path := map[string]string{"Available": "{.status.availableReplicas}", "Replicas": "{.status.replicas}",
@@ -147,8 +146,8 @@ func stillTelling(t *testing.T, name, what, want string) string {
 	return ""
 }
 
-// Status is written when it changes, at most once a second, by the leader alone, and
-// says what is missing; so does an event.
+// Only the leader writes the status, when it changes and at most once a second. Status and
+// an event say what is missing.
 func TestStatusIsTold(t *testing.T) {
 	a, b := start(t, true), start(t, false)
 	a.must(t, 202, "POST", "/system/functions", deployment("told", "told:1", nil))
@@ -191,7 +190,7 @@ func TestStatusIsTold(t *testing.T) {
 	b.must(t, 202, "DELETE", "/system/functions", `{"functionName":"told"}`)
 }
 
-// A deployment through a replica leaves nothing of what kubectl had set.
+// A deployment through a replica removes all that kubectl had set.
 func TestADeploymentIsWhole(t *testing.T) {
 	a := start(t, true)
 	kubectl(t, `{"apiVersion":"faas-infer.dev/v1alpha1","kind":"Function","metadata":{"name":"whole","namespace":"openfaas-fn"},"spec":{

@@ -31,7 +31,7 @@ func (b *breaker) dial(ctx context.Context, network, address string) (net.Conn, 
 	return c, nil
 }
 
-// off cuts every connection, and those to come.
+// off closes every connection, and refuses new ones.
 func (b *breaker) off() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

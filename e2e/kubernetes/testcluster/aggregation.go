@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 )
 
-// frontProxy is the user as whom the API server connects to those that serve a part of
-// its API, and says for whom it asks. An authority of its own vouches for it: who has
-// the cluster's own certificates can't speak for others.
+// frontProxy is the user with which the API server connects to servers of a part of its
+// API. It may name the user that it acts for. A separate authority signs its certificate:
+// holders of the cluster's certificates must not act for others.
 const frontProxy = "front-proxy-client"
 
 func (c *Cluster) makeFrontProxy() error {
@@ -22,8 +22,9 @@ func (c *Cluster) makeFrontProxy() error {
 	return authority.Issue(frontProxy, frontProxy, nil, nil)
 }
 
-// aggregation are the API server's arguments with which others can serve a part of its
-// API, with keys in a directory. It goes to the addresses behind their services by itself, with no proxy.
+// aggregation returns the API server's arguments that let other servers serve a part of its
+// API, with the keys in dir. The API server connects to the addresses behind their services
+// directly, without a proxy.
 func aggregation(dir string) []string {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	return []string{"--requestheader-client-ca-file=" + file("ca.crt"), "--requestheader-allowed-names=" + frontProxy,

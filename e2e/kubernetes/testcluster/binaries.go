@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// Version is the Kubernetes' that scripts/kubernetes.sh builds.
+// Version is the version of Kubernetes that scripts/kubernetes.sh builds.
 const Version = "1.36.3"
 
-// Binaries is the directory of the programs, which scripts/kubernetes.sh makes sure
-// of where it can be found: in the folder "scripts" of the working directory or one
-// above it.
+// Binaries returns the directory of Kubernetes' programs. It runs scripts/kubernetes.sh,
+// which builds missing ones, if the working directory or one above it has the script.
 func Binaries(ctx context.Context) (string, error) {
 	if path, found := findScript("kubernetes.sh"); found {
 		return printed(ctx, path)
@@ -26,16 +25,16 @@ func Binaries(ctx context.Context) (string, error) {
 	}
 	dir := filepath.Join(caches, "faas-infer", "kubernetes", Version)
 	if _, err := os.Stat(filepath.Join(dir, "bin", "kube-apiserver")); err != nil {
-		return "", errors.New("the programs of Kubernetes are not built; run scripts/kubernetes.sh once")
+		return "", errors.New("Kubernetes' programs are not built: run scripts/kubernetes.sh once")
 	}
 	return dir, nil
 }
 
-// script runs one of the folder "scripts" and returns the path that it prints.
+// script runs a script of the folder "scripts" and returns the path that it prints.
 func script(ctx context.Context, name string) (string, error) {
 	path, found := findScript(name)
 	if !found {
-		return "", fmt.Errorf("scripts/%s is in no folder above this one: run the test in a checkout", name)
+		return "", fmt.Errorf("scripts/%s is not in this folder or one above: run the test in a checkout", name)
 	}
 	return printed(ctx, path)
 }

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// nodeAddress is the real node's, serviceAddress the API server's among the
-	// services, serviceRange all services'.
+	// nodeAddress is the address of the real node, serviceAddress that of the API
+	// server's service, serviceRange the range of all services.
 	nodeAddress    = node.NodeAddress
 	serviceAddress = "10.96.0.1"
 	serviceRange   = "10.96.0.0/16"
-	// NodeName is the real node's.
+	// NodeName is the name of the real node.
 	NodeName = "node1"
-	// patience is how long a part of the cluster may take to start: on a machine
-	// that many tests share it is seconds, seldom more than ten.
+	// patience is how long a part of the cluster may take to start. On a machine that
+	// many tests share it takes seconds, seldom more than ten.
 	patience = 3 * time.Minute
 )
 
-// users are those that connect to the API server by a certificate.
+// users are the users that connect to the API server with a certificate.
 var users = []struct {
 	name, user string
 	groups     []string
@@ -57,7 +57,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	client := fmt.Sprintf("http://127.0.0.1:%d", c.etcd)
-	// Nothing has to outlast the machine, so nothing waits for the disk.
+	// The state need not survive the machine, so etcd does not wait for the disk.
 	if err := c.run("etcd", "--data-dir", c.file("etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", fmt.Sprintf("http://127.0.0.1:%d", c.peer), "--log-level", "warn", "--unsafe-no-fsync",
 		"--quota-backend-bytes", "4294967296"); err != nil {
@@ -89,8 +89,7 @@ func (c *Cluster) startControllers() error {
 
 func (o Options) watchesNodes() bool { return o.Node || o.NodeLifecycle }
 
-// choosePorts takes ports that are free below those that the kernel gives to
-// clients.
+// choosePorts chooses free ports below those that the kernel gives to clients.
 func (c *Cluster) choosePorts() error {
 	for _, port := range []*int{&c.etcd, &c.peer, &c.server} {
 		var err error
@@ -109,7 +108,7 @@ func freePort() (int, error) {
 			return port, l.Close()
 		}
 	}
-	return 0, errors.New("no port is free")
+	return 0, fmt.Errorf("found no free port from %d to %d", lowest, highest)
 }
 
 func (c *Cluster) makeCertificates() (err error) {
@@ -139,7 +138,7 @@ func (c *Cluster) makeCertificates() (err error) {
 	return err
 }
 
-// Server is the API server's address, as "127.0.0.1:16443".
+// Server returns the API server's address, such as "127.0.0.1:16443".
 func (c *Cluster) Server() string { return fmt.Sprintf("127.0.0.1:%d", c.server) }
 
 func (c *Cluster) writeKubeconfig(name string) error {
@@ -153,11 +152,11 @@ current-context: test
 	return os.WriteFile(c.file(name+".kubeconfig"), []byte(text), 0o600)
 }
 
-// StartAPIServer starts the API server, at the same address each time, and returns
-// when it is ready.
+// StartAPIServer starts the API server and waits until it is ready. Its address is the same
+// each time.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if c.apiserver != nil {
-		return errors.New("the API server runs already")
+		return errors.New("the API server is already running")
 	}
 	bind, advertise := "127.0.0.1", "127.0.0.1"
 	if c.options.Node {
@@ -173,7 +172,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		"--service-account-signing-key-file=" + c.ca.File("service-account.key")}
 	arguments = append(arguments, aggregation(c.file("front-proxy"))...)
 	if !c.options.watchesNodes() {
-		// Nobody would take the taint away that a new node is given.
+		// New nodes would get a taint that nothing removes.
 		arguments = append(arguments, "--disable-admission-plugins=TaintNodesByCondition")
 	}
 	began := time.Now()
@@ -195,7 +194,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return err
 }
 
-// StopAPIServer kills the API server; all else stays.
+// StopAPIServer kills the API server. The other programs keep running.
 func (c *Cluster) StopAPIServer() error {
 	if c.apiserver == nil {
 		return nil
@@ -205,7 +204,7 @@ func (c *Cluster) StopAPIServer() error {
 	return err
 }
 
-// awaitServiceAccount waits until pods can be made: the controller manager runs.
+// awaitServiceAccount waits until the controller manager runs and pods can be created.
 func (c *Cluster) awaitServiceAccount(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -217,7 +216,7 @@ func (c *Cluster) awaitServiceAccount(ctx context.Context) error {
 	})
 }
 
-// Namespaces makes namespaces and waits until pods can be made in them.
+// Namespaces creates namespaces and waits until pods can be created in them.
 func (c *Cluster) Namespaces(ctx context.Context, annotations map[string]string, names ...string) error {
 	client, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *Cluster) Namespaces(ctx context.Context, annotations map[string]string,
 	for _, name := range names {
 		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}
 		if _, err := client.CoreV1().Namespaces().Create(ctx, n, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("make namespace %s: %w", name, err)
+			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 		if err := c.await(ctx, "namespace "+name, func() error {
 			_, err := client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
@@ -238,8 +237,8 @@ func (c *Cluster) Namespaces(ctx context.Context, annotations map[string]string,
 	return nil
 }
 
-// await polls until done returns nil, a program of the cluster ends, or patience
-// does.
+// await polls until done returns nil. It returns an error if a program of the cluster ends,
+// or after patience.
 func (c *Cluster) await(ctx context.Context, what string, done func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Define applies the resource definitions in a file and returns when they are [Cluster.Defined].
+// Define applies the resource definitions in a file and waits until they are
+// [Cluster.Defined].
 func (c *Cluster) Define(ctx context.Context, file string) error {
 	names, err := c.Kubectl(ctx, "", "apply", "--server-side", "-f", file, "-o", "name")
 	if err != nil {
@@ -20,10 +21,9 @@ func (c *Cluster) Define(ctx context.Context, file string) error {
 	return nil
 }
 
-// Defined returns when kubectl lists what a resource definition that was applied defines.
-// That it is established is not enough: the API server learns a moment later which kinds
-// there are. And it cannot be waited for at once: kubectl takes a definition that has no
-// condition yet for damaged.
+// Defined waits until kubectl can list the resources of an applied definition. The condition
+// Established is not enough: the API server serves the kind a moment later. Nor can kubectl
+// wait for that condition at once: it rejects a definition without conditions.
 func (c *Cluster) Defined(ctx context.Context, resource string) error {
 	return c.await(ctx, resource, func() error {
 		_, err := c.Kubectl(ctx, "", "get", resource, "--all-namespaces")

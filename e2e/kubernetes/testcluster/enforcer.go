@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Enforcer keeps the rules of this process' network namespace as the cluster's policies
-// want them.
+// Enforcer keeps the rules of this process's network namespace in line with the cluster's
+// network policies.
 type Enforcer struct {
-	// command is nft, environment what it runs in.
+	// command is the path of nft, environment its environment.
 	command     string
 	environment []string
 	factory     informers.SharedInformerFactory
@@ -27,8 +27,8 @@ type Enforcer struct {
 	err         error
 }
 
-// StartEnforcer starts one with a program nft, which runs in the environment, and returns when
-// the rules of all that there is hold.
+// StartEnforcer starts an enforcer with the program nft and its environment. It returns when
+// the rules for the present state hold.
 func StartEnforcer(config *rest.Config, nft string, environment []string) (*Enforcer, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -59,7 +59,7 @@ func StartEnforcer(config *rest.Config, nft string, environment []string) (*Enfo
 func (e *Enforcer) mark() {
 	select {
 	case e.changed <- struct{}{}:
-	default: // It is marked.
+	default: // A change is already marked.
 	}
 }
 
@@ -78,7 +78,7 @@ func (e *Enforcer) run() {
 	}
 }
 
-// enforce sets the rules of the present state, where they differ from those that are set.
+// enforce sets the rules of the present state if they have changed.
 func (e *Enforcer) enforce() error {
 	var s PolicyState
 	var errs [3]error
@@ -100,13 +100,14 @@ func (e *Enforcer) enforce() error {
 	c.Env, c.Stdin = e.environment, strings.NewReader(rules)
 	c.WaitDelay = time.Minute
 	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("nft refuses the rules of the network policies: %w: %s", err, out)
+		return fmt.Errorf("nft rejects the rules of the network policies: %w: %s", err, out)
 	}
 	e.last = rules
 	return nil
 }
 
-// Stop ends it. The error is why it had ended before, if it had; the rules stay.
+// Stop stops the enforcer and leaves the rules in place. It returns the error if the
+// enforcer had already ended with one.
 func (e *Enforcer) Stop() error {
 	close(e.stop)
 	<-e.done

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// kwokAnnotation tells kwok's nodes from the real one.
+	// kwokAnnotation marks kwok's nodes, as opposed to the real one.
 	kwokAnnotation = "kwok.x-k8s.io/node"
-	// leaseSeconds is how long the lease of a kwok node holds.
+	// leaseSeconds is the duration of a kwok node's lease.
 	leaseSeconds = 40
-	// creating bounds how many nodes are made at the same time.
+	// creating is the maximum number of nodes created at the same time.
 	creating = 16
 )
 
@@ -37,9 +37,9 @@ func (c *Cluster) startKwok() error {
 		"--node-ip=127.0.0.1", fmt.Sprintf("--node-lease-duration-seconds=%d", lease), fmt.Sprintf("--server-address=127.0.0.1:%d", port))
 }
 
-// AddNodes makes n nodes of kwok's, each with as much CPU and memory as the
-// quantities say; edit may change each before it is made, its name too. They are
-// named kwok-0000 and so on, and are ready at once.
+// AddNodes creates n kwok nodes with the given CPU and memory quantities. They have the
+// names kwok-0000 and so on, and are ready at once. edit, if not nil, may change each node
+// before its creation, including the name.
 func (c *Cluster) AddNodes(ctx context.Context, n int, cpu, memory string, edit func(*corev1.Node)) error {
 	if !c.options.Kwok {
 		return errors.New("the cluster was started without Options.Kwok")
@@ -66,7 +66,7 @@ func (c *Cluster) AddNodes(ctx context.Context, n int, cpu, memory string, edit 
 		all.Go(func() {
 			defer func() { <-free }()
 			if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
-				errs[i] = fmt.Errorf("make node %s: %w", node.Name, err)
+				errs[i] = fmt.Errorf("create node %s: %w", node.Name, err)
 			}
 		})
 	}
@@ -74,8 +74,8 @@ func (c *Cluster) AddNodes(ctx context.Context, n int, cpu, memory string, edit 
 	return errors.Join(errs...)
 }
 
-// kwokNode is a node that is ready from the start: a node's status may come with
-// its creation.
+// kwokNode returns a node that is ready from the start. The API server accepts the status
+// of a node at its creation.
 func kwokNode(name, cpu, memory string) *corev1.Node {
 	now := metav1.NewTime(time.Now())
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),

@@ -11,11 +11,11 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// metricsServer is the metrics server's name, as a user too, and that of its service.
+// metricsServer is the name of the metrics server, of its user and of its service.
 const metricsServer = "metrics-server"
 
-// metricsManifest is what a metrics server has in a cluster: its rights, and that the
-// API server asks it for metrics.k8s.io, at the service's only address.
+// metricsManifest has the rights of the metrics server, and registers it as the server of
+// metrics.k8s.io, at the service's only address.
 const metricsManifest = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -66,12 +66,12 @@ spec:
   versionPriority: 100
 `
 
-// StartMetricsServer starts Kubernetes' own metrics server, which asks the real node's
-// kubelet every 10 s, the least that it takes, and returns when the API server hands it
-// what it is asked for metrics.k8s.io. A pod is known after two readings.
+// StartMetricsServer starts Kubernetes' metrics server and waits until the API server
+// forwards requests for metrics.k8s.io to it. The metrics server reads the real node's
+// kubelet every 10 s, its shortest interval. It knows a pod after two readings.
 func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 	if !c.options.Node || c.metrics != nil {
-		return errors.New("a metrics server needs a cluster with Options.Node, in which none runs yet")
+		return errors.New("a metrics server needs a cluster with Options.Node and without another metrics server")
 	}
 	program, err := script(ctx, "metrics-server.sh")
 	if err != nil {
@@ -81,7 +81,8 @@ func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The same certificate is the server's and, to API server and kubelet, its user's.
+	// The metrics server has one certificate as a server and as a client of the API server
+	// and the kubelet.
 	if err := c.ca.Issue(metricsServer, metricsServer, nil, []string{metricsServer + ".kube-system.svc", nodeAddress}); err != nil {
 		return err
 	}
@@ -105,8 +106,9 @@ func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 	})
 }
 
-// admitMetricsServer gives it its rights and waits until they count: it ends at once where
-// it can't read whom the API server speaks for.
+// admitMetricsServer gives the metrics server its rights and waits until they are in
+// effect. It would exit if it could not read the API server's configuration for front
+// proxies.
 func (c *Cluster) admitMetricsServer(ctx context.Context, port int) error {
 	authority, err := os.ReadFile(c.ca.File("ca.crt"))
 	if err != nil {
@@ -122,8 +124,7 @@ func (c *Cluster) admitMetricsServer(ctx context.Context, port int) error {
 	})
 }
 
-// StopMetricsServer kills the metrics server; that it serves a part of the API stays
-// said.
+// StopMetricsServer kills the metrics server. Its registration at the API server stays.
 func (c *Cluster) StopMetricsServer() error {
 	if c.metrics == nil {
 		return nil

@@ -46,8 +46,9 @@ spec:
   containers: [{name: visitor, image: %s, command: ["/bin/sleep", "1000"]}]
 `
 
-// A pod on the real node takes its image from the registry, answers at its address and
-// at its service's name, unless a network policy forbids it, has logs and can be entered.
+// A pod on the real node pulls its image from the registry. It answers at its address and
+// at its service's name, unless a network policy forbids it. It has logs, and kubectl exec
+// works.
 func TestNode(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
@@ -110,8 +111,8 @@ func TestNode(t *testing.T) {
 	visits(ctx, t, c)
 }
 
-// visits has another pod ask for the first one by its service's name. It does so with
-// kubectl, as a busybox that is linked statically cannot resolve names.
+// visits requests the first pod by its service's name from another pod. It uses kubectl
+// because a statically linked busybox cannot resolve names.
 func visits(ctx context.Context, t *testing.T, c *testcluster.Cluster) {
 	t.Helper()
 	image, err := c.PushTools("visitor:1", map[string]string{"/bin/kubectl": filepath.Join(c.Binaries(), "bin/kubectl")}, v1.Config{})

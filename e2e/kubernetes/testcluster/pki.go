@@ -16,17 +16,18 @@ import (
 	"time"
 )
 
-// lifetime is how long certificates hold: longer than any test.
+// lifetime is the lifetime of certificates, longer than any test.
 const lifetime = 7 * 24 * time.Hour
 
-// Authority signs certificates; it and what it signs are files of one directory.
+// Authority signs certificates. Its own and the signed certificates are files of one
+// directory.
 type Authority struct {
 	dir         string
 	certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// NewAuthority makes an authority, and ca.crt and ca.key in dir.
+// NewAuthority makes an authority and writes ca.crt and ca.key to dir.
 func NewAuthority(dir string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,11 +50,11 @@ func NewAuthority(dir string) (*Authority, error) {
 	return a, a.write("ca", text, key)
 }
 
-// File is the path of one of the authority's files, as "ca.crt".
+// File returns the path of one of the authority's files, such as "ca.crt".
 func (a *Authority) File(name string) string { return filepath.Join(a.dir, name) }
 
-// Issue makes name.crt and name.key, for a server at the hosts (names and IP
-// addresses) and for a client that is the user, in the groups.
+// Issue makes name.crt and name.key: for a server at hosts (names and IP addresses), and for
+// a client that is user and in groups.
 func (a *Authority) Issue(name, user string, groups, hosts []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -83,7 +84,7 @@ func (a *Authority) Issue(name, user string, groups, hosts []string) error {
 	return a.write(name, text, key)
 }
 
-// KeyPair makes name.key and name.pub, a key that no certificate is for.
+// KeyPair makes name.key and name.pub, a key without a certificate.
 func (a *Authority) KeyPair(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// A server and a client that one authority has signed know each other; a server
+// A server and a client with certificates of one authority accept each other. A server
 // under another name is refused.
 func TestBothSides(t *testing.T) {
 	a, err := testcluster.NewAuthority(t.TempDir())

@@ -22,15 +22,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Registry is one without TLS and passwords.
+// Registry is an image registry without TLS and passwords.
 type Registry struct {
 	listener net.Listener
 	server   *http.Server
 	ended    []chan error
 }
 
-// StartRegistry starts a registry at one of this machine's addresses that keeps its blobs in a
-// directory.
+// StartRegistry starts a registry at one of this machine's addresses. It stores its blobs in
+// dir.
 func StartRegistry(dir, address string) (*Registry, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func (r *Registry) serve(run func() error) {
 	go func() { ended <- run() }()
 }
 
-// ServeTLS makes it listen at another address, too, with TLS: there it can be the
-// registry that images without a host are in.
+// ServeTLS makes the registry also listen at another address, with TLS. There it can serve
+// images without a host.
 func (r *Registry) ServeTLS(address, certificate, key string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -62,10 +62,10 @@ func (r *Registry) ServeTLS(address, certificate, key string) error {
 	return nil
 }
 
-// Host is its address, with which names of its images begin.
+// Host returns the registry's address, with which the names of its images begin.
 func (r *Registry) Host() string { return r.listener.Addr().String() }
 
-// Stop ends it.
+// Stop stops the registry.
 func (r *Registry) Stop() error {
 	err := r.server.Close()
 	for _, ended := range r.ended {
@@ -76,7 +76,7 @@ func (r *Registry) Stop() error {
 	return err
 }
 
-// Push puts an image there and returns its name with the host, as
+// Push uploads an image and returns its name with the host, such as
 // "127.0.0.1:5000/pause:1".
 func (r *Registry) Push(image string, content v1.Image) (string, error) {
 	ref, err := name.ParseReference(r.Host() + "/" + image)
@@ -89,15 +89,16 @@ func (r *Registry) Push(image string, content v1.Image) (string, error) {
 	return ref.Name(), nil
 }
 
-// RegistryImage is an image for linux/amd64 of files, by their path in it, and symbolic
-// links, whose key is the link. All belong to root; files can be run by everybody.
+// RegistryImage returns an image for linux/amd64. files maps paths in the image to local
+// files, links maps symbolic links to their targets. All belong to root; everybody can
+// execute the files.
 func RegistryImage(files, links map[string]string, config v1.Config) (v1.Image, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	for to, from := range files {
 		text, err := os.ReadFile(from)
 		if err != nil {
-			return nil, fmt.Errorf("read what the image holds: %w", err)
+			return nil, fmt.Errorf("read a file for the image: %w", err)
 		}
 		if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path.Clean(to), "/"), Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
 			return nil, err
@@ -127,7 +128,7 @@ func RegistryImage(files, links map[string]string, config v1.Config) (v1.Image, 
 
 func withConfig(image v1.Image, config v1.Config) *v1.ConfigFile {
 	file := &v1.ConfigFile{OS: "linux", Architecture: "amd64", Config: config, RootFS: v1.RootFS{Type: "layers"}}
-	// The layers are those of the image; an image that was just made can be read.
+	// The layers are those of the image. Reading a new image cannot fail.
 	if old, err := image.ConfigFile(); err == nil {
 		file.RootFS = old.RootFS
 	}

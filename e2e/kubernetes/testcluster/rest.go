@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -15,15 +16,15 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// startRest starts what only some tests need. A node takes even its pods' first
-// image from the registry.
+// startRest starts the registry, the node and the services if the options ask for them. A
+// node pulls even the pause image from the registry.
 func (c *Cluster) startRest(ctx context.Context) (err error) {
 	if !c.options.Node && !c.options.Registry {
 		return nil
 	}
 	address := "127.0.0.1"
 	if c.options.Node {
-		address = nodeAddress // Pods have other addresses that mean the machine itself.
+		address = nodeAddress // In a pod, a loopback address means the pod.
 	}
 	if c.registry, err = StartRegistry(c.file("registry"), address); err != nil || !c.options.Node {
 		return err
@@ -87,8 +88,8 @@ func (c *Cluster) nodeReady(ctx context.Context) error {
 	return errors.New("it is not ready")
 }
 
-// NodePossible is nil where a cluster can have a real node; else it says what is
-// missing.
+// NodePossible returns nil if a cluster can have a real node, otherwise an error that says
+// what is missing.
 func NodePossible(ctx context.Context) error {
 	binaries, err := Binaries(ctx)
 	if err != nil {
@@ -97,8 +98,8 @@ func NodePossible(ctx context.Context) error {
 	return node.Possible(binaries)
 }
 
-// RegistryHost is the registry's address, with which names of its images begin, or
-// "" where there is none. It has no passwords and no TLS.
+// RegistryHost returns the registry's address, with which the names of its images begin, or
+// "" if there is no registry. The registry has no passwords and no TLS.
 func (c *Cluster) RegistryHost() string {
 	if c.registry == nil {
 		return ""
@@ -106,22 +107,19 @@ func (c *Cluster) RegistryHost() string {
 	return c.registry.Host()
 }
 
-// Authority is the file of the certificate that all of the cluster's servers can be
-// checked by. With Options.Node that holds for docker.io, too, which is the
-// cluster's registry there: SSL_CERT_FILE makes a program believe it.
+// Authority returns the file of the authority that signs the certificates of all of the
+// cluster's servers. With Options.Node it also signs that of docker.io, which is the
+// cluster's registry there. Programs trust the authority if SSL_CERT_FILE names the file.
 func (c *Cluster) Authority() string { return c.ca.File("ca.crt") }
 
-// PushTools puts an image with a shell and the usual tools in the registry, which
-// belong to Debian's busybox, and further files, by their path in it. It returns the
-// image's name.
+// PushTools pushes an image with a shell and the usual tools, from Debian's busybox, and
+// with files by their path in the image. It returns the image's name.
 func (c *Cluster) PushTools(name string, files map[string]string, config v1.Config) (string, error) {
 	if c.registry == nil {
 		return "", errors.New("the cluster was started without Options.Registry")
 	}
 	all := map[string]string{"/bin/busybox": filepath.Join(c.binaries, "node/bin/busybox")}
-	for to, from := range files {
-		all[to] = from
-	}
+	maps.Copy(all, files)
 	links := map[string]string{}
 	for _, tool := range tools {
 		links["/bin/"+tool] = "busybox"
@@ -133,6 +131,6 @@ func (c *Cluster) PushTools(name string, files map[string]string, config v1.Conf
 	return c.registry.Push(name, image)
 }
 
-// tools are those of busybox that tests' functions use.
+// tools are the tools of busybox that functions of tests use.
 var tools = []string{"sh", "cat", "env", "echo", "false", "true", "sleep", "head", "tail", "tr", "wc", "printf", "ls", "id", "touch", "dd",
 	"httpd", "nc", "wget", "grep", "seq", "test", "yes", "sort", "sed", "awk", "mkdir", "rm", "ps", "kill", "date", "od"}

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PolicyState is what decides who may connect to whom.
+// PolicyState is the state from which the rules for connections follow.
 type PolicyState struct {
 	Policies   []*networkingv1.NetworkPolicy
 	Namespaces []*corev1.Namespace
 	Pods       []*corev1.Pod
 }
 
-// chain is where packets between pods pass. The node itself reaches its pods, so that
-// its kubelet can probe them, and answers pass.
+// chain is the table for packets between pods. It lets answers pass. It does not affect
+// connections from the node to its pods, which the kubelet needs for probes.
 const chain = `add table ip policies
 delete table ip policies
 table ip policies {
@@ -31,9 +31,9 @@ table ip policies {
 }
 `
 
-// PolicyRules is the script for nft that replaces all rules by those of the state: a pod that
-// a policy selects takes only the connections that one of its policies allows, every
-// other pod all.
+// PolicyRules returns the nft script that replaces all rules by those of the state. A pod
+// that a policy selects accepts only the connections that one of its policies allows. Every
+// other pod accepts all.
 func PolicyRules(s PolicyState) (string, error) {
 	var rules strings.Builder
 	for _, pod := range s.Pods {
@@ -70,7 +70,7 @@ func PolicyRules(s PolicyState) (string, error) {
 	return fmt.Sprintf(chain, rules.String()), nil
 }
 
-// connected reports whether a pod has an address of its own now.
+// connected reports whether a pod has its own address now.
 func connected(p *corev1.Pod) bool {
 	return p.Status.PodIP != "" && !p.Spec.HostNetwork && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
@@ -83,7 +83,8 @@ func selects(s *metav1.LabelSelector, has map[string]string) (bool, error) {
 	return selector.Matches(labels.Set(has)), nil
 }
 
-// allowed are the conditions, of nft, of what one entry of a policy allows to a pod.
+// allowed returns the nft conditions of the connections to a pod that one entry of a policy
+// allows.
 func (s PolicyState) allowed(policy *networkingv1.NetworkPolicy, rule *networkingv1.NetworkPolicyIngressRule, pod *corev1.Pod) ([]string, error) {
 	ports, err := conditions(rule.Ports, pod)
 	if err != nil {
@@ -109,7 +110,7 @@ func (s PolicyState) allowed(policy *networkingv1.NetworkPolicy, rule *networkin
 	return all, nil
 }
 
-// sources are the conditions of where a connection comes from.
+// sources returns the nft conditions for the source of a connection.
 func (s PolicyState) sources(namespace string, peer *networkingv1.NetworkPolicyPeer) ([]string, error) {
 	if peer.IPBlock != nil {
 		condition := "ip saddr " + peer.IPBlock.CIDR + " "
@@ -134,7 +135,7 @@ func (s PolicyState) sources(namespace string, peer *networkingv1.NetworkPolicyP
 		if !connected(p) || !namespaces[p.Namespace] {
 			continue
 		}
-		// Without a selector it is every pod of the namespaces.
+		// Without a pod selector, every pod of the namespaces is selected.
 		selected := peer.PodSelector == nil
 		if !selected {
 			var err error
@@ -149,7 +150,7 @@ func (s PolicyState) sources(namespace string, peer *networkingv1.NetworkPolicyP
 	return all, nil
 }
 
-// conditions are those of which port a connection is to.
+// conditions returns the nft conditions for the port of a connection.
 func conditions(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod) ([]string, error) {
 	if len(ports) == 0 {
 		return []string{""}, nil
@@ -180,7 +181,7 @@ func conditions(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod) ([]stri
 	return all, nil
 }
 
-// named is the number of a pod's port.
+// named returns the number of a pod's named port.
 func named(pod *corev1.Pod, name string, protocol corev1.Protocol) (int32, bool) {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {

@@ -33,7 +33,7 @@ func policy(t *testing.T, spec string) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// What the specification of NetworkPolicies says of ingress, case by case.
+// The rules follow the specification of ingress in NetworkPolicies, case by case.
 func TestRules(t *testing.T) {
 	front, back := map[string]string{"app": "front"}, map[string]string{"app": "back"}
 	left := pod("a", "left", "10.88.0.9", front)
@@ -88,7 +88,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What cannot be enforced is refused.
+// Policies that cannot be enforced are refused.
 func TestRefused(t *testing.T) {
 	for spec, word := range map[string]string{
 		`{podSelector: {}, policyTypes: [Ingress, Egress]}`:                                "policyTypes",

@@ -13,13 +13,13 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// dnsAddress is the name service's among the services.
+// dnsAddress is the address of the DNS service.
 const dnsAddress = "10.96.0.10"
 
-// clusterDNS has the kubelet tell pods where names are resolved.
+// clusterDNS is the kubelet's setting for the DNS service of pods.
 const clusterDNS = "\nclusterDNS: [" + dnsAddress + "]\n"
 
-// proxyConfig leaves the machine's limits of connections as they are.
+// proxyConfig does not change the machine's connection limits.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: %q}
@@ -33,7 +33,7 @@ conntrack: {maxPerCore: 0, min: 0}
 nftables: {minSyncPeriod: 0s, syncPeriod: 30s}
 `
 
-// proxyHealth is where the proxy says that its rules are those of the services.
+// proxyHealth is the address at which kube-proxy reports that its rules are up to date.
 const proxyHealth = "127.0.0.1:10256"
 
 const corefile = `.:53 {
@@ -45,7 +45,7 @@ const corefile = `.:53 {
 }
 `
 
-// dnsService leads pods to the name service, which is a program of the node.
+// dnsService is the service of the DNS server, which runs on the node outside of pods.
 const dnsService = `apiVersion: v1
 kind: Service
 metadata: {name: kube-dns, namespace: kube-system}
@@ -61,7 +61,7 @@ endpoints: [{addresses: [%q], conditions: {ready: true}}]
 ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
 `
 
-// startServices starts kube-proxy and CoreDNS, and has network policies enforced.
+// startServices starts kube-proxy, CoreDNS and the enforcer of network policies.
 func (c *Cluster) startServices(ctx context.Context) error {
 	dir, err := script(ctx, "services.sh")
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Cluster) startServices(ctx context.Context) error {
 	return c.await(ctx, "the name service", func() error { return resolves(ctx) })
 }
 
-// proxies is nil when kube-proxy has written its rules.
+// proxies returns nil when kube-proxy has written its rules.
 func proxies(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+proxyHealth+"/healthz", nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func proxies(ctx context.Context) error {
 	return nil
 }
 
-// resolves is nil when the name service knows the API server's service.
+// resolves returns nil when the DNS server knows the API server's service.
 func resolves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -120,7 +120,7 @@ func resolves(ctx context.Context) error {
 	}}
 	found, err := r.LookupHost(ctx, "kubernetes.default.svc.cluster.local.")
 	if err == nil && (len(found) != 1 || found[0] != serviceAddress) {
-		err = fmt.Errorf("the API server's name is that of %v", found)
+		err = fmt.Errorf("the API server's name resolves to %v, want %s", found, serviceAddress)
 	}
 	return err
 }

@@ -1,7 +1,7 @@
-// Package testcluster starts a real Kubernetes for tests: etcd, API server,
-// controller manager and scheduler, kwok's nodes if asked for, and a real node with
-// kubelet, containerd and runc. Everything is in a temporary directory, on loopback
-// and dies with the test.
+// Package testcluster starts a real Kubernetes for tests: etcd, API server, controller
+// manager and scheduler. Options add simulated nodes with kwok, and a real node with
+// kubelet, containerd and runc (package node). The state is in a temporary directory, all
+// addresses are local, and all processes end with the test. Begin with Options and Start.
 package testcluster
 
 import (
@@ -20,40 +20,41 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// Options are what a cluster has beyond its control plane.
+// Options select the parts of a cluster besides its control plane.
 type Options struct {
-	// Node is a real node, [NodeName], and a registry that it takes images from. It
-	// needs root and a network namespace of its own, in which the test runs, too: see
-	// package isolation, and [NodePossible] for whether the machine has that.
+	// Node starts a real node, [NodeName], and a registry for its images. It needs root
+	// and its own network namespace, in which the test runs too: see [node.Run].
+	// [NodePossible] reports whether the machine allows it.
 	Node bool
-	// Kwok lets [Cluster.AddNodes] make nodes that exist only at the API server and
-	// say of every pod that it runs.
+	// Kwok lets [Cluster.AddNodes] create nodes that exist only at the API server and
+	// report every pod as running.
 	Kwok bool
-	// Services lets pods of the real node reach services, by addresses and by names, and
-	// keeps them from what network policies forbid: kube-proxy, CoreDNS and package
-	// policies. It takes Node.
+	// Services lets pods of the real node reach services by address and by name, and
+	// enforces network policies. It starts kube-proxy, CoreDNS and an [Enforcer], and
+	// needs Node.
 	Services bool
-	// NodeLifecycle makes kwok's nodes renew leases and the cluster watch them: a
-	// node whose lease ends becomes not ready. It is on with Node. Without it a large
-	// fleet costs nothing while nothing happens.
+	// NodeLifecycle makes kwok's nodes renew leases and the cluster watch them: a node
+	// whose lease ends becomes not ready. Node includes it. Without it, an idle fleet
+	// costs nothing.
 	NodeLifecycle bool
-	// Registry is a registry of images, see [Cluster.RegistryHost].
+	// Registry starts a registry of images, see [Cluster.RegistryHost].
 	Registry bool
-	// Log is told of each step; nil for nobody.
+	// Log, if not nil, gets a message for each step.
 	Log io.Writer
-	// APIServerArgs, ControllerManagerArgs and SchedulerArgs come after our own.
+	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are additional arguments.
 	APIServerArgs, ControllerManagerArgs, SchedulerArgs []string
-	// KubeletConfig are lines of YAML for the kubelet's configuration.
+	// KubeletConfig are additional lines of the kubelet's configuration, in YAML.
 	KubeletConfig string
 }
 
-// Cluster is one that runs.
+// Cluster is a running cluster.
 type Cluster struct {
 	options Options
-	// binaries is where the programs are, dir where the state is.
+	// binaries is the directory of the programs, dir that of the state.
 	binaries, dir string
 	ca            *Authority
-	// etcd and server are ports of the addresses that all is reached at.
+	// etcd, peer and server are ports: of etcd for clients and for peers, and of the API
+	// server.
 	etcd, peer, server int
 	apiserver, metrics *node.Process
 	others             []*node.Process
@@ -63,12 +64,12 @@ type Cluster struct {
 	registry           *Registry
 }
 
-// startAttempts is how often a cluster is started of which a program ends: somebody else
-// took its port, or it gave up what a machine that stands still did not do in time.
+// startAttempts is the maximum number of starts if a program of the cluster exits. Another
+// process may have taken its port, or it has given up on a stalled machine.
 const startAttempts = 3
 
-// Start starts a cluster and returns when its API server is ready and pods can be
-// made in the namespace "default".
+// Start starts a cluster. It returns when the API server is ready and pods can be created
+// in the namespace "default".
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	binaries, err := Binaries(ctx)
 	if err != nil {
@@ -93,7 +94,8 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if c.dir, err = os.MkdirTemp("", "faas-infer-kubernetes-"); err != nil {
 		return err
 	}
-	// The node's containers run as other users, some below this directory.
+	// Containers of the node run as other users and need access to files below this
+	// directory.
 	if err := os.Chmod(c.dir, 0o755); err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	return c.startRest(ctx)
 }
 
-// Stop ends all that Start started and removes its state.
+// Stop stops all programs of the cluster and removes its state.
 func (c *Cluster) Stop() error {
 	errs := []error{c.stopServices()}
 	if c.node != nil {
@@ -128,22 +130,22 @@ func (c *Cluster) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Config is how the cluster's administrator connects; it is the caller's own copy.
+// Config returns a copy of the administrator's client configuration.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Kubeconfig is the file with which the administrator connects.
+// Kubeconfig returns the administrator's kubeconfig file.
 func (c *Cluster) Kubeconfig() string { return c.file("admin.kubeconfig") }
 
-// Logs is the directory of the programs' logs.
+// Logs returns the directory of the programs' logs.
 func (c *Cluster) Logs() string { return c.file("log") }
 
-// Binaries is the directory that scripts/kubernetes.sh made.
+// Binaries returns the directory made by scripts/kubernetes.sh.
 func (c *Cluster) Binaries() string { return c.binaries }
 
-// Dir is the directory of the cluster's state, which Stop removes.
+// Dir returns the directory of the cluster's state, which Stop removes.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Kubectl runs kubectl as the administrator and returns what it printed.
+// Kubectl runs kubectl as the administrator and returns its output.
 func (c *Cluster) Kubectl(ctx context.Context, stdin string, arguments ...string) (string, error) {
 	all := append([]string{"--kubeconfig", c.Kubeconfig(), "--cache-dir", c.file("kubectl")}, arguments...)
 	k := exec.CommandContext(ctx, c.program("kubectl"), all...)
@@ -181,7 +183,7 @@ func (c *Cluster) run(name string, arguments ...string) error {
 	return err
 }
 
-// alive is the error of the first program that has ended.
+// alive returns the error of the first program that has ended, nil if all run.
 func (c *Cluster) alive() error {
 	for _, p := range append([]*node.Process{c.apiserver, c.metrics}, c.others...) {
 		if p == nil {

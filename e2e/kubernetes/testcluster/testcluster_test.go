@@ -11,8 +11,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// A control plane with two kwok nodes runs a Deployment's pods, and comes back with
-// all its objects when its API server was away.
+// A control plane with two kwok nodes runs a Deployment's pods. After a stop of its API
+// server it has all objects again.
 func TestControlPlane(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()

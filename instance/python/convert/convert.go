@@ -154,15 +154,21 @@ func (o Options) environment(ctx context.Context, from Kind) (environment.Enviro
 	return environment.Ensure(ctx, engine, "")
 }
 
-// place moves the new model to Out. The move is atomic for a file.
+// place moves the new model to Out. The move is atomic for a file. If it fails for a
+// directory, the old one is put back.
 func (o Options) place(made string) error {
-	if info, err := os.Stat(o.Out); err == nil && info.IsDir() {
-		old := made + ".old"
-		if err := os.Rename(o.Out, old); err != nil {
-			return err
-		}
+	info, err := os.Stat(o.Out)
+	if err != nil || !info.IsDir() {
+		return os.Rename(made, o.Out)
 	}
-	return os.Rename(made, o.Out)
+	old := made + ".old"
+	if err := os.Rename(o.Out, old); err != nil {
+		return err
+	}
+	if err := os.Rename(made, o.Out); err != nil {
+		return errors.Join(err, os.Rename(old, o.Out))
+	}
+	return nil
 }
 
 // size returns the size in bytes of a file, or of all files in a directory.

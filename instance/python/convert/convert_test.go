@@ -175,3 +175,18 @@ func write(t *testing.T, name, text string) {
 		t.Fatal(err)
 	}
 }
+
+// A directory that cannot be replaced is put back.
+func TestPlacePutsTheOldModelBack(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "model")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Options{Out: out}).place(filepath.Join(dir, "missing")); err == nil {
+		t.Error("no error without a new model")
+	}
+	if _, err := os.Stat(out); err != nil {
+		t.Errorf("the old model: %v", err)
+	}
+}

@@ -1,5 +1,7 @@
-// Package draw redraws the figures of INFless' evaluation (ASPLOS 2022, §5) with
-// what was simulated here beside what was published.
+// Package draw redraws the figures of INFless' evaluation (ASPLOS 2022, §5) with simulated
+// values beside the published ones. It has the published numbers and the layout of each
+// figure; package figure runs the simulations. Begin with PaperFigures, or with Throughput
+// as an example of a drawing.
 package draw
 
 import (
@@ -12,7 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Drawing is one figure and the name of its file, without an ending.
+// Drawing is one figure and the name of its file, without extension.
 type Drawing struct {
 	Name string
 	plot.Figure
@@ -26,8 +28,8 @@ type Value struct {
 
 const relativeNote = "The paper's and ours are each relative to their own best."
 
-// cited is a figure with the source of what was published, if any of that is in it,
-// and more on it.
+// cited returns a figure with the note more. If it shows published values, the note begins
+// with their source.
 func cited(f plot.Figure, more string) plot.Figure {
 	f.Note = more
 	for _, p := range f.Panels {
@@ -38,13 +40,13 @@ func cited(f plot.Figure, more string) plot.Figure {
 	return f
 }
 
-// colour is a policy's, the same in all drawings.
+// colour returns a policy's colour, the same in all drawings.
 func colour(name string) int {
 	if name == "bound" {
 		return 6
 	}
-	// Ours, INFless and the two baselines get the first four; INFless' ablations
-	// share INFless'.
+	// faas-infer, INFless and the two baselines get the first four. INFless' ablations
+	// share its colour.
 	order := []string{systems.FaaSInfer, systems.INFless, systems.Batch, systems.OpenFaaS, "lsth", "hhp", "fixed"}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
@@ -52,8 +54,8 @@ func colour(name string) int {
 	return 1
 }
 
-// Throughput is Fig. 11 for one application: the highest load of each policy. bound
-// is what no policy can have more than.
+// Throughput draws Fig. 11 for one application: the highest load of each policy. No policy
+// can exceed bound.
 func Throughput(application string, values []Value, bound float64) Drawing {
 	p := plot.Panel{
 		Title: "highest load with 99 % within the SLO, " + application,
@@ -81,8 +83,8 @@ func Throughput(application string, values []Value, bound float64) Drawing {
 	return Drawing{"fig11-" + application, cited(f, "The bound is of a linear program: no policy can serve more on these machines.")}
 }
 
-// series is a published and a simulated row of bars; the first is left out if it is
-// empty.
+// series returns a row of published and a row of simulated bars. It leaves the first out if
+// it is empty.
 func series(published, here []float64) []plot.Series {
 	all := []plot.Series{plot.Bar("here", 0, false, here...)}
 	if slices.ContainsFunc(published, func(v float64) bool { return !math.IsNaN(v) }) {
@@ -91,7 +93,7 @@ func series(published, here []float64) []plot.Series {
 	return all
 }
 
-// relative divides by INFless' value; NaN without one.
+// relative divides values by INFless' value, and returns NaNs if there is none.
 func relative(names []string, values []float64) []float64 {
 	base := math.NaN()
 	if i := slices.Index(names, systems.INFless); i >= 0 && values[i] > 0 {
@@ -104,7 +106,7 @@ func relative(names []string, values []float64) []float64 {
 	return out
 }
 
-// drawable reports whether a panel has anything to show.
+// drawable reports whether a panel has a value to draw.
 func drawable(p plot.Panel) bool {
 	return slices.ContainsFunc(p.Series, func(s plot.Series) bool {
 		return slices.ContainsFunc(s.Points, func(at plot.Point) bool { return !math.IsNaN(at.Y) })
@@ -120,7 +122,7 @@ func or(v float64, ok bool) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// line is a line through values at xs.
+// line returns a line through the points (xs, ys).
 func line(name string, colour int, published bool, xs, ys []float64) plot.Series {
 	s := plot.Series{Name: name, Mark: plot.Line, Colour: colour, Paper: published}
 	for i := range xs {
@@ -129,17 +131,18 @@ func line(name string, colour int, published bool, xs, ys []float64) plot.Series
 	return s
 }
 
-// scaled is ys divided by the largest of all; the published ones come so.
+// scaled divides the values of all lines by the largest of them. The paper publishes its
+// values in this form.
 func scaled(lines []plot.Series) []plot.Series {
-	most := 0.0
+	largest := 0.0
 	for _, s := range lines {
 		for _, at := range s.Points {
-			most = max(most, at.Y)
+			largest = max(largest, at.Y)
 		}
 	}
 	for _, s := range lines {
 		for i := range s.Points {
-			s.Points[i].Y /= most
+			s.Points[i].Y /= largest
 		}
 	}
 	return lines

@@ -24,7 +24,7 @@ func written(t *testing.T, d Drawing) string {
 	return out.String()
 }
 
-// find is the series of a name in a panel.
+// find returns the series of a name in a panel.
 func find(t *testing.T, p plot.Panel, name string) plot.Series {
 	t.Helper()
 	i := slices.IndexFunc(p.Series, func(s plot.Series) bool { return s.Name == name })
@@ -124,7 +124,7 @@ func TestTraces(t *testing.T) {
 		t.Errorf("violations %v", got)
 	}
 	arrivals := find(t, all[2].Panels[1], "arrivals").Points
-	if len(arrivals) > shown || math.Abs(arrivals[3].Y-7) > 1e-9 {
+	if len(arrivals) > maxEntries || math.Abs(arrivals[3].Y-7) > 1e-9 {
 		t.Errorf("%d entries, %v requests/s", len(arrivals), arrivals[3].Y)
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// ColdStart is a cold-start policy under one trace in % of what the hybrid
-// histogram policy has.
+// ColdStart has the figures of a cold-start policy under one trace, in % of those of the
+// hybrid histogram policy.
 type ColdStart struct {
 	Trace, Policy string
 	Paper         bool
-	// Rate is of cold starts, Idle of the CPU and GPU shares that idle instances
-	// hold, Memory of their memory; nobody published the last.
+	// Rate is that of cold starts. Idle is the CPU and GPU shares of idle instances,
+	// Memory their memory. No value of Memory was published.
 	Rate, Idle, Memory float64
 }
 
@@ -59,7 +59,7 @@ func ColdStarts(all []ColdStart) Drawing {
 	}}, "")}
 }
 
-// Placed is what a policy's scheduler made of a number of instances.
+// Placed has the figures of a policy's scheduler that placed a number of instances.
 type Placed struct {
 	Policy                  string
 	Instances               int
@@ -105,8 +105,8 @@ func Scheduling(all []Placed) Drawing {
 	return Drawing{"fig17", cited(plot.Figure{Title: "Figure 17: scheduling overhead and resource fragments", Panels: []plot.Panel{took, rest}}, "Times are of different machines.")}
 }
 
-// Efficiency is the requests/s that each unit of resources serves, at one value of
-// what is varied.
+// Efficiency is the requests/s that each unit of resources serves, at the value X of the
+// varied quantity.
 type Efficiency struct {
 	Policy         string
 	X, PerResource float64

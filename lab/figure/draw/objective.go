@@ -11,14 +11,14 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Objective is what a policy does at its highest load under one objective.
+// Objective has a policy's figures at its highest load under one objective.
 type Objective struct {
 	Policy string
-	// SLO is the first function's.
+	// SLO is that of the first function.
 	SLO time.Duration
-	// PerResource is the requests in time for each weighted resource-second.
+	// PerResource is the number of requests in time for each weighted resource-second.
 	PerResource float64
-	// Latencies are of each function; Configs of the function Model.
+	// Latencies are those of each function, Configs those of the function Model.
 	Latencies []Latency
 	Model     string
 	Configs   []sim.ConfigResult
@@ -42,7 +42,7 @@ func Objectives(application string, all []Objective) []Drawing {
 	return drawings
 }
 
-// policies lists those that there are, in order of appearance.
+// policies lists the policies in order of appearance.
 func policies(all []Objective) (names []string) {
 	for _, o := range all {
 		if !slices.Contains(names, o.Policy) {
@@ -52,7 +52,7 @@ func policies(all []Objective) (names []string) {
 	return names
 }
 
-// perResource is Fig. 12(b).
+// perResource draws Fig. 12(b).
 func perResource(application string, all []Objective) Drawing {
 	var here, published []plot.Series
 	for _, name := range policies(all) {
@@ -80,7 +80,7 @@ func perResource(application string, all []Objective) Drawing {
 	return Drawing{"fig12b-" + application, cited(f, relativeNote)}
 }
 
-// batches is Fig. 13: where one model's throughput comes from.
+// batches draws Fig. 13: one model's throughput by batch size and config.
 func batches(application string, all []Objective) Drawing {
 	f := plot.Figure{Title: "Figure 13: throughput by batch size, and configs of instances, " + all[0].Model}
 	published := Paper().Batches
@@ -118,8 +118,8 @@ func batches(application string, all []Objective) Drawing {
 	return Drawing{"fig13-" + application, cited(f, "Parts of 1, since the paper's totals are of another scale. Dots: instances by their CPU and GPU shares, area by their number.")}
 }
 
-// shares are the parts of the requests that configs of each batch size served;
-// sizes between are counted with the next smaller one.
+// shares returns the parts of the requests that configs of each batch size served. A size
+// in between counts as the next smaller one.
 func shares(of []sim.ConfigResult, sizes []int) []float64 {
 	parts := make([]float64, len(sizes))
 	total := 0.0
@@ -145,7 +145,7 @@ func stacked(title string, categories []string, sizes []int, parts map[int][]flo
 	return p
 }
 
-// configs draws Fig. 13(c): the instances of all objectives by their shares.
+// configs draws Fig. 13(c): the instances under all objectives, by their shares.
 func configs(all []Objective) []plot.Panel {
 	p := plot.Panel{Title: "configs, all objectives", X: plot.Axis{Label: "CPU (cores)"}, Y: plot.Axis{Label: "GPU (% of SMs)"}}
 	for _, name := range policies(all) {
@@ -161,7 +161,7 @@ func configs(all []Objective) []plot.Panel {
 				})
 			}
 		}
-		// Large ones below small ones.
+		// Large dots must not cover small ones.
 		slices.SortFunc(s.Points, func(a, b plot.Point) int { return cmp.Compare(b.Size, a.Size) })
 		p.Series = append(p.Series, s)
 	}
@@ -171,7 +171,7 @@ func configs(all []Objective) []plot.Panel {
 	return []plot.Panel{p}
 }
 
-// breakdown is Fig. 15(b, c): how long requests wait and are executed under the
+// breakdown draws Fig. 15(b, c): the waiting and execution times of requests under the
 // lowest and the second highest objective, the paper's 150 and 350 ms.
 func breakdown(application string, all []Objective) Drawing {
 	f := plot.Figure{Title: "Figure 15(b, c): what latencies consist of, means"}
@@ -202,7 +202,7 @@ func breakdown(application string, all []Objective) Drawing {
 	return Drawing{"fig15bc-" + application, f}
 }
 
-// chosen are the lowest and the second highest objective.
+// chosen returns the lowest and the second highest objective.
 func chosen(all []Objective) []time.Duration {
 	var slos []time.Duration
 	for _, o := range all {

@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// PaperSource is what to cite beside a figure from here.
+// PaperSource is the citation for the published figures.
 const PaperSource = "INFless, ASPLOS 2022; numbers behind its plots from github.com/TankLabTJU/INFless"
 
 //go:embed infless.json
 var text []byte
 
-// PaperFigures are the published numbers, as the file has them.
+// PaperFigures are the published numbers, in the form of infless.json.
 type PaperFigures struct {
 	OSVT map[string]float64 `json:"fig11a_osvt_rps"`
 	QA   map[string]float64 `json:"fig11b_qa_rps"`
@@ -48,7 +48,7 @@ type PaperFigures struct {
 		Instances []float64
 		Rows      [][]float64
 	} `json:"fig17a"`
-	// PaperFragments is Fig. 17(b), shares of 1.
+	// Fragments is Fig. 17(b), as parts of 1.
 	Fragments struct {
 		Instances []float64
 		INFless   []float64
@@ -75,37 +75,37 @@ type PaperLarge struct {
 	OpenFaaS  []float64 `json:"OpenFaaS+"`
 }
 
-// Paper are the published figures.
+// Paper returns the published figures.
 var Paper = sync.OnceValue(func() *PaperFigures {
 	var f PaperFigures
 	if err := json.Unmarshal(text, &f); err != nil {
-		panic(fmt.Errorf("the paper's figures: %w", err)) // the file is a part of the program, and a test reads it
+		panic(fmt.Errorf("the paper's figures: %w", err)) // The file is embedded, and a test reads it.
 	}
 	return &f
 })
 
-// names are the paper's for our policies.
+// names are the paper's names of the policies.
 var names = map[string]string{
 	"openfaas+": "OpenFaaS+", "batch": "BATCH", "infless": "INFless", "infless-bb": "-BB",
 	"infless-rs": "-RS", "infless-op1.5": "-OP1.5", "infless-op2": "-OP2",
 }
 
-// PaperThroughput is Fig. 11: the highest rate in requests per second of an
-// application, "osvt" or "qa", under a policy. Of our own there is none.
+// PaperThroughput returns Fig. 11's highest rate in requests/s of an application, "osvt" or
+// "qa", under a policy. faas-infer's policies have none.
 func PaperThroughput(application, policy string) (float64, bool) {
 	of := map[string]map[string]float64{"osvt": Paper().OSVT, "qa": Paper().QA}[application]
 	v, ok := of[names[policy]]
 	return v, ok
 }
 
-// PaperRatio is how many times as much throughput one policy has as another in Fig. 11.
+// PaperRatio returns the ratio of two policies' throughputs in Fig. 11.
 func PaperRatio(application, policy, over string) (float64, bool) {
 	a, ok := PaperThroughput(application, policy)
 	b, too := PaperThroughput(application, over)
 	return a / b, ok && too
 }
 
-// PaperPerResource is Fig. 12(a): throughput per resource under a trace, relative to
+// PaperPerResource returns Fig. 12(a)'s throughput per resource under a trace, relative to
 // INFless' under "bursty".
 func PaperPerResource(trace, policy string) (float64, bool) {
 	t := Paper().Traces
@@ -117,8 +117,8 @@ func PaperPerResource(trace, policy string) (float64, bool) {
 	return of[i], true
 }
 
-// PaperFragment is Fig. 17(b): the part in % of active machines that nobody has, with
-// so many instances.
+// PaperFragment returns Fig. 17(b)'s part in % of the active machines that no instance
+// holds.
 func PaperFragment(instances int, policy string) (float64, bool) {
 	f := Paper().Fragments
 	i := slices.Index(f.Instances, float64(instances))
@@ -129,8 +129,8 @@ func PaperFragment(instances int, policy string) (float64, bool) {
 	return 100 * of[i], true
 }
 
-// PaperScheduleTime is Fig. 17(a): the time in ms that INFless takes to schedule so
-// many instances.
+// PaperScheduleTime returns Fig. 17(a)'s time in ms that INFless takes to schedule a number
+// of instances.
 func PaperScheduleTime(instances int) (float64, bool) {
 	s := Paper().Schedule
 	i := slices.Index(s.Instances, float64(instances))
@@ -140,8 +140,8 @@ func PaperScheduleTime(instances int) (float64, bool) {
 	return s.Rows[i][2], true
 }
 
-// PaperColdStart is Fig. 16: by how many % LSTH changes the rate of cold starts and the
-// idle resources of HHP under a trace, with its parameter γ.
+// PaperColdStart returns Fig. 16's changes in % of LSTH against HHP under a trace, with
+// LSTH's parameter γ: of the rate of cold starts and of the idle resources.
 func PaperColdStart(trace string, gamma float64) (rate, idle float64, ok bool) {
 	for _, raw := range Paper().Cold.Rows {
 		var of string
@@ -158,22 +158,24 @@ func PaperColdStart(trace string, gamma float64) (rate, idle float64, ok bool) {
 
 // The figures in the text of §5.
 const (
-	// OverOpenFaaS and OverBATCH are INFless' throughput, both applications
-	// averaged (§5.2; the plotted values of OSVT).
+	// OverOpenFaaS and OverBATCH are INFless' throughput over that of the two
+	// baselines, the average of both applications (§5.2; the plotted values of OSVT).
 	OverOpenFaaS, OverBATCH = 5.2, 2.6
 	// Violations is the mean share in % of INFless' requests that miss their
-	// objective under the traces, OpenFaaSViolations that of OpenFaaS+ under
+	// objective under the traces. OpenFaaSViolations is that of OpenFaaS+ under
 	// "sporadic" (§5.2).
 	Violations, OpenFaaSViolations = 3.1, 8.0
-	// ColdRateChange and IdleChange are LSTH's against HHP in %, all averaged
-	// (§5.2; Fig. 16 as plotted averages −17.2 % for the first).
+	// ColdRateChange and IdleChange are the average changes in % of LSTH against HHP
+	// (§5.2). The plotted values of Fig. 16 average −17.2 % for the first.
 	ColdRateChange, IdleChange = -21.9, -24.3
-	// PaperFragments is the share in % that §5.3 states; the plot has 17–19 %.
+	// PaperFragments is the share of fragments in % that §5.3 states; the plot has
+	// 17–19 %.
 	PaperFragments = 15.0
 )
 
-// PaperViolation is what the text says of the share in % of a policy's requests that miss
-// their objective under one of the three traces, and where; INFless' is its mean.
+// PaperViolation returns the share in % of a policy's requests that miss their objective
+// under one of the three traces, and the place in the text. INFless' is the mean over the
+// traces.
 func PaperViolation(trace, policy string) (pct float64, ok bool, where string) {
 	if _, known := PaperPerResource(trace, "infless"); !known {
 		return 0, false, ""
@@ -187,9 +189,9 @@ func PaperViolation(trace, policy string) (pct float64, ok bool, where string) {
 	return 0, false, ""
 }
 
-// PaperDrops are by how many % throughput falls without batching (BB), without
-// predicting (OP, a half added) and without scheduling (RS), in §5.2's words; the
-// plots agree but for OSVT's RS.
+// PaperDrops returns by how many % throughput changes without batching (BB), without
+// prediction (OP, half of the time added) and without scheduling (RS), as the text of §5.2
+// states. The plots agree except for OSVT's RS.
 func PaperDrops(application string) map[string]float64 {
 	return map[string]map[string]float64{
 		"osvt": {"infless-bb": -45.6, "infless-op1.5": -35.4, "infless-rs": -21.9},

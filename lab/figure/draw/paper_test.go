@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The plotted numbers are those that the text speaks of (§5.2, §5.3).
+// The plotted numbers agree with those in the text (§5.2, §5.3).
 func TestFiguresAgreeWithTheText(t *testing.T) {
 	near := func(what string, got, want, by float64) {
 		t.Helper()

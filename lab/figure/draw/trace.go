@@ -8,14 +8,14 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Trace is what policies made of one trace: Results[i] is of Policies[i].
+// Trace has the results of policies under one trace: Results[i] is that of Policies[i].
 type Trace struct {
 	Name     string
 	Policies []string
 	Results  []*sim.Result
 }
 
-// Traces draws Fig. 12(a) and 15(a), and, where there are series, Fig. 14.
+// Traces draws Fig. 12(a) and 15(a), and Fig. 14 if results have series.
 func Traces(all []Trace) []Drawing {
 	if len(all) == 0 {
 		return nil
@@ -62,8 +62,8 @@ func Traces(all []Trace) []Drawing {
 	return drawings
 }
 
-// tint is a policy's colour; ablations get others than INFless' where they stand
-// beside it.
+// tint returns a policy's colour. Unlike colour, it gives INFless' ablations other colours
+// than INFless'; i is the policy's place in the drawing.
 func tint(name string, i int) int {
 	if c := colour(name); c != colour(systems.INFless) || name == systems.INFless {
 		return c
@@ -71,10 +71,11 @@ func tint(name string, i int) int {
 	return 4 + i
 }
 
-// shown is how many entries of a series are drawn at most.
-const shown = 1500
+// maxEntries is the maximum number of drawn entries of a series.
+const maxEntries = 1500
 
-// provisioning is Fig. 14: what instances hold over time, with the load below.
+// provisioning draws Fig. 14: the resources that instances hold over time, with the load
+// below.
 func provisioning(t Trace) Drawing {
 	held := plot.Panel{Title: "what instances hold, " + t.Name, X: plot.Axis{Label: "time (h)"}, Y: plot.Axis{Label: "β·cores + % of a GPU"}}
 	load := plot.Panel{Title: "load", X: held.X, Y: plot.Axis{Label: "requests/s"}}
@@ -104,10 +105,10 @@ func provisioning(t Trace) Drawing {
 	}}
 }
 
-// thinned is a series of at most so many entries: counts are added up, the rest is
-// as it was at the last of each.
+// thinned groups a series into at most maxEntries entries. It adds up arrivals, takes the
+// maximum of Held, and the last value of the rest.
 func thinned(all []sim.Sample) []sim.Sample {
-	every := (len(all) + shown - 1) / shown
+	every := (len(all) + maxEntries - 1) / maxEntries
 	if every <= 1 {
 		return all
 	}

@@ -89,9 +89,6 @@ func Load(path string) (*database.Database, []database.Damage, error) {
 	return db, damage, nil
 }
 
-// Path is the file's path.
-func (f *File) Path() string { return f.path }
-
 // Database is the content of the file at the last Append, Import or Refresh. These
 // methods change it; the caller must not.
 func (f *File) Database() *database.Database { return f.db }

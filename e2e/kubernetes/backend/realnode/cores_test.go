@@ -15,8 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
 )
 
-// Where the kubelet gives whole CPUs as cores of their own, an instance of one has
-// one, and no instance can be resized. That is asked once per node.
+// If the kubelet gives whole CPUs as exclusive cores, an instance of one core has one, and
+// no instance can be resized. The backend asks that once per node.
 func TestCoresOfTheirOwn(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("*** NO CORE TO GIVE AWAY: cpusets are not tested ***")
@@ -59,7 +59,7 @@ func TestCoresOfTheirOwn(t *testing.T) {
 	r.stop(spec.ID)
 }
 
-// version changes when a pod's spec does.
+// version returns the generation of a pod's spec.
 func (r *rig) version(id cluster.InstanceID) string {
 	r.t.Helper()
 	pod, err := r.client.CoreV1().Pods(namespace).Get(r.t.Context(), string(id), metav1.GetOptions{})
@@ -69,8 +69,8 @@ func (r *rig) version(id cluster.InstanceID) string {
 	return fmt.Sprint(pod.Generation)
 }
 
-// nothingIsLeft waits until all pods are told to go: whoever hears that an instance has
-// exited may hear it first.
+// nothingIsLeft waits until all pods are being deleted. The exit of an instance may be
+// reported before that.
 func (r *rig) nothingIsLeft() {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -93,11 +93,11 @@ func (r *rig) nothingIsLeft() {
 	}
 }
 
-// patiently tries again what a kubelet was too busy for.
+// patiently retries a change that a busy kubelet refuses.
 func patiently(change func() error) (err error) {
 	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		err = change()
-		if err == nil || !strings.Contains(err.Error(), "has not changed the quota within") && !strings.Contains(err.Error(), "does not say what it may use") {
+		if err == nil || !strings.Contains(err.Error(), "has not changed the quota within") && !strings.Contains(err.Error(), "does not report its resources") {
 			return err
 		}
 	}

@@ -1,5 +1,5 @@
 // Package realnode_test runs cluster/kubernetes and its logs on a real kubelet with
-// containerd and runc. Instances are a shell with an HTTP server.
+// containerd and runc. Instances are a shell script with an HTTP server. Begin with rig.
 package realnode_test
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// script is what instances run; its argument says how it goes.
+// script is the instances' program. Its argument selects its behaviour.
 const script = `
 case $0 in
 crash) echo begins; echo no such model; exit 3;;
@@ -103,7 +103,7 @@ func newRig(t *testing.T, kubelet string) *rig {
 	return r
 }
 
-// start starts an instance that goes as said.
+// start starts an instance with a behaviour of script.
 func (r *rig) start(how string, cpu int) cluster.InstanceSpec {
 	r.t.Helper()
 	r.n++
@@ -194,7 +194,7 @@ func TestRealNode(t *testing.T) {
 	r.nothingIsLeft()
 }
 
-// checkLogs reads what both have printed, with all that may be asked.
+// checkLogs reads the logs of both instances, with all options.
 func (r *rig) checkLogs(first, second cluster.InstanceID) {
 	t := r.t
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hierarchies are the directories at which cgroups are mounted.
+// hierarchies returns the directories at which cgroups are mounted.
 func hierarchies() ([]string, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -43,7 +43,7 @@ func MakeCgroups(name string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make a cgroup: %w", err)
 		}
-		// A cpuset of version 1 begins empty, and nothing can run in it.
+		// A new cpuset of version 1 is empty, and no process can run in it.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			text, err := os.ReadFile(filepath.Join(dir, file))
 			if err != nil || strings.TrimSpace(string(text)) != "" || !isVersion1(top) {
@@ -70,7 +70,7 @@ func KillCgroups(name string) error {
 	return eachCgroup(name, func(dir string) error {
 		text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil {
-			return nil // It went meanwhile.
+			return nil // The cgroup was removed meanwhile.
 		}
 		for _, word := range strings.Fields(string(text)) {
 			// 0 is a process of another namespace.
@@ -86,8 +86,8 @@ func KillCgroups(name string) error {
 	})
 }
 
-// RemoveCgroups removes the cgroup name of every hierarchy with all below. It kills what
-// begins there meanwhile and waits for processes that are ending.
+// RemoveCgroups removes the cgroup name of every hierarchy with all below. It also kills
+// processes that start there meanwhile, and waits for ending processes.
 func RemoveCgroups(name string) error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if err := KillCgroups(name); err != nil {
@@ -108,7 +108,7 @@ func RemoveCgroups(name string) error {
 // eachCgroup visits the cgroup and those below it, the lowest first.
 func eachCgroup(name string, visit func(dir string) error) error {
 	if name == "" {
-		return errors.New("a cgroup without a name")
+		return errors.New("the cgroup's name is empty")
 	}
 	tops, err := hierarchies()
 	if err != nil {
@@ -120,7 +120,7 @@ func eachCgroup(name string, visit func(dir string) error) error {
 			if err == nil && d.IsDir() {
 				all = append(all, dir)
 			}
-			return nil // A process that cannot be read has gone.
+			return nil // A cgroup that cannot be read was removed.
 		})
 		if err != nil {
 			return err

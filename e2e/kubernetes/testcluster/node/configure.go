@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerdConfig asks runc to leave the score of the kernel's memory killer: not
-// every machine lets root lower it, and then no pod could start.
+// containerdConfig keeps containerd from lowering a container's OOM score below its own. Some
+// machines do not let root lower it; no pod could start there.
 const containerdConfig = `version = 2
 root = %[1]q
 state = %[2]q
@@ -40,13 +40,13 @@ const bridgeConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "loopback"}]}
 `
 
-// registryConfig leads to the registry without TLS.
+// registryConfig directs pulls to the registry, without TLS.
 const registryConfig = `server = "http://%[1]s"
 [host."http://%[1]s"]
   capabilities = ["pull", "resolve"]
 `
 
-// kubeletConfig evicts late and keeps all images: the disk is shared with other
+// kubeletConfig evicts late and keeps all images: the machine shares its disk with other
 // work.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -98,7 +98,7 @@ func (n *Node) configure() error {
 		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), Cgroup(),
 			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig),
 		filepath.Join("registries", o.Registry, "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
-		// Names without a host mean this one, and so do those of the stock gateway's.
+		// Images without a host, and those of the stock gateway, come from this registry too.
 		filepath.Join("registries", "docker.io", "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
 		filepath.Join("registries", "ghcr.io", "hosts.toml"):   fmt.Sprintf(registryConfig, o.Registry),
 	} {
@@ -112,12 +112,12 @@ func (n *Node) configure() error {
 	return nil
 }
 
-// layerable makes sure that an overlay can lie in dir: it cannot on another
-// overlay, on which containers of CI systems are; then it is in memory.
+// layerable makes sure that dir can hold an overlay. It cannot if its file system is an
+// overlay, as in the containers of CI systems. Then layerable mounts a tmpfs on dir.
 func layerable(dir string) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		return fmt.Errorf("look at the file system of %s: %w", dir, err)
+		return fmt.Errorf("read the file system type of %s: %w", dir, err)
 	}
 	if s.Type != unix.OVERLAYFS_SUPER_MAGIC {
 		return nil

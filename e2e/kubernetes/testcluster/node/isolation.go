@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// stageVariable tells a program that was started again what it is now.
+	// stageVariable has the stage of a program that was started again.
 	stageVariable = "FAAS_INFER_ISOLATION"
-	// cgroupVariable has the name of the cgroups that it may make.
+	// cgroupVariable has the name of the cgroups that the program may make.
 	cgroupVariable = "FAAS_INFER_ISOLATION_CGROUP"
 
 	stageInit = "init"
 	stageWork = "work"
 
-	// refused is the exit code of namespaces that cannot be made fit to work in.
+	// refused is the exit code if the namespaces cannot be prepared.
 	refused = 97
 )
 
-// fresh are directories of the machine that a node writes to under fixed names; in
-// the namespace they are empty and gone at its end.
+// fresh are directories that a node writes to under fixed names. In the namespaces they are
+// empty tmpfs.
 var fresh = []string{"/run", "/var/lib/kubelet", "/var/lib/cni", "/var/log/containers", "/var/log/pods"}
 
-// Isolated reports whether this process runs in namespaces of its own.
+// Isolated reports whether this process runs in its own namespaces.
 func Isolated() bool { return os.Getenv(stageVariable) == stageWork }
 
-// Cgroup is the name below each hierarchy's root of the cgroups that this process
-// may make; they are removed when it has ended.
+// Cgroup returns the name of the cgroups that this process may make, below the root of each
+// hierarchy. They are removed after the process has ended.
 func Cgroup() string { return os.Getenv(cgroupVariable) }
 
-// Run runs work in namespaces of its own, and returns its exit code. For that the
-// program is started again with the same arguments, so what comes before Run is done
-// again, too. Where the kernel refuses, work runs all the same, with Isolated false,
-// and a line on standard error says so.
+// Run runs work in new namespaces and returns its exit code. It starts the program again
+// with the same arguments, so the code before Run runs again too. If the kernel refuses the
+// namespaces, Run runs work without them, with Isolated false, and prints a line on standard
+// error.
 func Run(work func() int) int {
 	switch os.Getenv(stageVariable) {
 	case stageWork:
@@ -49,17 +49,17 @@ func Run(work func() int) int {
 	}
 	code, err := enter()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "\n*** NO REAL NODE: this machine gives no namespaces of our own (%v). Tests that need a kubelet are SKIPPED. ***\n\n", err)
+		fmt.Fprintf(os.Stderr, "\n*** NO REAL NODE: this machine does not allow new namespaces (%v). Tests that need a kubelet are SKIPPED. ***\n\n", err)
 		return work()
 	}
 	return code
 }
 
-// enter starts the program again as the first process of new namespaces and waits
-// for it.
+// enter starts the program again as the first process of new namespaces and waits for its
+// end.
 func enter() (int, error) {
 	if os.Geteuid() != 0 {
-		return 0, errors.New("it takes root")
+		return 0, errors.New("it needs root")
 	}
 	cgroup := fmt.Sprintf("faas-infer-test-%d", os.Getpid())
 	c := again(stageInit, cgroupVariable+"="+cgroup)
@@ -75,14 +75,14 @@ func enter() (int, error) {
 	for {
 		select {
 		case <-signals:
-			// The namespaces' first process takes all others with it.
+			// The end of the namespaces' first process ends all others.
 			if err := c.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 				return 1, fmt.Errorf("end the namespaces: %w", err)
 			}
 		case <-done:
 			code := c.ProcessState.ExitCode()
 			if code == refused {
-				return 0, errors.New("the reason is above")
+				return 0, errors.New("see the reason above")
 			}
 			if err := RemoveCgroups(cgroup); err != nil {
 				fmt.Fprintln(os.Stderr, "isolation:", err)
@@ -96,7 +96,7 @@ func enter() (int, error) {
 	}
 }
 
-// again is this program as another stage.
+// again returns a command that starts this program again as another stage.
 func again(stage string, environment ...string) *exec.Cmd {
 	c := exec.Command("/proc/self/exe", os.Args[1:]...)
 	c.Args[0] = os.Args[0]
@@ -106,8 +106,8 @@ func again(stage string, environment ...string) *exec.Cmd {
 	return c
 }
 
-// initialise is the namespaces' first process: it makes them fit to work in, starts
-// the work and, as nobody else can, buries processes that lost their parent.
+// initialise is the namespaces' first process. It prepares them, starts the work and reaps
+// orphaned processes, which only the first process can do.
 func initialise() int {
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "isolation:", err)
@@ -136,7 +136,7 @@ func initialise() int {
 
 func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("keep mounts to ourselves: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
@@ -158,14 +158,14 @@ func prepare() error {
 	return network()
 }
 
-// Hub are the hosts of the registry that images without a host are in. In the
-// namespaces their address is [HubAddress], where a test may serve.
+// Hub are the hosts of the registry of images without a host. In the namespaces their
+// address is [HubAddress], where a test may serve.
 var Hub = []string{"index.docker.io", "registry-1.docker.io"}
 
-// HubAddress is one that means this machine.
+// HubAddress is a loopback address.
 const HubAddress = "127.0.0.80"
 
-// nameHub gives the hub's hosts their address, in the namespaces alone.
+// nameHub gives the hub's hosts their address, only in the namespaces.
 func nameHub() error {
 	const file = "/run/hosts"
 	text, err := os.ReadFile("/etc/hosts")
@@ -177,7 +177,7 @@ func nameHub() error {
 		return err
 	}
 	if err := unix.Mount(file, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("name the registry of images without a host: %w", err)
+		return fmt.Errorf("mount /etc/hosts: %w", err)
 	}
 	return nil
 }

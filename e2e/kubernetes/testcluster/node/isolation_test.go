@@ -21,8 +21,8 @@ func isolated(t *testing.T) {
 	}
 }
 
-// The namespaces have a network and processes of their own, and what a node writes
-// to under fixed names is empty.
+// The namespaces have their own network and processes. The directories that a node writes
+// to under fixed names are empty.
 func TestNamespaces(t *testing.T) {
 	isolated(t)
 	addresses, err := net.InterfaceAddrs()
@@ -52,7 +52,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// Processes in the cgroups are killed, also deep below, and the cgroups removed.
+// Processes in the cgroups are killed at any depth, and the cgroups are removed.
 func TestCgroups(t *testing.T) {
 	isolated(t)
 	name := node.Cgroup()

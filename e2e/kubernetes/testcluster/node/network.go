@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NodeAddress is one of the namespace's own addresses: a node's must not be one
-// that means the machine itself.
+// NodeAddress is an address of the namespace. A node's address must not be a loopback
+// address.
 const NodeAddress = "10.89.0.1"
 
-// network turns on the loopback interface, gives it the node's address and lets
-// packets pass between pods.
+// network turns on the loopback interface, gives it the node's address, and turns on
+// forwarding between pods.
 func network() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

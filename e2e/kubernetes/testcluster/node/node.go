@@ -1,5 +1,6 @@
 // Package node runs a real node for a test's cluster: containerd with runc and CNI's
-// bridge, and a kubelet. It runs in the namespaces that [Run] makes.
+// bridge, and a kubelet. It runs in the namespaces that [Run] makes. The control plane is
+// in package testcluster. Begin with Run and Start.
 package node
 
 import (
@@ -12,37 +13,39 @@ import (
 	"time"
 )
 
-// patience is how long containerd may take to listen, on a machine that others use, too.
+// patience is how long containerd may take to listen, on a busy machine.
 const patience = 3 * time.Minute
 
-// Options are what a node needs to know of its cluster.
+// Options are the options of a node.
 type Options struct {
-	// Dir is the node's own directory, which must not exist, Logs that of its logs.
+	// Dir is the node's directory, which must not exist. Logs is the directory of its
+	// logs.
 	Dir, Logs string
-	// Binaries is what scripts/kubernetes.sh made.
+	// Binaries is the directory made by scripts/kubernetes.sh.
 	Binaries string
-	// Name is the node's, Kubeconfig how its kubelet connects to the API server.
+	// Name is the node's name. Kubeconfig is the file with which its kubelet connects to
+	// the API server.
 	Name, Kubeconfig string
-	// Authority, Certificate and Key are files: the cluster's authority and what the
-	// kubelet serves with.
+	// Authority is the file of the cluster's authority. Certificate and Key are the files
+	// of the kubelet's server certificate.
 	Authority, Certificate, Key string
-	// Pause is the image of a pod's first container, Registry the host of the
-	// registry that it is in.
+	// Pause is the image of a pod's first container, Registry the host of its registry.
 	Pause, Registry string
-	// KubeletConfig are further lines of the kubelet's configuration.
+	// KubeletConfig are additional lines of the kubelet's configuration.
 	KubeletConfig string
 }
 
-// Node is one that runs.
+// Node is a running node.
 type Node struct {
 	options             Options
 	containerd, kubelet *Process
 }
 
-// Possible is nil where a real node can run; else it says what is missing.
+// Possible returns nil if a real node can run, otherwise an error that says what is
+// missing.
 func Possible(binaries string) error {
 	if !Isolated() {
-		return errors.New("a real node runs in namespaces of its own only: let the test's TestMain call isolation.Run, as root")
+		return errors.New("a real node needs its own namespaces: call node.Run in the test's TestMain, as root")
 	}
 	for _, program := range []string{"usr/bin/containerd", "usr/sbin/runc", "usr/lib/cni/bridge"} {
 		if _, err := os.Stat(filepath.Join(binaries, "node", program)); err != nil {
@@ -92,7 +95,7 @@ func (n *Node) start(ctx context.Context) error {
 	return err
 }
 
-// Alive is nil while the node's programs run.
+// Alive returns nil while the node's programs run.
 func (n *Node) Alive() error {
 	for _, p := range []*Process{n.containerd, n.kubelet} {
 		if err := p.Alive(); err != nil {
@@ -102,7 +105,7 @@ func (n *Node) Alive() error {
 	return nil
 }
 
-// awaitContainerd waits until containerd takes connections.
+// awaitContainerd waits until containerd accepts connections.
 func (n *Node) awaitContainerd(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -127,11 +130,11 @@ func (n *Node) awaitContainerd(ctx context.Context) error {
 
 func (n *Node) file(name string) string { return filepath.Join(n.options.Dir, name) }
 
-// socket is containerd's. Under /run its path is short enough for a socket.
+// socket returns containerd's socket. Its path is short enough under /run.
 func (n *Node) socket() string { return "/run/containerd-" + n.options.Name + ".sock" }
 
-// Stop kills the node's programs and all containers, and takes away what they
-// mounted.
+// Stop kills the node's programs and all containers, and removes their mounts, cgroups and
+// files.
 func (n *Node) Stop() error {
 	var errs []error
 	for _, p := range []*Process{n.kubelet, n.containerd} {

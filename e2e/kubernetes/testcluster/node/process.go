@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// Process is a program that was started.
+// Process is a started program.
 type Process struct {
-	// Name is the program's, Log the file that it writes to.
+	// Name is the program's name, Log the file of its output.
 	Name, Log string
 	command   *exec.Cmd
 	exited    chan struct{}
 	err       error
 }
 
-// StartProcess starts a program whose output is appended to a file. If env is nil the
-// program has this process' environment.
+// StartProcess starts a program and appends its output to a file. If env is nil, the
+// program has this process's environment.
 func StartProcess(log string, env []string, name string, arguments ...string) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -43,11 +43,11 @@ func StartProcess(log string, env []string, name string, arguments ...string) (*
 // Exited is closed when the program has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Pid is the program's.
+// Pid returns the program's process ID.
 func (p *Process) Pid() int { return p.command.Process.Pid }
 
-// Alive is nil while the program runs; else the error says how it ended and what
-// it wrote last.
+// Alive returns nil while the program runs. Otherwise it returns an error with its status
+// and its last output.
 func (p *Process) Alive() error {
 	select {
 	case <-p.exited:
@@ -57,10 +57,10 @@ func (p *Process) Alive() error {
 	}
 }
 
-// Kill ends it at once and waits until it is gone.
+// Kill kills the program and waits for its end.
 func (p *Process) Kill() error { return p.signal(syscall.SIGKILL) }
 
-// Terminate asks it to end, and waits until it is gone.
+// Terminate sends SIGTERM and waits for the program's end.
 func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
 
 func (p *Process) signal(s syscall.Signal) error {
@@ -71,7 +71,7 @@ func (p *Process) signal(s syscall.Signal) error {
 	return nil
 }
 
-// Tail is the last lines of the program's log.
+// Tail returns the last lines of the program's log.
 func (p *Process) Tail(lines int) string {
 	text, err := os.ReadFile(p.Log)
 	if err != nil {

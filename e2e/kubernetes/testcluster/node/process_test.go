@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// A program that ends tells why in its error, with the end of its log.
+// The error of a program that has ended has the reason and the end of its log.
 func TestEnds(t *testing.T) {
 	p, err := node.StartProcess(filepath.Join(t.TempDir(), "log"), nil, "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo line $i; done; exit 3")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killShims kills the processes that watch over containers for the containerd at a
-// socket; they outlive it by design.
+// killShims kills the shims of the containers of the containerd at a socket. Shims outlive
+// containerd by design.
 func killShims(socket string) error {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -24,7 +24,7 @@ func killShims(socket string) error {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // It has ended.
+			continue // The process has ended.
 		}
 		words := bytes.Split(text, []byte{0})
 		shim := strings.HasPrefix(filepath.Base(string(words[0])), "containerd-shim")
@@ -42,7 +42,7 @@ func killShims(socket string) error {
 	return nil
 }
 
-// unmountBelow takes away all mounts below a directory, the latest first.
+// unmountBelow removes all mounts below a directory, the latest first.
 func unmountBelow(dir string) error {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
