@@ -133,7 +133,7 @@ type publication struct {
 	done   func(error)
 }
 
-// take stores a gateway's message. It is the Take of queue.StanOptions. It checks only
+// take stores a gateway's message. It is the Take of stan.Options. It checks only
 // the function's name. Other faults of a message are found when it is executed.
 func (q *Queue) take(data []byte, done func(error)) {
 	function, err := queue.FunctionOf(data)
