@@ -212,7 +212,7 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 	}
 	w.mu.Lock()
 	places := min(w.pool.options.Concurrency-w.inUse.Running, heldFactor*w.pool.options.Concurrency-w.inUse.Held)
-	share, nothing := w.pool.options.share()-w.bytes, w.inUse.Held == 0
+	held := w.bytes
 	at := w.back.until(now, w.at)
 	w.mu.Unlock()
 	if !now.Before(at) {
@@ -221,7 +221,7 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 	switch {
 	case now.Before(at):
 		return at.Sub(now), nil
-	case places <= 0, share < w.need && !nothing:
+	case places <= 0:
 		return w.pool.options.Poll, nil // Until a place comes free.
 	case places < w.pool.options.Concurrency/8:
 		if w.few.IsZero() {
@@ -231,8 +231,15 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 			return d, nil
 		}
 	}
+	grant, err := w.pool.budget.take(w.pool.run, held, w.need, max(w.need, min(2*w.average*int64(places), maxGrant)))
+	if err != nil {
+		return 0, err
+	}
+	if grant == 0 {
+		return w.pool.options.Poll, nil // Until a message gives its bytes back.
+	}
 	w.few = time.Time{}
-	return pullPatience, w.ask(places, min(max(2*w.average*int64(places), w.need), max(share, w.need), max(maxGrant, w.need)))
+	return pullPatience, w.ask(places, grant)
 }
 
 // idle reports whether there has been nothing to do for longer than PoolOptions.Idle.
