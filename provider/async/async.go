@@ -40,6 +40,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
 	"github.com/faas-infer/faas-infer/provider/async/stan"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Defaults of Options.
@@ -102,7 +103,7 @@ type Queue struct {
 	metrics  *Metrics
 	log      zerolog.Logger
 	accepted chan publication
-	held     bytesHeld
+	bodies   *web.BodyReader
 
 	mu   sync.Mutex
 	pool *queue.Pool
@@ -141,6 +142,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		options: o, broker: b, log: o.Logger,
+		bodies:   web.NewBodyReader(min(o.MaxBody, maxBody(queue.MaxPayload)), o.BodyTimeout, maxReading),
 		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
 	}
 	q.metrics = NewMetrics((&gauge{broker: b}).depth, q.inHand)
