@@ -111,9 +111,11 @@ type Queue struct {
 	door *stan.Door
 	bus  *stan.Bus
 	acks sync.WaitGroup
-	// draining is closed when Close begins, closed when no more acknowledgements go out.
-	draining, closed chan struct{}
-	begin, end       sync.Once
+	// draining is closed when nothing more is taken out of the queue, refusing when
+	// gateways are refused, drained when no request is in hand any more, and closed when
+	// no more acknowledgements go out.
+	draining, refusing, drained, closed chan struct{}
+	begin, end                          sync.Once
 }
 
 // Open opens the queue's streams. The Queue executes nothing and answers no gateway
@@ -143,7 +145,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	q := &Queue{
 		options: o, broker: b, log: o.Logger,
 		bodies:   web.NewBodyReader(min(o.MaxBody, maxBody(queue.MaxPayload)), o.BodyTimeout, maxReading),
-		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
+		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), refusing: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 	}
 	q.metrics = NewMetrics((&gauge{broker: b}).depth, q.inHand)
 	if err := q.metrics.Register(o.Registerer); err != nil {
@@ -200,22 +202,49 @@ func (q *Queue) answerGateways() (err error) {
 	return err
 }
 
-// Close stops accepting requests and taking them out of the queue. It waits for the
-// requests that are being executed until ctx ends, and gives the others back to the
-// queue. Then it ends the embedded server. Call it while the Invoker still works.
+// Drain takes nothing more out of the queue, and no more requests of gateways. It returns a
+// channel that is closed when the requests that are being executed have ended. When ctx
+// ends, it gives those back to the queue. [Queue.Accept] goes on: who calls it lets no more
+// requests in, and those that are in can be stored. The Invoker may refuse requests with
+// 503 from now on; they stay in the queue.
+func (q *Queue) Drain(ctx context.Context) <-chan struct{} {
+	q.begin.Do(func() {
+		q.mu.Lock()
+		pool, bus := q.pool, q.bus
+		q.mu.Unlock()
+		close(q.draining)
+		if pool != nil {
+			pool.Stop()
+		}
+		var ending sync.WaitGroup
+		if q.options.Several && bus != nil {
+			// The gateways' next requests go to other replicas; this one would refuse them.
+			ending.Go(func() {
+				bus.Leave(ctx)
+				close(q.refusing)
+			})
+		} else {
+			close(q.refusing)
+		}
+		if pool != nil {
+			ending.Go(func() { pool.Close(ctx) })
+		}
+		go func() {
+			ending.Wait()
+			close(q.drained)
+		}()
+	})
+	return q.drained
+}
+
+// Close drains the queue until ctx ends, unless Drain was called before. Then it ends the
+// embedded server. Call it while the Invoker still works.
 func (q *Queue) Close(ctx context.Context) {
-	q.mu.Lock()
-	pool, door, bus := q.pool, q.door, q.bus
-	q.mu.Unlock()
-	if q.options.Several && bus != nil {
-		// The gateway's next requests go to other replicas; this one would refuse them.
-		bus.Leave(ctx)
-	}
-	q.begin.Do(func() { close(q.draining) })
-	if pool != nil {
-		pool.Close(ctx)
-	}
+	<-q.Drain(ctx)
 	q.end.Do(func() {
+		q.mu.Lock()
+		door, bus := q.door, q.bus
+		q.mu.Unlock()
 		if bus != nil {
 			bus.Close()
 		}

@@ -126,13 +126,19 @@ func (p *Pool) Wake(key string) {
 	w.poke()
 }
 
-// Close stops pulling and waits for the messages in hand until ctx ends. It gives the
-// rest back to the queue.
-func (p *Pool) Close(ctx context.Context) {
+// Stop stops pulling and returns at once. Close must follow soon: until then the server
+// gets no signs of life for the messages in hand.
+func (p *Pool) Stop() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stop()
+}
+
+// Close stops pulling and waits for the messages in hand until ctx ends. It gives the
+// rest back to the queue.
+func (p *Pool) Close(ctx context.Context) {
+	p.Stop()
 	p.loops.Wait()
 	done := make(chan struct{})
 	go func() {

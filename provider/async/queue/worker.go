@@ -150,8 +150,21 @@ func (w *worker) open() error {
 	return err
 }
 
+// leavePatience is how long a worker that leaves waits for the answer to its last pull.
+const leavePatience = time.Second
+
 // leave gives messages that have come and were not begun back to the server.
 func (w *worker) leave() {
+	// The server answers a pull at once. It would deliver messages that come after the end
+	// of the subscription again only after AckWait.
+	for patience := time.After(leavePatience); w.pull.open; {
+		select {
+		case m := <-w.inbox:
+			w.giveBack(m)
+		case <-patience:
+			w.endPull()
+		}
+	}
 	if w.subscription != nil {
 		// It fails if the connection is closed.
 		_ = w.subscription.Unsubscribe()
@@ -160,12 +173,27 @@ func (w *worker) leave() {
 	for {
 		select {
 		case m := <-w.inbox:
-			if status(m) == "" {
-				w.settle(m.Reply, ackLater(0))
-			}
+			w.giveBack(m)
 		default:
 			return
 		}
+	}
+}
+
+// giveBack gives a message back to the server, or handles the end of a pull.
+func (w *worker) giveBack(m *nats.Msg) {
+	if status(m) != "" {
+		// The error is a reason to open the consumer again.
+		_ = w.receive(m)
+		return
+	}
+	w.settle(m.Reply, ackLater(0))
+	if !w.pull.open {
+		return
+	}
+	w.pull.any = true
+	if w.pull.left--; w.pull.left == 0 {
+		w.endPull()
 	}
 }
 
