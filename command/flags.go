@@ -86,7 +86,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "maximum size of the bodies of all waiting requests together, in bytes; requests beyond it get 503 (default: a quarter of the memory, at most 1 GiB)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
-	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
+	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown; the rest of it takes at most "+stopping.String()+" more")
 	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from its operators")
 	f.nats.register(flags)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

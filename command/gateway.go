@@ -185,13 +185,16 @@ func (g *gateway) await(ctx context.Context) error {
 	}
 }
 
+// gatewayPatience is how long the gateway may take to end by itself.
+const gatewayPatience = time.Second
+
 // stop ends the gateway's process.
 func (g *gateway) stop() {
 	_ = g.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-g.Exited():
 		return
-	case <-time.After(time.Second):
+	case <-time.After(gatewayPatience):
 		// It waits a long time for idle connections. No requests are in flight
 		// any more.
 	}

@@ -21,7 +21,7 @@ type asyncFlags struct {
 }
 
 func (f *asyncFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the embedded NATS server takes the gateway's asynchronous requests, or "off" to take them only at /async-function/`)
+	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the provider takes the gateway's asynchronous requests, or "off" to take them only at /async-function/`)
 	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, such as nats://127.0.0.1:4222, to use instead of the embedded one")
 	flags.DurationVar(&f.sync, "nats-sync", queue.DefaultSync, "how often accepted requests are synced to disk, in case the machine loses power; a killed process loses none")
 	flags.IntVar(&f.concurrency, "async-concurrency", 0, "maximum number of asynchronous requests of one function that are executed at once (default 256)")
@@ -45,6 +45,6 @@ func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*asy
 	})
 }
 
-// natsAddress returns the address of the embedded NATS server for the gateway; "" if the
-// gateway cannot use one.
+// natsAddress returns the address to which the gateway publishes asynchronous requests, ""
+// if there is none.
 func (s *runningProvider) natsAddress() string { return s.async.Address() }

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -10,12 +11,22 @@ import (
 )
 
 // How long the steps of stopping may take, in addition to --drain. hurry replaces
-// stopInstances after the user's second signal.
+// stopInstances and closePlatform after the user's second signal. A step that ignores its
+// limit is left behind after lag: the process ends, and the next provider finds what this
+// one has left.
 const (
+	giveBack      = 4 * time.Second
 	closeTimeout  = 2 * time.Second
 	stopInstances = 10 * time.Second
+	closePlatform = 4 * time.Second
+	lag           = time.Second
 	hurry         = 2 * time.Second
 )
+
+// stopping is how much longer than --drain stopping takes at most: giving requests back to
+// the queue, ending the gateway, closing connections, stopping instances and closing the
+// platform. The pods' terminationGracePeriodSeconds must be long enough for both.
+const stopping = giveBack + lag + gatewayPatience + closeTimeout + stopInstances + lag + closePlatform + lag
 
 // insistence returns a context that ends with the second SIGINT or SIGTERM from now on.
 // The first one ends the command's context. The third one kills the process, as does any
@@ -55,36 +66,70 @@ func (s *runningProvider) stopContext(limit, less time.Duration) (context.Contex
 	}
 }
 
+// within runs a step of stopping that may take limit, or less after the user's second
+// signal. It returns no later than lag after that.
+func (s *runningProvider) within(what string, limit, less time.Duration, step func(ctx context.Context) error) error {
+	ctx, cancel := s.stopContext(limit, less)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- step(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(lag):
+		return fmt.Errorf("%s took too long and was cut off", what)
+	}
+}
+
 // stop drains the requests and stops everything: no instance, cgroup or socket remains. It
 // calls drained when no request is in flight any more and before it closes connections. It
 // logs requests that it had to cut off. An error says what remains.
 func (s *runningProvider) stop(drained func()) error {
-	s.stopQueue()
 	s.drain()
 	drained()
 	s.endRestore() // Requests that wait for a function are refused.
 	s.closeConnections()
-	s.stopRun()
-	<-s.ran
-	ctx, cancel := s.stopContext(stopInstances, hurry)
-	defer cancel()
-	return errors.Join(s.parts.Controller.Close(ctx), s.closeParts())
+	err := s.within("stopping the instances", stopInstances, hurry, func(ctx context.Context) error {
+		s.stopRun()
+		<-s.ran
+		return s.parts.Controller.Close(ctx)
+	})
+	return errors.Join(err, s.closeParts())
 }
 
-// stopQueue stops accepting and starting asynchronous requests, and finishes those that
-// are being executed. The others stay in the queue.
-func (s *runningProvider) stopQueue() {
-	ctx, cancel := s.stopContext(s.flags.drain, 0)
-	defer cancel()
-	s.async.Close(ctx)
-}
-
-// drain finishes the requests in flight.
+// drain finishes the requests in flight, those of clients and those of the queue, and
+// closes the queue. /healthz answers 503 from its beginning. The queue stops first, so it
+// keeps the requests that the provider then refuses.
 func (s *runningProvider) drain() {
 	ctx, cancel := s.stopContext(s.flags.drain, 0)
 	defer cancel()
+	executed := s.async.Drain(ctx)
 	if err := s.provider.Shutdown(ctx); err != nil {
 		s.log.Warn().Err(err).Msg("requests in flight are cut off")
+	}
+	select {
+	case <-executed:
+	case <-ctx.Done():
+	}
+	s.closeQueue()
+}
+
+// closeQueue gives the asynchronous requests that are still being executed back to the
+// queue, and closes it. The others are in it already.
+func (s *runningProvider) closeQueue() {
+	err := s.within("closing the queue", giveBack, 0, func(context.Context) error {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.async.Close(now)
+		return nil
+	})
+	if err != nil {
+		s.log.Warn().Err(err).Msg("asynchronous requests in flight will be executed again")
 	}
 }
 
@@ -103,10 +148,10 @@ func (s *runningProvider) closeConnections() {
 func (s *runningProvider) closeParts() error {
 	var err error
 	if s.async != nil {
-		s.stopQueue()
+		s.closeQueue()
 	}
 	if s.parts.Close != nil {
-		err = s.parts.Close()
+		err = s.within("closing the platform", closePlatform, hurry, func(context.Context) error { return s.parts.Close() })
 	}
 	if s.listener != nil && s.http == nil {
 		s.listener.Close()

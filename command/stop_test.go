@@ -2,11 +2,28 @@ package command
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/openfaas/faas-provider/types"
+	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 // The first signal ends the command's context, the second one that of insistence.
@@ -61,5 +78,172 @@ func TestStopContext(t *testing.T) {
 	}
 	if long.Err() != nil {
 		t.Error("it ends before what was granted all the same")
+	}
+}
+
+// resident is a platform with one function, whose requests take until release is closed.
+type resident struct {
+	dir     string
+	release chan struct{}
+	begun   chan struct{}
+}
+
+func (r *resident) Open(context.Context, Base) (Parts, error) {
+	kept, err := store.Open(filepath.Join(r.dir, "faas-infer.db"))
+	if err != nil {
+		return Parts{}, err
+	}
+	c := &residentController{r}
+	d := types.FunctionDeployment{Service: "slow", Namespace: "openfaas-fn", Image: "slow"}
+	return Parts{Store: kept, Controller: c, Close: kept.Close}, kept.PutFunction(store.Function{Deployment: d, Revision: 1})
+}
+
+type residentController struct{ *resident }
+
+func (c *residentController) Deploy(context.Context, *provider.Function) (provider.Dispatcher, error) {
+	return c, nil
+}
+func (*residentController) Remove(context.Context, string) error  { return nil }
+func (*residentController) Scale(string, uint64) error            { return nil }
+func (*residentController) Status(string) (provider.Status, bool) { return provider.Status{}, true }
+func (*residentController) Run(ctx context.Context)               { <-ctx.Done() }
+func (*residentController) Close(context.Context) error           { return nil }
+func (*residentController) Describe(string) (keeper.Description, bool) {
+	return keeper.Description{}, true
+}
+
+func (c *residentController) Invoke(ctx context.Context, _ *frame.Request) (*frame.Response, error) {
+	c.begun <- struct{}{}
+	select {
+	case <-c.release:
+		return &frame.Response{Status: 200}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// reside starts a provider on a resident platform.
+func reside(t *testing.T, drain time.Duration) (*runningProvider, *resident, string) {
+	t.Helper()
+	r := &resident{dir: t.TempDir(), release: make(chan struct{}), begun: make(chan struct{}, 10)}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f := &ProviderFlags{}
+	f.register(flags)
+	f.listen, f.state, f.drain, f.nats.listen, f.logLevel = "127.0.0.1:0", r.dir, drain, "127.0.0.1:0", "error"
+	s, err := f.start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r, "http://" + s.listener.Addr().String()
+}
+
+// ask asks a provider and returns the status code, 0 if there is no answer.
+func ask(ctx context.Context, method, url string) int {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader("x"))
+	if err != nil {
+		return 0
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// While requests of clients and of the queue are in flight, a provider that stops says so
+// and takes no more. Both end at the same time.
+func TestStopSaysSoAtOnce(t *testing.T) {
+	s, r, url := reside(t, time.Minute)
+	if code := ask(t.Context(), http.MethodPost, url+"/async-function/slow"); code != http.StatusAccepted {
+		t.Fatal(code)
+	}
+	<-r.begun
+	answered := make(chan int)
+	go func() { answered <- ask(t.Context(), http.MethodPost, url+"/function/slow") }()
+	<-r.begun
+	stopped := make(chan error)
+	go func() { stopped <- s.stop(func() {}) }()
+	for began := time.Now(); ask(t.Context(), http.MethodGet, url+"/healthz") != http.StatusServiceUnavailable; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("a provider that stops says that it is well")
+		}
+	}
+	if code := ask(t.Context(), http.MethodPost, url+"/async-function/slow"); code != http.StatusServiceUnavailable {
+		t.Errorf("it takes an asynchronous request: %d", code)
+	}
+	close(r.release)
+	if code := <-answered; code != http.StatusOK {
+		t.Errorf("the request in flight got %d", code)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests of clients and of the queue that never end delay stopping once, not twice.
+func TestStopDrainsAtOnce(t *testing.T) {
+	const drain = 3 * time.Second
+	s, r, url := reside(t, drain)
+	if code := ask(t.Context(), http.MethodPost, url+"/async-function/slow"); code != http.StatusAccepted {
+		t.Fatal(code)
+	}
+	<-r.begun
+	var client sync.WaitGroup
+	defer client.Wait()
+	client.Go(func() { ask(t.Context(), http.MethodPost, url+"/function/slow") })
+	<-r.begun
+	began := time.Now()
+	if err := s.stop(func() {}); err != nil {
+		t.Error(err)
+	}
+	// The client's request is aborted when its connection is closed.
+	if took := time.Since(began); took < drain || took > 2*drain+closeTimeout-time.Second {
+		t.Errorf("stopping took %v, and requests may take %v", took, drain)
+	}
+}
+
+// A stage that does not heed its limit is left behind.
+func TestWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &runningProvider{insists: t.Context()}
+		began, release := time.Now(), make(chan struct{})
+		err := s.within("waiting", time.Minute, 0, func(context.Context) error { <-release; return nil })
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "waiting took too long") || took != time.Minute+lag {
+			t.Errorf("%v after %v", err, took)
+		}
+		close(release)
+		if err := s.within("failing", time.Minute, 0, func(context.Context) error { return fs.ErrExist }); !errors.Is(err, fs.ErrExist) {
+			t.Error(err)
+		}
+	})
+}
+
+// A pod has the time for all stages of stopping, with the default of --drain.
+func TestPodsHaveTheTimeToStop(t *testing.T) {
+	f := &ProviderFlags{}
+	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	number := func(file, pattern string) time.Duration {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("../yaml", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s has no %s", file, pattern)
+		}
+		n, err := strconv.Atoi(string(found[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(n) * time.Second
+	}
+	for grace, pod := range map[string]string{"provider.yaml": "provider.yaml", "chart/faas-infer/values.yaml": "chart/faas-infer/templates/provider.yaml"} {
+		wait := number(pod, `preStop: \{sleep: \{seconds: (\d+)\}\}`)
+		if have, need := number(grace, `(?m)^ *terminationGracePeriodSeconds: (\d+)$`), wait+f.drain+stopping; have < need {
+			t.Errorf("%s gives a pod %v to stop, which takes up to %v", grace, have, need)
+		}
 	}
 }

@@ -2,12 +2,9 @@ package async
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -17,21 +14,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// maxReading is the most bytes of bodies that Accept holds at a time.
+// maxReading is the most bytes of bodies that Accept holds at a time. A body counts as it
+// arrives, until its request is stored.
 const maxReading = 256 << 20
-
-// bytesHeld counts the bytes of bodies that Accept holds.
-type bytesHeld struct{ n atomic.Int64 }
-
-func (b *bytesHeld) take(n int64) bool {
-	if b.n.Add(n) <= maxReading {
-		return true
-	}
-	b.n.Add(-n)
-	return false
-}
-
-func (b *bytesHeld) give(n int64) { b.n.Add(-n) }
 
 // Accept is POST /async-function/NAME[/path]: it stores the request and answers
 // 202 with X-Call-Id. path is the rest of the path after NAME, still escaped. If Accept
@@ -55,16 +40,21 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	if err != nil {
 		return err
 	}
-	body, charge, err := q.body(w, r)
-	defer func() { q.held.give(charge) }()
+	body, err := q.body(w, r)
+	defer q.bodies.Release(body)
+	defer body.Free() // The message in the queue is a copy.
 	if err != nil {
 		// Otherwise the rest of the body would be parsed as the next request.
 		w.Header().Set("Connection", "close")
 		return err
 	}
+	text := []byte{}
+	if body.BodyBuffer != nil {
+		text = body.Bytes
+	}
 	header := identify(r.Header, time.Now())
 	err = q.Enqueue(r.Context(), &types.QueueRequest{
-		Function: name, Method: r.Method, Path: path, QueryString: r.URL.RawQuery, Header: header, Host: r.Host, Body: body, CallbackURL: to,
+		Function: name, Method: r.Method, Path: path, QueryString: r.URL.RawQuery, Header: header, Host: r.Host, Body: text, CallbackURL: to,
 	})
 	if err != nil {
 		return err
@@ -102,38 +92,25 @@ func callbackURL(h http.Header) (*url.URL, error) {
 	return u, nil
 }
 
-// body reads a request's body. charge is the number of bytes that it counts in q.held
-// until the request is stored.
-func (q *Queue) body(w http.ResponseWriter, r *http.Request) (body []byte, charge int64, err error) {
-	// In the queue a body takes a third more (base64), and JetStream limits messages.
-	limit := min(q.options.MaxBody, (q.broker.MaxPayload()-(128<<10))/4*3)
+// maxBody is the largest body in bytes of a request that the largest message holds: in the
+// queue a body takes a third more (base64), beside 128 KiB for the headers.
+func maxBody(message int64) int64 { return (message - 128<<10) / 4 * 3 }
+
+// body reads a request's body. The caller releases it, also after an error.
+func (q *Queue) body(w http.ResponseWriter, r *http.Request) (web.Body, error) {
+	// An external server may take smaller messages than JetStream does.
+	limit := min(q.bodies.Max, maxBody(q.broker.MaxPayload()))
 	if r.ContentLength > limit {
-		return nil, 0, tooLarge(limit)
+		return web.Body{}, tooLarge(limit)
 	}
-	charge = r.ContentLength
-	if charge < 0 {
-		charge = limit
-	}
-	if !q.held.take(charge) {
-		return nil, 0, unavailable(errors.New("too many large requests come at once"))
-	}
-	// SetReadDeadline fails without a connection, as in tests.
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(q.options.BodyTimeout))
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
+	body, err := q.bodies.Read(w, r)
 	switch {
-	case err == nil:
-		_ = control.SetReadDeadline(time.Time{})
-		return body, charge, nil
-	case errors.As(err, &over):
+	case err != nil && web.StatusOf(err) == http.StatusServiceUnavailable:
+		return body, unavailable(errors.New("too many large requests come at once"))
+	case err == nil && body.BodyBuffer != nil && int64(len(body.Bytes)) > limit:
 		err = tooLarge(limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = web.Refuse(http.StatusRequestTimeout, "the request body did not arrive in time")
-	default:
-		err = web.Refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
 	}
-	return nil, charge, err
+	return body, err
 }
 
 func tooLarge(limit int64) *web.Error {

@@ -38,6 +38,8 @@ type Admin struct {
 	Dead   *DeadLetters
 	// InHand returns the messages in hand, counted by queue.Message.Key.
 	InHand func() map[string]queue.PoolStats
+	// Address returns where gateways publish, "" if nowhere.
+	Address func() string
 	// Send stores a dead letter's message in the queue again.
 	Send   Sender
 	Logger zerolog.Logger

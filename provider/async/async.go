@@ -6,7 +6,7 @@
 //
 // # A request's way
 //
-// A request comes from the stock gateway over NATS Streaming (package queue), or over
+// A request comes from the stock gateway over NATS Streaming (package stan), or over
 // HTTP ([Queue.Accept]). It is stored in a JetStream stream and only then acknowledged;
 // package queue says what its disk and its server survive. The function's own worker
 // (package queue) takes it out and hands it to the Invoker ([Executor]). It leaves the
@@ -39,6 +39,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
+	"github.com/faas-infer/faas-infer/provider/async/stan"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Defaults of Options.
@@ -53,17 +55,20 @@ const maxPostWait = 30 * time.Second
 
 // Options configures a Queue.
 type Options struct {
-	// Dir, Listen, URL, Sync, SyncAlways, MaxQueued and MaxDead are those of
+	// Dir, URL, Sync, SyncAlways, MaxQueued and MaxDead are those of
 	// queue.BrokerOptions.
-	Dir, Listen, URL   string
+	Dir, URL           string
 	Sync               time.Duration
 	SyncAlways         bool
 	MaxQueued, MaxDead int64
+	// Listen is the "HOST:PORT" at which gateways publish, "" or stan.Off for none. With
+	// URL it has no effect: gateways then publish to the external server.
+	Listen string
 	// Several says that other replicas of the provider share the external NATS and the
 	// functions. When one shuts down, the others execute its requests. A function that
 	// one does not know may have just been deployed at another.
 	Several bool
-	// Cluster and Channel are those of queue.StanOptions.
+	// Cluster and Channel are those of stan.Options.
 	Cluster, Channel string
 	// Invoker and Functions are required.
 	Invoker   Invoker
@@ -98,15 +103,19 @@ type Queue struct {
 	metrics  *Metrics
 	log      zerolog.Logger
 	accepted chan publication
-	held     bytesHeld
+	bodies   *web.BodyReader
 
-	mu      sync.Mutex
-	pool    *queue.Pool
-	gateway *queue.StanService
-	acks    sync.WaitGroup
-	// draining is closed when Close begins, closed when no more acknowledgements go out.
-	draining, closed chan struct{}
-	begin, end       sync.Once
+	mu   sync.Mutex
+	pool *queue.Pool
+	// door answers gateways if the server is embedded, bus if it is external.
+	door *stan.Door
+	bus  *stan.Bus
+	acks sync.WaitGroup
+	// draining is closed when nothing more is taken out of the queue, refusing when
+	// gateways are refused, drained when no request is in hand any more, and closed when
+	// no more acknowledgements go out.
+	draining, refusing, drained, closed chan struct{}
+	begin, end                          sync.Once
 }
 
 // Open opens the queue's streams. The Queue executes nothing and answers no gateway
@@ -118,8 +127,16 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	if o.BodyTimeout <= 0 {
 		o.BodyTimeout = DefaultBodyTimeout
 	}
+	if o.URL != "" || o.Listen == stan.Off {
+		o.Listen = ""
+	}
+	if o.Listen != "" {
+		if err := stan.CheckAddress(o.Listen); err != nil {
+			return nil, fmt.Errorf("asynchronous requests: %w", err)
+		}
+	}
 	b, err := queue.OpenBroker(ctx, queue.BrokerOptions{
-		Dir: o.Dir, Listen: o.Listen, URL: o.URL, Sync: o.Sync, SyncAlways: o.SyncAlways,
+		Dir: o.Dir, URL: o.URL, Sync: o.Sync, SyncAlways: o.SyncAlways,
 		MaxQueued: o.MaxQueued, MaxDead: o.MaxDead, Logger: o.Logger,
 	})
 	if err != nil {
@@ -127,7 +144,8 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	}
 	q := &Queue{
 		options: o, broker: b, log: o.Logger,
-		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), closed: make(chan struct{}),
+		bodies:   web.NewBodyReader(min(o.MaxBody, maxBody(queue.MaxPayload)), o.BodyTimeout, maxReading),
+		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), refusing: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 	}
 	q.metrics = NewMetrics((&gauge{broker: b}).depth, q.inHand)
 	if err := q.metrics.Register(o.Registerer); err != nil {
@@ -135,7 +153,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 		return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
 	}
 	letters := NewDeadLetters(b.JetStream(), queue.DeadStream, queue.DeadSubjects)
-	q.admin = &Admin{Broker: b, Dead: letters, InHand: q.stats, Send: q.sendAgain, Logger: o.Logger}
+	q.admin = &Admin{Broker: b, Dead: letters, InHand: q.stats, Address: q.Address, Send: q.sendAgain, Logger: o.Logger}
 	posting := retry.Default()
 	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), maxPostWait
 	q.executor = &Executor{
@@ -151,7 +169,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 // Start begins to execute queued requests and to answer the gateway. Call it after the
 // functions are known: a request of an unknown function is given up. The error says why
 // the gateway cannot be answered. Call Close even after an error.
-func (q *Queue) Start() (err error) {
+func (q *Queue) Start() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pool = queue.StartPool(queue.PoolOptions{
@@ -159,45 +177,81 @@ func (q *Queue) Start() (err error) {
 		Handle: q.executor.Handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
 		MaxHeld: q.options.MaxHeld, MaxMessage: queue.MaxPayload, Logger: q.log,
 	})
-	q.gateway, err = queue.ServeStan(q.broker.Publishing(), queue.StanOptions{
-		Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log,
-	})
-	if err == nil {
-		// The server must know the subscriptions before clients connect.
-		err = q.broker.Publishing().FlushTimeout(flushTimeout)
-	}
-	if err != nil && !q.broker.Embedded() && !q.broker.Publishing().IsConnected() {
-		err = nil // The client library subscribes when it connects.
-	}
-	if err == nil {
-		err = q.broker.Listen()
-	}
-	if err != nil {
+	if err := q.answerGateways(); err != nil {
 		return fmt.Errorf("asynchronous requests: %w", err)
 	}
 	return nil
 }
 
-// Close stops accepting requests and taking them out of the queue. It waits for the
-// requests that are being executed until ctx ends, and gives the others back to the
-// queue. Then it ends the embedded server. Call it while the Invoker still works.
+// answerGateways begins to answer gateways. The caller holds q.mu.
+func (q *Queue) answerGateways() (err error) {
+	o := stan.Options{Cluster: q.options.Cluster, Channel: q.options.Channel, Take: q.take, Logger: q.log}
+	if q.broker.Embedded() {
+		if q.options.Listen != "" {
+			q.door, err = stan.Listen(q.options.Listen, o)
+		}
+		return err
+	}
+	if q.bus, err = stan.Serve(q.broker.Publishing(), o); err != nil {
+		return err
+	}
+	// A server that cannot be reached gets the subscriptions when it comes back.
+	if err = q.broker.Publishing().FlushTimeout(flushTimeout); err != nil && !q.broker.Publishing().IsConnected() {
+		err = nil
+	}
+	return err
+}
+
+// Drain takes nothing more out of the queue, and no more requests of gateways. It returns a
+// channel that is closed when the requests that are being executed have ended. When ctx
+// ends, it gives those back to the queue. [Queue.Accept] goes on: who calls it lets no more
+// requests in, and those that are in can be stored. The Invoker may refuse requests with
+// 503 from now on; they stay in the queue.
+func (q *Queue) Drain(ctx context.Context) <-chan struct{} {
+	q.begin.Do(func() {
+		q.mu.Lock()
+		pool, bus := q.pool, q.bus
+		q.mu.Unlock()
+		close(q.draining)
+		if pool != nil {
+			pool.Stop()
+		}
+		var ending sync.WaitGroup
+		if q.options.Several && bus != nil {
+			// The gateways' next requests go to other replicas; this one would refuse them.
+			ending.Go(func() {
+				bus.Leave(ctx)
+				close(q.refusing)
+			})
+		} else {
+			close(q.refusing)
+		}
+		if pool != nil {
+			ending.Go(func() { pool.Close(ctx) })
+		}
+		go func() {
+			ending.Wait()
+			close(q.drained)
+		}()
+	})
+	return q.drained
+}
+
+// Close drains the queue until ctx ends, unless Drain was called before. Then it ends the
+// embedded server. Call it while the Invoker still works.
 func (q *Queue) Close(ctx context.Context) {
-	q.mu.Lock()
-	pool, gateway := q.pool, q.gateway
-	q.mu.Unlock()
-	if q.options.Several && gateway != nil {
-		// The gateway's next requests go to other replicas; this one would refuse them.
-		gateway.Leave(ctx)
-	}
-	q.begin.Do(func() { close(q.draining) })
-	if pool != nil {
-		pool.Close(ctx)
-	}
+	<-q.Drain(ctx)
 	q.end.Do(func() {
-		if gateway != nil {
-			gateway.Close()
+		q.mu.Lock()
+		door, bus := q.door, q.bus
+		q.mu.Unlock()
+		if bus != nil {
+			bus.Close()
 		}
 		close(q.closed)
+		if door != nil {
+			door.Close()
+		}
 		q.acks.Wait()
 		q.executor.Poster.Close()
 		q.metrics.Unregister(q.options.Registerer)
@@ -217,9 +271,16 @@ func (q *Queue) patience() time.Duration {
 	return 0
 }
 
-// Address returns the NATS server's "host:port" for the gateway, "" if the embedded
-// server does not listen. It does not change after Start.
-func (q *Queue) Address() string { return q.broker.Address() }
+// Address returns the "host:port" to which a gateway publishes, "" if there is none. It
+// does not change after Start.
+func (q *Queue) Address() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.door != nil {
+		return q.door.Address()
+	}
+	return q.broker.Address()
+}
 
 // System serves everything at and below Prefix; see Admin.Serve.
 func (q *Queue) System(w http.ResponseWriter, r *http.Request) error { return q.admin.Serve(w, r) }

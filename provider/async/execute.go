@@ -44,7 +44,8 @@ type Executor struct {
 	Posting retry.Settings
 	Dead    *DeadLetters
 	Metrics *Metrics
-	// Draining is closed when Handle must not wait for another try of a callback.
+	// Draining is closed when the provider shuts down. Handle then waits for no other try
+	// of a callback, and keeps requests that the Invoker refuses with 503.
 	Draining <-chan struct{}
 	// Patience is how long after it was stored a request of an unknown function is
 	// kept; 0 if only this provider deploys functions.
@@ -68,6 +69,8 @@ type outcome struct {
 	try    retry.Try
 	detail string
 	result *CallbackResult
+	// unserved says that the Invoker refused the request with 503.
+	unserved bool
 }
 
 // Handle executes one message, posts its result to the callback URL and decides what
@@ -82,6 +85,10 @@ func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	}
 	o := j.execute(ctx)
 	if ctx.Err() != nil {
+		return queue.Verdict{Keep: true}
+	}
+	if o.unserved && over(e.Draining) {
+		// The provider that shuts down has refused it. That was not a try.
 		return queue.Verdict{Keep: true}
 	}
 	if o.try.Absent && time.Since(m.Stored) < e.Patience {
@@ -131,6 +138,7 @@ func (j *job) execute(ctx context.Context) outcome {
 	if err != nil {
 		o.try.Status = statusOf(err)
 		o.try.Absent = o.try.Status == http.StatusNotFound
+		o.unserved = o.try.Status == http.StatusServiceUnavailable
 		o.detail = err.Error()
 		response = failure(o.try.Status, err)
 	} else {

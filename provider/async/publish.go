@@ -70,13 +70,23 @@ func (q *Queue) known(name string) error {
 	return nil
 }
 
+var errLeaving = errors.New("the provider is shutting down")
+
+// over reports whether a channel is closed.
+func over(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // publish sends a function's message to the stream. A second message with the same id is
 // not stored; "" is no id.
 func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFuture, error) {
-	select {
-	case <-q.draining:
-		return nil, unavailable(errors.New("the provider is shutting down"))
-	default:
+	if over(q.closed) {
+		return nil, unavailable(errLeaving)
 	}
 	if err := q.broker.Usable(); err != nil {
 		return nil, unavailable(err)
@@ -133,7 +143,7 @@ type publication struct {
 	done   func(error)
 }
 
-// take stores a gateway's message. It is the Take of queue.StanOptions. It checks only
+// take stores a gateway's message. It is the Take of stan.Options. It checks only
 // the function's name. Other faults of a message are found when it is executed.
 func (q *Queue) take(data []byte, done func(error)) {
 	function, err := queue.FunctionOf(data)
@@ -143,6 +153,10 @@ func (q *Queue) take(data []byte, done func(error)) {
 	}
 	if err != nil {
 		done(web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err))
+		return
+	}
+	if over(q.refusing) {
+		done(unavailable(errLeaving))
 		return
 	}
 	if err := q.known(name); err != nil {

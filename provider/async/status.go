@@ -74,7 +74,7 @@ func (a *Admin) server() string {
 	if !a.Broker.Embedded() {
 		return a.Broker.URL()
 	}
-	if at := a.Broker.Address(); at != "" {
+	if at := a.Address(); at != "" {
 		return "embedded at " + at
 	}
 	return "embedded"

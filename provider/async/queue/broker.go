@@ -1,8 +1,8 @@
 // Package queue stores queued invocations in two JetStream streams, in a NATS server
 // inside this process or an external one ([Broker]). It hands the messages of each
-// function to a handler ([Pool]), and answers the gateway's NATS Streaming client
-// ([StanService]). It does not execute requests, which package async does. Begin reading
-// at [OpenBroker] and [StartPool].
+// function to a handler ([Pool]). It does not execute requests, which package async does,
+// nor answer the gateway, which package stan does. Begin reading at [OpenBroker] and
+// [StartPool].
 //
 // # What survives a crash
 //
@@ -22,12 +22,12 @@
 // If a write to a stream's file fails, JetStream stops that stream for good. Messages are
 // therefore refused while the disk is nearly full ([Broker.Usable] says so). If a write
 // fails nevertheless, the embedded server is replaced by another one once there is room
-// again. Clients reconnect by themselves.
+// again.
 //
 // # Permissions
 //
-// Clients that connect over the network may use the publishing side of NATS Streaming
-// only. They can neither read the queue nor change the streams.
+// The embedded server does not listen. Only this process connects to it, so no other can
+// read the queue or change the streams. An external server must see to that itself.
 package queue
 
 import (
@@ -43,9 +43,6 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Off is the value of BrokerOptions.Listen for a server that does not listen.
-const Off = "off"
-
 // DefaultSync is how often files are synced to the disk.
 const DefaultSync = 10 * time.Second
 
@@ -57,11 +54,8 @@ const MaxPayload = 32 << 20
 type BrokerOptions struct {
 	// Dir is the directory of the embedded server's streams.
 	Dir string
-	// Listen is the embedded server's address, "" or Off for none: only this process
-	// can then connect.
-	Listen string
 	// URL is that of an external NATS server with JetStream, or several separated by
-	// commas. With it, no server is embedded, and Dir and Listen have no effect.
+	// commas. With it, no server is embedded, and Dir has no effect.
 	URL string
 	// Sync is the time between syncs of the files, DefaultSync if 0. SyncAlways syncs
 	// each message. Both hold for the embedded server only.
@@ -94,9 +88,8 @@ type Broker struct {
 
 // OpenBroker starts the embedded server or connects to the external one. If the external
 // server does not answer, OpenBroker returns after a few seconds and the Broker keeps
-// trying to connect. OpenBroker fails if waiting cannot help: a port is taken, a directory
-// cannot be written, a URL is invalid, the server refuses the credentials or has no
-// JetStream.
+// trying to connect. OpenBroker fails if waiting cannot help: a directory cannot be
+// written, a URL is invalid, the server refuses the credentials or has no JetStream.
 func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 	b := &Broker{options: o, log: o.Logger, check: make(chan struct{}, 1)}
 	defer func() {
@@ -152,24 +145,9 @@ func (b *Broker) MaxPayload() int64 {
 	return MaxPayload
 }
 
-// Listen lets clients connect to the embedded server over the network. Call it when
-// publishers can be answered: a client that cannot connect tries again, but one that
-// connects too early waits for an answer in vain. For an external server it does nothing.
-func (b *Broker) Listen() error {
-	if b.embedded == nil {
-		return nil
-	}
-	return b.embedded.listen()
-}
-
-// Address returns the server's "host:port", that of the first of several servers. It is
-// "" if the embedded server does not listen (yet).
-func (b *Broker) Address() string {
-	if b.embedded == nil {
-		return hostPort(b.options.URL)
-	}
-	return b.embedded.address()
-}
+// Address returns the external server's "host:port", that of the first of several
+// servers. It is "" for an embedded one.
+func (b *Broker) Address() string { return hostPort(b.options.URL) }
 
 // URL returns the external server's URL without its password.
 func (b *Broker) URL() string { return redact(b.options.URL) }

@@ -6,48 +6,84 @@ import (
 	"sync"
 )
 
-// budget bounds the bytes of all messages that are held at once. It serves callers of
-// take in the order in which they came. Otherwise small messages could keep a large one
-// waiting for ever.
+// budget divides the bytes that all messages in hand may take among the functions. A
+// function that holds h bytes while f bytes are free may hold
+//
+//	a quarter of what the others leave, (f+h)/4;
+//	a sixteenth, (f+h)/16, while another one waits;
+//	half of f, if it holds nothing and its next message needs more than a quarter.
+//
+// So a function alone holds a quarter of the total M, as many bytes as keep it busy. If n
+// functions have more messages than they may hold, each holds h = (f+h)/4, which is f/3.
+// From n·h + f = M follows f = 3M/(n+3): of 256 MiB, 4 slow functions leave 110 MiB and 100
+// of them 7.5 MiB to the others. If they come one after another, and none of the earlier
+// ones gives anything back, each takes a quarter of the rest, which leaves M·(3/4)^n: 81 MiB
+// after 4, 2.6 MiB after 16. No grant takes more than half of f. So after any grant, as many
+// bytes are free as it took, and the smallest pull, 256 KiB, is granted to a 20th function.
+//
+// A function that holds nothing waits in line for its bytes. The others may hold less
+// meanwhile, so they cannot keep a large message waiting for ever: n busy functions then
+// leave 15M/(n+15), 64 MiB to 45 of them, and the largest message needs twice its 32 MiB.
+// The line delays no small messages: a function that holds nothing gets the smallest pull
+// out of turn. A function that holds something does not wait in line, because its own
+// messages give bytes back.
 type budget struct {
-	mu      sync.Mutex
-	free    int64
-	waiting []*claim
+	mu   sync.Mutex
+	free int64
+	line []*claim
 }
 
-// claim is one caller of take that waits for n bytes. ok is closed when it has them.
+// claim is a function in line. It takes at least need bytes, and at most want. ok is closed
+// when it has got its grant.
 type claim struct {
-	n  int64
-	ok chan struct{}
+	need, want, grant int64
+	ok                chan struct{}
 }
 
-// take waits until n bytes are free and takes them.
-func (b *budget) take(ctx context.Context, n int64) error {
+// take takes at least need and at most want bytes for a function that holds held bytes. If
+// the function may not have them, take returns 0 if it holds something, and waits
+// otherwise.
+func (b *budget) take(ctx context.Context, held, need, want int64) (grant int64, err error) {
 	b.mu.Lock()
-	if len(b.waiting) == 0 && b.free >= n {
-		b.free -= n
+	if grant = b.allowed(held, need, want, len(b.line) > 0); grant > 0 || held > 0 {
+		b.free -= grant
 		b.mu.Unlock()
-		return nil
+		return grant, nil
 	}
-	c := &claim{n, make(chan struct{})}
-	b.waiting = append(b.waiting, c)
+	c := &claim{need: need, want: want, ok: make(chan struct{})}
+	b.line = append(b.line, c)
 	b.mu.Unlock()
 	select {
 	case <-c.ok:
-		return nil
+		return c.grant, nil
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
-	if i := slices.Index(b.waiting, c); i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
-		b.serve()
-		b.mu.Unlock()
-		return ctx.Err()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.line, c); i >= 0 {
+		b.line = slices.Delete(b.line, i, i+1)
 	}
-	b.mu.Unlock()
-	// serve granted the claim at the same moment.
-	b.give(n)
-	return ctx.Err()
+	// serve may have granted the claim at the same moment.
+	b.free += c.grant
+	b.serve()
+	return 0, ctx.Err()
+}
+
+// allowed returns how many bytes a function may take now, 0 if fewer than need. waits says
+// that another function waits before this one.
+func (b *budget) allowed(held, need, want int64, waits bool) int64 {
+	part := int64(4)
+	if waits {
+		part = 16
+	}
+	grant := min(want, (b.free+held)/part-held)
+	switch {
+	case grant >= need:
+		return grant
+	case held == 0 && need <= b.free/2 && (!waits || need <= minGrant):
+		return need
+	}
+	return 0
 }
 
 // give gives bytes back. A negative n takes bytes without waiting, even beyond the budget.
@@ -58,11 +94,16 @@ func (b *budget) give(n int64) {
 	b.serve()
 }
 
-// serve grants waiting claims as far as the free bytes go. The caller holds b.mu.
+// serve grants the claims in line that can be granted. The caller holds b.mu.
 func (b *budget) serve() {
-	for len(b.waiting) > 0 && b.free >= b.waiting[0].n {
-		b.free -= b.waiting[0].n
-		close(b.waiting[0].ok)
-		b.waiting = b.waiting[1:]
+	for i := 0; i < len(b.line); {
+		c := b.line[i]
+		if c.grant = b.allowed(0, c.need, c.want, i > 0); c.grant == 0 {
+			i++
+			continue
+		}
+		b.free -= c.grant
+		b.line = slices.Delete(b.line, i, i+1)
+		close(c.ok)
 	}
 }

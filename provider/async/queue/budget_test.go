@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,64 +12,127 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Small claims do not keep a large one waiting for ever.
-func TestBudgetInOrder(t *testing.T) {
+const mib = 1 << 20
+
+// takes takes bytes for a function that must not wait.
+func takes(t *testing.T, b *budget, held, need, want int64) int64 {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	grant, _ := b.take(ctx, held, need, want) // The error says that it would wait.
+	return grant
+}
+
+// saturate lets a function take all that it may.
+func saturate(t *testing.T, b *budget, need int64) (held int64) {
+	t.Helper()
+	for {
+		grant := takes(t, b, held, need, maxGrant)
+		if grant == 0 {
+			return held
+		}
+		held += grant
+	}
+}
+
+// Functions that take all they may and give nothing back leave bytes to the next one.
+func TestBudgetSlowFunctions(t *testing.T) {
+	b := &budget{free: DefaultMaxHeld}
+	var held []int64
+	for n := 1; n <= 20; n++ {
+		held = append(held, saturate(t, b, minGrant))
+		switch {
+		case n == 1 && (held[0] > DefaultMaxHeld/4 || held[0] < DefaultMaxHeld/5):
+			t.Errorf("one function alone holds %d", held[0])
+		case n == 4 && b.free < 80*mib:
+			t.Errorf("4 slow functions leave %d", b.free)
+		}
+		if held[n-1] == 0 {
+			t.Fatalf("function %d gets nothing, %d are free", n, b.free)
+		}
+	}
+	// As their messages end, one after the other, they share anew.
+	for range 10000 {
+		i := rand.IntN(len(held))
+		done := min(held[i], mib)
+		b.give(done)
+		held[i] -= done
+		held[i] += takes(t, b, held[i], minGrant, mib)
+	}
+	if want := int64(DefaultMaxHeld*3/23) - 4*mib; b.free < want {
+		t.Errorf("20 busy functions leave %d, want %d", b.free, want)
+	}
+}
+
+// A large message waits while slow functions hold too much. Meanwhile small ones pass, and
+// functions that hold much take nothing more, so its turn comes.
+func TestBudgetLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &budget{free: 10}
-		if err := b.take(t.Context(), 8); err != nil {
-			t.Fatal(err)
+		b := &budget{free: 64 * mib}
+		slow := []int64{saturate(t, b, minGrant), saturate(t, b, minGrant)}
+		var large int64
+		go func() { large, _ = b.take(t.Context(), 0, 32*mib, 32*mib) }()
+		synctest.Wait()
+		if large != 0 {
+			t.Fatal("it did not wait")
 		}
-		var order []string
-		var mu sync.Mutex
-		claim := func(name string, n int64) {
-			if err := b.take(t.Context(), n); err != nil {
-				t.Error(err)
+		for range 1000 { // One message after the other.
+			if takes(t, b, 0, minGrant, 4*mib) == 0 {
+				t.Fatal("a small message waits for a large one")
 			}
-			mu.Lock()
-			order = append(order, name)
-			mu.Unlock()
-			b.give(n)
+			b.give(min(4*mib, b.free/15)) // More or less what was taken.
+			b.free = 64*mib - slow[0] - slow[1]
 		}
-		go claim("large", 9)
+		b.give(slow[0])
 		synctest.Wait()
-		go claim("small", 2)
-		synctest.Wait()
-		if len(order) != 0 {
-			t.Errorf("%v was served before the large one", order)
+		if grant := takes(t, b, slow[1], minGrant, maxGrant); grant > 0 {
+			t.Errorf("a function that holds %d takes %d more, and a large message waits", slow[1], grant)
 		}
-		b.give(8)
+		b.give(slow[1])
 		synctest.Wait()
-		if strings.Join(order, " ") != "large small" || b.free != 10 {
-			t.Errorf("order %v, free %d", order, b.free)
+		if large != 32*mib || b.free != 32*mib {
+			t.Errorf("the large message got %d, %d are free", large, b.free)
 		}
 	})
 }
 
-// A claim whose context ends takes no bytes.
-func TestBudgetCanceled(t *testing.T) {
+// Whatever functions do, no more bytes are held than there are, everyone in line is served,
+// and one whose context ends takes nothing.
+func TestBudgetInterleavings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &budget{free: 100}
-		var held atomic.Int64
-		for range 50 {
+		b := &budget{free: 64 * mib}
+		var served, ended atomic.Int64
+		for range 40 {
 			go func() {
-				n := rand.Int64N(100) + 1
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(1000))*time.Millisecond)
-				defer cancel()
-				if b.take(ctx, n) != nil {
-					return
+				for range 50 {
+					need := int64(minGrant) << rand.IntN(8) // At most 32 MiB.
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if rand.IntN(4) == 0 {
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(100))*time.Millisecond)
+					}
+					grant, err := b.take(ctx, 0, need, 2*need)
+					cancel()
+					if err != nil {
+						ended.Add(1)
+						continue
+					}
+					if served.Add(1); grant < need || grant > 2*need {
+						t.Errorf("asked for %d and got %d", need, grant)
+					}
+					b.mu.Lock()
+					if b.free < 0 {
+						t.Error("more is held than there is")
+					}
+					b.mu.Unlock()
+					time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
+					b.give(grant)
 				}
-				if held.Add(n) > 100 {
-					t.Error("more is held than there is")
-				}
-				time.Sleep(time.Duration(rand.IntN(500)) * time.Millisecond)
-				held.Add(-n)
-				b.give(n)
 			}()
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Hour)
 		synctest.Wait()
-		if b.free != 100 || len(b.waiting) != 0 {
-			t.Errorf("free %d, waiting %d", b.free, len(b.waiting))
+		if served.Load()+ended.Load() != 40*50 || b.free != 64*mib || len(b.line) != 0 {
+			t.Errorf("%d served, %d ended, %d free, %d in line", served.Load(), ended.Load(), b.free, len(b.line))
 		}
 	})
 }

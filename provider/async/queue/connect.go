@@ -37,13 +37,18 @@ func (b *Broker) connect() (err error) {
 // server has gone or come back.
 const publisher = "faas-infer"
 
+// inboxes begins the subjects at which the provider receives requests and answers. Clients
+// that may subscribe to the usual _INBOX.> of an external server, such as gateways, do not
+// see them.
+const inboxes = "_FAAS_INFER"
+
 // settleBuffer is the most bytes of acknowledgements that are buffered while the server
 // is away.
 const settleBuffer = 16 << 20
 
 func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
-		nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		nats.Name(name), nats.CustomInboxPrefix(inboxes), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			if b.embedded == nil && name == publisher {
 				b.log.Info().Str("server", c.ConnectedUrlRedacted()).Msg("connected to NATS again")
@@ -62,7 +67,7 @@ func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 		}),
 	}, more...)
 	if b.embedded != nil {
-		options = append(options, nats.InProcessServer(b.embedded), nats.UserInfo(ownUser, b.embedded.password))
+		options = append(options, nats.InProcessServer(b.embedded))
 	}
 	c, err := nats.Connect(b.options.URL, options...)
 	if err != nil {
@@ -118,8 +123,11 @@ func redact(servers string) string {
 	return strings.Join(out, ",")
 }
 
-// hostPort returns "host:port" of the first of several servers.
+// hostPort returns "host:port" of the first of several servers, "" of none.
 func hostPort(servers string) string {
+	if servers == "" {
+		return ""
+	}
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(strings.TrimSpace(first))
 	if err != nil {

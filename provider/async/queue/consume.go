@@ -47,8 +47,8 @@ type PoolOptions struct {
 	// AckWait is how long the server waits for a sign of life before it delivers a
 	// message again, for example after this process was killed.
 	AckWait time.Duration
-	// MaxHeld is the most bytes that all messages in hand may take together. One
-	// function may take a quarter of them, but at least MaxMessage.
+	// MaxHeld is the most bytes that all messages in hand may take together, at least
+	// twice MaxMessage. The functions share them as budget says.
 	MaxHeld int64
 	// MaxMessage is the size of the largest message in bytes.
 	MaxMessage int64
@@ -78,11 +78,9 @@ func (o *PoolOptions) complete() {
 	}
 	// 4 KiB for the subject and headers that the server counts with a message.
 	o.MaxMessage = max(o.MaxMessage, 1<<20) + 4<<10
-	o.MaxHeld = max(o.MaxHeld, o.MaxMessage)
+	// A function that holds nothing may take half of what is free.
+	o.MaxHeld = max(o.MaxHeld, 2*o.MaxMessage)
 }
-
-// share returns the most bytes that one function may hold.
-func (o *PoolOptions) share() int64 { return max(o.MaxHeld/4, o.MaxMessage) }
 
 // Pool holds the workers of all functions, one each.
 type Pool struct {
@@ -128,13 +126,19 @@ func (p *Pool) Wake(key string) {
 	w.poke()
 }
 
-// Close stops pulling and waits for the messages in hand until ctx ends. It gives the
-// rest back to the queue.
-func (p *Pool) Close(ctx context.Context) {
+// Stop stops pulling and returns at once. Close must follow soon: until then the server
+// gets no signs of life for the messages in hand.
+func (p *Pool) Stop() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stop()
+}
+
+// Close stops pulling and waits for the messages in hand until ctx ends. It gives the
+// rest back to the queue.
+func (p *Pool) Close(ctx context.Context) {
+	p.Stop()
 	p.loops.Wait()
 	done := make(chan struct{})
 	go func() {

@@ -10,11 +10,8 @@ import (
 )
 
 // ask sends a pull for the messages that are there now: at most places messages and grant
-// bytes. It first takes the bytes from the budget.
+// bytes, which the caller has taken from the budget.
 func (w *worker) ask(places int, grant int64) error {
-	if err := w.pool.budget.take(w.pool.run, grant); err != nil {
-		return err
-	}
 	subject := fmt.Sprintf("$JS.API.CONSUMER.MSG.NEXT.%s.%s", w.pool.options.Stream, w.name)
 	request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"no_wait":true}`, places, grant)
 	w.woken = false
@@ -69,7 +66,9 @@ func (w *worker) receive(m *nats.Msg) error {
 		// The next message is larger than the rest of the grant.
 		w.at = time.Time{}
 		if !any {
-			w.need = min(8*w.need, w.pool.options.MaxMessage)
+			// The server does not say how large it is. Asking for much more than it
+			// takes could have it wait while other functions hold the rest.
+			w.need = min(2*w.need, w.pool.options.MaxMessage)
 		}
 	case code == "409" && strings.Contains(description, "maxwaiting"):
 		w.at = time.Now().Add(w.pool.options.Poll)

@@ -151,17 +151,10 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// The publishing connection, which answers clients, must be up before they connect.
 	if err := b.publishing.FlushWithContext(ctx); err != nil {
 		return errAway
 	}
-	if err := b.makeStreams(ctx); err != nil {
-		return err
-	}
-	if b.embedded != nil && b.embedded.shut() {
-		return b.embedded.listen()
-	}
-	return nil
+	return b.makeStreams(ctx)
 }
 
 // mend restarts the embedded server, unless the disk is still full.

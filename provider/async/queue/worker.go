@@ -150,8 +150,21 @@ func (w *worker) open() error {
 	return err
 }
 
+// leavePatience is how long a worker that leaves waits for the answer to its last pull.
+const leavePatience = time.Second
+
 // leave gives messages that have come and were not begun back to the server.
 func (w *worker) leave() {
+	// The server answers a pull at once. It would deliver messages that come after the end
+	// of the subscription again only after AckWait.
+	for patience := time.After(leavePatience); w.pull.open; {
+		select {
+		case m := <-w.inbox:
+			w.giveBack(m)
+		case <-patience:
+			w.endPull()
+		}
+	}
 	if w.subscription != nil {
 		// It fails if the connection is closed.
 		_ = w.subscription.Unsubscribe()
@@ -160,12 +173,27 @@ func (w *worker) leave() {
 	for {
 		select {
 		case m := <-w.inbox:
-			if status(m) == "" {
-				w.settle(m.Reply, ackLater(0))
-			}
+			w.giveBack(m)
 		default:
 			return
 		}
+	}
+}
+
+// giveBack gives a message back to the server, or handles the end of a pull.
+func (w *worker) giveBack(m *nats.Msg) {
+	if status(m) != "" {
+		// The error is a reason to open the consumer again.
+		_ = w.receive(m)
+		return
+	}
+	w.settle(m.Reply, ackLater(0))
+	if !w.pull.open {
+		return
+	}
+	w.pull.any = true
+	if w.pull.left--; w.pull.left == 0 {
+		w.endPull()
 	}
 }
 
@@ -212,7 +240,7 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 	}
 	w.mu.Lock()
 	places := min(w.pool.options.Concurrency-w.inUse.Running, heldFactor*w.pool.options.Concurrency-w.inUse.Held)
-	share, nothing := w.pool.options.share()-w.bytes, w.inUse.Held == 0
+	held := w.bytes
 	at := w.back.until(now, w.at)
 	w.mu.Unlock()
 	if !now.Before(at) {
@@ -221,7 +249,7 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 	switch {
 	case now.Before(at):
 		return at.Sub(now), nil
-	case places <= 0, share < w.need && !nothing:
+	case places <= 0:
 		return w.pool.options.Poll, nil // Until a place comes free.
 	case places < w.pool.options.Concurrency/8:
 		if w.few.IsZero() {
@@ -231,8 +259,15 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 			return d, nil
 		}
 	}
+	grant, err := w.pool.budget.take(w.pool.run, held, w.need, max(w.need, min(2*w.average*int64(places), maxGrant)))
+	if err != nil {
+		return 0, err
+	}
+	if grant == 0 {
+		return w.pool.options.Poll, nil // Until a message gives its bytes back.
+	}
 	w.few = time.Time{}
-	return pullPatience, w.ask(places, min(max(2*w.average*int64(places), w.need), max(share, w.need), max(maxGrant, w.need)))
+	return pullPatience, w.ask(places, grant)
 }
 
 // idle reports whether there has been nothing to do for longer than PoolOptions.Idle.

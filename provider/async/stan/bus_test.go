@@ -1,15 +1,11 @@
-package queue
+package stan
 
 import (
-	"errors"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	client "github.com/nats-io/stan.go"
 	"github.com/nats-io/stan.go/pb"
 	"github.com/rs/zerolog"
 )
@@ -30,7 +26,7 @@ func serve(t testing.TB, take func(data []byte, done func(error))) (url string, 
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	service, err := ServeStan(conn, StanOptions{Take: take, Logger: zerolog.Nop()})
+	service, err := Serve(conn, Options{Take: take, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,49 +35,6 @@ func serve(t testing.TB, take func(data []byte, done func(error))) (url string, 
 		t.Fatal(err)
 	}
 	return s.ClientURL(), conn
-}
-
-func TestPublish(t *testing.T) {
-	var mu sync.Mutex
-	var got []string
-	url, _ := serve(t, func(data []byte, done func(error)) {
-		mu.Lock()
-		got = append(got, string(data))
-		mu.Unlock()
-		if string(data) == "bad" {
-			done(errors.New("cannot be taken"))
-			return
-		}
-		go done(nil)
-	})
-	c, err := client.Connect(DefaultCluster, "gateway", client.NatsURL(url))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	for _, s := range []string{"one", "two"} {
-		if err := c.Publish(DefaultChannel, []byte(s)); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := c.Publish(DefaultChannel, []byte("bad")); err == nil || err.Error() != "cannot be taken" {
-		t.Errorf("a refused message: %v", err)
-	}
-	if err := c.Publish("other", nil); err == nil || !strings.Contains(err.Error(), "channel") {
-		t.Errorf("another channel: %v", err)
-	}
-	if _, err := c.Subscribe(DefaultChannel, func(*client.Msg) {}); err == nil || !strings.Contains(err.Error(), "no subscriptions") {
-		t.Errorf("subscribing: %v", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if len(got) != 3 {
-		t.Errorf("got %q", got)
-	}
-	if _, err := client.Connect("another-cluster", "gateway", client.NatsURL(url), client.ConnectWait(200*time.Millisecond)); err == nil {
-		t.Error("connected to another cluster")
-	}
 }
 
 // Clients that send pings get answers.
@@ -108,8 +61,8 @@ func TestPing(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for _, o := range []StanOptions{{Cluster: "a.b"}, {Cluster: "a>"}, {Channel: "a b"}, {Channel: ".a"}, {Channel: "a.*"}, {Channel: "a..b"}} {
-		if _, err := ServeStan(nil, o); err == nil {
+	for _, o := range []Options{{Cluster: "a.b"}, {Cluster: "a>"}, {Channel: "a b"}, {Channel: ".a"}, {Channel: "a.*"}, {Channel: "a..b"}} {
+		if _, err := Serve(nil, o); err == nil {
 			t.Errorf("%+v was taken", o)
 		}
 	}
@@ -135,7 +88,7 @@ func FuzzMessages(f *testing.F) {
 			}
 		}
 		var p pb.PubMsg
-		if stanUnmarshal(&p, data) != nil || p.Guid == "" {
+		if unmarshal(&p, data) != nil || p.Guid == "" {
 			if err := conn.Publish("_STAN.pub."+DefaultCluster+"."+DefaultChannel, data); err != nil {
 				t.Fatal(err)
 			}
