@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/openfaas/faas-provider/auth"
 	"github.com/openfaas/faas-provider/types"
@@ -136,6 +135,6 @@ func (s *runningProvider) run() {
 	if s.parts.Wrap != nil {
 		handler = s.parts.Wrap(handler)
 	}
-	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	s.http = web.NewServer(handler)
 	go func() { s.served <- s.http.Serve(s.listener) }()
 }
