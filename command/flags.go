@@ -84,7 +84,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, in addition to its SLO if it has one")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "maximum number of waiting requests per function; further ones get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
-	flags.Int64Var(&f.maxHeld, "max-held", 0, "maximum size of the bodies of all waiting requests together, in bytes; requests beyond it get 503 (default: a quarter of the memory, at most 1 GiB)")
+	flags.Int64Var(&f.maxHeld, "max-held", 0, "memory in bytes that all requests to models may hold together, with their bodies, headers and answers; requests beyond it get 503, and requests of a client or a function that holds more than is free get 429 (default: a quarter of the memory, at most 1 GiB)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
 	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from its operators")

@@ -45,9 +45,11 @@ type Options struct {
 	Credentials *auth.BasicAuthCredentials
 	// MaxBody is the most bytes of an invocation's body, DefaultMaxBody if 0.
 	MaxBody int64
-	// MaxHeld is the most bytes that the bodies of all unanswered invocations may
-	// take together, DefaultMaxHeld if 0. It is raised to MaxBody + 1 if it is lower.
-	// Invocations beyond it get 503.
+	// MaxHeld is the most bytes that all requests in progress may take together, with
+	// what has come of their bodies, their heads, and their answers until the clients have
+	// taken them. DefaultMaxHeld if 0; raised to MaxBody + web.MaxHead if lower. Requests
+	// beyond it get 503. One client or one function may take no more than is left free;
+	// requests beyond that get 429.
 	MaxHeld int64
 	// BodyTimeout is how long a client may take to send a request's body,
 	// DefaultBodyTimeout if 0. A slower one gets 408. It does not hold for ordinary
@@ -153,7 +155,7 @@ func New(o Options) *Server {
 	if most <= 0 {
 		most = DefaultMaxBody
 	}
-	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), max(cmp.Or(o.MaxHeld, DefaultMaxHeld), most+1))
+	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), cmp.Or(o.MaxHeld, DefaultMaxHeld))
 	s.changes = changes{s.bodies, s.inFlight}
 	if s.now == nil {
 		s.now = time.Now
