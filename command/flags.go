@@ -44,7 +44,8 @@ type ProviderFlags struct {
 	corsOrigins                               []string
 	nats                                      asyncFlags
 	policy, coldStart, scheduler              string
-	keepAlive, coldWait, drain, bodyTimeout   time.Duration
+	keepAlive, coldWait, drain                time.Duration
+	bodyTimeout, answerTimeout                time.Duration
 	queueLimit                                int
 	maxBody, maxHeld                          int64
 	cores                                     []int
@@ -86,6 +87,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "memory in bytes that all requests to models may hold together, with their bodies, headers and answers; requests beyond it get 503, and requests of a client or a function that holds more than is free get 429 (default: a quarter of the memory, at most 1 GiB)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
+	flags.DurationVar(&f.answerTimeout, "answer-timeout", 30*time.Second, "how long a client may take nothing of an answer that waits for it; then its connection is closed. Answers that stream may pause for longer")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown")
 	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from its operators")
 	f.nats.register(flags)
@@ -134,8 +136,8 @@ func (f *ProviderFlags) complete() error {
 		return errors.New("--queue-limit and --max-body must be at least 1")
 	case slices.ContainsFunc(f.corsOrigins, notOrigin):
 		return fmt.Errorf("--cors-origin %q: it must be an origin without a path or a slash at its end, such as https://console.example.com, or * for all", f.corsOrigins[slices.IndexFunc(f.corsOrigins, notOrigin)])
-	case f.bodyTimeout <= 0:
-		return errors.New("--body-timeout must be positive")
+	case f.bodyTimeout <= 0 || f.answerTimeout <= 0:
+		return errors.New("--body-timeout and --answer-timeout must be positive")
 	case f.maxHeld == 0:
 		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
 	case f.maxHeld < f.maxBody:

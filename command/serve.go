@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -136,5 +137,5 @@ func (s *runningProvider) run() {
 		handler = s.parts.Wrap(handler)
 	}
 	s.http = web.NewServer(handler)
-	go func() { s.served <- s.http.Serve(s.listener) }()
+	go func() { s.served <- s.http.Serve(duplex.LimitStalls(s.listener, s.flags.answerTimeout)) }()
 }
