@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,10 +42,11 @@ type ProviderFlags struct {
 	listen, state, bundles, prepared, secrets string
 	functionSecrets, payloadSecret            string
 	maxBuild                                  int64
-	corsOrigins                               []string
+	corsOrigins, hosts                        []string
 	nats                                      asyncFlags
 	policy, coldStart, scheduler              string
-	keepAlive, coldWait, drain, bodyTimeout   time.Duration
+	keepAlive, coldWait, drain                time.Duration
+	bodyTimeout, answerTimeout                time.Duration
 	queueLimit                                int
 	maxBody, maxHeld                          int64
 	cores                                     []int
@@ -75,6 +77,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs builds of faas-cli's --remote-builder; without it the provider refuses builds")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "maximum size of a build's context in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, such as https://console.example.com, whose pages may use the system routes from a browser")
+	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names, such as provider.example.com, by which clients may address the system routes of a provider without credentials; IP addresses, localhost and the name in --listen are always allowed, and * allows all")
 	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions without one of their own: "+OneOf(batching.Names()))
 	flags.StringVar(&f.coldStart, "cold-start", defaultColdStart, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+OneOf(coldstart.Names())+"; fixed uses --keep-alive, the others learn from idle times (default "+defaultColdStart+", or fixed with --keep-alive)")
 	flags.Lookup("cold-start").DefValue = ""
@@ -84,8 +87,9 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, in addition to its SLO if it has one")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "maximum number of waiting requests per function; further ones get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
-	flags.Int64Var(&f.maxHeld, "max-held", 0, "maximum size of the bodies of all waiting requests together, in bytes; requests beyond it get 503 (default: a quarter of the memory, at most 1 GiB)")
+	flags.Int64Var(&f.maxHeld, "max-held", 0, "memory in bytes that all requests to models may hold together, with their bodies, headers and answers; requests beyond it get 503, and requests of a client or a function that holds more than is free get 429 (default: a quarter of the memory, at most 1 GiB)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
+	flags.DurationVar(&f.answerTimeout, "answer-timeout", 30*time.Second, "how long a client may take nothing of an answer that waits for it; then its connection is closed. Answers that stream may pause for longer")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown; the rest of it takes at most "+stopping.String()+" more")
 	flags.BoolVar(&f.measure, "measure", false, "measure each model as a whole when it is deployed, instead of predicting its times from its operators")
 	f.nats.register(flags)
@@ -134,8 +138,10 @@ func (f *ProviderFlags) complete() error {
 		return errors.New("--queue-limit and --max-body must be at least 1")
 	case slices.ContainsFunc(f.corsOrigins, notOrigin):
 		return fmt.Errorf("--cors-origin %q: it must be an origin without a path or a slash at its end, such as https://console.example.com, or * for all", f.corsOrigins[slices.IndexFunc(f.corsOrigins, notOrigin)])
-	case f.bodyTimeout <= 0:
-		return errors.New("--body-timeout must be positive")
+	case slices.ContainsFunc(f.hosts, notHost):
+		return fmt.Errorf("--allow-host %q: it must be a host name such as provider.example.com, without scheme and port, or * for all", f.hosts[slices.IndexFunc(f.hosts, notHost)])
+	case f.bodyTimeout <= 0 || f.answerTimeout <= 0:
+		return errors.New("--body-timeout and --answer-timeout must be positive")
 	case f.maxHeld == 0:
 		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
 	case f.maxHeld < f.maxBody:
@@ -168,6 +174,21 @@ func (f *ProviderFlags) checkNames() error {
 func notOrigin(s string) bool {
 	u, err := url.Parse(s)
 	return s != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != s)
+}
+
+// notHost reports whether this is no host name, such as a URL or a name with a port.
+func notHost(s string) bool { return s == "" || strings.ContainsAny(s, ":/ ") }
+
+// AllowHosts adds names to --allow-host.
+func (f *ProviderFlags) AllowHosts(names ...string) { f.hosts = append(f.hosts, names...) }
+
+// Hosts returns the names by which clients may address a provider without credentials:
+// those of --allow-host and that of --listen.
+func (f *ProviderFlags) Hosts() []string {
+	if host, _, err := net.SplitHostPort(f.listen); err == nil && host != "" {
+		return append([]string{host}, f.hosts...)
+	}
+	return f.hosts
 }
 
 // defaultMaxHeld returns a quarter of the machine's memory in bytes, at most

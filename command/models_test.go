@@ -164,7 +164,7 @@ func TestProviderFlags(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
 	good := func() *ProviderFlags {
-		return &ProviderFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, bodyTimeout: time.Second, logLevel: "info"}
+		return &ProviderFlags{policy: "shared", keepAlive: time.Minute, coldWait: time.Second, drain: time.Second, queueLimit: 1, maxBody: 1, bodyTimeout: time.Second, answerTimeout: time.Second, logLevel: "info"}
 	}
 	f := good()
 	if err := f.complete(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/openfaas/faas-provider/auth"
 	"github.com/openfaas/faas-provider/types"
@@ -18,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -99,7 +99,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
 		MaxBody: f.maxBody, MaxHeld: f.maxHeld, BodyTimeout: f.bodyTimeout, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
-		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins,
+		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(),
 		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
 	})
 }
@@ -150,6 +150,6 @@ func (s *runningProvider) run() {
 	if s.parts.Wrap != nil {
 		handler = s.parts.Wrap(handler)
 	}
-	s.http = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() { s.served <- s.http.Serve(s.listener) }()
+	s.http = web.NewServer(handler)
+	go func() { s.served <- s.http.Serve(duplex.LimitStalls(s.listener, s.flags.answerTimeout)) }()
 }

@@ -13,14 +13,23 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 // ReadyEnv is the environment variable that names the file descriptor on which
 // an instance writes "ready\n" once it serves.
 const ReadyEnv = "FAAS_INFER_READY_FD"
 
-// drainTime is how long Serve waits for requests in flight.
-const drainTime = time.Minute
+const (
+	// drainTime is how long Serve waits for requests in flight.
+	drainTime = time.Minute
+	// headTime and maxHead bound the time and the bytes of a request's head.
+	headTime = 10 * time.Second
+	maxHead  = 64 << 10
+	// stallTime is how long a client may take nothing of an answer.
+	stallTime = 30 * time.Second
+)
 
 // Listen opens the address to serve at: unix:///path or tcp://host:port. It replaces
 // the socket file of a killed instance, but not one at which a process still listens.
@@ -58,10 +67,12 @@ func abandoned(path string) bool {
 // minute for the requests in flight, and returns nil. It closes the listeners. It calls
 // ready as soon as it answers requests.
 func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, logger zerolog.Logger, ready func() error) error {
-	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: 10 * time.Second}
+	// Idle connections have no limit: the provider keeps its own for the next batch, and a
+	// batch sent on one that the instance closes would count as lost.
+	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: headTime, MaxHeaderBytes: maxHead}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { failed <- server.Serve(l) }()
+		go func() { failed <- server.Serve(duplex.LimitStalls(l, stallTime)) }()
 	}
 	err := ready()
 	running := len(listeners)

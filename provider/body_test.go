@@ -32,9 +32,8 @@ func (r *rig) send(request *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// Sizes of package web: the first buffer of a body of unknown length, the bytes allocated
-// before any have come, and the factor by which a buffer grows then.
-const firstChunk, onTrust, trustFactor = 16 << 10, 64 << 10, 16
+// firstBuffer is the size of a body's first buffer in package web.
+const firstBuffer = 16 << 10
 
 func TestBodiesOfEveryLength(t *testing.T) {
 	r := invoker(t, echo, nil)
@@ -42,8 +41,8 @@ func TestBodiesOfEveryLength(t *testing.T) {
 	for i := range text {
 		text[i] = byte(i*31 + i>>8)
 	}
-	for _, n := range []int{0, 1, 100, 1023, 1024, 4096, 4097, firstChunk - 1, firstChunk, firstChunk + 1, onTrust, onTrust + 1,
-		trustFactor*onTrust - 1, trustFactor * onTrust, trustFactor*onTrust + 1, 1 << 21} {
+	for _, n := range []int{0, 1, 100, 1023, 1024, 4096, 4097, firstBuffer - 1, firstBuffer, firstBuffer + 1, 4*firstBuffer - 1, 4 * firstBuffer,
+		4*firstBuffer + 1, 1<<20 - 1, 1 << 20, 1<<20 + 1, 1 << 21} {
 		for name, from := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "halves": iotest.HalfReader, "end with data": iotest.DataErrReader,
 		} {
@@ -70,10 +69,17 @@ func TestSmallChunkedBodiesTakeLittle(t *testing.T) {
 		held = r.bodies.Held()
 		return echo(ctx, req)
 	}, nil)
-	for size, most := range map[int]int64{100: 100, 4000: 4000, 5000: firstChunk} {
-		if r.send(chunked(strings.NewReader(strings.Repeat("x", size)))); held != most {
-			t.Errorf("a body of %d bytes counts for %d, want %d", size, held, most)
+	r.send(chunked(strings.NewReader("")))
+	head := held
+	for size, most := range map[int]int64{100: 100, 4000: 4000, 5000: firstBuffer} {
+		if r.send(chunked(strings.NewReader(strings.Repeat("x", size)))); held != head+most {
+			t.Errorf("a body of %d bytes counts for %d, want %d", size, held-head, most)
 		}
+	}
+	large := chunked(strings.NewReader(""))
+	large.Header.Set("X-Large", strings.Repeat("x", 50<<10))
+	if r.send(large); held < head+50<<10 {
+		t.Errorf("a request with a header of 50 KiB counts for %d", held)
 	}
 }
 
@@ -87,16 +93,21 @@ func TestHeldBytesAreBounded(t *testing.T) {
 				return nil, err
 			}
 			return echo(ctx, req)
-		}, func(o *Options) { o.MaxBody, o.MaxHeld = 800, 1000 })
-		body := strings.Repeat("x", 600)
+		}, func(o *Options) { o.MaxBody, o.MaxHeld = 800<<10, 1000<<10 })
+		body := strings.Repeat("x", 600<<10)
 		for _, outcome := range []error{nil, errors.New("lost")} {
 			answered := make(chan int)
 			go func() { answered <- r.do("POST", "/function/mnist.team-a", body).Code }()
 			synctest.Wait()
-			for _, w := range []*httptest.ResponseRecorder{r.do("POST", "/function/mnist", body), r.send(chunked(strings.NewReader(body)))} {
-				wantSentence(t, w, 503, "memory")
-				if w.Header().Get("Retry-After") != "1" {
-					t.Error("no Retry-After")
+			for address, status := range map[string]int{"192.0.2.1:1": 429, "192.0.2.2:1": 503} { // The same client, another one.
+				for _, length := range []int64{int64(len(body)), -1} {
+					request := chunked(strings.NewReader(body))
+					request.RemoteAddr, request.ContentLength = address, length
+					w := r.send(request)
+					wantSentence(t, w, status, "memory")
+					if w.Header().Get("Retry-After") != "1" {
+						t.Error("no Retry-After")
+					}
 				}
 			}
 			release <- outcome
@@ -107,8 +118,8 @@ func TestHeldBytesAreBounded(t *testing.T) {
 				t.Errorf("%d bytes are still counted as held", held)
 			}
 		}
-		r.do("POST", "/function/mnist", strings.Repeat("x", 801))
-		r.send(chunked(strings.NewReader(strings.Repeat("x", 801))))
+		r.do("POST", "/function/mnist", strings.Repeat("x", 800<<10+1))
+		r.send(chunked(strings.NewReader(strings.Repeat("x", 800<<10+1))))
 		r.send(chunked(iotest.ErrReader(errors.New("broken"))))
 		short := chunked(strings.NewReader("123"))
 		short.ContentLength = 5

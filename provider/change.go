@@ -19,21 +19,20 @@ func (c changes) read(w http.ResponseWriter, r *http.Request, what string, value
 	if err != nil {
 		return err
 	}
-	return web.ParseJSON(text, what, value)
+	defer text.Release()
+	return web.ParseJSON(text.Content(), what, value)
 }
 
-// text reads a body of at most limit bytes. It refuses while the provider shuts down.
-func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+// text reads a body of at most limit bytes, which the caller must release. It refuses
+// while the provider shuts down.
+func (c changes) text(w http.ResponseWriter, r *http.Request, limit int64) (web.Body, error) {
 	if c.inFlight.Closed() {
-		return nil, errDraining
+		return web.Body{}, errDraining
 	}
-	c.bodies.Limit(w)
-	text, err := web.ReadText(w, r, limit)
+	text, err := c.bodies.ReadText(w, r, limit)
 	if err != nil {
 		// Do not wait for the rest of the body.
 		w.Header().Set("Connection", "close")
-		return nil, err
 	}
-	web.Unlimit(w)
-	return text, nil
+	return text, err
 }

@@ -18,6 +18,10 @@ const functionPrefix = "/function/"
 // frame limits its heads, and a larger request must not spoil the batch that it joins.
 const maxHead = 60 << 10
 
+// uncounted is the size, in bytes, up to which an answer does not count as held: it leaves
+// at once, and takes less memory than its connection.
+const uncounted = 4 << 10
+
 // hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
 // that the next connection sets itself from the body.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
@@ -45,8 +49,8 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 		s.forward(w, r, d, path, started)
 		return
 	}
-	req, held, err := s.receive(w, r, path)
-	defer s.bodies.Release(held)
+	req, held, err := s.receive(w, r, d.Name, path)
+	defer held.Release()
 	// Enter only after the body: shutdown must not wait for a client that sends slowly.
 	if err == nil {
 		if s.inFlight.Enter() {
@@ -63,7 +67,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 		code = web.WriteError(w, err)
 		return
 	}
-	code = s.dispatch(w, r, d, req, held)
+	code = s.dispatch(w, r, d, req, &held)
 }
 
 // splitPath splits "/function/NAME/rest", where "/function/" is the prefix, into NAME
@@ -95,31 +99,34 @@ func absent(a address) error {
 	return web.Refuse(http.StatusNotFound, "there is no function %q in namespace %q", web.Clip(a.name), web.Clip(a.namespace))
 }
 
-// receive reads the client's request with its whole body, as a member of a batch.
-func (s invocations) receive(w http.ResponseWriter, r *http.Request, path string) (*frame.Request, web.Body, error) {
+// receive reads the client's request with its whole body, as a member of a batch of the
+// function name.
+func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path string) (*frame.Request, web.Body, error) {
 	if !methods[r.Method] {
 		return nil, web.Body{}, web.Refuse(http.StatusMethodNotAllowed, "a function cannot be invoked with method %q", web.Clip(r.Method))
 	}
 	req := &frame.Request{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header}
-	if err := prepareHeader(req, r); err != nil {
+	head, err := prepareHeader(req, r)
+	if err != nil {
 		return nil, web.Body{}, err
 	}
-	held, err := s.bodies.Read(w, r)
+	held, err := s.bodies.Read(w, r, name, int64(head))
 	if err != nil {
 		// Otherwise the rest of the body would be parsed as the next request.
 		w.Header()["Connection"] = []string{"close"}
 		return nil, web.Body{}, err
 	}
-	if held.BodyBuffer != nil {
-		req.Body = held.Bytes
-	}
+	req.Body = held.Content()
 	return req, held, nil
 }
 
 // dispatch hands one request to the function's dispatcher, writes the answer and returns
-// its status code.
-func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held web.Body) int {
+// its status code. The answer counts as held until the client has taken it.
+func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held *web.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
+	if err == nil && len(resp.Body) > uncounted {
+		err = held.TakeAnswer(int64(len(resp.Body)))
+	}
 	if err != nil {
 		code := web.WriteError(w, err)
 		if code == http.StatusInternalServerError {
@@ -168,9 +175,10 @@ func statusBrokenOff(r *http.Request) int {
 var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodPost: true, http.MethodPut: true,
 	http.MethodPatch: true, http.MethodDelete: true, http.MethodOptions: true}
 
-// prepareHeader turns the client's headers into those of the batch's member. It changes
-// the map in place, since the map belongs to this request.
-func prepareHeader(req *frame.Request, r *http.Request) error {
+// prepareHeader turns the client's headers into those of the batch's member, and returns the
+// size of path, query and headers in bytes. It changes the map in place, since the map
+// belongs to this request.
+func prepareHeader(req *frame.Request, r *http.Request) (size int, err error) {
 	h := req.Header
 	dropHopByHop(h)
 	if h["X-Forwarded-Host"] == nil && r.Host != "" {
@@ -179,16 +187,16 @@ func prepareHeader(req *frame.Request, r *http.Request) error {
 	if h["X-Forwarded-For"] == nil {
 		h["X-Forwarded-For"] = []string{r.RemoteAddr}
 	}
-	size := len(req.Path) + len(req.Query)
+	size = len(req.Path) + len(req.Query)
 	for name, values := range h {
 		for _, v := range values {
 			size += len(name) + len(v) + 4
 		}
 	}
 	if size > maxHead {
-		return web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, maxHead)
+		return 0, web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, maxHead)
 	}
-	return nil
+	return size, nil
 }
 
 func dropHopByHop(h http.Header) {

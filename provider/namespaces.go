@@ -189,8 +189,9 @@ func (s namespaceRoutes) read(w http.ResponseWriter, r *http.Request) (types.Fun
 	if err != nil {
 		return n, err
 	}
-	if len(text) > 0 || r.Method != http.MethodDelete {
-		if err := web.ParseJSON(text, `a namespace with "name"`, &n); err != nil {
+	defer text.Release()
+	if len(text.Content()) > 0 || r.Method != http.MethodDelete {
+		if err := web.ParseJSON(text.Content(), `a namespace with "name"`, &n); err != nil {
 			return n, err
 		}
 	}

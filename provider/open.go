@@ -85,12 +85,16 @@ type (
 	}
 )
 
+// maxQuery is the most bytes of a query's body. The route is open and its body does not
+// count as held. The queries that it answers take some 200 bytes.
+const maxQuery = 16 << 10
+
 // query is /api/v1/query: the part of Prometheus's API that the stock gateway needs for
 // its list of functions. With it, no Prometheus need run beside the gateway. Errors have
 // Prometheus's form.
 func (s *Server) query(w http.ResponseWriter, r *http.Request) error {
 	s.bodies.LimitRest(w, r)
-	r.Body = http.MaxBytesReader(w, r.Body, maxSystemBody)
+	r.Body = http.MaxBytesReader(w, r.Body, maxQuery)
 	q, err := metrics.ParseQuery(r.FormValue("query"))
 	if err != nil {
 		text, _ := json.Marshal(queryAnswer{Status: "error", ErrorType: "bad_data", Error: err.Error()})

@@ -84,7 +84,8 @@ func (s secretRoutes) change(w http.ResponseWriter, r *http.Request, valued bool
 	if err != nil {
 		return err
 	}
-	of, err := parseSecret(text)
+	defer text.Release()
+	of, err := parseSecret(text.Content())
 	if err != nil {
 		return err
 	}

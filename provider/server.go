@@ -45,9 +45,11 @@ type Options struct {
 	Credentials *auth.BasicAuthCredentials
 	// MaxBody is the most bytes of an invocation's body, DefaultMaxBody if 0.
 	MaxBody int64
-	// MaxHeld is the most bytes that the bodies of all unanswered invocations may
-	// take together, DefaultMaxHeld if 0. It is raised to MaxBody + 1 if it is lower.
-	// Invocations beyond it get 503.
+	// MaxHeld is the most bytes that all requests in progress may take together, with
+	// what has come of their bodies, their heads, and their answers until the clients have
+	// taken them. DefaultMaxHeld if 0; raised to MaxBody + web.MaxHead if lower. Requests
+	// beyond it get 503. One client or one function may take no more than is left free;
+	// requests beyond that get 429.
 	MaxHeld int64
 	// BodyTimeout is how long a client may take to send a request's body,
 	// DefaultBodyTimeout if 0. A slower one gets 408. It does not hold for ordinary
@@ -70,6 +72,9 @@ type Options struct {
 	// restores its functions, /healthz then answers 503, so that load balancers send
 	// requests to the others.
 	Several bool
+	// Hosts are the names by which clients may address the /system routes if there are no
+	// Credentials; "*" stands for all. IP addresses and localhost are always allowed.
+	Hosts []string
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages may use the
 	// /system routes in a browser; "*" stands for all. None by default.
 	CORSOrigins []string
@@ -96,6 +101,7 @@ type Server struct {
 	nodes       func(context.Context) ([]cluster.Node, error)
 	defaults    Defaults
 	cors        web.CORS
+	hosts       web.Hosts
 	log         zerolog.Logger
 	// sampledLog logs errors that any request may cause, at most 5 lines a second.
 	sampledLog zerolog.Logger
@@ -152,7 +158,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), several: o.Several,
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), several: o.Several,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}
@@ -160,7 +166,7 @@ func New(o Options) *Server {
 	if most <= 0 {
 		most = DefaultMaxBody
 	}
-	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), max(cmp.Or(o.MaxHeld, DefaultMaxHeld), most+1))
+	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), cmp.Or(o.MaxHeld, DefaultMaxHeld))
 	s.changes = changes{s.bodies, s.inFlight}
 	if s.now == nil {
 		s.now = time.Now
@@ -247,21 +253,32 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(escaped, asyncPrefix):
 		s.accept(w, r, escaped)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
-		if s.cors.Answer(w, r) {
-			return
-		}
-		err := s.cors.Check(r)
-		if err == nil {
-			err = authorize(w, r, s.credentials)
-		}
-		if err != nil {
-			web.WriteError(w, err)
-			return
-		}
-		s.system.ServeHTTP(w, r)
+		s.serveSystem(w, r)
 	default:
 		s.open.ServeHTTP(w, r)
 	}
+}
+
+// serveSystem serves the system routes to clients that may use them.
+func (s *Server) serveSystem(w http.ResponseWriter, r *http.Request) {
+	var err error
+	if s.credentials == nil {
+		err = s.hosts.Check(r)
+	}
+	if err == nil && s.cors.Answer(w, r) {
+		return
+	}
+	if err == nil {
+		err = s.cors.Check(r)
+	}
+	if err == nil {
+		err = authorize(w, r, s.credentials)
+	}
+	if err != nil {
+		web.WriteError(w, err)
+		return
+	}
+	s.system.ServeHTTP(w, r)
 }
 
 // recoverPanic, deferred, answers a panic with 500. Other requests are not affected.

@@ -1,7 +1,8 @@
 // Package duplex helps a proxy that answers while the request's body is still
 // arriving. [Conn] keeps an answer that a server sends before it has read the whole
 // request. [Body] guarantees that no goroutine reads a body after the handler has
-// returned. The package does not forward anything itself. Begin with [Body].
+// returned. [LimitStalls] ends the connections of clients that do not read their answers.
+// The package does not forward anything itself. Begin with [Body].
 package duplex
 
 import (

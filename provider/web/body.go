@@ -5,151 +5,151 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
 )
 
 const (
-	// onTrust is the most bytes allocated for a body before any of it has come. After
-	// that, a body's buffer has at most trustFactor times the bytes that have come. A
-	// client therefore cannot take memory with a header alone.
-	onTrust     = 64 << 10
-	trustFactor = 16
-	// firstChunk is the size in bytes of the first buffer of a body of unknown length.
-	// The stock gateway forwards every body without its length.
-	firstChunk = 16 << 10
+	// onTrust is the size in bytes of a body's first buffer, before any of the body has
+	// come. The stock gateway forwards every body without its length.
+	onTrust = 16 << 10
+	// A full buffer grows by sizedGrowth if the body's length is known, otherwise by
+	// chunkedGrowth. A client therefore gets no more than that many times the memory that
+	// it has filled, and fewer than twice the body's bytes are copied.
+	sizedGrowth   = 4
+	chunkedGrowth = 2
 )
 
 // BodyReader reads bodies of at most Max bytes. A client may take Timeout to send one.
 type BodyReader struct {
 	Max     int64
 	Timeout time.Duration
-	held    budget
+	held    *Budget
 }
 
-// NewBodyReader returns a reader whose bodies together hold no more than held bytes.
+// NewBodyReader returns a reader whose requests together hold no more than held bytes: what
+// has come of their bodies, their heads, and their answers until they are written.
 func NewBodyReader(maximum int64, timeout time.Duration, held int64) *BodyReader {
-	return &BodyReader{Max: maximum, Timeout: timeout, held: budget{limit: held}}
+	return &BodyReader{Max: maximum, Timeout: timeout, held: NewBudget(BudgetOptions{
+		Limit:         max(held, maximum+MaxHead),
+		Full:          Unavailable(time.Second, "the requests in progress already take all the memory allowed (--max-held); try again in a moment"),
+		ClientShare:   errShare("this client's"),
+		FunctionShare: errShare("this function's"),
+	})}
+}
+
+func errShare(whose string) *Error {
+	return &Error{Status: http.StatusTooManyRequests, After: time.Second,
+		Text: whose + " requests in progress already take their share of the memory allowed (--max-held); try again when some are answered"}
 }
 
 // Held returns the number of bytes held now.
-func (s *BodyReader) Held() int64 { return s.held.held.Load() }
+func (s *BodyReader) Held() int64 { return s.held.Held() }
 
-// Release gives back a body's share of the bytes held, when its request has ended. The
-// caller frees the buffer if nothing refers to it any more.
-func (s *BodyReader) Release(b Body) { s.held.give(b.charge) }
-
-// budget bounds the bytes of all functions' request bodies that are held at the same
-// time: those being read, waiting, or being answered.
-type budget struct {
-	limit int64
-	held  atomic.Int64
-}
-
-var errHeld = Refuse(http.StatusServiceUnavailable, "the waiting requests already take all the memory allowed (--max-held); try again in a moment")
-
-func (b *budget) take(n int64) error {
-	if b.held.Add(n) > b.limit {
-		b.held.Add(-n)
-		return errHeld
-	}
-	return nil
-}
-
-func (b *budget) give(n int64) { b.held.Add(-n) }
-
-// Body is a request's body. Its buffer is nil if the request has no body. charge is the
-// number of bytes that it counts in the budget until the request ends.
+// Body is a request's body. Its buffer is nil if the request has no body. Its Charge is
+// what the request holds of the memory allowed; release it when the request has ended.
 type Body struct {
 	*BodyBuffer
-	charge int64
+	Charge
 }
 
-// Read reads a request's whole body within the limits on size and time.
-func (s *BodyReader) Read(w http.ResponseWriter, r *http.Request) (Body, error) {
+// Content returns the body's bytes, nil if there is no body.
+func (b *Body) Content() []byte {
+	if b.BodyBuffer == nil {
+		return nil
+	}
+	return b.Bytes
+}
+
+// Read reads the whole body of a request for a function within the limits on size, time and
+// memory. head is the size of the request's path, query and headers, which are held, too.
+// After an error nothing is held.
+func (s *BodyReader) Read(w http.ResponseWriter, r *http.Request, function string, head int64) (Body, error) {
+	return s.read(w, r, s.Max, function, head)
+}
+
+// ReadText reads the whole body, of at most limit bytes, of a request to a system route.
+func (s *BodyReader) ReadText(w http.ResponseWriter, r *http.Request, limit int64) (Body, error) {
+	return s.read(w, r, limit, "", 0)
+}
+
+func (s *BodyReader) read(w http.ResponseWriter, r *http.Request, limit int64, function string, head int64) (Body, error) {
 	n := r.ContentLength
-	switch {
-	case n == 0:
-		return Body{}, nil
-	case n > s.Max:
-		return Body{}, tooLarge(s.Max)
+	if n > limit {
+		return Body{}, tooLarge(limit)
+	}
+	b := Body{Charge: s.held.Charge(r, function)}
+	if n == 0 {
+		if err := b.Take(head); err != nil {
+			return Body{}, err
+		}
+		return b, nil
 	}
 	s.Limit(w)
-	var b Body
-	var err error
-	if n > 0 {
-		b.charge = n
-		b.BodyBuffer, err = s.readSized(r.Body, int(n))
-	} else {
-		b, err = s.readChunks(r.Body)
-	}
-	if err != nil {
+	if err := b.fill(r.Body, n, limit, head); err != nil {
+		b.Free()
+		b.Release()
 		return Body{}, unreadable(err)
 	}
 	Unlimit(w)
 	return b, nil
 }
 
-// readSized reads a body whose length is known.
-func (s *BodyReader) readSized(from io.Reader, n int) (*BodyBuffer, error) {
-	if err := s.held.take(int64(n)); err != nil {
-		return nil, err
+// fill reads a body of n bytes, or of at most limit if n is negative, into ever larger
+// buffers. It takes head bytes in addition.
+func (b *Body) fill(from io.Reader, n, limit, head int64) error {
+	most, growth := limit, int64(chunkedGrowth)
+	if n > 0 {
+		most, growth = n, sizedGrowth
 	}
-	b := newBuffer(min(n, onTrust))
-	for done := 0; ; {
-		if _, err := io.ReadFull(from, b.Bytes[done:]); err != nil {
-			b.Free()
-			s.held.give(int64(n))
-			return nil, err
+	used := 0
+	for size := min(onTrust, most); ; size = min(growth*size, most) {
+		if err := b.Take(size + head - b.held); err != nil {
+			return err
 		}
-		if done = len(b.Bytes); done == n {
-			return b, nil
+		b.BodyBuffer = b.grow(used, int(size))
+		for used < len(b.Bytes) {
+			read, err := from.Read(b.Bytes[used:])
+			used += read
+			switch {
+			case err == nil:
+			case n < 0 && errors.Is(err, io.EOF):
+				b.fit(used)
+				return nil
+			case used < len(b.Bytes) || size < n || !errors.Is(err, io.EOF):
+				return err
+			}
 		}
-		b = b.grow(done, min(n, trustFactor*done))
+		switch {
+		case size == n:
+			return nil
+		case size == most:
+			return atEnd(from, limit)
+		}
 	}
 }
 
-// readChunks reads a body of unknown length into ever larger buffers.
-func (s *BodyReader) readChunks(from io.Reader) (_ Body, err error) {
-	most := s.Max + 1
-	var b Body
-	defer func() {
-		if err != nil {
-			b.Free()
-			s.held.give(b.charge)
-		}
-	}()
-	for used, size := 0, min(firstChunk, most); ; size = min(2*size, most) {
-		if err := s.held.take(size - b.charge); err != nil {
-			return Body{}, err
-		}
-		b.charge = size
-		b.BodyBuffer = b.grow(used, int(size))
-		for used < len(b.Bytes) {
-			n, err := from.Read(b.Bytes[used:])
-			used += n
-			if int64(used) > s.Max {
-				return Body{}, tooLarge(s.Max)
-			}
-			if errors.Is(err, io.EOF) {
-				return s.fit(b, used), nil
-			}
-			if err != nil {
-				return Body{}, err
-			}
-		}
+// atEnd returns nil if there is nothing more to read.
+func atEnd(from io.Reader, limit int64) error {
+	switch _, err := io.ReadFull(from, make([]byte, 1)); {
+	case err == nil:
+		return tooLarge(limit)
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return err
 	}
 }
 
 // fit cuts a body down to its used bytes. A body that uses at most a quarter of its
 // buffer moves to a smaller one, because many small requests must not hold large buffers.
-func (s *BodyReader) fit(b Body, used int) Body {
+func (b *Body) fit(used int) {
+	unused := len(b.Bytes) - used
 	if used > len(b.Bytes)/4 {
 		b.Bytes = b.Bytes[:used]
-		return b
+		return
 	}
-	s.held.give(b.charge - int64(used))
-	return Body{BodyBuffer: b.grow(used, used), charge: int64(used)}
+	b.BodyBuffer = b.grow(used, used)
+	b.Give(int64(unused))
 }
 
 // readDeadliner is a response that can set a deadline for reading its request, as
@@ -195,21 +195,4 @@ func unreadable(err error) error {
 		err = errors.New("it ended early")
 	}
 	return Refuse(http.StatusBadRequest, "the request body could not be read: %v", err)
-}
-
-// ReadText reads a request's body of at most limit bytes. If the Content-Length is
-// larger, it refuses before it reads anything.
-func ReadText(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	if errors.As(err, &over) {
-		return nil, tooLarge(limit)
-	}
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return text, nil
 }

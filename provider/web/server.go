@@ -1,0 +1,26 @@
+package web
+
+import (
+	"net/http"
+	"time"
+)
+
+// MaxHead is the most bytes that a request's first line and headers may take, 64 KiB.
+// net/http answers 431 above that.
+const MaxHead = 64 << 10
+
+const (
+	// headTime is how long a client may take to send a request's head.
+	headTime = 10 * time.Second
+	// idleTime is how long a connection is kept without a request. The stock gateway and
+	// Go's own client close theirs after 90 s. If the provider closed one first, a
+	// request might be on its way over it.
+	idleTime = 3 * time.Minute
+)
+
+// NewServer returns an HTTP server that bounds what a connection costs: the time and the
+// size of a request's head, and the time without a request. Handlers bound bodies with a
+// [BodyReader].
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead}
+}
