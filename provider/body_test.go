@@ -137,9 +137,9 @@ func TestSlowClients(t *testing.T) {
 	server := httptest.NewServer(r.Handler())
 	defer server.Close()
 	for _, head := range []string{
-		"POST /function/mnist HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx",
+		"POST /function/mnist HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nx",
 		"POST /function/mnist HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
-		"POST /system/functions HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx",
+		"POST /system/functions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nx",
 	} {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {

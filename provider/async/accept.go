@@ -40,17 +40,17 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 	if err != nil {
 		return err
 	}
-	body, err := q.body(w, r)
-	defer q.bodies.Release(body)
-	defer body.Free() // The message in the queue is a copy.
+	body, err := q.body(w, r, full)
 	if err != nil {
 		// Otherwise the rest of the body would be parsed as the next request.
 		w.Header().Set("Connection", "close")
 		return err
 	}
-	text := []byte{}
-	if body.BodyBuffer != nil {
-		text = body.Bytes
+	defer body.Release()
+	defer body.Free() // The message in the queue is a copy.
+	text := body.Content()
+	if text == nil {
+		text = []byte{}
 	}
 	header := identify(r.Header, time.Now())
 	err = q.Enqueue(r.Context(), &types.QueueRequest{
@@ -96,21 +96,25 @@ func callbackURL(h http.Header) (*url.URL, error) {
 // queue a body takes a third more (base64), beside 128 KiB for the headers.
 func maxBody(message int64) int64 { return (message - 128<<10) / 4 * 3 }
 
-// body reads a request's body. The caller releases it, also after an error.
-func (q *Queue) body(w http.ResponseWriter, r *http.Request) (web.Body, error) {
+// body reads the body of a request for a function. After an error nothing is held.
+func (q *Queue) body(w http.ResponseWriter, r *http.Request, function string) (web.Body, error) {
 	// An external server may take smaller messages than JetStream does.
 	limit := min(q.bodies.Max, maxBody(q.broker.MaxPayload()))
 	if r.ContentLength > limit {
 		return web.Body{}, tooLarge(limit)
 	}
-	body, err := q.bodies.Read(w, r)
+	body, err := q.bodies.Read(w, r, function, 0)
 	switch {
 	case err != nil && web.StatusOf(err) == http.StatusServiceUnavailable:
-		return body, unavailable(errors.New("too many large requests come at once"))
-	case err == nil && body.BodyBuffer != nil && int64(len(body.Bytes)) > limit:
-		err = tooLarge(limit)
+		return web.Body{}, unavailable(errors.New("too many large requests come at once"))
+	case err != nil:
+		return web.Body{}, err
+	case int64(len(body.Content())) > limit:
+		body.Free()
+		body.Release()
+		return web.Body{}, tooLarge(limit)
 	}
-	return body, err
+	return body, nil
 }
 
 func tooLarge(limit int64) *web.Error {
