@@ -77,9 +77,11 @@ func NewFront(ctx context.Context, policy string, slo time.Duration, in batching
 	d.Up(in, "unix", socket)
 	f := &fixed{dispatcher: d}
 	s := provider.New(provider.Options{Store: f, Controller: f, Metrics: m, Gatherer: registry, Logger: zerolog.Nop()})
-	if err := s.Restore(ctx); err != nil {
+	restore, err := s.BeginRestore()
+	if err != nil {
 		return nil, nil, err
 	}
+	restore(ctx)
 	return s.Handler(), d, nil
 }
 
