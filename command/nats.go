@@ -30,9 +30,9 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
 }
 
-// queueMemory is the memory of the queue in bytes: messages that are being executed and
-// bodies that are being accepted.
-const queueMemory = 512 << 20
+// queueMemory is the memory of the queue in bytes: messages that are being executed,
+// bodies that are being accepted, and the gateways' connections.
+const queueMemory = (256 + 256 + 96) << 20
 
 // openAsync opens the queue of asynchronous requests.
 func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
