@@ -52,8 +52,9 @@ type Backend struct {
 	// private file system. users: their processes run as users of their own.
 	sandboxed, isolated, users bool
 
-	logs   *logs.Store
-	events *queue
+	logs      *logs.Store
+	events    *queue
+	leftovers *leftovers
 
 	// ctx ends with Close; work counts the goroutines and calls that Close
 	// waits for.
@@ -110,8 +111,8 @@ type entry struct {
 }
 
 // New takes over the instances that an earlier provider left in options.Dir,
-// removes incomplete ones, and returns a backend that is ready to start more. If
-// another provider holds the directory, it waits up to 2 s or until ctx ends.
+// removes incomplete ones, and returns a backend that is ready to start more. It tries
+// again later to remove what it cannot remove now. If another provider holds the directory, it waits up to 2 s or until ctx ends.
 func New(ctx context.Context, options Options) (*Backend, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -123,9 +124,11 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		events:  newQueue(),
 		entries: map[cluster.InstanceID]*entry{},
 	}
+	b.leftovers = newLeftovers(b)
 	if b.layout, err = newLayout(options.Dir); err != nil {
 		return nil, err
 	}
+	b.layout.removeAll = options.removeAll
 	b.logs = &logs.Store{Dir: b.layout.logs(), MaxBytes: options.LogBytes, Keep: options.LogFiles}
 	if err := b.setTotal(); err != nil {
 		return nil, err
@@ -140,6 +143,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	}
 	b.work.Go(func() { b.events.run(b.ctx) })
 	b.work.Go(b.keepLogs)
+	b.work.Go(b.leftovers.run)
 	return b, nil
 }
 
@@ -291,7 +295,7 @@ func (b *Backend) Close() error {
 	if b.tree != nil && b.options.Favour {
 		err = b.tree.Leave()
 	}
-	if b.tree != nil && len(b.entries) == 0 {
+	if b.tree != nil && len(b.entries)+len(b.leftovers.records) == 0 {
 		err = errors.Join(err, b.tree.Remove())
 	}
 	return errors.Join(err, b.lock.Close())

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
@@ -46,6 +47,9 @@ func (e *entry) cleanUp() {
 	e.watch.Close()
 	line := unstamped(b.logs.LastLine(e.record.Spec.Function, string(id)))
 	err = errors.Join(err, e.remove())
+	if err != nil {
+		b.leftovers.putOff(e.record, err)
+	}
 	b.pruneLogs(e.record.Spec.Function, id)
 
 	e.emit(func(i *cluster.Instance) bool {
@@ -55,9 +59,6 @@ func (e *entry) cleanUp() {
 		return true
 	})
 	close(e.gone)
-	if err != nil {
-		b.log.Error().Err(err).Str("instance", string(id)).Msg("cannot remove all of an exited instance; the next start of the provider removes the rest")
-	}
 }
 
 // reason says why an instance exited, for people. It is called with mu held.
@@ -192,7 +193,11 @@ func (b *Backend) rotateLogs() {
 	}
 	b.mu.Unlock()
 	for id, function := range functions {
-		if err := b.logs.Rotate(function, id); err != nil {
+		err := b.logs.Rotate(function, id)
+		switch {
+		case errors.Is(err, logs.ErrDropped):
+			b.log.Error().Err(err).Str("instance", id).Msg("no space left for a copy of a log; emptied it")
+		case err != nil:
 			b.log.Error().Err(err).Str("instance", id).Msg("cannot rotate a log; it grows beyond its limit")
 		}
 	}

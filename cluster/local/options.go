@@ -73,6 +73,9 @@ type Options struct {
 	Logger zerolog.Logger
 	// Now is the clock, time.Now if nil.
 	Now func() time.Time
+
+	// removeAll is os.RemoveAll if nil. Tests replace it by one that fails.
+	removeAll func(path string) error
 }
 
 const (
@@ -110,6 +113,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.removeAll == nil {
+		o.removeAll = os.RemoveAll
 	}
 	return o, nil
 }

@@ -110,6 +110,9 @@ func (b *Backend) freeUser(id string) int {
 	for _, e := range b.entries {
 		taken[e.record.User] = true
 	}
+	for _, user := range b.leftovers.users() {
+		taken[user] = true
+	}
 	for try := int(fnvHash(id) % sandbox.UserCount); ; try++ {
 		if user := sandbox.FirstUser + try%sandbox.UserCount; !taken[user] {
 			return user

@@ -39,6 +39,8 @@ type record struct {
 type layout struct {
 	dir     string
 	sockets string
+	// removeAll is os.RemoveAll. Tests replace it by one that fails.
+	removeAll func(path string) error
 }
 
 // maxSocketPath is the longest path in bytes that fits into a sockaddr_un with its
@@ -49,7 +51,7 @@ const maxSocketPath = 107
 // a path could exceed maxSocketPath, they are in a directory of this user among the
 // system's temporary files, which openSockets makes.
 func newLayout(dir string) (layout, error) {
-	l := layout{dir: dir}
+	l := layout{dir: dir, removeAll: os.RemoveAll}
 	if err := os.MkdirAll(l.instances(), 0o700); err != nil {
 		return l, fmt.Errorf("state directory: %w", err)
 	}
@@ -167,10 +169,10 @@ func (l layout) list() ([]cluster.InstanceID, error) {
 
 // remove deletes an instance's directory and socket.
 func (l layout) remove(id cluster.InstanceID) error {
-	if err := os.RemoveAll(l.socket(id)); err != nil {
+	if err := l.removeAll(l.socket(id)); err != nil {
 		return fmt.Errorf("remove socket of %s: %w", id, err)
 	}
-	if err := os.RemoveAll(l.instance(id)); err != nil {
+	if err := l.removeAll(l.instance(id)); err != nil {
 		return fmt.Errorf("remove state of %s: %w", id, err)
 	}
 	return nil

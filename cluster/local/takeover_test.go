@@ -3,12 +3,15 @@ package local
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -181,6 +184,74 @@ func TestStateThatCannotBeReadIsClearedUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := open(t, options(dir, bare))
+		nothingLeft(t, b)
+	})
+}
+
+// One instance that cannot be removed keeps neither the provider from starting nor others
+// from being taken over. It is removed as soon as that works.
+func TestWhatCannotBeRemovedIsPutOff(t *testing.T) {
+	eachWay(t, func(t *testing.T, bare bool) {
+		dir := t.TempDir()
+		provider(t, "provider", dir, bare)()
+		l, err := newLayout(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(l.instance("stuck"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var stuck atomic.Bool
+		stuck.Store(true)
+		o := options(dir, bare)
+		o.removeAll = func(path string) error {
+			if stuck.Load() && path == l.instance("stuck") {
+				return &fs.PathError{Op: "unlinkat", Path: path, Err: syscall.EBUSY}
+			}
+			return os.RemoveAll(path)
+		}
+		b := open(t, o)
+		if instances, err := b.Instances(t.Context()); err != nil || len(instances) != 2 {
+			t.Errorf("took over %d instances, %v; want the two others", len(instances), err)
+		}
+		b.leftovers.tidy()
+		if _, err := os.Stat(l.instance("stuck")); err != nil {
+			t.Errorf("what marks the rest is gone: %v", err)
+		}
+		stuck.Store(false)
+		b.leftovers.tidy()
+		if _, err := os.Stat(l.instance("stuck")); !errors.Is(err, fs.ErrNotExist) || len(b.leftovers.records) != 0 {
+			t.Errorf("the rest is still there: %v, %v", err, b.leftovers.records)
+		}
+		for _, id := range []cluster.InstanceID{"quick", "slow"} {
+			stopNow(t, b, id)
+		}
+		nothingLeft(t, b)
+	})
+}
+
+// The same for an instance that exits while the provider runs.
+func TestAnExitedInstanceThatCannotBeRemovedIsPutOff(t *testing.T) {
+	eachWay(t, func(t *testing.T, bare bool) {
+		dir := t.TempDir()
+		var stuck atomic.Bool
+		stuck.Store(true)
+		o := options(dir, bare)
+		o.removeAll = func(path string) error {
+			if stuck.Load() {
+				return &fs.PathError{Op: "unlinkat", Path: path, Err: syscall.EBUSY}
+			}
+			return os.RemoveAll(path)
+		}
+		b := open(t, o)
+		begin(t, b, spec("one", "serving"))
+		expect(t, b, "one", cluster.Ready)
+		stopNow(t, b, "one")
+		if len(b.leftovers.records) != 1 {
+			t.Errorf("remembered are %v", b.leftovers.records)
+		}
+		stuck.Store(false)
+		b.leftovers.tidy()
 		nothingLeft(t, b)
 	})
 }

@@ -71,6 +71,7 @@ func (r *run) view(fn *function) scaling.Function {
 			ID: in.id, Node: r.nodes[in.node].Name, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
 		}
 		if in.loaded {
+			x.Loading = fn.Start
 			since, idle := in.serving.IdleSince()
 			if idle {
 				x.IdleSince = TimeAt(since)
@@ -86,7 +87,7 @@ func (r *run) view(fn *function) scaling.Function {
 	fn.tuner.Within(r.room(fn))
 	list, revision := fn.tuner.Candidates(now, rate)
 	f := scaling.Function{
-		Name: fn.Name, Revision: revision, SLO: fn.SLO, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
+		Name: fn.Name, Revision: revision, SLO: fn.SLO, ColdWait: r.ColdWait, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
 	}

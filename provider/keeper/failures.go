@@ -2,6 +2,8 @@ package keeper
 
 import (
 	"fmt"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -38,6 +40,9 @@ type Failures struct {
 	// NotBefore.
 	Count     int
 	NotBefore time.Time
+	// full is how many of the Count failures were for want of space. They say nothing
+	// about the function: it may work as soon as there is space again.
+	full int
 }
 
 // Failed records one more failure.
@@ -55,12 +60,24 @@ func (f *Failures) Died(now, ready time.Time, served bool, why string) {
 	when := "before it was ready"
 	if !ready.IsZero() {
 		if served || now.Sub(ready) >= Settled {
-			f.Count = 0
+			f.Count, f.full = 0, 0
 			return
 		}
 		when = "soon after it was ready"
 	}
+	if lacksSpace(why) {
+		f.full++
+		f.Failed(now, fmt.Sprintf("no space left on a disk that instances need; starts are tried again: %s", why))
+		return
+	}
 	f.Failed(now, fmt.Sprintf("an instance exited %s: %s", when, why))
+}
+
+// lacksSpace reports whether a failure is for want of space on a disk or in a quota. An
+// instance's process and the backend end such an error with the system's text for it.
+func lacksSpace(why string) bool {
+	why = strings.ToLower(why)
+	return strings.Contains(why, syscall.ENOSPC.Error()) || strings.Contains(why, syscall.EDQUOT.Error())
 }
 
 // Serves forgets the failures if an instance that became ready at ready still serves. It does
@@ -72,7 +89,7 @@ func (f *Failures) Serves(now, ready time.Time) {
 	}
 	lived := !ready.Before(f.NotBefore) && now.Sub(ready) >= Settled
 	if lived || now.Sub(f.NotBefore) >= forgetAfter {
-		f.Count, f.Why = 0, ""
+		f.Count, f.full, f.Why = 0, 0, ""
 	}
 }
 
@@ -80,7 +97,7 @@ func (f *Failures) Serves(now, ready time.Time) {
 func (f *Failures) Pausing(now time.Time) bool { return now.Before(f.NotBefore) }
 
 // Hopeless reports whether requests should be refused at once instead of waiting for the next
-// attempt.
+// attempt. Failures for want of space do not count.
 func (f *Failures) Hopeless(now time.Time) bool {
-	return f.Count >= hopelessFailures && f.Pausing(now)
+	return f.Count-f.full >= hopelessFailures && f.Pausing(now)
 }

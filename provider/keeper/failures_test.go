@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -25,6 +26,33 @@ func TestPausesGrow(t *testing.T) {
 	}
 	if f.Why != "an instance exited before it was ready: killed" {
 		t.Error(f.Why)
+	}
+}
+
+// A full disk is no fault of the function: starts are tried again, with growing pauses, and
+// requests wait for them. Other failures in between count.
+func TestFullDisk(t *testing.T) {
+	var f Failures
+	now := epoch
+	for n := 1; n <= 12; n++ {
+		f.Died(now, time.Time{}, false, "start instance f-1: state directory: mkdir /var/lib/x: no space left on device")
+		if f.Hopeless(now) || !f.Pausing(now) || n < 8 && f.NotBefore.Sub(now) != 100*time.Millisecond<<n {
+			t.Errorf("after %d failures: %+v", n, f)
+		}
+		now = f.NotBefore
+	}
+	if !strings.HasPrefix(f.Why, "no space left on") || !strings.Contains(f.Why, "/var/lib/x") {
+		t.Error(f.Why)
+	}
+	for n, why := range []string{"killed", "disk quota exceeded", "exited with code 1: OSError: [Errno 28] No space left on device", "killed", "killed"} {
+		f.Died(now, time.Time{}, false, why)
+		if f.Hopeless(now) != (n == 4) {
+			t.Errorf("after %q: %+v", why, f)
+		}
+	}
+	now = f.NotBefore
+	if f.Serves(now.Add(Settled), now); f.Count != 0 || f.full != 0 {
+		t.Errorf("after an instance serves: %+v", f)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -42,7 +43,13 @@ type Store struct {
 	mu sync.RWMutex
 	// rotations counts, by path, how often a file was rotated.
 	rotations map[string]int64
+	// copy is io.Copy if nil. Tests replace it by one for a full disk.
+	copy func(to io.Writer, from io.Reader) (int64, error)
 }
+
+// ErrDropped is wrapped by Rotate's error if the disk is full and the log was emptied
+// without a copy.
+var ErrDropped = errors.New("its lines were dropped")
 
 // Path returns the file that an instance prints to.
 func (s *Store) Path(function, id string) string {
@@ -69,8 +76,10 @@ func (s *Store) Open(function, id string) (*os.File, error) {
 
 // Rotate moves an instance's log aside if it is larger than MaxBytes. The process
 // keeps writing to the same file: Rotate copies the content, then truncates the file.
-// What the process prints between the two, in some µs, is lost. If Rotate fails, nothing
-// is lost.
+// What the process prints between the two, in some µs, is lost. On a full disk, Rotate
+// deletes older copies for room, the oldest first. If that is not enough, it truncates the
+// file without a copy, and its error wraps ErrDropped: a log must not keep the disk full. If
+// Rotate fails for another reason, nothing is lost.
 func (s *Store) Rotate(function, id string) error {
 	path := s.Path(function, id)
 	info, err := os.Stat(path)
@@ -90,6 +99,37 @@ func (s *Store) rotate(path string) error {
 	if s.Keep == 0 {
 		return s.cut(path, nil)
 	}
+	err := s.setAside(path)
+	for age := s.Keep; age > 0 && isFull(err); age-- {
+		if s.drop(rotated(path, age)) {
+			err = s.setAside(path)
+		}
+	}
+	if !isFull(err) {
+		return err
+	}
+	return errors.Join(fmt.Errorf("%w: %w", ErrDropped, err), s.cut(path, nil))
+}
+
+// isFull reports whether an error says that there is no space left.
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// drop deletes a rotated file and reports whether there was one.
+func (s *Store) drop(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return os.Remove(path) == nil
+}
+
+// setAside copies a file to the rotated file number 1 and truncates it. If it fails, nothing
+// has changed.
+func (s *Store) setAside(path string) error {
+	copyAll := s.copy
+	if copyAll == nil {
+		copyAll = io.Copy
+	}
 	source, err := os.Open(path)
 	if err != nil {
 		return err
@@ -102,14 +142,13 @@ func (s *Store) rotate(path string) error {
 	}
 	// Most of it is copied while readers continue and before anything changes. A full
 	// disk fails here.
-	_, err = io.Copy(target, source)
+	_, err = copyAll(target, source)
 	if err == nil {
 		err = s.cut(path, func() error {
-			if err := s.shift(path); err != nil {
+			if _, err := copyAll(target, source); err != nil { // Lines printed meanwhile.
 				return err
 			}
-			_, err := io.Copy(target, source) // Lines printed meanwhile.
-			return err
+			return s.shift(path)
 		})
 	}
 	if err = errors.Join(err, target.Close()); err != nil {
