@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,7 +42,7 @@ type ProviderFlags struct {
 	listen, state, bundles, prepared, secrets string
 	functionSecrets, payloadSecret            string
 	maxBuild                                  int64
-	corsOrigins                               []string
+	corsOrigins, hosts                        []string
 	nats                                      asyncFlags
 	policy, coldStart, scheduler              string
 	keepAlive, coldWait, drain                time.Duration
@@ -76,6 +77,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.payloadSecret, "payload-secret", "", "file with the secret that signs builds of faas-cli's --remote-builder; without it the provider refuses builds")
 	flags.Int64Var(&f.maxBuild, "max-build", build.DefaultMaxBytes, "maximum size of a build's context in bytes; a larger one gets 413")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "origins, such as https://console.example.com, whose pages may use the system routes from a browser")
+	flags.StringSliceVar(&f.hosts, "allow-host", nil, "names, such as provider.example.com, by which clients may address the system routes of a provider without credentials; IP addresses, localhost and the name in --listen are always allowed, and * allows all")
 	flags.StringVar(&f.policy, "policy", batching.SharedName, "batching policy of functions without one of their own: "+OneOf(batching.Names()))
 	flags.StringVar(&f.coldStart, "cold-start", defaultColdStart, "how long an idle function keeps its instances, and whether it gets one ahead of time: "+OneOf(coldstart.Names())+"; fixed uses --keep-alive, the others learn from idle times (default "+defaultColdStart+", or fixed with --keep-alive)")
 	flags.Lookup("cold-start").DefValue = ""
@@ -136,6 +138,8 @@ func (f *ProviderFlags) complete() error {
 		return errors.New("--queue-limit and --max-body must be at least 1")
 	case slices.ContainsFunc(f.corsOrigins, notOrigin):
 		return fmt.Errorf("--cors-origin %q: it must be an origin without a path or a slash at its end, such as https://console.example.com, or * for all", f.corsOrigins[slices.IndexFunc(f.corsOrigins, notOrigin)])
+	case slices.ContainsFunc(f.hosts, notHost):
+		return fmt.Errorf("--allow-host %q: it must be a host name such as provider.example.com, without scheme and port, or * for all", f.hosts[slices.IndexFunc(f.hosts, notHost)])
 	case f.bodyTimeout <= 0 || f.answerTimeout <= 0:
 		return errors.New("--body-timeout and --answer-timeout must be positive")
 	case f.maxHeld == 0:
@@ -170,6 +174,21 @@ func (f *ProviderFlags) checkNames() error {
 func notOrigin(s string) bool {
 	u, err := url.Parse(s)
 	return s != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != s)
+}
+
+// notHost reports whether this is no host name, such as a URL or a name with a port.
+func notHost(s string) bool { return s == "" || strings.ContainsAny(s, ":/ ") }
+
+// AllowHosts adds names to --allow-host.
+func (f *ProviderFlags) AllowHosts(names ...string) { f.hosts = append(f.hosts, names...) }
+
+// Hosts returns the names by which clients may address a provider without credentials:
+// those of --allow-host and that of --listen.
+func (f *ProviderFlags) Hosts() []string {
+	if host, _, err := net.SplitHostPort(f.listen); err == nil && host != "" {
+		return append([]string{host}, f.hosts...)
+	}
+	return f.hosts
 }
 
 // defaultMaxHeld returns a quarter of the machine's memory in bytes, at most

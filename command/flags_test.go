@@ -26,3 +26,25 @@ func TestOriginsThatNoBrowserSendsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestAllowedHosts(t *testing.T) {
+	for host, good := range map[string]bool{
+		"*": true, "provider.example.com": true, "gpu-box": true,
+		"http://gpu-box": false, "gpu-box:8081": false, "gpu-box/": false,
+	} {
+		var f ProviderFlags
+		flags := pflag.NewFlagSet("provider", pflag.ContinueOnError)
+		f.register(flags)
+		dir := t.TempDir()
+		if err := flags.Parse([]string{"--state", dir, "--prepared", dir, "--listen", "here:80", "--allow-host", "other", "--allow-host=" + host}); err != nil {
+			t.Fatal(err)
+		}
+		err := f.complete()
+		if good != (err == nil) || err != nil && !strings.Contains(err.Error(), "--allow-host") {
+			t.Errorf("%q: %v", host, err)
+		}
+		if got := f.Hosts(); got[0] != "here" || got[1] != "other" {
+			t.Errorf("%q are allowed", got)
+		}
+	}
+}

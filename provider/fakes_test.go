@@ -113,6 +113,7 @@ func newRig(t testing.TB, edit func(o *Options)) *rig {
 	c := &fakeController{dispatcher: dispatcherFunc(echo), deployed: map[string]*Function{}, scaled: map[string]uint64{}}
 	registry := prometheus.NewPedanticRegistry()
 	o := Options{Store: s, Controller: c, Metrics: metrics.New(registry), Gatherer: registry, Logger: zerolog.Nop(),
+		Hosts:   []string{"example.com"}, // That of httptest.NewRequest.
 		Version: types.VersionInfo{Release: "0.1.0", SHA: "abc"}, Now: func() time.Time { return now }}
 	if edit != nil {
 		edit(&o)

@@ -68,6 +68,9 @@ type Options struct {
 	Build, PublicKey http.Handler
 	// Defaults reads the annotations that images set, nil for none.
 	Defaults Defaults
+	// Hosts are the names by which clients may address the /system routes if there are no
+	// Credentials; "*" stands for all. IP addresses and localhost are always allowed.
+	Hosts []string
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages may use the
 	// /system routes in a browser; "*" stands for all. None by default.
 	CORSOrigins []string
@@ -94,6 +97,7 @@ type Server struct {
 	nodes       func(context.Context) ([]cluster.Node, error)
 	defaults    Defaults
 	cors        web.CORS
+	hosts       web.Hosts
 	log         zerolog.Logger
 	// sampledLog logs errors that any request may cause, at most 5 lines a second.
 	sampledLog zerolog.Logger
@@ -147,7 +151,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins),
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts),
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}
@@ -243,21 +247,34 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(escaped, asyncPrefix):
 		s.accept(w, r, escaped)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
-		if s.cors.Answer(w, r) {
-			return
-		}
-		err := s.cors.Check(r)
-		if err == nil {
-			err = authorize(w, r, s.credentials)
-		}
-		if err != nil {
-			web.WriteError(w, err)
-			return
-		}
-		s.system.ServeHTTP(w, r)
+		systemRoutes{s}.serve(w, r)
 	default:
 		s.open.ServeHTTP(w, r)
 	}
+}
+
+// systemRoutes serves the system routes to clients that may use them.
+type systemRoutes struct{ *Server }
+
+func (s systemRoutes) serve(w http.ResponseWriter, r *http.Request) {
+	var err error
+	if s.credentials == nil {
+		err = s.hosts.Check(r)
+	}
+	if err == nil && s.cors.Answer(w, r) {
+		return
+	}
+	if err == nil {
+		err = s.cors.Check(r)
+	}
+	if err == nil {
+		err = authorize(w, r, s.credentials)
+	}
+	if err != nil {
+		web.WriteError(w, err)
+		return
+	}
+	s.system.ServeHTTP(w, r)
 }
 
 // recoverPanic, deferred, answers a panic with 500. Other requests are not affected.

@@ -83,6 +83,9 @@ func (f *providerFlags) complete() error {
 		return fmt.Errorf("--pod has no default: %w", err)
 	}
 	f.pod = cmp.Or(f.pod, os.Getenv("POD_NAME"), host)
+	if f.service != "" {
+		f.AllowHosts(serviceNames(f.service, f.namespace)...)
+	}
 	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
 		return fmt.Errorf("--images-size %q: it must be an amount of bytes, such as 8Gi", f.imagesLimit)
 	}
@@ -91,6 +94,12 @@ func (f *providerFlags) complete() error {
 		return nil
 	}
 	return fmt.Errorf("--pull-policy %q: it must be Always, IfNotPresent or Never", f.pullPolicy)
+}
+
+// serviceNames are the names by which pods address a Service, the gateway for one.
+func serviceNames(service, namespace string) []string {
+	full := service + "." + namespace
+	return []string{service, full, full + ".svc", full + ".svc.cluster.local"}
 }
 
 // identity returns a name that is unique to this run of this replica.

@@ -10,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/provider/router"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // openGroup makes this replica a member of the provider's Service. p.group stays nil
@@ -66,6 +67,9 @@ func (p *platform) routes(provider http.Handler) http.Handler {
 		return provider
 	}
 	replicas := p.group.Handler()
+	if p.base.Credentials == nil {
+		replicas = web.NewHosts(p.flags.Hosts()).Guard(replicas)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, peer.Prefix) {
 			replicas.ServeHTTP(w, r)

@@ -155,7 +155,7 @@ func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	}
 	registry := prometheus.NewRegistry()
 	r.Server = provider.New(provider.Options{Store: r.objects, Controller: r.controller, Metrics: metrics.New(registry), Gatherer: registry,
-		Secrets: objects.NewSecretStore(client), Defaults: r.brought, Logger: log})
+		Secrets: objects.NewSecretStore(client), Defaults: r.brought, Hosts: []string{"example.com"}, Logger: log})
 	if err := r.Restore(ctx); err != nil {
 		t.Error(err)
 	}
