@@ -253,14 +253,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(escaped, asyncPrefix):
 		s.accept(w, r, escaped)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
-		s.serveSystem(w, r)
+		systemRoutes{s}.serve(w, r)
 	default:
 		s.open.ServeHTTP(w, r)
 	}
 }
 
-// serveSystem serves the system routes to clients that may use them.
-func (s *Server) serveSystem(w http.ResponseWriter, r *http.Request) {
+// systemRoutes serves the system routes to clients that may use them.
+type systemRoutes struct{ *Server }
+
+func (s systemRoutes) serve(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if s.credentials == nil {
 		err = s.hosts.Check(r)

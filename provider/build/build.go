@@ -6,7 +6,9 @@
 // The request's body is a tar with the context's files below context/ and the
 // name of the image in com.openfaas.docker.config. The signature covers the whole body.
 // The handler therefore keeps the body in a file without a name, and reads it after it has
-// checked the signature. It unpacks the files into a new directory, checks them, writes
+// checked the signature. Only then the request waits for other builds, so requests without
+// the secret can keep nobody from building. They can use the disk; the share of each client
+// is bounded. The handler unpacks the files into a new directory, checks them, writes
 // them to the disk, and puts the directory in the bundle's place in one step (package
 // bundle). If the machine fails at any instant, either the old bundle or the new one is
 // there.
@@ -29,6 +31,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Defaults of the limits in [Options].
@@ -40,9 +43,15 @@ const (
 )
 
 const (
-	// maxBuilds is the number of builds that run at a time; the others wait. It bounds
-	// the disk space that unsigned requests can take.
+	// maxBuilds is the number of builds that run at a time; the others wait.
 	maxBuilds = 2
+	// maxStored is how many bodies of the largest size may be on the disk at a time. A
+	// client that does not know the secret can store one, until its signature turns out
+	// wrong.
+	maxStored = 4
+	// maxUploads is how many bodies may arrive or wait at a time: each counts as that
+	// part of the space at least.
+	maxUploads = 64
 	// reserve is Handler.reserve: 64 MiB.
 	reserve = 64 << 20
 )
@@ -57,8 +66,8 @@ type Options struct {
 	// together. MaxEntries is the most files, directories and links.
 	MaxBytes, MaxUnpacked int64
 	MaxEntries            int
-	// BodyTimeout is how long a client may take to send the body, including its wait
-	// for other builds before that.
+	// BodyTimeout is how long a client may take to send the body, and how long the
+	// request may then wait for other builds.
 	BodyTimeout time.Duration
 	// CheckModel returns the reason why the engine cannot run the model in a file, nil
 	// if it can. If CheckModel is nil, models are only checked when they are deployed.
@@ -76,7 +85,10 @@ type Options struct {
 // Handler answers POST /build.
 type Handler struct {
 	options Options
-	slots   chan struct{}
+	// stored is the disk space of the bodies. A client may take no more than it leaves free.
+	stored *web.Budget
+	// slots has one element for each build that runs. Only signed requests take one.
+	slots chan struct{}
 	// reserve is the free space on the disk that a build must leave, in bytes.
 	reserve int64
 	// install is held while a bundle is put in its place.
@@ -98,7 +110,10 @@ func New(o Options) (*Handler, error) {
 	if err := os.MkdirAll(o.Root, 0o755); err != nil {
 		return nil, fmt.Errorf("the directory of bundles: %w", err)
 	}
-	h := &Handler{options: o, slots: make(chan struct{}, maxBuilds), reserve: reserve}
+	h := &Handler{options: o, slots: make(chan struct{}, maxBuilds), reserve: reserve, stored: web.NewBudget(web.BudgetOptions{
+		Limit: maxStored * o.MaxBytes, Full: refuse(http.StatusServiceUnavailable, "other clients' builds take all the space for contexts; try again"),
+		ClientShare: refuse(http.StatusTooManyRequests, "builds of this client already take its share of the space for contexts; wait for one to end"),
+	})}
 	if err := h.Sweep(); err != nil {
 		o.Logger.Warn().Err(err).Msg("the unfinished files of earlier builds could not be removed")
 	}

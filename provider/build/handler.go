@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // refusal is an error with a status code, for answers before the signature is checked.
@@ -33,8 +34,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuseRequest(w, r, err)
 		return
 	}
-	defer h.release()
 	defer body.Close()
+	if err := h.take(r.Context()); err != nil {
+		h.refuseRequest(w, r, err)
+		return
+	}
+	defer h.release()
 	answer := newAnswer(w, r)
 	began := time.Now()
 	image, err := h.build(r.Context(), body, answer)
@@ -49,8 +54,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // receive returns the body as a file without a name, positioned at its beginning, after
-// it has checked the signature. The caller then holds a slot and must release it.
-func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, err error) {
+// it has checked the signature.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *stored, err error) {
 	if r.Method != http.MethodPost {
 		return nil, refuse(http.StatusMethodNotAllowed, "the method must be POST")
 	}
@@ -61,21 +66,12 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, e
 	if r.ContentLength > h.options.MaxBytes {
 		return nil, h.tooLarge()
 	}
-	// A client without the secret must not keep others waiting for long.
-	deadline := time.Now().Add(h.options.BodyTimeout)
-	if err := h.take(r.Context(), deadline); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			h.release()
-		}
-	}()
 	if err := h.room(2 * max(r.ContentLength, 0)); err != nil {
 		return nil, err
 	}
-	control := http.NewResponseController(w)
-	body, err := h.spool(&paced{body: r.Body, connection: control, began: time.Now(), last: deadline}, signature)
+	control, began := http.NewResponseController(w), time.Now()
+	paced := &paced{body: r.Body, connection: control, began: began, last: began.Add(h.options.BodyTimeout)}
+	body, err := h.spool(paced, h.stored.Charge(r, ""), signature)
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +81,17 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (_ *os.File, e
 	return body, nil
 }
 
-// take waits for a slot until deadline. release gives it back.
-func (h *Handler) take(ctx context.Context, deadline time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+// take waits for a slot for at most BodyTimeout. release gives it back.
+func (h *Handler) take(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, h.options.BodyTimeout)
 	defer cancel()
 	select {
 	case h.slots <- struct{}{}:
 		return nil
-	case <-ctx.Done():
+	case <-waiting.Done():
+		if ctx.Err() != nil {
+			return refuse(web.StatusHungUp, "the client went away while other builds ran")
+		}
 		return refuse(http.StatusServiceUnavailable, "other builds took too long; try again")
 	}
 }
@@ -125,7 +124,7 @@ func (h *Handler) refuseRequest(w http.ResponseWriter, r *http.Request, err erro
 	switch why.code {
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", http.MethodPost)
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		w.Header().Set("Retry-After", "10")
 	}
 	// Do not read the rest of the body.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // signatureHeader holds "sha256=" and the body's HMAC in hexadecimal digits.
@@ -32,21 +33,41 @@ func parseSignature(header string) ([]byte, error) {
 	return signature, nil
 }
 
-// spool writes a body to a file without a name and checks its signature on the way. The
-// file disappears with the process, whatever happens.
-func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error) {
+// stored is a body on the disk, in a file without a name. The file disappears with the
+// process, whatever happens.
+type stored struct {
+	*os.File
+	space web.Charge
+}
+
+// Close removes the body and gives back its space.
+func (s *stored) Close() error {
+	defer s.space.Release()
+	return s.File.Close()
+}
+
+// spool stores a body and checks its signature on the way. space is its charge, which holds
+// nothing yet.
+func (h *Handler) spool(body io.Reader, space web.Charge, signature []byte) (_ *stored, err error) {
+	unit := max(maxStored*h.options.MaxBytes/maxUploads, 1)
+	if err := space.Take(unit); err != nil {
+		return nil, err
+	}
 	f, err := nameless(filepath.Join(h.options.Root, bundle.StagingDir))
 	if err != nil {
+		space.Release()
 		return nil, noRoom(err)
 	}
+	s := &stored{File: f, space: space}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, f.Close())
+			err = errors.Join(err, s.Close())
 		}
 	}()
 	digest := hmac.New(sha256.New, h.options.Secret)
+	to := &spooling{stored: s, digest: digest, room: h.room, unit: unit, left: unit}
 	// One more byte distinguishes a body that is too large from one that just fits.
-	n, err := io.Copy(&spooling{file: f, digest: digest, room: h.room}, io.LimitReader(body, h.options.MaxBytes+1))
+	n, err := io.Copy(to, io.LimitReader(body, h.options.MaxBytes+1))
 	switch {
 	case err != nil:
 		return nil, bodyError(err)
@@ -58,14 +79,16 @@ func (h *Handler) spool(body io.Reader, signature []byte) (_ *os.File, err error
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return f, nil
+	return s, nil
 }
 
 // spooling writes to a file and a digest. It marks errors of the disk, to distinguish
 // them from errors of the connection.
 type spooling struct {
-	file   *os.File
+	stored *stored
 	digest io.Writer
+	// The body takes space in steps of unit bytes; left is what is left of the last step.
+	unit, left int64
 	// room checks the disk every roomEvery bytes, because the body's size need not be
 	// known. next is the number of bytes until the next check.
 	room func(bytes int64) error
@@ -82,8 +105,13 @@ func (s *spooling) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	for s.left -= int64(len(p)); s.left < 0; s.left += s.unit {
+		if err := s.stored.space.Take(s.unit); err != nil {
+			return 0, err
+		}
+	}
 	s.digest.Write(p) // A hash never fails.
-	n, err := s.file.Write(p)
+	n, err := s.stored.Write(p)
 	if err != nil {
 		err = noRoom(err)
 	}
