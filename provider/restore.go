@@ -13,6 +13,17 @@ import (
 // waits for the disk, so there are more than one even on one core.
 const leastRestorers = 4
 
+// Restore brings back the functions in the store after a restart, and returns when all of
+// them run or are known not to. See BeginRestore.
+func (s *Server) Restore(ctx context.Context) error {
+	restore, err := s.BeginRestore()
+	if err != nil {
+		return err
+	}
+	restore(ctx)
+	return nil
+}
+
 // BeginRestore reads the functions in the store after a restart. It fails only if it cannot
 // read or write the store. Call it once, before the handler serves, and then restore, which
 // brings the functions back, several at a time. Meanwhile the handler may serve: a request

@@ -257,13 +257,3 @@ func BenchmarkRestore(b *testing.B) {
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/2000-functions")
 }
-
-// Restore brings back the stored functions before anything is served.
-func (s *Server) Restore(ctx context.Context) error {
-	restore, err := s.BeginRestore()
-	if err != nil {
-		return err
-	}
-	restore(ctx)
-	return nil
-}

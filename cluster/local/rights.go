@@ -11,6 +11,9 @@ import (
 // missing.
 func (b *Backend) claimRights() {
 	lacking := append(b.claimGroups(), b.claimSandbox()...)
+	if err := sandbox.FilterAvailable(); err != nil {
+		lacking = append(lacking, "no filter of system calls: "+err.Error()+": ordinary functions may make all of them")
+	}
 	if len(lacking) > 0 {
 		b.log.Warn().Strs("lacking", lacking).Msg("instances are not fully isolated")
 	}

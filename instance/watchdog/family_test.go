@@ -118,7 +118,7 @@ func TestOrphansEndWithTheFamily(t *testing.T) {
 
 func TestProgramThatDoesNotExist(t *testing.T) {
 	f := open(t)
-	if _, err := f.Start(Program{Path: "/no/such/file", Argv: []string{"x"}}, [3]*os.File{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := f.Start(Program{Path: "/no/such/file", Argv: []string{"x"}}, [3]*os.File{os.Stdin, os.Stdout, os.Stderr}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

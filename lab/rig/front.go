@@ -77,11 +77,9 @@ func NewFront(ctx context.Context, policy string, slo time.Duration, in batching
 	d.Up(in, "unix", socket)
 	f := &fixed{dispatcher: d}
 	s := provider.New(provider.Options{Store: f, Controller: f, Metrics: m, Gatherer: registry, Logger: zerolog.Nop()})
-	restore, err := s.BeginRestore()
-	if err != nil {
+	if err := s.Restore(ctx); err != nil {
 		return nil, nil, err
 	}
-	restore(ctx)
 	return s.Handler(), d, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox/spawn"
 )
 
 // Available returns nil if this process may give its children sandboxes, or
@@ -28,6 +29,13 @@ func FunctionAvailable() error {
 		_, err := functionPlan{Isolated: true, Bundle: "/home"}.mountAll()
 		return err
 	})
+}
+
+// FilterAvailable returns nil if functions' processes get a filter on their system calls, or
+// otherwise the reason.
+func FilterAvailable() error {
+	_, err := spawn.Filter()
+	return err
 }
 
 func try(namespaces int, f func() error) (failed error) {

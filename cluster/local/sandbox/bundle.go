@@ -67,19 +67,28 @@ func mountAs(dir *os.File, target string, user int) error {
 
 // userNamespace makes a user namespace with one user and one group. The namespace lives
 // as long as the file is open or something uses it.
-func userNamespace(user, group syscall.SysProcIDMap) (*os.File, error) {
-	// Only a new process can get a user namespace. This one never runs, because
-	// ptrace stops it before its first instruction.
-	child, err := os.StartProcess("/proc/self/exe", []string{"namespace"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER, Ptrace: true,
-		UidMappings: []syscall.SysProcIDMap{user}, GidMappings: []syscall.SysProcIDMap{group},
-	}})
+func userNamespace(user, group syscall.SysProcIDMap) (namespace *os.File, err error) {
+	// Only a new process can get a user namespace.
+	err = withDormant(syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{user}, GidMappings: []syscall.SysProcIDMap{group},
+	}, func(pid int) error {
+		namespace, err = os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+		return err
+	})
+	return namespace, err
+}
+
+// withDormant calls f with the pid of a child that never runs, because ptrace stops it before
+// its first instruction. Afterwards it kills the child.
+func withDormant(attr syscall.SysProcAttr, f func(pid int) error) error {
+	attr.Ptrace = true
+	child, err := os.StartProcess("/proc/self/exe", []string{"dormant"}, &os.ProcAttr{Sys: &attr})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		_ = child.Kill()
 		_, _ = child.Wait()
 	}()
-	return os.Open(fmt.Sprintf("/proc/%d/ns/user", child.Pid))
+	return f(child.Pid)
 }

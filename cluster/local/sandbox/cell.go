@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox/spawn"
 )
 
 // Cell starts a function's processes from its main process, in the function's isolation.
@@ -23,6 +25,10 @@ type Cell struct {
 	env     []string
 	version int
 	groups  []int
+	// filter decides about the processes' system calls, nil for all. openFiles is their
+	// limit, nil for this process's.
+	filter    []unix.SockFilter
+	openFiles *unix.Rlimit
 	// jobs are run by one thread, which forks. The thread is in the function's
 	// version 1 control groups. It lives as long as this process, because the
 	// kernel kills a child with the thread that forked it.
@@ -30,7 +36,13 @@ type Cell struct {
 }
 
 func newCell(p functionPlan, dir string, notes []string) (*Cell, error) {
-	c := &Cell{dir: dir, notes: notes, user: p.User, version: p.Version, groups: p.Groups, jobs: make(chan func())}
+	c := &Cell{dir: dir, notes: notes, user: p.User, version: p.Version, groups: p.Groups, openFiles: inheritedOpenFiles(), jobs: make(chan func())}
+	var err error
+	if p.Filter {
+		if c.filter, err = spawn.Filter(); err != nil {
+			return nil, fmt.Errorf("filter of system calls: %w", err)
+		}
+	}
 	program, err := os.Executable()
 	if p.Isolated {
 		program = ProgramFile
@@ -53,11 +65,24 @@ func newCell(p functionPlan, dir string, notes []string) (*Cell, error) {
 	return c, <-entered
 }
 
+// inheritedOpenFiles returns the limit on open files that this process was started with, nil
+// if it still has it. Go's runtime raises it, and lowers it again for children that package
+// os starts.
+func inheritedOpenFiles() *unix.Rlimit {
+	var own, inherited unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil || own.Cur != own.Max-1 {
+		return nil
+	}
+	if err := withDormant(syscall.SysProcAttr{}, func(pid int) error {
+		return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &inherited)
+	}); err != nil {
+		return nil
+	}
+	return &inherited
+}
+
 // enter prepares this thread to fork the function's processes.
 func (c *Cell) enter() error {
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("forbid new privileges: %w", err)
-	}
 	if c.version != 1 {
 		return nil
 	}
@@ -85,27 +110,34 @@ func (c *Cell) User() int { return c.user }
 // Environment returns the variables that the function's environment must contain.
 func (c *Cell) Environment() []string { return c.env }
 
-// Start starts a process of the function: as the function's user, in its control group
-// and in a process group of its own. The process dies with this one. The function becomes
-// the owner of pipes among attr.Files, so it can open them by name.
+// Start starts a process of the function: as the function's user, in its control group, in a
+// process group of its own, without a way to gain privileges and with the filter on its system
+// calls. The process dies with this one. The function becomes the owner
+// of pipes among attr.Files, so it can open them by name. Of attr, only Dir, Env and Files
+// count; Env is the whole environment, and no file may be nil.
 func (c *Cell) Start(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
-	started := *attr
-	started.Sys = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if c.user != 0 {
-		started.Sys.Credential = &syscall.Credential{Uid: uint32(c.user), Gid: uint32(c.user)}
-		for _, file := range attr.Files {
+	p := spawn.Process{
+		Path: program, Argv: argv, Env: attr.Env, Dir: attr.Dir, User: c.user, Group: -1, OpenFiles: c.openFiles, Filter: c.filter,
+	}
+	for _, file := range attr.Files {
+		if c.user != 0 {
 			own(file, c.user)
 		}
+		p.Files = append(p.Files, file.Fd())
 	}
-	var child *os.Process
+	var pid int
 	var err error
 	done := make(chan struct{})
 	c.jobs <- func() {
 		defer close(done)
-		child, err = c.fork(program, argv, &started)
+		pid, err = c.fork(p)
 	}
 	<-done
-	return child, err
+	runtime.KeepAlive(attr.Files)
+	if err != nil {
+		return nil, err
+	}
+	return os.FindProcess(pid)
 }
 
 // own makes a user the owner of a file if it is a pipe.
@@ -116,26 +148,26 @@ func own(file *os.File, user int) {
 }
 
 // fork starts a process. It runs on the forking thread.
-func (c *Cell) fork(program string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+func (c *Cell) fork(p spawn.Process) (pid int, err error) {
 	if c.version != 2 || len(c.groups) == 0 {
-		return os.StartProcess(program, argv, attr)
+		return spawn.Start(p)
 	}
-	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, c.groups[0]
-	child, err := os.StartProcess(program, argv, attr)
+	p.Group = c.groups[0]
+	pid, err = spawn.Start(p)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.E2BIG) {
-		return child, err
+		return pid, err
 	}
 	// The kernel is older than Linux 5.7, or a filter hides clone3.
-	attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = false, 0
-	if child, err = os.StartProcess(program, argv, attr); err != nil {
-		return nil, err
+	p.Group = -1
+	if pid, err = spawn.Start(p); err != nil {
+		return 0, err
 	}
-	if err := writeAt(c.groups[0], "cgroup.procs", strconv.Itoa(child.Pid)); err != nil {
-		_ = child.Kill()
-		_, _ = child.Wait()
-		return nil, fmt.Errorf("move pid %d into its cgroup: %w", child.Pid, err)
+	if err := writeAt(c.groups[0], "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_, _ = unix.Wait4(pid, nil, 0, nil)
+		return 0, fmt.Errorf("move pid %d into its cgroup: %w", pid, err)
 	}
-	return child, nil
+	return pid, nil
 }
 
 // OutOfMemory returns how many of the function's processes the kernel killed for

@@ -25,7 +25,8 @@ const (
 
 // Function describes the isolation of an ordinary function's instance. Its main process,
 // the watchdog, is trusted and keeps the provider's user. The processes that the watchdog
-// starts with [Cell.Start] are not trusted.
+// starts with [Cell.Start] are not trusted. If the kernel can, it filters their system calls
+// (package spawn), whatever the other isolation is.
 type Function struct {
 	// Isolated gives it a private file system: the machine's, read-only, with a
 	// private /tmp, /var/tmp and /dev/shm, the bundle at HomeDir and secrets at
@@ -65,6 +66,7 @@ type functionPlan struct {
 	Scratch  int64    `json:"scratch"`
 	Network  bool     `json:"network"`
 	User     int      `json:"user"`
+	Filter   bool     `json:"filter"`
 	// Version and Groups are the entrance's version and descriptors.
 	Version int   `json:"version"`
 	Groups  []int `json:"groups"`
@@ -84,7 +86,7 @@ func PrepareFunction(attr *syscall.SysProcAttr, f Function, firstFD int) (entry 
 	p := functionPlan{
 		plan:     plan{Outside: outside, Secrets: f.Secrets},
 		Isolated: f.Isolated, Bundle: f.Bundle, ReadOnly: f.ReadOnly, Hide: f.Hide, Scratch: f.Scratch,
-		Network: f.PrivateNetwork, User: f.User, Version: f.Entrance.Version,
+		Network: f.PrivateNetwork, User: f.User, Filter: FilterAvailable() == nil, Version: f.Entrance.Version,
 	}
 	for i := range f.Entrance.Dirs {
 		p.Groups = append(p.Groups, firstFD+i)
@@ -105,7 +107,8 @@ func PrepareFunction(attr *syscall.SysProcAttr, f Function, firstFD int) (entry 
 
 // EnterFunction sets up the isolation that the environment asks for and returns the cell
 // that starts the function's processes. If this process was not started with
-// [PrepareFunction], the cell works in the bundle's directory without isolation. Call it
+// [PrepareFunction], the cell works in the bundle's directory without isolation and filter,
+// as in a pod, which has its own. Call it
 // after the main process has opened all files of the machine that it needs, above all
 // its socket.
 func EnterFunction(bundle string) (*Cell, error) {

@@ -6,8 +6,8 @@
 //
 // An instance of a model ([Prepare], [Enter]) gets its secrets where OpenFaaS functions
 // look for them, /var/openfaas/secrets/NAME. An instance of an ordinary function
-// ([PrepareFunction], [EnterFunction]) gets more isolation, because its program is not
-// trusted: see [Function], where you begin to read.
+// ([PrepareFunction], [EnterFunction]) gets more isolation and a filter on its system calls,
+// because its program is not trusted: see [Function], where you begin to read.
 //
 // If the provider lacks the rights for this, the secrets are in a private directory that
 // the environment names. [Dir] returns the directory in either case.

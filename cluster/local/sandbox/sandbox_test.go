@@ -17,6 +17,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SANDBOX_TEST_CHILD") == "" {
 		os.Exit(m.Run())
 	}
+	if os.Getenv("SANDBOX_TEST_CALLS") != "" {
+		makeCalls()
+		return
+	}
 	if script := os.Getenv("SANDBOX_TEST_SCRIPT"); script != "" {
 		playFunction(script)
 		return
