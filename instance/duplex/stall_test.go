@@ -207,3 +207,43 @@ func TestStallOverTCP(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkLimitStalls measures an exchange of a kept connection with and without the limit.
+func BenchmarkLimitStalls(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		wrap func(net.Listener) net.Listener
+	}{
+		{"plain", func(l net.Listener) net.Listener { return l }},
+		{"limited", func(l net.Listener) net.Listener { return duplex.LimitStalls(l, 30*time.Second) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				b.Fatal(err)
+			}
+			answer := make([]byte, 3000)
+			server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(answer) })}
+			go server.Serve(c.wrap(l))
+			defer server.Close()
+			conn, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer conn.Close()
+			into := make([]byte, 8<<10)
+			for b.Loop() {
+				if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+					b.Fatal(err)
+				}
+				for got := 0; got < len(answer); {
+					n, err := conn.Read(into)
+					if err != nil {
+						b.Fatal(err)
+					}
+					got += n
+				}
+			}
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"time"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -39,7 +40,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 		}
 	}()
 	(&httputil.ReverseProxy{
-		Transport: roundTripper(c.send), BufferPool: buffers{}, ErrorLog: silent,
+		Transport: roundTripper(c.send), BufferPool: buffers{}, ErrorLog: silent, FlushInterval: flushAfter,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL = target
 			forwarded(p.Out.Header, r)
@@ -60,6 +61,11 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 	}).ServeHTTP(w, r)
 	return code
 }
+
+// flushAfter is how long a part of an answer of known length, or its head, may wait for more
+// before it is sent. Most such answers are complete by then and cost no flush. The proxy
+// sends event streams and answers of unknown length on at once.
+const flushAfter = 5 * time.Millisecond
 
 // writeError answers with an error.
 func (c *call) writeError(w http.ResponseWriter, err error) int {
