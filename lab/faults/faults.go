@@ -52,9 +52,9 @@ func (b Bench) Check() error {
 		return fmt.Errorf("--repeat is %d: it must be at least 1", b.Repeat)
 	case b.SLO < time.Millisecond:
 		return fmt.Errorf("--slo is %v: it must be at least 1ms", b.SLO)
-	case b.Rate < 0:
+	case !(b.Rate >= 0):
 		return fmt.Errorf("--rate is %v: it must be a number of requests/s, or 0 for half of what is carried", b.Rate)
-	case b.Async < 0 || b.Async >= 1:
+	case !(b.Async >= 0 && b.Async < 1):
 		return fmt.Errorf("--async is %v: it must be from 0 up to, but not including, 1", b.Async)
 	case b.After < time.Second:
 		return fmt.Errorf("--after is %v: it must be at least 1s", b.After)

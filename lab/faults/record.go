@@ -124,12 +124,12 @@ func (r *recorder) request(n int, seen observed, o load.Observed, began time.Tim
 	due := seen.began.Sub(began) + o.At
 	q := Request{
 		ID: n, Function: s.function.name, Async: s.async, Guest: s.guest, Intended: due, Sent: due + o.Lag,
-		Unsent: !o.Sent, Want: s.function.want(s.number(o.Index)), SLO: s.slo, Bound: s.bound,
+		Unsent: !o.Sent, Want: s.function.want(s.number(o.Index)), SLO: s.slo, Bound: s.bound, Answers: []Answer{},
 	}
 	switch {
 	case !o.Sent:
 	case o.Status != 0:
-		q.Answers = []Answer{{At: due + o.Latency, Status: o.Status, Hash: r.hashes[id]}}
+		q.Answers = append(q.Answers, Answer{At: due + o.Latency, Status: o.Status, Hash: r.hashes[id]})
 	case dialing(o.Err):
 		q.Refused = true
 	default:
