@@ -26,7 +26,7 @@ func documents(t *testing.T) []string {
 	if err != nil || len(design) == 0 {
 		t.Fatalf("there are no pages on the design: %v", err)
 	}
-	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "BENCHMARKS.md"}, guide, design)
+	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "BENCHMARKS.md"}, guide, design)
 }
 
 func document(t *testing.T, name string) string {
