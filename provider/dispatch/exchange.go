@@ -300,22 +300,7 @@ func (l *link) close() {
 	l.closed = true
 }
 
-// alive asks for the instance's health on a new connection. Any answer counts.
+// alive asks for the instance's health on a new connection.
 func (l *link) alive(within time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	conn, err := l.dial(ctx, l.network, l.address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if _, err := conn.Write([]byte("GET /_/health HTTP/1.1\r\nHost: instance\r\nConnection: close\r\n\r\n")); err != nil {
-		return err
-	}
-	_, err = conn.Read(make([]byte, 1))
-	return err
+	return web.Alive(l.dial, l.network, l.address, within)
 }

@@ -14,11 +14,13 @@ import (
 // instance is an instance as the forwarder sees it. The forwarder's lock guards all
 // but the transport.
 type instance struct {
-	id        cluster.InstanceID
-	transport *http.Transport
-	// up: it gets requests. served: it has answered a request.
-	up, served bool
-	inFlight   int
+	id               cluster.InstanceID
+	network, address string
+	transport        *http.Transport
+	// up: it gets requests. served: it has answered a request. watched: its health is
+	// being asked for. suspect: it is not up until it answers that.
+	up, served, watched, suspect bool
+	inFlight                     int
 	// drained is closed when it is down and has no request in flight.
 	drained chan struct{}
 }
@@ -160,6 +162,15 @@ func (f *Forwarder) down(p *instance) bool {
 	p.up = false
 	f.ready = slices.DeleteFunc(f.ready, func(o *instance) bool { return o == p })
 	return true
+}
+
+// raise sends requests to an instance, those that wait first. The lock is held.
+func (f *Forwarder) raise(p *instance) {
+	p.up = true
+	f.ready = append(f.ready, p)
+	for f.waiters.Len() > 0 {
+		f.answer(grant{instance: f.pick(nil)})
+	}
 }
 
 // lose gives up an instance that accepts no connection.

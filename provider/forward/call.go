@@ -36,10 +36,11 @@ type call struct {
 	source *duplex.Body
 	linger bool
 
-	// instance has the request since sent. response is its answer, answer the body of
+	// instance has the request since sent; watch fires when it has it for long. response is its answer, answer the body of
 	// that.
 	instance *instance
 	sent     time.Time
+	watch    *time.Timer
 	response *http.Response
 	answer   io.Closer
 }
@@ -66,6 +67,7 @@ func (c *call) letGo() {
 	if c.instance == nil {
 		return
 	}
+	c.watch.Stop()
 	if c.response != nil {
 		c.answer.Close()
 		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
@@ -92,6 +94,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		}
 		c.letGo()
 		c.instance, c.sent = p, time.Now()
+		c.watch = time.AfterFunc(watchAfter, func() { f.watch(p) })
 		if len(tried) == 0 {
 			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
 		}

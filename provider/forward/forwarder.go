@@ -89,8 +89,12 @@ type Options struct {
 	// instance; it must not block.
 	OnCold func()
 	// OnLost is called once, in its own goroutine, for an instance that no longer
-	// accepts connections.
+	// accepts connections, or that does not answer for long.
 	OnLost func(id cluster.InstanceID, cause error)
+	// OnSuspect is called without a lock held, and not by a request's goroutine, when an
+	// instance gets no more requests because it does not answer (suspect), and when it
+	// gets them again.
+	OnSuspect func(id cluster.InstanceID, suspect bool)
 }
 
 // Forwarder serves one function. Its methods are safe for concurrent use.
@@ -108,6 +112,8 @@ type Forwarder struct {
 	inFlight int
 	problem  problem
 	closed   bool
+	// ended is closed by Close.
+	ended chan struct{}
 }
 
 // New returns a forwarder without instances.
@@ -118,11 +124,14 @@ func New(o Options) *Forwarder {
 	if o.OnLost == nil {
 		o.OnLost = func(cluster.InstanceID, error) {}
 	}
+	if o.OnSuspect == nil {
+		o.OnSuspect = func(cluster.InstanceID, bool) {}
+	}
 	o.BodyIdle = cmp.Or(o.BodyIdle, provider.DefaultBodyTimeout)
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Forwarder{options: o, instances: map[cluster.InstanceID]*instance{}}
+	return &Forwarder{options: o, instances: map[cluster.InstanceID]*instance{}, ended: make(chan struct{})}
 }
 
 // drop counts a request that is answered with err, and returns err.

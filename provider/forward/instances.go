@@ -32,12 +32,9 @@ func (f *Forwarder) Up(id cluster.InstanceID, network, address string) {
 	if _, known := f.instances[id]; known || f.closed {
 		return
 	}
-	p := &instance{id: id, up: true, transport: f.transport(network, address)}
+	p := &instance{id: id, network: network, address: address, transport: f.transport(network, address)}
 	f.instances[id] = p
-	f.ready = append(f.ready, p)
-	for f.waiters.Len() > 0 {
-		f.answer(grant{instance: f.pick(nil)})
-	}
+	f.raise(p)
 }
 
 // transport returns an HTTP transport to one instance.
@@ -84,6 +81,7 @@ func (f *Forwarder) Drain(ctx context.Context, id cluster.InstanceID) error {
 		return nil
 	}
 	f.down(p)
+	p.suspect = false
 	if p.drained == nil {
 		p.drained = make(chan struct{})
 	}
@@ -151,7 +149,10 @@ func (f *Forwarder) Stats() Stats {
 func (f *Forwarder) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed = true
+	if !f.closed {
+		f.closed = true
+		close(f.ended)
+	}
 	f.refuseAll(metrics.Closed, ErrClosed)
 	for _, p := range f.instances {
 		p.transport.CloseIdleConnections()

@@ -44,7 +44,7 @@ func (c *Controller) newFunction(now time.Time, r *revision) *function {
 	recorder := c.options.Metrics.Function(r.Name)
 	fn.forwarder = forward.New(forward.Options{
 		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial,
-		Recorder: recorder, OnCold: c.Wake, OnLost: c.keeper.Lost,
+		Recorder: recorder, OnCold: c.Wake, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect,
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.forwarder, recorder)
 	return fn
@@ -81,7 +81,7 @@ func (fn *function) want(now time.Time, n uint64) {
 func (fn *function) staying() (current, old []*instance) {
 	for _, in := range fn.Instances {
 		switch {
-		case in.Retiring:
+		case in.Retiring, in.Suspect:
 		case in.Current():
 			current = append(current, in)
 		default:
