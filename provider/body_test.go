@@ -162,7 +162,7 @@ func TestSlowClients(t *testing.T) {
 		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nx"); err != nil {
+		if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nx"); err != nil {
 			t.Fatal(err)
 		}
 		if answer := readAll(t, c); !strings.HasPrefix(answer, "HTTP/1.1 ") {
