@@ -147,7 +147,9 @@ func (c *modelCache) keep(file string, seen seenModel, prepared string) {
 }
 
 // stampOf changes when a file below a directory is edited, replaced, added or removed. It
-// covers path, size, time of modification and inode, and reads no file.
+// covers path, size, times of modification and change, and inode, and reads no file. The time
+// of change tells of a replacement with the same size, time of modification and inode, which a
+// reproducible archive can make.
 func stampOf(dir string) (string, error) {
 	stamp := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -167,8 +169,9 @@ func stampOf(dir string) (string, error) {
 // writeStamp writes what changes with a file.
 func writeStamp(to io.Writer, path string, info fs.FileInfo) {
 	var inode uint64
+	var changed int64
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		inode = stat.Ino
+		inode, changed = stat.Ino, stat.Ctim.Nano()
 	}
-	fmt.Fprintf(to, "%q %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), inode)
+	fmt.Fprintf(to, "%q %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), inode, changed)
 }

@@ -13,6 +13,9 @@ import (
 // arrivals are the functions that this server is adopting, because another replica or
 // kubectl deployed them, and those that it is to restore after a restart.
 type arrivals struct {
+	// shut is closed when the provider shuts down.
+	shut <-chan struct{}
+
 	mu      sync.Mutex
 	pending map[string]*arrival
 }
@@ -47,18 +50,27 @@ func (a *arrivals) begin(name string) (end func()) {
 }
 
 // wait returns when the adoption or restoring of a function has ended, well or not, or when
-// ctx ends. It returns at once if the function is not arriving.
-func (a *arrivals) wait(ctx context.Context, name string) {
-	a.mu.Lock()
-	p := a.pending[name]
-	a.mu.Unlock()
+// ctx ends. It returns at once if the function is not arriving. The error says that the
+// provider shuts down meanwhile.
+func (a *arrivals) wait(ctx context.Context, name string) error {
+	p := a.find(name)
 	if p == nil {
-		return
+		return nil
 	}
 	select {
 	case <-p.over:
 	case <-ctx.Done():
+	case <-a.shut:
+		return errDraining
 	}
+	return nil
+}
+
+// find returns a function's arrival, nil if the function is not arriving.
+func (a *arrivals) find(name string) *arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pending[name]
 }
 
 // lookUpOrWait is lookUp that waits for a function that is being adopted or restored. It
@@ -73,7 +85,9 @@ func (s invocations) lookUpOrWait(ctx context.Context, name string) (*deployed, 
 		return nil, err
 	}
 	// It may have arrived in the meantime: then wait returns at once.
-	s.arriving.wait(ctx, a.full())
+	if err := s.arriving.wait(ctx, a.full()); err != nil {
+		return nil, err
+	}
 	return s.lookUp(name)
 }
 
@@ -85,9 +99,15 @@ func (s *Server) findOrAdopt(ctx context.Context, a address) (*deployed, error) 
 	if absent == nil {
 		return d, nil
 	}
-	s.arriving.wait(ctx, a.full())
+	err := s.arriving.wait(ctx, a.full())
 	if d, absent := s.find(a); absent == nil {
 		return d, nil
+	}
+	if err == nil && s.inFlight.Closed() {
+		err = errDraining // It must not be adopted now.
+	}
+	if err != nil {
+		return nil, err
 	}
 	r, err := s.store.Function(a.namespace, a.name)
 	if errors.Is(err, store.ErrAbsent) {

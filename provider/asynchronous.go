@@ -47,9 +47,6 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	defer s.inFlight.Leave()
 	web.IdentifyCall(w.Header(), r.Header, time.Now())
 	name, path := splitPath(escaped, asyncPrefix)
-	if a, err := resolve(name); err == nil {
-		s.arriving.wait(r.Context(), a.full())
-	}
 	s.answerError(w, r, s.async.Accept(w, r, name, path))
 }
 
@@ -94,13 +91,30 @@ func (d *deployed) invokeQueued(ctx context.Context, req *frame.Request) (*frame
 }
 
 // Annotations returns the annotations of a deployed function, and false if there is
-// no such function.
+// no such function. A function that is still being restored is deployed: its requests can be
+// queued.
 func (s *Server) Annotations(name string) (map[string]string, bool) {
 	d, err := s.lookUp(name)
 	if err != nil {
-		return nil, false
+		return arrivingAnnotations(s, name)
 	}
 	if of := d.Deployment.Annotations; of != nil {
+		return *of, true
+	}
+	return nil, true
+}
+
+// arrivingAnnotations is Annotations for a function that is being restored or adopted.
+func arrivingAnnotations(s *Server, name string) (map[string]string, bool) {
+	a, err := resolve(name)
+	if err != nil || s.arriving.find(a.full()) == nil {
+		return nil, false
+	}
+	r, err := s.store.Function(a.namespace, a.name)
+	if err != nil {
+		return nil, false
+	}
+	if of := r.Deployment.Annotations; of != nil {
 		return *of, true
 	}
 	return nil, true

@@ -162,6 +162,7 @@ func New(o Options) *Server {
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}
+	s.arriving.shut = s.inFlight.Shut()
 	most := o.MaxBody
 	if most <= 0 {
 		most = DefaultMaxBody

@@ -50,13 +50,14 @@ type stallConn struct {
 
 // Write implements net.Conn.
 func (c *stallConn) Write(p []byte) (done int, err error) {
-	for first := true; ; first = false {
+	for slow := false; ; {
 		c.extend()
 		n, err := c.Conn.Write(p[done:])
 		done += n
-		if !errors.Is(err, os.ErrDeadlineExceeded) || c.over() || !first && n < slowest {
+		if !errors.Is(err, os.ErrDeadlineExceeded) || c.over() || slow && n < slowest {
 			return done, err
 		}
+		slow = n < slowest // Two slow halves in a row are a stall.
 	}
 }
 

@@ -18,9 +18,12 @@ type meddling struct {
 	systems.Scaler
 	t *testing.T
 	// meanwhile, if it is set, is called with a plan before it is carried out.
-	meanwhile func(scaling.Plan)
+	meanwhile atomic.Pointer[func(scaling.Plan)]
 	planning  atomic.Bool
 }
+
+// during has f called with each plan from now on, nil for nothing.
+func (m *meddling) during(f func(scaling.Plan)) { m.meanwhile.Store(&f) }
 
 func (m *meddling) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
 	if m.planning.Swap(true) {
@@ -28,8 +31,8 @@ func (m *meddling) Scale(now time.Time, functions []scaling.Function, nodes []cl
 	}
 	defer m.planning.Store(false)
 	plan := m.Scaler.Scale(now, functions, nodes)
-	if m.meanwhile != nil {
-		m.meanwhile(plan)
+	if f := m.meanwhile.Load(); f != nil && *f != nil {
+		(*f)(plan)
 	}
 	return plan
 }
@@ -52,8 +55,8 @@ func TestNothingWaitsForAPlan(t *testing.T) {
 		r.answered("f", "m")
 		id := r.only().ID
 		done := make(chan struct{})
-		m.meanwhile = func(scaling.Plan) { // With the lock held, each of these would hang.
-			m.meanwhile = nil
+		m.during(func(scaling.Plan) { // With the lock held, each of these would hang.
+			m.during(nil)
 			r.describe("f")
 			r.Status(full("f"))
 			r.deploy("g", "m")
@@ -63,7 +66,7 @@ func TestNothingWaitsForAPlan(t *testing.T) {
 			r.backend.crash(id, "killed by signal 9")
 			r.keeper.Observe(cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: id, Function: full("f")}, State: cluster.Exited})
 			close(done)
-		}
+		})
 		r.Wake()
 		<-done
 		r.answered("f", "m")
@@ -77,15 +80,15 @@ func TestPlanForARemovedFunction(t *testing.T) {
 		r.answered("kept", "m")
 		before := r.backend.asked()
 		r.measured("f", "m")
-		m.meanwhile = func(p scaling.Plan) {
+		m.during(func(p scaling.Plan) {
 			if len(p.Start) == 0 {
 				return
 			}
-			m.meanwhile = nil
+			m.during(nil)
 			if err := r.Remove(t.Context(), full("f")); err != nil {
 				t.Error(err)
 			}
-		}
+		})
 		if _, err := r.invoke("f", "x"); err == nil {
 			t.Error("a removed function answered")
 		}
@@ -102,18 +105,18 @@ func TestPlanForAnEarlierDeployment(t *testing.T) {
 	meddle(t, func(r *rig, m *meddling) {
 		r.measured("f", "m")
 		later := 0
-		m.meanwhile = func(p scaling.Plan) {
+		m.during(func(p scaling.Plan) {
 			if len(p.Start) == 0 {
 				return
 			}
-			m.meanwhile = func(p scaling.Plan) { later += len(p.Start) }
+			m.during(func(p scaling.Plan) { later += len(p.Start) })
 			r.deploy("f", "slow", func(f *provider.Function) { f.Inference.SLO = 5 * time.Second })
 			r.until("the new deployment is served", func() bool {
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				return r.functions[full("f")].Revision == r.revision
 			})
-		}
+		})
 		r.answered("f", "slow")
 		r.end() // So that later is not written any more.
 		defer r.run()
@@ -128,10 +131,10 @@ func TestPlanForAnEarlierDeployment(t *testing.T) {
 func TestPlanBeforeTheProfile(t *testing.T) {
 	meddle(t, func(r *rig, m *meddling) {
 		r.deploy("f", "m")
-		m.meanwhile = func(scaling.Plan) {
-			m.meanwhile = nil
+		m.during(func(scaling.Plan) {
+			m.during(nil)
 			r.until("measured", func() bool { return r.describe("f").Measured })
-		}
+		})
 		answered := make(chan error, 1)
 		go func() {
 			_, err := r.invoke("f", "x")

@@ -23,8 +23,10 @@ type batch struct {
 	// no member may run twice.
 	overdue, slo time.Duration
 	slow, once   bool
-	calls        []*call
-	sent         time.Time
+	// generation is the instance's when the batch was formed.
+	generation int
+	calls      []*call
+	sent       time.Time
 }
 
 // delegate gives every batch a leader. It returns the batch with own, which the
@@ -85,10 +87,12 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)
 		}
-		d.release(b.instance, now)
-		if b.policy == d.policy { // Reconfigure's new policy has not sent the batch.
+		// Reconfigure's new policy has not sent the batch, and a policy that was told of
+		// the instance anew since does not count it.
+		if m, ok := d.instances[b.instance]; ok && b.policy == d.policy && b.generation == m.generation {
 			d.policy.Done(now, b.instance)
 		}
+		d.release(b.instance, now)
 	}), nil)
 }
 
@@ -98,7 +102,7 @@ func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
 	if !known || !m.up && !m.suspect {
 		return
 	}
-	m.suspect = false
+	m.suspect, m.answered = false, false
 	d.down(now, m)
 	go d.options.OnLost(id, cause)
 }
@@ -150,6 +154,10 @@ func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 	}
 	m.inFlight--
 	m.idleSince = now
+	if m.answered && m.inFlight == 0 {
+		m.answered, m.suspect = false, false
+		d.raise(now, m)
+	}
 	d.settle(m)
 }
 

@@ -108,11 +108,13 @@ type instanceState struct {
 	up, parked, served bool
 	// leaving: it is being drained. asked: a batch is overdue, and a health question is
 	// open; lived is the time of its last answer to one. suspect: it is not up until it
-	// answers. suspended: it has not answered for some time.
-	leaving, asked, suspect, suspended bool
-	lived                              time.Time
-	executed, inFlight                 int
-	idleSince                          time.Time
+	// answers. suspended: it has not answered for some time. answered: it has, and is up
+	// again once its batches have ended. generation counts how often it went down.
+	leaving, asked, suspect, suspended, answered bool
+	lived                                        time.Time
+	generation                                   int
+	executed, inFlight                           int
+	idleSince                                    time.Time
 	// drained is closed when it is down and has no batch in flight.
 	drained chan struct{}
 }
@@ -290,6 +292,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 		}
 		m := d.instances[a.Instance]
 		m.inFlight++
+		b.generation = m.generation
 		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 		if len(m.Exec) > 0 {
 			b.least, b.predicted = m.Exec[0], predicted(m.Exec, len(b.calls))

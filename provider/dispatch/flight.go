@@ -43,6 +43,8 @@ type flight struct {
 	// refused. x carries the first part of them.
 	rest []*call
 	part int
+	// landing are the members whose answers are being handed out.
+	landing []*call
 	// x is the current exchange, nil between two.
 	x *exchange
 	// suspectAt is when the instance is suspected next. asked is the time of the open
@@ -72,6 +74,11 @@ func (f *flight) lead(own *call) (mine signal) {
 		f.d.options.Recorder.ObserveQueue(max(0, f.sent.Sub(c.arrived)))
 	}
 	f.rest = f.calls
+	if f.mine.err != nil { // Own is refused, and does not wait for the others.
+		mine := f.mine
+		go f.resume()
+		return mine
+	}
 	return f.run(own)
 }
 
@@ -283,8 +290,16 @@ func (f *flight) fall(own *call, failure error) {
 func (f *flight) elsewhere(own *call, cause error) signal {
 	var answered bool
 	f.d.delegate(f.d.locked(func(now time.Time) {
-		if !errors.Is(cause, errSuspended) && !errors.Is(cause, errStuck) {
+		switch m, ok := f.d.instances[f.instance]; {
+		case errors.Is(cause, errSuspended):
+		case !errors.Is(cause, errStuck):
 			f.d.lose(now, f.instance, cause)
+		case ok && m.up: // The policy does not know that its batch is gone.
+			f.d.putAside(now, m)
+			if !m.asked {
+				m.asked = true
+				go f.d.ask(f.instance, m)
+			}
 		}
 		f.d.release(f.instance, now)
 		answered = f.d.again(now, f.rest, own, errors.Is(cause, errUnreached), f.once)
@@ -305,7 +320,8 @@ func (f *flight) record(n int, exec time.Duration) {
 
 // take removes the current part from the rest.
 func (f *flight) take() (part []*call) {
-	part, f.rest = f.rest[:f.part], slices.DeleteFunc(f.rest[f.part:], func(c *call) bool { return c == nil })
+	f.landing = f.rest[:f.part]
+	part, f.rest = f.landing, slices.DeleteFunc(f.rest[f.part:], func(c *call) bool { return c == nil })
 	f.x, f.part = nil, 0
 	return part
 }
@@ -330,7 +346,7 @@ func (f *flight) failed(own *call, cause error) signal {
 	if f.mine.response == nil && f.mine.err == nil {
 		f.mine = signal{err: ErrInternal}
 	}
-	for _, c := range f.rest {
+	for _, c := range slices.Concat(f.landing, f.rest) {
 		if c != nil && c != own {
 			select {
 			case c.signal <- signal{err: ErrInternal}:

@@ -53,6 +53,7 @@ func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 func (d *Dispatcher) down(now time.Time, m *instanceState) {
 	if m.up {
 		m.up = false
+		m.generation++
 		d.up--
 		d.policy.Down(now, m.ID)
 	}
@@ -88,7 +89,7 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 			close(drained)
 			return
 		}
-		m.leaving, m.suspect = true, false
+		m.leaving, m.suspect, m.answered = true, false, false
 		d.down(now, m)
 		d.unpark(m)
 		if m.drained == nil {

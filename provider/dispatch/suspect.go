@@ -45,15 +45,21 @@ func (d *Dispatcher) suspect(id cluster.InstanceID, since time.Time) (v verdict)
 			v = suspended
 		case m.asked || d.closed:
 		default:
-			m.asked = true
 			if m.up && d.up > 1 {
-				d.down(now, m)
-				m.suspect = true
+				d.putAside(now, m)
 			}
+			m.asked = true
 			go d.ask(id, m)
 		}
 	}), nil)
 	return v
+}
+
+// putAside gives an instance no more batches until it answers a health question. The lock is
+// held.
+func (d *Dispatcher) putAside(now time.Time, m *instanceState) {
+	d.down(now, m)
+	m.suspect, m.answered = true, false
 }
 
 // ask asks for an instance's health until it answers, leaves or is lost.
@@ -85,7 +91,8 @@ func (d *Dispatcher) judge(id cluster.InstanceID, m *instanceState, err error, s
 		case err == nil:
 			m.asked, m.lived, done = false, now, true
 			changed, m.suspended = m.suspended, false
-			if m.suspect {
+			// Its batches go on, and the policy would not know of them.
+			if m.answered = m.suspect && m.inFlight > 0; m.suspect && !m.answered {
 				m.suspect = false
 				d.raise(now, m)
 			}
@@ -95,10 +102,7 @@ func (d *Dispatcher) judge(id cluster.InstanceID, m *instanceState, err error, s
 			d.lose(now, id, fmt.Errorf("%w: %w", errSilent, err))
 		case !m.suspended:
 			m.suspended, changed, suspect = true, true, true
-			m.suspect = true
-			if m.up {
-				d.down(now, m)
-			}
+			d.putAside(now, m)
 		}
 	}), nil)
 	if changed {

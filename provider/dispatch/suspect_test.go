@@ -313,3 +313,51 @@ func TestTimesTravelWithTheBatch(t *testing.T) {
 		}
 	})
 }
+
+// An instance that did not read a batch in time serves again once it goes on: the policy does
+// not wait for a batch that is gone.
+func TestInstanceThatReadsNothingGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{SLO: 50 * time.Millisecond})
+		a := r.start("a")
+		a.stop()
+		began := time.Now()
+		_, err := r.Invoke(t.Context(), request(strings.Repeat("x", 1<<20)))
+		if took := time.Since(began); err == nil || took > 200*time.Millisecond {
+			t.Errorf("%v after %v", err, took)
+		}
+		a.goOn()
+		time.Sleep(time.Second)
+		for range 3 {
+			if err := <-r.send(); err != nil {
+				t.Errorf("once it goes on: %v", err)
+			}
+		}
+	})
+}
+
+// An instance that answers while its batch goes on gets the next batch after that one.
+func TestAnsweringInstanceFinishesItsBatchFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{SLO: 10 * time.Second})
+		a := r.start("a")
+		a.echo.gate = make(chan struct{})
+		slow := r.send()
+		synctest.Wait()
+		b := r.start("b")
+		time.Sleep(time.Second) // It is overdue, put aside, and has answered.
+		b.stop()
+		if n := a.arrived.Load(); n != 1 {
+			t.Errorf("%d batches reached it", n)
+		}
+		b.goOn()
+		close(a.echo.gate)
+		if err := <-slow; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if !idle(r.Dispatcher, "a") || r.Dispatcher.up != 2 {
+			t.Errorf("%d instances are up", r.Dispatcher.up)
+		}
+	})
+}
