@@ -32,8 +32,10 @@ type runningProvider struct {
 	registry *prometheus.Registry
 	provider *provider.Server
 	async    *async.Queue
-	http     *http.Server
-	listener net.Listener
+	// queueClosed: async has been closed, or given up.
+	queueClosed bool
+	http        *http.Server
+	listener    net.Listener
 	// restore brings back the stored functions. endRestore ends it early and waits.
 	restore    func(context.Context)
 	endRestore func()

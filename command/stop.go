@@ -92,9 +92,17 @@ func (s *runningProvider) within(what string, limit, less time.Duration, step fu
 func (s *runningProvider) stop(drained func()) error {
 	s.drain()
 	drained()
-	s.endRestore() // Requests that wait for a function are refused.
+	restored := make(chan struct{})
+	go func() { // A model that is being read cannot be interrupted.
+		defer close(restored)
+		s.endRestore()
+	}()
 	s.closeConnections()
 	err := s.within("stopping the instances", stopInstances, hurry, func(ctx context.Context) error {
+		select {
+		case <-restored:
+		case <-ctx.Done():
+		}
 		s.stopRun()
 		<-s.ran
 		return s.parts.Controller.Close(ctx)
@@ -122,6 +130,10 @@ func (s *runningProvider) drain() {
 // closeQueue gives the asynchronous requests that are still being executed back to the
 // queue, and closes it. The others are in it already.
 func (s *runningProvider) closeQueue() {
+	if s.queueClosed {
+		return
+	}
+	s.queueClosed = true
 	err := s.within("closing the queue", giveBack, 0, func(context.Context) error {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
