@@ -125,7 +125,7 @@ func TestWhatImagesBringAlong(t *testing.T) {
 	c := start(t, false)
 	shows(c, "model:2", "80ms")
 	kubectl(t, fmt.Sprintf(bare, "model:3"), "apply", "-f", "-")
-	eventually(t, func() string { return stillTelling(t, "brings", "Why", "the image model:3 brings along") })
+	eventually(t, func() string { return stillTelling(t, "brings", "Why", "annotation of the image model:3") })
 	shows(a, "model:2", "80ms")
 	d := start(t, false)
 	shows(d, "model:2", "80ms")

@@ -196,7 +196,7 @@ func TestLeaderWithoutAPIServer(t *testing.T) {
 }
 
 func TestLeaderRefusesNamelessOnes(t *testing.T) {
-	if _, err := client.NewElection(client.ElectionOptions{Config: cluster.Config(), Namespace: "openfaas", Name: "x"}); err == nil || !strings.Contains(err.Error(), "identity") {
+	if _, err := client.NewElection(client.ElectionOptions{Config: cluster.Config(), Namespace: "openfaas", Name: "x"}); err == nil || !strings.Contains(err.Error(), "Identity") {
 		t.Error(err)
 	}
 }
