@@ -28,7 +28,7 @@ const namespace = "faas_infer"
 // Prometheus keeps in memory, so there are no more than the dashboard needs.
 var (
 	requestBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 60}
-	partBuckets    = []float64{.0002, .001, .002, .005, .01, .02, .05, .1, .2, .5, 2, 10, 60}
+	partBuckets    = []float64{.0002, .001, .002, .005, .01, .02, .05, .1, .2, .5, 2, 10}
 	coldBuckets    = []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 60}
 	batchBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 256}
 )
