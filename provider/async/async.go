@@ -110,7 +110,11 @@ type Queue struct {
 	// door answers gateways if the server is embedded, bus if it is external.
 	door *stan.Door
 	bus  *stan.Bus
-	acks sync.WaitGroup
+	// acks is the goroutine that acknowledges gateways' messages, storing are the messages
+	// that it has not acknowledged yet. storing grows only under intake and before refusing
+	// is closed.
+	acks, storing sync.WaitGroup
+	intake        sync.RWMutex
 	// draining is closed when nothing more is taken out of the queue, refusing when
 	// gateways are refused, drained when no request is in hand any more, and closed when
 	// no more acknowledgements go out.
@@ -221,10 +225,12 @@ func (q *Queue) Drain(ctx context.Context) <-chan struct{} {
 			// The gateways' next requests go to other replicas; this one would refuse them.
 			ending.Go(func() {
 				bus.Leave(ctx)
-				close(q.refusing)
+				q.refuse()
+				q.awaitStored(ctx)
 			})
 		} else {
-			close(q.refusing)
+			q.refuse()
+			ending.Go(func() { q.awaitStored(ctx) })
 		}
 		if pool != nil {
 			ending.Go(func() { pool.Close(ctx) })
@@ -235,6 +241,27 @@ func (q *Queue) Drain(ctx context.Context) <-chan struct{} {
 		}()
 	})
 	return q.drained
+}
+
+// refuse refuses gateways' messages from now on.
+func (q *Queue) refuse() {
+	q.intake.Lock()
+	defer q.intake.Unlock()
+	close(q.refusing)
+}
+
+// awaitStored waits until all gateways' messages are acknowledged, or until ctx ends. Call
+// it after refuse. A message that is stored and not acknowledged would be sent again.
+func (q *Queue) awaitStored(ctx context.Context) {
+	all := make(chan struct{})
+	go func() {
+		q.storing.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-ctx.Done():
+	}
 }
 
 // Close drains the queue until ctx ends, unless Drain was called before. Then it ends the
@@ -249,10 +276,10 @@ func (q *Queue) Close(ctx context.Context) {
 			bus.Close()
 		}
 		close(q.closed)
+		q.acks.Wait()
 		if door != nil {
 			door.Close()
 		}
-		q.acks.Wait()
 		q.executor.Poster.Close()
 		q.metrics.Unregister(q.options.Registerer)
 		q.broker.Close()

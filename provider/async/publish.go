@@ -41,17 +41,51 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case <-future.Ok():
-		q.stored(checked.Name)
-		return nil
-	case err := <-future.Err():
-		return q.notStored(err)
-	case <-ctx.Done():
-		// The server may store it nevertheless.
-		return web.Refuse(http.StatusServiceUnavailable, "the request may not have been queued: %v", ctx.Err())
+	if _, err := q.await(ctx.Done(), future); err != nil {
+		return err
+	}
+	q.stored(checked.Name)
+	return nil
+}
+
+// troublePause is the time between two looks whether a message is still being stored.
+const troublePause = 100 * time.Millisecond
+
+// await waits until a message is stored. The error says why it is not, or that this is not
+// known, because the server is in trouble or over is closed.
+func (q *Queue) await(over <-chan struct{}, future jetstream.PubAckFuture) (*jetstream.PubAck, error) {
+	ack, err := awaitAck(over, future, q.broker.Trouble)
+	switch {
+	case errors.Is(err, errUnknown):
+		return nil, unavailable(err)
+	case err != nil:
+		return nil, q.notStored(err)
+	}
+	return ack, nil
+}
+
+// awaitAck is await with a function that returns the server's trouble, nil if there is none.
+func awaitAck(over <-chan struct{}, future jetstream.PubAckFuture, trouble func() error) (*jetstream.PubAck, error) {
+	look := time.NewTicker(troublePause)
+	defer look.Stop()
+	for {
+		select {
+		case ack := <-future.Ok():
+			return ack, nil
+		case err := <-future.Err():
+			return nil, err
+		case <-look.C:
+			if err := trouble(); err != nil {
+				return nil, fmt.Errorf("%w: %w", errUnknown, err)
+			}
+		case <-over:
+			return nil, errUnknown
+		}
 	}
 }
+
+// errUnknown says that a message may be stored or not.
+var errUnknown = errors.New("it may be queued or not")
 
 // check refuses a request that could not be executed.
 func (q *Queue) check(r *queue.Request) error {
@@ -155,23 +189,36 @@ func (q *Queue) take(data []byte, done func(error)) {
 		done(web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err))
 		return
 	}
-	if over(q.refusing) {
-		done(unavailable(errLeaving))
-		return
-	}
 	if err := q.known(name); err != nil {
 		done(err)
 		return
 	}
+	if !q.enter() {
+		done(unavailable(errLeaving))
+		return
+	}
 	future, err := q.publish(name, data, "")
 	if err != nil {
+		q.storing.Done()
 		done(err)
 		return
 	}
 	select {
 	case q.accepted <- publication{name, future, done}:
 	case <-q.closed:
+		q.storing.Done()
 	}
+}
+
+// enter counts a message as being stored, unless gateways are refused.
+func (q *Queue) enter() bool {
+	q.intake.RLock()
+	defer q.intake.RUnlock()
+	if over(q.refusing) {
+		return false
+	}
+	q.storing.Add(1)
+	return true
 }
 
 // acknowledge answers the gateway when its messages are stored. Messages are stored in
@@ -182,20 +229,31 @@ func (q *Queue) acknowledge() {
 		case p := <-q.accepted:
 			q.acknowledgeOne(p)
 		case <-q.closed:
+			q.abandon()
+			return
+		}
+	}
+}
+
+// abandon answers the messages that are still being stored.
+func (q *Queue) abandon() {
+	for {
+		select {
+		case p := <-q.accepted:
+			p.done(unavailable(errUnknown))
+			q.storing.Done()
+		default:
 			return
 		}
 	}
 }
 
 func (q *Queue) acknowledgeOne(p publication) {
-	select {
-	case <-p.future.Ok():
-		p.done(nil)
+	defer q.storing.Done()
+	_, err := q.await(q.closed, p.future)
+	p.done(err)
+	if err == nil {
 		q.stored(p.name)
-	case err := <-p.future.Err():
-		p.done(q.notStored(err))
-	case <-q.closed:
-		// It is not known whether the message was stored. The gateway's request times out.
 	}
 }
 
@@ -212,15 +270,12 @@ func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []b
 	if err != nil {
 		return err
 	}
-	select {
-	case ack := <-future.Ok():
-		if !ack.Duplicate {
-			q.stored(request.Name)
-		}
-		return nil
-	case err := <-future.Err():
-		return q.notStored(err)
-	case <-ctx.Done():
-		return ctx.Err()
+	ack, err := q.await(ctx.Done(), future)
+	if err != nil {
+		return err
 	}
+	if !ack.Duplicate {
+		q.stored(request.Name)
+	}
+	return nil
 }

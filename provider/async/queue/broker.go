@@ -155,10 +155,19 @@ func (b *Broker) URL() string { return redact(b.options.URL) }
 // Embedded reports whether the server runs in this process.
 func (b *Broker) Embedded() bool { return b.embedded != nil }
 
+// Trouble returns the reason why the server stores nothing, nil if it does. Messages that
+// are on their way get no answer then.
+func (b *Broker) Trouble() error {
+	if p := b.trouble.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
 // Usable returns nil if messages can be stored now, otherwise the reason.
 func (b *Broker) Usable() error {
-	if p := b.trouble.Load(); p != nil && *p != nil {
-		return *p
+	if err := b.Trouble(); err != nil {
+		return err
 	}
 	if b.embedded != nil {
 		return b.embedded.room()

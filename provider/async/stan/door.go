@@ -33,6 +33,8 @@ const (
 	// guest that lets more wait, or does not read for writePatience, is cut off.
 	maxPending    = 512 << 10
 	writePatience = 10 * time.Second
+	// closePatience is how long a guest may take to read its answers when the Door closes.
+	closePatience = time.Second
 	// greetPatience is how long a guest may take to introduce itself.
 	greetPatience = 5 * time.Second
 	// pingInterval is the time between two questions whether a guest is still there. It
@@ -100,7 +102,8 @@ func newDoor(s *service) *Door {
 // Address returns the listener's "HOST:PORT".
 func (d *Door) Address() string { return d.listener.Addr().String() }
 
-// Close cuts off all guests and stops listening.
+// Close cuts off all guests and stops listening. Before, it writes the answers that have
+// been given, for at most closePatience.
 func (d *Door) Close() {
 	d.mu.Lock()
 	if !d.closed {
@@ -108,7 +111,7 @@ func (d *Door) Close() {
 		close(d.stop)
 	}
 	for g := range d.guests {
-		g.cut()
+		g.finish()
 	}
 	d.mu.Unlock()
 	if d.listener != nil {

@@ -227,6 +227,31 @@ func talk(t *testing.T, r *raw) {
 	}
 }
 
+// A Door that closes writes the answers that have been given, unless a guest does not read.
+func TestCloseWritesAnswers(t *testing.T) {
+	inside(t, stored, func(t *testing.T, d *Door) {
+		reads, silent := enter(d), enter(d)
+		for _, g := range []*raw{reads, silent} {
+			g.line()
+			g.say("CONNECT {}\r\nSUB _STAN.acks.a 7\r\n" + string(publication("g", "x", "_STAN.acks.a")))
+		}
+		synctest.Wait()
+		began, closed := time.Now(), make(chan struct{})
+		go func() {
+			d.Close()
+			close(closed)
+		}()
+		synctest.Wait()
+		if text := reads.line(); !strings.HasPrefix(text, "MSG _STAN.acks.a 7 ") {
+			t.Errorf("the answer is %q", text)
+		}
+		<-closed
+		if took := time.Since(began); took != closePatience {
+			t.Errorf("a guest that does not read holds the Door open for %v", took)
+		}
+	})
+}
+
 // A guest that says nothing, or that is gone without a word, is cut off.
 func TestSilentGuest(t *testing.T) {
 	inside(t, stored, func(t *testing.T, d *Door) {

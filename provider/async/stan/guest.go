@@ -33,6 +33,8 @@ type guest struct {
 	// connection after them.
 	out   []byte
 	ended bool
+	// patience is how long the guest may take to read what is written to it.
+	patience time.Duration
 	// pings is the number of unanswered questions whether the guest is still there.
 	pings int
 	// flying and flyingBytes count the messages that are being stored.
@@ -50,6 +52,7 @@ func newGuest(d *Door, conn net.Conn) *guest {
 	return &guest{
 		door: d, conn: conn, in: bufio.NewReaderSize(conn, maxLine), gone: make(chan struct{}),
 		wake: make(chan struct{}, 1), landed: make(chan struct{}, 1), subscriptions: map[string]*subscription{},
+		patience: writePatience,
 	}
 }
 
@@ -116,6 +119,8 @@ func (g *guest) write() {
 			g.mu.Lock()
 			out, ended := g.out, g.ended
 			g.out = spare[:0]
+			// It fails if the connection is gone; then so does writing.
+			_ = g.conn.SetWriteDeadline(time.Now().Add(g.patience))
 			g.mu.Unlock()
 			spare = out
 			if len(out) == 0 {
@@ -124,7 +129,6 @@ func (g *guest) write() {
 				}
 				break
 			}
-			_ = g.conn.SetWriteDeadline(time.Now().Add(writePatience)) // It fails if the connection is gone; then so does writing.
 			if _, err := g.conn.Write(out); err != nil {
 				var timeout net.Error
 				if errors.As(err, &timeout) && timeout.Timeout() {
@@ -154,6 +158,15 @@ func (g *guest) end(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.endLocked(why)
+}
+
+// finish lets the writer write what is sent, and then close the connection.
+func (g *guest) finish() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended, g.patience = true, closePatience
+	_ = g.conn.SetWriteDeadline(time.Now().Add(closePatience)) // It fails if the connection is gone.
+	poke(g.wake)
 }
 
 func (g *guest) endLocked(why error) {
