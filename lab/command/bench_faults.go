@@ -25,7 +25,8 @@ func newFaultsCommand() *cobra.Command {
 handler in Python and an ordinary function. It loads them with half of what they carry,
 requests that come at random, some of them to be answered later by a callback. Then it
 brings one fault after the other and looks at every request: was it answered, with its own
-answer, and in time? --list says what the faults are, --only chooses some.
+answer, and in time? --list says what the faults are, --only chooses some. The models have
+an objective; what bounds the ordinary function is its exec_timeout, the SLO and 500 ms.
 
 Results of each fault:
   FAULT.lost                   accepted, and never answered or called back
@@ -41,6 +42,9 @@ Results of each fault:
 lost.all, wrong.all, unbounded.all and leaked.all are the sums, and are to be 0.
 generator.lag_ms is how late the load itself was: it is part of all latencies, and no
 request is left out for it.
+
+The gateway and this process have the provider's priority (see "faas-infer up", which gives
+it to its gateway): clients are on other machines.
 
 Counts are sums over the --repeat runs, recover_s is the longest. Times are from when a
 request was to be sent. The gateway answers an accepted request that goes through the queue

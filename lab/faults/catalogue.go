@@ -39,7 +39,7 @@ var catalogue = []fault{
 	{"clock", "The clock of provider, gateway and instances goes an hour forward, and back after 5 s.", 10 * time.Second, patchClocks, clockMoved},
 	{"idle_sockets", "1,000 clients announce a body of 32 MiB and send nothing for 10 s.", 10 * time.Second, nil, idleSockets},
 	{"slow_senders", "200 clients send a body of 1 MiB at 1 KiB/s for 10 s.", 10 * time.Second, nil, slowSenders},
-	{"slow_readers", "100 clients send the ordinary function 2 MiB and read its answer at 1 KiB/s for 10 s.", 10 * time.Second, nil, slowReaders},
+	{"slow_readers", "Within 2 s, 100 clients send 2 MiB to the ordinary function or to one without exec_timeout, and read the answers at 1 KiB/s until 10 s are over.", 10 * time.Second, patientFunction, slowReaders},
 	{"cold_burst", "10,000 requests come to the provider within 2 s for a model without instances.", 5 * time.Second, coldFunction, coldBurst},
 	{"redeployed", "A function is deployed anew every second, nine times in turn.", 9 * time.Second, nil, redeployed},
 	{"descriptors", "The provider may open three descriptors more than it has for 5 s, in which 50 clients connect and wait.", 5 * time.Second, nil, descriptors},

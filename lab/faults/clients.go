@@ -15,15 +15,17 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
-// strange opens connections to an address, writes a request on each and has it used by use,
-// and closes all when the fault is over. Such clients are owed no answer.
-func strange(ctx context.Context, t *trial, address string, clients int, request func(i int) string, use func(ctx context.Context, c net.Conn)) error {
+// strange opens connections to an address, one after a pause after the other, writes a
+// request on each and has it used by use, and closes all when the fault is over. Such clients
+// are owed no answer.
+func strange(ctx context.Context, t *trial, address string, clients int, gap time.Duration, request func(i int) string, use func(ctx context.Context, c net.Conn)) error {
 	ctx, cancel := context.WithTimeout(ctx, t.fault.lasts)
 	defer cancel()
 	var all sync.WaitGroup
 	defer all.Wait()
 	refused := 0
 	for i := range clients {
+		_ = pause(ctx, gap) // If the fault is over, there is no connection either.
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
 			refused++
@@ -61,12 +63,12 @@ func (t *trial) head(f *function, length int) string {
 
 func idleSockets(ctx context.Context, t *trial) error {
 	head := func(i int) string { return t.head(t.functions[i%len(t.functions)], 32<<20) }
-	return strange(ctx, t, t.gatewayAddress(), 1000, head, func(ctx context.Context, _ net.Conn) { <-ctx.Done() })
+	return strange(ctx, t, t.gatewayAddress(), 1000, 0, head, func(ctx context.Context, _ net.Conn) { <-ctx.Done() })
 }
 
 func slowSenders(ctx context.Context, t *trial) error {
 	head := func(i int) string { return t.head(t.functions[i%len(t.functions)], 1<<20) }
-	return strange(ctx, t, t.gatewayAddress(), 200, head, func(ctx context.Context, c net.Conn) {
+	return strange(ctx, t, t.gatewayAddress(), 200, 0, head, func(ctx context.Context, c net.Conn) {
 		for piece := make([]byte, 1<<10); pause(ctx, time.Second) == nil; {
 			if _, err := c.Write(piece); err != nil {
 				return
@@ -75,11 +77,24 @@ func slowSenders(ctx context.Context, t *trial) error {
 	})
 }
 
+// patientFunction deploys the ordinary function once more, without a limit of time.
+func patientFunction(ctx context.Context, t *trial) error {
+	const name = "patient"
+	f := *t.functions[len(t.functions)-1]
+	f.name, f.deployment.Service, f.deployment.EnvVars = name, name, nil
+	t.own = &f
+	if err := t.guest(ctx, &f); err != nil {
+		return err
+	}
+	return t.world.now().Available(ctx, name, 1)
+}
+
 func slowReaders(ctx context.Context, t *trial) error {
-	ordinary := t.functions[len(t.functions)-1]
+	both := []*function{t.functions[len(t.functions)-1], t.own}
 	const size = 2 << 20
-	request := func(int) string { return t.head(ordinary, size) + strings.Repeat("x", size) }
-	return strange(ctx, t, t.gatewayAddress(), 100, request, func(ctx context.Context, c net.Conn) {
+	request := func(i int) string { return t.head(both[i%2], size) + strings.Repeat("x", size) }
+	// All at once they would measure how fast this process sends 200 MiB.
+	return strange(ctx, t, t.gatewayAddress(), 100, 20*time.Millisecond, request, func(ctx context.Context, c net.Conn) {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetReadBuffer(4 << 10)
 		}

@@ -77,6 +77,8 @@ func makeFunctions(d *rig.Deployed, dir string, slo time.Duration, seed uint64) 
 		return nil, nil, err
 	}
 	ordinary := types.FunctionDeployment{Service: ordinaryName, Image: "functions/alpine:latest", EnvProcess: "cat"}
+	// Only this bounds an ordinary function's answers.
+	ordinary.EnvVars = map[string]string{"exec_timeout": (slo + beyond/2).String()}
 	echo := func(n int) []byte { return fmt.Appendf(nil, "request %d of seed %d", n, seed) }
 	functions := []*function{model, adder(), {
 		name: ordinaryName, deployment: ordinary, body: echo, hash: HashOf,

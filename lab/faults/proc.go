@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -125,6 +126,15 @@ func cgroupDir(pid int, controller string) (dir string, version int, err error) 
 		return "", 0, fmt.Errorf("process %d is in no cgroup of the controller %s", pid, controller)
 	}
 	return dir, 2, nil
+}
+
+// within reports whether a process is in the cgroup of one of the instances, or below it.
+func within(instances map[string]bool, pid int) bool {
+	dir, _, err := cgroupDir(pid, "memory")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool { return instances[name] })
 }
 
 // treeOf is the cgroup of a provider that a cgroup of its instance is in: the part of the

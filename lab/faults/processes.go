@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -211,7 +212,9 @@ func redeployed(ctx context.Context, t *trial) error {
 	})
 	for i := range 9 {
 		f := t.functions[i%len(t.functions)].deployment
-		f.EnvVars = map[string]string{"generation": fmt.Sprint(t.run, ".", i)}
+		env := map[string]string{"generation": fmt.Sprint(t.run, ".", i)}
+		maps.Copy(env, f.EnvVars)
+		f.EnvVars = env
 		if f.Annotations != nil { // A model's instances do not depend on the environment.
 			annotations := map[string]string{"com.openfaas.infer.max-batch": fmt.Sprint(16 + (t.run+i/len(t.functions))%2)}
 			for key, value := range *f.Annotations {
@@ -256,7 +259,7 @@ func descriptors(ctx context.Context, t *trial) error {
 		return nil
 	})
 	head := func(int) string { return t.head(t.functions[0], 1<<20) }
-	if err := strange(ctx, t, t.world.address, 50, head, func(ctx context.Context, _ net.Conn) { <-ctx.Done() }); err != nil {
+	if err := strange(ctx, t, t.world.address, 50, 0, head, func(ctx context.Context, _ net.Conn) { <-ctx.Done() }); err != nil {
 		return err
 	}
 	return t.undo(ctx)

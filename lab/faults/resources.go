@@ -98,7 +98,8 @@ func (w *world) resources(ctx context.Context) (r Resources, err error) {
 		}
 	}
 	for _, pid := range descendants(all, os.Getppid()) {
-		if !ours[pid] {
+		// A process that was forked from a warm one is no descendant of its instance's.
+		if !ours[pid] && !within(instances, pid) {
 			r.Processes++
 			r.names = append(r.names, fmt.Sprintf("%s (%c)", all[pid].name, all[pid].state))
 		}

@@ -40,6 +40,7 @@ type world struct {
 	gateway       string
 	closeGateway  func()
 	gatewayPID    int
+	priority      *priority
 	trees         map[string]bool
 
 	mu       sync.Mutex
@@ -53,6 +54,15 @@ type world struct {
 // newWorld starts a provider and a gateway in a directory.
 func newWorld(ctx context.Context, o rig.Options, dir string) (_ *world, err error) {
 	w := &world{o: o, dir: dir, life: ctx, place: dir, alone: os.Getenv(aloneEnv) != "", closeGateway: func() {}, trees: map[string]bool{}}
+	if w.priority, err = takePriority(); err != nil {
+		return nil, err
+	}
+	w.o.Started = w.priority.ordinary
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
 	if w.address, err = rig.FreePort(); err != nil {
 		return nil, err
 	}
@@ -62,11 +72,6 @@ func newWorld(ctx context.Context, o rig.Options, dir string) (_ *world, err err
 	if w.proxy, err = newProxy(w.nats); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			w.close()
-		}
-	}()
 	if err := w.start(ctx); err != nil {
 		return nil, err
 	}
@@ -194,7 +199,12 @@ func (w *world) restart(ctx context.Context, place string) error {
 func (w *world) close() {
 	_ = w.stop()
 	w.closeGateway()
-	w.proxy.close()
+	if w.proxy != nil {
+		w.proxy.close()
+	}
+	if err := w.priority.giveUp(); err != nil {
+		fmt.Fprintln(w.o.Log, err)
+	}
 }
 
 // records are the instances that the provider has written down. The cgroups that they are

@@ -51,6 +51,13 @@ func (o Options) Start(arguments ...string) (*Child, error) {
 	if c.Child, err = process.Start(command, syscall.SIGTERM); err != nil {
 		return nil, fmt.Errorf("start %s: %w", arguments[0], err)
 	}
+	if o.Started == nil {
+		return c, nil
+	}
+	if err := o.Started(c.Process.Pid); err != nil {
+		c.Stop()
+		return nil, err
+	}
 	return c, nil
 }
 

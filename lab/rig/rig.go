@@ -32,6 +32,8 @@ type Options struct {
 	Models Models
 	// Log gets progress messages.
 	Log io.Writer
+	// Started, if set, is told of each process that Start starts.
+	Started func(pid int) error
 	// Gateway starts the stock OpenFaaS gateway in front of a provider and a NATS server
 	// at these addresses. The gateway writes its files to dir and serves at url.
 	Gateway func(ctx context.Context, provider, nats, dir string) (url string, stop func(), err error)

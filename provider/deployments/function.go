@@ -65,6 +65,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 		OnCold: c.cold,
 		OnLost: func(id cluster.InstanceID, cause error) { c.lost(name, id, cause) },
 	})
+	fn.forwarder.SetExecTimeout(forward.ExecTimeout(f.Deployment.EnvVars))
 	// Keep the number of a running Deployment, unless it belongs to an earlier function of
 	// this name.
 	n := int(f.Replicas)
@@ -88,6 +89,7 @@ func (c *Controller) cold() {
 // change replaces the present deployment by a later one.
 func (fn *function) change(now time.Time, f *provider.Function, load replica.Load) {
 	fn.Function = f
+	fn.forwarder.SetExecTimeout(forward.ExecTimeout(f.Deployment.EnvVars))
 	fn.replicas.Configure(keeper.ScaleSettings(f.Inference))
 	fn.want(now, f.Replicas, load)
 	// The new deployment may not have the earlier problem.

@@ -36,11 +36,12 @@ type call struct {
 	source *duplex.Body
 	linger bool
 
-	// instance has the request since sent; watch fires when it has it for long. response is its answer, answer the body of
-	// that.
+	// instance has the request since sent; watch fires when it has it for long, and limit
+	// ends it. response is its answer, answer the body of that.
 	instance *instance
 	sent     time.Time
 	watch    *time.Timer
+	limit    limited
 	response *http.Response
 	answer   io.Closer
 }
@@ -68,6 +69,7 @@ func (c *call) letGo() {
 		return
 	}
 	c.watch.Stop()
+	c.limit.end()
 	if c.response != nil {
 		c.answer.Close()
 		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
@@ -100,6 +102,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		}
 		if c.response, err = c.attempt(out); err == nil {
 			c.answer = c.response.Body
+		}
+		if c.limit.over() {
+			return nil, f.drop(metrics.Late, ErrExecTimeout)
 		}
 		var unreached *dialError
 		switch {
@@ -150,7 +155,8 @@ func (c *call) lost() error {
 
 // attempt sends the request to the call's instance.
 func (c *call) attempt(out *http.Request) (*http.Response, error) {
-	again := out.WithContext(out.Context())
+	again, limit := c.forwarder.limit(out)
+	c.limit = limit
 	if c.body != nil {
 		body, ok := c.body.again()
 		if !ok {

@@ -21,6 +21,9 @@ var (
 	// ErrInstanceLost: the instance died after the request, or a part of it, was
 	// sent. It may have executed the request, so the request is not sent again.
 	ErrInstanceLost = &web.Error{Status: http.StatusBadGateway, Text: "the instance that had this request broke the connection off before it answered; see the function's logs for the reason"}
+	// ErrExecTimeout: the instance has not begun to answer within the function's
+	// exec_timeout.
+	ErrExecTimeout = &web.Error{Status: http.StatusGatewayTimeout, Text: "the function took longer than exec_timeout, and its watchdog did not say so"}
 	// ErrExhausted: the provider has no file descriptor or memory left to
 	// reach an instance.
 	ErrExhausted = unavailable("the provider is out of connections; try again later")

@@ -25,7 +25,8 @@
 // has part of an answer already, its connection is closed and the request counts as
 // 499. A client may thus send one byte a second for as long as the function allows:
 // the function's read_timeout and exec_timeout bound the whole request, as everywhere
-// in OpenFaaS. Only its author knows how long is too long.
+// in OpenFaaS. Only its author knows how long is too long. An instance that has not begun to
+// answer shortly after exec_timeout keeps nobody waiting: the answer is 504 (limit.go).
 //
 // An instance may answer before the end of the body, and read no more. That answer
 // counts. The client may keep sending for a moment, so that it reads the answer, and
@@ -101,6 +102,8 @@ type Options struct {
 type Forwarder struct {
 	options  Options
 	arrivals atomic.Uint64
+	// execTimeout is that of SetExecTimeout, in ns.
+	execTimeout atomic.Int64
 
 	mu        sync.Mutex
 	instances map[cluster.InstanceID]*instance

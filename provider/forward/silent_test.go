@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -170,4 +171,31 @@ func TestSlowProgramIsNotSuspected(t *testing.T) {
 			t.Errorf("%v, suspected %d times, lost %d times", err, len(s.suspects), len(s.lost))
 		}
 	})
+}
+
+// An instance whose watchdog does not keep to exec_timeout keeps nobody waiting for longer.
+func TestStoppedInstanceWithExecTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoppable(t)
+		s.SetExecTimeout(ExecTimeout(map[string]string{"exec_timeout": "3s"}))
+		a := s.start("a")
+		if err := <-s.send("/"); err != nil {
+			t.Error(err)
+		}
+		a.stop()
+		began := time.Now()
+		if err := <-s.send("/"); !errors.Is(err, ErrExecTimeout) || time.Since(began) != 3*time.Second+execGrace {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		a.goOn()
+	})
+}
+
+// A bad exec_timeout is none, as for the watchdog.
+func TestExecTimeout(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "10s": 10 * time.Second, "10": 10 * time.Second, "-1s": 0, "soon": 0} {
+		if got := ExecTimeout(map[string]string{"exec_timeout": text}); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
 }

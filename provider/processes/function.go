@@ -46,6 +46,7 @@ func (c *Controller) newFunction(now time.Time, r *revision) *function {
 		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial,
 		Recorder: recorder, OnCold: c.Wake, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect,
 	})
+	fn.forwarder.SetExecTimeout(forward.ExecTimeout(r.env))
 	fn.Fleet = keeper.NewFleet[*instance](fn.forwarder, recorder)
 	return fn
 }
@@ -60,6 +61,7 @@ func (fn *function) load() replica.Load {
 // would start in the same way stay.
 func (fn *function) change(now time.Time, r *revision) {
 	fn.revision = r
+	fn.forwarder.SetExecTimeout(forward.ExecTimeout(r.env))
 	fn.replicas.Configure(keeper.ScaleSettings(r.Inference))
 	fn.want(now, r.Replicas)
 	// The new deployment may not have the earlier problem.

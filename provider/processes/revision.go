@@ -12,6 +12,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/forward"
 )
 
 // revision is a deployment with everything that its instances are started with.
@@ -119,9 +120,7 @@ const longestDrain = time.Hour
 // least, or as long as the timeouts of its watchdog allow, at most longestDrain.
 func drainGrace(env map[string]string, least time.Duration) time.Duration {
 	for _, name := range []string{"exec_timeout", "write_timeout"} {
-		if d, err := time.ParseDuration(env[name]); err == nil {
-			least = max(least, min(d, longestDrain))
-		}
+		least = max(least, min(forward.Timeout(env, name), longestDrain))
 	}
 	return least
 }
