@@ -58,6 +58,34 @@ func harmless(err error) (failure *web.Error, ok bool) {
 type connection struct {
 	net.Conn
 	reader *bufio.Reader
+	// deadline is the one that is set: setting it costs more than reading a short answer.
+	// end is the one for reading the rest of an answer, zero before its beginning.
+	deadline, end time.Time
+}
+
+// wait sets a deadline for a wait that may end at until or before, but not at once: an
+// earlier deadline may stay from the exchange before.
+func (c *connection) wait(until time.Time) error {
+	if time.Now().Before(c.deadline) && !c.deadline.After(until) {
+		return nil
+	}
+	return c.set(until)
+}
+
+func (c *connection) set(deadline time.Time) error {
+	c.deadline = deadline
+	return c.SetDeadline(deadline)
+}
+
+// Read implements io.Reader for the connection's reader. Mostly an answer is there as a
+// whole when it begins, so that nothing is left to read.
+func (c *connection) Read(b []byte) (int, error) {
+	if !c.end.IsZero() && !c.end.Equal(c.deadline) {
+		if err := c.set(c.end); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Read(b)
 }
 
 // maxReply bounds an instance's answer to one batch, in bytes.
@@ -115,7 +143,7 @@ func (x *exchange) sent() bool { return len(x.unsent) == 0 }
 // await sends the batch and waits until its answer begins, at most until a time. It can be
 // called again after that.
 func (x *exchange) await(until time.Time) (begins bool, err error) {
-	if err := x.SetDeadline(until); err != nil {
+	if err := x.wait(until); err != nil {
 		return false, err
 	}
 	if !x.sent() {
@@ -155,9 +183,8 @@ func (x *exchange) finish() (responses []frame.Response, took taken, err error) 
 
 // read reads the answers, at most until the instance counts as lost.
 func (x *exchange) read() ([]frame.Response, head, error) {
-	if err := x.SetDeadline(x.end); err != nil {
-		return nil, head{}, err
-	}
+	x.connection.end = x.end
+	defer func() { x.connection.end = time.Time{} }()
 	answer, err := x.readHead()
 	if err != nil {
 		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
@@ -261,7 +288,9 @@ func (l *link) get() (*connection, time.Duration, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", errUnreached, err)
 	}
-	return &connection{Conn: conn, reader: bufio.NewReaderSize(conn, 16<<10)}, timeout, nil
+	c := &connection{Conn: conn}
+	c.reader = bufio.NewReaderSize(c, 16<<10)
+	return c, timeout, nil
 }
 
 func (l *link) put(c *connection) {
