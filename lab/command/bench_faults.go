@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
@@ -85,8 +86,13 @@ All faults three times take about an hour, one fault once less than a minute.`,
 		}
 		return faults.Kept(cmd.Context(), "bench", "keep")
 	}
-	f := c.Flags()
-	f.BoolVar(&list, "list", false, "print the faults, with a sentence on each")
+	c.Flags().BoolVar(&list, "list", false, "print the faults, with a sentence on each")
+	faultFlags(c.Flags(), &b)
+	return c
+}
+
+// faultFlags are the flags of a run.
+func faultFlags(f *pflag.FlagSet, b *faults.Bench) {
 	f.StringSliceVar(&b.Only, "only", nil, "the faults to bring, with commas between them (default: all)")
 	f.IntVar(&b.Repeat, "repeat", 3, "how often each is brought")
 	f.Uint64Var(&b.Seed, "seed", 1, "settles when requests come and what faults hit")
@@ -96,7 +102,6 @@ All faults three times take about an hour, one fault once less than a minute.`,
 	f.DurationVar(&b.After, "after", 10*time.Second, "how long the load goes on after a fault")
 	f.DurationVar(&b.Soak, "soak", 0, "bring no faults, but load the functions for so long")
 	f.StringVar(&b.History, "history", "", "write every request to this `file`, a line of JSON each")
-	return c
 }
 
 // newKeepCommand is the process that keeps the bench of faults.
