@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// driver carries out the engine's plan. It passes over what does not fit any more. The
-// controller's lock is held.
+// driver carries out the engine's plan, after upToDate has removed what does not fit any more. It
+// passes over instances that are gone. The controller's lock is held.
 type driver struct{ *Controller }
 
 var _ systems.Driver = driver{}
@@ -45,19 +45,25 @@ func (c driver) Unpark(u scaling.Unpark) {
 }
 
 // Start implements [systems.Driver].
-func (c driver) Start(s scaling.Start) {
-	// An instance that was planned for an earlier deployment may not suit this one.
-	if fn, ok := c.functions[s.Function]; ok && fn.Revision == s.Revision {
-		c.start(fn, s)
-	}
+func (c driver) Start(s scaling.Start) { c.start(c.functions[s.Function], s) }
+
+// upToDate returns the plan without what no longer fits: starts for functions that were
+// removed or deployed again, or that no longer serve the artefact, unparks of instances that
+// do not wait for one any more, and the stops that only these needed. The lock is held.
+func (c *Controller) upToDate(plan scaling.Plan) scaling.Plan {
+	return plan.Without(func(s scaling.Start) bool {
+		// An instance that was planned for an earlier deployment may not suit this one.
+		fn, ok := c.functions[s.Function]
+		return !ok || fn.Revision != s.Revision || fn.artefact(s.Artefact) == nil
+	}, func(u scaling.Unpark) bool {
+		in, ok := c.keeper.Instance(u.ID)
+		return !ok || !in.Parked || in.Retiring
+	})
 }
 
 // start starts one instance. The lock is held.
 func (c *Controller) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
-	if a == nil {
-		return // The function no longer serves the artefact of the plan.
-	}
 	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	spec := cluster.InstanceSpec{
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,

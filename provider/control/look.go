@@ -53,11 +53,10 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	return functions, busy
 }
 
-// carryOut does what was planned for the functions, as far as that still fits. Instances may
-// have exited since, or have become busy or suspect, and functions may have been removed or
-// deployed again: the methods of driver pass over these. Nobody else starts instances, so no
-// room was taken. Every stop of an instance that is there is carried out, because starts may
-// wait for its room.
+// carryOut does what was planned for the functions, as far as that still fits. Functions may
+// have been removed or deployed again since: upToDate drops what was planned for them.
+// Instances may have exited, or have become busy or suspect: the methods of driver pass over
+// these. Nobody else starts instances, so no room was taken.
 func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, functions []scaling.Function, nodes []cluster.Node, busy bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,6 +64,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	if leading {
 		do = driver{c}
 	}
+	plan = c.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {

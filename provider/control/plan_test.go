@@ -126,6 +126,56 @@ func TestPlanForAnEarlierDeployment(t *testing.T) {
 	})
 }
 
+// An instance that would make room for a function is not stopped if the function was removed
+// or deployed again while the plan was made.
+func TestNothingMakesRoomForAnOutdatedStart(t *testing.T) {
+	for name, meanwhile := range map[string]func(r *rig){
+		"removed": func(r *rig) {
+			if err := r.Remove(r.t.Context(), full("f")); err != nil {
+				r.t.Error(err)
+			}
+		},
+		"deployed again": func(r *rig) {
+			r.deploy("f", "other")
+			r.until("the new deployment is served", func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.functions[full("f")].Revision == r.revision
+			})
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.functions[full("f")].dispatcher.Close() // Nothing waits, so the new deployment needs no room.
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meddle(t, func(r *rig, m *meddling) {
+				r.backend.widen(250)
+				r.measured("kept", "m")
+				r.answered("kept", "m")
+				id := r.only().ID
+				r.measured("f", "m")
+				made := false
+				m.during(func(p scaling.Plan) {
+					if len(p.Stop) == 0 {
+						return
+					}
+					m.during(nil)
+					made = len(p.Start) == 1
+					meanwhile(r)
+				})
+				if _, err := r.invoke("f", "x"); err == nil {
+					t.Error("the request was answered")
+				}
+				time.Sleep(time.Second)
+				if !made || r.only().ID != id {
+					t.Errorf("the plan stopped one for another: %v; %s lives, want %s", made, r.only().ID, id)
+				}
+				r.answered("kept", "m")
+			})
+		})
+	}
+}
+
 // A plan that was made before a model's times were known does not explain why the function
 // has no instance.
 func TestPlanBeforeTheProfile(t *testing.T) {
