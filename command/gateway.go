@@ -54,9 +54,12 @@ func basicAuth(dir string) (user, password string, err error) {
 	if user, err = credential(filepath.Join(dir, "basic-auth-user"), "admin"); err != nil {
 		return "", "", err
 	}
-	password, err = credential(filepath.Join(dir, "basic-auth-password"), random())
+	password, err = credential(passwordFile(dir), random())
 	return user, password, err
 }
+
+// passwordFile is the file of the password in a directory of credentials.
+func passwordFile(dir string) string { return filepath.Join(dir, "basic-auth-password") }
 
 // payloadSecret makes sure that dir holds a secret for faas-cli's remote builder,
 // and returns its file.
@@ -141,7 +144,7 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	log, err := newLog(p.logFile)
 	if err != nil {
 		return nil, fmt.Errorf("gateway's log: %w", err)
 	}
@@ -158,6 +161,19 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 		return nil, fmt.Errorf("%w; its log is %s", err, p.logFile)
 	}
 	return g, nil
+}
+
+// newLog empties the gateway's log or makes it, readable by this user only: the gateway may
+// log what clients send. An earlier version let everybody read it.
+func newLog(file string) (*os.File, error) {
+	log, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := log.Chmod(0o600); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return log, nil
 }
 
 // await returns when the gateway answers.

@@ -150,7 +150,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	if f.demo {
 		return f.drive(ctx, s, url, functions, out)
 	}
-	f.welcome(out, s, url, functions, user, password)
+	f.welcome(out, s, url, functions, user)
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "stopping")

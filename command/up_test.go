@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -119,6 +120,50 @@ func TestBasicAuth(t *testing.T) {
 	}
 	if _, _, err := basicAuth(filepath.Join(dir, "basic-auth-user")); err == nil {
 		t.Error("a file as directory is no error")
+	}
+}
+
+// What up prints names the password's file and does not have the password.
+func TestWelcome(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dir := t.TempDir()
+	user, password, err := basicAuth(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &upFlags{}
+	f.secrets = dir
+	var out strings.Builder
+	f.welcome(&out, &runningProvider{listener: listener}, gatewayURL, nil, user)
+	if login := "faas-cli login -g " + gatewayURL + " -u admin --password-stdin < " + passwordFile(dir) + "\n"; !strings.Contains(out.String(), login) {
+		t.Errorf("up prints %q, without %q", &out, login)
+	}
+	if strings.Contains(out.String(), password) {
+		t.Errorf("up prints the password: %q", &out)
+	}
+}
+
+// Only this user may read the gateway's log, also one that an earlier version has made.
+func TestGatewayLogIsPrivate(t *testing.T) {
+	dir := t.TempDir()
+	old := filepath.Join(dir, "old.log")
+	write(t, old, "what was logged")
+	if err := os.Chmod(old, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{old, filepath.Join(dir, "new.log")} {
+		log, err := newLog(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		if info, err := log.Stat(); err != nil || info.Mode().Perm() != 0o600 || info.Size() != 0 {
+			t.Errorf("%s: %v, %d bytes, %v", file, info.Mode(), info.Size(), err)
+		}
 	}
 }
 

@@ -7,22 +7,23 @@ import (
 )
 
 // welcome prints the addresses and some commands to try. url is the gateway's, or the
-// provider's without a gateway.
-func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functions []stackFunction, user, password string) {
-	provider := "http://" + s.listener.Addr().String()
+// provider's without a gateway. It prints the password's file, not the password: a terminal's
+// text ends up in logs.
+func (f *upFlags) welcome(out io.Writer, s *runningProvider, url string, functions []stackFunction, user string) {
+	provider, password := "http://"+s.listener.Addr().String(), passwordFile(f.secrets)
 	fmt.Fprintln(out)
 	if url == gatewayURL {
 		fmt.Fprintf(out, "Gateway    %s        web interface %s/ui/\n", url, url)
 	}
 	fmt.Fprintf(out, `Provider   %s
 Metrics    %s/metrics
-User       %s, password %s
+User       %s, password in %s
 Instances' logs are in %s
 
-  echo %s | faas-cli login -g %s -u %s --password-stdin
+  faas-cli login -g %s -u %s --password-stdin < %s
   faas-cli list -g %s
-  curl -s -u %s:%s %s/system/functions
-`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), password, url, user, url, user, password, url)
+  curl -s -u "%s:$(cat %s)" %s/system/functions
+`, provider, provider, user, password, filepath.Join(f.state, "local", "logs"), url, user, password, url, user, password, url)
 	if f.stackFile != "" {
 		fmt.Fprintf(out, "  faas-cli deploy -f %s -g %s --read-template=false\n", f.stackFile, url)
 	}
