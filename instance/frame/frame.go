@@ -79,6 +79,10 @@ type Request struct {
 	// Due is the time from which an answer is no longer useful, zero for none. The receiver
 	// sets it from [WithinHeader]; the frame does not have it.
 	Due time.Time
+	// Waited is how long the request has waited in the provider before a dispatcher got it,
+	// for its function after a restart or for another replica. It counts towards the time
+	// that the request may take. The frame does not have it.
+	Waited time.Duration
 }
 
 // Response is one member's answer.

@@ -109,7 +109,7 @@ func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
 
 // again puts the unanswered members of a batch back into the queue with their deadlines,
 // but only once if the instance may have received them, and then not at all with once. If
-// no other instance is ready, ColdWait is added to their deadlines. answered says that own
+// no other instance is ready, their deadlines include ColdWait. answered says that own
 // is none of them. The lock is held.
 func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreached, once bool) (answered bool) {
 	answered = true
@@ -118,12 +118,15 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 			continue
 		}
 		answered = answered && c != own
-		if !c.cold && !c.orphaned && d.up == 0 {
-			c.orphaned, c.deadline = true, c.deadline.Add(d.options.ColdWait)
+		if d.up == 0 {
+			c.orphaned = true
+			d.extend(now, c)
 		}
 		switch {
 		case c.ctx.Err() != nil:
 			c.signal <- signal{err: c.ctx.Err()}
+		case unreached && !d.closed && !now.Before(c.deadline):
+			c.signal <- signal{err: d.refuse(c)}
 		case (c.retried || once) && !unreached || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.signal <- signal{err: ErrInstanceLost}

@@ -132,7 +132,8 @@ type call struct {
 	travel  time.Duration
 	cold    bool
 	retried bool
-	// orphaned: its instance was lost while no other was ready.
+	// orphaned: its instance was lost while no other was ready, or it waited before it came
+	// here ([frame.Request.Waited]).
 	orphaned bool
 	// signal carries the answer, or before that a batch to lead.
 	signal chan signal
@@ -172,7 +173,7 @@ func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame
 // than the function's objective. Requests with earlier deadlines go first.
 func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{ctx: ctx, request: request, arrived: time.Now(), slo: patience, signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -227,19 +228,33 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 			d.options.Recorder.AddDrop(metrics.NoInstance)
 			return nil, d.problem.error()
 		}
-		c.deadline = c.deadline.Add(d.options.ColdWait)
 		if parked {
 			d.woken++
 		} else {
 			d.cold.Add(1)
 		}
 	}
+	now := time.Now() // Not c.arrived: the policy's time must not go back.
+	d.extend(now, c)
 	d.lastID++
 	c.id = d.lastID
 	d.calls[c.id] = c
-	now := time.Now() // Not c.arrived: the policy's time must not go back.
 	d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
 	return d.act(now), nil
+}
+
+// extend sets the deadline of a call that finds no ready instance, or that has waited before
+// it came here. Both count from its arrival, so ColdWait is in it only once. The latter gets
+// no more time than a new request, because a policy may let it wait as long as its deadline
+// allows. The lock is held.
+func (d *Dispatcher) extend(now time.Time, c *call) {
+	if d.up > 0 && !c.orphaned {
+		return
+	}
+	c.deadline = c.arrived.Add(c.slo - c.travel + d.options.ColdWait)
+	if anew := now.Add(c.slo - c.travel); d.up > 0 && anew.Before(c.deadline) {
+		c.deadline = anew
+	}
 }
 
 // finish leads the batches that the signals hand to the call, until one brings its

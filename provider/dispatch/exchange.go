@@ -114,9 +114,9 @@ type exchange struct {
 }
 
 // begin prepares an exchange; [exchange.await] sends it. within is the time that is left
-// for each member.
-func (l *link) begin(calls []*call, within []time.Duration) (*exchange, error) {
-	c, timeout, err := l.get()
+// for each member. Connecting may take until a time.
+func (l *link) begin(calls []*call, within []time.Duration, until time.Time) (*exchange, error) {
+	c, timeout, err := l.get(until)
 	if err != nil {
 		return nil, err
 	}
@@ -168,10 +168,10 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 	return true, nil
 }
 
-// finish reads the answers, in the order of the requests, and returns the connection to
-// the link.
-func (x *exchange) finish() (responses []frame.Response, took taken, err error) {
-	responses, answer, err := x.read()
+// finish reads the answers, in the order of the requests, at most until a time, and returns
+// the connection to the link.
+func (x *exchange) finish(until time.Time) (responses []frame.Response, took taken, err error) {
+	responses, answer, err := x.read(until)
 	if err != nil || answer.last {
 		x.Close()
 	} else {
@@ -181,9 +181,9 @@ func (x *exchange) finish() (responses []frame.Response, took taken, err error) 
 	return responses, taken{max(answer.exec, total-answer.waited), answer.beside, answer.exec > 0}, err
 }
 
-// read reads the answers, at most until the instance counts as lost.
-func (x *exchange) read() ([]frame.Response, head, error) {
-	x.connection.end = x.end
+// read reads the answers, at most until a time.
+func (x *exchange) read(until time.Time) ([]frame.Response, head, error) {
+	x.connection.end = until
 	defer func() { x.connection.end = time.Time{} }()
 	answer, err := x.readHead()
 	if err != nil {
@@ -267,8 +267,12 @@ func micros(header string, value []byte) (time.Duration, error) {
 	return time.Duration(n) * time.Microsecond, nil
 }
 
-// get returns a connection and the maximum time of an exchange on it.
-func (l *link) get() (*connection, time.Duration, error) {
+// connectTimeout bounds connecting to an instance.
+const connectTimeout = 5 * time.Second
+
+// get returns a connection and the maximum time of an exchange on it. If connecting takes
+// until a time before connectTimeout, the error wraps errStuck.
+func (l *link) get(until time.Time) (*connection, time.Duration, error) {
 	l.mu.Lock()
 	timeout := l.timeout
 	if l.closed {
@@ -282,10 +286,15 @@ func (l *link) get() (*connection, time.Duration, error) {
 		return c, timeout, nil
 	}
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
 	conn, err := l.dial(ctx, l.network, l.address)
-	if err != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && time.Since(began) < connectTimeout:
+		return nil, 0, fmt.Errorf("%w: %w: %w", errUnreached, errStuck, err)
+	default:
 		return nil, 0, fmt.Errorf("%w: %w", errUnreached, err)
 	}
 	c := &connection{Conn: conn}

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -15,10 +16,18 @@ const (
 	// minGrace and maxGrace bound grace.
 	minGrace = 20 * time.Millisecond
 	maxGrace = 500 * time.Millisecond
-	// maxLateness is the time after its objective at which a request is refused in any
-	// case.
-	maxLateness = time.Second
+	// MaxLateness is the time after its objective at which a request is refused in any case.
+	// A client behind the gateway then has its answer within a second after the objective:
+	// the rest is for the way through the gateway.
+	MaxLateness = 750 * time.Millisecond
 )
+
+// Longest is the longest time from a request's arrival to its answer: MaxLateness after the
+// objective, or coldWait after it if the request found no ready instance and that is more.
+// Everything that the request waits for counts together.
+func Longest(objective, coldWait time.Duration) time.Duration {
+	return objective + max(MaxLateness, coldWait)
+}
 
 // grace is the time after the objective in which a late answer is still useful: as long as
 // the objective itself, within bounds.
@@ -30,8 +39,9 @@ func grace(slo time.Duration) time.Duration {
 var (
 	// errSuspended: the instance answers no health question.
 	errSuspended = errors.New("the instance does not answer")
-	// errStuck: the instance has not read the batch while an answer was still useful.
-	errStuck = errors.New("the instance did not read a batch in time")
+	// errStuck: the instance has not taken or read the batch, or not written its answers, while
+	// these were still useful.
+	errStuck = errors.New("the instance did not read a batch, or write its answers, in time")
 )
 
 // flight is the way of one batch from its formation to the last answer. One goroutine at a
@@ -137,11 +147,14 @@ func (f *flight) exchange(own *call) (left bool, err error) {
 		part := cut(f.rest)
 		f.part = len(part)
 		now := time.Now()
-		within := make([]time.Duration, len(part))
+		within, until := make([]time.Duration, len(part)), now.Add(connectTimeout)
 		for i, c := range part {
 			within[i] = max(c.deadline.Sub(now), time.Microsecond)
+			if useless := c.due().Add(grace(f.slo)); !f.slow && useless.Before(until) {
+				until = useless
+			}
 		}
-		if f.x, err = f.link.begin(part, within); err != nil {
+		if f.x, err = f.link.begin(part, within, until); err != nil {
 			f.x = nil
 			return false, err
 		}
@@ -163,38 +176,50 @@ func (f *flight) exchange(own *call) (left bool, err error) {
 
 // next is the time of the next look if the answer has not begun by then.
 func (f *flight) next() time.Time {
-	next := f.x.end
-	if f.suspectAt.Before(next) {
-		next = f.suspectAt
+	if next := f.firstUseless(f.rest); next.Before(f.suspectAt) {
+		return next
 	}
-	for _, c := range f.rest {
+	return f.suspectAt
+}
+
+// firstUseless is the first time from which the answer of one of these members is no longer
+// useful, at most the exchange's end.
+func (f *flight) firstUseless(members []*call) time.Time {
+	first := f.x.end
+	for _, c := range members {
 		if c == nil {
 			continue
 		}
-		if useless := f.useless(c); useless.Before(next) {
-			next = useless
+		if useless := f.useless(c); useless.Before(first) {
+			first = useless
 		}
 	}
-	return next
+	return first
 }
 
 // useless is the time from which a member's answer is no longer useful: the objective and
-// some grace, or later if the instance usually takes that long, but at most a second after
-// the objective. There is no such time on an instance that is too slow for the objective.
+// some grace, or later if the instance usually takes that long, but at most [Longest] after
+// the arrival. There is no such time on an instance that is too slow for the objective.
 func (f *flight) useless(c *call) time.Time {
 	if f.slow {
 		return f.x.end
 	}
-	due := c.deadline.Add(c.travel)
-	useless := due.Add(grace(f.slo))
+	useless := c.due().Add(grace(f.slo))
 	if usual := f.x.began.Add(f.overdue); usual.After(useless) {
 		useless = usual
 	}
-	if latest := due.Add(maxLateness); latest.Before(useless) {
+	coldWait := time.Duration(0)
+	if c.cold || c.orphaned {
+		coldWait = f.d.options.ColdWait
+	}
+	if latest := c.arrived.Add(Longest(c.slo, coldWait)); latest.Before(useless) {
 		return latest
 	}
 	return useless
 }
+
+// due is when the call's answer must be with the client.
+func (c *call) due() time.Time { return c.deadline.Add(c.travel) }
 
 // look refuses the members whose answer is no longer useful, and suspects the instance if
 // the batch is overdue. left says that own was refused.
@@ -248,9 +273,17 @@ func (f *flight) suspect(now time.Time) error {
 	return nil
 }
 
-// land reads the answers and hands them out.
+// land reads the answers, which have begun to come, and hands them out. The instance may stop
+// in the middle of them.
 func (f *flight) land(own *call) error {
-	responses, took, err := f.x.finish()
+	until := f.firstUseless(f.rest[:f.part])
+	if soon := time.Now().Add(minGrace); until.Before(soon) {
+		until = soon
+	}
+	responses, took, err := f.x.finish(until)
+	if errors.Is(err, os.ErrDeadlineExceeded) && until.Before(f.x.end) {
+		return errStuck
+	}
 	if err != nil {
 		return err
 	}

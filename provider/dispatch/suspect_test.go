@@ -64,7 +64,15 @@ func newRig(t *testing.T, o Options) *rig {
 	return r
 }
 
+// start starts an instance that takes batches.
 func (r *rig) start(id string) *process {
+	p := r.serve(id)
+	r.Up(instance(id, 4), "fake", id)
+	return p
+}
+
+// serve starts an instance of which the dispatcher does not know.
+func (r *rig) serve(id string) *process {
 	p := &process{pipes: pipes{make(chan net.Conn, 64), make(chan struct{})}, running: make(chan struct{})}
 	close(p.running)
 	r.instances[id] = p
@@ -78,7 +86,6 @@ func (r *rig) start(id string) *process {
 		}
 		server.Close()
 	})
-	r.Up(instance(id, 4), "fake", id)
 	return p
 }
 
