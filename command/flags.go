@@ -227,6 +227,3 @@ func (f *ProviderFlags) BodyTimeout() time.Duration { return f.bodyTimeout }
 
 // ColdWait returns --cold-wait.
 func (f *ProviderFlags) ColdWait() time.Duration { return f.coldWait }
-
-// MaxBody returns --max-body in bytes.
-func (f *ProviderFlags) MaxBody() int64 { return f.maxBody }

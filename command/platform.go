@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Platform runs a provider's functions: on this machine, or on a cluster.
@@ -25,7 +26,9 @@ type Base struct {
 	Flags       *ProviderFlags
 	Credentials *auth.BasicAuthCredentials
 	Metrics     *metrics.Metrics
-	Log         zerolog.Logger
+	// Bodies reads the bodies of requests. All of them count in --max-held together.
+	Bodies *web.BodyReader
+	Log    zerolog.Logger
 }
 
 // Parts hold what a platform gives to a provider.

@@ -76,7 +76,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	}
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Log: s.log}
+	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), Log: s.log}
 	if s.parts, err = platform.Open(ctx, base); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	f, p := s.flags, s.parts
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
-		MaxBody: f.maxBody, MaxHeld: f.maxHeld, BodyTimeout: f.bodyTimeout, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
+		Bodies: b.Bodies, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
 		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(),
 		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // chunked returns a request with a body of unknown length. The stock gateway sends all
@@ -93,7 +94,7 @@ func TestHeldBytesAreBounded(t *testing.T) {
 				return nil, err
 			}
 			return echo(ctx, req)
-		}, func(o *Options) { o.MaxBody, o.MaxHeld = 800<<10, 1000<<10 })
+		}, func(o *Options) { o.Bodies = web.NewBodyReader(800<<10, DefaultBodyTimeout, 1000<<10) })
 		body := strings.Repeat("x", 600<<10)
 		for _, outcome := range []error{nil, errors.New("lost")} {
 			answered := make(chan int)
@@ -133,7 +134,7 @@ func TestHeldBytesAreBounded(t *testing.T) {
 // The server does not wait for ever for a client that does not send its body, and
 // shutdown does not wait for it at all.
 func TestSlowClients(t *testing.T) {
-	r := invoker(t, echo, func(o *Options) { o.BodyTimeout = 100 * time.Millisecond })
+	r := invoker(t, echo, func(o *Options) { o.Bodies = web.NewBodyReader(DefaultMaxBody, 100*time.Millisecond, DefaultMaxHeld) })
 	server := httptest.NewServer(r.Handler())
 	defer server.Close()
 	for _, head := range []string{
@@ -178,7 +179,7 @@ func TestSlowClients(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 			return echo(ctx, req)
 		}
-	}, func(o *Options) { o.BodyTimeout = 20 * time.Millisecond })
+	}, func(o *Options) { o.Bodies = web.NewBodyReader(DefaultMaxBody, 20*time.Millisecond, DefaultMaxHeld) })
 	patient := httptest.NewServer(slow.Handler())
 	defer patient.Close()
 	for range 2 {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // dialFrom connects to a server from an address of the loopback network.
@@ -55,7 +57,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // A thousand clients that announce the largest body and send nothing stop nobody.
 func TestIdleSocketsStopNobody(t *testing.T) {
 	const sockets = 1000
-	r := invoker(t, echo, func(o *Options) { o.MaxHeld = 256 << 20 })
+	r := invoker(t, echo, func(o *Options) { o.Bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, 256<<20) })
 	server := httptest.NewServer(r.Handler())
 	defer server.Close()
 	defer server.CloseClientConnections()
@@ -96,7 +98,7 @@ func TestGreedyOnesLeaveRoom(t *testing.T) {
 		{"a function", func(i int) string { return fmt.Sprintf("127.0.1.%d", i+1) }, func(int) string { return "mnist" }, "this function's"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := invoker(t, echo, func(o *Options) { o.MaxHeld = 64 * mib })
+			r := invoker(t, echo, func(o *Options) { o.Bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, 64*mib) })
 			r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "third" })
 			r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "other" })
 			server := httptest.NewServer(r.Handler())

@@ -18,10 +18,6 @@ const functionPrefix = "/function/"
 // frame limits its heads, and a larger request must not spoil the batch that it joins.
 const maxHead = 60 << 10
 
-// uncounted is the size, in bytes, up to which an answer does not count as held: it leaves
-// at once, and takes less memory than its connection.
-const uncounted = 4 << 10
-
 // hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
 // that the next connection sets itself from the body.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
@@ -124,7 +120,7 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 // its status code. The answer counts as held until the client has taken it.
 func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held *web.Body) int {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
-	if err == nil && len(resp.Body) > uncounted {
+	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}
 	if err != nil {

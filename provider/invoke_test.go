@@ -60,7 +60,7 @@ func TestInvokePaths(t *testing.T) {
 }
 
 func TestInvokeRefusals(t *testing.T) {
-	r := invoker(t, echo, func(o *Options) { o.MaxBody = 8 })
+	r := invoker(t, echo, func(o *Options) { o.Bodies = web.NewBodyReader(8, DefaultBodyTimeout, DefaultMaxHeld) })
 	long := strings.Repeat("x", 300)
 	for _, c := range []struct {
 		method, target string

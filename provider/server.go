@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -24,8 +23,8 @@ import (
 // maxSystemBody is the most bytes of a request body of the system routes.
 const maxSystemBody = 1 << 20
 
-// DefaultMaxBody (32 MiB), DefaultMaxHeld (1 GiB) and DefaultBodyTimeout apply where
-// Options leaves a field zero.
+// DefaultMaxBody (32 MiB), DefaultMaxHeld (1 GiB) and DefaultBodyTimeout are the limits of
+// Options.Bodies if that is nil, and the defaults of the flags for it.
 const (
 	DefaultMaxBody     = 32 << 20
 	DefaultMaxHeld     = 1 << 30
@@ -43,18 +42,9 @@ type Options struct {
 	// Credentials guard the /system routes; nil leaves them open. Invocation,
 	// health and metrics are always open, as in OpenFaaS.
 	Credentials *auth.BasicAuthCredentials
-	// MaxBody is the most bytes of an invocation's body, DefaultMaxBody if 0.
-	MaxBody int64
-	// MaxHeld is the most bytes that all requests in progress may take together, with
-	// what has come of their bodies, their heads, and their answers until the clients have
-	// taken them. DefaultMaxHeld if 0; raised to MaxBody + web.MaxHead if lower. Requests
-	// beyond it get 503. One client or one function may take no more than is left free;
-	// requests beyond that get 429.
-	MaxHeld int64
-	// BodyTimeout is how long a client may take to send a request's body,
-	// DefaultBodyTimeout if 0. A slower one gets 408. It does not hold for ordinary
-	// functions, whose forwarders stream bodies and bound the time themselves.
-	BodyTimeout time.Duration
+	// Bodies reads the bodies of requests, except those to ordinary functions, whose
+	// forwarders stream bodies and bound the time themselves. nil for one with the defaults.
+	Bodies *web.BodyReader
 	// Secrets keeps functions' secrets and Logs reads functions' output. Without
 	// them the routes of secrets and of logs answer 501.
 	Secrets Secrets
@@ -163,11 +153,9 @@ func New(o Options) *Server {
 		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
-	most := o.MaxBody
-	if most <= 0 {
-		most = DefaultMaxBody
+	if s.bodies = o.Bodies; s.bodies == nil {
+		s.bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, DefaultMaxHeld)
 	}
-	s.bodies = web.NewBodyReader(most, cmp.Or(o.BodyTimeout, DefaultBodyTimeout), cmp.Or(o.MaxHeld, DefaultMaxHeld))
 	s.changes = changes{s.bodies, s.inFlight}
 	if s.now == nil {
 		s.now = time.Now

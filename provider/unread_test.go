@@ -59,7 +59,7 @@ func TestUnreadAnswersAreCutOff(t *testing.T) {
 // The answers that a client does not read take no more than its share.
 func TestUnreadAnswersLeaveRoom(t *testing.T) {
 	const mib = 1 << 20
-	r := invoker(t, large(16*mib), func(o *Options) { o.MaxHeld = 128 * mib })
+	r := invoker(t, large(16*mib), func(o *Options) { o.Bodies = web.NewBodyReader(DefaultMaxBody, DefaultBodyTimeout, 128*mib) })
 	r.controller.dispatcher = dispatcherFunc(echo)
 	r.deploy(t, func(d *types.FunctionDeployment) { d.Service = "other" })
 	server := serveLimited(t, r, time.Minute)

@@ -101,7 +101,7 @@ func network(t *testing.T, n int) (*fakeBackend, []*networked) {
 		r.backend, r.registry = backend, prometheus.NewRegistry()
 		r.leads.Store(i == 0)
 		id := fmt.Sprintf("replica-%d", i)
-		r.group = peer.New(peer.Options{Membership: house{where, id}, Leading: r.leads.Load, Tick: 20 * time.Millisecond, Wait: stall, Logger: zerolog.Nop()})
+		r.group = peer.New(peer.Options{Membership: house{where, id}, Leading: r.leads.Load, Tick: 20 * time.Millisecond, ColdWait: stall, Logger: zerolog.Nop()})
 		o := &r.options
 		o.Backend, o.Profiles, o.Corrections, o.Dial = view{backend, r.events}, profiles, corrections, backend.Dial
 		o.Metrics, o.Replica, o.Tick, o.ColdWait = metrics.New(r.registry), peer.NewReplica(r.leads.Load, r.group), 20*time.Millisecond, stall

@@ -25,6 +25,9 @@ type connectError struct{ error }
 // Unwrap returns the cause.
 func (u connectError) Unwrap() error { return u.error }
 
+// errAnswerTooLarge: the answer is larger than maxReply.
+var errAnswerTooLarge = &web.Error{Status: http.StatusBadGateway, Text: "the answer of the replica of the provider that had this request is larger than 1 GiB"}
+
 // dial connects to another replica. Its errors are of type connectError.
 func (g *Group) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)

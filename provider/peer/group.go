@@ -11,6 +11,9 @@ import (
 
 	"github.com/openfaas/faas-provider/auth"
 	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Options configure a Group.
@@ -23,13 +26,12 @@ type Options struct {
 	// Tick is the time between two polls of the others' loads, while this replica leads
 	// and they have requests. Otherwise it is ten times as long.
 	Tick time.Duration
-	// Wait is how long an owner may take beyond a function's objective, cold starts
-	// included, before the request is given up.
-	Wait time.Duration
-	// MaxBody is the maximum body of a request that another replica hands on, in bytes;
-	// 0 means 256 MiB.
-	MaxBody int64
-	Logger  zerolog.Logger
+	// ColdWait is that of the dispatchers.
+	ColdWait time.Duration
+	// Bodies reads the requests that others hand on; nil for a reader with the provider's
+	// default limits.
+	Bodies *web.BodyReader
+	Logger zerolog.Logger
 	// Dial connects to other replicas; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -41,6 +43,8 @@ const (
 	downFor        = 2 * time.Second
 	// answerTimeout bounds the answer to a request that a replica can answer at once.
 	answerTimeout = time.Second
+	// handTime is how much longer than the owner may take a replica waits for its answer.
+	handTime = 100 * time.Millisecond
 	// staleAfter is how long a replica's load counts.
 	staleAfter = 5 * time.Second
 	// idleTicks is the number of ticks between two polls while there are no requests.
@@ -76,8 +80,8 @@ func New(o Options) *Group {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: connectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}).DialContext
 	}
-	if o.MaxBody <= 0 {
-		o.MaxBody = 256 << 20
+	if o.Bodies == nil {
+		o.Bodies = web.NewBodyReader(provider.DefaultMaxBody, provider.DefaultBodyTimeout, provider.DefaultMaxHeld)
 	}
 	g := &Group{options: o, boot: rand.Text(), kick: make(chan struct{}, 1), serve: make(chan served, 1024), remotes: remotes{all: map[string]*remote{}}}
 	g.client = &http.Client{Transport: &http.Transport{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -25,7 +26,7 @@ func (g *Group) Share(f *provider.Function, d provider.Dispatcher) provider.Disp
 		return d
 	}
 	g.own.Store(f.Name, d)
-	return &shared{Dispatcher: d, group: g, name: f.Name, limit: f.Inference.SLO + g.options.Wait}
+	return &shared{Dispatcher: d, group: g, name: f.Name, limit: dispatch.Longest(f.Inference.SLO, g.options.ColdWait)}
 }
 
 // Unshare forgets a removed function.
@@ -36,6 +37,7 @@ type shared struct {
 	provider.Dispatcher
 	group *Group
 	name  string
+	// limit is the longest time that the owner may take.
 	limit time.Duration
 }
 
@@ -61,6 +63,7 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		if g.isDown(m.ID) {
 			continue
 		}
+		began := time.Now()
 		response, err := g.send(ctx, m, s, req, patience)
 		switch {
 		case errors.Is(err, errNotTaken):
@@ -71,6 +74,11 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 			died = true
 		default:
 			return response, err
+		}
+		again := *req // The caller's stays as it is.
+		again.Waited += time.Since(began)
+		if req = &again; req.Waited >= s.limit+patience {
+			return nil, dispatch.ErrLate
 		}
 	}
 	return invoke(ctx, s.Dispatcher, req, patience)
@@ -88,15 +96,18 @@ func invoke(ctx context.Context, d provider.Dispatcher, req *frame.Request, pati
 const (
 	// peerHeader names the replica that asks. In an answer, the value notTaken says that
 	// the request was not dispatched.
-	peerHeader     = "X-Faas-Infer-Peer"
+	peerHeader = "X-Faas-Infer-Peer"
+	notTaken   = "not-taken"
+	// patienceHeader has the patience of InvokePatiently, waitedHeader [frame.Request.Waited],
+	// and retryHeader, in an answer, the time of Retry-After.
 	patienceHeader = "X-Faas-Infer-Patience-Ms"
+	waitedHeader   = "X-Faas-Infer-Waited-Us"
 	retryHeader    = "X-Faas-Infer-Retry-Ms"
-	notTaken       = "not-taken"
 )
 
 // send makes another replica dispatch a request.
 func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Request, patience time.Duration) (*frame.Response, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience, errStuck)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience+handTime-req.Waited, errStuck)
 	defer cancel()
 	buffers, length := frame.EncodeRequests([]frame.Request{*req})
 	body := func() (io.ReadCloser, error) {
@@ -114,13 +125,23 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 	if patience > 0 {
 		r.Header.Set(patienceHeader, strconv.FormatInt(patience.Milliseconds(), 10))
 	}
+	if req.Waited > 0 {
+		r.Header.Set(waitedHeader, strconv.FormatInt(req.Waited.Microseconds(), 10))
+	}
+	// The owner counts what its client holds, not what this replica holds.
+	if through := req.Header["X-Forwarded-For"]; len(through) > 0 {
+		r.Header["X-Forwarded-For"] = through[:1]
+	}
 	answer, err := g.client.Do(r)
 	if err != nil {
 		return nil, g.sendFailed(ctx, m, err)
 	}
 	defer answer.Body.Close()
 	read, err := readBody(answer)
-	if err != nil {
+	switch {
+	case errors.Is(err, errAnswerTooLarge):
+		return nil, err
+	case err != nil:
 		return nil, g.sendFailed(ctx, m, err)
 	}
 	return take(m, answer, read)
@@ -143,14 +164,22 @@ func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
 	return errDied
 }
 
-// readBody reads an answer's body, in one allocation if its length is known.
+const (
+	// maxReply bounds an owner's answer, in bytes. onTrust is the size of the buffer for it
+	// before any of it has come.
+	maxReply = 1<<30 + web.MaxHead
+	onTrust  = 1 << 20
+)
+
+// readBody reads an answer's body, mostly in one allocation.
 func readBody(r *http.Response) ([]byte, error) {
-	if r.ContentLength < 0 {
-		return io.ReadAll(r.Body)
+	var body bytes.Buffer
+	body.Grow(int(min(max(0, r.ContentLength), onTrust)) + bytes.MinRead)
+	n, err := body.ReadFrom(io.LimitReader(r.Body, maxReply+1))
+	if err == nil && n > maxReply {
+		err = errAnswerTooLarge
 	}
-	body := make([]byte, r.ContentLength)
-	_, err := io.ReadFull(r.Body, body)
-	return body, err
+	return body.Bytes(), err
 }
 
 // take decodes an owner's answer.

@@ -177,7 +177,7 @@ func TestAnOwnerThatHangsKeepsItsRequest(t *testing.T) {
 		other = all[1]
 	}
 	owner.own.hold = make(chan struct{})
-	other.options.Wait = time.Second
+	other.options.ColdWait = time.Second
 	other.shared = other.Share(function(), other.own).(provider.PatientDispatcher)
 	_, err := other.ask(t.Context(), 0)
 	if !errors.Is(err, errNoAnswer) || other.own.requests.Load() != 0 {

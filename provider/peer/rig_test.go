@@ -55,6 +55,8 @@ type answering struct {
 	id       string
 	requests atomic.Int64
 	patience atomic.Int64
+	// waited is what the latest request waited before.
+	waited atomic.Int64
 	// fails is its error. It waits for hold before it answers.
 	fails error
 	hold  chan struct{}
@@ -67,6 +69,7 @@ func (a *answering) Invoke(ctx context.Context, req *frame.Request) (*frame.Resp
 func (a *answering) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
 	a.requests.Add(1)
 	a.patience.Store(int64(patience))
+	a.waited.Store(int64(req.Waited))
 	if a.hold != nil {
 		select {
 		case <-a.hold:
@@ -170,7 +173,7 @@ func several(t testing.TB, n int) (*place, []*one) {
 		o.leads.Store(i == 0)
 		o.Group = New(Options{
 			Membership: seat{where, id}, Leading: o.leads.Load, Credentials: &auth.BasicAuthCredentials{User: "admin", Password: "secret"},
-			Tick: 10 * time.Millisecond, Wait: time.Minute, Logger: zerolog.Nop(),
+			Tick: 10 * time.Millisecond, ColdWait: time.Minute, Logger: zerolog.Nop(),
 		})
 		o.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if o.strange.Load() {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -67,13 +67,16 @@ func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 		fail(w, fmt.Errorf("%w: this replica does not know the function (yet)", errNotTaken))
 		return
 	}
-	req, err := g.receive(w, r)
+	req, held, err := g.receive(w, r)
+	defer held.Release()
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	ms, _ := strconv.ParseInt(r.Header.Get(patienceHeader), 10, 64) // Absent: none.
-	response, err := invoke(r.Context(), d.(provider.Dispatcher), req, time.Duration(max(0, ms))*time.Millisecond)
+	response, err := invoke(r.Context(), d.(provider.Dispatcher), req, inHeader(r, patienceHeader, time.Millisecond))
+	if err == nil {
+		err = held.TakeAnswer(int64(len(response.Body)))
+	}
 	if err != nil {
 		fail(w, err)
 		return
@@ -87,23 +90,32 @@ func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 			return // The other replica has hung up.
 		}
 	}
+	held.Free()
 }
 
-// receive reads a frame of one request.
-func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, error) {
-	limit := g.options.MaxBody + frame.Overhead(1)
-	if r.ContentLength < 0 || r.ContentLength > limit {
-		return nil, &web.Error{Status: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("another replica handed on a request of %d bytes; the limit is %d", r.ContentLength, limit)}
+// inHeader returns a header's time, in units; 0 if it is absent or wrong.
+func inHeader(r *http.Request, name string, unit time.Duration) time.Duration {
+	n, err := strconv.ParseInt(r.Header.Get(name), 10, 64)
+	if err != nil || n < 0 || n > int64(math.MaxInt64/unit) {
+		return 0
 	}
-	body := make([]byte, r.ContentLength)
-	if _, err := io.ReadFull(http.MaxBytesReader(w, r.Body, limit), body); err != nil {
-		return nil, &web.Error{Status: http.StatusBadRequest, Text: "could not read the request that another replica handed on: " + err.Error()}
+	return time.Duration(n) * unit
+}
+
+// receive reads a frame of one request. What has come of it counts as held.
+func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, web.Body, error) {
+	held, err := g.options.Bodies.ReadFrame(w, r, r.PathValue("name"), frame.Overhead(1))
+	if err != nil {
+		// Otherwise the rest of the body would be parsed as the next request.
+		w.Header().Set("Connection", "close")
+		return nil, web.Body{}, err
 	}
-	requests, err := frame.DecodeRequests(body)
+	requests, err := frame.DecodeRequests(held.Content())
 	if err != nil || len(requests) != 1 {
-		return nil, &web.Error{Status: http.StatusBadRequest, Text: "the body that another replica handed on is not one request"}
+		return nil, held, &web.Error{Status: http.StatusBadRequest, Text: "the body that another replica handed on is not one request"}
 	}
-	return &requests[0], nil
+	requests[0].Waited = inHeader(r, waitedHeader, time.Microsecond)
+	return &requests[0], held, nil
 }
 
 // fail answers with an error and says whether another replica may execute the request: a closed

@@ -27,7 +27,10 @@ type BodyReader struct {
 }
 
 // NewBodyReader returns a reader whose requests together hold no more than held bytes: what
-// has come of their bodies, their heads, and their answers until they are written.
+// has come of their bodies, their heads, and their answers until the clients have taken them.
+// held is raised to maximum + MaxHead if it is lower. Requests beyond it get 503. One client or
+// one function may hold no more than is left free; requests beyond that get 429. A client that
+// takes longer than timeout to send a body gets 408.
 func NewBodyReader(maximum int64, timeout time.Duration, held int64) *BodyReader {
 	return &BodyReader{Max: maximum, Timeout: timeout, held: NewBudget(BudgetOptions{
 		Limit:         max(held, maximum+MaxHead),
@@ -60,11 +63,29 @@ func (b *Body) Content() []byte {
 	return b.Bytes
 }
 
+// uncounted is the size, in bytes, up to which an answer does not count as held: it leaves
+// at once, and takes less memory than its connection.
+const uncounted = 4 << 10
+
+// TakeAnswer is [Charge.TakeAnswer] for the request's answer of n bytes.
+func (b *Body) TakeAnswer(n int64) error {
+	if n <= uncounted {
+		return nil
+	}
+	return b.Charge.TakeAnswer(n)
+}
+
 // Read reads the whole body of a request for a function within the limits on size, time and
 // memory. head is the size of the request's path, query and headers, which are held, too.
 // After an error nothing is held.
 func (s *BodyReader) Read(w http.ResponseWriter, r *http.Request, function string, head int64) (Body, error) {
 	return s.read(w, r, s.Max, function, head)
+}
+
+// ReadFrame is Read for a body that holds a request with its head, as one replica hands it to
+// another. It may be larger than other bodies by overhead.
+func (s *BodyReader) ReadFrame(w http.ResponseWriter, r *http.Request, function string, overhead int64) (Body, error) {
+	return s.read(w, r, s.Max+overhead, function, 0)
 }
 
 // ReadText reads the whole body, of at most limit bytes, of a request to a system route.
