@@ -124,12 +124,12 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 		}
 		switch {
 		case c.ctx.Err() != nil:
-			c.signal <- signal{err: c.ctx.Err()}
+			c.answer(signal{err: c.ctx.Err()})
 		case unreached && !d.closed && !now.Before(c.deadline):
-			c.signal <- signal{err: d.refuse(c)}
+			c.answer(signal{err: d.refuse(c)})
 		case (c.retried || once) && !unreached || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
-			c.signal <- signal{err: ErrInstanceLost}
+			c.answer(signal{err: ErrInstanceLost})
 		default:
 			c.retried = c.retried || !unreached
 			d.calls[c.id] = c

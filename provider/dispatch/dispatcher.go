@@ -123,7 +123,9 @@ type instanceState struct {
 type call struct {
 	id batching.RequestID
 	// ctx ends when the client hangs up.
-	ctx      context.Context
+	ctx context.Context
+	// request is nil once the call has its answer: the caller then gives back the memory of
+	// the body, and the call's batch may go on for long.
 	request  *frame.Request
 	arrived  time.Time
 	deadline time.Time
@@ -144,6 +146,15 @@ type signal struct {
 	err      error
 	lead     *batch
 }
+
+// answer gives the call's answer to its goroutine.
+func (c *call) answer(s signal) {
+	c.request = nil
+	c.signal <- s
+}
+
+// answers reports whether the signal is an answer.
+func (s signal) answers() bool { return s.response != nil || s.err != nil }
 
 // New returns a dispatcher without instances.
 func New(o Options) *Dispatcher {
@@ -344,7 +355,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 		d.refused.Add(1)
 	}
 	d.options.Recorder.AddDrop(reason)
-	c.signal <- signal{err: err}
+	c.answer(signal{err: err})
 }
 
 // arm sets the timer to the policy's next instant. It never moves the timer to a

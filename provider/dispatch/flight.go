@@ -45,7 +45,7 @@ var (
 )
 
 // flight is the way of one batch from its formation to the last answer. One goroutine at a
-// time has it: that of the leading request, or its own after that request has been refused.
+// time has it: that of the leading request, or its own after that request has its answer.
 type flight struct {
 	d *Dispatcher
 	*batch
@@ -84,11 +84,6 @@ func (f *flight) lead(own *call) (mine signal) {
 		f.d.options.Recorder.ObserveQueue(max(0, f.sent.Sub(c.arrived)))
 	}
 	f.rest = f.calls
-	if f.mine.err != nil { // Own is refused, and does not wait for the others.
-		mine := f.mine
-		go f.resume()
-		return mine
-	}
 	return f.run(own)
 }
 
@@ -106,7 +101,7 @@ func (f *flight) prune(own *call, now time.Time) {
 	f.calls = kept
 }
 
-// resume continues a flight whose leader has been refused.
+// resume continues a flight whose leader has its answer.
 func (f *flight) resume() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -116,15 +111,16 @@ func (f *flight) resume() {
 	f.run(nil)
 }
 
-// run sends the rest of the batch. It returns early if own is refused; a goroutine then
-// continues.
+// run sends the rest of the batch. It returns early if own has its answer or is refused; a
+// goroutine then continues.
 func (f *flight) run(own *call) signal {
 	for len(f.rest) > 0 {
+		if own != nil && f.mine.answers() { // Own does not wait for the others.
+			return f.handOver()
+		}
 		left, err := f.exchange(own)
 		if left {
-			mine := f.mine
-			go f.resume() // f is the goroutine's from here.
-			return mine
+			return f.handOver()
 		}
 		if err == nil {
 			err = f.land(own)
@@ -138,6 +134,13 @@ func (f *flight) run(own *call) signal {
 		}
 	}
 	return f.mine
+}
+
+// handOver gives the flight to a goroutine of its own, and returns own's signal.
+func (f *flight) handOver() signal {
+	mine := f.mine
+	go f.resume() // f is the goroutine's from here.
+	return mine
 }
 
 // exchange sends the next part of the batch and returns when its answer begins. left says
@@ -237,12 +240,8 @@ func (f *flight) look(now time.Time, own *call) (left bool, err error) {
 			return false, errStuck
 		}
 		f.rest[i] = nil
-		s := signal{err: f.d.refuse(c)}
-		if left = left || c == own; c == own {
-			f.mine = s
-			continue
-		}
-		c.signal <- s
+		left = left || c == own
+		f.answer(c, own, signal{err: f.d.refuse(c)})
 	}
 	if !now.Before(f.suspectAt) {
 		err = f.suspect(now)
@@ -337,6 +336,7 @@ func (f *flight) elsewhere(own *call, cause error) signal {
 		f.d.release(f.instance, now)
 		answered = f.d.again(now, f.rest, own, errors.Is(cause, errUnreached), f.once)
 	}), nil)
+	f.x = nil // It has what was not sent of the bodies.
 	if answered {
 		return f.mine
 	}
@@ -364,9 +364,9 @@ func (f *flight) answer(c, own *call, s signal) {
 	switch {
 	case c == nil:
 	case c == own:
-		f.mine = s
+		c.request, f.mine = nil, s
 	default:
-		c.signal <- s
+		c.answer(s)
 	}
 }
 
@@ -376,7 +376,7 @@ func (f *flight) failed(own *call, cause error) signal {
 	if f.x != nil {
 		f.x.Close()
 	}
-	if f.mine.response == nil && f.mine.err == nil {
+	if !f.mine.answers() {
 		f.mine = signal{err: ErrInternal}
 	}
 	for _, c := range slices.Concat(f.landing, f.rest) {

@@ -49,7 +49,7 @@ func (d *Dispatcher) answerWaiting(now time.Time, err error, reason metrics.Reas
 		if c := d.calls[id]; d.policy.Cancel(now, id) {
 			delete(d.calls, id)
 			d.options.Recorder.AddDrop(reason)
-			c.signal <- signal{err: err}
+			c.answer(signal{err: err})
 		}
 	}
 }
