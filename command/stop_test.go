@@ -103,7 +103,7 @@ type residentController struct{ *resident }
 func (c *residentController) Deploy(context.Context, *provider.Function) (provider.Dispatcher, error) {
 	return c, nil
 }
-func (*residentController) Restoring(bool)                        {}
+func (*residentController) Restoring(func(string) bool)           {}
 func (*residentController) Remove(context.Context, string) error  { return nil }
 func (*residentController) Scale(string, uint64) error            { return nil }
 func (*residentController) Status(string) (provider.Status, bool) { return provider.Status{}, true }

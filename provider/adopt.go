@@ -12,10 +12,17 @@ import (
 // provider or kubectl has changed it. r is the store's record when the change was
 // noticed. A function that already runs as r says stays as it is, so a server may be
 // told of its own changes. After an error the revision before goes on running. If none
-// ran, invocations answer with the reason.
+// ran, invocations answer with the reason. The error wraps [ErrArriving] if the function is
+// still being restored.
 func (s *Server) Adopt(ctx context.Context, r store.Function) error {
 	a := address{name: r.Deployment.Service, namespace: r.Deployment.Namespace}
-	defer s.arriving.begin(a.full())()
+	if s.restored.isMissing(a.full()) { // Its restoring has the locks, maybe for long.
+		if err := s.arriving.wait(ctx, a.full(), changePatience); err != nil {
+			return err
+		}
+	}
+	f, _ := restored(r) // Deploying it reports the error.
+	defer s.arriving.begin(a.full(), f.Inference.SLO)()
 	defer s.namespaceLocks.Share(a.namespace)()
 	defer s.functionLocks.Lock(a.full())()
 	before, err := s.find(a)
@@ -81,10 +88,13 @@ func (s *Server) adoptReplicas(d *deployed, n uint64) error {
 }
 
 // Forget ends a function that another replica or kubectl has deleted. It returns nil
-// for a function that this server does not know.
+// for a function that this server does not know. The error wraps [ErrArriving] if the function
+// is still being restored or adopted.
 func (s *Server) Forget(ctx context.Context, namespace, name string) error {
 	a := address{name: name, namespace: namespace}
-	s.arriving.wait(ctx, a.full())
+	if err := s.arriving.wait(ctx, a.full(), changePatience); err != nil {
+		return err
+	}
 	defer s.functionLocks.Lock(a.full())()
 	d, err := s.find(a)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -24,10 +25,27 @@ type arrivals struct {
 type arrival struct {
 	over  chan struct{}
 	users int
+	// objective is the function's latency objective.
+	objective time.Duration
 }
 
-// begin notes a function by its full name until end is called.
-func (a *arrivals) begin(name string) (end func()) {
+// ErrArriving is wrapped by the errors about functions that are still being restored or
+// adopted.
+var ErrArriving = errors.New("not there yet")
+
+// arriving returns the error about such a function.
+func arriving(name string) error {
+	err := web.Unavailable(time.Second, "function %s is still being restored or deployed; try again in a moment", name)
+	err.Cause = ErrArriving
+	return err
+}
+
+// changePatience is how long a change of an arriving function, or a question about it, waits
+// for it.
+const changePatience = slowRestore
+
+// begin notes a function by its full name, with its latency objective, until end is called.
+func (a *arrivals) begin(name string, objective time.Duration) (end func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p, ok := a.pending[name]
@@ -38,7 +56,7 @@ func (a *arrivals) begin(name string) (end func()) {
 		p = &arrival{over: make(chan struct{})}
 		a.pending[name] = p
 	}
-	p.users++
+	p.users, p.objective = p.users+1, objective
 	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -50,20 +68,34 @@ func (a *arrivals) begin(name string) (end func()) {
 }
 
 // wait returns when the adoption or restoring of a function has ended, well or not, or when
-// ctx ends. It returns at once if the function is not arriving. The error says that the
-// provider shuts down meanwhile.
-func (a *arrivals) wait(ctx context.Context, name string) error {
+// ctx ends. It returns at once if the function is not arriving. The error says that it takes
+// longer than patience, or that the provider shuts down meanwhile.
+func (a *arrivals) wait(ctx context.Context, name string, patience time.Duration) error {
 	p := a.find(name)
 	if p == nil {
 		return nil
 	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	select {
 	case <-p.over:
 	case <-ctx.Done():
 	case <-a.shut:
 		return errDraining
+	case <-late.C:
+		return arriving(name)
 	}
 	return nil
+}
+
+// objective returns the latency objective of a function that is arriving, otherwise 0.
+func (a *arrivals) objective(name string) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.pending[name]; p != nil {
+		return p.objective
+	}
+	return 0
 }
 
 // find returns a function's arrival, nil if the function is not arriving.
@@ -73,33 +105,36 @@ func (a *arrivals) find(name string) *arrival {
 	return a.pending[name]
 }
 
-// lookUpOrWait is lookUp that waits for a function that is being adopted or restored. It
-// takes the lock of arriving only if lookUp does not find the function.
-func (s invocations) lookUpOrWait(ctx context.Context, name string) (*deployed, error) {
-	d, err := s.lookUp(name)
+// lookUpOrWait is lookUp that waits for a function that is being adopted or restored, as long
+// as a request may wait for a first instance. It takes the lock of arriving only if lookUp
+// does not find the function. waited is how long it has waited.
+func (s invocations) lookUpOrWait(ctx context.Context, name string) (d *deployed, waited time.Duration, err error) {
+	d, err = s.lookUp(name)
 	if err == nil || web.StatusOf(err) != http.StatusNotFound {
-		return d, err
+		return d, 0, err
 	}
 	a, wrong := resolve(name)
 	if wrong != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	began := time.Now()
 	// It may have arrived in the meantime: then wait returns at once.
-	if err := s.arriving.wait(ctx, a.full()); err != nil {
-		return nil, err
+	if err := s.arriving.wait(ctx, a.full(), s.arriving.objective(a.full())+s.coldWait); err != nil {
+		return nil, 0, err
 	}
-	return s.lookUp(name)
+	d, err = s.lookUp(name)
+	return d, time.Since(began), err
 }
 
-// findOrAdopt is find for callers off the request path. It waits for a function that is
-// arriving, and adopts one that another replica has deployed and this server has not heard
-// of yet.
-func (s *Server) findOrAdopt(ctx context.Context, a address) (*deployed, error) {
+// findOrAdopt is find for callers off the request path. It waits, for at most patience, for a
+// function that is arriving, and adopts one that another replica has deployed and this server
+// has not heard of yet.
+func (s *Server) findOrAdopt(ctx context.Context, a address, patience time.Duration) (*deployed, error) {
 	d, absent := s.find(a)
 	if absent == nil {
 		return d, nil
 	}
-	err := s.arriving.wait(ctx, a.full())
+	err := s.arriving.wait(ctx, a.full(), patience)
 	if d, absent := s.find(a); absent == nil {
 		return d, nil
 	}

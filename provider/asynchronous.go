@@ -63,7 +63,7 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 		return nil, err
 	}
 	// The function was deployed when the request was accepted, perhaps by another replica.
-	d, err := s.findOrAdopt(ctx, a)
+	d, err := s.findOrAdopt(ctx, a, asyncPatience)
 	if err != nil {
 		return nil, err
 	}

@@ -49,8 +49,8 @@ type fakeController struct {
 	problem    string
 	// refused are errors by image.
 	refused map[string]error
-	// restoring is what Restoring has said last.
-	restoring bool
+	// missing is the argument of Restoring.
+	missing func(string) bool
 }
 
 func (c *fakeController) Deploy(_ context.Context, f *Function) (Dispatcher, error) {
@@ -80,17 +80,7 @@ func (c *fakeController) Scale(name string, replicas uint64) error {
 	return nil
 }
 
-func (c *fakeController) Restoring(more bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.restoring = more
-}
-
-func (c *fakeController) isRestoring() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.restoring
-}
+func (c *fakeController) Restoring(missing func(string) bool) { c.missing = missing }
 
 func (c *fakeController) Status(name string) (Status, bool) {
 	c.mu.Lock()

@@ -31,7 +31,7 @@ type invocations struct{ *Server }
 func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped string) {
 	started := time.Now()
 	name, path := splitPath(escaped, functionPrefix)
-	d, err := s.lookUpOrWait(r.Context(), name)
+	d, waited, err := s.lookUpOrWait(r.Context(), name)
 	if s.inFlight.Closed() { // Also for a function that is not back after a restart.
 		err = errDraining
 	}
@@ -42,13 +42,14 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	}
 	web.IdentifyCall(w.Header(), r.Header, started)
 	if d.forwarder != nil {
-		s.forward(w, r, d, path, started)
+		s.forward(w, r, d, path, started, waited)
 		return
 	}
 	req, held, err := s.receive(w, r, d.Name, path)
 	defer held.Release()
 	// Enter only after the body: shutdown must not wait for a client that sends slowly.
 	if err == nil {
+		req.Waited = waited
 		if s.inFlight.Enter() {
 			defer s.inFlight.Leave()
 		} else {
@@ -136,7 +137,7 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 }
 
 // forward lets an ordinary function's forwarder answer one request, streaming both ways.
-func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time) {
+func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time, waited time.Duration) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
 		web.WriteError(w, errDraining)
@@ -156,7 +157,7 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 			panic(p)
 		}
 	}()
-	code = d.forwarder.Forward(w, r, path)
+	code = d.forwarder.Forward(w, r, path, waited)
 }
 
 // statusBrokenOff is the status code under which metrics count an answer that broke off:
@@ -183,16 +184,21 @@ func prepareHeader(req *frame.Request, r *http.Request) (size int, err error) {
 	if h["X-Forwarded-For"] == nil {
 		h["X-Forwarded-For"] = []string{r.RemoteAddr}
 	}
-	size = len(req.Path) + len(req.Query)
+	if size = headSize(req.Path, req.Query, h); size > maxHead {
+		return 0, web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, maxHead)
+	}
+	return size, nil
+}
+
+// headSize is the size in bytes of a request's path, query and headers.
+func headSize(path, query string, h http.Header) int {
+	size := len(path) + len(query)
 	for name, values := range h {
 		for _, v := range values {
 			size += len(name) + len(v) + 4
 		}
 	}
-	if size > maxHead {
-		return 0, web.Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request's path and headers take %d bytes, the limit is %d", size, maxHead)
-	}
-	return size, nil
+	return size
 }
 
 func dropHopByHop(h http.Header) {

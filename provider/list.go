@@ -37,10 +37,15 @@ func (g *registry) sorted() *listing {
 		return true
 	})
 	for list := range maps.Values(l.byNamespace) {
-		slices.SortFunc(list, func(a, b *deployed) int { return strings.Compare(a.Deployment.Service, b.Deployment.Service) })
+		slices.SortFunc(list, byService)
 	}
 	g.listing.Store(l)
 	return l
+}
+
+// byService orders the functions of a namespace by their names.
+func byService(a, b *deployed) int {
+	return strings.Compare(a.Deployment.Service, b.Deployment.Service)
 }
 
 // list is GET /system/functions: one namespace's functions, sorted by name. A namespace
@@ -56,7 +61,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	text := make([]byte, 1, listChunk+4<<10)
 	text[0] = '['
 	whole := true
-	for i, d := range s.sorted().byNamespace[namespace] {
+	for i, d := range s.restored.with(namespace, s.sorted) {
 		if i > 0 {
 			text = append(text, ',')
 		}

@@ -39,6 +39,9 @@ func (s logRoutes) show(w http.ResponseWriter, r *http.Request) error {
 	}
 	a := address{name: q.Name, namespace: q.Namespace}
 	_, gone := s.find(a)
+	if s.restored.isMissing(a.full()) {
+		gone = nil
+	}
 	if gone != nil {
 		q.Follow = false
 	}

@@ -141,7 +141,7 @@ func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	if given.Name == DefaultNamespace {
 		return web.Refuse(http.StatusBadRequest, "namespace %q is the default and cannot be deleted", DefaultNamespace)
 	}
-	if err := s.restored.wait(r.Context()); err != nil { // Otherwise it would miss functions.
+	if err := s.awaitAll(r.Context(), given.Name); err != nil {
 		return err
 	}
 	defer s.namespaceLocks.Lock(given.Name)()
@@ -158,6 +158,17 @@ func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	s.log.Info().Str("namespace", given.Name).Msg("namespace deleted")
 	w.WriteHeader(http.StatusAccepted)
 	return nil
+}
+
+// awaitAll waits until all functions of a namespace are back after a restart: otherwise
+// deleting the namespace would miss some.
+func (s namespaceRoutes) awaitAll(ctx context.Context, name string) error {
+	for _, d := range s.restored.in(name) {
+		if err := s.arriving.wait(ctx, d.Name, changePatience); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // empty deletes a namespace's functions and secrets. The caller holds the namespace's

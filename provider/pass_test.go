@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
@@ -16,7 +17,9 @@ type panicking struct {
 	with any
 }
 
-func (p panicking) Forward(http.ResponseWriter, *http.Request, string) int { panic(p.with) }
+func (p panicking) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int {
+	panic(p.with)
+}
 
 // An answer that breaks off counts with the status of its cause.
 func TestAnswersThatBreakOffAreCounted(t *testing.T) {

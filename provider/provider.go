@@ -104,7 +104,9 @@ type Forwarder interface {
 	// Forward answers r and returns the status code of the answer. path is r's path
 	// below the function: escaped, beginning with "/". Forward writes its errors with
 	// web.WriteError, as the provider's other routes do.
-	Forward(w http.ResponseWriter, r *http.Request, path string) (code int)
+	// waited is how long the request has waited already for its function; it counts towards
+	// the wait for an instance.
+	Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration) (code int)
 }
 
 // PatientDispatcher is a Dispatcher that can let a request wait longer than the
@@ -131,9 +133,10 @@ type Controller interface {
 	Remove(ctx context.Context, name string) error
 	// Scale sets the number of instances to keep even without load.
 	Scale(name string, replicas uint64) error
-	// Restoring says whether more functions of the store will be deployed after a restart.
-	// Meanwhile instances of functions that the controller does not know keep running.
-	Restoring(more bool)
+	// Restoring is called after a restart, before functions are deployed. missing reports
+	// whether a function of the store is still to be deployed. Its instances keep running
+	// although the controller does not know it yet. missing may be called with locks held.
+	Restoring(missing func(function string) bool)
 	// Status returns false if the controller does not know the function.
 	Status(name string) (Status, bool)
 }

@@ -96,9 +96,11 @@ func (r *rig) restoring(t *testing.T, ctx context.Context) (ended <-chan struct{
 // its own function only.
 func TestServesWhileFunctionsAreRestored(t *testing.T) {
 	const n = 300
-	r, c := stored(t, n, "f-0000")
+	r, c := stored(t, n, "f-0000", "f-0001")
 	ended := r.restoring(t, t.Context())
 	<-c.begun
+	<-c.begun
+	close(c.gates["f-0001.openfaas-fn"])
 	if w := r.do("POST", "/function/f-0299", "x"); w.Code != 200 {
 		t.Errorf("a function that is back: %d %s", w.Code, w.Body)
 	}
@@ -117,8 +119,8 @@ func TestServesWhileFunctionsAreRestored(t *testing.T) {
 		answers[name] = w
 		waiting.Go(func() { *w = *ask() })
 	}
-	if !r.controller.isRestoring() {
-		t.Error("the controller does not know that functions are missing")
+	if !r.controller.missing("f-0000.openfaas-fn") || r.controller.missing("f-0299.openfaas-fn") {
+		t.Error("the controller does not know which function is missing")
 	}
 	close(c.gates["f-0000.openfaas-fn"])
 	<-ended
@@ -131,8 +133,8 @@ func TestServesWhileFunctionsAreRestored(t *testing.T) {
 	if got := strings.Count(answers["list"].Body.String(), `"name":`); got != n {
 		t.Errorf("the list has %d functions, want %d", got, n)
 	}
-	if r.controller.isRestoring() {
-		t.Error("the controller still waits for functions")
+	if r.controller.missing("f-0000.openfaas-fn") {
+		t.Error("the controller still waits for a function")
 	}
 	if got := c.deploys.Load(); got != n {
 		t.Errorf("%d deployments, want %d", got, n)
@@ -184,7 +186,7 @@ func TestShutdownEndsRestoring(t *testing.T) {
 	cancel()
 	<-ended
 	wantSentence(t, <-answered, 503, "shutting down")
-	if !r.controller.isRestoring() {
+	if !r.controller.missing("f-0000.openfaas-fn") {
 		t.Error("the controller takes the functions that are not back for gone")
 	}
 }

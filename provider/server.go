@@ -45,6 +45,9 @@ type Options struct {
 	// Bodies reads the bodies of requests, except those to ordinary functions, whose
 	// forwarders stream bodies and bound the time themselves. nil for one with the defaults.
 	Bodies *web.BodyReader
+	// ColdWait is how long, beyond its objective, a request may wait for a first instance. A
+	// request for a function that is not back after a restart waits no longer, for both.
+	ColdWait time.Duration
 	// Secrets keeps functions' secrets and Logs reads functions' output. Without
 	// them the routes of secrets and of logs answer 501.
 	Secrets Secrets
@@ -109,7 +112,10 @@ type Server struct {
 	namespaceLocks, functionLocks web.KeyedMutex
 	// arriving are the functions that are being adopted or restored.
 	arriving arrivals
-	restored restoration
+	// restored is nil without BeginRestore.
+	restored *restoration
+	// coldWait is Options.ColdWait.
+	coldWait time.Duration
 	// several is Options.Several.
 	several bool
 }
@@ -148,7 +154,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), several: o.Several,
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), several: o.Several, coldWait: o.ColdWait,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
 	}

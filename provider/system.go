@@ -39,10 +39,12 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 	}
 	a.name = d.Service
 	// A stored function must be back first: its number of instances outlives the deployment.
-	s.arriving.wait(r.Context(), a.full())
+	if err := s.arriving.wait(r.Context(), a.full(), changePatience); err != nil {
+		return err
+	}
 	if mustExist {
 		// A missing function is refused below, after a missing namespace.
-		_, _ = s.findOrAdopt(r.Context(), a)
+		_, _ = s.findOrAdopt(r.Context(), a, changePatience)
 	}
 	// A deletion of the namespace comes either before this deployment or after it.
 	defer s.namespaceLocks.Share(a.namespace)()
@@ -137,7 +139,7 @@ func (s *Server) remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.findOrAdopt(r.Context(), a); err != nil {
+	if _, err := s.findOrAdopt(r.Context(), a, changePatience); err != nil {
 		return err
 	}
 	if err := s.removeFunction(r.Context(), a); err != nil {
@@ -170,7 +172,10 @@ func (s *Server) describe(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.findOrAdopt(r.Context(), a)
+	d, err := s.findOrAdopt(r.Context(), a, listPatience)
+	if missing := s.restored.find(a.full()); err != nil && missing != nil {
+		d, err = missing, nil
+	}
 	if err != nil {
 		return err
 	}
@@ -196,7 +201,7 @@ func (s *Server) scale(w http.ResponseWriter, r *http.Request) error {
 	if body.Replicas == nil {
 		return web.Refuse(http.StatusBadRequest, `replicas is not set: the request body must give the number of instances to keep, for example {"replicas": 1}`)
 	}
-	if _, err := s.findOrAdopt(r.Context(), a); err != nil {
+	if _, err := s.findOrAdopt(r.Context(), a, changePatience); err != nil {
 		return err
 	}
 	defer s.functionLocks.Lock(a.full())()

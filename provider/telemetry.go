@@ -63,10 +63,9 @@ func (s *Server) telemetry(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := telemetry{Provider: providerName, Version: s.version, UptimeSeconds: s.now().Sub(s.started).Seconds()}
-	functions := s.sorted().byNamespace
 	for _, name := range names {
 		n := namespaceCounts{Name: name}
-		for _, d := range functions[name] {
+		for _, d := range s.restored.with(name, s.sorted) {
 			n.count(d)
 			out.Functions.count(d)
 			if now, ok := s.controller.Status(d.Name); ok {

@@ -33,7 +33,7 @@ func (f *fixed) Deploy(context.Context, *provider.Function) (provider.Dispatcher
 }
 func (f *fixed) Remove(context.Context, string) error        { return nil }
 func (f *fixed) Scale(string, uint64) error                  { return nil }
-func (f *fixed) Restoring(bool)                              {}
+func (f *fixed) Restoring(func(string) bool)                 {}
 func (f *fixed) Status(string) (provider.Status, bool)       { return provider.Status{}, true }
 func (f *fixed) NextRevision() (uint64, error)               { return 1, nil }
 func (f *fixed) PutFunction(store.Function) error            { return nil }

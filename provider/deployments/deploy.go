@@ -159,7 +159,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 
 // Restoring implements [provider.Controller]. It has nothing to do: the controller deletes only
 // the Deployments of functions that it is told to release.
-func (c *Controller) Restoring(bool) {}
+func (c *Controller) Restoring(func(function string) bool) {}
 
 // Scale implements [provider.Controller]. The number applies at once, until the load changes it; 0
 // retires all instances until the next request. The leader learns of the number from the Function

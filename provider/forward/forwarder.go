@@ -15,7 +15,8 @@
 // # No instance
 //
 // A request that finds no ready instance wakes the controller and waits for at most
-// ColdWait. Then the answer is 503 with the reason.
+// ColdWait, less what it has waited for its function before. Then the answer is 503 with the
+// reason.
 //
 // # Slow bodies
 //
@@ -153,7 +154,7 @@ func (f *Forwarder) Invoke(ctx context.Context, req *frame.Request) (*frame.Resp
 // InvokePatiently is Invoke for a request that may wait for an instance by patience
 // longer than ColdWait.
 func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
-	c := f.begin(ctx, patience)
+	c := f.begin(ctx, patience-req.Waited)
 	defer c.end()
 	out, err := request(ctx, req)
 	if err != nil {
@@ -176,8 +177,8 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 // Forward implements [provider.Forwarder]. It supports protocol switches, as for
 // WebSockets. If an answer breaks off after it has begun, Forward panics with
 // [http.ErrAbortHandler], which breaks off the client's answer, too.
-func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string) (code int) {
-	c := f.begin(r.Context(), 0)
+func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration) (code int) {
+	c := f.begin(r.Context(), -waited)
 	defer c.end()
 	return c.proxy(w, r, path)
 }

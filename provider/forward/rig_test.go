@@ -129,7 +129,7 @@ func newRig(t testing.TB, o Options) *rig {
 	r.Forwarder = New(o)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("X-Call-Id", "ours")
-		code := r.Forward(w, q, strings.TrimPrefix(q.URL.EscapedPath(), "/f"))
+		code := r.Forward(w, q, strings.TrimPrefix(q.URL.EscapedPath(), "/f"), 0)
 		if r.codes != nil {
 			r.codes <- code
 		}

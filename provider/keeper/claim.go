@@ -37,18 +37,15 @@ func (k *Keeper[I]) Claim(function string, adopt func(cluster.Instance) (in I, u
 	}
 }
 
-// Restoring says whether more functions will be deployed after a restart.
-func (k *Keeper[I]) Restoring(more bool) { k.restoring = more }
+// Restoring tells which functions are still to be deployed after a restart.
+func (k *Keeper[I]) Restoring(missing func(function string) bool) { k.missing = missing }
 
-// StopUnclaimed stops unclaimed instances of functions that are not deployed. While functions
-// are being restored, it stops none. With several replicas it waits for orphanGrace first.
-// known reports whether a function is deployed.
+// StopUnclaimed stops unclaimed instances of functions that neither are deployed nor will be
+// after a restart. With several replicas it waits for orphanGrace first. known reports whether
+// a function is deployed.
 func (k *Keeper[I]) StopUnclaimed(now time.Time, known func(function string) bool) {
-	if k.restoring {
-		return
-	}
 	for id, in := range k.unclaimed {
-		if !known(in.Function) && (k.options.Replicas.Alone() || now.Sub(in.since) >= orphanGrace) {
+		if !known(in.Function) && (k.missing == nil || !k.missing(in.Function)) && (k.options.Replicas.Alone() || now.Sub(in.since) >= orphanGrace) {
 			k.leave(id, in, "its function is gone")
 		}
 	}

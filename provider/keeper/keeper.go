@@ -74,9 +74,9 @@ type Keeper[I Instance] struct {
 	// unclaimed are instances of an earlier provider or another replica that no function
 	// has claimed.
 	unclaimed map[cluster.InstanceID]*unclaimed
-	// restoring: more functions will be deployed after a restart, so an instance without a
-	// function may still get one.
-	restoring bool
+	// missing reports whether a function is still to be deployed after a restart, so that its
+	// instances wait for it. nil: none is.
+	missing func(function string) bool
 	// reading: a reading of the instances' usage is in progress.
 	reading bool
 	// blind is why the backend could not list the nodes, "" if it could.

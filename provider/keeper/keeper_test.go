@@ -273,13 +273,16 @@ func TestFollower(t *testing.T) {
 	})
 }
 
-// Instances of an earlier provider are stopped if their function is unknown.
+// Instances of an earlier provider are stopped if their function is unknown, and will not be
+// known later.
 func TestUnclaimed(t *testing.T) {
 	b := &backend{found: []cluster.Instance{
 		{InstanceSpec: cluster.InstanceSpec{ID: "a", Function: "f.ns"}, State: cluster.Ready},
 		{InstanceSpec: cluster.InstanceSpec{ID: "b", Function: "gone.ns"}, State: cluster.Ready},
+		{InstanceSpec: cluster.InstanceSpec{ID: "c", Function: "missing.ns"}, State: cluster.Ready},
 	}}
 	in(t, b, Alone{}, func(t *testing.T, r *rig) {
+		r.Restoring(func(f string) bool { return f == "missing.ns" })
 		r.Lock()
 		r.StopUnclaimed(time.Now(), func(f string) bool { return f == "f.ns" })
 		r.Unlock()

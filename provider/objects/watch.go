@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -206,6 +207,9 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	if ctx.Err() != nil {
 		return false
 	}
+	if errors.Is(err, provider.ErrArriving) {
+		return true
+	}
 	if w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Refused", Why: err.Error()}) {
 		w.log.Warn().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function changed from outside cannot be deployed")
 	}
@@ -236,7 +240,11 @@ func (w *watcher) forget(ctx context.Context, namespace, name string) (again boo
 		delete(w.latest, namespace+"/"+name)
 		w.mu.Unlock()
 	}
-	if err := w.Target.Forget(ctx, namespace, name); err != nil {
+	err := w.Target.Forget(ctx, namespace, name)
+	if errors.Is(err, provider.ErrArriving) {
+		return true
+	}
+	if err != nil {
 		w.log.Error().Str("function", name+"."+namespace).Err(err).Msg("a deleted function could not be ended; it is tried again")
 		return true
 	}

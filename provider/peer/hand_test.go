@@ -219,4 +219,4 @@ func TestForwardersAreNotShared(t *testing.T) {
 
 type forwarder struct{ *answering }
 
-func (forwarder) Forward(http.ResponseWriter, *http.Request, string) int { return 200 }
+func (forwarder) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int { return 200 }

@@ -67,11 +67,10 @@ func (c *Controller) Release(_ context.Context, name string) error {
 }
 
 // Restoring implements [provider.Controller].
-func (c *Controller) Restoring(more bool) {
+func (c *Controller) Restoring(missing func(function string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keeper.Restoring(more)
-	c.Wake()
+	c.keeper.Restoring(missing)
 }
 
 // Scale implements [provider.Controller]. The number applies at once, until the load

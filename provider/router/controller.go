@@ -174,9 +174,9 @@ func (c *Controller) Scale(name string, replicas uint64) error {
 }
 
 // Restoring implements [provider.Controller].
-func (c *Controller) Restoring(more bool) {
+func (c *Controller) Restoring(missing func(function string) bool) {
 	for _, p := range c.parts {
-		p.Restoring(more)
+		p.Restoring(missing)
 	}
 }
 

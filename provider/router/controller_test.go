@@ -54,7 +54,7 @@ func (d *answering) InvokePatiently(ctx context.Context, q *frame.Request, _ tim
 // streaming is an answering that can forward.
 type streaming struct{ *answering }
 
-func (d streaming) Forward(w http.ResponseWriter, r *http.Request, _ string) int {
+func (d streaming) Forward(w http.ResponseWriter, r *http.Request, _ string, _ time.Duration) int {
 	resp, err := d.Invoke(r.Context(), nil)
 	if err != nil {
 		return web.WriteError(w, err)
@@ -77,7 +77,7 @@ type fakePart struct {
 	releases  int
 	removes   int
 	ran, ends bool
-	restoring bool
+	missing   func(string) bool
 }
 
 func (p *fakePart) Deploy(_ context.Context, f *provider.Function) (provider.Dispatcher, error) {
@@ -137,11 +137,7 @@ func (p *fakePart) Scale(name string, _ uint64) error {
 	return nil
 }
 
-func (p *fakePart) Restoring(more bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.restoring = more
-}
+func (p *fakePart) Restoring(missing func(string) bool) { p.missing = missing }
 
 func (p *fakePart) Status(name string) (provider.Status, bool) {
 	return provider.Status{Replicas: uint64(len(p.name))}, p.has(name)
@@ -213,7 +209,7 @@ func (r *rig) answers(d provider.Dispatcher, want *fakePart) {
 	}
 	if f, ok := d.(provider.Forwarder); ok {
 		w := httptest.NewRecorder()
-		if code := f.Forward(w, httptest.NewRequest("GET", "/", nil), "/"); code != 200 {
+		if code := f.Forward(w, httptest.NewRequest("GET", "/", nil), "/", 0); code != 200 {
 			r.t.Fatalf("forwarding answered %d %s", code, w.Body)
 		}
 	}
@@ -221,9 +217,10 @@ func (r *rig) answers(d provider.Dispatcher, want *fakePart) {
 
 func TestBothKindsAreRestored(t *testing.T) {
 	try(t, func(r *rig) {
-		for _, more := range []bool{true, false} {
-			if r.Restoring(more); r.models.restoring != more || r.processes.restoring != more {
-				t.Errorf("models %v, processes %v, want %v", r.models.restoring, r.processes.restoring, more)
+		r.Restoring(func(name string) bool { return name == "f" })
+		for _, p := range []*fakePart{r.models, r.processes} {
+			if !p.missing("f") || p.missing("g") {
+				t.Errorf("the %s part does not know what is missing", p.name)
 			}
 		}
 	})

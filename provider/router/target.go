@@ -50,10 +50,10 @@ type forwarding struct {
 }
 
 // Forward implements [provider.Forwarder].
-func (t *forwarding) Forward(w http.ResponseWriter, r *http.Request, path string) int {
+func (t *forwarding) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration) int {
 	t.inFlight.Add(1)
 	defer t.inFlight.Add(-1)
-	return t.forwarder.Forward(w, r, path)
+	return t.forwarder.Forward(w, r, path, waited)
 }
 
 // dispatcher returns the dispatcher for the routes: one that can forward if

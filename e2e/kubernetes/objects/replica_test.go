@@ -68,7 +68,7 @@ func (c *controller) Scale(name string, n uint64) error {
 	return nil
 }
 
-func (c *controller) Restoring(bool) {}
+func (c *controller) Restoring(func(string) bool) {}
 
 func (c *controller) Status(name string) (provider.Status, bool) {
 	c.mu.Lock()
