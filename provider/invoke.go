@@ -136,7 +136,8 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 	return code
 }
 
-// forward lets an ordinary function's forwarder answer one request, streaming both ways.
+// forward lets an ordinary function's forwarder answer one request, streaming both ways. The
+// request's head counts as held, because many may wait for an instance; its body streams.
 func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time, waited time.Duration) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
@@ -157,6 +158,13 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 			panic(p)
 		}
 	}()
+	held, err := s.bodies.Hold(r, d.Name, int64(headSize(path, r.URL.RawQuery, r.Header)))
+	defer held.Release()
+	if err != nil {
+		s.bodies.LimitRest(w, r)
+		code = web.WriteError(w, err)
+		return
+	}
 	code = d.forwarder.Forward(w, r, path, waited)
 }
 

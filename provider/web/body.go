@@ -82,6 +82,13 @@ func (s *BodyReader) Read(w http.ResponseWriter, r *http.Request, function strin
 	return s.read(w, r, s.Max, function, head)
 }
 
+// Hold counts the head of a request whose body is streamed. Release the charge when the request
+// has ended.
+func (s *BodyReader) Hold(r *http.Request, function string, head int64) (Charge, error) {
+	c := s.held.Charge(r, function)
+	return c, c.Take(head)
+}
+
 // ReadFrame is Read for a body that holds a request with its head, as one replica hands it to
 // another. It may be larger than other bodies by overhead.
 func (s *BodyReader) ReadFrame(w http.ResponseWriter, r *http.Request, function string, overhead int64) (Body, error) {
