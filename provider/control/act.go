@@ -50,7 +50,7 @@ func (c driver) Start(s scaling.Start) { c.start(c.functions[s.Function], s) }
 // upToDate returns the plan without what no longer fits: starts for functions that were
 // removed or deployed again, or that no longer serve the artefact, unparks of instances that
 // do not wait for one any more, and the stops that only these needed. The lock is held.
-func (c *Controller) upToDate(plan scaling.Plan) scaling.Plan {
+func (c driver) upToDate(plan scaling.Plan) scaling.Plan {
 	return plan.Without(func(s scaling.Start) bool {
 		// An instance that was planned for an earlier deployment may not suit this one.
 		fn, ok := c.functions[s.Function]

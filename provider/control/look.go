@@ -64,7 +64,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	if leading {
 		do = driver{c}
 	}
-	plan = c.upToDate(plan)
+	plan = driver{c}.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {

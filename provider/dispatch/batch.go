@@ -120,7 +120,7 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 		answered = answered && c != own
 		if d.up == 0 {
 			c.orphaned = true
-			d.extend(now, c)
+			c.extend(now, d.options.ColdWait, false)
 		}
 		switch {
 		case c.ctx.Err() != nil:

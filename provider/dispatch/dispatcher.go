@@ -246,7 +246,9 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		}
 	}
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
-	d.extend(now, c)
+	if c.cold || c.orphaned {
+		c.extend(now, d.options.ColdWait, d.up > 0)
+	}
 	d.lastID++
 	c.id = d.lastID
 	d.calls[c.id] = c
@@ -255,15 +257,12 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 }
 
 // extend sets the deadline of a call that finds no ready instance, or that has waited before
-// it came here. Both count from its arrival, so ColdWait is in it only once. The latter gets
-// no more time than a new request, because a policy may let it wait as long as its deadline
-// allows. The lock is held.
-func (d *Dispatcher) extend(now time.Time, c *call) {
-	if d.up > 0 && !c.orphaned {
-		return
-	}
-	c.deadline = c.arrived.Add(c.slo - c.travel + d.options.ColdWait)
-	if anew := now.Add(c.slo - c.travel); d.up > 0 && anew.Before(c.deadline) {
+// it came here. Both count from its arrival, so the cold wait is in it only once. With a ready
+// instance the call gets no more time than a new one, because a policy may let it wait as long
+// as its deadline allows.
+func (c *call) extend(now time.Time, coldWait time.Duration, ready bool) {
+	c.deadline = c.arrived.Add(c.slo - c.travel + coldWait)
+	if anew := now.Add(c.slo - c.travel); ready && anew.Before(c.deadline) {
 		c.deadline = anew
 	}
 }
