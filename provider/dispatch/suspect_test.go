@@ -23,6 +23,7 @@ import (
 type rig struct {
 	*Dispatcher
 	t         *testing.T
+	mu        sync.Mutex
 	instances map[string]*process
 	lost      chan cluster.InstanceID
 	suspects  chan bool
@@ -56,7 +57,10 @@ func newRig(t *testing.T, o Options) *rig {
 	o.OnSuspect = func(_ cluster.InstanceID, suspect bool) { r.suspects <- suspect }
 	o.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
-		r.instances[address].conns <- theirs
+		r.mu.Lock()
+		p := r.instances[address]
+		r.mu.Unlock()
+		p.conns <- theirs
 		return ours, nil
 	}
 	o.ExchangeTimeout = 10 * time.Second
@@ -75,7 +79,9 @@ func (r *rig) start(id string) *process {
 func (r *rig) serve(id string) *process {
 	p := &process{pipes: pipes{make(chan net.Conn, 64), make(chan struct{})}, running: make(chan struct{})}
 	close(p.running)
+	r.mu.Lock()
 	r.instances[id] = p
+	r.mu.Unlock()
 	server := &http.Server{Handler: p}
 	go server.Serve(p)
 	r.t.Cleanup(func() {

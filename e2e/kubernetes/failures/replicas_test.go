@@ -61,7 +61,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 		plan.Seed++
 		r.proxy = proxy(t, plan)
 		r.elect(t, r.proxy.Config())
-		group := peer.New(peer.Options{Membership: members{&mu, &all, r.id}, Leading: r.election.Leading, Tick: 100 * time.Millisecond, Wait: 30 * time.Second, Logger: zerolog.Nop()})
+		group := peer.New(peer.Options{Membership: members{&mu, &all, r.id}, Leading: r.election.Leading, Tick: 100 * time.Millisecond, ColdWait: 30 * time.Second, Logger: zerolog.Nop()})
 		r.server = httptest.NewServer(group.Handler())
 		t.Cleanup(func() {
 			r.server.CloseClientConnections()
