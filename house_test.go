@@ -38,6 +38,7 @@ var layers = map[string][]string{
 	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "profiler", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
+	"scaling/infaas":     {},
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"variant":            {},
