@@ -20,7 +20,7 @@ type combination struct {
 }
 
 // combineWork is the maximum number of steps of the search.
-const combineWork = 400_000
+const combineWork = 2_000_000
 
 // combine improves the best plan by exchanging columns, and then searches all combinations that
 // may be better. A column with a reduced cost above the gap between the best plan and the bound
@@ -45,7 +45,7 @@ func (s *priced) combine() bool {
 		return complete // No column is better than what the best plan has.
 	}
 	copy(c.left, s.Limits)
-	c.search(0, 0)
+	c.search(0, 0, 0)
 	return complete && c.work <= combineWork
 }
 
@@ -173,11 +173,13 @@ func (c *combination) keep() {
 	c.offer(counts)
 }
 
-// search tries the columns of the applications from the n-th of the order on. reduced is the
-// sum of the reduced costs so far.
-func (c *combination) search(n int, reduced float64) {
+// search tries the columns of the applications from the n-th of the order on. reduced and cost
+// are the sums of the reduced and of the true costs so far.
+func (c *combination) search(n int, reduced, cost float64) {
 	if n == len(c.order) {
-		c.keep()
+		if cost < c.value {
+			c.keep()
+		}
 		return
 	}
 	a := c.order[n]
@@ -199,7 +201,7 @@ func (c *combination) search(n int, reduced float64) {
 			c.left[k] -= need
 		}
 		c.chosen[a] = q
-		c.search(n+1, reduced+col.reduced)
+		c.search(n+1, reduced+col.reduced, cost+col.cost)
 		for k, need := range col.needs {
 			c.left[k] += need
 		}
