@@ -21,12 +21,14 @@ func (s *Server) batch() float64 { return max(1, math.Round(s.Rate*s.Exec.Second
 // time, where a load of rps comes at random to one queue in front of unequal instances. It is
 // what [Crew] solves for equal ones: the probability that all instances are busy (Erlang's C,
 // as if each were as slow as the slowest), times that of waiting for longer than the slowest
-// leaves. Any instance may be the next free one, so a request must be in time on each.
+// leaves. Any instance may be the next free one, so a request must be in time on each. As with
+// Crew, it is for the policy to fill batches: large pools that start them at once answer more
+// requests late.
 //
 // For example 1,000 requests/s come to instances with 1,010/s: two of 100/s in 20 ms, one of
 // 800/s in 15 ms, and two of 5/s in 200 ms. An objective of 300 ms leaves 100 ms, and
 // exp(−2·10/s·100 ms) = 0.135 wait longer. With a third one of 100/s in place of the two slow
-// ones, 269 ms are left, and 100/s free: 10⁻²³.
+// ones, 279 ms are left, and 100/s free: 10⁻²⁴.
 func Unlucky(pool []Server, rps float64, slo time.Duration) float64 {
 	n, total, slowest, left, phases := 0.0, 0.0, 0.0, math.Inf(1), 0.0
 	for i := range pool {
@@ -60,11 +62,11 @@ func erlang(n, load float64) float64 {
 	if load >= n {
 		return 1
 	}
-	if n > manyInstances {
+	if load > manyInstances {
 		return halfinWhitt((n - load) / math.Sqrt(load))
 	}
 	blocked := 1.0 // Erlang B, by its recursion.
-	for i := 1.0; i <= n; i++ {
+	for i := 1.0; i <= n && blocked > 1e-12; i++ {
 		blocked = load * blocked / (i + load*blocked)
 	}
 	return blocked / (1 - load/n*(1-blocked))

@@ -118,6 +118,39 @@ func TestUnluckyAgainstSimulation(t *testing.T) {
 	}
 }
 
+// Random plans are in time, as simulated. Large pools have no batches here: there it is for the
+// policy to fill them.
+func TestStaffedAgainstSimulation(t *testing.T) {
+	r := newRandom(11)
+	mixed := 0
+	for range 100 {
+		app := &Application{Load: math.Exp2(2 + 8*r.Float64())}
+		slo := time.Duration((50 + 400*r.Float64()) * float64(time.Millisecond))
+		for range 4 {
+			exec := time.Duration(float64(slo) * (0.05 + 0.85*r.Float64()))
+			batch := math.Exp2(float64(r.IntN(4)))
+			if app.Load*exec.Seconds() > 3*batch {
+				batch = 1
+			}
+			app.Options = append(app.Options, Option{Latency: exec, Rate: batch / exec.Seconds(), Cost: batch * (0.5 + r.Float64())})
+		}
+		counts := Staffed(app, slo, 0)
+		kinds := 0
+		for _, n := range counts {
+			kinds += min(n, 1)
+		}
+		if kinds > 1 {
+			mixed++
+		}
+		if late := simulate(app, counts, slo); late > 0.02 {
+			t.Errorf("%.0f/s within %v: %d of %+v answer %.4f late", app.Load, slo, counts, app.Options, late)
+		}
+	}
+	if mixed < 5 {
+		t.Errorf("only %d plans are mixtures", mixed)
+	}
+}
+
 // A plan for millions of requests ends and is near the cheapest variant's price per request.
 func TestStaffedAtScale(t *testing.T) {
 	app := table2(3e6, time.Second)
@@ -176,9 +209,8 @@ func TestGreedyActions(t *testing.T) {
 }
 
 // simulate returns the part of 200,000 requests that are late: one queue, the fastest free
-// instance takes as many as its batch, and a batch takes the variant's latency.
+// instance takes as many as its batch (Q·T), and a batch takes the variant's latency.
 func simulate(app *Application, counts []int, slo time.Duration) float64 {
-	batches := []int{1, 2, 12}
 	type server struct {
 		free, exec float64
 		batch      int
@@ -186,7 +218,8 @@ func simulate(app *Application, counts []int, slo time.Duration) float64 {
 	var pool []server
 	for i := len(counts) - 1; i >= 0; i-- {
 		for range counts[i] {
-			pool = append(pool, server{exec: app.Options[i].Latency.Seconds(), batch: batches[i]})
+			o := &app.Options[i]
+			pool = append(pool, server{exec: o.Latency.Seconds(), batch: int(math.Round(o.Rate * o.Latency.Seconds()))})
 		}
 	}
 	arrivals, r := make([]float64, 200_000), newRandom(7)
