@@ -25,7 +25,8 @@ type cover struct {
 	// taken and best are counts by item. value is best's cost, +Inf if there is none.
 	taken, best []int
 	value       float64
-	work        int
+	// work counts the steps, of which there may be limit.
+	work, limit int
 }
 
 // coverWork is the maximum number of steps of a cover's search, some 20 ms.
@@ -48,7 +49,7 @@ func wholeCover(app *Application, lambda float64, prices []float64) *cover {
 	c := &cover{need: app.Load, size: len(app.Options), value: math.Inf(1)}
 	for i := range app.Options {
 		o := &app.Options[i]
-		if !(o.Rate > 0) {
+		if !o.serves(app.Load) {
 			continue
 		}
 		cost := o.Cost
@@ -86,24 +87,26 @@ func (c *cover) counts(taken []int) []int {
 }
 
 // solve returns the cheapest counts, nil if the load cannot be served, and a lower bound of
-// their cost at the prices. Both are the same unless the work ran out.
-func (c *cover) solve() (counts []int, bound float64) {
+// their cost at the prices. The bound is their cost unless the search takes more than limit
+// steps.
+func (c *cover) solve(limit int) (counts []int, bound float64) {
 	if c.need <= 0 {
 		return make([]int, c.size), 0
 	}
 	if len(c.items) == 0 {
 		return nil, 0
 	}
+	c.limit = limit
 	c.descend(0, c.need, 0)
-	if c.work > coverWork {
+	if c.work > limit {
 		return c.counts(c.best), c.need * c.items[0].ratio
 	}
 	return c.counts(c.best), c.value
 }
 
-// instances is the number of instances of a rate for a load.
+// instances is the number of instances of a rate for a load above 0.
 func instances(load, rate float64) int {
-	return int(min(math.Ceil(load/rate*(1-tolerance)), math.MaxInt32))
+	return max(1, int(math.Ceil(load/rate*(1-tolerance))))
 }
 
 // descend tries all counts of the items from the i-th on for the load that is left.
@@ -111,7 +114,7 @@ func (c *cover) descend(i int, left, cost float64) {
 	it := &c.items[i]
 	last := i+1 == len(c.items)
 	for n := min(it.most, instances(left, it.rate)); n >= 0; n-- {
-		if c.work++; c.work > coverWork && c.best != nil {
+		if c.work++; c.work > c.limit && c.best != nil { // The first descent always serves the load.
 			return
 		}
 		now, rest := cost+float64(n)*it.cost, left-float64(n)*it.rate

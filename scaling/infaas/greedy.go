@@ -22,7 +22,7 @@ func Greedy(app *Application, lambda float64) []int {
 	var capacity float64
 	running := make([]int, len(app.Options))
 	for i := range app.Options {
-		if o := &app.Options[i]; o.Rate > 0 {
+		if o := &app.Options[i]; o.serves(app.Load) {
 			running[i] = o.Running
 			capacity += o.Rate * float64(o.Running)
 		}
@@ -44,15 +44,14 @@ func Greedy(app *Application, lambda float64) []int {
 	}
 	for i := range app.Options {
 		o := &app.Options[i]
-		if !(o.Rate > 0) {
+		if !o.serves(app.Load) {
 			continue
 		}
 		if running[i] > 0 {
 			counts := slices.Clone(running)
-			if missing > 0 {
-				counts[i] += instances(missing, o.Rate)
-			} else {
-				counts[i] -= min(counts[i], int(-missing/o.Rate*(1+tolerance)))
+			counts[i] = 0
+			if rest := app.Load - (capacity - o.Rate*float64(running[i])); rest > tolerance*app.Load {
+				counts[i] = instances(rest, o.Rate)
 			}
 			offer(counts)
 		}
@@ -71,7 +70,7 @@ func (app *Application) switches(i int, up bool) bool {
 	to, runs := &app.Options[i], false
 	for k := range app.Options {
 		from := &app.Options[k]
-		if !(from.Rate > 0) || from.Running == 0 {
+		if !from.serves(app.Load) || from.Running == 0 {
 			continue
 		}
 		runs = true

@@ -12,6 +12,8 @@ import (
 const (
 	rounds   = 150
 	patience = 8
+	// pricedWork is the maximum number of steps for one application in one round.
+	pricedWork = 20_000
 )
 
 // priced is the search for the prices on the resources that give the highest bound. If a unit
@@ -33,9 +35,7 @@ func (p *Program) coupled() (Plan, error) {
 	if s.counts == nil {
 		s.raise()
 	}
-	if !s.combine() {
-		s.bound = min(s.bound, s.value)
-	} else {
+	if s.combine() {
 		s.bound = s.value
 	}
 	if s.counts == nil {
@@ -47,7 +47,7 @@ func (p *Program) coupled() (Plan, error) {
 // evaluate answers the present prices. It returns what is used beyond each limit, as a part of
 // the limit, and keeps a better bound and a better plan.
 func (s *priced) evaluate() (over []float64, better bool) {
-	counts, bound, err := s.respond(s.prices)
+	counts, bound, err := s.respond(s.prices, pricedWork)
 	if err != nil {
 		return nil, false // Solve has asked before, with prices of 0.
 	}
@@ -154,8 +154,8 @@ const maxColumns = 400
 func (s *priced) columns(a int, gap float64) ([]column, bool) {
 	app := &s.Applications[a]
 	c := newCover(app, s.Lambda, s.best)
-	_, least := c.solve()
-	all := lister{cover: wholeCover(app, s.Lambda, s.best), limit: least + gap}
+	_, least := c.solve(pricedWork)
+	all := lister{cover: wholeCover(app, s.Lambda, s.best), ceiling: least + gap}
 	all.list(0, app.Load, 0)
 	cols := make([]column, 0, len(all.found))
 	for _, n := range all.found {
@@ -205,11 +205,11 @@ func noMore(a, b *column) bool {
 	return true
 }
 
-// lister lists the counts that serve a load at a cost of at most limit.
+// lister lists the counts that serve a load at a cost of at most ceiling.
 type lister struct {
 	*cover
-	limit float64
-	found [][]int
+	ceiling float64
+	found   [][]int
 }
 
 // listWork is the maximum number of steps of a list.
@@ -224,12 +224,12 @@ func (l *lister) list(i int, left, cost float64) {
 		now, rest := cost+float64(n)*it.cost, left-float64(n)*it.rate
 		l.taken[i] = n
 		if rest <= tolerance*l.need {
-			if now <= l.limit*(1+tolerance) {
+			if now <= l.ceiling*(1+tolerance) {
 				l.found = append(l.found, l.counts(l.taken))
 			}
 			continue
 		}
-		if i+1 == len(l.items) || now+rest*l.items[i+1].ratio > l.limit*(1+tolerance) {
+		if i+1 == len(l.items) || now+rest*l.items[i+1].ratio > l.ceiling*(1+tolerance) {
 			break
 		}
 		l.list(i+1, rest, now)

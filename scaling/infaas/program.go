@@ -33,6 +33,12 @@ func (o *Option) Price(n int, lambda float64) float64 {
 	return o.Cost * (float64(n) + lambda*o.Loading*float64(max(n-o.Running, 0)))
 }
 
+// maxInstances is the maximum number of instances of an option.
+const maxInstances = 1e9
+
+// serves reports whether instances of the option alone can serve a load.
+func (o *Option) serves(load float64) bool { return o.Rate > 0 && load/o.Rate <= maxInstances }
+
 // Application is a load and the variants that may serve it.
 type Application struct {
 	// Load is in requests/s, with the headroom for spikes: L times the slack.
@@ -122,7 +128,7 @@ func (p *Program) Solve() (Plan, error) {
 		return Plan{}, err
 	}
 	prices := make([]float64, len(p.Limits))
-	free, bound, err := p.respond(prices)
+	free, bound, err := p.respond(prices, coverWork)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -133,13 +139,13 @@ func (p *Program) Solve() (Plan, error) {
 }
 
 // respond returns the cheapest counts of each application if resources have prices, and the
-// sum of these costs, a lower bound.
-func (p *Program) respond(prices []float64) (counts [][]int, bound float64, err error) {
+// sum of these costs, a lower bound. It takes at most work steps for each.
+func (p *Program) respond(prices []float64, work int) (counts [][]int, bound float64, err error) {
 	for a := range p.Applications {
 		c := newCover(&p.Applications[a], p.Lambda, prices)
-		n, least := c.solve()
+		n, least := c.solve(work)
 		if n == nil {
-			return nil, 0, fmt.Errorf("application %d has no variant for its load of %v requests/s: allow a longer latency or a lower accuracy", a, p.Applications[a].Load)
+			return nil, 0, fmt.Errorf("application %d has no variant for its load of %v requests/s: allow a longer latency, a lower accuracy or a lower load", a, p.Applications[a].Load)
 		}
 		counts, bound = append(counts, n), bound+least
 	}

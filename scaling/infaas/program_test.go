@@ -176,4 +176,49 @@ func TestSolveEndsOnHardKnapsacks(t *testing.T) {
 	if err != nil || plan.Cost > 1.001*plan.Bound {
 		t.Errorf("%v of at least %v, %v", plan.Cost, plan.Bound, err)
 	}
+	// The same where a resource binds: half of the variants need it, and they cost less.
+	p.Limits = []float64{100}
+	for range 20 {
+		next := Application{Load: 99_991 + float64(r.IntN(1000))}
+		for i := range 40 {
+			rate := float64(1000 + r.IntN(9000))
+			need := float64(i % 2)
+			next.Options = append(next.Options, Option{Rate: rate, Cost: rate/10*(1.1-0.1*need) + r.Float64(), Needs: []float64{need}})
+		}
+		p.Applications = append(p.Applications, next)
+	}
+	plan, err = p.Solve()
+	if err != nil || plan.Cost > 1.002*plan.Bound {
+		t.Errorf("with a limit: %v of at least %v, %v", plan.Cost, plan.Bound, err)
+	}
+	checkPlan(t, &p, plan)
+}
+
+// Loads and rates at the ends of the range end in a plan or an error, and greedy keeps an
+// instance for the smallest load.
+func TestExtremeLoads(t *testing.T) {
+	for _, load := range []float64{1e300, 1e12, 1e10, 1e-9, 5e-324} {
+		for _, rate := range []float64{1e-300, 1e-3, 5, 1e9} {
+			app := Application{Load: load, Options: []Option{
+				{Rate: rate, Cost: 1, Latency: time.Millisecond, Running: 1}, {Rate: 2 * rate, Cost: 3, Latency: time.Millisecond, Running: 2},
+			}}
+			p := Program{Applications: []Application{app}}
+			plan, err := p.Solve()
+			greedy, staffed := Greedy(&app, 0), Staffed(&app, time.Second, 0)
+			if possible := load/rate/2 <= maxInstances; possible != (err == nil) || possible != (greedy != nil) {
+				t.Fatalf("%v/s with %v/s: %+v, %v, greedy %d", load, rate, plan, err, greedy)
+			}
+			if err != nil {
+				continue
+			}
+			checkPlan(t, &p, plan)
+			checkPlan(t, &p, Plan{Counts: [][]int{greedy}, Cost: p.price(0, greedy)})
+			if staffed != nil {
+				checkPlan(t, &p, Plan{Counts: [][]int{staffed}, Cost: p.price(0, staffed)})
+			}
+			if greedy[0]+greedy[1] == 0 || plan.Cost == 0 {
+				t.Fatalf("%v/s with %v/s: no instance", load, rate)
+			}
+		}
+	}
 }

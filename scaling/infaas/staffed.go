@@ -40,7 +40,7 @@ func Staffed(app *Application, slo time.Duration, lambda float64) []int {
 		return make([]int, len(app.Options))
 	}
 	for i := range app.Options {
-		if app.Options[i].Rate > 0 && !s.replaced(i) {
+		if app.Options[i].serves(app.Load) && !s.replaced(i) {
 			s.options = append(s.options, i)
 		}
 	}
@@ -73,9 +73,6 @@ func (s *staffing) replaced(i int) bool {
 	return false
 }
 
-// maxStaff is the maximum number of instances of one option.
-const maxStaff = 10_000_000
-
 // staff finds how many instances of one option are enough without others, and keeps that as a
 // plan. It returns 0 if no number is.
 func (s *staffing) staff(at int) int {
@@ -87,7 +84,7 @@ func (s *staffing) staff(at int) int {
 		return capacity.Unlucky(s.pool[at:at+1], s.app.Load, s.slo) <= s.late
 	}
 	for !enough(most) {
-		if most = 2*most + 1; most > maxStaff {
+		if most = 2*most + 1; most > maxInstances {
 			return 0
 		}
 	}
