@@ -27,6 +27,7 @@ var pages = map[string]func(*desk, *testing.T){
 	"tensorflow":      nil,
 	"payloads":        (*desk).payloads,
 	"tuning":          nil,
+	"variants":        nil,
 	"programs":        nil,
 	"one-machine":     nil,
 	"troubleshooting": nil,

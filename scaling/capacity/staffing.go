@@ -107,10 +107,7 @@ func (w wait) many(load float64) float64 {
 	}
 	for range 30 {
 		middle := (low + high) / 2
-		beta := middle / math.Sqrt(load)
-		normal := math.Exp(-beta*beta/2) / math.Sqrt(2*math.Pi)
-		busy := 1 / (1 + beta*(1+math.Erf(beta/math.Sqrt2))/2/normal)
-		if busy*w.long(load+middle, load) <= w.late {
+		if halfinWhitt(middle/math.Sqrt(load))*w.long(load+middle, load) <= w.late {
 			high = middle
 		} else {
 			low = middle

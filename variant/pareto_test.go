@@ -1,0 +1,50 @@
+package variant
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// dominates reports whether a is at least as good as b in all, and better in one.
+func dominates(a, b *Variant) bool {
+	return a.Accuracy >= b.Accuracy && a.Latency <= b.Latency && a.PerRequest() <= b.PerRequest() &&
+		(a.Accuracy > b.Accuracy || a.Latency < b.Latency || a.PerRequest() < b.PerRequest())
+}
+
+// Exactly the dominated variants have a dominator, and it dominates them.
+func FuzzDominators(f *testing.F) {
+	for seed := range uint64(50) {
+		f.Add(seed, uint8(5*seed))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, n uint8) {
+		rows := random(rand.New(rand.NewPCG(seed, 1)), int(n))
+		for i, by := range Dominators(rows) {
+			if by >= 0 && !dominates(&rows[by].Variant, &rows[i].Variant) {
+				t.Fatalf("%d does not dominate %d: %+v, %+v", by, i, rows[by], rows[i])
+			}
+			for k := range rows {
+				if by < 0 && dominates(&rows[k].Variant, &rows[i].Variant) {
+					t.Fatalf("%d dominates %d, and that is not said", k, i)
+				}
+			}
+		}
+	})
+}
+
+// Of Table 2's variants the GPU's is the fastest, Inferentia's costs less per request than the
+// GPU's 0.02 × 1.5, and the CPU's is dominated. It serves all the same while it is loaded.
+func TestDominatedStillServes(t *testing.T) {
+	ms := time.Millisecond
+	rows := []Placed{
+		{Variant{"resnet50", "A", "cpu", 200 * ms, 0, 5, 0, 75, 1}, Active},
+		{Variant{"resnet50", "B", "inferentia", 20 * ms, 0, 100, 0, 75, 3}, Inactive},
+		{Variant{"resnet50", "C", "gpu", 15 * ms, 0, 800, 0, 75, 16}, Inactive},
+	}
+	if by := Dominators(rows); by[0] < 0 || by[1] != 2 || by[2] != -1 {
+		t.Errorf("dominators are %d", by)
+	}
+	if row, ok := NewTable(rows).Get(Query{Latency: 300 * ms}); !ok || row != 0 {
+		t.Errorf("row %d answers, %v", row, ok)
+	}
+}
