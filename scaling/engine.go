@@ -71,9 +71,11 @@ type memory struct {
 	// which requests wait that found no ready instance.
 	bursts Peak
 	cold   time.Time
-	// waits is the time since which requests wait without a ready instance, zero if none
-	// do.
-	waits time.Time
+	// waits is the time since which requests want an instance and there is none ready,
+	// zero if there is one. waited is when some last waited. loading is how long its
+	// latest instance took to load, 0 if unknown.
+	waits, waited time.Time
+	loading       time.Duration
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time

@@ -102,29 +102,46 @@ func (p *pass) victims(v *view) [][]victim {
 // EvictLoads·L. So of the time between two loads on the same room, at most 1 of
 // 1 + EvictLoads parts is spent on loading: a third with EvictLoads = 2. v's requests wait
 // for that at most half the time that they may wait altogether (SLO + ColdWait), and have the
-// other half to load. With an SLO of 0.2 s and a cold wait of 30 s an instance that took 2 s
-// to load keeps its room for 4 s, and one that took 10 s for at most 15.1 s after v's request
-// came.
+// other half to load. If v is known to take longer to load than that, they wait for less.
+// With an SLO of 0.2 s and a cold wait of 30 s an instance that took 2 s to load keeps its
+// room for 4 s, and one that took 10 s for at most 15.1 s after v's request came, or 5.2 s if
+// v takes 20 s to load.
 func (p *pass) lives(in Running, v *view) bool {
 	idle := p.now.Sub(in.IdleSince)
 	if v.ColdWait <= 0 || in.IdleSince.IsZero() || float64(idle) >= p.engine.settings.EvictLoads*float64(in.Loading) {
 		return false
 	}
-	return v.waited(p.now) < (v.SLO+v.ColdWait)/2
+	may := v.SLO + v.ColdWait
+	return v.waited(p.now) < min(may/2, may-v.memory.loading-v.memory.loading/loadMargin)
 }
 
-// noteWaiting remembers since when requests wait without a ready instance.
+// loadMargin: loading may take longer than the last time by one in so many parts.
+const loadMargin = 4
+
+// noteWaiting remembers since when requests want an instance and there is none ready. At a
+// look none may wait, because those that did have just been refused: that does not end the
+// time, unless none comes for as long as one may wait.
 func (v *view) noteWaiting(now time.Time) {
-	ready := func(in Running) bool { return in.State == cluster.Ready }
+	m := v.memory
+	serves := false
+	for _, in := range v.live {
+		if in.State == cluster.Ready {
+			serves = true
+			m.loading = cmp.Or(in.Loading, m.loading)
+		}
+	}
 	switch {
-	case v.Waiting <= 0 || slices.ContainsFunc(v.live, ready):
-		v.memory.waits = time.Time{}
-	case v.memory.waits.IsZero():
-		v.memory.waits = now
+	case serves:
+		m.waits = time.Time{}
+	case v.Waiting <= 0:
+	case m.waits.IsZero() || now.Sub(m.waited) > v.SLO+v.ColdWait:
+		m.waits, m.waited = now, now
+	default:
+		m.waited = now
 	}
 }
 
-// waited is how long requests have waited without a ready instance.
+// waited is how long requests have wanted an instance without a ready one.
 func (v *view) waited(now time.Time) time.Duration {
 	if v.memory.waits.IsZero() {
 		return 0

@@ -95,18 +95,22 @@ func TestFunctionsThatTakeTurns(t *testing.T) {
 func TestLeastLifetime(t *testing.T) {
 	const coldWait = 30 * time.Second
 	for _, c := range []struct {
-		load, idle, waits, coldWait time.Duration
-		lives                       bool
+		load, idle, waits, coldWait, own time.Duration
+		lives                            bool
 	}{
-		{2 * time.Second, 3900 * time.Millisecond, 0, coldWait, true},
-		{2 * time.Second, 4 * time.Second, 0, coldWait, false},
-		{0, 0, 0, coldWait, false},
-		{2 * time.Second, 0, 0, 0, false},
-		{10 * time.Second, 14 * time.Second, 15 * time.Second, coldWait, true},
-		{10 * time.Second, 14 * time.Second, 15100 * time.Millisecond, coldWait, false},
+		{2 * time.Second, 3900 * time.Millisecond, 0, coldWait, 0, true},
+		{2 * time.Second, 4 * time.Second, 0, coldWait, 0, false},
+		{0, 0, 0, coldWait, 0, false},
+		{2 * time.Second, 0, 0, 0, 0, false},
+		{10 * time.Second, 14 * time.Second, 15 * time.Second, coldWait, 0, true},
+		{10 * time.Second, 14 * time.Second, 15100 * time.Millisecond, coldWait, 0, false},
+		// One that takes 20 s to load has 30.2 s - 25 s to wait.
+		{10 * time.Second, 14 * time.Second, 5 * time.Second, coldWait, 20 * time.Second, true},
+		{10 * time.Second, 14 * time.Second, 5200 * time.Millisecond, coldWait, 20 * time.Second, false},
+		{10 * time.Second, 14 * time.Second, 0, coldWait, time.Minute, false},
 	} {
 		now := epoch.Add(time.Hour)
-		v := &view{Function: Function{SLO: 200 * time.Millisecond, ColdWait: c.coldWait, Waiting: 1}, memory: &memory{}}
+		v := &view{Function: Function{SLO: 200 * time.Millisecond, ColdWait: c.coldWait, Waiting: 1}, memory: &memory{loading: c.own}}
 		v.noteWaiting(now.Add(-c.waits))
 		v.noteWaiting(now)
 		p := &pass{engine: New(DefaultSettings()), now: now}
@@ -114,5 +118,33 @@ func TestLeastLifetime(t *testing.T) {
 		if got := p.lives(in, v); got != c.lives {
 			t.Errorf("%+v: lives %v", c, got)
 		}
+	}
+}
+
+// Requests that are refused while others come do not begin to wait anew, and one that comes
+// much later does.
+func TestWaitingGoesOn(t *testing.T) {
+	v := &view{Function: Function{SLO: time.Second, ColdWait: 9 * time.Second}, memory: &memory{}}
+	at := func(seconds, waiting int, live ...Running) time.Duration {
+		now := epoch.Add(time.Duration(seconds) * time.Second)
+		v.Waiting, v.live = waiting, live
+		v.noteWaiting(now)
+		return v.waited(now)
+	}
+	serving := Running{State: cluster.Ready, Loading: 3 * time.Second}
+	for _, c := range []struct {
+		seconds, waiting int
+		live             []Running
+		want             time.Duration
+	}{
+		{0, 1, nil, 0}, {4, 0, nil, 4 * time.Second}, {5, 1, nil, 5 * time.Second}, {15, 2, nil, 15 * time.Second},
+		{26, 1, nil, 0}, {27, 1, []Running{{State: cluster.Starting}}, time.Second}, {28, 1, []Running{serving}, 0}, {29, 1, nil, 0}, {31, 1, nil, 2 * time.Second},
+	} {
+		if got := at(c.seconds, c.waiting, c.live...); got != c.want {
+			t.Errorf("at %d s: %v, want %v", c.seconds, got, c.want)
+		}
+	}
+	if v.memory.loading != serving.Loading {
+		t.Errorf("it is remembered to load in %v", v.memory.loading)
 	}
 }

@@ -28,7 +28,8 @@ type Running struct {
 	// IdleSince is the time since which the instance has executed nothing. It is zero
 	// while it holds a request.
 	IdleSince time.Time
-	// Loading is the time from the instance's start until it was ready, 0 if unknown.
+	// Loading is the time from the instance's start until it was ready, without what it
+	// waited before for others' room; 0 if unknown.
 	Loading time.Duration
 	// Parked: the instance holds its memory only. It must take the share in Config
 	// before it serves again. A parked instance is Ready.

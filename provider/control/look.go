@@ -124,10 +124,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
 	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
-	r.Config.Batch, r.Largest = in.batch, in.Config.Batch
-	if !in.ReadyAt.IsZero() {
-		r.Loading = in.ReadyAt.Sub(in.StartedAt)
-	}
+	r.Config.Batch, r.Largest, r.Loading = in.batch, in.Config.Batch, in.Loading
 	if a := in.own(); a != nil {
 		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
 	}

@@ -31,6 +31,9 @@ type Kept struct {
 	cluster.Instance
 	// Usage is what it used by the latest reading.
 	Usage cluster.Resources
+	// Loading is how long it took from its start to being ready, without what it waited
+	// before for others' room; 0 until then.
+	Loading time.Duration
 	// Retiring: it gets no new requests. Fault is why it was lost, nil if it is only not
 	// needed any more.
 	Retiring bool
@@ -62,8 +65,9 @@ func (k *Kept) Seen(cluster.State, cluster.Instance) {}
 // There reports whether the instance is ready, answers and is not being retired.
 func (k *Kept) There() bool { return k.State == cluster.Ready && !k.Retiring && !k.Suspect }
 
-// loaded marks the instance as ready.
-func (k *Kept) loaded() {
+// loaded marks the instance as ready. The backend says when it has begun to start it.
+func (k *Kept) loaded(seen cluster.Instance) {
+	k.Loading = max(0, seen.ReadyAt.Sub(seen.StartedAt))
 	select {
 	case <-k.ready:
 	default:

@@ -124,7 +124,7 @@ func (k *Keeper[I]) Add(in I, of *Fleet[I], seen cluster.Instance) {
 	}
 	kept.begun, kept.ready, kept.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if seen.State == cluster.Ready {
-		kept.loaded()
+		kept.loaded(seen)
 	}
 	of.Instances[seen.ID], of.order = in, nil
 	k.instances[seen.ID] = in
@@ -326,7 +326,7 @@ func (k *Keeper[I]) Observe(seen cluster.Instance) {
 		k.Left(in)
 	case seen.State == cluster.Ready && before != cluster.Ready:
 		kept.ReadyAt = seen.ReadyAt
-		kept.loaded()
+		kept.loaded(seen)
 		kept.service.Failures.Why = ""
 		if k.options.Replicas.Leads() {
 			kept.service.Metrics.ObserveCold(kept.ReadyAt.Sub(kept.StartedAt))

@@ -181,6 +181,21 @@ func (r *rig) becomes(in *instance, s cluster.State) {
 	r.Observe(seen)
 }
 
+// Loading begins when the backend has begun to start the instance.
+func TestLoading(t *testing.T) {
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		x := r.add("i")
+		seen := x.Instance
+		time.Sleep(5 * time.Second) // It waits for another's room.
+		seen.StartedAt = time.Now()
+		time.Sleep(2 * time.Second)
+		seen.State, seen.ReadyAt = cluster.Ready, time.Now()
+		if r.Observe(seen); x.Loading != 2*time.Second {
+			t.Errorf("%v", x.Loading)
+		}
+	})
+}
+
 // An instance starts, serves, is retired once it is drained, and stopped.
 func TestLife(t *testing.T) {
 	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
