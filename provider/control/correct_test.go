@@ -95,6 +95,24 @@ func (r *rig) eachRatio(t *testing.T, name string, each func(config string, valu
 	}
 }
 
+// recovers fails the test unless the load is on at most that many instances, whose times are much
+// shorter than slow says. Which shares those are depends on the requests that happened to be late
+// at first. A share that no instance has any more, and a percentile, keep the slow times for some
+// minutes.
+func (r *rig) recovers(slow known, most int) {
+	r.t.Helper()
+	now, living := r.known("f"), r.backend.living()
+	if len(living) == 0 || len(living) > most {
+		r.t.Errorf("%d instances are left, at most %d are needed", len(living), most)
+	}
+	for _, in := range living {
+		was, is := slow.tables[in.ID], now.tables[in.ID]
+		if len(was) == 0 || is[len(is)-1] > was[len(was)-1]*6/10 {
+			r.t.Errorf("as predicted again, %v takes %v, and took %v", in.Config, is, was)
+		}
+	}
+}
+
 // A model is 3.5 times as slow as its profile says. The candidates, the instances' times
 // and the plan follow, and no instance is restarted. The times follow the profile's own
 // formula for a loaded instance. Shares stay as they are, since an instance with a
@@ -141,9 +159,7 @@ func TestSlowerModelIsReplanned(t *testing.T) {
 		}
 		r.backend.take(always(1))
 		r.load("f", 5*time.Millisecond, 90*time.Second)
-		if got := r.known("f").exec(8, 1000); got > 20*time.Millisecond {
-			t.Errorf("as predicted again, the candidate says %v", got)
-		}
+		r.recovers(after, len(instances))
 		if problems, err := testutil.GatherAndLint(r.registry); err != nil || len(problems) > 0 {
 			t.Errorf("metrics: %v, %v", problems, err)
 		}
