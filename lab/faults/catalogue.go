@@ -17,7 +17,7 @@ type fault struct {
 	// beginning, otherwise from its end.
 	lasts time.Duration
 	// prepare, if set, does what must be done before the load; bring brings the fault
-	// and returns when it is over. What they undo they give to [trial.after]. An error
+	// and returns when it is over. Both give [trial.after] what is to be undone. An error
 	// that wraps errNotHere says why the fault cannot be brought on this machine.
 	prepare, bring func(ctx context.Context, t *trial) error
 }

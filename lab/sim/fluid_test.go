@@ -20,7 +20,7 @@ func day(highest float64, seed uint64) *stream {
 
 // A load that flows has roughly the same result as its single requests. A flow has no
 // random bursts, so fewer requests are late. The difference is largest with BATCH, which
-// leaves no reserve. What instances hold is compared only if all instances are equal:
+// leaves no reserve. The test compares held resources only if all instances are equal:
 // otherwise the choice of configs depends on the steps in which the measured rate happens
 // to rise.
 func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {

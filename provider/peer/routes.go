@@ -102,7 +102,7 @@ func inHeader(r *http.Request, name string, unit time.Duration) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// receive reads a frame of one request. What has come of it counts as held.
+// receive reads a frame of one request. The bytes that have come count as held.
 func (g *Group) receive(w http.ResponseWriter, r *http.Request) (*frame.Request, web.Body, error) {
 	held, err := g.options.Bodies.ReadFrame(w, r, r.PathValue("name"), frame.Overhead(1))
 	if err != nil {

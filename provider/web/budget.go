@@ -23,8 +23,8 @@ import (
 //
 // A budget has no lock and no list of holders. Two hashes per holder choose the counters
 // that it shares with few others by chance (a count-min sketch). The hashes' seed is
-// random, so nobody can aim at another's counters. What a holder holds is the lower
-// counter. Both would have to be another holder's, too, for a mistake.
+// random, so nobody can aim at another's counters. A holder has the amount of its
+// lower counter. Both would have to be another holder's, too, for a mistake.
 type Budget struct {
 	options BudgetOptions
 	held    atomic.Int64

@@ -97,7 +97,7 @@ func TestRotationMakesRoomOnAFullDisk(t *testing.T) {
 	want(t, names(t, s, "f.ns"), "a.log", "a.log.1", "a.log.2", "a.log.3")
 }
 
-// A log that no deleted copy makes room for is emptied. What the instance prints then is
+// A log that no deleted copy makes room for is emptied. Later lines of the instance are
 // kept, and a reader that had read the rest sees it once.
 func TestRotationEmptiesALogOnAFullDisk(t *testing.T) {
 	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
