@@ -42,7 +42,6 @@ type FunctionMetrics struct {
 	name     string
 	metrics  *Metrics
 	inFlight atomic.Int64
-	removed  atomic.Bool
 	// codes maps a status code to its count. A new code makes a new map, so counting
 	// needs no lock.
 	codes   atomic.Pointer[map[int]*atomic.Uint64]
@@ -53,6 +52,18 @@ type FunctionMetrics struct {
 	cold                      prometheus.Observer
 	misses                    prometheus.Counter
 	drops                     map[Reason]prometheus.Counter
+
+	// mu guards removed and gauges, and that a removed function makes no series.
+	mu      sync.Mutex
+	removed bool
+	// gauges has the function's gauges, so that its removal need not look for them.
+	gauges map[owned]struct{}
+}
+
+// owned is one of a function's gauges. config is "" if the gauge is not by config.
+type owned struct {
+	of     *prometheus.GaugeVec
+	config string
 }
 
 func newFunction(m *Metrics, name string) *FunctionMetrics {
@@ -60,7 +71,7 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 		name: name, metrics: m,
 		total: late{of: m.total}, queue: late{of: m.queue}, exec: late{of: m.exec}, batch: late{of: m.batch},
 		cold: m.cold.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
-		drops: map[Reason]prometheus.Counter{},
+		drops: map[Reason]prometheus.Counter{}, gauges: map[owned]struct{}{},
 	}
 	f.codes.Store(&map[int]*atomic.Uint64{})
 	for _, r := range Reasons() {
@@ -82,10 +93,9 @@ func (f *FunctionMetrics) observe(l *late, value float64) {
 		(*o).Observe(value)
 		return
 	}
-	// Remove marks the function under this lock before it deletes the histograms.
-	f.metrics.mu.RLock()
-	defer f.metrics.mu.RUnlock()
-	if f.removed.Load() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.removed {
 		return
 	}
 	o := l.of.WithLabelValues(f.name)
@@ -161,28 +171,28 @@ func (f *FunctionMetrics) AddDrop(r Reason) {
 // cluster.Config.String; 0 removes the config.
 func (f *FunctionMetrics) SetInstances(config string, n int) {
 	if n == 0 {
-		f.metrics.instances.DeleteLabelValues(f.name, config)
+		f.unset(f.metrics.instances, config)
 		return
 	}
-	f.set(f.metrics.instances, float64(n), config)
+	f.set(f.metrics.instances, config, float64(n))
 }
 
 // SetParked records the number of parked instances: loaded, with their CPU and GPU share
 // given back.
-func (f *FunctionMetrics) SetParked(n int) { f.set(f.metrics.parked, float64(n)) }
+func (f *FunctionMetrics) SetParked(n int) { f.set(f.metrics.parked, "", float64(n)) }
 
 // SetExecRatio records measured over predicted time for instances with a config, in the
 // form of cluster.Config.String; 0 removes the config.
 func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
 	if ratio == 0 {
-		f.metrics.ratio.DeleteLabelValues(f.name, config)
+		f.unset(f.metrics.ratio, config)
 		return
 	}
-	f.set(f.metrics.ratio, ratio, config)
+	f.set(f.metrics.ratio, config, ratio)
 }
 
 // SetLevel records the planned over the measured load.
-func (f *FunctionMetrics) SetLevel(level float64) { f.set(f.metrics.level, level) }
+func (f *FunctionMetrics) SetLevel(level float64) { f.set(f.metrics.level, "", level) }
 
 // SetProvisional records whether the function runs with a sketch of its model's times.
 func (f *FunctionMetrics) SetProvisional(provisional bool) {
@@ -190,26 +200,69 @@ func (f *FunctionMetrics) SetProvisional(provisional bool) {
 	if provisional {
 		value = 1
 	}
-	f.set(f.metrics.provisional, value)
+	f.set(f.metrics.provisional, "", value)
 }
 
 // SetAllocated records the resources that the function's instances hold together.
 func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
-	f.set(f.metrics.cpu, cores(r))
-	f.set(f.metrics.memory, float64(r.Memory))
-	f.set(f.metrics.gpu, gpus(r))
+	f.set(f.metrics.cpu, "", cores(r))
+	f.set(f.metrics.memory, "", float64(r.Memory))
+	f.set(f.metrics.gpu, "", gpus(r))
 }
 
 // SetUsed records the CPU and memory that the function's instances use together.
 func (f *FunctionMetrics) SetUsed(r cluster.Resources) {
-	f.set(f.metrics.cpuUsed, cores(r))
-	f.set(f.metrics.used, float64(r.Memory))
+	f.set(f.metrics.cpuUsed, "", cores(r))
+	f.set(f.metrics.used, "", float64(r.Memory))
 }
 
 // set writes a gauge, unless the function was removed. A controller that still stops its
 // instances must not bring the function's labels back.
-func (f *FunctionMetrics) set(v *prometheus.GaugeVec, value float64, labels ...string) {
-	if !f.removed.Load() {
-		v.WithLabelValues(append([]string{f.name}, labels...)...).Set(value)
+func (f *FunctionMetrics) set(of *prometheus.GaugeVec, config string, value float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.removed {
+		return
+	}
+	g := owned{of, config}
+	f.gauges[g] = struct{}{}
+	of.WithLabelValues(g.labels(f.name)...).Set(value)
+}
+
+// unset removes a gauge. A function that was removed has none: one of that name is a later one's.
+func (f *FunctionMetrics) unset(of *prometheus.GaugeVec, config string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.removed {
+		return
+	}
+	g := owned{of, config}
+	delete(f.gauges, g)
+	of.DeleteLabelValues(g.labels(f.name)...)
+}
+
+// labels returns the values of the gauge's labels.
+func (g owned) labels(function string) []string {
+	if g.config == "" {
+		return []string{function}
+	}
+	return []string{function, g.config}
+}
+
+// remove removes all of the function's series, and keeps it from making others.
+func (f *FunctionMetrics) remove() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removed = true
+	m := f.metrics
+	for _, h := range []*prometheus.HistogramVec{m.total, m.queue, m.exec, m.cold, m.batch} {
+		h.DeleteLabelValues(f.name)
+	}
+	m.misses.DeleteLabelValues(f.name)
+	for reason := range f.drops {
+		m.drops.DeleteLabelValues(f.name, string(reason))
+	}
+	for g := range f.gauges {
+		g.of.DeleteLabelValues(g.labels(f.name)...)
 	}
 }

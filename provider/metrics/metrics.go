@@ -120,17 +120,10 @@ func (m *Metrics) Function(name string) *FunctionMetrics {
 // working, but Prometheus does not see what they record.
 func (m *Metrics) Remove(name string) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if f, ok := m.functions[name]; ok {
-		f.removed.Store(true)
 		delete(m.functions, name)
-	}
-	m.mu.Unlock()
-	labels := prometheus.Labels{"function": name}
-	for _, v := range []interface {
-		DeletePartialMatch(prometheus.Labels) int
-	}{m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used} {
-		v.DeletePartialMatch(labels)
+		f.remove()
 	}
 }
 

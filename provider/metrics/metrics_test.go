@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -84,9 +85,20 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	f := m.Function("a.b")
 	f.Begin()
 	f.ObserveRequest(200, time.Millisecond)
-	f.SetInstances("x", 1)
-	f.SetExecRatio("x", 1)
+	f.ObserveQueue(1)
+	f.ObserveBatch(1, 1)
+	f.ObserveCold(1)
+	f.AddMiss()
+	f.AddDrop(Late)
+	for _, config := range []string{"x", "y"} {
+		f.SetInstances(config, 1)
+		f.SetExecRatio(config, 1)
+	}
 	f.SetParked(1)
+	f.SetLevel(1)
+	f.SetProvisional(true)
+	f.SetAllocated(cluster.Resources{CPU: 1})
+	f.SetUsed(cluster.Resources{CPU: 1})
 	m.Remove("a.b")
 	f.SetParked(1)
 	f.SetInstances("x", 1)
@@ -96,8 +108,37 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	if n, err := testutil.GatherAndCount(r); err != nil || n != 0 {
 		t.Errorf("%d series after Remove, %v", n, err)
 	}
-	if got := m.Function("a.b").Answered(); got != 0 {
+	again := m.Function("a.b")
+	if got := again.Answered(); got != 0 {
 		t.Errorf("a new function begins at %d", got)
+	}
+	again.SetInstances("x", 2)
+	if f.SetInstances("x", 0); testutil.CollectAndCount(m.instances) != 1 {
+		t.Error("the removed function took a gauge of the new one")
+	}
+}
+
+// removal is how long it takes to remove one of that many functions.
+func removal(functions int) time.Duration {
+	m := New(prometheus.NewRegistry())
+	for i := range functions {
+		deployed(m, strconv.Itoa(i)).SetInstances("x", 1)
+	}
+	began := time.Now()
+	for i := range 20 {
+		m.Remove(strconv.Itoa(i))
+	}
+	return time.Since(began) / 20
+}
+
+// The time to remove a function does not depend on how many there are.
+func TestRemoveTakesNoLongerAmongMany(t *testing.T) {
+	few, many := removal(20), removal(5000)
+	for range 5 { // The machine may be busy with something else meanwhile.
+		few, many = max(few, removal(20)), min(many, removal(5000))
+	}
+	if many > 10*few {
+		t.Errorf("%v among many, %v among few", many, few)
 	}
 }
 
