@@ -101,7 +101,7 @@ func TestLeaked(t *testing.T) {
 func TestSlope(t *testing.T) {
 	var points []point
 	for i := range 10 {
-		points = append(points, point{at: time.Duration(i) * time.Minute, mib: 100 + 2*float64(i) + []float64{1, -1}[i%2], p99: 20})
+		points = append(points, point{at: time.Duration(i) * time.Minute, held: held{mib: 100 + 2*float64(i) + []float64{1, -1}[i%2]}, p99: 20})
 	}
 	if got := slope(points, func(p point) float64 { return p.p99 }); math.Abs(got) > 1e-9 {
 		t.Errorf("of the same value: %v", got)

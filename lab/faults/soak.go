@@ -25,10 +25,20 @@ const (
 // point is what one piece of a soak shows, at its end.
 type point struct {
 	// at is since the soak's beginning.
-	at          time.Duration
-	mib         float64
+	at time.Duration
+	held
+	p99 float64
+}
+
+// held is the memory and the descriptors of the provider and of its instances with it.
+type held struct {
+	// mib is of all together. Pages that processes share count once.
+	mib float64
+	// provider is the memory of the provider alone, anonymous one only, in MiB: the pages of
+	// its program are shared with the instances, so their part varies with the instances' number.
+	provider    float64
+	instances   float64
 	descriptors float64
-	p99         float64
 }
 
 // slope is that of the line through points which is nearest by least squares, per hour; 0
@@ -110,7 +120,7 @@ func (u *bench) soak(ctx context.Context, r *report.Report) error {
 			during, outside := h.Shares(0, 0)
 			sum.add(outcome{verdict: Check(h), during: during, outside: outside, recovered: true})
 			p := point{at: time.Since(began), p99: h.p99()}
-			if p.mib, p.descriptors, err = u.held(); err != nil {
+			if p.held, err = u.held(); err != nil {
 				return err
 			}
 			points = append(points, p)
@@ -120,6 +130,9 @@ func (u *bench) soak(ctx context.Context, r *report.Report) error {
 		last, note := points[len(points)-1], fmt.Sprintf("least squares over %d points, %v apart, without the first tenth", len(points), piece)
 		prefix := "soak." + phase.name + "."
 		r.Add(prefix+"memory_mib_per_hour", slope(points, func(p point) float64 { return p.mib }), "MiB/h", fmt.Sprintf("of provider and instances, %.0f MiB at last; %s", last.mib, note))
+		r.Add(prefix+"provider_mib_per_hour", slope(points, func(p point) float64 { return p.provider }), "MiB/h", fmt.Sprintf("anonymous memory of the provider alone, %.0f MiB at last", last.provider))
+		least, most := instances(points)
+		r.Add(prefix+"mib_per_instance_per_hour", slope(points, func(p point) float64 { return (p.mib - p.provider) / max(p.instances, 1) }), "MiB/h", fmt.Sprintf("of all but that, by instance; %.0f to %.0f instances, %.0f at last", least, most, last.instances))
 		r.Add(prefix+"descriptors_per_hour", slope(points, func(p point) float64 { return p.descriptors }), "1/h", fmt.Sprintf("of the same, %.0f at last", last.descriptors))
 		r.Add(prefix+"p99_ms_per_hour", slope(points, func(p point) float64 { return p.p99 }), "ms/h", fmt.Sprintf("%.1f ms at last", last.p99))
 	}
@@ -135,31 +148,45 @@ func (u *bench) soak(ctx context.Context, r *report.Report) error {
 	return nil
 }
 
-// held is the memory and the descriptors of the provider and all of its instances. Pages
-// that processes share count once.
-func (u *bench) held() (mib, descriptors float64, err error) {
+// instances returns the least and the largest number of instances in the points.
+func instances(points []point) (least, most float64) {
+	least = math.Inf(1)
+	for _, p := range points {
+		least, most = min(least, p.instances), max(most, p.instances)
+	}
+	return least, most
+}
+
+// held is what the provider and all of its instances hold now.
+func (u *bench) held() (held, error) {
+	var h held
 	records, err := u.world.records()
 	if err != nil {
-		return 0, 0, err
+		return h, err
 	}
 	all, err := processes()
 	if err != nil {
-		return 0, 0, err
+		return h, err
 	}
-	pids := append(descendants(all, u.world.now().Process.Pid), u.world.now().Process.Pid)
+	provider := u.world.now().Process.Pid
+	pids := append(descendants(all, provider), provider)
 	for _, r := range records {
 		pids = append(append(pids, r.Process.PID), descendants(all, r.Process.PID)...)
 	}
+	h.instances = float64(len(records))
 	slices.Sort(pids)
 	for _, pid := range slices.Compact(pids) {
 		mapped, err := rig.Mapped(pid)
 		if err != nil {
 			continue // It has ended meanwhile.
 		}
-		mib += mapped["Pss"]
+		h.mib += mapped["Pss"]
+		if pid == provider {
+			h.provider = mapped["Pss_Anon"]
+		}
 		if fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)); err == nil {
-			descriptors += float64(len(fds))
+			h.descriptors += float64(len(fds))
 		}
 	}
-	return mib, descriptors, nil
+	return h, nil
 }
