@@ -76,24 +76,29 @@ type swap struct {
 	inside map[int][]ExchangeMember
 	// total is their number.
 	total int
+	work  *packing.Work
 }
 
 // TryExchange changes the instances of nodes to those of an ideal plan for all load. If
 // that plan's whole instances serve no more than the present ones, it packs the worst
 // nodes anew, or only the worst one. It books its changes in the room. It reports whether
-// there is anything to change.
-func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool) (ExchangeStep, bool) {
-	x := &swap{room: room, functions: functions, early: early}
+// there is anything to change. If the work is not enough for the ideal plan, it changes
+// nothing: a rough plan is no reason to stop what serves.
+func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool, work *packing.Work) (ExchangeStep, bool) {
+	x := &swap{room: room, functions: functions, early: early, work: work}
 	found := x.try()
 	return x.step, found
 }
 
 func (x *swap) try() bool {
 	plan := x.idealPlan()
-	if slices.ContainsFunc(x.functions, func(f ExchangeFunction) bool { return plan.Theta*f.Steady < f.Least }) {
+	if !plan.Rough && slices.ContainsFunc(x.functions, func(f ExchangeFunction) bool { return plan.Theta*f.Steady < f.Least }) {
 		// Not even the load itself fits with room for chance.
 		x.crowded = true
 		plan = x.idealPlan()
+	}
+	if plan.Rough {
+		return false
 	}
 	part := x.worstServed(x.has)
 	x.prices = plan.Prices
@@ -144,7 +149,7 @@ func (x *swap) ask(need func(k int) float64) (p *Problem, of []int) {
 			demands, of = append(demands, x.functions[k].Demand(n, x.crowded)), append(of, k)
 		}
 	}
-	return New(Thrift{Crowded: x.crowded}, demands), of
+	return New(Thrift{Crowded: x.crowded, Work: x.work}, demands), of
 }
 
 // serves is the rate that an instance serves.

@@ -117,7 +117,7 @@ func TestTry(t *testing.T) {
 		}
 		r := room(1, 4000, 100, functions)
 		before := r.Clone()
-		step, found := TryExchange(r, functions, c.early)
+		step, found := TryExchange(r, functions, c.early, nil)
 		if got := showExchange(step); got != c.want || found != (got != "") {
 			t.Errorf("%s: %v, %q, want %q", c.name, found, got, c.want)
 		}
@@ -140,7 +140,7 @@ func TestLeaving(t *testing.T) {
 	functions := []ExchangeFunction{function(15, rates{cores: 5, res(1000, 50): 10}, at("a", "n00", cores)), function(10, rates{cores: 10}, at("b", "n00", cores))}
 	r := room(1, 4000, 100, functions)
 	r.Places[0].Leaving = []cluster.InstanceID{"x"}
-	if step, found := TryExchange(r, functions, false); found {
+	if step, found := TryExchange(r, functions, false, nil); found {
 		t.Error(showExchange(step))
 	}
 }
@@ -156,7 +156,7 @@ func TestAFewAtATime(t *testing.T) {
 	}
 	f := []ExchangeFunction{function(596, rates{cores: 14, half: 7.5}, a...), function(400, rates{cores: 10}, b...)}
 	for steps := 1; ; steps++ {
-		step, found := TryExchange(room(40, 4000, 100, f), f, false)
+		step, found := TryExchange(room(40, 4000, 100, f), f, false, nil)
 		if !found {
 			if steps < 3 {
 				t.Errorf("it took %d steps", steps-1)
@@ -259,7 +259,7 @@ func FuzzExchanges(f *testing.F) {
 		const mostSteps = 100
 		for n := range mostSteps {
 			r := room(nodes, cpu, gpu, functions)
-			step, found := TryExchange(r, functions, false)
+			step, found := TryExchange(r, functions, false, nil)
 			if !found || len(step.Stop)+len(step.Start) == 0 {
 				if found {
 					t.Errorf("step %d changes nothing", n)
