@@ -35,7 +35,7 @@ type Settings struct {
 	EvictIdle time.Duration
 	// EvictLoads is how long, in multiples of the time that it took to load, an instance
 	// must have been idle before it makes room for such a function, if that is more than
-	// EvictIdle. See pass.lives.
+	// EvictIdle. See Running.lives and view.patient.
 	EvictLoads float64
 	// KeepAlive, if not 0, replaces the rule of surplus (§3.2, case (iii)): an instance
 	// is released once it has been idle for that long, as with OpenFaaS' fixed
@@ -78,11 +78,7 @@ type memory struct {
 	// which requests wait that found no ready instance.
 	bursts Peak
 	cold   time.Time
-	// waits is the time since which requests want an instance and there is none ready,
-	// zero if there is one. waited is when some last waited. loading is how long its
-	// latest instance took to load, 0 if unknown.
-	waits, waited time.Time
-	loading       time.Duration
+	patience
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
@@ -173,6 +169,8 @@ type pass struct {
 	plan Plan
 	// work bounds the work of joint plans.
 	work *packing.Work
+	// patient and impatient are what victims returns, nil before that and after a change.
+	patient, impatient [][]victim
 }
 
 // space returns the nodes' room. It builds it only when needed: most passes change
@@ -192,6 +190,12 @@ func (p *pass) allowed(v *view) placing.Allowed {
 	return v.allowed
 }
 
+// changed must be called before an instance of v is changed or removed.
+func (p *pass) changed(v *view) {
+	v.changed()
+	p.patient, p.impatient = nil, nil
+}
+
 // stop plans to stop an instance of v. It cancels what the plan had for that instance.
 func (p *pass) stop(v *view, in Running, why Why) {
 	if p.gone == nil {
@@ -201,6 +205,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 	p.plan.Park = slices.DeleteFunc(p.plan.Park, func(x Park) bool { return x.ID == in.ID })
 	p.plan.Resize = slices.DeleteFunc(p.plan.Resize, func(x Resize) bool { return x.ID == in.ID })
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
+	p.changed(v)
 	v.remove(in.ID)
 }
 
