@@ -297,3 +297,32 @@ func FuzzExchanges(f *testing.F) {
 		t.Errorf("no end after %d steps", mostSteps)
 	})
 }
+
+// A function that has nearly nothing gets room a little at a time. Meanwhile the others are served.
+func TestOthersAreServedMeanwhile(t *testing.T) {
+	cores, half, core := res(2000, 0), res(500, 50), res(1000, 0)
+	var a, b []ExchangeInstance
+	for i := range 40 {
+		n := fmt.Sprintf("n%02d", i)
+		a, b = append(a, at("a"+n, n, cores)), append(b, at("b"+n, n, cores))
+	}
+	c := []ExchangeInstance{at("c", "n00", core)}
+	f := []ExchangeFunction{function(560, rates{cores: 14, half: 7.5}, a...), function(400, rates{cores: 10}, b[1:]...), function(300, rates{core: 6}, c...)}
+	steps := 0
+	for ; steps <= 20; steps++ {
+		step, found := TryExchange(room(40, 4000, 100, f), f, false, nil)
+		if !found {
+			break
+		}
+		meanwhile := carriedOut(f, ExchangeStep{Stop: step.Stop}, steps)
+		for k := range f {
+			if before, left := served(&f[k]), served(&meanwhile[k]); left < before*(1-Part) {
+				t.Errorf("step %d: function %d serves %v, and %v meanwhile", steps, k, before, left)
+			}
+		}
+		f = carriedOut(f, step, steps)
+	}
+	if got := least(f); steps > 20 || got < 0.95 {
+		t.Errorf("after %d steps the worst off gets %v", steps, got)
+	}
+}
