@@ -35,7 +35,7 @@ func (p *pass) exchange() {
 	if !w.Due(p.now, early, window) {
 		return
 	}
-	step, found := joint.TryExchange(p.space(), p.exchangeable(views), early)
+	step, found := joint.TryExchange(p.space(), p.exchangeable(views), early, p.work)
 	w.Tried(p.now, early, found, window)
 	for _, m := range step.Stop {
 		v := views[m.Function]

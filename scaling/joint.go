@@ -18,6 +18,7 @@ type together struct {
 // ask returns the demand of the views, each for as much as it is short of.
 func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) float64) *together {
 	t := &together{}
+	by.Work = p.work
 	var demands []joint.Demand
 	for _, v := range views {
 		if need := short(v); need > 0 {
@@ -49,7 +50,7 @@ func (p *pass) all(views []*view) *joint.Problem {
 // that would not even get a first.
 func (p *pass) jointly(views []*view) {
 	limited := map[*view]bool{}
-	for {
+	for least := -1.0; ; {
 		need := func(v *view) float64 {
 			switch {
 			case limited[v] || v.robbed || v.short != placing.None:
@@ -62,7 +63,10 @@ func (p *pass) jointly(views []*view) {
 		if !slices.ContainsFunc(views, func(v *view) bool { return need(v) > 0 }) {
 			return
 		}
-		t, trial, placements := p.trial(views, need)
+		if least < 0 {
+			least = p.all(views).Least(p.space())
+		}
+		t, trial, placements := p.trial(views, least, need)
 		fits := true
 		for k, v := range t.views {
 			switch n := len(placements[k].Placed); {
@@ -93,9 +97,9 @@ func (p *pass) jointly(views []*view) {
 // trial places what the views need in a copy of the room. While few nodes are used it
 // takes as few resources as possible. Otherwise, or if that does not serve all, it takes
 // as few nodes as possible. If not even the load itself then fits with room for chance,
-// it keeps no such room, as far as that serves more.
-func (p *pass) trial(views []*view, need func(*view) float64) (*together, *placing.Room, []placing.Placement) {
-	lean := joint.Lean(p.space(), func() *joint.Problem { return p.all(views) })
+// it keeps no such room, as far as that serves more. least is how few nodes could hold all load.
+func (p *pass) trial(views []*view, least float64, need func(*view) float64) (*together, *placing.Room, []placing.Placement) {
+	lean := joint.Lean(p.space(), least)
 	for {
 		t, trial := p.ask(views, lean, need), p.space().Clone()
 		placements := t.Place(trial)

@@ -55,7 +55,7 @@ func (p *pass) stretch(v *view) {
 
 // resize plans a new quota for v's i-th instance.
 func (p *pass) resize(v *view, i int, to capacity.Choice) {
-	v.changed()
+	p.changed(v)
 	in := &v.live[i]
 	in.Config, in.Exec, in.Mean = to.Config, to.Exec, to.Mean
 	r := Resize{Function: v.Name, ID: in.ID, Config: to.Config, Exec: to.Exec, Mean: to.Mean}

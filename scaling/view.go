@@ -96,7 +96,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
 	v.idle = idle && retire
 	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)
-	v.noteWaiting(now)
+	v.memory.note(now, v)
 	v.steady, v.demand = v.load(now)
 	v.peak = v.highest(now)
 	return v

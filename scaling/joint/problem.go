@@ -28,6 +28,8 @@ type Thrift struct {
 	Nodes int
 	// Crowded plans keep no room for chance, because not all load fits anyway.
 	Crowded bool
+	// Work bounds the work of this plan and others.
+	Work *packing.Work
 }
 
 // Demand is what one function is short of.
@@ -85,7 +87,7 @@ func (p *Problem) Choice(i int) *capacity.Choice {
 // Solve packs the demands into the room without changing it.
 func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 	classes := p.classes(room)
-	problem := packing.Problem{Demands: p.needs, Items: p.items}
+	problem := packing.Problem{Demands: p.needs, Items: p.items, Work: p.Work}
 	for _, c := range classes {
 		problem.Classes = append(problem.Classes, c.Class)
 	}
