@@ -82,6 +82,7 @@ type memory struct {
 	capacity.Recall
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
+	departure  departure
 	// merged is when one of its instances last made room for another.
 	merged time.Time
 }
@@ -133,6 +134,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	for _, v := range p.views {
 		p.merge(v)
+		p.reconsider(v)
 	}
 	p.exchange()
 	for _, v := range p.views {

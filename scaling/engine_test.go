@@ -38,6 +38,7 @@ func randomWorld(r *rand.Rand) *world {
 		for range r.IntN(8) {
 			c := config(1<<r.IntN(5), 250*(1+r.IntN(8)), 10*max(0, r.IntN(4)-2), time.Duration(1+r.IntN(60))*ms)
 			c.Config.Memory = r.Int64N(1 << 30)
+			c.Artefact = []string{"", "", "a", "b"}[r.IntN(4)]
 			f.Configs = append(f.Configs, c)
 		}
 	}

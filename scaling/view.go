@@ -84,7 +84,8 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 		v.memory = &memory{}
 		e.memories[f.Name] = v.memory
 	}
-	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, f.Configs)
+	v.depart(now)
+	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, v.Configs)
 	idle := v.sort() && f.Waiting <= 0
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
 		v.floor = max(1, v.floor)
@@ -114,7 +115,7 @@ func (v *view) sort() (idle bool) {
 		if in.Parked {
 			parked++
 		}
-		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && in.Revision >= v.Revision &&
+		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && v.current(in) &&
 			(i == 0 || v.Instances[i-1].ID < in.ID)
 	}
 	switch {
@@ -129,7 +130,7 @@ func (v *view) sort() (idle bool) {
 	for _, in := range v.Instances {
 		switch {
 		case in.State != cluster.Starting && in.State != cluster.Ready:
-		case in.Revision < v.Revision:
+		case !v.current(&in):
 			v.old = append(v.old, in)
 		case in.Parked:
 			v.parked = append(v.parked, in)

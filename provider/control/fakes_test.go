@@ -267,7 +267,9 @@ func (fakeBundles) Models(_ context.Context, f *provider.Function) (bundle strin
 			if m.Accuracy, err = strconv.ParseFloat(accuracy, 64); err != nil {
 				return "", nil, err
 			}
-			models = append(models, m)
+			if f.Inference.Admits(name, false) {
+				models = append(models, m)
+			}
 		}
 		return "bundles/variants", models, nil
 	}

@@ -20,6 +20,10 @@ const (
 	roomCost  = 0.9
 )
 
+// inaccuracyCost is what each percent of inaccuracy costs, as a part of an instance's cost. It
+// only decides between plans that cost the same.
+const inaccuracyCost = 1e-7
+
 // Thrift says what a plan spares.
 type Thrift struct {
 	// Lean plans take as few resources as possible, on at most Nodes new nodes. Others
@@ -65,7 +69,7 @@ func New(by Thrift, demands []Demand) *Problem {
 	for k, d := range demands {
 		p.needs, p.from = append(p.needs, d.Need), append(p.from, len(p.items))
 		for _, c := range d.Choices {
-			p.items = append(p.items, packing.Item{Demands: []int{k}, Rate: c.Range.Up, Need: c.Config.Resources, Cost: share * c.Cost})
+			p.items = append(p.items, packing.Item{Demands: []int{k}, Rate: c.Range.Up, Need: c.Config.Resources, Cost: share * c.Cost * (1 + inaccuracyCost*(100-c.Accuracy))})
 			p.of = append(p.of, k)
 		}
 	}
