@@ -220,7 +220,9 @@ func (p *pass) start(v *view, placed []placing.Placed) {
 		}
 		p.plan.Start = append(p.plan.Start, s)
 		v.started++
-		v.startedUp += x.Range.Up
+		if v.startedUp += x.Range.Up; v.sets != nil {
+			v.startedOf = append(v.startedOf, startedUp{x.Artefact, x.Range.Up})
+		}
 	}
 	for v.Max > 0 && len(v.parked) > 0 && v.all()+v.started > v.Max {
 		p.stop(v, v.parked[0], OverMax)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/joint"
 	"github.com/faas-infer/faas-infer/scaling/placing"
@@ -12,78 +13,90 @@ import (
 // minSaved is the part of its resources that a function must save to change its artefacts.
 const minSaved = 0.2
 
-// departure is a change of a function's artefacts (variants of its model) that is under way:
-// INFaaS' upgrade and downgrade (§4.2).
+// departure is an exchange of instances for others with other artefacts (variants of the model)
+// that is under way: INFaaS' upgrade and downgrade (§4.2).
 type departure struct {
-	// from are the artefacts that the function leaves, at is when it began to.
-	from []string
+	// from are the instances that the function leaves, at is when it began to.
+	from []cluster.InstanceID
 	at   time.Time
 }
 
-// leaves reports whether the function leaves an artefact. Its instances then count as those
-// of an older revision: they serve until others are ready.
-func (d *departure) leaves(artefact string) bool { return slices.Contains(d.from, artefact) }
-
-// depart ends a departure after a window. Until then it takes the artefacts that the function
-// leaves out of its configs.
-func (v *view) depart(now time.Time) {
-	d := &v.memory.departure
-	if d.from == nil {
-		return
-	}
-	if now.Sub(d.at) >= v.engine.settings.Stabilisation {
-		d.from = nil
-		return
-	}
-	others := slices.DeleteFunc(slices.Clone(v.Configs), func(c capacity.Candidate) bool { return d.leaves(c.Artefact) })
-	if len(others) == 0 { // A deployment has taken the others away.
-		d.from = nil
-		return
-	}
-	v.Configs = others
+// current reports whether an instance is of the current revision and none that the function
+// leaves. Those it leaves serve until others are ready, as those of an older revision do.
+func (v *view) current(in *Running) bool {
+	return in.Revision >= v.Revision && !slices.Contains(v.memory.departure.from, in.ID)
 }
 
-// reconsider changes a function's artefacts if a fresh plan with others, for the highest load
-// of the window, saves minSaved of the resources, or costs no more and is more accurate. There
-// must be room for it beside the running instances, since the new ones start first. Where there
-// is none and the function has too little, exchange and rearrange do the same. It looks once a
-// window and only while nothing else changes.
+// reconsider exchanges a function's instances for others with other artefacts if a fresh plan,
+// for the highest load of the window, saves minSaved of the resources, or costs no more and is
+// more accurate. There must be room for the new ones beside those that run, since they start
+// first. Where there is none and the function has too little, exchange and rearrange do the
+// same. It looks once a window and only while nothing else changes.
 //
 // For example a variant takes 4 ms for what another does in 2 ms. At 1 request/s both need the
 // smallest share, so the more accurate serves. At 400/s they need 1.6 and 0.8 cores plus room
 // for chance, and the faster one replaces it.
 func (p *pass) reconsider(v *view) {
 	window := p.engine.settings.Stabilisation
+	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= window {
+		v.memory.departure.from = nil
+	}
 	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || !v.calm() || !various(v.Configs) ||
 		!p.allowed(v).Any() || p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) {
 		return
 	}
-	v.memory.departure.at = p.now
+	v.memory.departure = departure{at: p.now}
 	own := p.space().Clone()
 	for _, in := range v.live {
 		if i, ok := own.Find(in.Node); ok {
 			own.Give(i, in.Config.Resources, in.ID)
 		}
 	}
-	choices := v.choices(v.peak, false)
+	choices, load := v.choices(v.peak, false), max(v.peak, capacity.SomeLoad)
 	present := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool {
 		return !slices.ContainsFunc(v.live, func(in Running) bool { return in.Artefact == c.Artefact })
 	})
-	before, after := p.fresh(v, present, own.Clone()), p.fresh(v, choices, own)
+	before, after := p.fresh(v, load, present, own.Clone()), p.fresh(v, load, choices, own)
+	before.cost = max(before.cost, p.present(v))
 	if !after.better(before) {
 		return
 	}
-	var from []string
-	for _, in := range v.live {
-		if !after.uses(in.Artefact) && !slices.Contains(from, in.Artefact) {
-			from = append(from, in.Artefact)
+	from, stays := v.beyond(after)
+	if len(from) > 0 && p.fresh(v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone()).serves {
+		v.memory.departure.from = from
+	}
+}
+
+// beyond lists the instances of artefacts that serve more than a plan has for these, and what
+// the others serve.
+func (v *view) beyond(plan alternative) (from []cluster.InstanceID, stays float64) {
+	over := map[string]float64{}
+	for i := range v.live {
+		over[v.live[i].Artefact] += v.peaked(&v.live[i]).Up
+	}
+	for _, x := range plan.placed {
+		over[x.Artefact] -= x.Range.Up
+	}
+	for i := range v.live {
+		in := &v.live[i]
+		up := v.peaked(in).Up
+		if over[in.Artefact] < (1-minSaved)*up {
+			stays += up
+			continue
 		}
+		over[in.Artefact] -= up
+		from = append(from, in.ID)
 	}
-	others := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool { return slices.Contains(from, c.Artefact) })
-	if len(from) == 0 || !p.fresh(v, others, p.space().Clone()).serves {
-		return
+	return from, stays
+}
+
+// present is what v's instances cost, without the part that is more than the highest load of
+// the window needs: that goes by itself.
+func (p *pass) present(v *view) (cost float64) {
+	for i := range v.live {
+		cost += p.engine.settings.Weigh(v.live[i].Config.Resources)
 	}
-	v.memory.departure.from = from
+	return cost * min(1, v.peak/max(v.high().Up, capacity.SomeLoad))
 }
 
 // various reports whether candidates have different artefacts.
@@ -100,10 +113,11 @@ type alternative struct {
 	serves         bool
 }
 
-// fresh plans for v's highest load of the window with some choices, in a room that it takes.
-func (p *pass) fresh(v *view, choices []capacity.Choice, room *placing.Room) alternative {
+// fresh plans for a load of v with some choices, in a room that it takes.
+func (p *pass) fresh(v *view, load float64, choices []capacity.Choice, room *placing.Room) alternative {
 	problem := joint.New(joint.Thrift{Lean: true, Nodes: len(room.Places)}, []joint.Demand{{
-		Need: max(v.peak, capacity.SomeLoad), Choices: choices, Configs: v.Configs, Allowed: p.allowed(v),
+		Need: load, Choices: choices, Configs: v.Configs, Allowed: p.allowed(v),
+		Shares: v.shares(func(s *set) float64 { return s.demandOf(load) }),
 	}})
 	placement := problem.Place(room)[0]
 	a := alternative{placed: placement.Placed, serves: placement.Reason == placing.None}
@@ -128,15 +142,4 @@ func (a alternative) better(before alternative) bool {
 		return true
 	}
 	return a.cost <= (1-minSaved)*before.cost || a.cost <= (1+capacity.Negligible)*before.cost && a.accuracy > before.accuracy+capacity.Negligible
-}
-
-// uses reports whether the plan has an instance of an artefact.
-func (a alternative) uses(artefact string) bool {
-	return slices.ContainsFunc(a.placed, func(x placing.Placed) bool { return x.Artefact == artefact })
-}
-
-// current reports whether an instance is of the current revision and of an artefact that the
-// function does not leave.
-func (v *view) current(in *Running) bool {
-	return in.Revision >= v.Revision && !v.memory.departure.leaves(in.Artefact)
 }
