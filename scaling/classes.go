@@ -101,7 +101,7 @@ func (v *view) lack(s *set) float64 {
 
 // residualOf is the load that the function's instances cannot take and that an instance of an
 // artefact could.
-func (v *view) residualOf(artefact string) float64 {
+func residualOf(v *view, artefact string) float64 {
 	residual := v.wholeResidual()
 	for i := range v.sets {
 		if s := &v.sets[i]; s.has(artefact) {
@@ -112,7 +112,7 @@ func (v *view) residualOf(artefact string) float64 {
 }
 
 // narrowest returns the candidates of the smallest set that falls short, all if none does.
-func (v *view) narrowest() []capacity.Candidate {
+func narrowest(v *view) []capacity.Candidate {
 	var least *set
 	for i := range v.sets {
 		if s := &v.sets[i]; v.lack(s) > 0 && (least == nil || len(s.artefacts) < len(least.artefacts)) {
@@ -126,7 +126,7 @@ func (v *view) narrowest() []capacity.Candidate {
 }
 
 // spares reports whether each set carries its part of the peak without up of an instance.
-func (v *view) spares(in *Running, up float64) bool {
+func spares(v *view, in *Running, up float64) bool {
 	for i := range v.sets {
 		s := &v.sets[i]
 		if !s.has(in.Artefact) {
@@ -145,8 +145,8 @@ func (v *view) spares(in *Running, up float64) bool {
 	return true
 }
 
-// shares returns what the sets need, each by need, for a joint plan.
-func (v *view) shares(need func(s *set) float64) (all []joint.Share) {
+// shareNeeds returns what the sets need, each by need, for a joint plan.
+func shareNeeds(v *view, need func(s *set) float64) (all []joint.Share) {
 	for i := range v.sets {
 		if s := &v.sets[i]; need(s) > 0 {
 			all = append(all, joint.Share{Artefacts: s.artefacts, Need: need(s)})

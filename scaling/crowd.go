@@ -68,7 +68,7 @@ func (p *pass) packedPlan(views []*view, t *together, placements []placing.Place
 		if !need(v).any() {
 			return shortage{}
 		}
-		return shortage{max(0, max(v.demand, capacity.SomeLoad)-v.packedCapacity()), v.shares(v.lack)}
+		return shortage{max(0, max(v.demand, capacity.SomeLoad)-v.packedCapacity()), shareNeeds(v, v.lack)}
 	}), p.space().Clone()
 	instead := other.Place(room)
 	return other, room, instead, len(other.views) == len(t.views) && other.worstServed(instead) > t.worstServed(placements)*(1+joint.Gain)

@@ -134,7 +134,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	for _, v := range p.views {
 		p.merge(v)
-		p.reconsider(v)
+		reconsider(p, v)
 	}
 	p.exchange()
 	for _, v := range p.views {

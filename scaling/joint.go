@@ -51,7 +51,7 @@ func (p *pass) all(views []*view) *joint.Problem {
 		if !p.allowed(v).Any() {
 			return shortage{}
 		}
-		return shortage{max(v.demand, capacity.SomeLoad), v.shares(func(s *set) float64 { return s.demandOf(v.demand) })}
+		return shortage{max(v.demand, capacity.SomeLoad), shareNeeds(v, func(s *set) float64 { return s.demandOf(v.demand) })}
 	}).Problem
 }
 
@@ -67,9 +67,9 @@ func (p *pass) jointly(views []*view) {
 			case limited[v] || v.robbed || v.short != placing.None:
 				return shortage{}
 			case v.count() == 0:
-				return shortage{max(v.demand, capacity.SomeLoad), v.shares(v.lack)}
+				return shortage{max(v.demand, capacity.SomeLoad), shareNeeds(v, v.lack)}
 			}
-			return shortage{v.wholeResidual(), v.shares(v.lack)}
+			return shortage{v.wholeResidual(), shareNeeds(v, v.lack)}
 		}
 		if !slices.ContainsFunc(views, func(v *view) bool { return need(v).any() }) {
 			return

@@ -66,7 +66,7 @@ func (p *pass) surplus(v *view) {
 		if in.Parked {
 			left = &parked
 		}
-		if left == &live && (live.Up-r.Up < v.peak || !v.spares(&in, r.Up)) || live.Up+parked.Up-r.Up < v.peak {
+		if left == &live && (live.Up-r.Up < v.peak || !spares(v, &in, r.Up)) || live.Up+parked.Up-r.Up < v.peak {
 			continue
 		}
 		left.Low, left.Up = left.Low-r.Low, left.Up-r.Up

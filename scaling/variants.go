@@ -36,7 +36,7 @@ func (v *view) current(in *Running) bool {
 // For example a variant takes 4 ms for what another does in 2 ms. At 1 request/s both need the
 // smallest share, so the more accurate serves. At 400/s they need 1.6 and 0.8 cores plus room
 // for chance, and the faster one replaces it.
-func (p *pass) reconsider(v *view) {
+func reconsider(p *pass, v *view) {
 	window := p.engine.settings.Stabilisation
 	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= window {
 		v.memory.departure.from = nil
@@ -53,16 +53,16 @@ func (p *pass) reconsider(v *view) {
 		}
 	}
 	choices, load := v.choices(v.peak, false), max(v.peak, capacity.SomeLoad)
-	present := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool {
+	running := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool {
 		return !slices.ContainsFunc(v.live, func(in Running) bool { return in.Artefact == c.Artefact })
 	})
-	before, after := p.fresh(v, load, present, own.Clone()), p.fresh(v, load, choices, own)
-	before.cost = max(before.cost, p.present(v))
+	before, after := fresh(p, v, load, running, own.Clone()), fresh(p, v, load, choices, own)
+	before.cost = max(before.cost, present(p, v))
 	if !after.better(before) {
 		return
 	}
 	from, stays := v.beyond(after)
-	if len(from) > 0 && p.fresh(v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone()).serves {
+	if len(from) > 0 && fresh(p, v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone()).serves {
 		v.memory.departure.from = from
 	}
 }
@@ -92,7 +92,7 @@ func (v *view) beyond(plan alternative) (from []cluster.InstanceID, stays float6
 
 // present is what v's instances cost, without the part that is more than the highest load of
 // the window needs: that goes by itself.
-func (p *pass) present(v *view) (cost float64) {
+func present(p *pass, v *view) (cost float64) {
 	for i := range v.live {
 		cost += p.engine.settings.Weigh(v.live[i].Config.Resources)
 	}
@@ -114,10 +114,10 @@ type alternative struct {
 }
 
 // fresh plans for a load of v with some choices, in a room that it takes.
-func (p *pass) fresh(v *view, load float64, choices []capacity.Choice, room *placing.Room) alternative {
+func fresh(p *pass, v *view, load float64, choices []capacity.Choice, room *placing.Room) alternative {
 	problem := joint.New(joint.Thrift{Lean: true, Nodes: len(room.Places)}, []joint.Demand{{
 		Need: load, Choices: choices, Configs: v.Configs, Allowed: p.allowed(v),
-		Shares: v.shares(func(s *set) float64 { return s.demandOf(load) }),
+		Shares: shareNeeds(v, func(s *set) float64 { return s.demandOf(load) }),
 	}})
 	placement := problem.Place(room)[0]
 	a := alternative{placed: placement.Placed, serves: placement.Reason == placing.None}

@@ -38,7 +38,7 @@ func (p *pass) stretch(v *view) {
 		if len(larger) == 0 || in.Fixed {
 			continue
 		}
-		residual := v.residualOf(in.Artefact)
+		residual := residualOf(v, in.Artefact)
 		if residual == 0 {
 			continue
 		}
@@ -133,7 +133,7 @@ func (p *pass) relax(v *view) {
 		in := &v.live[i]
 		below := v.memory.Below(in.with(), in.Largest, v.peak)
 		for _, c := range below {
-			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak && v.spares(in, v.peaked(in).Up-c.Range.Up) {
+			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak && spares(v, in, v.peaked(in).Up-c.Range.Up) {
 				best, to, saved = i, c, less
 			}
 		}

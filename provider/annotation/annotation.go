@@ -36,7 +36,7 @@ const (
 	// included; 99 if absent.
 	SLOPercentile = "com.openfaas.slo.percentile"
 	// SLOAccuracy is the least accuracy, in percent, of the variants that answer requests:
-	// a number from 0 to 100; 0 if absent. A request may ask for more.
+	// a number from 0 to 100; 0 if absent.
 	SLOAccuracy = "com.openfaas.slo.accuracy"
 	// InferModel is the model file inside the bundle; if absent, the
 	// bundle's manifest names it.
@@ -55,13 +55,8 @@ const (
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
 	// InferVariants says which variants of the model may serve: "bundle", the default, for
-	// those that the bundle's manifest lists; "auto" for these and those that were made of
-	// them; or some of their names, separated by commas.
+	// all that the bundle's manifest lists, or some of their names, separated by commas.
 	InferVariants = "com.openfaas.infer.variants"
-	// InferPrefer is "cost", the default, or "accuracy". With "cost" the cheapest variants
-	// that are accurate enough serve, with "accuracy" the most accurate ones for which
-	// there is room.
-	InferPrefer = "com.openfaas.infer.prefer"
 	// InferWeight is the function's weight against others if all together ask for more
 	// than the nodes have: a number from 0.01 to 100; 1 if absent.
 	InferWeight = "com.openfaas.infer.weight"
@@ -135,7 +130,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferPrefer, InferVariants, InferWeight},
+	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -158,11 +153,8 @@ type Inference struct {
 	// Accuracy is SLOAccuracy, 0 for no bound.
 	Accuracy float64
 	// Variants are the names in InferVariants, separated by commas, "" for all that the
-	// bundle lists. MadeVariants says that variants may serve that were made of these.
-	Variants     string
-	MadeVariants bool
-	// PreferAccuracy says that InferPrefer is "accuracy".
-	PreferAccuracy bool
+	// bundle lists.
+	Variants string
 	// Model is InferModel: a slash-separated path inside the bundle, "" if the bundle's
 	// manifest decides.
 	Model string
@@ -333,9 +325,7 @@ func (in *Inference) set(key, value string) (err error) {
 	case SLOAccuracy:
 		in.Accuracy, err = accuracy(key, value)
 	case InferVariants:
-		in.Variants, in.MadeVariants, err = variants(key, value)
-	case InferPrefer:
-		in.PreferAccuracy, err = preference(key, value)
+		in.Variants, err = variants(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
 	case InferImage:

@@ -8,14 +8,8 @@ import (
 // MaxVariants is the maximum number of variants of a function.
 const MaxVariants = 64
 
-// The values of InferVariants that are no names, and those of InferPrefer.
-const (
-	bundleVariants  = "bundle"
-	autoVariants    = "auto"
-	preferCost      = "cost"
-	preferAccuracy  = "accuracy"
-	exampleVariants = "resnet50,mobilenet"
-)
+// bundleVariants is the value of InferVariants for all variants of the bundle.
+const bundleVariants = "bundle"
 
 // accuracy reads an accuracy in percent.
 func accuracy(key, value string) (float64, error) {
@@ -27,43 +21,31 @@ func accuracy(key, value string) (float64, error) {
 }
 
 // variants reads which variants of a model may serve.
-func variants(key, value string) (named string, made bool, err error) {
-	switch value {
-	case bundleVariants:
-		return "", false, nil
-	case autoVariants:
-		return "", true, nil
+func variants(key, value string) (named string, err error) {
+	if value == bundleVariants {
+		return "", nil
+	}
+	refuse := func(why string) (string, error) {
+		return "", &Error{Key: key, Value: value, Why: why, Example: "resnet50,mobilenet"}
 	}
 	var names []string
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimSpace(name)
 		switch {
 		case !IsName(name):
-			return "", false, &Error{Key: key, Value: value, Why: "it must be bundle, auto, or names of variants, separated by commas", Example: exampleVariants}
+			return refuse("it must be bundle, or names of variants, separated by commas")
 		case slices.Contains(names, name):
-			return "", false, &Error{Key: key, Value: value, Why: "it must name each variant once", Example: exampleVariants}
+			return refuse("it must name each variant once")
 		}
 		names = append(names, name)
 	}
 	if len(names) > MaxVariants {
-		return "", false, &Error{Key: key, Value: value, Why: "a function has at most 64 variants", Example: autoVariants}
+		return refuse("a function has at most 64 variants")
 	}
-	return strings.Join(names, ","), true, nil
+	return strings.Join(names, ","), nil
 }
 
-// preference reads whether accuracy comes before cost.
-func preference(key, value string) (accuracy bool, err error) {
-	if value != preferCost && value != preferAccuracy {
-		return false, &Error{Key: key, Value: value, Why: "it must be cost or accuracy", Example: preferAccuracy}
-	}
-	return value == preferAccuracy, nil
-}
-
-// Admits reports whether a variant may serve. made says that it was made of one that the
-// bundle lists.
-func (in *Inference) Admits(name string, made bool) bool {
-	if in.Variants == "" {
-		return in.MadeVariants || !made
-	}
-	return slices.Contains(strings.Split(in.Variants, ","), name)
+// Admits reports whether a variant may serve.
+func (in *Inference) Admits(name string) bool {
+	return in.Variants == "" || slices.Contains(strings.Split(in.Variants, ","), name)
 }

@@ -7,17 +7,15 @@ import (
 )
 
 func TestVariants(t *testing.T) {
-	in, err := Parse(deployment(map[string]string{SLOAccuracy: "70.5", InferVariants: "resnet50, mobilenet", InferPrefer: "accuracy"}))
-	if err != nil || in.Accuracy != 70.5 || in.Variants != "resnet50,mobilenet" || !in.PreferAccuracy {
+	in, err := Parse(deployment(map[string]string{SLOAccuracy: "70.5", InferVariants: "resnet50, mobilenet"}))
+	if err != nil || in.Accuracy != 70.5 || in.Variants != "resnet50,mobilenet" {
 		t.Fatalf("%+v, %v", in, err)
 	}
-	if !in.Admits("mobilenet", true) || in.Admits("mobile", false) {
+	if !in.Admits("mobilenet") || in.Admits("mobile") {
 		t.Error("the named variants may serve, and no others")
 	}
-	for value, want := range map[string]bool{"bundle": false, "auto": true} {
-		if in, err = Parse(deployment(map[string]string{InferVariants: value})); err != nil || !in.Admits("any", false) || in.Admits("any", true) != want {
-			t.Errorf("%s: %+v, %v", value, in, err)
-		}
+	if in, err = Parse(deployment(map[string]string{InferVariants: "bundle"})); err != nil || !in.Admits("any") {
+		t.Errorf("%+v, %v", in, err)
 	}
 }
 
@@ -26,7 +24,6 @@ func TestVariantsRefused(t *testing.T) {
 	for _, c := range []struct{ key, value string }{
 		{SLOAccuracy, "101"}, {SLOAccuracy, "-1"}, {SLOAccuracy, "NaN"}, {SLOAccuracy, ""}, {SLOAccuracy, "1e1"},
 		{InferVariants, ""}, {InferVariants, "a,,b"}, {InferVariants, "a,a"}, {InferVariants, "../a"}, {InferVariants, many},
-		{InferPrefer, "speed"}, {InferPrefer, ""},
 	} {
 		_, err := Parse(deployment(map[string]string{c.key: c.value}))
 		var wrong *Error

@@ -61,7 +61,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.abandon = abandon
 	c.keeper.Begin(func() {
 		defer abandon()
-		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches})
+		preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.prepare(prepareCtx)
 	})
 	c.Wake()
 	return fn.dispatcher, nil
@@ -110,7 +110,7 @@ func checkAccuracy(f *provider.Function, models []Model) error {
 	}
 	why := fmt.Sprintf("no model of image %q is that accurate; the nearest, %s, has %g", f.Deployment.Image, best.Name, best.Accuracy)
 	if best.Accuracy == 0 {
-		why = fmt.Sprintf("the accuracy of no model of image %q is known; state it as accuracy below models in its bundle.yaml, or measure it with faas-infer model variants", f.Deployment.Image)
+		why = fmt.Sprintf("the accuracy of no model of image %q is known; state it as accuracy below models in its bundle.yaml", f.Deployment.Image)
 	}
 	return &annotation.Error{Key: annotation.SLOAccuracy, Value: strconv.FormatFloat(f.Inference.Accuracy, 'g', -1, 64), Why: why}
 }

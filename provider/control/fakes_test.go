@@ -267,7 +267,7 @@ func (fakeBundles) Models(_ context.Context, f *provider.Function) (bundle strin
 			if m.Accuracy, err = strconv.ParseFloat(accuracy, 64); err != nil {
 				return "", nil, err
 			}
-			if f.Inference.Admits(name, false) {
+			if f.Inference.Admits(name) {
 				models = append(models, m)
 			}
 		}

@@ -37,7 +37,7 @@ func ModelsOf(b *bundle.Bundle, f *provider.Function) ([]Model, error) {
 	}
 	var models []Model
 	for _, m := range b.Registered() {
-		if !in.Admits(m.Name, false) {
+		if !in.Admits(m.Name) {
 			continue
 		}
 		one := Model{Name: m.Name, Images: cmp.Or(m.Image, in.Image)}

@@ -28,6 +28,15 @@ type revision struct {
 	policy  batching.Policy
 }
 
+// preparation is the work for one revision.
+type preparation struct {
+	*Controller
+	revision
+	fn *function
+	// all has the revision's models.
+	all []*task
+}
+
 // task is one model of a revision on its way to its full profile.
 type task struct {
 	Model
@@ -56,18 +65,17 @@ const (
 // new model is served with a provisional profile first, then with a full one: first all
 // models get some profile, then each a full one. prepare repeats failed attempts until ctx
 // ends.
-func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
-	all := make([]*task, 0, len(r.models))
-	for _, m := range r.models {
-		all = append(all, &task{Model: m})
+func (c preparation) prepare(ctx context.Context) {
+	for _, m := range c.models {
+		c.all = append(c.all, &task{Model: m})
 	}
-	for open := slices.Clone(all); len(open) > 0; {
+	for open := slices.Clone(c.all); len(open) > 0; {
 		// The first one that was not tried, otherwise the one that may be tried again soonest.
 		t := slices.MinFunc(open, func(a, b *task) int { return a.next.Compare(b.next) })
 		if !wait(ctx, time.Until(t.next)) {
 			return
 		}
-		changed := c.attempt(ctx, fn, r, t)
+		changed := c.attempt(ctx, t)
 		if ctx.Err() != nil {
 			return
 		}
@@ -75,23 +83,23 @@ func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
 		if t.profile == nil || t.profile.Provisional {
 			open = append(open, t)
 		}
-		tried := !slices.ContainsFunc(all, func(t *task) bool { return t.tries == 0 })
-		switch known := slices.ContainsFunc(all, func(t *task) bool { return t.profile != nil }); {
-		case known && (changed || t.failures == 1) && (tried || !c.measured(fn)): // Until all are tried, an earlier revision serves as well.
-			c.serve(fn, r, all, tried)
-		case !known && tried && !slices.ContainsFunc(all, func(t *task) bool { return t.why == "" }):
-			c.fail(fn, r, failures(all))
+		tried := !slices.ContainsFunc(c.all, func(t *task) bool { return t.tries == 0 })
+		switch known := slices.ContainsFunc(c.all, func(t *task) bool { return t.profile != nil }); {
+		case known && (changed || t.failures == 1) && (tried || !c.serves()): // Until all are tried, an earlier revision serves as well.
+			c.serve(tried)
+		case !known && tried && !slices.ContainsFunc(c.all, func(t *task) bool { return t.why == "" }):
+			c.fail(failures(c.all))
 		}
 	}
 }
 
 // attempt tries to find a task's first profile, or the full one if it has a provisional one.
 // It reports whether the profile changed.
-func (c *Controller) attempt(ctx context.Context, fn *function, r revision, t *task) (changed bool) {
+func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 	t.tries++
 	// After so long the leader has not found the times, so this replica does.
 	alone := time.Duration(t.tries)*followPause > followTimeout
-	prepared, profile, err := c.find(ctx, r, t, alone)
+	prepared, profile, err := c.find(ctx, t, alone)
 	switch {
 	case err == nil:
 		t.prepared, t.profile, t.failures, t.why, t.next = prepared, profile, 0, "", time.Time{}
@@ -101,7 +109,7 @@ func (c *Controller) attempt(ctx context.Context, fn *function, r revision, t *t
 	case ctx.Err() == nil:
 		t.failures++
 		retry := pause(t.failures)
-		fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
+		c.fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
 		t.why, t.next = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry)
 		if t.Name != cluster.Whole {
 			t.why = t.Name + ": " + t.why
@@ -119,11 +127,11 @@ func failures(all []*task) string {
 	return strings.Join(why, "; ")
 }
 
-// measured reports whether the function is served.
-func (c *Controller) measured(fn *function) bool {
+// serves reports whether some revision of the function is served.
+func (c preparation) serves() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fn.measured()
+	return c.fn.measured()
 }
 
 // wait waits for d; it returns false if ctx ends first.
@@ -140,19 +148,19 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // find finds the task's profile, or the full one if the present one is provisional.
-func (c *Controller) find(ctx context.Context, r revision, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
+func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
 	if t.profile != nil {
-		return c.finder.Refine(ctx, r.Function, t.File)
+		return c.finder.Refine(ctx, c.Function, t.File)
 	}
-	return c.finder.Profile(ctx, r.Function, t.File, alone)
+	return c.finder.Profile(ctx, c.Function, t.File, alone)
 }
 
 // fail records why a revision cannot be served, unless a later one is wanted.
-func (c *Controller) fail(fn *function, r revision, why string) {
+func (c preparation) fail(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if fn.wanted == r.Function {
-		c.refuse(fn, why)
+	if c.fn.wanted == c.Function {
+		c.refuse(c.fn, why)
 	}
 }
 
@@ -168,8 +176,9 @@ func (c *Controller) refuse(fn *function, why string) {
 
 // serve makes the revision the served one with the models whose times are known. If all were
 // tried and none can meet the objective, it records why.
-func (c *Controller) serve(fn *function, r revision, all []*task, tried bool) {
-	found := c.artefacts(fn, r, all)
+func (c preparation) serve(tried bool) {
+	fn, r := c.fn, c.revision
+	found := c.artefacts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn.wanted != r.Function {
@@ -177,7 +186,7 @@ func (c *Controller) serve(fn *function, r revision, all []*task, tried bool) {
 	}
 	var why *annotation.Error
 	found = slices.DeleteFunc(found, func(a *artefact) bool {
-		refuse := c.settle(fn, r, a)
+		refuse := c.settle(a)
 		if refuse != nil {
 			why = refuse
 			fn.log.Error().Err(refuse).Str("variant", a.Name).Msg("the objective cannot be met")
@@ -199,7 +208,7 @@ func (c *Controller) serve(fn *function, r revision, all []*task, tried bool) {
 	}
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
 	fn.artefacts, fn.unknown = found, nil
-	for _, t := range all {
+	for _, t := range c.all {
 		if t.profile == nil {
 			fn.unknown = append(fn.unknown, t.Name)
 		}
@@ -219,12 +228,13 @@ func (c *Controller) serve(fn *function, r revision, all []*task, tried bool) {
 }
 
 // artefacts makes the artefacts of the models whose times are known.
-func (c *Controller) artefacts(fn *function, r revision, all []*task) (found []*artefact) {
-	for _, t := range all {
+func (c preparation) artefacts() (found []*artefact) {
+	fn, r := c.fn, c.revision
+	for _, t := range c.all {
 		if t.profile == nil {
 			continue
 		}
-		profile := c.refined(fn, r, t)
+		profile := c.refined(t)
 		a := &artefact{
 			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, accuracy: t.Accuracy,
 			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
@@ -241,8 +251,8 @@ func (c *Controller) artefacts(fn *function, r revision, all []*task) (found []*
 
 // settle gives an artefact the corrections of the one before and its plan, or returns why the
 // objective cannot be met with it. The lock is held.
-func (c *Controller) settle(fn *function, r revision, a *artefact) (refuse *annotation.Error) {
-	before := fn.artefact(a.Name)
+func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
+	r, before := c.revision, c.fn.artefact(a.Name)
 	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
 		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
 	}
@@ -274,7 +284,8 @@ func (fn *function) renumber(r revision, a *artefact) {
 // refined returns the full profile that replaces a provisional one. If the running instances
 // have more memory than it needs, it keeps the provisional profile's memory: then they have
 // the same configs as new ones.
-func (c *Controller) refined(fn *function, r revision, t *task) *profiler.Profile {
+func (c preparation) refined(t *task) *profiler.Profile {
+	fn, r := c.fn, c.revision
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := fn.artefact(t.Name)
