@@ -119,7 +119,7 @@ func (v *view) superseded(room *placing.Room) map[int][]victim {
 	}
 	byNode := map[int][]victim{}
 	for _, in := range v.old {
-		if i, ok := room.Find(in.Node); ok {
+		if i, ok := room.Find(in.Node); ok && in.Revision < v.Revision {
 			byNode[i] = append(byNode[i], victim{in, v, 2})
 		}
 	}

@@ -120,6 +120,8 @@ func (p *pass) supersede(v *view) {
 		}
 	}
 	switch {
+	case v.short == placing.NoRoom && v.memory.departure.from != nil:
+		v.memory.departure.from = nil // Others took the room meanwhile, so these stay.
 	case v.short == placing.NoRoom:
 		p.stop(v, v.old[0], Superseded)
 	case v.short == placing.AtLimit, v.capacity() >= v.demand && v.residual() == 0 && v.all() >= v.floor:

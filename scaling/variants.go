@@ -16,7 +16,7 @@ const minSaved = 0.2
 // departure is an exchange of instances for others with other artefacts (variants of the model)
 // that is under way: INFaaS' upgrade and downgrade (§4.2).
 type departure struct {
-	// from are the instances that the function leaves, at is when it began to.
+	// from are the instances that the function leaves, by ID. at is when it began to.
 	from []cluster.InstanceID
 	at   time.Time
 }
@@ -24,7 +24,8 @@ type departure struct {
 // current reports whether an instance is of the current revision and none that the function
 // leaves. Those it leaves serve until others are ready, as those of an older revision do.
 func (v *view) current(in *Running) bool {
-	return in.Revision >= v.Revision && !slices.Contains(v.memory.departure.from, in.ID)
+	_, leaves := slices.BinarySearch(v.memory.departure.from, in.ID)
+	return in.Revision >= v.Revision && !leaves
 }
 
 // reconsider exchanges a function's instances for others with other artefacts if a fresh plan,
@@ -63,6 +64,7 @@ func reconsider(p *pass, v *view) {
 	}
 	from, stays := v.beyond(after)
 	if len(from) > 0 && fresh(p, v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone()).serves {
+		slices.Sort(from)
 		v.memory.departure.from = from
 	}
 }

@@ -84,6 +84,32 @@ func TestVariantsRest(t *testing.T) {
 	}
 }
 
+// If others take the room after the function began to leave its instances, these stay.
+func TestVariantsStayWithoutRoom(t *testing.T) {
+	w, f := variantsWorld(2)
+	f.Configs = slices.DeleteFunc(f.Configs, func(c capacity.Candidate) bool { return c.Artefact != "precise" })
+	w.load(f, 100, 120)
+	_, other := variantsWorld(2)
+	f.Configs = other.Configs
+	free := 2000 - int(cores(f))
+	g := w.function("g")
+	g.Rate, g.Instances = 1, []Running{{ID: "g1", Node: "n", Config: config(1, free, 0, ms).Config, Exec: ms, Revision: 1, State: cluster.Ready, Fixed: true}}
+	m := w.engine.memories["f"]
+	for _, in := range f.Instances {
+		m.departure.from = append(m.departure.from, in.ID)
+	}
+	m.departure.at = w.now
+	slices.Sort(m.departure.from)
+	f.Waiting = 5
+	for range 100 {
+		w.now, f.Rate = w.now.Add(time.Second), 100
+		w.scale()
+		if got := carries(f, "precise", "rough"); got < 100 {
+			t.Fatalf("those that are ready carry %v/s of 100", got)
+		}
+	}
+}
+
 // Without room for both, the variant that runs keeps serving.
 func TestVariantsNeedRoom(t *testing.T) {
 	w, f := variantsWorld(2)

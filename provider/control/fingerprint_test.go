@@ -90,6 +90,9 @@ func TestWhatRunningInstancesStayFor(t *testing.T) {
 		"the policy": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferPolicy, "infless")
 		},
+		"which variants may serve": func(d *types.FunctionDeployment) {
+			d.Annotations = with(d.Annotations, annotation.InferVariants, "small")
+		},
 		"how long they idle": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferKeepAlive, "5m")
 		},

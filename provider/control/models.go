@@ -24,8 +24,8 @@ type Model struct {
 }
 
 // ModelsOf lists the bundle's models that a function's deployment admits: the file that it
-// names, or those of the manifest. What the deployment says of images holds for a model of
-// which the manifest says nothing.
+// names, or those of the manifest. The deployment's form of images holds for a model
+// for which the manifest has none.
 func ModelsOf(b *bundle.Bundle, f *provider.Function) ([]Model, error) {
 	in := &f.Inference
 	file, err := b.ModelFile(in.Model)

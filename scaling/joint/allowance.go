@@ -14,7 +14,7 @@ type allowance struct {
 
 // allowance lets each function lose Part of what it serves, or its unserved part if that is more.
 // For instance, a function that gets 0.02 of its load may lose 0.98 of its instances, and one that
-// gets all of it a tenth. What it has beyond its need it may lose too. Instances that are starting
+// gets all of it a tenth. It may also lose all beyond its need. Instances that are starting
 // serve nothing yet, so early exchanges have no bound.
 func (x *swap) allowance() *allowance {
 	a := &allowance{rates: make([]float64, len(x.functions)), stopped: make([]int, len(x.functions))}

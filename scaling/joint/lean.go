@@ -45,7 +45,7 @@ func Lean(room *placing.Room, least float64) Thrift {
 }
 
 // Least is how many empty nodes the whole problem would take, if instances could be
-// divided to fill them. What the nodes hold does not matter.
+// divided to fill them, whatever the nodes hold now.
 func (p *Problem) Least(room *placing.Room) float64 {
 	if p.cores(room) > fewNodes {
 		return math.Inf(1)
