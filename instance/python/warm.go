@@ -157,8 +157,11 @@ func (w *Warmth) Close() error {
 	w.closed = true
 	var errs []error
 	for environment, running := range w.running {
+		// follow closes the pipe, too, once the process has ended.
+		if err := running.alive.Close(); !errors.Is(err, os.ErrClosed) {
+			errs = append(errs, err)
+		}
 		_ = running.command.Process.Kill() // It may have exited already.
-		errs = append(errs, running.alive.Close())
 		if err := os.Remove(SocketOf(w.dir, Prepared{Environment: environment})); !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
