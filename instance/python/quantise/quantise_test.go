@@ -1,0 +1,142 @@
+package quantise
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+// options are those for a model of the zoo, with random rows.
+func options(t *testing.T, name string) Options {
+	t.Helper()
+	if e, err := environment.Find(t.Context(), engine, ""); err != nil || !e.Made() {
+		t.Fatalf("run scripts/python.sh %s first (%v)", engine, err)
+	}
+	m, err := zoo.Make(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := m.SampleInputs(8, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, name+".onnx")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return Options{Model: file, Work: dir, Rows: rows, Log: t.Output(), Step: func(string) {}}
+}
+
+// operators counts a model's operators by type.
+func operators(t *testing.T, file string) map[string]int {
+	t.Helper()
+	m, err := model.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Graph(3); err != nil {
+		t.Errorf("%s: %v", file, err)
+	}
+	found := map[string]int{}
+	for _, n := range m.Proto().GetGraph().GetNode() {
+		found[n.GetOpType()]++
+	}
+	return found
+}
+
+// Both ways make a smaller model with the same inputs and a dynamic batch.
+func TestRun(t *testing.T) {
+	o := options(t, "mnist")
+	made, err := Run(t.Context(), o)
+	if err != nil || len(made) != 2 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	original, err := os.Stat(o.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct{ way, operator string }{{Static, "QuantizeLinear"}, {Dynamic, "MatMulInteger"}} {
+		m := made[i]
+		info, err := os.Stat(m.File)
+		if err != nil || m.Way != want.way || m.Error != "" || info.Size() > original.Size()/2 {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if found := operators(t, m.File); found[want.operator] == 0 {
+			t.Errorf("%s has no %s: %v", m.Way, want.operator, found)
+		}
+	}
+	again := o
+	again.Model = made[0].File
+	if _, err := Run(t.Context(), again); !errors.Is(err, ErrNothing) || !strings.Contains(err.Error(), "quantised already") {
+		t.Errorf("an int8 model: %v", err)
+	}
+	identity := options(t, "identity")
+	if _, err := Run(t.Context(), identity); !errors.Is(err, ErrNothing) {
+		t.Errorf("identity: %v", err)
+	}
+}
+
+// An operator whose input 8 bits would harm stays in float: with one pixel of a million, the
+// step is so large that all others become 0.
+func TestSensitiveOperatorsStayInFloat(t *testing.T) {
+	o := options(t, "mnist")
+	harmless, err := Run(t.Context(), o)
+	if err != nil || len(harmless[0].Float) > 0 {
+		t.Fatalf("%+v, %v", harmless, err)
+	}
+	o.Work = t.TempDir()
+	pixels := o.Rows[0]
+	row := len(pixels.Data) / int(pixels.Shape[0])
+	for at := 0; at < len(pixels.Data); at += row {
+		binary.LittleEndian.PutUint32(pixels.Data[at:], math.Float32bits(1e6))
+	}
+	made, err := Run(t.Context(), o)
+	if err != nil || len(made[0].Float) == 0 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if before, after := operators(t, harmless[0].File)["DequantizeLinear"], operators(t, made[0].File)["DequantizeLinear"]; after >= before {
+		t.Errorf("%d tensors are quantised, and %d without outliers; in float: %q", after, before, made[0].Float)
+	}
+}
+
+// A quantizer that is killed is an error, and a new try works.
+func TestKilledQuantizer(t *testing.T) {
+	o := options(t, "mnist")
+	o.Log = io.Discard
+	o.Start = func(c *exec.Cmd) error {
+		if err := c.Start(); err != nil {
+			return err
+		}
+		if err := c.Process.Kill(); err != nil {
+			return err
+		}
+		return c.Wait()
+	}
+	if made, err := Run(t.Context(), o); err == nil || errors.Is(err, ErrNothing) || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("%+v, %v", made, err)
+	}
+	o.Start = nil
+	if made, err := Run(t.Context(), o); err != nil || len(made) != 2 {
+		t.Errorf("%+v, %v", made, err)
+	}
+}
+
+// The quantizer is of the version that runs the models.
+func TestVersions(t *testing.T) {
+	text, err := os.ReadFile("../environment/base/quantise.txt")
+	if err != nil || !strings.Contains(string(text), "onnxruntime=="+onnxruntime.LibraryVersion+"\n") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
