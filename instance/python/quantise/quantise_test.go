@@ -111,6 +111,30 @@ func TestSensitiveOperatorsStayInFloat(t *testing.T) {
 	}
 }
 
+// A bias of the shape [1,n], as scikit-learn's models have it, is quantised like one of [n].
+func TestRowsOfBiases(t *testing.T) {
+	o := options(t, "mnist")
+	m, err := model.ReadFile(o.Model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, changed := m.Proto().GetGraph(), 0
+	for _, n := range g.GetNode() {
+		for _, i := range g.GetInitializer() {
+			if in := n.GetInput(); n.GetOpType() == "Gemm" && len(in) > 2 && i.GetName() == in[2] {
+				i.Dims = append([]int64{1}, i.Dims...)
+				changed++
+			}
+		}
+	}
+	if err := m.WriteFile(o.Model); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := Run(t.Context(), o); changed == 0 || err != nil || made[0].Error != "" {
+		t.Errorf("%d biases, %+v, %v", changed, made, err)
+	}
+}
+
 // A quantizer that is killed is an error, and a new try works.
 func TestKilledQuantizer(t *testing.T) {
 	o := options(t, "mnist")

@@ -104,6 +104,16 @@ def sensitive(path, arrays):
     return [n.name for n in nodes if bad & {*n.input, *n.output}]
 
 
+def flatten(model):
+    """Gives biases of the shape [1,n] the shape [n]: the quantizer only knows these, and a
+    Gemm adds both alike. scikit-learn's models have the first."""
+    biases = {n.input[2] for n in model.graph.node if n.op_type == "Gemm" and len(n.input) > 2}
+    for i in model.graph.initializer:
+        users = [n for n in model.graph.node if i.name in n.input]
+        if i.name in biases and len(i.dims) == 2 and i.dims[0] == 1 and all(n.op_type == "Gemm" and n.input[2] == i.name for n in users):
+            del i.dims[0]
+
+
 def work(job, tell):
     model = read(job["in"])
     tell.step("preparing the model for int8")
@@ -112,6 +122,8 @@ def work(job, tell):
     # Symbolic shapes need one more package, and are of no use here.
     quant_pre_process(plain, prepared, skip_symbolic_shape=True)
     model = onnx.load(prepared)
+    flatten(model)
+    onnx.save(model, prepared)
     kinds = {n.op_type for n in model.graph.node}
     reduce = not vector_instructions()
     arrays = {i["name"]: np.load(os.path.join(job["work"], i["file"]), allow_pickle=False) for i in job["rows"]}
