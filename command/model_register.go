@@ -36,8 +36,6 @@ import (
 const (
 	// registrationFile and tableFile are the results in the directory of variants.
 	registrationFile, tableFile = "variants.yaml", "variants.csv"
-	// calibrationRows is the number of rows from which ranges of activations are taken.
-	calibrationRows = 64
 	// unfinished begins the name of a directory that a run has not finished.
 	unfinished = ".new-"
 )
@@ -310,33 +308,13 @@ func (r *registering) calibration(m bundle.ManifestModel, file string) ([]tensor
 		return nil, err
 	}
 	if r.data == "" {
-		return read.SampleInputs(calibrationRows, 0)
+		return quantise.Calibration(read, nil)
 	}
 	set, err := labelled.Read(r.data, read.Inputs(), m.Image)
 	if err != nil {
 		return nil, err
 	}
-	var all []tensor.Tensor
-	rows := min(calibrationRows, set.Rows())
-	for i := range rows {
-		at := i * set.Rows() / rows
-		one, err := set.Batch(at, at+1)
-		if err != nil {
-			return nil, err
-		}
-		if all == nil {
-			all = one
-			for k := range all {
-				all[k].Data = bytes.Clone(all[k].Data)
-			}
-			continue
-		}
-		for k := range all {
-			all[k].Data = append(all[k].Data, one[k].Data...)
-			all[k].Shape[0]++
-		}
-	}
-	return all, nil
+	return quantise.Calibration(read, set)
 }
 
 // write puts the generated models and the description into out. The description is last, so

@@ -1,6 +1,7 @@
 package quantise
 
 import (
+	"archive/zip"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,9 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -154,6 +158,53 @@ func TestKilledQuantizer(t *testing.T) {
 	o.Start = nil
 	if made, err := Run(t.Context(), o); err != nil || len(made) != 2 {
 		t.Errorf("%+v, %v", made, err)
+	}
+}
+
+// Rows for the calibration are spread over the set, and are copies.
+func TestCalibration(t *testing.T) {
+	var x, y []byte
+	for i := range 130 {
+		x = binary.LittleEndian.AppendUint32(x, math.Float32bits(float32(i)))
+		y = append(y, 0)
+	}
+	file := filepath.Join(t.TempDir(), "v.npz")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := zip.NewWriter(f)
+	for name, array := range map[string]tensor.Tensor{"x.npy": {Type: tensor.FP32, Shape: []int64{130, 1}, Data: x}, "y.npy": {Type: tensor.Uint8, Shape: []int64{130}, Data: y}} {
+		text, err := protocol.AppendNPY(nil, array)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member, err := w.Create(name)
+		if err == nil {
+			_, err = member.Write(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	set, err := labelled.Read(file, []tensor.Info{{Name: "x", Type: tensor.FP32, Shape: []int64{-1, 1}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := Calibration(nil, set)
+	if err != nil || len(rows) != 1 || rows[0].Shape[0] != calibrationRows || len(rows[0].Data) != 4*calibrationRows {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	if first, last := tensor.FP32.Number(rows[0].Data), tensor.FP32.Number(rows[0].Data[4*63:]); first != 0 || last != 127 {
+		t.Errorf("from %g to %g", first, last)
+	}
+	clear(rows[0].Data)
+	if again, err := set.Batch(127, 128); err != nil || tensor.FP32.Number(again[0].Data) != 127 {
+		t.Errorf("the set has changed: %+v, %v", again, err)
 	}
 }
 
