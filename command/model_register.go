@@ -180,11 +180,14 @@ func (r *registering) known(key string) *variant.Registration {
 func (r *registering) add(ctx context.Context, to *variant.Registration, m bundle.ManifestModel) error {
 	file := filepath.Join(r.bundle.Dir, m.Model)
 	r.step("measuring " + m.Name)
-	original, err := r.measure(ctx, m, file, "")
+	original, err := r.measure(ctx, m, file, r.judgedBy(m, "")...)
 	if err != nil {
 		return err
 	}
 	original.Name, original.File = m.Name, m.Model
+	if original.Accuracy == nil {
+		original.Stated = m.Accuracy
+	}
 	to.Variants = append(to.Variants, *original)
 	rows, err := r.calibration(m, file)
 	if err != nil {
@@ -224,15 +227,20 @@ func (r *registering) addMade(ctx context.Context, to *variant.Registration, m b
 		return drop("it cannot be made: " + made.Error)
 	}
 	r.step("measuring " + name)
-	v, err := r.measure(ctx, m, made.File, filepath.Join(r.bundle.Dir, m.Model))
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		return drop("it does not run: " + err.Error())
-	}
-	if reason := variant.Drop(original, v, r.maxLoss); reason != "" {
-		return drop(reason)
+	// The times alone take seconds, and drop many.
+	var v *variant.Registered
+	for _, how := range [][]string{nil, r.judgedBy(m, filepath.Join(r.bundle.Dir, m.Model))} {
+		var err error
+		v, err = r.measure(ctx, m, made.File, how...)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return drop("it does not run: " + err.Error())
+		}
+		if reason := variant.Drop(original, v, r.maxLoss); reason != "" {
+			return drop(reason)
+		}
 	}
 	v.Name, v.Generated = name, true
 	// The name in out has the content's hash, so a file is never replaced by another one.
@@ -241,18 +249,21 @@ func (r *registering) addMade(ctx context.Context, to *variant.Registration, m b
 	return os.Rename(made.File, filepath.Join(r.work, v.File))
 }
 
-// measure runs "model evaluate" in a child of idle weight. Without labelled data it compares
-// with the original, if there is one.
-func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file, original string) (*variant.Registered, error) {
-	args := []string{"model", "evaluate", file, "--json", "--prepared", filepath.Join(r.work, "prepared")}
+// judgedBy returns the flags for what a model's answers are compared with: labels, otherwise
+// the original, "" for the original itself.
+func (r *registering) judgedBy(m bundle.ManifestModel, original string) []string {
 	switch {
 	case r.data != "":
-		args = append(args, "--data", r.data, "--image", m.Image, "--metric", string(r.metric))
+		return []string{"--data", r.data, "--image", m.Image, "--metric", string(r.metric)}
 	case original != "":
-		args = append(args, "--against", original)
-	default: // It only needs the times.
-		args = append(args, "--against", file, "--rows", fmt.Sprint(labelled.MinRows))
+		return []string{"--against", original}
 	}
+	return nil
+}
+
+// measure runs "model evaluate" in a child of idle weight.
+func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file string, flags ...string) (*variant.Registered, error) {
+	args := append([]string{"model", "evaluate", file, "--json", "--prepared", filepath.Join(r.work, "prepared")}, flags...)
 	out, err := new(childModels).run(ctx, background, nil, args...)
 	if err != nil {
 		return nil, err
@@ -261,35 +272,30 @@ func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file,
 	if err := json.Unmarshal(out, &found); err != nil {
 		return nil, fmt.Errorf("the evaluation's result: %w", err)
 	}
-	v := &variant.Registered{Model: m.Name}
-	if v.Hash, err = model.ContentHash(file); err != nil {
-		return nil, err
-	}
-	r.fill(v, &found, original != "")
-	if v.Accuracy == nil && original == "" {
-		v.Stated = m.Accuracy
-	}
-	return v, nil
+	v := figuresOf(&found)
+	v.Model = m.Name
+	v.Hash, err = model.ContentHash(file)
+	return v, err
 }
 
-// fill takes the figures of an evaluation.
-func (r *registering) fill(v *variant.Registered, found *report.Report, compared bool) {
+// figuresOf returns the figures of an evaluation as a variant.
+func figuresOf(found *report.Report) *variant.Registered {
 	by := map[string]float64{}
 	for _, f := range found.Results {
 		by[f.Name] = f.Value
 	}
-	share := func(percent float64) *variant.Share {
+	share := func(name string) *variant.Share {
+		percent, there := by[name]
+		if !there {
+			return nil
+		}
 		s := variant.ShareOf(int(math.Round(percent/100*by["rows"])), int(by["rows"]))
 		return &s
 	}
-	if percent, ok := by["accuracy"]; ok {
-		v.Accuracy = share(percent)
+	return &variant.Registered{
+		Accuracy: share("accuracy"), Agreement: share("agreement"), NaNRows: int(by["nan_rows"]),
+		LatencyMS: by["row_ms"], RPS: by["rps"], LoadMS: by["load_ms"], MemoryMB: by["memory_mb"],
 	}
-	if percent, ok := by["agreement"]; ok && compared {
-		v.Agreement = share(percent)
-	}
-	v.NaNRows = int(by["nan_rows"])
-	v.LatencyMS, v.RPS, v.LoadMS, v.MemoryMB = by["row_ms"], by["rps"], by["load_ms"], by["memory_mb"]
 }
 
 // runIdle runs a command to its end with CPU time that nobody else wants.

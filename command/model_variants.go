@@ -39,8 +39,8 @@ all models as "faas-infer model evaluate" does: accuracy on the bundle's labelle
 (validation in bundle.yaml) or, without such data, the share of answers that are the
 original model's; the time of a row, load time and memory.
 
-It drops a generated model that answers NaN, is not faster than its original, loses
-more than --max-loss points, or that another variant beats in accuracy, time and cost.
+It drops a generated model that answers NaN, is not a tenth faster than its original,
+loses more than --max-loss points, or that another variant beats in accuracy, time and cost.
 
 The result is in DIR/variants: the generated models, variants.yaml, and variants.csv for
 "model pick" and "model plan". The cost in it is 1, the price of one core. A second run

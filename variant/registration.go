@@ -104,14 +104,18 @@ func (r *Registration) Table() []Placed {
 	return rows
 }
 
+// faster is the part of the model's time that a generated variant may take. Two measurements
+// of one model differ by a few percent.
+const faster = 0.9
+
 // Drop returns why a generated variant is not used, "" if it is. maxLoss is the maximum loss
 // of accuracy, or of agreement, in points.
 func Drop(original, generated *Registered, maxLoss float64) string {
 	switch {
 	case generated.NaNRows > original.NaNRows:
 		return fmt.Sprintf("it answers %d rows with NaN, the model itself %d", generated.NaNRows, original.NaNRows)
-	case generated.LatencyMS >= original.LatencyMS && generated.RPS <= original.RPS:
-		return fmt.Sprintf("it is not faster: %.3g ms and %.4g/s, the model itself %.3g ms and %.4g/s", generated.LatencyMS, generated.RPS, original.LatencyMS, original.RPS)
+	case generated.LatencyMS > faster*original.LatencyMS && generated.RPS*faster < original.RPS:
+		return fmt.Sprintf("it is not a tenth faster: %.3g ms and %.4g/s, the model itself %.3g ms and %.4g/s", generated.LatencyMS, generated.RPS, original.LatencyMS, original.RPS)
 	case original.Accuracy != nil && generated.Accuracy != nil:
 		if loss := original.Accuracy.Value - generated.Accuracy.Value; loss > maxLoss {
 			return fmt.Sprintf("it loses %.1f points of accuracy, and %g are allowed: %.1f %%, the model itself %.1f %%", loss, maxLoss, generated.Accuracy.Value, original.Accuracy.Value)
