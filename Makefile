@@ -120,7 +120,7 @@ images: ## Build the container images of faas-infer into dist/ (scripts/image.sh
 	@scripts/image.sh
 
 # make -j builds them in parallel.
-ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch
+ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch quantise
 .PHONY: python
 python: $(ENVIRONMENTS:%=python-%) python-clients ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 9 GB)
 

@@ -20,7 +20,7 @@ import (
 
 // NewModelCommand returns "faas-infer model", which makes models of the zoo, converts
 // models of other frameworks, shows ONNX files and SavedModels, checks objectives, writes
-// bundles and chooses among variants.
+// bundles, and makes, measures and chooses among variants.
 func NewModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
@@ -34,7 +34,7 @@ model can meet here, write bundles, and choose among the variants of a model.`,
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelEvaluateCommand(), newModelPickCommand(), newModelPlanCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelEvaluateCommand(), newModelVariantsCommand(), newModelPickCommand(), newModelPlanCommand())
 	return c
 }
 

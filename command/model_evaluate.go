@@ -43,10 +43,10 @@ func newModelEvaluateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "evaluate FILE",
 		Short: "Measure a model's accuracy on labelled data, its time, load time and memory",
-		Long: `evaluate runs an ONNX model on labelled data as an instance would, on one core, and
-prints its accuracy with the interval that holds the true accuracy with 95 % confidence
-(Wilson). It also prints the time of a row, the rate in batches of 8, the time to load
-the prepared model, and the memory that an instance takes.
+		Long: `evaluate runs an ONNX model on labelled data as an instance would, and prints its accuracy
+with the interval that holds the true accuracy with 95 % confidence (Wilson). It also
+prints the time of a row and the rate in batches of 8 on one core, the time to load the
+prepared model, and the memory that an instance takes.
 
 --data is a file or a directory:
 
@@ -59,7 +59,8 @@ The answer is the class with the highest score. If a model answers with one numb
 is class 1 above 0.5, otherwise class 0.
 
 --against names another model. evaluate then prints the share of the rows that both answer
-alike. That is no accuracy, and without --data the inputs are random.`,
+alike. That is no accuracy, and without --data the inputs are random. Without both flags,
+evaluate measures only time and memory.`,
 		Example: `  faas-infer model evaluate resnet50.onnx --data validation.npz
   faas-infer model evaluate resnet50.onnx --data images --image 224x224 --metric top-5
   faas-infer model evaluate resnet50-int8.onnx --against resnet50.onnx --json`,
@@ -88,8 +89,6 @@ func (o *evaluateOptions) run(ctx context.Context, file string) (*report.Report,
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("--%w", err)
-	case o.data == "" && o.against == "":
-		return nil, errors.New("--data is missing: give labelled data, or another model with --against")
 	case o.rows < labelled.MinRows || o.rows > labelled.MaxRows:
 		return nil, fmt.Errorf("--rows is %d: give a number from %d to %d", o.rows, labelled.MinRows, labelled.MaxRows)
 	}
@@ -97,32 +96,49 @@ func (o *evaluateOptions) run(ctx context.Context, file string) (*report.Report,
 		return nil, err
 	}
 	r := report.New(strings.Join(slices.Concat([]string{"model evaluate", file}, given("--data", o.data), given("--against", o.against)), " "), time.Now())
-	engine, err := o.open(ctx, r, file)
+	opens, err := o.prepare(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	defer engine.Close()
-	e := evaluation{engine: engine, metric: metric, answers: answersOf(engine.Outputs())}
-	if err := o.inputs(&e, file); err != nil {
+	e := evaluation{metric: metric}
+	if err := o.times(ctx, r, &e, opens); err != nil {
 		return nil, err
 	}
+	if o.data == "" && o.against == "" {
+		return r, nil
+	}
+	opens.Threads = runtime.NumCPU()
+	if e.engine, err = onnxruntime.Open(opens); err != nil {
+		return nil, err
+	}
+	defer e.engine.Close()
 	if o.against != "" {
-		opens, err := o.prepare(ctx, o.against)
-		if err == nil {
+		if opens, err = o.prepare(ctx, o.against); err == nil {
+			opens.Threads = runtime.NumCPU()
 			e.original, err = onnxruntime.Open(opens)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--against: %w", err)
 		}
 		defer e.original.Close()
-		if err := alike(e.original, engine); err != nil {
+		if err := alike(e.original, e.engine); err != nil {
 			return nil, fmt.Errorf("--against: %w", err)
 		}
 	}
-	if err := e.judge(ctx, r); err != nil {
-		return nil, err
+	return r, e.judge(ctx, r)
+}
+
+// times opens the model on one core, gets its inputs and adds what it costs.
+func (o *evaluateOptions) times(ctx context.Context, r *report.Report, e *evaluation, opens onnxruntime.Options) (err error) {
+	if e.engine, err = o.open(ctx, r, opens); err != nil {
+		return err
 	}
-	return r, e.time(ctx, r)
+	defer e.engine.Close()
+	e.answers = answersOf(e.engine.Outputs())
+	if e.batch, err = o.inputs(e, opens.Model); err != nil {
+		return err
+	}
+	return e.time(ctx, r)
 }
 
 // given returns a flag as it was given, nothing for one that was not.
@@ -149,12 +165,7 @@ func (o *evaluateOptions) prepare(ctx context.Context, file string) (onnxruntime
 }
 
 // open opens the model, and adds its load time and the memory of the process.
-func (o *evaluateOptions) open(ctx context.Context, r *report.Report, file string) (*onnxruntime.Engine, error) {
-	opens, err := o.prepare(ctx, file)
-	if err != nil {
-		return nil, err
-	}
-	var engine *onnxruntime.Engine
+func (o *evaluateOptions) open(ctx context.Context, r *report.Report, opens onnxruntime.Options) (engine *onnxruntime.Engine, err error) {
 	load := time.Hour
 	for range loadRuns {
 		if engine != nil {
@@ -177,22 +188,23 @@ func (o *evaluateOptions) open(ctx context.Context, r *report.Report, file strin
 	return engine, nil
 }
 
-// inputs reads the labelled data, or makes random inputs.
-func (o *evaluateOptions) inputs(e *evaluation, file string) error {
+// inputs reads the labelled data, or makes random inputs. It returns a function for some of
+// the rows.
+func (o *evaluateOptions) inputs(e *evaluation, file string) (func(from, to int) ([]tensor.Tensor, error), error) {
 	if o.data != "" {
 		set, err := labelled.Read(o.data, e.engine.Inputs(), o.image)
 		if err != nil {
-			return fmt.Errorf("--data: %w", err)
+			return nil, fmt.Errorf("--data: %w", err)
 		}
-		e.rows, e.batch, e.labels = set.Rows(), set.Batch, set.Labels
-		return nil
+		e.rows, e.labels = set.Rows(), set.Labels
+		return set.Batch, nil
 	}
 	m, err := model.ReadGraph(file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e.rows, e.batch = o.rows, func(from, to int) ([]tensor.Tensor, error) { return m.SampleInputs(to-from, uint64(from+1)) }
-	return nil
+	e.rows = o.rows
+	return func(from, to int) ([]tensor.Tensor, error) { return m.SampleInputs(to-from, uint64(from+1)) }, nil
 }
 
 // alike returns an error if two models do not take the same inputs or give the same outputs.

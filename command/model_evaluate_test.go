@@ -186,6 +186,9 @@ func TestEvaluateAgainst(t *testing.T) {
 	if f := figures(t, "model", "evaluate", file, "--against", file, "--rows", "30", "--prepared", cache); f["agreement"] != 100 || f["rows"] != 30 {
 		t.Errorf("against itself: %v", f)
 	}
+	if f := figures(t, "model", "evaluate", file, "--prepared", cache); f["row_ms"] <= 0 || f["rows"] != 0 {
+		t.Errorf("alone: %v", f)
+	}
 	f := figures(t, "model", "evaluate", file, "--against", other, "--prepared", cache)
 	if _, is := f["accuracy"]; is || f["agreement"] > 90 {
 		t.Errorf("against other weights: %v", f)
@@ -196,7 +199,6 @@ func TestEvaluateRefuses(t *testing.T) {
 	t.Setenv(commandEnv, "1")
 	mnist, dssm, cache := zooModel(t, "mnist", 1), zooModel(t, "dssm", 1), t.TempDir()
 	for want, args := range map[string][]string{
-		"--data is missing":                 {mnist},
 		`--metric is "f1"`:                  {mnist, "--data", "v.npz", "--metric", "f1"},
 		"--rows is 5":                       {mnist, "--against", mnist, "--rows", "5"},
 		"row 3 has the label 10, and the":   {mnist, "--data", npz(t, append(make([]int64, 3), append([]int64{10}, make([]int64, 36)...)...))},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 const (
@@ -66,6 +67,33 @@ func (m Manifest) Registered() []ManifestModel {
 		}
 	}
 	return all
+}
+
+// Signature holds a model's inputs and outputs.
+type Signature struct{ Inputs, Outputs []tensor.Info }
+
+// Alike returns an error unless all models answer the same requests: with inputs of the same
+// names, types and shapes, and outputs of the same types and shapes, so with the same
+// classes. Models for images may differ in the sides of their images. signatures has one for
+// each model.
+func Alike(models []ManifestModel, signatures []Signature) error {
+	for i := 1; i < len(models); i++ {
+		first, other := signatures[0], signatures[i]
+		images := models[0].Image != "" && models[i].Image != ""
+		same := slices.EqualFunc(first.Inputs, other.Inputs, func(a, b tensor.Info) bool {
+			return a.Name == b.Name && a.Type == b.Type && (slices.Equal(a.Shape, b.Shape) || images)
+		})
+		if !same {
+			return fmt.Errorf("models[%d] (%s) has the inputs %v, and models[0] (%s) has %v; models of one application take the same requests", i, models[i].Name, other.Inputs, models[0].Name, first.Inputs)
+		}
+		same = slices.EqualFunc(first.Outputs, other.Outputs, func(a, b tensor.Info) bool {
+			return a.Type == b.Type && slices.Equal(a.Shape, b.Shape)
+		})
+		if !same {
+			return fmt.Errorf("models[%d] (%s) has the outputs %v, and models[0] (%s) has %v; models of one application answer with the same classes", i, models[i].Name, other.Outputs, models[0].Name, first.Outputs)
+		}
+	}
+	return nil
 }
 
 // firstModel is the file of the only model, or of the first of several.

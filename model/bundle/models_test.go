@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 func TestManifestsOfSeveralModels(t *testing.T) {
@@ -108,5 +109,32 @@ func TestFilesOfSeveralModels(t *testing.T) {
 				t.Errorf("%+v, %v", b, err)
 			}
 		})
+	}
+}
+
+func TestAlike(t *testing.T) {
+	info := func(name string, shape ...int64) []tensor.Info {
+		return []tensor.Info{{Name: name, Type: tensor.FP32, Shape: shape}}
+	}
+	of := func(image string) []bundle.ManifestModel {
+		return []bundle.ManifestModel{{Name: "a", Image: image}, {Name: "b", Image: image}}
+	}
+	first := bundle.Signature{Inputs: info("x", -1, 3, 8, 8), Outputs: info("y", -1, 10)}
+	for _, c := range []struct {
+		image string
+		other bundle.Signature
+		wrong string
+	}{
+		{"", bundle.Signature{Inputs: first.Inputs, Outputs: info("classes", -1, 10)}, ""},
+		{"8x8", bundle.Signature{Inputs: info("x", -1, 3, 4, 4), Outputs: first.Outputs}, ""},
+		{"", bundle.Signature{Inputs: info("x", -1, 3, 4, 4), Outputs: first.Outputs}, "models[1] (b) has the inputs"},
+		{"8x8", bundle.Signature{Inputs: info("z", -1, 3, 8, 8), Outputs: first.Outputs}, "models[1] (b) has the inputs"},
+		{"", bundle.Signature{Inputs: first.Inputs, Outputs: info("y", -1, 9)}, "models[1] (b) has the outputs"},
+		{"", bundle.Signature{Inputs: first.Inputs}, "models[1] (b) has the outputs"},
+	} {
+		err := bundle.Alike(of(c.image), []bundle.Signature{first, c.other})
+		if (c.wrong == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%+v: %v", c.other, err)
+		}
 	}
 }

@@ -1,0 +1,208 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// withModels makes a bundle of models of the zoo, each with its own seed.
+func withModels(t *testing.T, manifest string, models ...string) string {
+	t.Helper()
+	t.Setenv(commandEnv, "1")
+	dir := t.TempDir()
+	for i, name := range models {
+		if err := os.Rename(zooModel(t, name, uint64(i+1)), filepath.Join(dir, string(rune('a'+i))+".onnx")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// labelledBy writes validation data into a bundle, with the answers of its model a.onnx.
+func labelledBy(t *testing.T, dir string) {
+	t.Helper()
+	labels := make([]int64, 60)
+	for label := range int64(10) {
+		for i := range labels {
+			labels[i] = label
+		}
+		if f := figures(t, "model", "evaluate", filepath.Join(dir, "a.onnx"), "--data", npz(t, labels), "--prepared", t.TempDir()); f["accuracy"] > 50 {
+			break // Most answers of a random model are one class.
+		}
+	}
+	if err := os.Rename(npz(t, labels), filepath.Join(dir, "v.npz")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists a directory.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func quantizer(t *testing.T) {
+	t.Helper()
+	if e, err := environment.Find(t.Context(), "quantise", ""); err != nil || !e.Made() {
+		t.Fatalf("run scripts/python.sh quantise first (%v)", err)
+	}
+}
+
+// Variants are made and measured once, and what an earlier run left half-written goes.
+func TestModelVariants(t *testing.T) {
+	quantizer(t)
+	dir := withModels(t, "name: digits\nmodels: [{name: a, model: a.onnx, accuracy: 3}]\nvalidation: {data: v.npz}\n", "mnist")
+	labelledBy(t, dir)
+	out := filepath.Join(dir, "variants")
+	left := filepath.Join(out, ".new-1", "static.onnx")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(left), 0o755), os.WriteFile(left, nil, 0o644), os.WriteFile(filepath.Join(out, "mine.onnx"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	f := figures(t, "model", "variants", dir, "--plot", filepath.Join(dir, "v.svg"))
+	if f["a.accuracy"] < 50 || f["a.latency_ms"] <= 0 || f["register_s"] <= 0 || f["a.stated"] != 0 {
+		t.Errorf("%v", f)
+	}
+	text, err := os.ReadFile(filepath.Join(out, registrationFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := variant.ReadRegistration(text)
+	if err != nil || len(r.Variants) < 2 || r.Variants[0].File != "a.onnx" || len(r.Variants)+len(r.Dropped) != 3 || r.Data == "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	var want []string
+	for _, v := range r.Variants[1:] {
+		want = append(want, v.File)
+		if !v.Generated || v.Accuracy == nil || v.Accuracy.Rows != 60 || v.MemoryMB <= 0 || v.LatencyMS >= r.Variants[0].LatencyMS {
+			t.Errorf("%+v", v)
+		}
+	}
+	want = append(want, ".lock", "mine.onnx", tableFile, registrationFile)
+	slices.Sort(want)
+	if got := files(t, out); !slices.Equal(got, want) {
+		t.Errorf("there are %q, want %q", got, want)
+	}
+	if picture, err := os.ReadFile(filepath.Join(dir, "v.svg")); err != nil || !bytes.Contains(picture, []byte(r.Variants[1].Name)) {
+		t.Errorf("the picture: %s, %v", picture, err)
+	}
+	rows, err := readTable("variants", filepath.Join(out, tableFile), variant.ReadVariants)
+	if err != nil || len(rows) != len(r.Variants) {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	if f := figures(t, "model", "variants", dir); f["register_s"] != 0 || f["a.accuracy"] < 50 {
+		t.Errorf("the second run: %v", f)
+	}
+	// A generated file that is damaged is made again.
+	if err := os.WriteFile(filepath.Join(out, r.Variants[1].File), []byte("?"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f := figures(t, "model", "variants", dir); f["register_s"] == 0 {
+		t.Error("a damaged variant is used")
+	}
+}
+
+// Without labelled data there is agreement and no accuracy, except what the author states.
+func TestModelVariantsWithoutData(t *testing.T) {
+	quantizer(t)
+	dir := withModels(t, "models: [{name: a, model: a.onnx, accuracy: 70.6}, {name: b, model: b.onnx}]\n", "mnist", "mnist")
+	f := figures(t, "model", "variants", dir, "--out", filepath.Join(dir, "elsewhere"), "--max-loss", "100")
+	if _, accuracy := f["a-int8.accuracy"]; accuracy || f["a.stated"] != 70.6 || f["b.latency_ms"] <= 0 {
+		t.Errorf("%v", f)
+	}
+	if f["a-int8.agreement"] == 0 && f["a-int8-dynamic.agreement"] == 0 {
+		t.Errorf("no variant has an agreement: %v", f)
+	}
+	if out, err := execute(t, "model", "variants", dir, "--out", filepath.Join(dir, "elsewhere"), "--max-loss", "100"); err != nil || !strings.Contains(out, "70.6 %, stated") || !strings.Contains(out, "unknown; agrees in") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// A quantizer that is killed leaves nothing, and a new try works.
+func TestModelVariantsKilled(t *testing.T) {
+	quantizer(t)
+	dir := withModels(t, "name: a\nengine: onnx\nmodel: a.onnx\n", "mnist")
+	killed := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(killed, []byte("#!/bin/sh\nkill -9 $$\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(environment.ReadyEnv, killed)
+	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: quantise.py ended without a result (signal: killed)") {
+		t.Errorf("%v", err)
+	}
+	if got := files(t, filepath.Join(dir, "variants")); !slices.Equal(got, []string{".lock"}) {
+		t.Errorf("left behind: %q", got)
+	}
+	t.Setenv(environment.ReadyEnv, "")
+	if f := figures(t, "model", "variants", dir); f["a.latency_ms"] <= 0 {
+		t.Errorf("%v", f)
+	}
+}
+
+// A model without an int8 form has one variant, and says why.
+func TestModelVariantsOfOne(t *testing.T) {
+	quantizer(t)
+	dir := withModels(t, "name: a\nengine: onnx\nmodel: a.onnx\n", "identity")
+	out, err := execute(t, "model", "variants", dir)
+	if err != nil || !strings.Contains(out, "dropped a-int8: there is no int8 model: the model has no operator") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func TestModelVariantsRefuses(t *testing.T) {
+	mnist := []string{"mnist", "mnist"}
+	for want, c := range map[string]struct {
+		manifest string
+		models   []string
+		args     []string
+	}{
+		"--max-loss is -1":           {"name: a\nengine: onnx\nmodel: a.onnx\n", mnist, []string{"--max-loss", "-1"}},
+		"models[1] (b) has the inp":  {"models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}]\n", []string{"mnist", "dssm"}, nil},
+		"the name a-int8 is that of": {"models: [{name: a, model: a.onnx}, {name: a-int8, model: b.onnx}]\n", mnist, nil},
+		"as that of models[0]":       {"models: [{name: a, model: a.onnx}, {name: a, model: b.onnx}]\n", mnist, nil},
+		"its model has one variant":  {"engine: python\nhandler: a.onnx.py\n", []string{"mnist"}, nil},
+		"validation.data: the bundl": {"models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", mnist, nil},
+	} {
+		dir := withModels(t, c.manifest, c.models...)
+		if err := os.WriteFile(filepath.Join(dir, "a.onnx.py"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := execute(t, append([]string{"model", "variants", dir}, c.args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", c.manifest, err, want)
+		}
+	}
+	dir := withModels(t, "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", "mnist")
+	labels := make([]int64, 40)
+	labels[7] = 10
+	if err := os.Rename(npz(t, labels), filepath.Join(dir, "v.npz")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: row 7 has the label 10") {
+		t.Errorf("labels that do not fit: %v", err)
+	}
+	lock, err := lockDir(filepath.Join(dir, "variants"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, errBusy) {
+		t.Errorf("a second run at once: %v", err)
+	}
+}
