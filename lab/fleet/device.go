@@ -1,0 +1,118 @@
+package fleet
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// The devices that variants of models run on.
+const (
+	CPU        = "cpu"
+	GPU        = "gpu"
+	Inferentia = "inferentia"
+)
+
+var devices = []string{CPU, GPU, Inferentia}
+
+// Unit is the number of units of resources for a price of 1. The scheduler weighs resources;
+// with a β of 1 an instance of a variant weighs its price in units.
+const Unit = 1000
+
+// perDevice is the maximum number of instances on a GPU or Inferentia.
+const perDevice = 32
+
+// Share returns what an instance of a price takes of a machine with a device: its price, in
+// units. So it takes the same part of the device as its price is of the machine's. Memory and
+// GPU memory only keep instances from other devices.
+func Share(device string, price float64) cluster.Resources {
+	units := max(1, int(math.Round(price*Unit)))
+	switch device {
+	case CPU:
+		return cluster.Resources{CPU: 1000 * units}
+	case GPU:
+		return cluster.Resources{GPU: units, GPUMemory: 1}
+	case Inferentia:
+		return cluster.Resources{GPU: units, Memory: 1}
+	}
+	return cluster.Resources{}
+}
+
+// Room returns what a machine of a price has for the instances on its device.
+func Room(device string, price float64) cluster.Resources {
+	r := Share(device, price)
+	r.GPUMemory *= perDevice
+	r.Memory *= perDevice
+	return r
+}
+
+// IsDevice returns an error message if variants cannot run on such a device, "" if they can.
+func IsDevice(name string) string {
+	if slices.Contains(devices, name) {
+		return ""
+	}
+	return "it must be one of " + strings.Join(devices, ", ")
+}
+
+// device reads a machine's device and what belongs to it.
+func (m *Machines) device(o *Object) {
+	m.Running = m.Count
+	if !o.Has("device") {
+		for _, key := range []string{"price", "boot", "running", "serial"} {
+			if o.Has(key) {
+				o.Fail(key, "only a machine with a device has this key: give device, such as gpu")
+			}
+		}
+		return
+	}
+	o.Need("price")
+	if m.Device = o.String("device"); IsDevice(m.Device) != "" {
+		o.Fail("device", "%q: %s", m.Device, IsDevice(m.Device))
+	}
+	m.Price = o.Number("price", 1e-3, 1e6, 1)
+	m.Boot = o.Duration("boot", 0, time.Hour, 0)
+	m.Running = o.Int("running", 0, maxMachines, m.Count)
+	m.Serial = o.Bool("serial", false)
+}
+
+// Of returns the machines with a device, nil if there is none.
+func (c Cluster) Of(device string) *Machines {
+	for i := range c.Machines {
+		if c.Machines[i].Device == device {
+			return &c.Machines[i]
+		}
+	}
+	return nil
+}
+
+// Boots has, by node, how long the machines take to boot that are off at first.
+func (c Cluster) Boots() map[string]time.Duration {
+	boots := map[string]time.Duration{}
+	c.each(func(m *Machines, i int, node string) {
+		if i >= m.Running {
+			boots[node] = m.Boot
+		}
+	})
+	return boots
+}
+
+// Serial has the nodes whose devices execute one batch at a time.
+func (c Cluster) Serial() map[string]bool {
+	serial := map[string]bool{}
+	c.each(func(m *Machines, _ int, node string) { serial[node] = m.Serial })
+	return serial
+}
+
+// each calls f for the machines with a device, by their numbers from 0 on.
+func (c Cluster) each(f func(m *Machines, i int, node string)) {
+	for k := range c.Machines {
+		if m := &c.Machines[k]; m.Device != "" {
+			for i, n := range (Cluster{Machines: []Machines{*m}}).Nodes() {
+				f(m, i, n.Name)
+			}
+		}
+	}
+}
