@@ -126,7 +126,11 @@ func TestBundlesFindModels(t *testing.T) {
 	find := func(image, model string) (bundle, file string, err error) {
 		f := &provider.Function{Inference: annotation.Inference{Model: model}}
 		f.Deployment.Image = image
-		return bundles(root).Model(t.Context(), f)
+		bundle, models, err := bundles(root).Models(t.Context(), f)
+		if err != nil || len(models) != 1 {
+			return "", "", err
+		}
+		return bundle, models[0].File, nil
 	}
 	dir, file, err := find("team/id:v1", "")
 	if err != nil || filepath.Dir(file) != dir {

@@ -2,14 +2,32 @@ package command
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// commandEnv makes this test binary the faas-infer command, for commands that start it
+// again.
+const commandEnv = "FAAS_INFER_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(commandEnv) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	root := NewRootCommand()
+	root.SilenceErrors, root.SilenceUsage = true, true
+	if err := root.ExecuteContext(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // execute runs faas-infer with args.
 func execute(t *testing.T, args ...string) (stdout string, err error) {

@@ -166,20 +166,20 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 // bundles is the directory of bundles.
 type bundles string
 
-// Model implements [control.Bundles].
-func (root bundles) Model(_ context.Context, f *provider.Function) (dir, file string, err error) {
-	image, model := f.Deployment.Image, f.Inference.Model
+// Models implements [control.Bundles].
+func (root bundles) Models(_ context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
+	image := f.Deployment.Image
 	b, err := bundle.Open(string(root), image)
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
 	if err := b.CheckModel(); err != nil {
-		return "", "", fmt.Errorf("image %q: %w", image, err)
+		return "", nil, fmt.Errorf("image %q: %w", image, err)
 	}
-	if file, err = b.ModelFile(model); err != nil {
-		return "", "", fmt.Errorf("image %q: %w", image, err)
+	if models, err = control.ModelsOf(b, f); err != nil {
+		return "", nil, fmt.Errorf("image %q: %w", image, err)
 	}
-	return b.Dir, file, nil
+	return b.Dir, models, nil
 }
 
 // defaults implements [provider.Defaults]: it returns the annotations in the bundle's

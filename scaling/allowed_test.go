@@ -88,7 +88,7 @@ func TestExchangesKeepToNodes(t *testing.T) {
 	for i := range p.nodes {
 		p.nodes[i].Free = p.nodes[i].Total
 	}
-	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) float64 { return v.demand })
+	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) shortage { return shortage{whole: v.demand} })
 	_, s := ideal.Solve(p.space())
 	for k, v := range p.views {
 		if got, want := v.packedCapacity()/v.demand, min(1, s.Served[k]/v.demand); got < 0.9*want {

@@ -63,12 +63,12 @@ func (t *together) worstServed(placements []placing.Placement) float64 {
 
 // packedPlan plans what the views of t lack if no room is kept for chance. It reports
 // whether that plan serves more than t's placements.
-func (p *pass) packedPlan(views []*view, t *together, placements []placing.Placement, need func(*view) float64) (*together, *placing.Room, []placing.Placement, bool) {
-	other, room := p.ask(views, joint.Thrift{Crowded: true}, func(v *view) float64 {
-		if need(v) <= 0 {
-			return 0
+func (p *pass) packedPlan(views []*view, t *together, placements []placing.Placement, need func(*view) shortage) (*together, *placing.Room, []placing.Placement, bool) {
+	other, room := p.ask(views, joint.Thrift{Crowded: true}, func(v *view) shortage {
+		if !need(v).any() {
+			return shortage{}
 		}
-		return max(v.demand, capacity.SomeLoad) - v.packedCapacity()
+		return shortage{max(0, max(v.demand, capacity.SomeLoad)-v.packedCapacity()), shareNeeds(v, v.lack)}
 	}), p.space().Clone()
 	instead := other.Place(room)
 	return other, room, instead, len(other.views) == len(t.views) && other.worstServed(instead) > t.worstServed(placements)*(1+joint.Gain)

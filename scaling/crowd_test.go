@@ -92,7 +92,7 @@ func TestCrowdedClusterBecomesTheIdealPlan(t *testing.T) {
 	for i := range p.nodes {
 		p.nodes[i].Free = p.nodes[i].Total
 	}
-	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) float64 { return v.demand })
+	ideal := p.ask(p.views, joint.Thrift{Crowded: true}, func(v *view) shortage { return shortage{whole: v.demand} })
 	_, s := ideal.Solve(p.space())
 	for k := range s.Served {
 		s.Theta = min(s.Theta, s.Served[k]/ideal.Demands[k].Need)

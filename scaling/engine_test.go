@@ -38,10 +38,27 @@ func randomWorld(r *rand.Rand) *world {
 		for range r.IntN(8) {
 			c := config(1<<r.IntN(5), 250*(1+r.IntN(8)), 10*max(0, r.IntN(4)-2), time.Duration(1+r.IntN(60))*ms)
 			c.Config.Memory = r.Int64N(1 << 30)
+			c.Artefact = []string{"", "", "a", "b"}[r.IntN(4)]
 			f.Configs = append(f.Configs, c)
 		}
 	}
 	return w
+}
+
+// randomClasses are the classes of some requests, mostly none.
+func randomClasses(r *rand.Rand) (all []Class) {
+	for range max(0, r.IntN(6)-3) {
+		c := Class{Part: r.Float64() / 2, Waiting: r.IntN(2)}
+		for _, a := range []string{"", "a", "b"} {
+			if r.IntN(2) > 0 {
+				c.Artefacts = append(c.Artefacts, a)
+			}
+		}
+		if c.Artefacts != nil {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // change sets new loads and sometimes changes a revision or kills an instance.
@@ -52,6 +69,7 @@ func (w *world) change(r *rand.Rand) {
 			f.Rate, f.Waiting = 0, 0
 		case 1:
 			f.Waiting = r.IntN(20) * r.IntN(20)
+			f.Classes = randomClasses(r)
 		case 2:
 			f.Revision++
 		case 3:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // victim is an instance that could make room.
@@ -26,17 +27,18 @@ type victim struct {
 //   - v's own instances of an older revision.
 //
 // Functions with waiting requests keep their idle instances, and all keep Min. An idle
-// instance has a least lifetime: see lives. Pre-warming, and replacing a revision without
-// load, take nothing from others.
+// instance has a least lifetime: see view.patient. Pre-warming, and replacing a revision
+// without load, take nothing from others.
 func (p *pass) evict(v *view, d capacity.Demand) bool {
-	choices := p.engine.settings.Choices(d)
+	choices := v.choices(d.RPS, false)
+	others, own := p.victims(v), v.superseded(p.space())
 	var best []victim
 	at := -1
-	for i, victims := range p.victims(v) {
+	for i := range p.space().Places {
 		if !p.allowed(v).Has(i) {
 			continue
 		}
-		set := p.enough(i, victims, v.unparked(p.space().Places[i].Name, choices))
+		set := p.enough(i, v, append(slices.Clip(others[i]), own[i]...), v.unparked(p.space().Places[i].Name, choices))
 		if set != nil && (at < 0 || cheaper(set, best)) {
 			best, at = set, i
 		}
@@ -56,9 +58,26 @@ func evictedWhy(x victim) Why {
 	return Evicted
 }
 
-// victims lists, per node, the instances that could make room for v, in the order in
-// which they should.
+// victims lists, per node, the instances of others that could make room for v, in the order
+// in which they should. Some may be v's own. Many functions ask for the same list before
+// anything changes.
 func (p *pass) victims(v *view) [][]victim {
+	if !v.mayEvict() {
+		return make([][]victim, len(p.space().Places))
+	}
+	known := &p.impatient
+	if v.patient(p.now) {
+		known = &p.patient
+	}
+	if *known == nil {
+		*known = listVictims(p, v.patient(p.now))
+	}
+	return *known
+}
+
+// listVictims is victims for all functions that are patient or not.
+func listVictims(p *pass, patient bool) [][]victim {
+	lives := func(in Running) bool { return patient && in.lives(p.now, p.engine.settings.EvictLoads) }
 	byNode := make([][]victim, len(p.space().Places))
 	add := func(u *view, in Running, tier int) {
 		if i, ok := p.space().Find(in.Node); ok {
@@ -66,87 +85,59 @@ func (p *pass) victims(v *view) [][]victim {
 		}
 	}
 	for _, u := range p.views {
+		// The others must stay; see victim.keeps.
+		idle, busy := u.Waiting <= 0 && u.all() > u.floor, len(u.live) > max(1, u.floor)
+		if !idle && !busy {
+			continue
+		}
 		for _, in := range u.live {
 			switch {
-			case u == v || !v.mayEvict() || in.State != cluster.Ready:
-			case u.Waiting <= 0 && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.EvictIdle && !p.lives(in, v):
+			case in.State != cluster.Ready:
+			case u.Waiting <= 0 && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.EvictIdle && !lives(in):
 				add(u, in, 0)
-			default:
+			case busy:
 				add(u, in, 1)
 			}
 		}
 		for _, in := range u.parked {
-			if u != v && v.mayEvict() && u.Waiting <= 0 && !p.lives(in, v) {
+			if idle && !lives(in) {
 				add(u, in, 0)
-			}
-		}
-		for _, in := range u.old {
-			if u == v && !v.woken {
-				add(u, in, 2)
 			}
 		}
 	}
 	for _, victims := range byNode {
-		slices.SortFunc(victims, func(a, b victim) int {
-			return cmp.Or(cmp.Compare(a.tier, b.tier), a.order(b), cmp.Compare(a.ID, b.ID))
-		})
+		slices.SortFunc(victims, victim.compare)
 	}
 	return byNode
 }
 
-// lives reports whether an idle instance of another function keeps its room although v needs
-// it. Otherwise two functions that take turns on a node with room for one would load at each
-// call.
-//
-// An instance that took L to load keeps its room until it has been idle for
-// EvictLoads·L. So of the time between two loads on the same room, at most 1 of
-// 1 + EvictLoads parts is spent on loading: a third with EvictLoads = 2. v's requests wait
-// for that at most half the time that they may wait altogether (SLO + ColdWait), and have the
-// other half to load. If v is known to take longer to load than that, they wait for less.
-// With an SLO of 0.2 s and a cold wait of 30 s an instance that took 2 s to load keeps its
-// room for 4 s, and one that took 10 s for at most 15.1 s after v's request came, or 5.2 s if
-// v takes 20 s to load.
-func (p *pass) lives(in Running, v *view) bool {
-	idle := p.now.Sub(in.IdleSince)
-	if v.ColdWait <= 0 || in.IdleSince.IsZero() || float64(idle) >= p.engine.settings.EvictLoads*float64(in.Loading) {
-		return false
+// superseded lists, per node, v's instances of an older revision, in the order in which they
+// should make room.
+func (v *view) superseded(room *placing.Room) map[int][]victim {
+	if v.woken || len(v.old) == 0 {
+		return nil
 	}
-	may := v.SLO + v.ColdWait
-	return v.waited(p.now) < min(may/2, may-v.memory.loading-v.memory.loading/loadMargin)
-}
-
-// loadMargin: loading may take longer than the last time by one in so many parts.
-const loadMargin = 4
-
-// noteWaiting remembers since when requests want an instance and there is none ready. At a
-// look none may wait, because those that did have just been refused: that does not end the
-// time, unless none comes for as long as one may wait.
-func (v *view) noteWaiting(now time.Time) {
-	m := v.memory
-	serves := false
-	for _, in := range v.live {
-		if in.State == cluster.Ready {
-			serves = true
-			m.loading = cmp.Or(in.Loading, m.loading)
+	byNode := map[int][]victim{}
+	for _, in := range v.old {
+		if i, ok := room.Find(in.Node); ok {
+			byNode[i] = append(byNode[i], victim{in, v, 2})
 		}
 	}
-	switch {
-	case serves:
-		m.waits = time.Time{}
-	case v.Waiting <= 0:
-	case m.waits.IsZero() || now.Sub(m.waited) > v.SLO+v.ColdWait:
-		m.waits, m.waited = now, now
-	default:
-		m.waited = now
+	for _, victims := range byNode {
+		slices.SortFunc(victims, victim.compare)
 	}
+	return byNode
 }
 
-// waited is how long requests have wanted an instance without a ready one.
-func (v *view) waited(now time.Time) time.Duration {
-	if v.memory.waits.IsZero() {
-		return 0
-	}
-	return now.Sub(v.memory.waits)
+// lives reports whether an idle instance of another function keeps its room although a patient
+// function needs it. Otherwise two functions that take turns on a node with room for one would
+// load at each call.
+//
+// An instance that took L to load keeps its room until it has been idle for loads·L. So of
+// the time between two loads on the same room, at most 1 of 1 + loads parts is spent on
+// loading: a third with 2.
+func (in *Running) lives(now time.Time, loads float64) bool {
+	return !in.IdleSince.IsZero() && float64(now.Sub(in.IdleSince)) < loads*float64(in.Loading)
 }
 
 // order compares victims of one tier: in tier 0 the longest idle is first, in others the
@@ -156,6 +147,11 @@ func (x victim) order(y victim) int {
 		return x.IdleSince.Compare(y.IdleSince)
 	}
 	return cmp.Compare(len(y.view.live), len(x.view.live))
+}
+
+// compare orders victims of a node: those that should make room first come first.
+func (x victim) compare(y victim) int {
+	return cmp.Or(cmp.Compare(x.tier, y.tier), x.order(y), cmp.Compare(x.ID, y.ID))
 }
 
 // keeps is how many instances the victim's function must keep.
@@ -170,14 +166,17 @@ func (x victim) keeps() int {
 	}
 }
 
-// enough returns the first few victims on place i that make room for one of the choices,
+// enough returns the first few victims on place i that make room for one of v's choices,
 // without those that are not needed for that. It returns nil if all of them are not
 // enough.
-func (p *pass) enough(i int, victims []victim, choices []capacity.Choice) []victim {
+func (p *pass) enough(i int, v *view, victims []victim, choices []capacity.Choice) []victim {
 	free := p.space().Places[i].Free
 	taken := map[*view]int{}
 	var set []victim
 	for _, x := range victims {
+		if x.view == v && x.tier < 2 {
+			continue
+		}
 		left := len(x.view.live) - taken[x.view]
 		if x.tier == 0 {
 			left += len(x.view.parked)

@@ -90,61 +90,171 @@ func TestFunctionsThatTakeTurns(t *testing.T) {
 	}
 }
 
-// A function that waits takes the room of one that nobody uses as soon as that has been idle
-// for a second, or for twice as long as it took to load.
+// An idle instance lives for twice as long as it took to load.
 func TestLeastLifetime(t *testing.T) {
-	const coldWait = 30 * time.Second
+	now, loads := epoch.Add(time.Hour), DefaultSettings().EvictLoads
 	for _, c := range []struct {
-		load, idle, waits, coldWait, own time.Duration
-		lives                            bool
-	}{
-		{2 * time.Second, 3900 * time.Millisecond, 0, coldWait, 0, true},
-		{2 * time.Second, 4 * time.Second, 0, coldWait, 0, false},
-		{0, 0, 0, coldWait, 0, false},
-		{2 * time.Second, 0, 0, 0, 0, false},
-		{10 * time.Second, 14 * time.Second, 15 * time.Second, coldWait, 0, true},
-		{10 * time.Second, 14 * time.Second, 15100 * time.Millisecond, coldWait, 0, false},
-		// One that takes 20 s to load has 30.2 s - 25 s to wait.
-		{10 * time.Second, 14 * time.Second, 5 * time.Second, coldWait, 20 * time.Second, true},
-		{10 * time.Second, 14 * time.Second, 5200 * time.Millisecond, coldWait, 20 * time.Second, false},
-		{10 * time.Second, 14 * time.Second, 0, coldWait, time.Minute, false},
-	} {
-		now := epoch.Add(time.Hour)
-		v := &view{Function: Function{SLO: 200 * time.Millisecond, ColdWait: c.coldWait, Waiting: 1}, memory: &memory{loading: c.own}}
-		v.noteWaiting(now.Add(-c.waits))
-		v.noteWaiting(now)
-		p := &pass{engine: New(DefaultSettings()), now: now}
+		load, idle time.Duration
+		lives      bool
+	}{{2 * time.Second, 3900 * ms, true}, {2 * time.Second, 4 * time.Second, false}, {0, 0, false}} {
 		in := Running{Loading: c.load, IdleSince: now.Add(-c.idle)}
-		if got := p.lives(in, v); got != c.lives {
+		if got := in.lives(now, loads); got != c.lives {
 			t.Errorf("%+v: lives %v", c, got)
 		}
 	}
 }
 
-// Requests that are refused while others come do not begin to wait anew, and one that comes
-// much later does.
-func TestWaitingGoesOn(t *testing.T) {
-	v := &view{Function: Function{SLO: time.Second, ColdWait: 9 * time.Second}, memory: &memory{}}
-	at := func(seconds, waiting int, live ...Running) time.Duration {
-		now := epoch.Add(time.Duration(seconds) * time.Second)
-		v.Waiting, v.live = waiting, live
-		v.noteWaiting(now)
-		return v.waited(now)
-	}
-	serving := Running{State: cluster.Ready, Loading: 3 * time.Second}
+// A function that waits lets others' instances live for as long as it can then load in time.
+func TestPatient(t *testing.T) {
+	const coldWait = 30 * time.Second
 	for _, c := range []struct {
-		seconds, waiting int
-		live             []Running
-		want             time.Duration
+		load, waits, coldWait time.Duration
+		patient               bool
 	}{
-		{0, 1, nil, 0}, {4, 0, nil, 4 * time.Second}, {5, 1, nil, 5 * time.Second}, {15, 2, nil, 15 * time.Second},
-		{26, 1, nil, 0}, {27, 1, []Running{{State: cluster.Starting}}, time.Second}, {28, 1, []Running{serving}, 0}, {29, 1, nil, 0}, {31, 1, nil, 2 * time.Second},
+		{5 * time.Second, 15 * time.Second, coldWait, true},
+		{5 * time.Second, 15100 * ms, coldWait, false},
+		{15 * time.Second, 7600 * ms, coldWait, true},
+		{15 * time.Second, 7700 * ms, coldWait, false},
+		{21 * time.Second, 0, coldWait, false},
+		{0, 0, coldWait, false},
+		{5 * time.Second, 0, 0, false},
 	} {
-		if got := at(c.seconds, c.waiting, c.live...); got != c.want {
-			t.Errorf("at %d s: %v, want %v", c.seconds, got, c.want)
+		now := epoch.Add(time.Hour)
+		v := &view{Function: Function{SLO: 200 * ms, ColdWait: c.coldWait, Waiting: 1}, memory: &memory{}}
+		v.memory.loading = c.load
+		v.memory.note(now.Add(-c.waits), v)
+		v.memory.note(now, v)
+		if got := v.patient(now); got != c.patient {
+			t.Errorf("%+v: patient %v", c, got)
 		}
 	}
-	if v.memory.loading != serving.Loading {
-		t.Errorf("it is remembered to load in %v", v.memory.loading)
+}
+
+// The wait goes on while requests come and go unserved, until one is served or none came for
+// long. The time to load is that of the latest instances of the revision.
+func TestPatienceRemembers(t *testing.T) {
+	now := epoch
+	v := &view{Function: Function{Revision: 1}, memory: &memory{}}
+	m := &v.memory.patience
+	note := func(after time.Duration, waiting int, live ...Running) time.Duration {
+		now = now.Add(after)
+		v.Waiting, v.live = waiting, live
+		if m.note(now, v); m.unserved.IsZero() {
+			return -1
+		}
+		return now.Sub(m.unserved)
+	}
+	loaded := func(d time.Duration) Running { return Running{State: cluster.Ready, Loading: d} }
+	for i, c := range []struct {
+		after   time.Duration
+		waiting int
+		live    []Running
+		waited  time.Duration
+	}{
+		{0, 0, nil, -1},
+		{time.Second, 1, nil, 0},
+		{time.Second, 0, nil, time.Second},
+		{time.Minute, 1, nil, time.Minute + time.Second},
+		{time.Second, 1, []Running{{State: cluster.Starting}}, time.Minute + 2*time.Second},
+		{time.Second, 1, []Running{loaded(3 * time.Second)}, -1},
+		{time.Second, 1, nil, 0},
+		{maxPause + 1, 1, nil, 0},
+	} {
+		if got := note(c.after, c.waiting, c.live...); got != c.waited {
+			t.Errorf("look %d: waited %v, want %v", i, got, c.waited)
+		}
+	}
+	if m.loading != 3*time.Second {
+		t.Errorf("loads in %v, want the latest instance's 3 s", m.loading)
+	}
+	if note(0, 0, loaded(2*time.Second)); m.loading != 2*time.Second {
+		t.Errorf("loads in %v, want the latest instance's 2 s", m.loading)
+	}
+	if v.Revision++; note(0, 0) != -1 || m.loading != 0 {
+		t.Errorf("another revision loads in %v, want unknown", m.loading)
+	}
+}
+
+// busyNode has room for one instance. It is f's, which took 10 s to load and is called every
+// 3 s. An instance of g was there before and took load.
+func busyNode(load time.Duration) *world {
+	w := newWorld(DefaultSettings())
+	w.nodes = []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 1000, Memory: 1 << 30}}}
+	config := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 1 << 29}}
+	running := func(id cluster.InstanceID, load time.Duration) []Running {
+		return []Running{{ID: id, Node: "n", Config: config, Exec: 10 * ms, Revision: 1, State: cluster.Ready, Loading: load}}
+	}
+	for _, name := range []string{"f", "g"} {
+		f := w.function(name)
+		f.SLO, f.ColdWait, f.Configs = 200*ms, 30*time.Second, []capacity.Candidate{{Config: config, Exec: 10 * ms}}
+	}
+	w.function("g").Instances = running("before", load)
+	w.scale()
+	w.function("g").Instances, w.function("f").Instances = nil, running("f1", 10*time.Second)
+	w.coldTime = load
+	return w
+}
+
+// untilServed returns the time until g has a ready instance, at most a quarter of an hour.
+// waits says whether a request of g waits.
+func (w *world) untilServed(waits func(after time.Duration) bool) time.Duration {
+	f, g := w.function("f"), w.function("g")
+	after := time.Duration(0)
+	for ; after < 15*time.Minute; after += 100 * ms {
+		w.now = w.now.Add(100 * ms)
+		w.active["f"], g.Waiting = w.now, 0 // f does not retire.
+		if waits(after) {
+			g.Waiting = 1
+		}
+		for i := range f.Instances {
+			if f.Instances[i].IdleSince = w.now.Add(-after % (3 * time.Second)); after%(3*time.Second) == 0 {
+				f.Instances[i].IdleSince = time.Time{}
+			}
+		}
+		w.scale()
+		if len(g.Instances) > 0 && g.Instances[0].State == cluster.Ready {
+			break
+		}
+	}
+	return after
+}
+
+// A function gets the room of one that is used now and then as late as its own time to load
+// allows.
+func TestPatienceLeavesTimeToLoad(t *testing.T) {
+	for _, load := range []time.Duration{time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second, 27 * time.Second} {
+		w := busyNode(load)
+		if got := w.untilServed(func(time.Duration) bool { return true }); got > 30200*ms {
+			t.Errorf("%v to load: served after %v, which is more than SLO and cold wait", load, got)
+		}
+	}
+}
+
+// Clients that hang up after 5 s, less than others' instances live, are served in the end.
+func TestClientsThatHangUp(t *testing.T) {
+	w := busyNode(2 * time.Second)
+	got := w.untilServed(func(after time.Duration) bool { return after%(20*time.Second) < 5*time.Second })
+	if got > time.Minute {
+		t.Errorf("served after %v", got)
+	}
+}
+
+// Functions that look for room in one plan share the list of those that make room. Each of those
+// makes room once.
+func TestVictimsMakeRoomOnce(t *testing.T) {
+	w := newWorld(DefaultSettings())
+	w.now, w.nodes = epoch.Add(time.Minute), []cluster.Node{node("n", 2000, 0, 1<<30)}
+	c := config(1, 1000, 0, 10*ms)
+	for _, name := range []string{"f1", "f2", "f3", "f4"} {
+		f := w.function(name)
+		f.SLO, f.Configs, f.Waiting = 100*ms, []capacity.Candidate{c}, 1
+	}
+	w.functions[0].Waiting, w.active["f1"] = 0, w.now // It does not retire.
+	for _, id := range []cluster.InstanceID{"a", "b"} {
+		w.functions[0].Instances = append(w.functions[0].Instances, Running{ID: id, Node: "n", Config: c.Config, Exec: c.Exec, Revision: 1, State: cluster.Ready, IdleSince: epoch})
+	}
+	plan := w.scale()
+	if len(plan.Stop) != 2 || len(plan.Start) != 2 || plan.Stop[0].ID == plan.Stop[1].ID {
+		t.Errorf("two instances and three that want their room:\n%s", w.print(plan))
 	}
 }

@@ -22,7 +22,7 @@ func (p *pass) exchange() {
 	var views []*view
 	early := false
 	for _, v := range p.views {
-		if !v.joint || len(v.live) == 0 || v.robbed || len(v.old) > 0 || !p.allowed(v).Any() {
+		if !v.joint || v.sets != nil || len(v.live) == 0 || v.robbed || len(v.old) > 0 || !p.allowed(v).Any() {
 			continue
 		}
 		if v.started > 0 || v.woken {
@@ -35,7 +35,7 @@ func (p *pass) exchange() {
 	if !w.Due(p.now, early, window) {
 		return
 	}
-	step, found := joint.TryExchange(p.space(), p.exchangeable(views), early)
+	step, found := joint.TryExchange(p.space(), p.exchangeable(views), early, p.work)
 	w.Tried(p.now, early, found, window)
 	for _, m := range step.Stop {
 		v := views[m.Function]

@@ -15,13 +15,25 @@ type together struct {
 	views []*view
 }
 
+// shortage is what a function is short of: in all, and of the artefacts that alone may answer
+// some requests.
+type shortage struct {
+	whole  float64
+	shares []joint.Share
+}
+
+func (s shortage) any() bool { return s.whole > 0 || len(s.shares) > 0 }
+
 // ask returns the demand of the views, each for as much as it is short of.
-func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) float64) *together {
+func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) shortage) *together {
 	t := &together{}
+	by.Work = p.work
 	var demands []joint.Demand
 	for _, v := range views {
-		if need := short(v); need > 0 {
-			t.views, demands = append(t.views, v), append(demands, p.demand(v, need, by.Crowded))
+		if need := short(v); need.any() {
+			d := p.demand(v, need.whole, by.Crowded)
+			d.Shares = need.shares
+			t.views, demands = append(t.views, v), append(demands, d)
 		}
 	}
 	t.Problem = joint.New(by, demands)
@@ -35,11 +47,11 @@ func (p *pass) demand(v *view, rps float64, crowded bool) joint.Demand {
 
 // all returns the problem of placing the whole load of all views.
 func (p *pass) all(views []*view) *joint.Problem {
-	return p.ask(views, joint.Thrift{}, func(v *view) float64 {
+	return p.ask(views, joint.Thrift{}, func(v *view) shortage {
 		if !p.allowed(v).Any() {
-			return 0
+			return shortage{}
 		}
-		return max(v.demand, capacity.SomeLoad)
+		return shortage{max(v.demand, capacity.SomeLoad), shareNeeds(v, func(s *set) float64 { return s.demandOf(v.demand) })}
 	}).Problem
 }
 
@@ -49,20 +61,23 @@ func (p *pass) all(views []*view) *joint.Problem {
 // that would not even get a first.
 func (p *pass) jointly(views []*view) {
 	limited := map[*view]bool{}
-	for {
-		need := func(v *view) float64 {
+	for least := -1.0; ; {
+		need := func(v *view) shortage {
 			switch {
 			case limited[v] || v.robbed || v.short != placing.None:
-				return 0
+				return shortage{}
 			case v.count() == 0:
-				return max(v.demand, capacity.SomeLoad)
+				return shortage{max(v.demand, capacity.SomeLoad), shareNeeds(v, v.lack)}
 			}
-			return v.residual()
+			return shortage{v.wholeResidual(), shareNeeds(v, v.lack)}
 		}
-		if !slices.ContainsFunc(views, func(v *view) bool { return need(v) > 0 }) {
+		if !slices.ContainsFunc(views, func(v *view) bool { return need(v).any() }) {
 			return
 		}
-		t, trial, placements := p.trial(views, need)
+		if least < 0 {
+			least = p.all(views).Least(p.space())
+		}
+		t, trial, placements := p.trial(views, least, need)
 		fits := true
 		for k, v := range t.views {
 			switch n := len(placements[k].Placed); {
@@ -93,9 +108,9 @@ func (p *pass) jointly(views []*view) {
 // trial places what the views need in a copy of the room. While few nodes are used it
 // takes as few resources as possible. Otherwise, or if that does not serve all, it takes
 // as few nodes as possible. If not even the load itself then fits with room for chance,
-// it keeps no such room, as far as that serves more.
-func (p *pass) trial(views []*view, need func(*view) float64) (*together, *placing.Room, []placing.Placement) {
-	lean := joint.Lean(p.space(), func() *joint.Problem { return p.all(views) })
+// it keeps no such room, as far as that serves more. least is how few nodes could hold all load.
+func (p *pass) trial(views []*view, least float64, need func(*view) shortage) (*together, *placing.Room, []placing.Placement) {
+	lean := joint.Lean(p.space(), least)
 	for {
 		t, trial := p.ask(views, lean, need), p.space().Clone()
 		placements := t.Place(trial)
@@ -118,6 +133,17 @@ func (p *pass) trial(views []*view, need func(*view) float64) (*together, *placi
 // residual is the load that the function's instances cannot take. A resting function has
 // none, whatever was measured.
 func (v *view) residual() float64 {
+	residual := v.wholeResidual()
+	for i := range v.sets {
+		if !v.resting {
+			residual = max(residual, v.lack(&v.sets[i]))
+		}
+	}
+	return residual
+}
+
+// wholeResidual is residual without regard to classes.
+func (v *view) wholeResidual() float64 {
 	if v.resting {
 		return 0
 	}

@@ -23,7 +23,7 @@ func (p *pass) park(v *view) {
 		if in.State != cluster.Ready {
 			continue
 		}
-		v.changed()
+		p.changed(v)
 		v.live = slices.Delete(v.live, i, i+1)
 		in.Parked = true
 		v.parked = append(v.parked, in)
@@ -59,7 +59,7 @@ func (p *pass) unparkOne(v *view, i int) bool {
 	if !p.wake(v, &in) {
 		return false
 	}
-	v.changed()
+	p.changed(v)
 	// As for an instance that starts, the plan changes nothing else about it.
 	in.State = cluster.Starting
 	v.parked = slices.Delete(slices.Clone(v.parked), i, i+1)

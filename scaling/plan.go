@@ -70,6 +70,9 @@ type Function struct {
 	// Instances has all of the function's instances, including those that earlier plans
 	// started.
 	Instances []Running
+	// Classes are the parts of the load that not all artefacts may answer; none if all may
+	// answer all of it.
+	Classes []Class
 	// Rate is the measured load in requests per second. Waiting is the number of
 	// requests that are in no instance yet.
 	Rate    float64

@@ -66,7 +66,7 @@ func (p *pass) surplus(v *view) {
 		if in.Parked {
 			left = &parked
 		}
-		if left == &live && live.Up-r.Up < v.peak || live.Up+parked.Up-r.Up < v.peak {
+		if left == &live && (live.Up-r.Up < v.peak || !spares(v, &in, r.Up)) || live.Up+parked.Up-r.Up < v.peak {
 			continue
 		}
 		left.Low, left.Up = left.Low-r.Low, left.Up-r.Up
@@ -122,7 +122,7 @@ func (p *pass) supersede(v *view) {
 	switch {
 	case v.short == placing.NoRoom:
 		p.stop(v, v.old[0], Superseded)
-	case v.short == placing.AtLimit, v.capacity() >= v.demand && v.all() >= v.floor:
+	case v.short == placing.AtLimit, v.capacity() >= v.demand && v.residual() == 0 && v.all() >= v.floor:
 		for _, in := range slices.Clone(v.old) {
 			p.stop(v, in, Superseded)
 		}

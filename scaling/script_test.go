@@ -114,7 +114,7 @@ func (w *world) scale() Plan {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
 		f := w.function(s.Function)
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan

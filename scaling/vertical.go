@@ -38,9 +38,9 @@ func (p *pass) stretch(v *view) {
 		if len(larger) == 0 || in.Fixed {
 			continue
 		}
-		residual := v.residual()
+		residual := residualOf(v, in.Artefact)
 		if residual == 0 {
-			return
+			continue
 		}
 		place, ok := p.space().Find(in.Node)
 		if !ok {
@@ -55,7 +55,7 @@ func (p *pass) stretch(v *view) {
 
 // resize plans a new quota for v's i-th instance.
 func (p *pass) resize(v *view, i int, to capacity.Choice) {
-	v.changed()
+	p.changed(v)
 	in := &v.live[i]
 	in.Config, in.Exec, in.Mean = to.Config, to.Exec, to.Mean
 	r := Resize{Function: v.Name, ID: in.ID, Config: to.Config, Exec: to.Exec, Mean: to.Mean}
@@ -93,7 +93,7 @@ func (p *pass) merge(v *view) {
 		for j := range v.live {
 			stays, goes := &v.live[i], &v.live[j]
 			place, ok := p.space().Find(stays.Node)
-			if i == j || stays.Node != goes.Node || !ok || v.bounds(stays).Up < v.bounds(goes).Up {
+			if i == j || stays.Node != goes.Node || !ok || v.sets != nil && stays.Artefact != goes.Artefact || v.bounds(stays).Up < v.bounds(goes).Up {
 				continue // The one that serves more stays.
 			}
 			both := v.bounds(stays).Up + v.bounds(goes).Up
@@ -133,7 +133,7 @@ func (p *pass) relax(v *view) {
 		in := &v.live[i]
 		below := v.memory.Below(in.with(), in.Largest, v.peak)
 		for _, c := range below {
-			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak {
+			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak && spares(v, in, v.peaked(in).Up-c.Range.Up) {
 				best, to, saved = i, c, less
 			}
 		}

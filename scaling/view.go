@@ -45,15 +45,25 @@ type view struct {
 	// robbed: some of its instances make room for others. It must not take that room
 	// back in the same plan.
 	robbed bool
-	// started and startedUp count what this plan starts.
+	// started and startedUp count what this plan starts. startedOf has it by artefact, if
+	// sets has any.
 	started   int
 	startedUp float64
+	startedOf []startedUp
+	// sets are the sets of artefacts that must carry some of the load themselves.
+	sets []set
 	// short is why this plan leaves load unplaced.
 	short placing.Reason
 	// allowed caches the result of pass.allowed.
 	allowed placing.Allowed
 	// atDemand and atPeak cache the ranges of candidates at the demand and at the peak.
 	atDemand, atPeak []ranged
+}
+
+// startedUp is what the instances of an artefact that this plan starts serve.
+type startedUp struct {
+	artefact string
+	up       float64
 }
 
 // ranged is a candidate and its range by Eq. 1.
@@ -84,6 +94,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 		v.memory = &memory{}
 		e.memories[f.Name] = v.memory
 	}
+	v.sets = sets(v.Classes, v.Configs)
 	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, f.Configs)
 	idle := v.sort() && f.Waiting <= 0
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
@@ -96,7 +107,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
 	v.idle = idle && retire
 	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)
-	v.noteWaiting(now)
+	v.memory.note(now, v)
 	v.steady, v.demand = v.load(now)
 	v.peak = v.highest(now)
 	return v
@@ -114,7 +125,7 @@ func (v *view) sort() (idle bool) {
 		if in.Parked {
 			parked++
 		}
-		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && in.Revision >= v.Revision &&
+		tidy = tidy && (in.State == cluster.Starting || in.State == cluster.Ready) && v.current(in) &&
 			(i == 0 || v.Instances[i-1].ID < in.ID)
 	}
 	switch {
@@ -129,7 +140,7 @@ func (v *view) sort() (idle bool) {
 	for _, in := range v.Instances {
 		switch {
 		case in.State != cluster.Starting && in.State != cluster.Ready:
-		case in.Revision < v.Revision:
+		case !v.current(&in):
 			v.old = append(v.old, in)
 		case in.Parked:
 			v.parked = append(v.parked, in)
@@ -154,7 +165,7 @@ func (v *view) changed() {
 
 // wanted returns a demand of rps for the function, as a part of its load.
 func (v *view) wanted(rps float64) capacity.Demand {
-	return capacity.Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: v.Configs, Queue: v.Queue, Nodes: v.Nodes, Load: max(v.demand, rps)}
+	return capacity.Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: narrowest(v), Queue: v.Queue, Nodes: v.Nodes, Load: max(v.demand, rps)}
 }
 
 // choices returns the possible instances of the function at its load, or at rps if that

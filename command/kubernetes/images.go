@@ -44,32 +44,34 @@ type images struct {
 
 var _ control.Bundles = (*images)(nil)
 
-// Model implements [control.Bundles]. The bundle is the image with its digest; the file
-// is a copy on this machine.
-func (i *images) Model(ctx context.Context, f *provider.Function) (reference, file string, err error) {
+// Models implements [control.Bundles]. The bundle is the image with its digest; the files
+// are copies on this machine.
+func (i *images) Models(ctx context.Context, f *provider.Function) (reference string, models []control.Model, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	keychain, err := i.keychain(ctx, f.Deployment)
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
 	b, err := image.Pull(ctx, f.Deployment.Image, keychain, i.models.root, image.WithPlain(i.platform.flags.plain...))
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
 	if err := b.CheckModel(); err != nil {
-		return "", "", fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	if file, err = b.ModelFile(f.Inference.Model); err != nil {
-		return "", "", fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+	if models, err = control.ModelsOf(b.Bundle, f); err != nil {
+		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	inside, err := b.InImage(file)
-	if err != nil {
-		return "", "", err
+	for _, m := range models {
+		inside, err := b.InImage(m.File)
+		if err != nil {
+			return "", nil, err
+		}
+		i.models.keep(m.File, inside+"@"+b.Digest)
 	}
-	i.models.keep(file, inside+"@"+b.Digest)
 	i.makeRoom()
-	return b.Reference, file, nil
+	return b.Reference, models, nil
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
-	"github.com/faas-infer/faas-infer/lab/plot"
 )
 
 // day is a function's day in each of several ways, BATCH's buffer first.

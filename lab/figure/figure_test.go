@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/lab/plot"
+	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
 )
 
 const (
@@ -85,9 +86,9 @@ const modelPath = "/bundle/model.onnx"
 // bundles implements control.Bundles with the image's name only.
 type bundles struct{}
 
-// Model implements control.Bundles.
-func (bundles) Model(_ context.Context, f *provider.Function) (bundle, file string, err error) {
-	return f.Deployment.Image, f.Deployment.Image, nil
+// Models implements control.Bundles.
+func (bundles) Models(_ context.Context, f *provider.Function) (bundle string, models []control.Model, err error) {
+	return f.Deployment.Image, []control.Model{{File: f.Deployment.Image, Images: f.Inference.Image}}, nil
 }
 
 // secrets implements control.Secrets without any secret.

@@ -10,6 +10,14 @@
 //	model: model.onnx
 //	description: Number recognition
 //
+// Several ONNX models that answer the same requests:
+//
+//	name: photos
+//	models:
+//	  - {name: resnet50, model: resnet50.onnx, image: 224x224}
+//	  - {name: mobilenet, model: mobilenet.onnx, accuracy: 70.6}
+//	validation: {data: validation.npz}
+//
 // A model that Python runs, by a handler or by TensorFlow alone:
 //
 //	name: spam
@@ -193,16 +201,17 @@ func (b *Bundle) CheckProgram() error {
 	if b.IsProgram() {
 		return nil
 	}
-	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, for example \"100ms\"", ErrModel, cmp.Or(b.Model, b.Handler, b.Served()))
+	return fmt.Errorf("%w, %s, and needs a latency objective; deploy it with the annotation com.openfaas.slo.latency, for example \"100ms\"", ErrModel, cmp.Or(b.firstModel(), b.Handler, b.Served()))
 }
 
 // ModelPath is the path of the file that identifies the model: the model's file, or
-// the manifest if the model is more than one file.
+// the manifest if the model is more than one file. Of several models it is the first
+// one's.
 func (b *Bundle) ModelPath() string {
 	if b.Whole() {
 		return filepath.Join(b.Dir, ManifestFile)
 	}
-	return filepath.Join(b.Dir, b.Model)
+	return filepath.Join(b.Dir, b.firstModel())
 }
 
 // ModelFile is [Bundle.ModelPath], or the path of the file that a function names as
@@ -226,19 +235,30 @@ func (b *Bundle) ModelFile(named string) (string, error) {
 // than the manifest. It refuses a name that leads out of the bundle, even by a
 // symbolic link, and anything but a regular file.
 func (b *Bundle) File(name string) (string, error) {
+	info, err := b.stat(name)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%q in the bundle is not a file", name)
+	}
+	return filepath.Join(b.Dir, name), nil
+}
+
+// stat describes a file or directory of the bundle. It refuses a name that leads out
+// of the bundle.
+func (b *Bundle) stat(name string) (fs.FileInfo, error) {
 	inside, err := os.OpenRoot(b.Dir)
 	if err != nil {
-		return "", fmt.Errorf("open bundle: %w", err)
+		return nil, fmt.Errorf("open bundle: %w", err)
 	}
 	defer inside.Close()
 	info, err := inside.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("the bundle has no file %q: %w", name, err)
+		return nil, fmt.Errorf("the bundle has no file %q: %w", name, err)
 	case err != nil:
-		return "", fmt.Errorf("file %q of the bundle: %w", name, err)
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%q in the bundle is not a file", name)
+		return nil, fmt.Errorf("file %q of the bundle: %w", name, err)
 	}
-	return filepath.Join(b.Dir, name), nil
+	return info, nil
 }

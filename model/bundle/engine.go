@@ -45,6 +45,10 @@ func (m Manifest) modelField() string {
 	switch {
 	case m.Model != "":
 		return "model"
+	case m.Models != nil:
+		return "models"
+	case m.Validation != nil:
+		return "validation"
 	case m.Handler != "":
 		return "handler"
 	case m.Requirements != "":
@@ -60,13 +64,15 @@ func (m Manifest) validateModel() error {
 		return fmt.Errorf("%w: engine is missing; write `engine:` and %s", ErrManifest, known)
 	case m.Engine != EngineONNX && !m.Whole():
 		return fmt.Errorf("%w: engine is %q; it must be %s", ErrManifest, m.Engine, known)
+	case m.Engine != EngineONNX && m.Models != nil:
+		return fmt.Errorf("%w: models is for the engine %s, not for %s; name one model in the field model", ErrManifest, EngineONNX, m.Engine)
 	case !m.Upstream() && m.upstreamField() != "":
 		return fmt.Errorf("%w: %s is for the engines %s, %s and %s, not for %s; remove it", ErrManifest, m.upstreamField(), EngineTriton, EngineTensorFlowServing, EngineMLServer, m.Engine)
 	case m.Processed() && filepath.Ext(m.Handler) == ".py":
 		return fmt.Errorf("%w: handler is %q; a handler in Python needs the engine %s or %s; for an ONNX model write a program, as handler.go", ErrManifest, m.Handler, EngineTensorFlow, EnginePython)
 	case m.Engine == EngineONNX && m.Requirements != "":
 		return fmt.Errorf("%w: requirements is for the engines %s and %s, not for %s; remove it", ErrManifest, EngineTensorFlow, EnginePython, m.Engine)
-	case m.Engine == EngineONNX && m.Model == "":
+	case m.Engine == EngineONNX && m.Model == "" && m.Models == nil:
 		return fmt.Errorf("%w: model is missing; write the name of the model's file in the bundle, as `model: model.onnx`", ErrManifest)
 	case m.Engine == EngineTensorFlow && m.Model == "":
 		return fmt.Errorf("%w: model is missing; write the name of the SavedModel's directory or the Keras file in the bundle, as `model: saved_model` or `model: model.keras`", ErrManifest)
@@ -79,6 +85,9 @@ func (m Manifest) validateModel() error {
 		if err := m.validateUpstreamModel(); err != nil {
 			return err
 		}
+	}
+	if err := m.validateModels(); err != nil {
+		return err
 	}
 	for _, field := range m.files() {
 		if field.name != "" && !filepath.IsLocal(field.name) {
@@ -112,8 +121,8 @@ func (b *Bundle) checkModel() error {
 			return fmt.Errorf("%w: %s: %w", ErrManifest, field.key, err)
 		}
 	}
-	if !b.Processed() {
-		return nil
+	if err := b.checkModels(); err != nil || !b.Processed() {
+		return err
 	}
 	if err := b.checkHandlerProgram(); err != nil {
 		return fmt.Errorf("%w: handler: %w", ErrManifest, err)

@@ -57,6 +57,11 @@ type Manifest struct {
 	// it may be a directory, for a model server it must be one. Python may have
 	// none.
 	Model string `yaml:"model,omitempty"`
+	// Models, instead of Model, lists ONNX models that answer the same requests. A
+	// request's accuracy and latency decide which one answers.
+	Models []ManifestModel `yaml:"models,omitempty"`
+	// Validation is labelled data for ONNX models, nil if there is none.
+	Validation *Validation `yaml:"validation,omitempty"`
 	// Handler is the Python file with load and handle. Python needs one. TensorFlow
 	// answers with the model's default signature without one. For ONNX it is a
 	// program that runs before and after the model, or that program's Go file.
@@ -227,7 +232,10 @@ func ParseManifest(b []byte) (Manifest, error) {
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
 	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
-		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, description and annotations; for a model engine, model, handler and requirements; for a model server also server, server_url and model_name; for a program process, mode, upstream_url, env and network", ErrManifest, err)
+		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, description and annotations; for a model engine, model, handler and requirements; for ONNX models also models and validation; for a model server also server, server_url and model_name; for a program process, mode, upstream_url, env and network", ErrManifest, err)
+	}
+	if m.Engine == "" && len(m.Models) > 0 {
+		m.Engine = EngineONNX // No other engine has several.
 	}
 	if err := m.Validate(); err != nil {
 		return Manifest{}, err

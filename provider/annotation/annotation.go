@@ -35,6 +35,9 @@ const (
 	// answered within SLOLatency: a number between 0 and 100, neither
 	// included; 99 if absent.
 	SLOPercentile = "com.openfaas.slo.percentile"
+	// SLOAccuracy is the least accuracy, in percent, of the variants that answer requests:
+	// a number from 0 to 100; 0 if absent.
+	SLOAccuracy = "com.openfaas.slo.accuracy"
 	// InferModel is the model file inside the bundle; if absent, the
 	// bundle's manifest names it.
 	InferModel = "com.openfaas.infer.model"
@@ -51,6 +54,9 @@ const (
 	// InferKeepAlive is how long an instance without requests stays: a Go
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
+	// InferVariants says which variants of the model may serve: "bundle", the default, for
+	// all that the bundle's manifest lists, or some of their names, separated by commas.
+	InferVariants = "com.openfaas.infer.variants"
 	// InferWeight is the function's weight against others if all together ask for more
 	// than the nodes have: a number from 0.01 to 100; 1 if absent.
 	InferWeight = "com.openfaas.infer.weight"
@@ -123,8 +129,8 @@ const (
 // knownKeys lists the keys of the two prefixes under which an unknown key is refused. Such a
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
-	"com.openfaas.slo.":   {SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferWeight},
+	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
+	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -144,6 +150,11 @@ type Inference struct {
 	PercentileStated bool // the deployment gives it
 	// Budget is SLOBudget, 0 for no bound.
 	Budget float64
+	// Accuracy is SLOAccuracy, 0 for no bound.
+	Accuracy float64
+	// Variants are the names in InferVariants, separated by commas, "" for all that the
+	// bundle lists.
+	Variants string
 	// Model is InferModel: a slash-separated path inside the bundle, "" if the bundle's
 	// manifest decides.
 	Model string
@@ -311,6 +322,10 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Percentile, err = percentile(key, value)
 	case SLOBudget:
 		in.Budget, err = budget(key, value)
+	case SLOAccuracy:
+		in.Accuracy, err = accuracy(key, value)
+	case InferVariants:
+		in.Variants, err = variants(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
 	case InferImage:

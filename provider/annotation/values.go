@@ -65,7 +65,6 @@ func image(key, value string) (string, error) {
 	return strings.Join(strings.Fields(value), " "), nil
 }
 
-// weight reads a function's weight.
 // off reads a switch that is on unless the value says "off".
 func off(key, value string) (bool, error) {
 	switch value {
@@ -77,6 +76,7 @@ func off(key, value string) (bool, error) {
 	return false, &Error{Key: key, Value: value, Why: "it must be on or off", Example: "off"}
 }
 
+// weight reads a function's weight.
 func weight(key, value string) (float64, error) {
 	w, ok := decimal(value)
 	if !ok || w < LeastWeight || w > LargestWeight {

@@ -42,12 +42,17 @@ func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
 
 // checkModel checks a model with the engine, and installs the Python packages it needs.
 func (h *Handler) checkModel(ctx context.Context, b *bundle.Bundle, answer *answer) error {
-	subject := cmp.Or(b.Model, b.Handler, b.ServerURL)
 	if h.options.CheckModel != nil {
-		if err := h.options.CheckModel(ctx, b.ModelPath()); err != nil {
-			return fmt.Errorf("model %s: %w", subject, err)
+		for _, one := range b.Registered() {
+			file, subject := b.ModelPath(), cmp.Or(one.Model, b.Handler, b.ServerURL)
+			if !b.Whole() {
+				file = filepath.Join(b.Dir, one.Model)
+			}
+			if err := h.options.CheckModel(ctx, file); err != nil {
+				return fmt.Errorf("model %s: %w", subject, err)
+			}
+			answer.log("The model %s can be read.", subject)
 		}
-		answer.log("The model %s can be read.", subject)
 	}
 	if h.options.Install == nil || !b.InPython() && !b.Upstream() {
 		return nil

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -67,7 +68,7 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	spec := cluster.InstanceSpec{
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
-		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: fn.fingerprint,
+		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: a.fingerprint,
 	}
 	// The plan's configs come from the profile, so adopt finds their times.
 	if in := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}); in != nil {
@@ -97,6 +98,9 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 func (c *Controller) claim(fn *function) {
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		in := c.adopt(fn, known)
+		if in == nil && slices.Contains(fn.unknown, known.Artefact.Name) {
+			return nil, keeper.Later
+		}
 		if in == nil {
 			return nil, "the profile does not cover its config"
 		}

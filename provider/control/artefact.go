@@ -22,11 +22,16 @@ const (
 	troubledPeriod = 250 * time.Millisecond
 )
 
-// artefact is one thing that a function's instances may load, with its times. Today a
-// function has one artefact, its whole prepared model.
+// artefact is one thing that a function's instances may load, with its times: its prepared
+// model, or a variant of it.
 type artefact struct {
 	cluster.Artefact
-	profile *profiler.Profile
+	// accuracy is in percent, 0 if it is not known.
+	accuracy float64
+	// fingerprint is the fingerprint of instances that load it now, "" if the provider has
+	// no other replicas.
+	fingerprint string
+	profile     *profiler.Profile
 	// times are the profile's times, corrected by executions; plan is made from them.
 	// candidates are the plan's candidates with mean times, promised are candidates with
 	// the profile's own times.
@@ -49,10 +54,10 @@ func (a *artefact) table(batch, millicores int) []time.Duration {
 	return a.plan.Scaled(a.times.Table(batch, millicores))
 }
 
-// named sets the artefact's name in candidates and returns them.
+// named sets the artefact's name and accuracy in candidates and returns them.
 func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	for i := range candidates {
-		candidates[i].Artefact = a.Name
+		candidates[i].Artefact, candidates[i].Accuracy = a.Name, a.accuracy
 	}
 	return candidates
 }

@@ -25,13 +25,13 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// Bundles finds the model that a function's image names.
+// Bundles finds the models that a function's image names.
 type Bundles interface {
-	// Model returns the bundle and the path of a model file on this machine: the
-	// file that the deployment names, otherwise the manifest's. The bundle is a
-	// directory, or an image reference with the digest of the content. With a digest,
-	// a function whose image has other content runs another model.
-	Model(ctx context.Context, f *provider.Function) (bundle, file string, err error)
+	// Models returns the bundle and the models of a function, at least one: the file that
+	// the deployment names, otherwise those of the bundle's manifest that the deployment
+	// admits. The bundle is a directory, or an image reference with the digest of the
+	// content. With a digest, a function whose image has other content runs another model.
+	Models(ctx context.Context, f *provider.Function) (bundle string, models []Model, err error)
 }
 
 // Secrets finds the secrets of functions.

@@ -48,6 +48,25 @@ func TestManyFunctionsOnASmallNode(t *testing.T) {
 	})
 }
 
+// An instance that waits until another one has left its room takes no longer to load for that.
+func TestLoadingWithoutTheWaitForRoom(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.widen(250)
+		for _, name := range []string{"f", "g"} {
+			r.measured(name, "m", within(time.Second))
+			r.answered(name, "m")
+			time.Sleep(2 * time.Second)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fn, id := r.functions[full("g")], r.only().ID
+		got := fn.Instances[id].running(time.Now(), r.stats(fn)).Loading
+		if r.backend.asked() != 2 || got != coldStart {
+			t.Errorf("the second of %d instances took %v to load, of which the backend took %v", r.backend.asked(), got, coldStart)
+		}
+	})
+}
+
 // While nothing runs, the loop looks once a second.
 func TestIdleLoopRests(t *testing.T) {
 	try(t, func(r *rig) {

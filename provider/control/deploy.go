@@ -1,13 +1,16 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
@@ -21,7 +24,7 @@ var _ provider.Controller = (*Controller)(nil)
 // A new model is measured in the background. The old revision is served until the new
 // revision's times are known, and its instances serve until the new ones are ready.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
-	bundle, file, err := c.options.Bundles.Model(ctx, f)
+	bundle, models, err := c.options.Bundles.Models(ctx, f)
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
@@ -29,7 +32,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
-	if err := c.finder.Check(ctx, f, file); err != nil {
+	if err := c.check(ctx, f, models); err != nil {
 		return nil, refused(f, err)
 	}
 	batches, err := policy(&c.rules, f)
@@ -58,10 +61,58 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn.abandon = abandon
 	c.keeper.Begin(func() {
 		defer abandon()
-		c.prepare(prepareCtx, fn, revision{Function: f, bundle: bundle, file: file, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches})
+		preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.prepare(prepareCtx)
 	})
 	c.Wake()
 	return fn.dispatcher, nil
+}
+
+// check returns an error if a model cannot be read, if none is as accurate as the deployment
+// asks, or if all that are were measured and cannot meet the objective.
+func (c *Controller) check(ctx context.Context, f *provider.Function, models []Model) error {
+	if err := checkAccuracy(f, models); err != nil {
+		return err
+	}
+	var hopeless error
+	able := false
+	for _, m := range models {
+		err := c.finder.Check(ctx, f, m.File)
+		var why *annotation.Error
+		switch {
+		case err != nil && !errors.As(err, &why):
+			return named(m.Name, err)
+		case m.Accuracy < f.Inference.Accuracy:
+		case err != nil:
+			hopeless = cmp.Or(hopeless, err)
+		default:
+			able = true
+		}
+	}
+	if able {
+		return nil
+	}
+	return hopeless
+}
+
+// named adds a variant's name to an error about its model.
+func named(variant string, err error) error {
+	if variant == cluster.Whole {
+		return err
+	}
+	return fmt.Errorf("model %s: %w", variant, err)
+}
+
+// checkAccuracy refuses an accuracy that no model reaches, and names the nearest.
+func checkAccuracy(f *provider.Function, models []Model) error {
+	best := slices.MaxFunc(models, func(a, b Model) int { return cmp.Compare(a.Accuracy, b.Accuracy) })
+	if best.Accuracy >= f.Inference.Accuracy {
+		return nil
+	}
+	why := fmt.Sprintf("no model of image %q is that accurate; the nearest, %s, has %g", f.Deployment.Image, best.Name, best.Accuracy)
+	if best.Accuracy == 0 {
+		why = fmt.Sprintf("the accuracy of no model of image %q is known; state it as accuracy below models in its bundle.yaml", f.Deployment.Image)
+	}
+	return &annotation.Error{Key: annotation.SLOAccuracy, Value: strconv.FormatFloat(f.Inference.Accuracy, 'g', -1, 64), Why: why}
 }
 
 // refused turns the error of a model's check into the answer to a deployment. It adds the
@@ -100,12 +151,30 @@ func secretVersions(s Secrets, f *provider.Function) string {
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
+	variants := c.variants(name)
 	if err := c.Release(ctx, name); err != nil {
 		return err
 	}
 	c.options.Metrics.Remove(name)
 	c.saver.records.Forget(name)
+	for _, variant := range variants {
+		c.saver.records.ForgetCorrection(recordName(name, variant))
+	}
 	return nil
+}
+
+// variants lists the names of a function's artefacts that are variants.
+func (c *Controller) variants(name string) (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if fn, ok := c.functions[name]; ok {
+		for _, a := range fn.artefacts {
+			if a.Name != cluster.Whole {
+				names = append(names, a.Name)
+			}
+		}
+	}
+	return names
 }
 
 // Release is Remove for a function that another controller has taken over: it keeps the

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
@@ -114,8 +116,11 @@ func (m *fakeModels) fail(err error) {
 // execTime is the time of a batch: the fixed part is half the time of a batch of one.
 func execTime(file string, batch, threads int) time.Duration {
 	base := 4 * time.Millisecond
-	if strings.Contains(file, "slow") {
+	switch {
+	case strings.Contains(file, "slow"):
 		base = time.Second
+	case strings.Contains(file, "slim"):
+		base = 2 * time.Millisecond
 	}
 	return base * time.Duration(batch+1) / time.Duration(2*threads)
 }
@@ -249,10 +254,24 @@ func (fakeSecrets) Version(_, secret string) string { return "version of " + sec
 // fakeBundles finds a bundle for every image but "absent".
 type fakeBundles struct{}
 
-func (fakeBundles) Model(_ context.Context, f *provider.Function) (bundle, file string, err error) {
+func (fakeBundles) Models(_ context.Context, f *provider.Function) (bundle string, models []Model, err error) {
 	image, model := f.Deployment.Image, f.Inference.Model
 	if image == "absent" {
-		return "", "", errors.New("no bundle")
+		return "", nil, errors.New("no bundle")
 	}
-	return "bundles/" + image, image + model, nil
+	if list, several := strings.CutPrefix(image, "variants:"); several { // For example "variants:precise=80,slim=70".
+		for one := range strings.SplitSeq(list, ",") {
+			m := Model{}
+			name, accuracy, _ := strings.Cut(one, "=")
+			m.Name, m.File = name, name
+			if m.Accuracy, err = strconv.ParseFloat(accuracy, 64); err != nil {
+				return "", nil, err
+			}
+			if f.Inference.Admits(name) {
+				models = append(models, m)
+			}
+		}
+		return "bundles/variants", models, nil
+	}
+	return "bundles/" + image, []Model{{Name: cluster.Whole, File: image + model, Images: f.Inference.Image}}, nil
 }

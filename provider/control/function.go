@@ -50,14 +50,12 @@ type function struct {
 	// artefacts are what its instances load; none until the model's times are known.
 	// artefacts, secrets and values belong to the revision in Function.
 	artefacts []*artefact
+	// unknown are the names of its models whose times are not known yet.
+	unknown []string
 	// secrets are the paths of the function's secret files, by secret name; values
 	// changes when a secret is replaced.
 	secrets map[string]string
 	values  string
-	// fingerprint is the fingerprint of instances that the function starts now, "" if
-	// the provider has no other replicas.
-	fingerprint string
-
 	// fallsBack: no instance is fast enough by its corrected times, so those that are
 	// too slow serve.
 	fallsBack bool
@@ -122,22 +120,35 @@ func (fn *function) artefact(name string) *artefact {
 	return nil
 }
 
-// candidates lists the candidates of all artefacts.
+// accurate reports whether instances that have loaded the artefact may answer the function's
+// requests.
+func (fn *function) accurate(a *artefact) bool {
+	return a != nil && a.accuracy >= fn.Inference.Accuracy
+}
+
+// candidates lists the candidates of all artefacts that are accurate enough. Those of an
+// artefact that is too slow now count only if all others are, too.
 func (fn *function) candidates() []capacity.Candidate {
 	if len(fn.artefacts) == 1 {
 		return fn.artefacts[0].candidates
 	}
 	var all []capacity.Candidate
+	slow := fn.slow() != ""
 	for _, a := range fn.artefacts {
-		all = append(all, a.candidates...)
+		if fn.accurate(a) && (slow || a.plan.Slow == "") {
+			all = append(all, a.candidates...)
+		}
 	}
 	return all
 }
 
-// slow returns why no artefact meets the objective by its corrected times, "" if at least
-// one does.
+// slow returns why no artefact that is accurate enough meets the objective by its corrected
+// times, "" if at least one does.
 func (fn *function) slow() (why string) {
 	for _, a := range fn.artefacts {
+		if !fn.accurate(a) {
+			continue
+		}
 		if why = a.plan.Slow; why == "" {
 			return ""
 		}
@@ -150,7 +161,8 @@ func (fn *function) queue() capacity.Queue { return fn.rules.Queue(fn.Function) 
 
 // knows reports whether the function would start an instance in the same way as in.
 func (fn *function) knows(in *cluster.Instance) bool {
-	return fn.fingerprint != "" && in.Fingerprint == fn.fingerprint
+	a := fn.artefact(in.Artefact.Name)
+	return a != nil && a.fingerprint != "" && in.Fingerprint == a.fingerprint
 }
 
 // instance is one instance with its function.

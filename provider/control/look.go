@@ -131,7 +131,7 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	if in.Retiring || in.Suspect {
 		r.State = cluster.Stopping // Its room is taken, and it carries no load.
 	}
-	if in.Revision != fn.Revision || in.useless {
+	if in.Revision != fn.Revision || in.useless || !fn.accurate(fn.artefact(in.Artefact.Name)) {
 		r.Revision = 0 // Also if its revision is higher: that deployment was undone.
 	}
 	if r.IdleSince = stats.Instances[in.ID]; in.away {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -19,12 +21,33 @@ import (
 // revision is a deployment that is being prepared.
 type revision struct {
 	*provider.Function
-	bundle, file string
-	secrets      map[string]string
-	values       string
-	// alone: the leader has not found its times, so this replica does.
-	alone  bool
-	policy batching.Policy
+	bundle  string
+	models  []Model
+	secrets map[string]string
+	values  string
+	policy  batching.Policy
+}
+
+// preparation is the work for one revision.
+type preparation struct {
+	*Controller
+	revision
+	fn *function
+	// all has the revision's models.
+	all []*task
+}
+
+// task is one model of a revision on its way to its full profile.
+type task struct {
+	Model
+	// prepared and profile are the latest result, "" and nil before the first.
+	prepared string
+	profile  *profiler.Profile
+	// tries counts the attempts, failures those in a row that failed. why is the latest
+	// failure, "" after a success. The next attempt is not before next.
+	tries, failures int
+	why             string
+	next            time.Time
 }
 
 // pause returns how long to wait after the n-th failure in a row to measure a model or to
@@ -38,43 +61,84 @@ const (
 	followTimeout = 2 * time.Minute
 )
 
-// prepare finds the times of the revision's model and makes the revision the served one. A
-// new model is served with a provisional profile first, then with a full one. prepare
-// repeats a failed attempt until ctx ends.
-func (c *Controller) prepare(ctx context.Context, fn *function, r revision) {
-	provisional := false
-	for n := 1; ; n++ {
-		prepared, profile, err := c.find(ctx, r, provisional)
-		if errors.Is(err, latency.ErrFollowing) {
-			if !wait(ctx, followPause) {
-				return
-			}
-			r.alone = time.Duration(n)*followPause >= followTimeout
-			continue
+// prepare finds the times of the revision's models and makes the revision the served one. A
+// new model is served with a provisional profile first, then with a full one: first all
+// models get some profile, then each a full one. prepare repeats failed attempts until ctx
+// ends.
+func (c preparation) prepare(ctx context.Context) {
+	for _, m := range c.models {
+		c.all = append(c.all, &task{Model: m})
+	}
+	for open := slices.Clone(c.all); len(open) > 0; {
+		// The first one that was not tried, otherwise the one that may be tried again soonest.
+		t := slices.MinFunc(open, func(a, b *task) int { return a.next.Compare(b.next) })
+		if !wait(ctx, time.Until(t.next)) {
+			return
 		}
-		if err == nil {
-			c.serve(fn, r, prepared, profile)
-			if provisional = profile.Provisional; !provisional {
-				return
-			}
-			continue
-		}
+		changed := c.attempt(ctx, t)
 		if ctx.Err() != nil {
 			return
 		}
-		retry := pause(n)
-		fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("measure model")
-		if !provisional { // The provisional profile keeps serving.
-			c.fail(fn, r, fmt.Sprintf("the model could not be measured: %v", err))
+		open = slices.DeleteFunc(open, func(x *task) bool { return x == t })
+		if t.profile == nil || t.profile.Provisional {
+			open = append(open, t)
 		}
-		if !wait(ctx, retry) {
-			return
+		tried := !slices.ContainsFunc(c.all, func(t *task) bool { return t.tries == 0 })
+		switch known := slices.ContainsFunc(c.all, func(t *task) bool { return t.profile != nil }); {
+		case known && (changed || t.failures == 1) && (tried || !c.serves()): // Until all are tried, an earlier revision serves as well.
+			c.serve(tried)
+		case !known && tried && !slices.ContainsFunc(c.all, func(t *task) bool { return t.why == "" }):
+			c.fail(failures(c.all))
 		}
 	}
 }
 
+// attempt tries to find a task's first profile, or the full one if it has a provisional one.
+// It reports whether the profile changed.
+func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
+	t.tries++
+	// After so long the leader has not found the times, so this replica does.
+	alone := time.Duration(t.tries)*followPause > followTimeout
+	prepared, profile, err := c.find(ctx, t, alone)
+	switch {
+	case err == nil:
+		t.prepared, t.profile, t.failures, t.why, t.next = prepared, profile, 0, "", time.Time{}
+		return true
+	case errors.Is(err, latency.ErrFollowing):
+		t.next = time.Now().Add(followPause)
+	case ctx.Err() == nil:
+		t.failures++
+		retry := pause(t.failures)
+		c.fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
+		t.why, t.next = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry)
+		if t.Name != cluster.Whole {
+			t.why = t.Name + ": " + t.why
+		}
+	}
+	return false
+}
+
+// failures joins why the tasks have failed.
+func failures(all []*task) string {
+	var why []string
+	for _, t := range all {
+		why = append(why, t.why)
+	}
+	return strings.Join(why, "; ")
+}
+
+// serves reports whether some revision of the function is served.
+func (c preparation) serves() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fn.measured()
+}
+
 // wait waits for d; it returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	select {
 	case <-ctx.Done():
 		return false
@@ -83,20 +147,20 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// find finds the revision's profile, or the full one if the present one is provisional.
-func (c *Controller) find(ctx context.Context, r revision, provisional bool) (prepared string, p *profiler.Profile, err error) {
-	if provisional {
-		return c.finder.Refine(ctx, r.Function, r.file)
+// find finds the task's profile, or the full one if the present one is provisional.
+func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
+	if t.profile != nil {
+		return c.finder.Refine(ctx, c.Function, t.File)
 	}
-	return c.finder.Profile(ctx, r.Function, r.file, r.alone)
+	return c.finder.Profile(ctx, c.Function, t.File, alone)
 }
 
 // fail records why a revision cannot be served, unless a later one is wanted.
-func (c *Controller) fail(fn *function, r revision, why string) {
+func (c preparation) fail(why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if fn.wanted == r.Function {
-		c.refuse(fn, why)
+	if c.fn.wanted == c.Function {
+		c.refuse(c.fn, why)
 	}
 }
 
@@ -110,57 +174,50 @@ func (c *Controller) refuse(fn *function, why string) {
 	c.Wake()
 }
 
-// serve makes the revision the served one, or records why it cannot be.
-func (c *Controller) serve(fn *function, r revision, prepared string, profile *profiler.Profile) {
-	profile = c.refined(fn, r, profile)
-	a := &artefact{
-		Artefact: cluster.Artefact{Name: cluster.Whole, Bundle: r.bundle, Model: prepared, Images: r.Inference.Image},
-		profile:  profile, times: c.saver.records.Correction(r.Name, profile, latency.Quantile(r.Function)), means: latency.Means{},
-		promised: c.rules.Promised(r.Function, profile),
-	}
-	a.named(a.promised)
+// serve makes the revision the served one with the models whose times are known. If all were
+// tried and none can meet the objective, it records why.
+func (c preparation) serve(tried bool) {
+	fn, r := c.fn, c.revision
+	found := c.artefacts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn.wanted != r.Function {
 		return
 	}
-	before := fn.artefact(a.Name)
-	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
-		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
-	}
-	a.plan = c.rules.Plan(r.Function, profile, a.times)
-	a.candidates = a.named(a.plan.Candidates)
-	if why := a.plan.Refuse; why != nil {
-		fn.log.Error().Err(why).Msg("the objective cannot be met")
-		c.refuse(fn, why.Error())
+	var why *annotation.Error
+	found = slices.DeleteFunc(found, func(a *artefact) bool {
+		refuse := c.settle(a)
+		if refuse != nil {
+			why = refuse
+			fn.log.Error().Err(refuse).Str("variant", a.Name).Msg("the objective cannot be met")
+		}
+		return refuse != nil
+	})
+	if !slices.ContainsFunc(found, func(a *artefact) bool { return a.accuracy >= r.Inference.Accuracy }) {
+		if why != nil && tried {
+			c.refuse(fn, why.Error())
+		}
 		return
 	}
 	if !c.rules.BatchesAlike(fn.Function, r.Function) {
 		fn.dispatcher.Reconfigure(r.policy, r.Inference.SLO, r.Inference.Once)
 		fn.tuned, _ = r.policy.(*tuned)
 	}
-	fingerprint := "" // A provider alone recognises its instances by their revision.
-	if !fn.replica.Alone() {
-		fingerprint = fingerprintOf(r.Deployment, r.bundle, prepared, r.values, c.options.Engine)
+	for _, a := range found {
+		fn.renumber(r, a)
 	}
-	switch {
-	case before == nil:
-	case before.Model == prepared && before.Images == a.Images && fn.fingerprint == fingerprint && slices.Equal(before.promised, a.promised) &&
-		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values:
-		// A deployment that changes nothing, or only the objective, restarts no instance.
-		fn.relabel(r.Revision)
-	case fn.Revision == r.Revision && before.Model != prepared:
-		// The instances have loaded the unprepared model; new ones load the prepared one.
-		fn.relabel(0)
+	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
+	fn.artefacts, fn.unknown = found, nil
+	for _, t := range c.all {
+		if t.profile == nil {
+			fn.unknown = append(fn.unknown, t.Name)
+		}
 	}
-	fn.Function, fn.secrets, fn.values, fn.fingerprint = r.Function, r.secrets, r.values, fingerprint
-	fn.artefacts = []*artefact{a}
 	fn.failed, fn.Unplaced, fn.Failures = "", "", keeper.Failures{}
-	fn.Metrics.SetProvisional(profile.Provisional)
-	a.times.SetQuantile(latency.Quantile(r.Function))
+	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	for _, in := range fn.Instances {
 		in.recognise()
-		if in.Revision == fn.Revision && len(a.table(in.Config.Batch, in.Config.CPU)) > 0 {
+		if a := fn.artefact(in.Artefact.Name); a != nil && in.Revision == fn.Revision && len(a.table(in.Config.Batch, in.Config.CPU)) > 0 {
 			in.times = a.times
 		}
 		in.refit()
@@ -170,25 +227,80 @@ func (c *Controller) serve(fn *function, r revision, prepared string, profile *p
 	c.Wake()
 }
 
+// artefacts makes the artefacts of the models whose times are known.
+func (c preparation) artefacts() (found []*artefact) {
+	fn, r := c.fn, c.revision
+	for _, t := range c.all {
+		if t.profile == nil {
+			continue
+		}
+		profile := c.refined(t)
+		a := &artefact{
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, accuracy: t.Accuracy,
+			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
+			promised: c.rules.Promised(r.Function, profile),
+		}
+		a.named(a.promised)
+		if !fn.replica.Alone() { // A provider alone recognises its instances by their revision.
+			a.fingerprint = fingerprintOf(r.Deployment, r.bundle, t.prepared, r.values, c.options.Engine)
+		}
+		found = append(found, a)
+	}
+	return found
+}
+
+// settle gives an artefact the corrections of the one before and its plan, or returns why the
+// objective cannot be met with it. The lock is held.
+func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
+	r, before := c.revision, c.fn.artefact(a.Name)
+	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
+		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
+	}
+	a.plan = c.rules.Plan(r.Function, a.profile, a.times)
+	a.candidates = a.named(a.plan.Candidates)
+	if a.plan.Refuse == nil {
+		a.times.SetQuantile(latency.Quantile(r.Function))
+	}
+	return a.plan.Refuse
+}
+
+// renumber gives the instances of an artefact the number of the revision that is served from
+// now on if they suit it, and none if they have to be replaced. The lock is held.
+func (fn *function) renumber(r revision, a *artefact) {
+	before := fn.artefact(a.Name)
+	switch {
+	case before == nil:
+	case a.accuracy < r.Inference.Accuracy: // They serve until others are ready, as an earlier revision does.
+	case before.Model == a.Model && before.Images == a.Images && before.fingerprint == a.fingerprint && slices.Equal(before.promised, a.promised) &&
+		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values:
+		// A deployment that changes nothing, or only the objective, restarts no instance.
+		fn.relabel(a.Name, r.Revision)
+	case fn.Revision == r.Revision && before.Model != a.Model:
+		// The instances have loaded the unprepared model; new ones load the prepared one.
+		fn.relabel(a.Name, 0)
+	}
+}
+
 // refined returns the full profile that replaces a provisional one. If the running instances
 // have more memory than it needs, it keeps the provisional profile's memory: then they have
 // the same configs as new ones.
-func (c *Controller) refined(fn *function, r revision, next *profiler.Profile) *profiler.Profile {
+func (c preparation) refined(t *task) *profiler.Profile {
+	fn, r := c.fn, c.revision
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := fn.artefact(cluster.Whole)
-	if a == nil || !a.profile.Provisional || next.Provisional || fn.Revision != r.Revision || next.Memory >= a.profile.Memory {
-		return next
+	a := fn.artefact(t.Name)
+	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory {
+		return t.profile
 	}
-	same := *next
+	same := *t.profile
 	same.Memory = a.profile.Memory
 	return &same
 }
 
-// relabel gives the instances of the current revision another revision number.
-func (fn *function) relabel(revision uint64) {
+// relabel gives the instances of an artefact that have the current revision another number.
+func (fn *function) relabel(artefact string, revision uint64) {
 	for _, in := range fn.Instances {
-		if in.Revision == fn.Revision {
+		if in.Revision == fn.Revision && in.Artefact.Name == artefact {
 			in.Revision = revision
 		}
 	}

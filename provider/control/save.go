@@ -1,6 +1,7 @@
 package control
 
 import (
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -68,7 +69,8 @@ func (s *saver) flush() {
 }
 
 func (s *saver) write(states map[string]correction.State, histories map[string][]byte) {
-	has := func(name string) bool {
+	has := func(record string) bool {
+		name, _, _ := strings.Cut(record, variantMark)
 		s.controller.mu.Lock()
 		defer s.controller.mu.Unlock()
 		_, ok := s.controller.functions[name]
@@ -78,16 +80,29 @@ func (s *saver) write(states map[string]correction.State, histories map[string][
 	s.records.WriteHistories(histories, has)
 }
 
-// newCorrections returns the unsaved corrections of whole models' times and marks them as
-// saved. The lock is held.
+// variantMark separates a function's name from a variant's in the name of a record.
+const variantMark = "/"
+
+// recordName is the name of the stored correction of a function's artefact.
+func recordName(function, artefact string) string {
+	if artefact == cluster.Whole {
+		return function
+	}
+	return function + variantMark + artefact
+}
+
+// newCorrections returns the unsaved corrections of models' times and marks them as saved.
+// The lock is held.
 func (s *saver) newCorrections() map[string]correction.State {
 	states := map[string]correction.State{}
 	if s.records.Corrections == nil {
 		return states
 	}
 	for name, fn := range s.controller.functions {
-		if a := fn.artefact(cluster.Whole); a != nil && a.unsaved {
-			states[name], a.unsaved = a.times.State(), false
+		for _, a := range fn.artefacts {
+			if a.unsaved {
+				states[recordName(name, a.Name)], a.unsaved = a.times.State(), false
+			}
 		}
 	}
 	return states

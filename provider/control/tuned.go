@@ -127,12 +127,13 @@ func (fn *function) tune(now time.Time, f *scaling.Function, nodes []cluster.Nod
 	if !fn.measured() || len(f.Configs) == 0 {
 		return
 	}
-	// BATCH's buffer serves one model.
-	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{fn, fn.artefacts[0]}, fn.room(f, nodes))
+	// BATCH's buffer serves one model: the first that is accurate enough.
+	of := fn.artefacts[slices.IndexFunc(fn.artefacts, fn.accurate)]
+	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{fn, of}, fn.room(f, nodes))
 	if len(list) == 0 {
 		return
 	}
-	f.Configs = fn.artefacts[0].named(slices.Clone(list))
+	f.Configs = of.named(slices.Clone(list))
 	if f.Rate > 0 {
 		f.Min = max(f.Min, fn.tuned.tuner.Instances())
 	}

@@ -11,14 +11,20 @@ import (
 // replicas: this one may see an instance before it learns of the function.
 const orphanGrace = time.Minute
 
+// Later is what a function says of an instance that it may want later.
+const Later = "later"
+
 // Claim offers a function its unclaimed instances. adopt adds one, or returns why the
-// function does not want it; then Claim stops it.
+// function does not want it; then Claim stops it, unless it may be wanted [Later].
 func (k *Keeper[I]) Claim(function string, adopt func(cluster.Instance) (in I, unwanted string)) {
 	for id, known := range k.unclaimed {
 		if known.Function != function || known.leaving {
 			continue
 		}
 		in, unwanted := adopt(known.Instance)
+		if unwanted == Later {
+			continue
+		}
 		if unwanted != "" {
 			k.leave(id, known, unwanted)
 			continue

@@ -29,11 +29,11 @@ type Instance interface {
 // Kept is the keeper's part of an instance: its state and what the keeper does with it.
 type Kept struct {
 	cluster.Instance
+	// Loading is the time from when the backend started it until it was ready, 0 if unknown.
+	// The wait for room before that does not count.
+	Loading time.Duration
 	// Usage is what it used by the latest reading.
 	Usage cluster.Resources
-	// Loading is how long it took from its start to being ready, without what it waited
-	// before for others' room; 0 until then.
-	Loading time.Duration
 	// Retiring: it gets no new requests. Fault is why it was lost, nil if it is only not
 	// needed any more.
 	Retiring bool
@@ -65,9 +65,11 @@ func (k *Kept) Seen(cluster.State, cluster.Instance) {}
 // There reports whether the instance is ready, answers and is not being retired.
 func (k *Kept) There() bool { return k.State == cluster.Ready && !k.Retiring && !k.Suspect }
 
-// loaded marks the instance as ready. The backend says when it has begun to start it.
+// loaded marks the instance as ready. seen is what the backend says of it.
 func (k *Kept) loaded(seen cluster.Instance) {
-	k.Loading = max(0, seen.ReadyAt.Sub(seen.StartedAt))
+	if k.ReadyAt = seen.ReadyAt; !seen.StartedAt.IsZero() {
+		k.Loading = max(0, seen.ReadyAt.Sub(seen.StartedAt))
+	}
 	select {
 	case <-k.ready:
 	default:

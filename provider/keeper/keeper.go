@@ -325,7 +325,6 @@ func (k *Keeper[I]) Observe(seen cluster.Instance) {
 	case seen.State == cluster.Stopping && !k.options.Replicas.Alone():
 		k.Left(in)
 	case seen.State == cluster.Ready && before != cluster.Ready:
-		kept.ReadyAt = seen.ReadyAt
 		kept.loaded(seen)
 		kept.service.Failures.Why = ""
 		if k.options.Replicas.Leads() {

@@ -181,21 +181,6 @@ func (r *rig) becomes(in *instance, s cluster.State) {
 	r.Observe(seen)
 }
 
-// Loading begins when the backend has begun to start the instance.
-func TestLoading(t *testing.T) {
-	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
-		x := r.add("i")
-		seen := x.Instance
-		time.Sleep(5 * time.Second) // It waits for another's room.
-		seen.StartedAt = time.Now()
-		time.Sleep(2 * time.Second)
-		seen.State, seen.ReadyAt = cluster.Ready, time.Now()
-		if r.Observe(seen); x.Loading != 2*time.Second {
-			t.Errorf("%v", x.Loading)
-		}
-	})
-}
-
 // An instance starts, serves, is retired once it is drained, and stopped.
 func TestLife(t *testing.T) {
 	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
@@ -226,6 +211,46 @@ func TestLife(t *testing.T) {
 		r.becomes(x, cluster.Exited)
 		if len(r.fleet.Instances)+len(r.Instances()) > 0 || r.fleet.Failures != (Failures{}) || len(r.dispatcher.forgot) != 1 {
 			t.Errorf("left: %+v, failures %+v", r.fleet.Instances, r.fleet.Failures)
+		}
+	})
+}
+
+// The time to load does not include the wait for room.
+func TestLoadingBeginsWithTheStart(t *testing.T) {
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		x, y, z := r.add("x"), &instance{}, &instance{}
+		synctest.Wait()
+		spec, began := cluster.InstanceSpec{ID: "y", Function: "f.ns", Revision: 1}, time.Now()
+		r.Lock()
+		r.Add(y, &r.fleet, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: began})
+		r.Start(y, []cluster.InstanceID{"x"})
+		r.Unlock()
+		time.Sleep(time.Minute)
+		r.becomes(x, cluster.Exited)
+		synctest.Wait()
+		started := time.Now()
+		time.Sleep(2 * time.Second)
+		ready := cluster.Instance{InstanceSpec: spec, State: cluster.Ready, StartedAt: started, ReadyAt: time.Now()}
+		r.Observe(ready)
+		if r.backend.starts() != 2 || y.Loading != 2*time.Second || !y.StartedAt.Equal(began) {
+			t.Errorf("%d starts; loading took %v, the start was at %v", r.backend.starts(), y.Loading, y.StartedAt)
+		}
+		ready.ID = "z"
+		r.Lock()
+		r.Add(z, &r.fleet, ready)
+		close(z.begun)
+		r.Unlock()
+		if z.Loading != 2*time.Second {
+			t.Errorf("one of an earlier provider took %v", z.Loading)
+		}
+		ready.ID, ready.StartedAt = "u", time.Time{}
+		u := &instance{}
+		r.Lock()
+		r.Add(u, &r.fleet, ready)
+		close(u.begun)
+		r.Unlock()
+		if u.Loading != 0 {
+			t.Errorf("one whose start is unknown took %v", u.Loading)
 		}
 	})
 }

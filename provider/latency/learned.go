@@ -71,7 +71,7 @@ func (s Records) Write(states map[string]correction.State, has func(name string)
 	}
 	for name := range states {
 		if !has(name) {
-			s.forgetCorrection(name)
+			s.ForgetCorrection(name)
 		}
 	}
 }
@@ -93,12 +93,12 @@ func (s Records) WriteHistories(histories map[string][]byte, has func(name strin
 
 // Forget deletes a function's correction and history.
 func (s Records) Forget(name string) {
-	s.forgetCorrection(name)
+	s.ForgetCorrection(name)
 	s.forgetHistory(name)
 }
 
-// forgetCorrection deletes a function's correction.
-func (s Records) forgetCorrection(name string) {
+// ForgetCorrection deletes a function's correction, if there is one.
+func (s Records) ForgetCorrection(name string) {
 	if s.Corrections == nil {
 		return
 	}

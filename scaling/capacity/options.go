@@ -16,6 +16,9 @@ import (
 type Candidate struct {
 	// Artefact names what the instance loads.
 	Artefact string
+	// Accuracy is that of the artefact in percent. Of plans that cost the same the more
+	// accurate one is better.
+	Accuracy float64
 	Config   cluster.Config
 	// Exec is the time within which a batch is expected to end. It decides whether the SLO
 	// is met.

@@ -82,16 +82,21 @@ func (p *Problem) cost(room *placing.Room, at *placing.Place) float64 {
 	return roomCost * max(0, part) * whole
 }
 
-// barred returns, by demand, whether it may not be on a place; nil if all may.
+// barred returns, by demand and share, whether it may not be on a place; nil if all may.
 func (p *Problem) barred(place int) (barred []bool) {
 	for k := range p.Demands {
 		if p.Demands[k].Allowed.Has(place) {
 			continue
 		}
 		if barred == nil {
-			barred = make([]bool, len(p.Demands))
+			barred = make([]bool, len(p.needs))
 		}
 		barred[k] = true
+	}
+	for n, k := range p.owners {
+		if barred != nil {
+			barred[len(p.Demands)+n] = barred[k]
+		}
 	}
 	return barred
 }

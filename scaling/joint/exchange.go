@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// Part is the part of the instances that are exchanged at once. If a larger part of
-	// the load is unserved anyway, that part is.
+	// Part is the part of a function's instances that are exchanged at once. If a larger
+	// part of its load is unserved anyway, that part is. See allowance.
 	Part = 0.1
 	// An exchange must bring one of two gains, each as a part of the value before:
 	// valueGain for the value of the emptied nodes, or Gain for the function of which
@@ -72,28 +72,33 @@ type swap struct {
 	// needs is the load of each function, has the rate that it serves, and prices the
 	// value of one of its requests per second.
 	needs, has, prices []float64
-	// inside has the instances that could be exchanged, by place.
+	// inside has the instances that could be exchanged, by place, and counts their number,
+	// by function.
 	inside map[int][]ExchangeMember
-	// total is their number.
-	total int
+	counts []int
+	work   *packing.Work
 }
 
 // TryExchange changes the instances of nodes to those of an ideal plan for all load. If
 // that plan's whole instances serve no more than the present ones, it packs the worst
 // nodes anew, or only the worst one. It books its changes in the room. It reports whether
-// there is anything to change.
-func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool) (ExchangeStep, bool) {
-	x := &swap{room: room, functions: functions, early: early}
+// there is anything to change. If the work is not enough for the ideal plan, it changes
+// nothing: a rough plan is no reason to stop what serves.
+func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool, work *packing.Work) (ExchangeStep, bool) {
+	x := &swap{room: room, functions: functions, early: early, work: work}
 	found := x.try()
 	return x.step, found
 }
 
 func (x *swap) try() bool {
 	plan := x.idealPlan()
-	if slices.ContainsFunc(x.functions, func(f ExchangeFunction) bool { return plan.Theta*f.Steady < f.Least }) {
+	if !plan.Rough && slices.ContainsFunc(x.functions, func(f ExchangeFunction) bool { return plan.Theta*f.Steady < f.Least }) {
 		// Not even the load itself fits with room for chance.
 		x.crowded = true
 		plan = x.idealPlan()
+	}
+	if plan.Rough {
+		return false
 	}
 	part := x.worstServed(x.has)
 	x.prices = plan.Prices
@@ -103,22 +108,19 @@ func (x *swap) try() bool {
 	if x.early || plan.Theta < part*(1+Gain) {
 		return false
 	}
-	worst := x.worst(plan)
-	budget := x.budget()
-	n, count := 0, 0
-	for n < len(worst) && (n == 0 || float64(count+len(x.inside[worst[n]])) <= budget) {
-		count += len(x.inside[worst[n]])
-		n++
+	worst, few := x.worst(plan), x.allowance()
+	var places []int
+	for _, i := range worst {
+		if x.mayStop(few, x.inside[i]) {
+			x.take(few, x.inside[i])
+			places = append(places, i)
+		}
 	}
-	return n > 0 && (x.replace(worst[:n]) || n > 1 && x.replace(worst[:1]))
-}
-
-// budget is how many instances may be exchanged at once.
-func (x *swap) budget() float64 {
-	if x.early {
-		return float64(x.total)
+	if len(places) > 0 && x.replace(places) {
+		return true
 	}
-	return max(Part, 1-x.worstServed(x.has)) * float64(x.total)
+	// One node may be too much and still the only way.
+	return len(worst) > 0 && !slices.Equal(places, worst[:1]) && x.replace(worst[:1])
 }
 
 // ideal is a plan for everything that the functions need, on places without instances.
@@ -144,7 +146,7 @@ func (x *swap) ask(need func(k int) float64) (p *Problem, of []int) {
 			demands, of = append(demands, x.functions[k].Demand(n, x.crowded)), append(of, k)
 		}
 	}
-	return New(Thrift{Crowded: x.crowded}, demands), of
+	return New(Thrift{Crowded: x.crowded, Work: x.work}, demands), of
 }
 
 // serves is the rate that an instance serves.
@@ -152,10 +154,10 @@ func (x *swap) serves(in *ExchangeMember) float64 {
 	return x.functions[in.Function].Serves(in.Candidate, x.crowded)
 }
 
-// observe sets needs, has, inside and total from the functions. It leaves out places with
+// observe sets needs, has, inside and counts from the functions. It leaves out places with
 // instances that must stay.
 func (x *swap) observe() {
-	x.inside, x.needs, x.has, x.total = map[int][]ExchangeMember{}, nil, nil, 0
+	x.inside, x.needs, x.has, x.counts = map[int][]ExchangeMember{}, nil, nil, make([]int, len(x.functions))
 	fixed := map[int]bool{}
 	for k, f := range x.functions {
 		has := 0.0
@@ -175,6 +177,8 @@ func (x *swap) observe() {
 		if fixed[i] {
 			delete(x.inside, i)
 		}
-		x.total += len(x.inside[i])
+		for _, in := range x.inside[i] {
+			x.counts[in.Function]++
+		}
 	}
 }

@@ -117,7 +117,7 @@ func TestTry(t *testing.T) {
 		}
 		r := room(1, 4000, 100, functions)
 		before := r.Clone()
-		step, found := TryExchange(r, functions, c.early)
+		step, found := TryExchange(r, functions, c.early, nil)
 		if got := showExchange(step); got != c.want || found != (got != "") {
 			t.Errorf("%s: %v, %q, want %q", c.name, found, got, c.want)
 		}
@@ -140,7 +140,7 @@ func TestLeaving(t *testing.T) {
 	functions := []ExchangeFunction{function(15, rates{cores: 5, res(1000, 50): 10}, at("a", "n00", cores)), function(10, rates{cores: 10}, at("b", "n00", cores))}
 	r := room(1, 4000, 100, functions)
 	r.Places[0].Leaving = []cluster.InstanceID{"x"}
-	if step, found := TryExchange(r, functions, false); found {
+	if step, found := TryExchange(r, functions, false, nil); found {
 		t.Error(showExchange(step))
 	}
 }
@@ -156,7 +156,7 @@ func TestAFewAtATime(t *testing.T) {
 	}
 	f := []ExchangeFunction{function(596, rates{cores: 14, half: 7.5}, a...), function(400, rates{cores: 10}, b...)}
 	for steps := 1; ; steps++ {
-		step, found := TryExchange(room(40, 4000, 100, f), f, false)
+		step, found := TryExchange(room(40, 4000, 100, f), f, false, nil)
 		if !found {
 			if steps < 3 {
 				t.Errorf("it took %d steps", steps-1)
@@ -259,7 +259,7 @@ func FuzzExchanges(f *testing.F) {
 		const mostSteps = 100
 		for n := range mostSteps {
 			r := room(nodes, cpu, gpu, functions)
-			step, found := TryExchange(r, functions, false)
+			step, found := TryExchange(r, functions, false, nil)
 			if !found || len(step.Stop)+len(step.Start) == 0 {
 				if found {
 					t.Errorf("step %d changes nothing", n)
@@ -296,4 +296,33 @@ func FuzzExchanges(f *testing.F) {
 		}
 		t.Errorf("no end after %d steps", mostSteps)
 	})
+}
+
+// A function that has nearly nothing gets room a little at a time. Meanwhile the others are served.
+func TestOthersAreServedMeanwhile(t *testing.T) {
+	cores, half, core := res(2000, 0), res(500, 50), res(1000, 0)
+	var a, b []ExchangeInstance
+	for i := range 40 {
+		n := fmt.Sprintf("n%02d", i)
+		a, b = append(a, at("a"+n, n, cores)), append(b, at("b"+n, n, cores))
+	}
+	c := []ExchangeInstance{at("c", "n00", core)}
+	f := []ExchangeFunction{function(560, rates{cores: 14, half: 7.5}, a...), function(400, rates{cores: 10}, b[1:]...), function(300, rates{core: 6}, c...)}
+	steps := 0
+	for ; steps <= 20; steps++ {
+		step, found := TryExchange(room(40, 4000, 100, f), f, false, nil)
+		if !found {
+			break
+		}
+		meanwhile := carriedOut(f, ExchangeStep{Stop: step.Stop}, steps)
+		for k := range f {
+			if before, left := served(&f[k]), served(&meanwhile[k]); left < before*(1-Part) {
+				t.Errorf("step %d: function %d serves %v, and %v meanwhile", steps, k, before, left)
+			}
+		}
+		f = carriedOut(f, step, steps)
+	}
+	if got := least(f); steps > 20 || got < 0.95 {
+		t.Errorf("after %d steps the worst off gets %v", steps, got)
+	}
 }

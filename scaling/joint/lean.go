@@ -12,7 +12,8 @@ import (
 // node would spare few resources.
 const fewNodes = 8
 
-// Lean decides whether a plan for the problem all may be lean, and on how many new nodes.
+// Lean decides whether a plan may be lean, and on how many new nodes. least is [Problem.Least] of
+// all load.
 //
 // A node's cores and GPU are best used together. But instances that use one of them
 // alone, slowly, may take less in sum. On INFless' testbed two cores serve 4.2 requests/s
@@ -29,28 +30,27 @@ const fewNodes = 8
 // The number of nodes in use does not decide by itself. A load that was higher, or came in
 // steps, leaves its instances on more nodes than it needs. There, too, the smallest
 // sufficient instance serves what is missing.
-func Lean(room *placing.Room, all func() *Problem) Thrift {
+func Lean(room *placing.Room, least float64) Thrift {
+	if least > fewNodes {
+		return Thrift{}
+	}
 	used := 0
 	for i := range room.Places {
 		if room.Places[i].Used {
 			used++
 		}
 	}
-	least := all().least(room)
-	if least > fewNodes {
-		return Thrift{}
-	}
 	dense := int(math.Ceil(least))
 	return Thrift{Lean: true, Nodes: max(dense+1, len(room.Places)-dense) - used}
 }
 
-// least is how many empty nodes the whole problem would take, if instances could be
-// divided to fill them.
-func (p *Problem) least(room *placing.Room) float64 {
+// Least is how many empty nodes the whole problem would take, if instances could be
+// divided to fill them. What the nodes hold does not matter.
+func (p *Problem) Least(room *placing.Room) float64 {
 	if p.cores(room) > fewNodes {
 		return math.Inf(1)
 	}
-	problem := packing.Problem{Demands: p.needs, Items: slices.Clone(p.items)}
+	problem := packing.Problem{Demands: p.needs, Items: slices.Clone(p.items), Work: p.Work}
 	for i := range problem.Items {
 		problem.Items[i].Cost = 0
 	}
@@ -74,7 +74,7 @@ func (p *Problem) least(room *placing.Room) float64 {
 		problem.Classes[at].Count++
 	}
 	s, err := packing.Relax(problem)
-	if err != nil || s.Theta < 1 {
+	if err != nil || s.Rough || s.Theta < 1 {
 		return math.Inf(1)
 	}
 	return s.Cost

@@ -32,7 +32,7 @@ type move struct {
 }
 
 // migrate changes places to what the ideal plan has on them: those that gain most, within
-// budget. It reports whether it did.
+// the allowance. It reports whether it did.
 func (x *swap) migrate(plan ideal) bool {
 	moves := x.choose(x.moves(plan))
 	counts, has := make([]int, len(x.functions)), slices.Clone(x.has)
@@ -86,16 +86,25 @@ func (x *swap) choose(moves []move) (chosen []move) {
 		slices.SortStableFunc(moves, func(a, b move) int { return cmp.Compare(welfare(x.has, b.gains), welfare(x.has, a.gains)) })
 		moves = moves[:maxMoves]
 	}
-	has, budget, stops := slices.Clone(x.has), x.budget(), 0
-	for {
-		best, most := -1, math.Inf(-1)
+	has, few := slices.Clone(x.has), x.allowance()
+	pick := func(may func(m move) bool) (best int, most float64) {
+		best, most = -1, math.Inf(-1)
 		for i, m := range moves {
-			if len(chosen) > 0 && float64(stops+len(m.stops)) > budget {
+			if !may(m) {
 				continue
 			}
 			if w := welfare(has, m.gains); w > most {
 				best, most = i, w
 			}
+		}
+		return best, most
+	}
+	none := make([]float64, len(has))
+	for {
+		best, most := pick(func(m move) bool { return x.mayStop(few, m.stops) })
+		if len(chosen) == 0 && most <= welfare(has, none) {
+			// One node may be too much and still the only way.
+			best, _ = pick(func(move) bool { return true })
 		}
 		if best < 0 {
 			return chosen
@@ -103,7 +112,7 @@ func (x *swap) choose(moves []move) (chosen []move) {
 		for k := range has {
 			has[k] += moves[best].gains[k]
 		}
-		stops += len(moves[best].stops)
+		x.take(few, moves[best].stops)
 		chosen = append(chosen, moves[best])
 		moves = slices.Delete(moves, best, best+1)
 	}

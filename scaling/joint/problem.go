@@ -6,6 +6,8 @@
 package joint
 
 import (
+	"slices"
+
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/packing"
 	"github.com/faas-infer/faas-infer/scaling/placing"
@@ -20,6 +22,10 @@ const (
 	roomCost  = 0.9
 )
 
+// inaccuracyCost is what each percent of inaccuracy costs, as a part of an instance's cost. It
+// only decides between plans that cost the same.
+const inaccuracyCost = 1e-7
+
 // Thrift says what a plan spares.
 type Thrift struct {
 	// Lean plans take as few resources as possible, on at most Nodes new nodes. Others
@@ -28,11 +34,13 @@ type Thrift struct {
 	Nodes int
 	// Crowded plans keep no room for chance, because not all load fits anyway.
 	Crowded bool
+	// Work bounds the work of this plan and others.
+	Work *packing.Work
 }
 
 // Demand is what one function is short of.
 type Demand struct {
-	// Need is in requests per second, above 0.
+	// Need is in requests per second. It or a share's is above 0.
 	Need float64
 	// Choices are its possible instances. Configs are the candidates from which they were
 	// chosen.
@@ -40,15 +48,27 @@ type Demand struct {
 	Configs []capacity.Candidate
 	// Allowed is where its instances may start.
 	Allowed placing.Allowed
+	// Shares are the parts of Need that only some artefacts may serve.
+	Shares []Share
+}
+
+// Share is a part of a demand that only some artefacts may serve.
+type Share struct {
+	// Artefacts has their names, sorted.
+	Artefacts []string
+	// Need is in requests per second, above 0.
+	Need float64
 }
 
 // Problem is a demand of several functions that is placed at once.
 type Problem struct {
 	Thrift
 	Demands []Demand
-	// needs has the demands' needs, and items all of their choices in one list.
-	needs []float64
-	items []packing.Item
+	// needs has the demands' needs and, behind them, their shares'; owners has the demand of
+	// each share. items has all choices in one list.
+	needs  []float64
+	owners []int
+	items  []packing.Item
 	// from has the first item of each demand, of the demand of each item.
 	from, of []int
 }
@@ -60,14 +80,32 @@ func New(by Thrift, demands []Demand) *Problem {
 	if by.Lean {
 		share = 1
 	}
+	for _, d := range demands {
+		p.needs = append(p.needs, d.Need)
+	}
 	for k, d := range demands {
-		p.needs, p.from = append(p.needs, d.Need), append(p.from, len(p.items))
+		first := len(p.needs)
+		for _, s := range d.Shares {
+			p.needs, p.owners = append(p.needs, s.Need), append(p.owners, k)
+		}
+		p.from = append(p.from, len(p.items))
 		for _, c := range d.Choices {
-			p.items = append(p.items, packing.Item{Demands: []int{k}, Rate: c.Range.Up, Need: c.Config.Resources, Cost: share * c.Cost})
+			serves := []int{k}
+			for n := range d.Shares {
+				if d.Shares[n].has(c.Artefact) {
+					serves = append(serves, first+n)
+				}
+			}
+			p.items = append(p.items, packing.Item{Demands: serves, Rate: c.Range.Up, Need: c.Config.Resources, Cost: share * c.Cost * (1 + inaccuracyCost*(100-c.Accuracy))})
 			p.of = append(p.of, k)
 		}
 	}
 	return p
+}
+
+func (s *Share) has(artefact string) bool {
+	_, found := slices.BinarySearch(s.Artefacts, artefact)
+	return found
 }
 
 // Item returns the i-th item, as a [packing.Solution] numbers them.
@@ -85,7 +123,7 @@ func (p *Problem) Choice(i int) *capacity.Choice {
 // Solve packs the demands into the room without changing it.
 func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 	classes := p.classes(room)
-	problem := packing.Problem{Demands: p.needs, Items: p.items}
+	problem := packing.Problem{Demands: p.needs, Items: p.items, Work: p.Work}
 	for _, c := range classes {
 		problem.Classes = append(problem.Classes, c.Class)
 	}
@@ -123,11 +161,22 @@ func (p *Problem) Place(room *placing.Room) []placing.Placement {
 func (p *Problem) explain(k int, left *placing.Placement) {
 	d := &p.Demands[k]
 	left.Residual = d.Need
+	most := d.Need
 	for _, x := range left.Placed {
 		left.Residual -= x.Range.Up
 	}
+	for n := range d.Shares {
+		lack := d.Shares[n].Need
+		most = max(most, lack)
+		for _, x := range left.Placed {
+			if d.Shares[n].has(x.Artefact) {
+				lack -= x.Range.Up
+			}
+		}
+		left.Residual = max(left.Residual, lack)
+	}
 	switch {
-	case left.Residual <= capacity.Negligible*d.Need:
+	case left.Residual <= capacity.Negligible*most:
 		left.Residual = 0
 	case len(d.Choices) == 0:
 		left.Reason, left.Fastest = placing.NoConfig, capacity.Fastest(d.Configs)

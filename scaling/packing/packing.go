@@ -51,6 +51,8 @@ type Problem struct {
 	Demands []float64
 	Items   []Item
 	Classes []Class
+	// Work bounds the work.
+	Work *Work
 }
 
 // Use is a number of instances of an item.
@@ -78,6 +80,9 @@ type Solution struct {
 	// Theta is the part of all demands that the linear program serves, 1 if there is room.
 	// Cost is its cost. An ideal packing of divisible instances would reach both.
 	Theta, Cost float64
+	// Rough: the work was not enough to solve the linear program. Prices, Values, Theta and
+	// Cost are those of a part of it. The nodes are filled as well as these allow.
+	Rough bool
 }
 
 // repeated reports whether a list has a number twice.

@@ -73,7 +73,7 @@ func (g *program) lacking() float64 {
 func (m *master) clone() *master {
 	c := *m
 	c.columns, c.basis, c.where = slices.Clone(m.columns), slices.Clone(m.basis), slices.Clone(m.where)
-	c.x, c.inverse, c.prices, c.step = slices.Clone(m.x), slices.Clone(m.inverse), slices.Clone(m.prices), slices.Clone(m.step)
+	c.x, c.inverse, c.prices = slices.Clone(m.x), m.inverse.clone(), slices.Clone(m.prices)
 	c.known = maps.Clone(m.known)
 	return &c
 }

@@ -127,7 +127,8 @@ func (r *rounding) repack(class int, served []float64, most float64) (best []Use
 		for _, k := range r.demands {
 			each[k] = math.Exp(weights[k]) / r.Demands[k]
 		}
-		for i, it := range r.Items {
+		for i := range r.Items {
+			it := &r.Items[i]
 			r.worth[i] = 0
 			for _, k := range it.Demands {
 				r.worth[i] += each[k] * it.Rate

@@ -13,11 +13,14 @@ import (
 // No node is ever over-full. Equal problems have equal solutions; the orders of demands, items and
 // classes break ties. An error names the number that is not valid.
 func Solve(p Problem) (Solution, error) {
+	all := p.Work
+	p.Work = all.half()
 	s, err := pack(p, false)
-	if err != nil {
-		return s, err
+	if err == nil && !s.Rough {
+		s = fewer(p, s)
 	}
-	return fewer(p, s), nil
+	all.take(p.Work)
+	return s, err
 }
 
 // pack is Solve without the attempt to save nodes. tight: the nodes are hardly enough.
@@ -42,7 +45,10 @@ func pack(p Problem, tight bool) (Solution, error) {
 // Relax is Solve for divisible instances. It returns prices, values and the cost of an ideal
 // packing, and fills no nodes.
 func Relax(p Problem) (Solution, error) {
+	all := p.Work
+	p.Work = all.half()
 	s, _, err := relax(&p)
+	all.take(p.Work)
 	return s, err
 }
 
@@ -61,6 +67,7 @@ func relax(p *Problem) (Solution, *program, error) {
 		return s, nil, nil
 	}
 	g.run()
+	s.Rough = p.Work.spent()
 	g.evaluate()
 	for i, k := range g.demands {
 		s.Prices[k] = max(0, g.prices[i]) / p.Demands[k]
@@ -92,8 +99,11 @@ type rounding struct {
 	// goal is the rate to serve of each demand, and price the value of one request per
 	// second of it.
 	goal, price []float64
-	// premium is the present factor of prices.
-	premium float64
+	// premium is the present factor of prices. appraised is the one of the items' present
+	// values, and changed has the demands that have got something since.
+	premium, appraised float64
+	changed            []int
+	worthless          bool
 	// items has the items of each demand.
 	items [][]int
 }
@@ -148,7 +158,7 @@ func (r *rounding) whole() (rest float64, largest int) {
 func (r *rounding) dive(tight bool) {
 	rest, largest := r.whole()
 	for range dives {
-		if rest <= 1 || largest < 0 || !tight && r.where[r.everywhere()] < 0 {
+		if rest <= 1 || largest < 0 || !tight && r.where[r.everywhere()] < 0 || r.Work.spent() {
 			return
 		}
 		c := r.columns[largest]
@@ -194,9 +204,11 @@ func (r *rounding) lacks(k int) float64 {
 // fill serves what is lacking, node by node. The next node is the one on which a pattern has the
 // most value for its cost; rate beyond what is lacking has no value. Open nodes come first. If no
 // instance pays at the program's prices, because most of its rate would be spare, fill raises the
-// prices.
+// prices. A price at which no item has a value stays too low: room and lacks only shrink.
 func (r *rounding) fill() {
 	const premium, dearest = 1.25, 1e9
+	r.appraised = 0
+	lowest := premium
 	for r.premium = premium; r.premium < dearest; {
 		if !r.appraise() {
 			return
@@ -204,47 +216,65 @@ func (r *rounding) fill() {
 		r.sacks.fill(r.worth)
 		at, uses := r.next()
 		if len(uses) == 0 {
-			r.premium *= 4
+			if r.premium *= 4; r.worthless {
+				lowest = r.premium
+			}
 			continue
 		}
 		if !r.place(at, uses) {
 			return
 		}
-		r.premium = premium
+		r.premium = lowest
 	}
 }
 
-// appraise sets the present value of each item. It reports whether any demand lacks something.
+// appraise sets the present value of each item whose demands or premium have changed. It reports
+// whether any demand lacks something.
 func (r *rounding) appraise() (lacking bool) {
-	for i, it := range r.Items {
-		r.worth[i] = 0
-		wanted := false
-		for _, k := range it.Demands {
-			if r.row[k] < 0 {
-				continue
-			}
-			if lack := r.lacks(k); lack > 0 {
-				wanted = true
-				r.worth[i] += r.premium * r.price[k] * min(it.Rate, lack)
-			}
+	if r.premium != r.appraised {
+		r.appraised = r.premium
+		for i := range r.Items {
+			r.appraiseItem(i)
 		}
-		if wanted {
-			lacking = true
-			r.worth[i] -= it.Cost
+	} else {
+		for _, k := range r.changed {
+			for _, i := range r.items[k] {
+				r.appraiseItem(i)
+			}
 		}
 	}
-	return lacking
+	r.changed = r.changed[:0]
+	return slices.ContainsFunc(r.demands, func(k int) bool { return r.lacks(k) > 0 })
+}
+
+func (r *rounding) appraiseItem(i int) {
+	it, wanted := &r.Items[i], false
+	r.worth[i] = 0
+	for _, k := range it.Demands {
+		if r.row[k] < 0 {
+			continue
+		}
+		if lack := r.lacks(k); lack > 0 {
+			wanted = true
+			r.worth[i] += r.premium * r.price[k] * min(it.Rate, lack)
+		}
+	}
+	if wanted {
+		r.worth[i] -= it.Cost
+	}
 }
 
 // next returns the open node to fill next and its pattern. If no open node pays, it opens one of
-// the best class.
+// the best class. worthless says that nothing has a value anywhere.
 func (r *rounding) next() (int, []Use) {
 	at, most := -1, 0.0
 	var best []Use
+	r.worthless = true
 	for o := range r.opens {
 		if r.sacks.value(r.opens[o].class, r.opens[o].room) <= most {
 			continue
 		}
+		r.worthless = false
 		if uses, benefit := r.trim(r.sacks.pattern(r.opens[o].class, r.opens[o].room)); benefit > most {
 			at, best, most = o, uses, benefit
 		}
@@ -257,6 +287,7 @@ func (r *rounding) next() (int, []Use) {
 		if r.left[n] == 0 || r.sacks.value(j, c.Free)/(c.Cost+1e-9) <= most {
 			continue
 		}
+		r.worthless = false
 		if uses, benefit := r.trim(r.sacks.pattern(j, c.Free)); benefit/(c.Cost+1e-9) > most {
 			at, best, most = n, uses, benefit/(c.Cost+1e-9)
 		}
@@ -333,6 +364,7 @@ func (r *rounding) put(o *open, item, n int) {
 		}
 	}
 	it.serve(r.solution.Served, n)
+	r.changed = append(r.changed, it.Demands...)
 	if i := slices.IndexFunc(o.uses, func(u Use) bool { return u.Item == item }); i >= 0 {
 		if o.uses[i].Count += n; o.uses[i].Count == 0 {
 			o.uses = slices.Delete(o.uses, i, i+1)

@@ -3,6 +3,7 @@ package packing
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // column is a variable of the master program: its cost and its entries.
@@ -16,8 +17,8 @@ type column struct {
 }
 
 // master is a linear program in equations: minimise Σ cost·x with Σ column·x = right, x ≥ 0. The
-// revised simplex method with an explicit inverse of the basis solves it. That suits few rows
-// (functions and classes of nodes) and columns that come one by one.
+// revised simplex method solves it. That suits fewer rows (functions and classes of nodes) than
+// columns, which come one by one.
 type master struct {
 	rows    int
 	right   []float64
@@ -27,27 +28,30 @@ type master struct {
 	basis []int
 	x     []float64
 	where []int
-	// inverse is the basis' inverse, row by row. prices has the rows' duals.
-	inverse []float64
+	// inverse is the basis' inverse, and prices has the rows' duals.
+	inverse inverse
 	prices  []float64
 	known   map[string]bool // the patterns that are columns already
 	// turns counts the pivots since the inverse was last calculated anew. still counts the
 	// latest pivots that changed nothing.
 	turns, still int
-	step         []float64
+	// step is the inverse's product with the entering column, and costs has the costs of the
+	// basis' columns.
+	step, costs []float64
+	work        *Work
 }
 
 // newMaster returns a program with one column per row in the basis, each with an entry of 1 in its
 // row.
-func newMaster(right []float64, first []column) *master {
+func newMaster(right []float64, first []column, work *Work) *master {
 	m := &master{
-		rows: len(right), right: right, known: map[string]bool{},
+		work: work, rows: len(right), right: right, known: map[string]bool{},
 		basis: make([]int, len(right)), x: make([]float64, len(right)),
-		inverse: make([]float64, len(right)*len(right)), prices: make([]float64, len(right)), step: make([]float64, len(right)),
+		inverse: identity(len(right)), prices: make([]float64, len(right)), step: make([]float64, len(right)), costs: make([]float64, len(right)),
 	}
 	for i, c := range first {
 		m.columns, m.where = append(m.columns, c), append(m.where, i)
-		m.basis[i], m.x[i], m.inverse[i*m.rows+i] = i, right[i], 1
+		m.basis[i], m.x[i] = i, right[i]
 	}
 	m.price()
 	return m
@@ -87,9 +91,13 @@ func (m *master) tolerance(cost float64) float64 {
 	return 1e-9 * largest
 }
 
-// solve pivots until no column can improve the solution, or at most most times.
+// solve pivots until no column can improve the solution, or at most most times, or until the work
+// is spent.
 func (m *master) solve(most int) {
 	for range most {
+		if m.work.spend(4*len(m.columns) + m.inverse.steps()); m.work.spent() {
+			return
+		}
 		enter, least := -1, 0.0
 		tolerance := m.tolerance(0)
 		for j := range m.columns {
@@ -114,13 +122,10 @@ func (m *master) solve(most int) {
 // of this package do not allow that, but rounding might.
 func (m *master) pivot(enter int) bool {
 	c := &m.columns[enter]
+	m.inverse.times(c, m.step)
 	leave, ratio := -1, math.Inf(1)
-	for i := range m.rows {
-		d := 0.0
-		for k, row := range c.rows {
-			d += m.inverse[i*m.rows+row] * c.in[k]
-		}
-		if m.step[i] = d; d <= 1e-9 {
+	for i, d := range m.step {
+		if d <= 1e-9 {
 			continue
 		}
 		r := max(m.x[i], 0) / d
@@ -139,7 +144,7 @@ func (m *master) pivot(enter int) bool {
 	}
 	m.where[m.basis[leave]], m.where[enter] = -1, leave
 	m.basis[leave] = enter
-	if m.turns++; m.turns >= 100 && m.invert() {
+	if m.turns++; (m.turns >= 100 || m.inverse.worn()) && m.invert() {
 		return true
 	}
 	m.update(leave, ratio)
@@ -157,22 +162,11 @@ func (m *master) prefer(i, than int) bool {
 
 // update applies a pivot to the inverse and the values.
 func (m *master) update(leave int, ratio float64) {
-	n := m.rows
-	row := m.inverse[leave*n : leave*n+n]
-	pivot := m.step[leave]
-	for k := range row {
-		row[k] /= pivot
-	}
-	for i := range n {
-		d := m.step[i]
-		if i == leave || d == 0 {
-			continue
+	m.inverse.pivot(m.step, leave)
+	for i, d := range m.step {
+		if i != leave && d != 0 {
+			m.x[i] = max(0, m.x[i]-d*ratio)
 		}
-		other := m.inverse[i*n : i*n+n]
-		for k, v := range row {
-			other[k] -= d * v
-		}
-		m.x[i] = max(0, m.x[i]-d*ratio)
 	}
 	m.x[leave] = ratio
 	m.price()
@@ -180,81 +174,34 @@ func (m *master) update(leave int, ratio float64) {
 
 // price computes the duals.
 func (m *master) price() {
-	clear(m.prices)
 	for i, j := range m.basis {
-		if cost := m.columns[j].cost; cost != 0 {
-			for k, v := range m.inverse[i*m.rows : (i+1)*m.rows] {
-				m.prices[k] += cost * v
-			}
-		}
+		m.costs[i] = m.columns[j].cost
 	}
+	m.inverse.timesRow(m.costs, m.prices)
 }
 
-// invert calculates the inverse anew from the basis' columns by Gauss-Jordan elimination, so
-// rounding errors do not add up. If that fails, it returns false and changes neither inverse nor
-// values.
+// invert calculates the inverse anew from the basis' columns, so rounding errors do not add up. If
+// that fails, it returns false and changes neither inverse nor values.
 func (m *master) invert() bool {
-	n := m.rows
 	m.turns = 0
-	work, inverse := make([]float64, n*n), make([]float64, n*n)
+	columns := make([]*column, m.rows)
 	for i, j := range m.basis {
-		inverse[i*n+i] = 1
-		for k, row := range m.columns[j].rows {
-			work[row*n+i] = m.columns[j].in[k]
-		}
+		columns[i] = &m.columns[j]
 	}
-	for c := range n {
-		p := c
-		for r := c + 1; r < n; r++ {
-			if math.Abs(work[r*n+c]) > math.Abs(work[p*n+c]) {
-				p = r
-			}
-		}
-		if math.Abs(work[p*n+c]) < 1e-11 {
-			return false
-		}
-		swapRows(work, n, p, c)
-		swapRows(inverse, n, p, c)
-		eliminate(work, inverse, n, c)
+	inverse, at, ok := invert(columns)
+	if !ok {
+		return false
 	}
 	m.inverse = inverse
-	for i := range n {
-		v := 0.0
-		for k, b := range m.right {
-			v += inverse[i*n+k] * b
-		}
+	for i, j := range slices.Clone(m.basis) {
+		m.basis[at[i]], m.where[j] = j, at[i]
+	}
+	m.inverse.times(&column{rows: upTo(m.rows), in: m.right}, m.x)
+	for i, v := range m.x {
 		m.x[i] = max(0, v)
 	}
 	m.price()
 	return true
-}
-
-func swapRows(a []float64, n, p, q int) {
-	if p == q {
-		return
-	}
-	for k := range n {
-		a[p*n+k], a[q*n+k] = a[q*n+k], a[p*n+k]
-	}
-}
-
-// eliminate makes column c of work a unit column.
-func eliminate(work, inverse []float64, n, c int) {
-	scale := 1 / work[c*n+c]
-	for k := range n {
-		work[c*n+k] *= scale
-		inverse[c*n+k] *= scale
-	}
-	for r := range n {
-		f := work[r*n+c]
-		if r == c || f == 0 {
-			continue
-		}
-		for k := range n {
-			work[r*n+k] -= f * work[c*n+k]
-			inverse[r*n+k] -= f * inverse[c*n+k]
-		}
-	}
 }
 
 // total is the value of the objective.

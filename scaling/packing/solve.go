@@ -120,7 +120,7 @@ func (g *program) begin(patterns []column) {
 		right = append(right, float64(g.left[n]))
 		first = append(first, column{rows: []int{len(g.demands) + n}, in: []float64{1}, class: -1})
 	}
-	g.master = newMaster(right, first)
+	g.master = newMaster(right, first, g.Work)
 	if len(everywhere.rows) > 0 {
 		g.add(everywhere)
 	}
@@ -146,8 +146,8 @@ func (g *program) run() {
 		}
 		theta := 1 - g.x[at]
 		for i := range g.demands {
-			// A demand without a price could have more.
-			if !g.fixed[i] && g.prices[i] > 1e-9*g.missing {
+			// A demand without a price could have more, if there were work left to find out.
+			if !g.fixed[i] && (g.prices[i] > 1e-9*g.missing || g.Work.spent()) {
 				g.theta[i], g.fixed[i] = theta, true
 			}
 		}
@@ -168,6 +168,9 @@ func (g *program) again() {
 func (g *program) generate() {
 	for range rounds {
 		g.solve(pivots)
+		if g.Work.spend(8 * len(g.Items)); g.Work.spent() {
+			return
+		}
 		g.evaluate()
 		added := false
 		for n, j := range g.classes {
@@ -185,17 +188,17 @@ func (g *program) generate() {
 
 // evaluate fills the knapsacks with the items' values at the current prices.
 func (g *program) evaluate() {
-	for i, it := range g.Items {
-		g.worth[i] = 0
-		if !g.asked(&g.Items[i]) {
-			continue
-		}
+	for i := range g.Items {
+		it, worth, asked := &g.Items[i], 0.0, false
 		for _, k := range it.Demands {
 			if row := g.row[k]; row >= 0 {
-				g.worth[i] += g.prices[row] * it.Rate / g.Demands[k]
+				worth, asked = worth+g.prices[row]*it.Rate/g.Demands[k], true
 			}
 		}
-		g.worth[i] -= it.Cost
+		if asked {
+			worth -= it.Cost
+		}
+		g.worth[i] = worth
 	}
 	g.sacks.fill(g.worth)
 }

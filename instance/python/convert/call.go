@@ -1,21 +1,17 @@
 package convert
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
+	"io/fs"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/instance/python/script"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -46,9 +42,8 @@ type files struct {
 	New    []string `json:"new"`
 }
 
-// event is one line of a script's output.
+// event is the last line of a script's output.
 type event struct {
-	Step      string     `json:"step"`
 	Done      *result    `json:"done"`
 	Error     string     `json:"error"`
 	Operators []Operator `json:"operators"`
@@ -85,58 +80,36 @@ func (e *UnsupportedError) Error() string {
 
 // call runs the converter's script in a process.
 func (o Options) call(ctx context.Context, e environment.Environment, j job) (*result, error) {
-	if err := unpack(j.work); err != nil {
-		return nil, err
-	}
 	request, err := o.request(j)
 	if err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, e.Python, filepath.Join(j.work, j.From.script()))
-	c.WaitDelay = 5 * time.Second
-	var log tail
-	c.Stdin, c.Stderr = bytes.NewReader(request), io.MultiWriter(&log, o.Log)
-	out, err := c.StdoutPipe()
+	own, err := fs.Sub(scripts, "scripts")
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Start(); err != nil {
-		return nil, fmt.Errorf("start the converter: %w", err)
+	last, err := script.Run(ctx, script.Options{
+		Python: e.Python, Scripts: own, Name: j.From.script(), Dir: j.work, Job: request, Log: o.Log, Step: o.Step,
+	})
+	if err != nil {
+		return nil, err
 	}
-	done, failed := o.listen(out)
-	err = c.Wait()
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case failed != nil:
-		return nil, failed
-	case done != nil && err == nil:
-		return done, nil
-	}
-	return nil, fmt.Errorf("the converter ended without a result (%v); its last line: %s", err, log.last())
+	return read(last)
 }
 
-// listen reads the script's events until its end.
-func (o Options) listen(out io.Reader) (done *result, err error) {
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			continue // The libraries print other lines, too.
-		}
-		switch {
-		case e.Step != "":
-			o.Step(e.Step)
-		case e.Done != nil:
-			done = e.Done
-		case len(e.Operators) > 0:
-			err = &UnsupportedError{Reason: e.Error, Operators: e.Operators}
-		case e.Error != "":
-			err = errors.New(e.Error)
-		}
+// read reads the result of a script, or its error.
+func read(last script.Event) (*result, error) {
+	var e event
+	if err := json.Unmarshal(last.Line, &e); err != nil {
+		return nil, fmt.Errorf("the converter's result: %w", err)
 	}
-	return done, errors.Join(err, lines.Err())
+	switch {
+	case len(e.Operators) > 0:
+		return nil, &UnsupportedError{Reason: e.Error, Operators: e.Operators}
+	case e.Error != "":
+		return nil, errors.New(e.Error)
+	}
+	return e.Done, nil
 }
 
 // request encodes the job for the script.
@@ -162,41 +135,4 @@ func (o Options) request(j job) ([]byte, error) {
 		"in": in, "out": out, "work": work, "kind": names[j.From], "to": names[j.To], "inputs": inputs, "signature": o.Signature,
 		"opset": o.Opset, "trust": o.Trust, "batches": o.Batches, "below": o.Below, "seed": o.Seed,
 	})
-}
-
-// unpack writes the scripts into a directory.
-func unpack(work string) error {
-	all, err := scripts.ReadDir("scripts")
-	if err != nil {
-		return err
-	}
-	for _, file := range all {
-		text, err := scripts.ReadFile("scripts/" + file.Name())
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(work, file.Name()), text, 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tail keeps the end of a log.
-type tail struct{ kept []byte }
-
-// Write implements io.Writer. It keeps the last 4 KiB.
-func (t *tail) Write(p []byte) (int, error) {
-	const keep = 4096
-	t.kept = append(t.kept, p...)
-	if len(t.kept) > keep {
-		t.kept = bytes.Clone(t.kept[len(t.kept)-keep:])
-	}
-	return len(p), nil
-}
-
-// last returns the last line that is not empty.
-func (t *tail) last() string {
-	text := strings.TrimSpace(string(t.kept))
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }

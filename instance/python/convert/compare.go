@@ -2,7 +2,6 @@ package convert
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
@@ -117,7 +116,7 @@ func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
 func largest(old, fresh tensor.Tensor) float64 {
 	width, found := old.Type.Size(), 0.0
 	for at := 0; at < len(old.Data); at += width {
-		a, b := number(old.Type, old.Data[at:]), number(fresh.Type, fresh.Data[at:])
+		a, b := old.Type.Number(old.Data[at:]), fresh.Type.Number(fresh.Data[at:])
 		switch {
 		case a == b || math.IsNaN(a) && math.IsNaN(b):
 		case math.IsNaN(a) || math.IsNaN(b) || math.IsInf(a, 0) || math.IsInf(b, 0):
@@ -127,50 +126,4 @@ func largest(old, fresh tensor.Tensor) float64 {
 		}
 	}
 	return found
-}
-
-// number returns the first element of data.
-func number(t tensor.Type, data []byte) float64 {
-	little := binary.LittleEndian
-	switch t {
-	case tensor.FP32:
-		return float64(math.Float32frombits(little.Uint32(data)))
-	case tensor.FP64:
-		return math.Float64frombits(little.Uint64(data))
-	case tensor.FP16:
-		return half(little.Uint16(data))
-	case tensor.Int8:
-		return float64(int8(data[0]))
-	case tensor.Int16:
-		return float64(int16(little.Uint16(data)))
-	case tensor.Uint16:
-		return float64(little.Uint16(data))
-	case tensor.Int32:
-		return float64(int32(little.Uint32(data)))
-	case tensor.Uint32:
-		return float64(little.Uint32(data))
-	case tensor.Int64:
-		return float64(int64(little.Uint64(data)))
-	case tensor.Uint64:
-		return float64(little.Uint64(data))
-	}
-	return float64(data[0])
-}
-
-// half decodes a float16: a sign bit, five bits of exponent and ten of fraction.
-func half(bits uint16) float64 {
-	sign, exponent, fraction := 1.0, int(bits>>10&31), float64(bits&1023)
-	if bits>>15 == 1 {
-		sign = -1
-	}
-	switch exponent {
-	case 0:
-		return sign * math.Ldexp(fraction, -24)
-	case 31:
-		if fraction != 0 {
-			return math.NaN()
-		}
-		return sign * math.Inf(1)
-	}
-	return sign * math.Ldexp(1024+fraction, exponent-25)
 }

@@ -135,26 +135,6 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestNumber(t *testing.T) {
-	data := []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	for of, want := range map[tensor.Type]float64{
-		tensor.Bool: 254, tensor.Uint8: 254, tensor.Int8: -2, tensor.Int16: -2, tensor.Uint16: 65534, tensor.Int32: -2,
-		tensor.Uint32: 1<<32 - 2, tensor.Int64: -2, tensor.Uint64: 1 << 64,
-	} {
-		if got := number(of, data); got != want {
-			t.Errorf("%s: %g, want %g", of, got, want)
-		}
-	}
-	for bits, want := range map[uint16]float64{0x3c00: 1, 0xc000: -2, 0x3555: 0.333251953125, 1: math.Ldexp(1, -24), 0x7bff: 65504, 0x7c00: math.Inf(1)} {
-		if got := half(bits); got != want {
-			t.Errorf("%#x: %g, want %g", bits, got, want)
-		}
-	}
-	if !math.IsNaN(half(0x7e00)) {
-		t.Error("not a number is one")
-	}
-}
-
 func TestLargest(t *testing.T) {
 	r := &Result{Differences: []Difference{{"y", 1, 0.1}, {"y", 8, math.Inf(1)}}}
 	if !math.IsInf(r.Largest(), 1) {

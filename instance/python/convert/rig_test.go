@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/instance/python/script"
 )
 
 // models holds the directories of the test models by framework.
@@ -108,7 +110,11 @@ func together(t *testing.T, from Kind, all ...Options) map[string]event {
 		t.Fatal(err)
 	}
 	work := t.TempDir()
-	if err := unpack(work); err != nil {
+	own, err := fs.Sub(scripts, "scripts")
+	if err == nil {
+		err = script.Unpack(own, work)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	var jobs bytes.Buffer
@@ -136,7 +142,7 @@ func together(t *testing.T, from Kind, all ...Options) map[string]event {
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatalf("%v in %s", err, line)
 		}
-		if e.Step == "" {
+		if e.Done != nil || e.Error != "" {
 			events[filepath.Base(all[len(events)].Out)] = e
 		}
 	}

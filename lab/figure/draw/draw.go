@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/lab/plot"
+	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 

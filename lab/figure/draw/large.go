@@ -3,7 +3,7 @@ package draw
 import (
 	"slices"
 
-	"github.com/faas-infer/faas-infer/lab/plot"
+	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 

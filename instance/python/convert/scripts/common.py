@@ -1,9 +1,9 @@
-"""What the converters share: the job, what is told of it, random inputs."""
-import json
+"""What the converters share: the inputs, random ones, the arrays that are compared."""
 import os
-import sys
 
 import numpy as np
+
+from tell import Wrong, explain
 
 DTYPES = {
     "BOOL": "bool", "UINT8": "uint8", "INT8": "int8", "INT16": "int16", "UINT16": "uint16",
@@ -13,42 +13,6 @@ DTYPES = {
 NAMES = {numpy: name for name, numpy in DTYPES.items()}
 # How large a dimension is taken to be that the model leaves open and --input does not give.
 OPEN = 8
-
-
-class Wrong(Exception):
-    """What whoever converts can do something about, in a sentence; with the operators
-    that cannot be converted, if it is for them."""
-
-    def __init__(self, text, operators=()):
-        super().__init__(text)
-        self.operators = list(operators)
-
-
-class Teller:
-    """Events for the Go program, a line of JSON each."""
-
-    def __init__(self):
-        # Libraries print to standard output, too: that is the log's.
-        self.out = os.fdopen(os.dup(1), "w", buffering=1)
-        os.dup2(2, 1)
-
-    def step(self, text):
-        print(json.dumps({"step": text}), file=self.out)
-
-    def done(self, result):
-        print(json.dumps({"done": result}), file=self.out)
-
-    def wrong(self, error):
-        print(json.dumps({"error": explain(error), "operators": getattr(error, "operators", [])}), file=self.out)
-
-
-def explain(error):
-    """One line of an error."""
-    text = str(error).strip()
-    if isinstance(error, Wrong):
-        return text
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]
 
 
 def info(name, dtype, shape):
@@ -133,22 +97,3 @@ def save(job, prefix, arrays):
         files.append(f"{prefix}-{n}.npy")
         np.save(os.path.join(job["work"], files[-1]), array, allow_pickle=False)
     return files
-
-
-def versions(*names):
-    from importlib import metadata
-
-    return {name: metadata.version(name) for name in names}
-
-
-def main(convert):
-    """Reads the job, converts, tells."""
-    import traceback
-
-    job, tell = json.load(sys.stdin), Teller()
-    try:
-        tell.done(convert(job, tell))
-    except BaseException as error:
-        traceback.print_exc()
-        tell.wrong(error)
-        sys.exit(1)

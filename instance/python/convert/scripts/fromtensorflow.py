@@ -8,7 +8,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
 import common
-from common import Wrong
+from tell import Wrong, main, versions
 
 OPSET = 17
 
@@ -205,7 +205,7 @@ def convert(job, tell):
     subject = from_saved_model(job) if job["kind"] == "savedmodel" else from_keras(job)
     inputs = common.given(job, subject.inputs)
     tell.step("running the model on random inputs")
-    found = {"inputs": inputs, "outputs": subject.outputs, "versions": common.versions("tensorflow-cpu", "keras")}
+    found = {"inputs": inputs, "outputs": subject.outputs, "versions": versions("tensorflow-cpu", "keras")}
     if job["to"] == "savedmodel":
         tell.step("writing a SavedModel")
         to_saved_model(job, subject)
@@ -220,9 +220,9 @@ def convert(job, tell):
     tell.step("converting to ONNX")
     to_onnx(job, subject)
     found["opset"] = job["opset"] or OPSET
-    found["versions"] |= common.versions("tf2onnx", "onnx")
+    found["versions"] |= versions("tf2onnx", "onnx")
     return found
 
 
 if __name__ == "__main__":
-    common.main(convert)
+    main(convert)

@@ -7,7 +7,7 @@ import zipfile
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import common
-from common import Wrong
+from tell import Wrong, explain, main, versions
 
 # What the two exporters of PyTorch give without further conversion.
 OPSET, SCRIPT_OPSET = 18, 17
@@ -105,7 +105,7 @@ def pickled(job):
         try:
             found = torch.load(path, map_location="cpu", weights_only=False)
         except (ImportError, AttributeError) as error:
-            raise Wrong(f"{path} needs the classes of the model, and they are not beside it: {common.explain(error)}") from error
+            raise Wrong(f"{path} needs the classes of the model, and they are not beside it: {explain(error)}") from error
     if not isinstance(found, torch.nn.Module):
         raise Wrong(f"{path} holds weights (a {type(found).__name__}) and no model; where the model's code is, write {EXPORT}")
     return Subject(found.eval(), needed(job, path))
@@ -153,7 +153,7 @@ def told(error):
             if found := OPERATOR.search(text):
                 name = next(g for g in found.groups() if g)
                 return Wrong("PyTorch's operators cannot all be said in ONNX", [{"type": name, "count": 1, "example": ""}])
-    return Wrong(f"PyTorch cannot convert it: {common.explain(chain[-1])}")
+    return Wrong(f"PyTorch cannot convert it: {explain(chain[-1])}")
 
 
 def single(job):
@@ -179,8 +179,8 @@ def convert(job, tell):
     tell.step("converting to ONNX")
     to_onnx(job, subject, kind)
     return found | {"opset": single(job), "outputs": subject.outputs,
-                    "versions": common.versions("torch", "onnxscript", "onnx") if kind != "script" else common.versions("torch", "onnx")}
+                    "versions": versions("torch", "onnxscript", "onnx") if kind != "script" else versions("torch", "onnx")}
 
 
 if __name__ == "__main__":
-    common.main(convert)
+    main(convert)

@@ -5,9 +5,9 @@ import sys
 import traceback
 
 sys.path.insert(0, sys.argv[1])
-import common
+from tell import Teller
 
-convert, tell = importlib.import_module(sys.argv[2]).convert, common.Teller()
+convert, tell = importlib.import_module(sys.argv[2]).convert, Teller()
 for line in sys.stdin:
     try:
         tell.done(convert(json.loads(line), tell))

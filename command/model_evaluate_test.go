@@ -1,0 +1,214 @@
+package command
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// reals is an output of FP32.
+func reals(shape []int64, values ...float32) tensor.Tensor {
+	t := tensor.Tensor{Type: tensor.FP32, Shape: shape}
+	for _, v := range values {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	return t
+}
+
+func TestAnswersOf(t *testing.T) {
+	info := func(kind tensor.Type, shape ...int64) tensor.Info { return tensor.Info{Type: kind, Shape: shape} }
+	for _, c := range []struct {
+		outputs []tensor.Info
+		want    answers
+	}{
+		{[]tensor.Info{info(tensor.FP32, -1, 10)}, answers{scores, 0}},
+		{[]tensor.Info{info(tensor.Int64, -1), info(tensor.FP32, -1, 10)}, answers{scores, 1}},
+		{[]tensor.Info{info(tensor.FP32, -1, 1), info(tensor.FP32, -1, -1)}, answers{scores, 1}},
+		{[]tensor.Info{info(tensor.FP32, -1, 1)}, answers{chance, 0}},
+		{[]tensor.Info{info(tensor.Int64, -1), info(tensor.FP32, -1)}, answers{chance, 1}},
+		{[]tensor.Info{info(tensor.Int64, -1)}, answers{class, 0}},
+		{[]tensor.Info{info(tensor.FP32, -1, 8, 8)}, answers{}},
+	} {
+		if got := answersOf(c.outputs); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.outputs, got, c.want)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	nan := float32(math.NaN())
+	right := func(a answers, label int, out tensor.Tensor, row int) bool {
+		return variant.Top1.Right(a.of([]tensor.Tensor{out}, row), label)
+	}
+	two := reals([]int64{2, 3}, 0, 5, 1, 7, nan, 1)
+	if !right(answers{scores, 0}, 1, two, 0) || right(answers{scores, 0}, 0, two, 1) {
+		t.Error("scores")
+	}
+	chances := reals([]int64{3, 1}, 0.2, 0.8, nan)
+	if !right(answers{chance, 0}, 0, chances, 0) || !right(answers{chance, 0}, 1, chances, 1) || right(answers{chance, 0}, 0, chances, 2) {
+		t.Error("chances")
+	}
+	number := tensor.Tensor{Type: tensor.Int64, Shape: []int64{2}, Data: binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 3), math.MaxUint64)}
+	if !right(answers{class, 0}, 3, number, 0) || right(answers{class, 0}, 2, number, 0) || right(answers{class, 0}, 0, number, 1) {
+		t.Error("classes")
+	}
+	if numberless([]tensor.Tensor{two}, 0) || !numberless([]tensor.Tensor{two}, 1) {
+		t.Error("a row without numbers")
+	}
+}
+
+func TestAgree(t *testing.T) {
+	shape := []int64{1, 2}
+	for _, c := range []struct {
+		how        answers
+		old, fresh []float32
+		want       bool
+	}{
+		{answers{scores, 0}, []float32{1, 2}, []float32{0, 9}, true},
+		{answers{scores, 0}, []float32{1, 2}, []float32{3, 2}, false},
+		{answers{scores, 0}, []float32{1, 2}, []float32{float32(math.NaN()), 2}, false},
+		{answers{}, []float32{-1, 2}, []float32{-1.09, 2}, true},
+		{answers{}, []float32{-1, 2}, []float32{-1.11, 2}, false},
+		{answers{}, []float32{-1, 2}, []float32{float32(math.NaN()), 2}, false},
+	} {
+		if got := c.how.agree([]tensor.Tensor{reals(shape, c.old...)}, []tensor.Tensor{reals(shape, c.fresh...)}, 0); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// zooModel writes a model of the zoo.
+func zooModel(t *testing.T, name string, seed uint64) string {
+	t.Helper()
+	m, err := zoo.Make(name, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), name+".onnx")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// npz writes rows of images for the zoo's mnist, with labels.
+func npz(t *testing.T, labels []int64) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "v.npz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	x := tensor.Tensor{Type: tensor.FP32, Shape: []int64{int64(len(labels)), 1, 28, 28}}
+	y := tensor.Tensor{Type: tensor.Int64, Shape: x.Shape[:1]}
+	for row, label := range labels {
+		for i := range 28 * 28 {
+			x.Data = binary.LittleEndian.AppendUint32(x.Data, math.Float32bits(float32((row*31+i*17)%256)/256))
+		}
+		y.Data = binary.LittleEndian.AppendUint64(y.Data, uint64(label))
+	}
+	w := zip.NewWriter(f)
+	for name, array := range map[string]tensor.Tensor{"x.npy": x, "y.npy": y} {
+		text, err := protocol.AppendNPY(nil, array)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member, err := w.Create(name)
+		if err == nil {
+			_, err = member.Write(text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// figures runs a command with --json and returns its figures.
+func figures(t *testing.T, args ...string) map[string]float64 {
+	t.Helper()
+	out, err := execute(t, append(args, "--json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range r.Results {
+		found[f.Name] = f.Value
+	}
+	return found
+}
+
+// A model's own answers as labels give 100 %, and less if some are changed.
+func TestEvaluate(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	file, cache := zooModel(t, "mnist", 1), t.TempDir()
+	var best []int64
+	for label := range int64(10) {
+		labels := make([]int64, 40)
+		for i := range labels {
+			labels[i] = label
+		}
+		f := figures(t, "model", "evaluate", file, "--data", npz(t, labels), "--prepared", cache)
+		for range int(math.Round(f["accuracy"] / 100 * 40)) {
+			best = append(best, label)
+		}
+		if f["row_ms"] <= 0 || f["rps"] < 1000/f["row_ms"]-1 || f["memory_mb"] < 1 || f["load_ms"] <= 0 || f["rows"] != 40 || f["nan_rows"] != 0 {
+			t.Errorf("%v", f)
+		}
+	}
+	if len(best) != 40 {
+		t.Errorf("the classes have %d of 40 rows together", len(best))
+	}
+}
+
+func TestEvaluateAgainst(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	file, other, cache := zooModel(t, "mnist", 1), zooModel(t, "mnist", 2), t.TempDir()
+	if f := figures(t, "model", "evaluate", file, "--against", file, "--rows", "30", "--prepared", cache); f["agreement"] != 100 || f["rows"] != 30 {
+		t.Errorf("against itself: %v", f)
+	}
+	f := figures(t, "model", "evaluate", file, "--against", other, "--prepared", cache)
+	if _, is := f["accuracy"]; is || f["agreement"] > 90 {
+		t.Errorf("against other weights: %v", f)
+	}
+}
+
+func TestEvaluateRefuses(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	mnist, dssm, cache := zooModel(t, "mnist", 1), zooModel(t, "dssm", 1), t.TempDir()
+	for want, args := range map[string][]string{
+		"--data is missing":                 {mnist},
+		`--metric is "f1"`:                  {mnist, "--data", "v.npz", "--metric", "f1"},
+		"--rows is 5":                       {mnist, "--against", mnist, "--rows", "5"},
+		"row 3 has the label 10, and the":   {mnist, "--data", npz(t, append(make([]int64, 3), append([]int64{10}, make([]int64, 36)...)...))},
+		"there are 5 labelled rows":         {mnist, "--data", npz(t, make([]int64, 5))},
+		"--data: labelled data: stat none.": {mnist, "--data", "none.npz"},
+		"none.onnx: no such file":           {"none.onnx", "--data", "v.npz"},
+		"--against: it takes image FP32":    {dssm, "--against", mnist},
+		"no array query for the model's in": {dssm, "--data", npz(t, make([]int64, 40))},
+	} {
+		_, err := execute(t, append([]string{"model", "evaluate", "--prepared", cache}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}

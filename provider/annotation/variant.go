@@ -1,0 +1,51 @@
+package annotation
+
+import (
+	"slices"
+	"strings"
+)
+
+// MaxVariants is the maximum number of variants of a function.
+const MaxVariants = 64
+
+// bundleVariants is the value of InferVariants for all variants of the bundle.
+const bundleVariants = "bundle"
+
+// accuracy reads an accuracy in percent.
+func accuracy(key, value string) (float64, error) {
+	a, ok := decimal(value)
+	if !ok || a < 0 || a > 100 {
+		return 0, &Error{Key: key, Value: value, Why: "it must be a number of percent from 0 to 100", Example: "70"}
+	}
+	return a, nil
+}
+
+// variants reads which variants of a model may serve.
+func variants(key, value string) (named string, err error) {
+	if value == bundleVariants {
+		return "", nil
+	}
+	refuse := func(why string) (string, error) {
+		return "", &Error{Key: key, Value: value, Why: why, Example: "resnet50,mobilenet"}
+	}
+	var names []string
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case !IsName(name):
+			return refuse("it must be bundle, or names of variants, separated by commas")
+		case slices.Contains(names, name):
+			return refuse("it must name each variant once")
+		}
+		names = append(names, name)
+	}
+	if len(names) > MaxVariants {
+		return refuse("a function has at most 64 variants")
+	}
+	return strings.Join(names, ","), nil
+}
+
+// Admits reports whether a variant may serve.
+func (in *Inference) Admits(name string) bool {
+	return in.Variants == "" || slices.Contains(strings.Split(in.Variants, ","), name)
+}

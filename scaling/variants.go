@@ -1,0 +1,145 @@
+package scaling
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/joint"
+	"github.com/faas-infer/faas-infer/scaling/placing"
+)
+
+// minSaved is the part of its resources that a function must save to change its artefacts.
+const minSaved = 0.2
+
+// departure is an exchange of instances for others with other artefacts (variants of the model)
+// that is under way: INFaaS' upgrade and downgrade (§4.2).
+type departure struct {
+	// from are the instances that the function leaves, at is when it began to.
+	from []cluster.InstanceID
+	at   time.Time
+}
+
+// current reports whether an instance is of the current revision and none that the function
+// leaves. Those it leaves serve until others are ready, as those of an older revision do.
+func (v *view) current(in *Running) bool {
+	return in.Revision >= v.Revision && !slices.Contains(v.memory.departure.from, in.ID)
+}
+
+// reconsider exchanges a function's instances for others with other artefacts if a fresh plan,
+// for the highest load of the window, saves minSaved of the resources, or costs no more and is
+// more accurate. There must be room for the new ones beside those that run, since they start
+// first. Where there is none and the function has too little, exchange and rearrange do the
+// same. It looks once a window and only while nothing else changes.
+//
+// For example a variant takes 4 ms for what another does in 2 ms. At 1 request/s both need the
+// smallest share, so the more accurate serves. At 400/s they need 1.6 and 0.8 cores plus room
+// for chance, and the faster one replaces it.
+func reconsider(p *pass, v *view) {
+	window := p.engine.settings.Stabilisation
+	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= window {
+		v.memory.departure.from = nil
+	}
+	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || !v.calm() || !various(v.Configs) ||
+		!p.allowed(v).Any() || p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) {
+		return
+	}
+	v.memory.departure = departure{at: p.now}
+	own := p.space().Clone()
+	for _, in := range v.live {
+		if i, ok := own.Find(in.Node); ok {
+			own.Give(i, in.Config.Resources, in.ID)
+		}
+	}
+	choices, load := v.choices(v.peak, false), max(v.peak, capacity.SomeLoad)
+	running := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool {
+		return !slices.ContainsFunc(v.live, func(in Running) bool { return in.Artefact == c.Artefact })
+	})
+	before, after := fresh(p, v, load, running, own.Clone()), fresh(p, v, load, choices, own)
+	before.cost = max(before.cost, present(p, v))
+	if !after.better(before) {
+		return
+	}
+	from, stays := v.beyond(after)
+	if len(from) > 0 && fresh(p, v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone()).serves {
+		v.memory.departure.from = from
+	}
+}
+
+// beyond lists the instances of artefacts that serve more than a plan has for these, and what
+// the others serve.
+func (v *view) beyond(plan alternative) (from []cluster.InstanceID, stays float64) {
+	over := map[string]float64{}
+	for i := range v.live {
+		over[v.live[i].Artefact] += v.peaked(&v.live[i]).Up
+	}
+	for _, x := range plan.placed {
+		over[x.Artefact] -= x.Range.Up
+	}
+	for i := range v.live {
+		in := &v.live[i]
+		up := v.peaked(in).Up
+		if over[in.Artefact] < (1-minSaved)*up {
+			stays += up
+			continue
+		}
+		over[in.Artefact] -= up
+		from = append(from, in.ID)
+	}
+	return from, stays
+}
+
+// present is what v's instances cost, without the part that is more than the highest load of
+// the window needs: that goes by itself.
+func present(p *pass, v *view) (cost float64) {
+	for i := range v.live {
+		cost += p.engine.settings.Weigh(v.live[i].Config.Resources)
+	}
+	return cost * min(1, v.peak/max(v.high().Up, capacity.SomeLoad))
+}
+
+// various reports whether candidates have different artefacts.
+func various(configs []capacity.Candidate) bool {
+	return slices.ContainsFunc(configs, func(c capacity.Candidate) bool { return c.Artefact != configs[0].Artefact })
+}
+
+// alternative is a fresh plan for one function.
+type alternative struct {
+	placed []placing.Placed
+	// cost is in βc + g, accuracy the mean over the served requests in percent. serves: the
+	// plan has room for all load.
+	cost, accuracy float64
+	serves         bool
+}
+
+// fresh plans for a load of v with some choices, in a room that it takes.
+func fresh(p *pass, v *view, load float64, choices []capacity.Choice, room *placing.Room) alternative {
+	problem := joint.New(joint.Thrift{Lean: true, Nodes: len(room.Places)}, []joint.Demand{{
+		Need: load, Choices: choices, Configs: v.Configs, Allowed: p.allowed(v),
+		Shares: shareNeeds(v, func(s *set) float64 { return s.demandOf(load) }),
+	}})
+	placement := problem.Place(room)[0]
+	a := alternative{placed: placement.Placed, serves: placement.Reason == placing.None}
+	rate := 0.0
+	for _, x := range placement.Placed {
+		a.cost += p.engine.settings.Weigh(x.Config.Resources)
+		a.accuracy += x.Accuracy * x.Range.Up
+		rate += x.Range.Up
+	}
+	if rate > 0 {
+		a.accuracy /= rate
+	}
+	return a
+}
+
+// better reports whether a plan is enough better than the one before to load other artefacts.
+func (a alternative) better(before alternative) bool {
+	switch {
+	case !a.serves:
+		return false
+	case !before.serves:
+		return true
+	}
+	return a.cost <= (1-minSaved)*before.cost || a.cost <= (1+capacity.Negligible)*before.cost && a.accuracy > before.accuracy+capacity.Negligible
+}
