@@ -63,10 +63,10 @@ func openTable(name string) ([]variant.Placed, error) {
 
 // chosen reads what a function says of its variants.
 func (r *reader) chosen(o *fleet.Object, s *Scenario, f *Function) {
-	accuracy := o.Number("accuracy", 0, 100, 0)
+	accuracy, hardware := o.Number("accuracy", 0, 100, 0), o.Strings("hardware")
 	f.Spread = o.Number("spread", 0, 2, 0)
 	for _, row := range r.variants {
-		if row.Model == f.Model && row.Accuracy >= accuracy && s.Cluster.Of(row.Hardware) != nil {
+		if row.Model == f.Model && row.Accuracy >= accuracy && s.Cluster.Of(row.Hardware) != nil && (hardware == nil || slices.Contains(hardware, row.Hardware)) {
 			f.Variants = append(f.Variants, row.Variant)
 		}
 	}
