@@ -23,27 +23,29 @@ var devices = []string{CPU, GPU, Inferentia}
 const Unit = 1000
 
 // perDevice is the maximum number of instances on a GPU or Inferentia.
-const perDevice = 32
+const perDevice = 64
 
 // Share returns what an instance of a price takes of a machine with a device: its price, in
-// units. So it takes the same part of the device as its price is of the machine's. Memory and
-// GPU memory only keep instances from other devices.
-func Share(device string, price float64) cluster.Resources {
+// units. So it takes the same part of the device as its price is of the machine's. part is the
+// part of the device's time that it has of its own, 0 if none. Memory and GPU memory only keep
+// instances from other devices, and such parts from adding up to more than a device.
+func Share(device string, price, part float64) cluster.Resources {
 	units := max(1, int(math.Round(price*Unit)))
+	own := max(1, int64(math.Ceil(part*perDevice)))
 	switch device {
 	case CPU:
 		return cluster.Resources{CPU: 1000 * units}
 	case GPU:
-		return cluster.Resources{GPU: units, GPUMemory: 1}
+		return cluster.Resources{GPU: units, GPUMemory: own}
 	case Inferentia:
-		return cluster.Resources{GPU: units, Memory: 1}
+		return cluster.Resources{GPU: units, Memory: own}
 	}
 	return cluster.Resources{}
 }
 
 // Room returns what a machine of a price has for the instances on its device.
 func Room(device string, price float64) cluster.Resources {
-	r := Share(device, price)
+	r := Share(device, price, 0)
 	r.GPUMemory *= perDevice
 	r.Memory *= perDevice
 	return r

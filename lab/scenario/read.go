@@ -29,6 +29,7 @@ type reader struct {
 	profiles  map[string]*testbed.ReferenceTestbed
 	traces    map[string]*arrivals.Trace
 	variants  []variant.Placed // The scenario's table of variants, nil if it has none.
+	fixed     float64          // See [Function.Fixed].
 	apart     bool             // Each function is a case.
 	cold      coldStart
 	given     *testbed.ReferenceTestbed // The scenario's profile, nil if it could not be read.
@@ -69,7 +70,7 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 	r.cold = readColdStart(o)
 	s.Unpark = r.cold.unpark
 	r.given = r.profile(o, "profile", "2080ti")
-	r.variants, r.apart = r.tableOf(o), o.Bool("apart", false)
+	r.variants, r.apart, r.fixed = r.tableOf(o), o.Bool("apart", false), o.Number("fixed", 0, 1, 1)
 	r.fits(o, s)
 	r.bind(o, s, r.functions(o, s), r.columns(o))
 	o.Done()

@@ -7,7 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
 )
 
-// recorded reads {file, column, step, peak or scale}. Without a file, the arrivals follow
+// recorded reads {file, column, step, group, peak or scale}. Without a file, the arrivals follow
 // the trace of the case.
 func (r *reader) recorded(o *fleet.Object) pattern {
 	inner, ok := o.Object("trace")
@@ -18,7 +18,7 @@ func (r *reader) recorded(o *fleet.Object) pattern {
 	a.scaled.peak = inner.Number("peak", 1e-6, maxRate, 0)
 	a.scaled.scale = inner.Number("scale", 1e-6, 1e9, 0)
 	file, name := inner.String("file"), inner.String("column")
-	step := inner.Duration("step", time.Millisecond, maxStep, 0)
+	step, group := inner.Duration("step", time.Millisecond, maxStep, 0), inner.Int("group", 1, 1<<20, 1)
 	inner.Done()
 	switch {
 	case inner.Has("peak") == inner.Has("scale"):
@@ -27,8 +27,8 @@ func (r *reader) recorded(o *fleet.Object) pattern {
 	case a.scaled.peak == 0 && a.scaled.scale == 0:
 		return pattern{}
 	case file == "":
-		if name != "" || step != 0 {
-			inner.Fail("", "column and step need a file: remove them, or name a file")
+		if name != "" || step != 0 || group > 1 {
+			inner.Fail("", "column, step and group need a file: remove them, or name a file")
 		}
 		return a
 	}
@@ -43,7 +43,22 @@ func (r *reader) recorded(o *fleet.Object) pattern {
 	if len(columns) == 0 {
 		return pattern{}
 	}
-	return a.of(o, columns[0])
+	return a.of(o, columns[0].grouped(group))
+}
+
+// grouped returns the column with a number of lines added up to one each.
+func (c column) grouped(n int) column {
+	if n > 1 {
+		var sums []float64
+		for i, x := range c.Counts {
+			if i%n == 0 {
+				sums = append(sums, 0)
+			}
+			sums[len(sums)-1] += x
+		}
+		c.Counts, c.Times = sums, nil
+	}
+	return c
 }
 
 // of returns the arrivals of a trace's column.

@@ -111,8 +111,9 @@ type Function struct {
 	// all load the same. Pinned has, by system, the choice of the developer.
 	Variants []variant.Variant
 	Pinned   map[string]systems.Pin
-	// Spread is the spread of the variants' times.
-	Spread float64
+	// Spread is the spread of the variants' times. Fixed is the part of a batch's time that
+	// does not depend on how full it is.
+	Spread, Fixed float64
 	// Arrivals makes the function's arrivals with all rates multiplied by load.
 	Arrivals func(load float64, seed uint64) (arrivals.Process, error)
 }

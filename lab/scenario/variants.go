@@ -64,7 +64,7 @@ func openTable(name string) ([]variant.Placed, error) {
 // chosen reads what a function says of its variants.
 func (r *reader) chosen(o *fleet.Object, s *Scenario, f *Function) {
 	accuracy, hardware := o.Number("accuracy", 0, 100, 0), o.Strings("hardware")
-	f.Spread = o.Number("spread", 0, 2, 0)
+	f.Spread, f.Fixed = o.Number("spread", 0, 2, 0), r.fixed
 	for _, row := range r.variants {
 		if row.Model == f.Model && row.Accuracy >= accuracy && s.Cluster.Of(row.Hardware) != nil && (hardware == nil || slices.Contains(hardware, row.Hardware)) {
 			f.Variants = append(f.Variants, row.Variant)
@@ -137,47 +137,53 @@ func (s *Scenario) loads(f *Function, system systems.System) *systems.Variants {
 	}
 	all := &systems.Variants{Pinned: maps.Clone(f.Pinned)}
 	for _, v := range f.Variants {
-		t := &variantTimes{spread: f.Spread, times: map[cluster.Config]time.Duration{}}
+		t := &variantTimes{spread: f.Spread, fixed: f.Fixed, times: map[cluster.Config]time.Duration{}}
 		m := s.Cluster.Of(v.Hardware)
 		if m != nil && m.Serial && !system.Colocates() {
 			t.divide(&v, m)
 		} else {
-			t.add(&v, v.Cost, 1)
+			t.add(&v, v.Cost, 0)
 		}
 		all.All = append(all.All, systems.Variant{Name: v.Name, Times: t, Loading: v.Load})
 	}
 	return all
 }
 
-// variantTimes are the times of a variant: those of a full batch, whatever its size. An
-// instance executes rps·latency requests at once, 12 for the GPU's of INFaaS' Table 2.
+// variantTimes are the times of a variant. An instance executes rps·latency requests at once, 12
+// for the GPU's of INFaaS' Table 2. fixed is the part of a batch's time that does not depend on
+// how full it is.
 type variantTimes struct {
+	fixed   float64
 	configs []cluster.Config
 	times   map[cluster.Config]time.Duration
 	spread  float64
 }
 
-// shares are the parts of a device that instances may have of their own.
+// shares are the parts of a device's time that instances may have of their own.
 var shares = []float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1}
 
-// divide adds the variant's configs with a share of the device each, at least that of its memory.
-// With a part of the device, a batch takes as much longer.
+// timeWeight is the price of a device's time, as a part of the machine's. The price of an instance
+// is that of its memory; of several shares that cost the same, the smallest is to be chosen.
+const timeWeight = 0.01
+
+// divide adds the variant's configs with a share of the device's time each, which makes batches as
+// much longer.
 func (t *variantTimes) divide(v *variant.Variant, m *fleet.Machines) {
-	least := min(1, v.Cost/m.Price)
-	t.add(v, least*m.Price, least)
 	for _, share := range shares {
-		if share > least {
-			t.add(v, share*m.Price, share)
-		}
+		t.add(v, v.Cost+timeWeight*share*m.Price, share)
 	}
 }
 
-// add adds a config at a price with a share of the device.
+// add adds a config at a price with a share of the device's time, 0 for no share of its own.
 func (t *variantTimes) add(v *variant.Variant, price, share float64) {
 	batch := max(1, math.Round(v.RPS*v.Latency.Seconds()))
-	c := cluster.Config{Batch: int(batch), Resources: fleet.Share(v.Hardware, price)}
+	exec := batch / v.RPS
+	if share > 0 {
+		exec /= share
+	}
+	c := cluster.Config{Batch: int(batch), Resources: fleet.Share(v.Hardware, price, share)}
 	t.configs = append(t.configs, c)
-	t.times[c] = time.Duration(math.Round(batch / v.RPS / share * float64(time.Second)))
+	t.times[c] = time.Duration(math.Round(exec * float64(time.Second)))
 }
 
 // Configs implements [systems.Times].
@@ -186,7 +192,8 @@ func (t *variantTimes) Configs() []cluster.Config { return t.configs }
 // Exec implements [systems.Times].
 func (t *variantTimes) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	exec, ok := t.times[c]
-	return exec, ok && b <= c.Batch
+	part := t.fixed + (1-t.fixed)*float64(b)/float64(c.Batch)
+	return time.Duration(math.Round(part * float64(exec))), ok && b >= 1 && b <= c.Batch
 }
 
 // Spread implements [systems.Times].

@@ -265,6 +265,9 @@ func program(x *infaasScaler, apps []*application) [][]int {
 	}
 	plan, err := p.Solve()
 	if err != nil {
+		println("ILP", err.Error(), p.Limits[0], len(p.Limits))
+	}
+	if err != nil {
 		return greedy(x, apps)
 	}
 	return plan.Counts
@@ -278,10 +281,11 @@ func preloaded(_ *infaasScaler, apps []*application) [][]int {
 		all[a] = make([]int, len(app.Options))
 		for i := range app.Options {
 			o := &app.Options[i]
-			all[a][i] = max(o.Running, app.function.Min)
-			if app.function.Min == 0 && i == 0 && o.Rate > 0 {
-				all[a][i] = max(o.Running, int(app.Load/o.Rate)+1)
+			wanted := app.function.Min
+			if wanted == 0 && i == 0 && o.Rate > 0 {
+				wanted = int(app.Load/o.Rate) + 1
 			}
+			all[a][i] = o.Running + max(0, wanted-len(app.instances[i]))
 		}
 	}
 	return all
