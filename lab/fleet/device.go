@@ -25,6 +25,11 @@ const Unit = 1000
 // perDevice is the maximum number of instances on a GPU or Inferentia.
 const perDevice = 64
 
+// TimeWeight is the price of the whole time of a serial machine's device, as a part of the machine's
+// price. An instance costs as much as its memory; this makes it choose the smallest share of time
+// that is enough.
+const TimeWeight = 0.01
+
 // Share returns what an instance of a price takes of a machine with a device: its price, in
 // units. So it takes the same part of the device as its price is of the machine's. part is the
 // part of the device's time that it has of its own, 0 if none. Memory and GPU memory only keep
@@ -43,9 +48,13 @@ func Share(device string, price, part float64) cluster.Resources {
 	return cluster.Resources{}
 }
 
-// Room returns what a machine of a price has for the instances on its device.
-func Room(device string, price float64) cluster.Resources {
-	r := Share(device, price, 0)
+// room is what a machine has for the instances on its device.
+func (m *Machines) room() cluster.Resources {
+	price := m.Price
+	if m.Serial {
+		price *= 1 + TimeWeight
+	}
+	r := Share(m.Device, price, 0)
 	r.GPUMemory *= perDevice
 	r.Memory *= perDevice
 	return r

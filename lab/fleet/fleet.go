@@ -55,7 +55,7 @@ func (c Cluster) Nodes() []cluster.Node {
 		parts := max(1, m.GPUs)
 		total := cluster.Resources{CPU: m.CPU / parts, Memory: m.Memory / int64(parts)}
 		if m.Device != "" {
-			total = Room(m.Device, m.Price)
+			total = m.room()
 		} else if m.GPUs > 0 {
 			total.GPU, total.GPUMemory = 100, m.GPUMemory
 		}

@@ -54,7 +54,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		with("trace: {file: absent, column: a, peak: 5}"): `arrivals.trace.file: there is no trace "absent": name a file, or one of azure-7d, osvt-ramp`,
 		with("trace: {peak: 5}"):                          "arrivals: the trace has no file: name it here or in the scenario's key “traces”",
 		with("trace: {peak: -5}"):                         `trace.peak: "-5" is not a number`,
-		with("trace: {column: a, peak: 5}"):               "column and step need a file",
+		with("trace: {column: a, peak: 5}"):               "column, step and group need a file",
 		with("timestamps: azure-7d"):                      "trace azure-7d has counts, not times",
 
 		// What cannot be.

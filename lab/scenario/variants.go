@@ -162,15 +162,11 @@ type variantTimes struct {
 // shares are the parts of a device's time that instances may have of their own.
 var shares = []float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1}
 
-// timeWeight is the price of a device's time, as a part of the machine's. The price of an instance
-// is that of its memory; of several shares that cost the same, the smallest is to be chosen.
-const timeWeight = 0.01
-
 // divide adds the variant's configs with a share of the device's time each, which makes batches as
 // much longer.
 func (t *variantTimes) divide(v *variant.Variant, m *fleet.Machines) {
 	for _, share := range shares {
-		t.add(v, v.Cost+timeWeight*share*m.Price, share)
+		t.add(v, v.Cost+fleet.TimeWeight*share*m.Price, share)
 	}
 }
 

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,15 +69,17 @@ func TestVariants(t *testing.T) {
 	if exec, ok := all[1].Times.Exec(c, 3); !ok || exec != 15*time.Millisecond || c.Batch != 12 {
 		t.Errorf("%v: %v, %v", c, exec, ok)
 	}
-	// With shares of their own, instances on a tenth of the GPU are ten times as slow.
+	// With shares of its time, all of which fit.
 	_, all = of(systems.FaaSInfer)
-	if cs := all[1].Times.Configs(); len(cs) != 1 { // C costs a whole GPU with any share.
-		t.Errorf("%v", cs)
+	for _, c := range all[1].Times.Configs() {
+		if !c.Resources.Fits(nodes[2].Total) {
+			t.Errorf("%v of %v", c, nodes[2])
+		}
 	}
 }
 
-// Instances of a serial device that cost a part of it may have shares of their own.
-func TestSharesOfTheirOwn(t *testing.T) {
+// Instances of a serial device may have shares of its time, for 1 % of its price in sum.
+func TestSharesOfTime(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "v.csv")
 	row := "model,variant,hardware,state,latency_ms,rps,load_ms,memory_mb,accuracy,cost\nresnet50,G,gpu,inactive,10,100,500,900,76,4\nresnet50,A,cpu,inactive,100,10,500,900,76,1\n"
 	if err := os.WriteFile(file, []byte(row), 0o600); err != nil {
@@ -90,12 +93,20 @@ func TestSharesOfTheirOwn(t *testing.T) {
 	g := setup(t, s, 1, 1).Functions[0].Variants.All[0].Times
 	for _, c := range g.Configs() {
 		exec, _ := g.Exec(c, 1)
-		// 4 of 16 is the memory's part, and 8 is half of the device.
-		if want := map[int]time.Duration{4000: 40 * time.Millisecond, 8000: 20 * time.Millisecond, 16000: 10 * time.Millisecond}[c.GPU]; want != 0 && exec != want {
+		if want := map[int]time.Duration{4016: 100 * time.Millisecond, 4080: 20 * time.Millisecond, 4160: 10 * time.Millisecond}[c.GPU]; want != 0 && exec != want {
 			t.Errorf("%v takes %v, want %v", c, exec, want)
 		}
+		// As many have room as their shares of time say, at most four by memory.
+		room := s.Cluster.Nodes()[2].Total
+		fit := 0
+		for c.Resources.Fits(room) {
+			room, fit = room.Sub(c.Resources), fit+1
+		}
+		if want := map[int]int{4016: 4, 4080: 2, 4160: 1}[c.GPU]; want != 0 && fit != want {
+			t.Errorf("%d of %v have room, want %d", fit, c, want)
+		}
 	}
-	if n := len(g.Configs()); n != 6 {
+	if n := len(g.Configs()); n != len(shares) {
 		t.Errorf("%d configs", n)
 	}
 }
@@ -130,5 +141,48 @@ func TestBadVariants(t *testing.T) {
 	_, err := Load("poisson", Overrides{Variants: variants.Tables()[0]})
 	if err == nil || !strings.Contains(err.Error(), "cannot be overridden") {
 		t.Errorf("a scenario without variants: %v", err)
+	}
+}
+
+// A batch that is not full takes its fixed part, and the rest as far as it is full.
+func TestFixedPart(t *testing.T) {
+	s, err := Parse("x.yaml", []byte("fixed: 0.2\n"+someVariants), "", Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := setup(t, s, 1, 1).Functions[0].Variants.All[1].Times
+	whole := c.Configs()[len(c.Configs())-1]
+	if exec, ok := c.Exec(whole, 3); !ok || exec != 6*time.Millisecond { // 15 ms · (0.2 + 0.8/4)
+		t.Errorf("3 of 12 take %v", exec)
+	}
+}
+
+// A trace's lines can be added up, and its rates go from low to peak.
+func TestGroupsOfATrace(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "t.csv"), []byte("minute,a\n0,1\n1,1\n2,4\n3,2\n4,3\n5,5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "kind: run\ncluster: testbed\nfunctions:\n- {name: ssd, size: 1MiB, slo: 1s, arrivals: {trace: {file: t.csv, group: 2, step: 10s, low: 10, peak: 40}}}\n"
+	s, err := Parse("x.yaml", []byte(text), dir, Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Functions[0].Arrivals(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The sums are 2, 6 and 8.
+	for at, want := range []float64{10, 30, 40} {
+		if got := p.Rate(time.Duration(10*at+1) * time.Second); math.Abs(got-want) > 1e-9 {
+			t.Errorf("step %d: %v/s, want %v", at, got, want)
+		}
+	}
+	if s.Duration != 30*time.Second {
+		t.Errorf("it lasts %v", s.Duration)
+	}
+	bad := strings.Replace(text, "low: 10", "low: 50", 1)
+	if _, err := Parse("x.yaml", []byte(bad), dir, Overrides{}); err == nil || !strings.Contains(err.Error(), "low: 50: it must be less than peak") {
+		t.Errorf("%v", err)
 	}
 }

@@ -15,6 +15,8 @@ import (
 
 // INFaaS are the parameters of INFaaS' systems.
 type INFaaS struct {
+	// spread: instances go to the emptiest node, not to the fullest that has room.
+	spread bool
 	// Slack is the capacity over the load, 1.05 in INFaaS' §5. Lambda is λ, the weight of
 	// loading in 1/s, which it does not publish.
 	Slack, Lambda float64
@@ -37,6 +39,13 @@ func infaasRow(name, says string, plan planner, choose chooser) System {
 		Name: name, Says: says, settings: baseline(), cold: "fixed", queue: capacity.LateBound,
 		margin: times(1), choose: choose, colocates: true, infaas: INFaaS{Slack: 1.05, plan: plan},
 	}
+}
+
+// spreading returns the system with instances on the emptiest nodes: Clipper+ has a model on each
+// GPU (§6.3).
+func (s System) spreading() System {
+	s.infaas.spread = true
+	return s
 }
 
 // Colocates reports whether the system's instances share a device without shares of their own.
@@ -329,11 +338,12 @@ func (x *infaasScaler) start(plan *scaling.Plan, app *application, option, n int
 	}
 }
 
-// node returns the fullest node that has room and that is not avoided, -1 if there is none.
+// node returns the fullest node that has room and that is not avoided, or the emptiest; -1 if there
+// is none.
 func (x *infaasScaler) node(need cluster.Resources, avoid map[string]bool) int {
 	best := -1
 	for i, n := range x.nodes {
-		if need.Fits(n.Free) && !avoid[n.Name] && (best < 0 || price(n.Free) < price(x.nodes[best].Free)) {
+		if need.Fits(n.Free) && !avoid[n.Name] && (best < 0 || x.spread == (price(n.Free) > price(x.nodes[best].Free)) && price(n.Free) != price(x.nodes[best].Free)) {
 			best = i
 		}
 	}

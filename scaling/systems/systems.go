@@ -54,8 +54,8 @@ var systems = []System{
 	infless(INFlessOP2, "INFless with predicted times twice as long", 2, fitting),
 	infaasRow(INFaaSName, "INFaaS as published: its greedy heuristic chooses among variants (§4.2.2)", greedy, every),
 	infaasRow(INFaaSILP, "INFaaS with the integer program of its §4.2.1 instead", program, every),
-	infaasRow(Clipper, "Clipper+ of INFaaS §6: a number of instances of one variant, which the developer chooses", preloaded, pinned),
-	infaasRow(ClipperCPU, "Clipper+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", preloaded, pinned),
+	infaasRow(Clipper, "Clipper+ of INFaaS §6: a number of instances of one variant, which the developer chooses", preloaded, pinned).spreading(),
+	infaasRow(ClipperCPU, "Clipper+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", preloaded, pinned).spreading(),
 	infaasRow(SageMaker, "SM+ of INFaaS §6: one variant, which the developer chooses, scaled with the load", greedy, pinned),
 	infaasRow(SMCPU, "SM+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", greedy, pinned),
 	{
