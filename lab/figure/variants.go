@@ -27,7 +27,7 @@ func chosen(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 		}
 		t := Table{
 			Title:  strings.TrimSuffix(caseName(c)+": what each policy holds", ".") + ".",
-			Header: []string{"policy", "requests", "within SLO %", "answered", "late", "refused", "p99 ms", "cost", "÷ infaas", "starts", "instances, as the mean over time"},
+			Header: []string{"policy", "requests", "within SLO %", "answered", "late", "refused", "p99 ms", "cost", "÷ infaas", "machines", "starts", "instances, as the mean over time"},
 			Notes:  []string{"cost: the price of all instances, as the mean over time. answered: in time or late."},
 		}
 		base := slices.Index(o.names(), systems.INFaaSName)
@@ -38,6 +38,10 @@ func chosen(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 			out.add("cost."+at+name, cost, "", heldBy(r))
 			out.add("within_slo_pct."+at+name, 100*(1-total.Violations()), "%", "")
 			out.add("slo_violation_pct."+at+name, 100*total.Violations(), "%", "late or refused")
+			out.add("machines."+at+name, r.ActiveNodeSeconds/r.Measured.Seconds(), "", "those with an instance, as the mean over time")
+			for _, f := range r.Functions {
+				out.add("p99_ms."+at+name+"."+f.Name, milliseconds(f.Latency.Quantile(0.99)), "ms", "")
+			}
 			for _, h := range holdings(r) {
 				out.add("instances."+at+name+"."+h.variant, h.mean, "", "the mean over time")
 			}
@@ -50,7 +54,7 @@ func chosen(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 				}
 			}
 			t.row(name, fmt.Sprint(total.Requests), 100*(1-total.Violations()), fmt.Sprint(total.Served), fmt.Sprint(total.Missed), fmt.Sprint(total.Rejected),
-				milliseconds(latency.Quantile(0.99)), cost, over, fmt.Sprint(r.Starts), heldBy(r))
+				milliseconds(latency.Quantile(0.99)), cost, over, r.ActiveNodeSeconds/r.Measured.Seconds(), fmt.Sprint(r.Starts), heldBy(r))
 		}
 		out.Tables = append(out.Tables, t)
 	}

@@ -117,3 +117,16 @@ func TestINFaaSProduction(t *testing.T) {
 		between(t, out, "served_ratio.faas-infer_over_infaas", 0.99, 1.01)
 	}
 }
+
+// INFaaS, Fig. 7: it packs both models on one GPU while that is enough, and then answers more of
+// the large model's requests in time than Clipper+, which has one GPU for each model.
+func TestINFaaSSharing(t *testing.T) {
+	out := simulated(t, "infaas-sharing", scenario.Overrides{})
+	late := value(t, out, "slo_violation_pct.infaas")
+	between(t, out, "slo_violation_pct.clipper+", 1.5*late, 100)
+	between(t, out, "machines.infaas", 1.1, 1.9)
+	between(t, out, "machines.clipper+", 2, 2)
+	between(t, out, "p99_ms.infaas.inceptionresnetv2", 0, value(t, out, "p99_ms.clipper+.inceptionresnetv2"))
+	between(t, out, "p99_ms.infaas.mobilenetv1", value(t, out, "p99_ms.clipper+.mobilenetv1"), 50)
+	between(t, out, "slo_violation_pct.faas-infer", 0, 1)
+}

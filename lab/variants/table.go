@@ -13,7 +13,7 @@ import (
 var files embed.FS
 
 // names lists the built-in tables that are files. The other one is [Zoo]'s.
-var names = []string{"infaas-table2", "infaas-fig6", "infaas-fig6-table2"}
+var names = []string{"infaas-table2", "infaas-fig6", "infaas-fig6-table2", "infaas-fig7"}
 
 // zoo is the name of the table that [Zoo] makes.
 const zoo = "infaas-175"

@@ -1,5 +1,6 @@
 // Package systems defines the systems that can be compared, each under its name: the
-// baselines of INFless §5.1, INFless itself with its ablations (§5.2), and faas-infer. A
+// baselines of INFless §5.1, INFless itself with its ablations (§5.2), INFaaS and its
+// baselines (ATC'21, §6), which choose among variants of models, and faas-infer. A
 // [System] decides how a function's instances are configured ([System.Candidates]), how
 // many there are and where ([System.Scaler]), how requests reach them ([System.Batching],
 // [System.Queue]) and how long idle ones stay ([System.Cold]). The provider and the
