@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"command/load":       {"command/report", "model"},
 	"provider":           {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
 	"scaling":            {"profiler", "cluster"},
-	"scaling/systems":    {"scaling", "batching", "coldstart", "profiler", "cluster"},
+	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
 	"scaling/infaas":     {},
 	"batching":           {"cluster"},

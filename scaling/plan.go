@@ -31,6 +31,9 @@ type Running struct {
 	// Loading is the time from the instance's start until it was ready, without what it
 	// waited before for others' room; 0 if unknown.
 	Loading time.Duration
+	// Busy is the time of all its executions, without queueing, and Profiled the time
+	// that was predicted for them without other instances on the node; both 0 if unknown.
+	Busy, Profiled time.Duration
 	// Parked: the instance holds its memory only. It must take the share in Config
 	// before it serves again. A parked instance is Ready.
 	Parked bool

@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/figure"
 	"github.com/faas-infer/faas-infer/lab/scenario"
+	"github.com/faas-infer/faas-infer/lab/variants"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -25,6 +26,7 @@ type simulateOptions struct {
 	json           bool
 	plot           string
 	trace, cluster string
+	variants       string
 	duration       time.Duration
 	seed           uint64
 	// against is againstLocal to compare the simulator with a provider, "" to simulate a
@@ -90,6 +92,7 @@ otherwise idle machine.`,
 	f.StringVar(&o.plot, "plot", "", "directory for the drawings (SVG)")
 	f.StringVar(&o.trace, "trace", "", "trace to use instead of the scenario's: a CSV file with a column for each load, in requests per minute")
 	f.StringVar(&o.cluster, "cluster", "", "cluster to use instead of the scenario's: testbed, large or a YAML file")
+	f.StringVar(&o.variants, "variants", "", "table of variants to use instead of the scenario's: "+strings.Join(variants.Tables(), ", ")+" or a CSV file")
 	f.DurationVar(&o.duration, "duration", 0, "how long to simulate, in simulated time (default: the scenario's)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.against, "against", "", "compare the simulator with a real provider: "+againstLocal+", on this machine")
@@ -127,7 +130,8 @@ func scenarioList() (rows [][2]string) {
 }
 
 func policyList() (rows [][2]string) {
-	for _, name := range systems.Names() {
+	names := append(systems.Names(), systems.ForVariants()...)
+	for _, name := range names[:len(names)-1] { // Both end with faas-infer.
 		if s, err := systems.ByName(name); err == nil {
 			rows = append(rows, [2]string{name, s.Says})
 		}
@@ -137,7 +141,7 @@ func policyList() (rows [][2]string) {
 
 // run simulates a scenario and prints the outcome.
 func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) error {
-	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Duration: o.duration}
+	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Variants: o.variants, Duration: o.duration}
 	if o.seedGiven() {
 		overrides.Seed = &o.seed
 	}
@@ -145,7 +149,7 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	systems, err := o.systems(s.Policies)
+	systems, err := o.systems(s)
 	if err != nil {
 		return err
 	}
@@ -165,11 +169,14 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 }
 
 // systems returns the systems of --policy, each once. Without the flag it returns the
-// scenario's, or all if the scenario names none.
-func (o *simulateOptions) systems(ofScenario []string) ([]systems.System, error) {
-	names := o.policies
+// scenario's, or all that can serve it if the scenario names none.
+func (o *simulateOptions) systems(of *scenario.Scenario) ([]systems.System, error) {
+	names, every := o.policies, systems.Names()
+	if of.Kind == scenario.Variants {
+		every = systems.ForVariants()
+	}
 	if len(names) == 0 {
-		names = ofScenario
+		names = of.Policies
 	}
 	if len(names) == 0 {
 		names = []string{everyPolicy}
@@ -179,7 +186,7 @@ func (o *simulateOptions) systems(ofScenario []string) ([]systems.System, error)
 	for _, name := range names {
 		wanted := []string{strings.TrimSpace(name)}
 		if wanted[0] == everyPolicy {
-			wanted = systems.Names()
+			wanted = every
 		}
 		for _, n := range wanted {
 			s, err := systems.ByName(n)

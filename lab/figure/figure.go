@@ -69,6 +69,8 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error)
 		return coldStart(ctx, cases, o)
 	case scenario.Tuning:
 		return tuning(ctx, cases, o)
+	case scenario.Variants:
+		return chosen(ctx, cases, o)
 	default:
 		return nil, fmt.Errorf("scenario %s: unknown kind %q", s.Name, s.Kind)
 	}

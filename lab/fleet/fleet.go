@@ -7,6 +7,7 @@ package fleet
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
@@ -24,6 +25,18 @@ type Machines struct {
 	// GPUs is the number of GPUs of one machine, GPUMemory the bytes of one GPU.
 	GPUs      int
 	GPUMemory int64
+	// Device is what variants of models run on, such as [Inferentia]. Price is the price of
+	// a machine with one, which its instances divide. A machine with a device has neither
+	// CPU nor memory for others.
+	Device string
+	Price  float64
+	// Boot is how long a machine takes to boot. Running is the number of machines that are
+	// on at first.
+	Boot    time.Duration
+	Running int
+	// Serial: batches of different instances execute one after the other, unless instances
+	// have their own shares of the device.
+	Serial bool
 }
 
 // Cluster has all machines of a simulation.
@@ -41,7 +54,9 @@ func (c Cluster) Nodes() []cluster.Node {
 	for _, m := range c.Machines {
 		parts := max(1, m.GPUs)
 		total := cluster.Resources{CPU: m.CPU / parts, Memory: m.Memory / int64(parts)}
-		if m.GPUs > 0 {
+		if m.Device != "" {
+			total = m.room()
+		} else if m.GPUs > 0 {
 			total.GPU, total.GPUMemory = 100, m.GPUMemory
 		}
 		for i := range m.Count {

@@ -80,7 +80,7 @@ func TestWhatIsWrong(t *testing.T) {
 		"machines:\n- {cpu: .nan, memory: 1GiB}":                                          `machines[0].cpu: ".nan" is not a number`,
 		"machines:\n- {count: 0, cpu: 1, memory: 1GiB}":                                   `machines[0].count: "0" is not a whole number from 1`,
 		"machines:\n- {cpu: 1, memory: 1GiB, gpus: 1}":                                    "machines[0].gpus: set both gpus and gpu_memory",
-		"machines:\n- {cpu: 1, memory: 1GiB, gpu: 1}":                                     "machines[0].gpu: unknown key: the known keys are cpu, memory, name, count, gpus, gpu_memory",
+		"machines:\n- {cpu: 1, memory: 1GiB, gpu: 1}":                                     "machines[0].gpu: unknown key: the known keys are device, cpu, memory, name, count, gpus, gpu_memory",
 		"machines:\n- {name: a/b, cpu: 1, memory: 1GiB}":                                  `"a/b" is not a name`,
 		"machines:\n- &a {name: a, cpu: 1, memory: 1GiB}":                                 "without an anchor",
 		"machines:\n- {name: a, cpu: 1, memory: 1GiB}\n- {name: a, cpu: 1, memory: 1GiB}": "machines[1].name: a occurs twice",

@@ -75,7 +75,9 @@ func Read(o *Object) Cluster {
 }
 
 func machines(o *Object, i int) Machines {
-	o.Need("cpu", "memory")
+	if !o.Has("device") {
+		o.Need("cpu", "memory")
+	}
 	m := Machines{
 		Name:      o.String("name"),
 		Count:     o.Int("count", 1, maxMachines, 1),
@@ -93,6 +95,7 @@ func machines(o *Object, i int) Machines {
 	if (m.GPUs > 0) != (m.GPUMemory > 0) {
 		o.Fail("gpus", "set both gpus and gpu_memory (that of one GPU), or neither")
 	}
+	m.device(o)
 	o.Done()
 	return m
 }

@@ -13,7 +13,9 @@ var files embed.FS
 
 // order lists the scenarios: first those that repeat the paper's figures, then examples to
 // copy.
-var order = []string{"testbed-osvt", "testbed-qa", "testbed-osvt-400ms", "traces", "scale", "coldstart", "batch-fig14", "osvt-ramp", "poisson", "mmpp", "one-machine"}
+var order = []string{"testbed-osvt", "testbed-qa", "testbed-osvt-400ms", "traces", "scale", "coldstart", "batch-fig14",
+	"infaas-table3", "infaas-fig6", "infaas-production", "infaas-sharing",
+	"osvt-ramp", "poisson", "mmpp", "one-machine"}
 
 // ScenarioNames lists the scenarios.
 func ScenarioNames() []string { return slices.Clone(order) }

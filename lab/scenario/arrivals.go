@@ -22,8 +22,9 @@ type pattern struct {
 	peak   float64
 	length time.Duration
 	// scaled is set if the arrivals follow a trace: the factor on its counts, or the
-	// rate in requests/s of its highest count.
-	scaled struct{ scale, peak float64 }
+	// rate in requests/s of its highest count, and with it that of its lowest, 0 for as it
+	// comes.
+	scaled struct{ scale, peak, low float64 }
 	// times is the factor on the whole load (vary).
 	times float64
 }

@@ -17,7 +17,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                     "x.yaml: the file is empty",
 		"kind: run\n":                          "x.yaml:1: cluster: it is missing",
-		"kind: walk\n":                         `kind: "walk": it must be one of [max-rps run scale coldstart batch]`,
+		"kind: walk\n":                         `kind: "walk": it must be one of [max-rps run scale coldstart batch variants]`,
 		head:                                   "functions: it is missing",
 		head + "functions: []":                 "functions: the list is empty",
 		head + "nme: x\nfunctions: []":         "x.yaml:4: nme: unknown key: the known keys are kind, cluster, functions, about, duration",
@@ -54,7 +54,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		with("trace: {file: absent, column: a, peak: 5}"): `arrivals.trace.file: there is no trace "absent": name a file, or one of azure-7d, osvt-ramp`,
 		with("trace: {peak: 5}"):                          "arrivals: the trace has no file: name it here or in the scenario's key “traces”",
 		with("trace: {peak: -5}"):                         `trace.peak: "-5" is not a number`,
-		with("trace: {column: a, peak: 5}"):               "column and step need a file",
+		with("trace: {column: a, peak: 5}"):               "column, step and group need a file",
 		with("timestamps: azure-7d"):                      "trace azure-7d has counts, not times",
 
 		// What cannot be.

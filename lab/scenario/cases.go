@@ -101,6 +101,9 @@ func (r *reader) bind(o *fleet.Object, s *Scenario, drafts []draft, columns []co
 	if len(columns) == 0 {
 		if i := slices.IndexFunc(drafts, uses); i < 0 {
 			r.complete(o, s, drafts, column{})
+			if r.apart {
+				s.cases = apart(s)
+			}
 		} else if !o.Has("traces") {
 			drafts[i].object.Fail("arrivals", "the trace has no file: name it here or in the scenario's key “traces”")
 		}
@@ -113,6 +116,16 @@ func (r *reader) bind(o *fleet.Object, s *Scenario, drafts []draft, columns []co
 		s.cases = append(s.cases, &one)
 	}
 	s.Functions, s.Duration = s.cases[0].Functions, s.cases[0].Duration
+}
+
+// apart returns a case for each function of a scenario.
+func apart(s *Scenario) (cases []*Scenario) {
+	for _, f := range s.Functions {
+		one := *s
+		one.Case, one.Functions = f.Name, []Function{f}
+		cases = append(cases, &one)
+	}
+	return cases
 }
 
 // complete gives a scenario its functions and its duration. c is the trace of functions

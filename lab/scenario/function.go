@@ -110,8 +110,12 @@ func (r *reader) function(o *fleet.Object, s *Scenario) []draft {
 	if f.MaxInstances > 0 && f.MinInstances > f.MaxInstances {
 		o.Fail("min_instances", "%d: it must not be more than max_instances, %d", f.MinInstances, f.MaxInstances)
 	}
-	r.size(o, &f)
-	r.times(o, &f)
+	if r.variants != nil {
+		r.chosen(o, s, &f)
+	} else {
+		r.size(o, &f)
+		r.times(o, &f)
+	}
 	slos, loads := vary(o)
 	if len(slos) == 0 {
 		slos = []time.Duration{f.SLO}

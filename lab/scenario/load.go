@@ -19,6 +19,8 @@ type Overrides struct {
 	Trace string
 	// Cluster is a file or a built-in cluster.
 	Cluster string
+	// Variants is a file or a built-in table of variants.
+	Variants string
 	// Duration is how long to simulate. A shorter trace still ends the simulation.
 	Duration time.Duration
 	// Seed is the seed of the random numbers.

@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/testbed"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Bounds of values in a file, wide enough for any sensible scenario.
@@ -27,6 +28,9 @@ type reader struct {
 	overrides Overrides
 	profiles  map[string]*testbed.ReferenceTestbed
 	traces    map[string]*arrivals.Trace
+	variants  []variant.Placed // The scenario's table of variants, nil if it has none.
+	fixed     float64          // See [Function.Fixed].
+	apart     bool             // Each function is a case.
 	cold      coldStart
 	given     *testbed.ReferenceTestbed // The scenario's profile, nil if it could not be read.
 }
@@ -53,6 +57,8 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 		ColdWait:   o.Duration("cold_wait", 0, maxStep, 0),
 		QueueLimit: o.Int("queue_limit", 1, 1<<30, 0),
 		Fluid:      o.Bool("fluid", false),
+		Told:       o.Bool("told", false),
+		INFaaS:     systems.INFaaS{Slack: o.Number("slack", 1, 10, 1.05), Lambda: o.Number("lambda", 0, 1e3, 0)},
 		Beta:       o.Number("beta", 1e-3, 1e3, capacity.DefaultBeta),
 		Seed:       uint64(o.Int("seed", 0, maxSeed, 1)),
 		Policies:   r.policies(o),
@@ -64,6 +70,7 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 	r.cold = readColdStart(o)
 	s.Unpark = r.cold.unpark
 	r.given = r.profile(o, "profile", "2080ti")
+	r.variants, r.apart, r.fixed = r.tableOf(o), o.Bool("apart", false), o.Number("fixed", 0, 1, 1)
 	r.fits(o, s)
 	r.bind(o, s, r.functions(o, s), r.columns(o))
 	o.Done()
@@ -166,6 +173,12 @@ func (r *reader) fits(o *fleet.Object, s *Scenario) {
 		o.Fail("instances", "only the kind %s has this key", Scale)
 	case s.Kind != Run && s.Kind != ColdStart && s.Kind != Tuning && o.Has("traces"):
 		o.Fail("traces", "only the kinds %s, %s and %s have this key", Run, ColdStart, Tuning)
+	}
+	switch {
+	case (s.Kind == Variants) != (r.variants != nil) && o.Has("kind"):
+		o.Fail("variants", "the kind %s needs a table of variants, and no other kind has one", Variants)
+	case r.overrides.Variants != "" && r.variants == nil:
+		o.Fail("", "the variants cannot be overridden: this scenario has no key “variants”")
 	}
 	if r.overrides.Trace != "" && !o.Has("traces") {
 		o.Fail("", "the trace cannot be overridden: this scenario has no key “traces”")

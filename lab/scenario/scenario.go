@@ -8,13 +8,16 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/sim"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Kind is the question that a scenario answers.
@@ -33,17 +36,20 @@ const (
 	// Tuning compares BATCH's buffer, tuned as the load changes, with one call per
 	// request.
 	Tuning Kind = "batch"
+	// Variants compares systems that choose among variants of models: what they hold, and
+	// what is late.
+	Variants Kind = "variants"
 )
 
 // Kinds lists the kinds.
-func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning} }
+func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning, Variants} }
 
 // Scenario is one scenario. Its [Scenario.Cases] are simulated one at a time.
 type Scenario struct {
 	// Name is its name, About a sentence about it.
 	Name, About string
 	Kind        Kind
-	// Case is the name of the trace of one of several cases, "" otherwise.
+	// Case is the name of the trace or the function of one of several cases, "" otherwise.
 	Case string
 	// Cluster has the machines.
 	Cluster   fleet.Cluster
@@ -62,6 +68,10 @@ type Scenario struct {
 	QueueLimit int
 	// Fluid simulates rates instead of requests.
 	Fluid bool
+	// Told tells systems the true load instead of letting them measure it.
+	Told bool
+	// INFaaS are the parameters of INFaaS' systems.
+	INFaaS systems.INFaaS
 	// Beta weighs CPU cores against GPU %.
 	Beta float64
 	// Seed is the seed of the random numbers.
@@ -97,6 +107,13 @@ type Function struct {
 	Price otp.Pricing
 	// Peak is the highest mean rate of the arrivals in requests/s at load 1.
 	Peak float64
+	// Variants are those that are accurate enough for the function, nil if its instances
+	// all load the same. Pinned has, by system, the choice of the developer.
+	Variants []variant.Variant
+	Pinned   map[string]systems.Pin
+	// Spread is the spread of the variants' times. Fixed is the part of a batch's time that
+	// does not depend on how full it is.
+	Spread, Fixed float64
 	// Arrivals makes the function's arrivals with all rates multiplied by load.
 	Arrivals func(load float64, seed uint64) (arrivals.Process, error)
 }
@@ -116,16 +133,30 @@ func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.
 	setup := sim.Setup{
 		Nodes: s.Cluster.Nodes(), Machine: fleet.Machine, System: system, Seed: seed,
 		Duration: s.Duration, Warmup: s.Warmup, Tick: s.Tick, Sample: s.Sample,
-		Overhead: s.Overhead, ColdWait: s.ColdWait, Unpark: s.Unpark, QueueLimit: s.QueueLimit, Fluid: s.Fluid, Beta: s.Beta,
+		Told: s.Told, Boots: s.Cluster.Boots(), Overhead: s.Overhead, ColdWait: s.ColdWait, Unpark: s.Unpark, QueueLimit: s.QueueLimit, Fluid: s.Fluid, Beta: s.Beta,
+	}
+	priced := slices.ContainsFunc(s.Functions, func(f Function) bool { return f.Variants != nil })
+	if priced {
+		setup.System, setup.Beta = system.WithINFaaS(s.INFaaS).With(func(x *scaling.Settings) { x.Beta = 1 }), 1
+	}
+	if s.Told { // Headroom is for a load that is measured.
+		setup.System = setup.System.With(func(x *scaling.Settings) { x.Headroom = 0 })
+	}
+	if system.Colocates() {
+		setup.Serial = s.Cluster.Serial()
 	}
 	for _, f := range s.Functions {
 		arrivals, err := f.Arrivals(load, mix(seed, f.Name))
 		if err != nil {
 			return sim.Setup{}, fmt.Errorf("%s: function %s at %v times its load: %w", s.Name, f.Name, load, err)
 		}
+		loads, times := s.loads(&f, system), f.Times
+		if loads != nil {
+			times = loads.All[0].Times
+		}
 		setup.Functions = append(setup.Functions, sim.Function{
-			Function: systems.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch, Price: f.Price},
-			Times:    f.Times, Arrivals: arrivals, Start: f.Start,
+			Function: systems.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch, Price: f.Price, Variants: loads},
+			Times:    times, Arrivals: arrivals, Start: f.Start,
 			MinInstances: f.MinInstances, MaxInstances: f.MaxInstances,
 		})
 	}

@@ -77,8 +77,8 @@ func (s *Setup) checkFunction(f *Function) error {
 	case f.MinInstances < 0 || f.MaxInstances < 0 || f.MaxInstances > 0 && f.MinInstances > f.MaxInstances:
 		return fmt.Errorf("from %d to %d instances: neither may be negative, and the first must not be more than the second", f.MinInstances, f.MaxInstances)
 	}
-	if _, ok := f.Arrivals.(Rate); s.Fluid && !ok {
-		return errors.New("its arrivals have no rate, which a fluid run needs: simulate single requests instead")
+	if _, ok := f.Arrivals.(Rate); (s.Fluid || s.Told) && !ok {
+		return errors.New("its arrivals have no rate, which a fluid run and a told load need: simulate single requests, and measure the load")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (r *run) finish() *Result {
 		r.result.Functions = append(r.result.Functions, f)
 	}
 	r.result.ActiveNodeSeconds, r.result.FragmentPct = r.machines.Finish(r.now)
-	r.result.Simulated = r.now
+	r.result.Simulated, r.result.Measured = r.now, r.Duration-r.Warmup
 	return &r.result
 }
 

@@ -52,13 +52,19 @@ type function struct {
 	// instances are in the order of their IDs, which is that of their starts.
 	instances []*instance
 	running   []scaling.Running
-	tables    map[cluster.Config]*tables
+	tables    map[loads]*tables
 	// held is what the instances hold, ready the number that serve.
 	held  cluster.Resources
 	ready int
 	// sampled are the counts at the last sample.
 	sampled Counts
 	result  FunctionResult
+}
+
+// loads is what an instance loads, with its config.
+type loads struct {
+	artefact string
+	config   cluster.Config
 }
 
 // tables are the predicted and the true times of one config, and the result of its
@@ -70,7 +76,7 @@ type tables struct {
 
 func (r *run) newFunction(index int) (*function, error) {
 	f := &r.Functions[index]
-	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: r.System.Tuner(f.Function, f.Times), tables: map[cluster.Config]*tables{}}
+	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: r.System.Tuner(f.Function, f.Times), tables: map[loads]*tables{}}
 	fn.result.Name = f.Name
 	wake := func() { r.wake() }
 	if rate, ok := f.Arrivals.(Rate); ok && r.Fluid {
@@ -91,12 +97,40 @@ func (r *run) newFunction(index int) (*function, error) {
 	return fn, nil
 }
 
+// variant returns one of the function's variants, or the only one that a function without
+// any has; nil if there is none of that name.
+func (f *Function) variant(name string) *systems.Variant {
+	if f.Variants == nil {
+		return &systems.Variant{Times: f.Times, Loading: f.Start}
+	}
+	i := slices.IndexFunc(f.Variants.All, func(v systems.Variant) bool { return v.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &f.Variants.All[i]
+}
+
+// loading is how long an instance takes to load an artefact.
+func (f *Function) loading(artefact string) time.Duration { return f.variant(artefact).Loading }
+
 // exec returns the true mean time of a batch.
-func (f *Function) exec(c cluster.Config, b int) (time.Duration, bool) {
+func (f *Function) exec(v *systems.Variant, c cluster.Config, b int) (time.Duration, bool) {
 	if f.Truth != nil {
 		return f.Truth.Exec(c, b)
 	}
-	return f.Times.Exec(c, b)
+	return v.Times.Exec(c, b)
+}
+
+// device returns what an instance shares with others on its node, nil if nothing.
+func (r *run) device(in *instance) *Device {
+	name := r.nodes[in.node].Name
+	if !r.Serial[name] {
+		return nil
+	}
+	if r.devices[name] == nil {
+		r.devices[name] = &Device{}
+	}
+	return r.devices[name]
 }
 
 // quota returns the CPU quota of an instance.
@@ -118,22 +152,26 @@ func (f *Function) factor() func(*rand.Rand) float64 {
 }
 
 // times returns the tables of a config, nil if the model has no time for its batch.
-func (r *run) times(fn *function, c cluster.Config) *tables {
-	if t, ok := fn.tables[c]; ok {
+func (r *run) times(fn *function, artefact string, c cluster.Config) *tables {
+	if t, ok := fn.tables[loads{artefact, c}]; ok {
 		return t
+	}
+	v := fn.variant(artefact)
+	if v == nil {
+		return nil
 	}
 	truth := make([]time.Duration, c.Batch)
 	last := time.Duration(0)
 	for b := c.Batch; b > 0; b-- {
-		if mean, ok := fn.exec(c, b); ok && mean > 0 {
+		if mean, ok := fn.exec(v, c, b); ok && mean > 0 {
 			last = mean
 		} else if b == c.Batch {
 			return nil
 		}
 		truth[b-1] = last // A batch without a time takes as long as the next larger.
 	}
-	t := &tables{predicted: r.System.Table(fn.Function.Function, c, fn.Times), truth: truth, result: ConfigResult{Config: c}}
-	fn.tables[c] = t
+	t := &tables{predicted: r.System.Table(fn.Function.Function, c, v.Times), truth: truth, result: ConfigResult{Artefact: artefact, Config: c}}
+	fn.tables[loads{artefact, c}] = t
 	return t
 }
 
@@ -151,7 +189,7 @@ func (fn *function) finish() FunctionResult {
 	}
 	slices.SortFunc(f.Configs, func(a, b ConfigResult) int {
 		x, y := a.Config, b.Config
-		return cmp.Or(cmp.Compare(y.Batch, x.Batch), cmp.Compare(x.GPU, y.GPU), cmp.Compare(x.CPU, y.CPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(x.GPUMemory, y.GPUMemory))
+		return cmp.Or(cmp.Compare(a.Artefact, b.Artefact), cmp.Compare(y.Batch, x.Batch), cmp.Compare(x.GPU, y.GPU), cmp.Compare(x.CPU, y.CPU), cmp.Compare(x.Memory, y.Memory), cmp.Compare(x.GPUMemory, y.GPUMemory))
 	})
 	return f
 }

@@ -258,6 +258,9 @@ func (p *fluidPeer) IdleSince() (since time.Duration, idle bool) {
 	return max(p.since, p.flow.lastBusy), !p.flow.busy
 }
 
+// Executed implements [Ready]. A flow does not know it.
+func (p *fluidPeer) Executed() (busy, expected time.Duration) { return 0, 0 }
+
 // Used implements [Ready]. It limits the busy time to the time since the instance came up:
 // an instance counts as busy for a whole execution as soon as it takes a batch.
 func (p *fluidPeer) Used() Use {

@@ -17,6 +17,7 @@ type instance struct {
 	id       cluster.InstanceID
 	fn       *function
 	node     int
+	artefact string
 	config   cluster.Config
 	revision uint64
 	tables   *tables
@@ -55,14 +56,14 @@ func (r *run) start(s scaling.Start) {
 		r.err = fmt.Errorf("the plan starts an instance of %q on %q: there is no such function or node", s.Function, s.Node)
 		return
 	}
-	tables := r.times(fn, s.Config)
+	tables := r.times(fn, s.Artefact, s.Config)
 	if tables == nil {
 		r.err = fmt.Errorf("the plan starts %v of %s: the model has no time for it", s.Config, s.Function)
 		return
 	}
 	r.started++
 	in := &instance{
-		id: r.name(fn), fn: fn, node: node, config: s.Config, revision: s.Revision, tables: tables,
+		id: r.name(fn), fn: fn, node: node, artefact: s.Artefact, config: s.Config, revision: s.Revision, tables: tables,
 		exec: s.Exec, mean: s.Mean, timeout: s.Timeout, number: r.started, state: cluster.Starting,
 	}
 	if n := len(r.free); n > 0 {
@@ -119,7 +120,18 @@ func (r *run) begin(in *instance) {
 	in.begun, in.heldSince = true, r.now
 	r.machines.Begin(r.now, in.node, cluster.Resources{})
 	r.hold(in, in.config.Resources)
-	r.events.Plan(r.now+in.fn.Start, ready, in.slot, in.number)
+	r.events.Plan(r.booted(in.node)+in.fn.loading(in.artefact), ready, in.slot, in.number)
+}
+
+// booted returns when the machine of a node is on. It boots now if it is off.
+func (r *run) booted(node int) time.Duration {
+	name := r.nodes[node].Name
+	on, known := r.on[name]
+	if !known {
+		on = r.now + r.Boots[name]
+		r.on[name] = on
+	}
+	return max(on, r.now)
 }
 
 // claim sets what an instance claims of its node's free resources.
@@ -160,6 +172,7 @@ func (r *run) up(in *instance) {
 	in.serving = in.fn.carrier.Up(r.now, Peer{
 		Instance: batching.Instance{ID: in.id, Config: config, Exec: in.tables.predicted, Rate: in.rate, Timeout: in.timeout},
 		Truth:    in.tables.truth,
+		Device:   r.device(in),
 		Quota:    in.fn.quota(in.config),
 	})
 }

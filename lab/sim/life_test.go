@@ -46,12 +46,19 @@ func (s *script) Scale(now time.Time, functions []scaling.Function, nodes []clus
 // function takes 10 ms for a batch of one and starts in two seconds.
 func scripted(t *testing.T, s *script, arrivals ...time.Duration) (*Result, error) {
 	t.Helper()
+	return scriptedWith(t, s, func(*Setup) {}, arrivals...)
+}
+
+// scriptedWith is scripted with a changed setup.
+func scriptedWith(t *testing.T, s *script, change func(*Setup), arrivals ...time.Duration) (*Result, error) {
+	t.Helper()
 	times := timed(arrivals)
 	setup := Setup{
 		Nodes: []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 4000, GPU: 50, Memory: 8 << 30}}}, System: system(t, systems.FaaSInfer),
 		Functions: []Function{{Function: systems.Function{Name: "f", SLO: 100 * ms, MaxBatch: 4}, Times: flat{}, Arrivals: &times, Start: 2 * time.Second}},
 		Duration:  20 * time.Second, Sample: time.Second,
 	}
+	change(&setup)
 	if err := setup.fill(); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (r *run) unpark(s scaling.Unpark) {
 	if !ok || in.state != cluster.Ready || !in.parked {
 		return
 	}
-	tables := r.times(in.fn, s.Config)
+	tables := r.times(in.fn, in.artefact, s.Config)
 	if tables == nil {
 		return
 	}

@@ -68,10 +68,11 @@ func (r *run) view(fn *function) scaling.Function {
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
 		x := scaling.Running{
-			ID: in.id, Node: r.nodes[in.node].Name, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
+			ID: in.id, Node: r.nodes[in.node].Name, Artefact: in.artefact, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
 		}
 		if in.loaded {
-			x.Loading = fn.Start
+			x.Loading = fn.loading(in.artefact)
+			x.Busy, x.Profiled = in.serving.Executed()
 			since, idle := in.serving.IdleSince()
 			if idle {
 				x.IdleSince = TimeAt(since)
@@ -84,12 +85,18 @@ func (r *run) view(fn *function) scaling.Function {
 		fn.running = append(fn.running, x)
 	}
 	rate, decision := fn.activity.Look(now, fn.Name, fn.carrier.Total().Arrived, busy, r.cold, r.Tick)
+	if r.Told {
+		rate = fn.Arrivals.(Rate).Rate(r.now)
+	}
 	fn.tuner.Within(r.room(fn))
 	list, revision := fn.tuner.Candidates(now, rate)
 	f := scaling.Function{
 		Name: fn.Name, Revision: revision, SLO: fn.SLO, ColdWait: r.ColdWait, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
+	}
+	if fn.Variants != nil {
+		f.ParkAt = time.Time{} // An instance of a variant costs as much as its memory.
 	}
 	if rate > 0 {
 		f.Min = max(f.Min, fn.tuner.Instances())
@@ -125,7 +132,7 @@ func (r *run) retune(fn *function, revision uint64) {
 		if in.revision != revision || in.config == choice.Config && in.timeout == choice.Timeout {
 			continue
 		}
-		tables := r.times(fn, choice.Config)
+		tables := r.times(fn, in.artefact, choice.Config)
 		if tables == nil || in.config.Resources != choice.Config.Resources {
 			continue
 		}
@@ -159,7 +166,7 @@ func (r *run) resize(s scaling.Resize) {
 	if !ok || !in.serves() && in.state != cluster.Starting || s.Config == in.config {
 		return
 	}
-	tables := r.times(in.fn, s.Config)
+	tables := r.times(in.fn, in.artefact, s.Config)
 	if tables == nil {
 		return
 	}

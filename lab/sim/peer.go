@@ -14,8 +14,13 @@ type Peer struct {
 	Truth []time.Duration
 	// Quota is its CPU quota.
 	Quota Quota
+	// Device, if not nil, executes one batch at a time, of all instances that have it.
+	Device *Device
 	batching.Instance
 }
+
+// Device executes the batches of several instances one after the other.
+type Device struct{ freeAt time.Duration }
 
 // Use is an instance's work in the measured window since it came up.
 type Use struct {
@@ -32,6 +37,9 @@ type Ready interface {
 	IdleSince() (since time.Duration, idle bool)
 	// Used returns its use since it came up.
 	Used() Use
+	// Executed returns the time of all its executions, and the time of these that was
+	// expected; both 0 if unknown.
+	Executed() (busy, expected time.Duration)
 }
 
 // IdleSince implements [Ready].
@@ -39,6 +47,9 @@ func (p *peer) IdleSince() (since time.Duration, idle bool) { return p.idleSince
 
 // Used implements [Ready].
 func (p *peer) Used() Use { return p.use }
+
+// Executed implements [Ready].
+func (p *peer) Executed() (busy, expected time.Duration) { return p.busy, p.expected }
 
 // peer is an instance with its work. The fields that every batch needs are adjacent: of
 // thousands of instances, few are in the processor's cache.
@@ -51,6 +62,7 @@ type peer struct {
 	// freeAt is the time when it has executed all its batches, idleSince the time of its
 	// last answer.
 	freeAt, idleSince time.Duration
+	busy, expected    time.Duration
 	budget            budget
 	Peer
 }
@@ -83,15 +95,23 @@ func (s *spread) draw(mean time.Duration) time.Duration {
 func (p *peer) execute(arrive time.Duration, n int, s *spread, w Window, record *Record) (start, end time.Duration) {
 	start = max(arrive, p.freeAt)
 	end = start
+	if p.Device != nil {
+		end = max(start, p.Device.freeAt)
+	}
 	for rest := n; rest > 0; {
 		size := min(rest, len(p.Truth))
 		rest -= size
 		end = p.budget.run(p.Quota, end, s.draw(p.Truth[size-1]))
+		p.expected += p.Truth[size-1]
 		if w.Has(start) {
 			record.Batch(size, 1)
 		}
 	}
 	p.freeAt = end
+	p.busy += end - start
+	if p.Device != nil {
+		p.Device.freeAt = end
+	}
 	p.inFlight++
 	p.use.Busy += w.Overlap(start, end)
 	return start, end

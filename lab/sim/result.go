@@ -42,6 +42,8 @@ type Result struct {
 	// time that passed in the simulation, Wall the wall time of the run.
 	Events          uint64
 	Simulated, Wall time.Duration
+	// Measured is the part without the warm-up in which requests came.
+	Measured time.Duration
 }
 
 // FunctionResult is the result of one function. Requests count by their arrival.
@@ -74,7 +76,9 @@ type FunctionResult struct {
 
 // ConfigResult is the result of the instances of one config (INFless Fig. 13).
 type ConfigResult struct {
-	Config cluster.Config
+	// Artefact is what the instances have loaded.
+	Artefact string
+	Config   cluster.Config
 	// Starts is the number of instances that began with the config, Requests the number
 	// of requests that it served.
 	Starts   int

@@ -74,6 +74,10 @@ type run struct {
 	free      []int32
 	instances map[cluster.InstanceID]*instance
 	started   int32
+	// on says since when a node's machine is on, or when it will be. devices has what the
+	// instances of a serial node share.
+	on      map[string]time.Duration
+	devices map[string]*Device
 
 	// passAt is the time of the next pass, -1 if none is planned. rested is the earliest
 	// time for it.
@@ -87,6 +91,7 @@ func newRun(s *Setup) (*run, error) {
 	r := &run{
 		Setup: s, window: Window{From: s.Warmup, To: s.Duration}, engine: s.System.Scaler(), cold: s.System.Cold(),
 		node: map[string]int{}, used: make([]cluster.Resources, len(s.Nodes)), instances: map[cluster.InstanceID]*instance{}, passAt: -1,
+		on: map[string]time.Duration{}, devices: map[string]*Device{},
 	}
 	r.machines = NewMachines(s.Nodes, s.Machine, s.Beta, r.window)
 	for i, n := range s.Nodes {

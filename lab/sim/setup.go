@@ -21,6 +21,12 @@ type Setup struct {
 	// Nodes are the machines as the scheduler sees them. A run ignores their Free: it
 	// begins with Total less Others.
 	Nodes []cluster.Node
+	// Boots has the time that a machine takes to boot, by node, for those that are off at
+	// first. A machine boots for its first instance, and stays on.
+	Boots map[string]time.Duration
+	// Serial has the nodes on which batches of different instances execute one after the
+	// other, because no instance has its own share.
+	Serial map[string]bool
 	// Machine returns the machine that a node is a part of, for nodes that are one GPU
 	// of a machine; nil means [fleet.Machine].
 	Machine   func(node string) string
@@ -48,6 +54,9 @@ type Setup struct {
 	// Fluid simulates loads as rates, without single requests. That is faster and less
 	// exact. Every arrival process must then be a [Rate] too.
 	Fluid bool
+	// Told tells systems the true load instead of letting them measure it. Every arrival
+	// process must then be a [Rate] too.
+	Told bool
 	// Beta is what one core is worth in % of a GPU, for the weighted measures; 0
 	// means [capacity.DefaultBeta].
 	Beta float64
@@ -76,7 +85,8 @@ type Function struct {
 	Times    systems.Times
 	Truth    Truth
 	Arrivals Arrivals
-	// Start is the time of a cold start: the sandbox and loading the model.
+	// Start is the time of a cold start: the sandbox and loading the model. A function
+	// with variants has theirs, and their times.
 	Start time.Duration
 	// MinInstances is the number of instances without any load. MaxInstances is the
 	// maximum number; 0 means no bound.

@@ -1,6 +1,6 @@
-// Package variants measures the decisions about variants of models: getVariant of INFaaS
-// (ATC'21, §6.4) among many variants, and the integer program of its §4.2.1 against HiGHS, a
-// solver from PyPI. Begin with [Run].
+// Package variants has tables of variants for the simulator ([Table]), and measures the
+// decisions about variants of models: getVariant of INFaaS (ATC'21, §6.4) among many variants,
+// and the integer program of its §4.2.1 against HiGHS, a solver from PyPI. Begin with [Run].
 package variants
 
 import (

@@ -1,8 +1,11 @@
 package variants
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/scaling/infaas"
 )
@@ -57,5 +60,43 @@ func TestMatrix(t *testing.T) {
 	if !slices.Equal(m.Cost, []float64{3, 9, 1, 1}) || !slices.Equal(m.Bounds, []float64{4, -1, 0, -1}) ||
 		!slices.Equal(m.Rows, []int{0, 1, 0, 1, 1, 1}) || !slices.Equal(m.Values, []float64{2, 1, 2, 1, 2, 2}) || *m.Lower[0] != 5 || *m.Upper[1] != 7 {
 		t.Errorf("%+v", m)
+	}
+}
+
+// The zoo has the numbers of INFaaS' Table 6 and lies within the ranges of its §1.
+func TestZoo(t *testing.T) {
+	families := map[string]int{}
+	models := map[string]bool{}
+	for _, v := range Zoo(1) {
+		if err := v.Check(); err != nil {
+			t.Errorf("%s: %v", v.Name, err)
+		}
+		for _, family := range []string{"mobilenet", "alexnet", "densenet", "resnet", "vgg", "inception", "nasnet", "gnmt"} {
+			if strings.HasPrefix(v.Model, family) {
+				families[family]++
+			}
+		}
+		models[v.Model] = true
+		if v.Latency < time.Millisecond || v.Latency > 5700*time.Millisecond || v.Load < 590*time.Millisecond || v.Load > 11*time.Second {
+			t.Errorf("%s takes %v, and %v to load", v.Name, v.Latency, v.Load)
+		}
+		if v.Model == "resnet50" && v.Name == "resnet50-tensorflow-4cpu" && (v.RPS < 4 || v.RPS > 6.5) {
+			t.Errorf("%s serves %v/s, Table 2's 5", v.Name, v.RPS)
+		}
+	}
+	want := map[string]int{"mobilenet": 13, "alexnet": 9, "densenet": 22, "resnet": 61, "vgg": 30, "inception": 25, "nasnet": 6, "gnmt": 9}
+	if !maps.Equal(families, want) || len(models) != 22 {
+		t.Errorf("%d architectures, %v", len(models), families)
+	}
+	if !slices.Equal(Zoo(1), Zoo(1)) || slices.Equal(Zoo(1), Zoo(2)) {
+		t.Error("a seed must give one table, and another one another")
+	}
+	for _, name := range Tables() {
+		if rows, err := Table(name); err != nil || len(rows) == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Table("infaas-176"); err == nil {
+		t.Error("an unknown table is found")
 	}
 }

@@ -29,6 +29,8 @@ type Candidate struct {
 	// Timeout is the longest time that a batch's first request waits for others, if the
 	// batching policy needs it (BATCH §III-C).
 	Timeout time.Duration
+	// Loading is how long an instance takes to load; 0 if unknown.
+	Loading time.Duration
 }
 
 // Candidates turns a profile's candidates into the scheduler's.

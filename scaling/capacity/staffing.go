@@ -61,7 +61,7 @@ func Crew(load, batch, patience, late float64) float64 {
 			continue
 		}
 		if before == 0 { // With one instance less, load would exceed capacity.
-			return (max(load, n-1) + n) / 2
+			return w.between(max(load, n-1), n, load)
 		}
 		return n - 1 + before/(before-now)
 	}
@@ -78,6 +78,19 @@ func (w wait) long(n, load float64) float64 {
 		phases = math.Pow(1-w.patience, n)
 	}
 	return min(1, phases+math.Exp(-2*w.batch*(n-load)*w.patience))
+}
+
+// between is the number from low to n, of which n is enough, at which so many wait too long as may,
+// if all instances are busy.
+func (w wait) between(low, n, load float64) float64 {
+	for range 30 {
+		if middle := (low + n) / 2; w.long(middle, load) <= w.late {
+			n = middle
+		} else {
+			low = middle
+		}
+	}
+	return n
 }
 
 // alone is the load that one instance can carry: C(1, x) is x.

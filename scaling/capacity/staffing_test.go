@@ -45,6 +45,11 @@ func TestCrew(t *testing.T) {
 	if got := Crew(2, 1, 0.5, 0.01); math.Abs(got-4.41) > 0.01 {
 		t.Errorf("the example: %v, want 4.41", got)
 	}
+	// 1,000/s are 1.25 times what an instance carries that takes 12 in 15 ms. Others need only
+	// carry the quarter, and a little more.
+	if got := Crew(1.25, 12, 17, 0.01); math.Abs(got-1.2613) > 1e-4 {
+		t.Errorf("the rest of a large instance: %v, want 1.2613", got)
+	}
 }
 
 func testCrew(t *testing.T, late float64, loads ...float64) {

@@ -13,8 +13,8 @@ import "slices"
 //     or a downgrade, all load to a variant of the same model with cheaper instances.
 //
 // Running instances that fail the application's objective are stopped, and all without load. A load that changes is
-// followed action by action; §4.2.2 stops one instance at a time, and waits as many polls
-// as loading takes. It returns nil if no variant serves the application.
+// followed action by action; [Autoscaler] stops one instance at a time, and waits as many polls
+// as loading takes. It returns nil if no variant serves the application, or none has room.
 func Greedy(app *Application, lambda float64) []int {
 	if app.Load <= 0 {
 		return make([]int, len(app.Options))
@@ -30,6 +30,9 @@ func Greedy(app *Application, lambda float64) []int {
 	var best []int
 	least := 0.0
 	offer := func(counts []int) {
+		if app.full(counts) {
+			return
+		}
 		cost := 0.0
 		for i, n := range counts {
 			cost += app.Options[i].Price(n, lambda)
@@ -62,6 +65,16 @@ func Greedy(app *Application, lambda float64) []int {
 		}
 	}
 	return best
+}
+
+// full reports whether there is no room for so many instances.
+func (app *Application) full(counts []int) bool {
+	for i, n := range counts {
+		if o := &app.Options[i]; o.Most > 0 && n > max(o.Most, o.Running) {
+			return true
+		}
+	}
+	return false
 }
 
 // switches reports whether all load may go to the i-th option: it is an upgrade or a downgrade

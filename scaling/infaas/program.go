@@ -21,6 +21,9 @@ type Option struct {
 	Cost, Loading float64
 	// Running is N, the number of running instances.
 	Running int
+	// Most is the maximum number of instances for which there is room, 0 for no limit. Only
+	// the greedy heuristic observes it; the program has Needs.
+	Most int
 	// Needs are what an instance takes of each of the program's resources; nil if nothing.
 	Needs []float64
 	// Model is the architecture. The greedy heuristic switches within it.

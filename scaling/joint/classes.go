@@ -30,7 +30,7 @@ func (p *Problem) classes(room *placing.Room) []Class {
 	index := map[kind]int{}
 	var all []Class
 	zone, barred := p.zones(len(room.Places))
-	fresh := 0
+	fresh := map[cluster.Resources]int{} // By kind: one with a GPU does not replace one without.
 	for i := range room.Places {
 		at := &room.Places[i]
 		k := kind{at.Free, at.Used, zone[i]}
@@ -43,11 +43,11 @@ func (p *Problem) classes(room *placing.Room) []Class {
 			}
 			index[k] = n
 		}
-		if n >= 0 && (at.Used || !p.Lean || fresh < p.Nodes) {
+		if n >= 0 && (at.Used || !p.Lean || fresh[at.Total] < p.Nodes) {
 			all[n].Places = append(all[n].Places, i)
 			all[n].Count++
 			if !at.Used {
-				fresh++
+				fresh[at.Total]++
 			}
 		}
 	}

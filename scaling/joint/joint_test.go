@@ -170,6 +170,19 @@ func TestLean(t *testing.T) {
 	}
 }
 
+// The limit of new nodes is one for each kind: an instance goes where it costs least, whatever the
+// nodes' names.
+func TestLeanOnEachKind(t *testing.T) {
+	gpu := nodes(1, 1000, 100)[0]
+	plain := nodes(1, 4000, 0)[0]
+	gpu.Name, plain.Name = "a-gpu", "b-plain"
+	room := placing.New([]cluster.Node{gpu, plain}, options)
+	p := New(Thrift{Lean: true, Nodes: 1}, []Demand{demand(10, choice(1000, 100, 10), choice(2000, 0, 10))})
+	if got := p.Place(room)[0]; len(got.Placed) != 1 || got.Placed[0].Node != "b-plain" {
+		t.Errorf("%+v", got.Placed)
+	}
+}
+
 // If there are too many kinds of nodes, those with the most room count.
 func TestManyKinds(t *testing.T) {
 	var all []cluster.Node

@@ -28,8 +28,8 @@ const inaccuracyCost = 1e-7
 
 // Thrift says what a plan spares.
 type Thrift struct {
-	// Lean plans take as few resources as possible, on at most Nodes new nodes. Others
-	// take as few nodes as possible.
+	// Lean plans take as few resources as possible, on at most Nodes new nodes of each kind.
+	// Others take as few nodes as possible.
 	Lean  bool
 	Nodes int
 	// Crowded plans keep no room for chance, because not all load fits anyway.

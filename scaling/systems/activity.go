@@ -35,6 +35,9 @@ func NewActivity(now time.Time) *Activity { return &Activity{last: now, meter: &
 // Activity is NewActivity for the system. If the system looks at the load once in a
 // period, the rate is that of the last period.
 func (s System) Activity(now time.Time) *Activity {
+	if s.infaas.plan != nil {
+		return &Activity{last: now, meter: &monitor{period: monitorPoll}}
+	}
 	if s.period > 0 {
 		return &Activity{last: now, meter: &monitor{period: s.period}}
 	}

@@ -30,6 +30,32 @@ type Function struct {
 	// Arrivals is the process fitted to the function's requests; nil means Poisson. Only
 	// [Batch] reads it, and its [Tuner] sets it.
 	Arrivals *arrival.MAP
+	// Variants are what its instances may load. If it is nil, they all load the same, whose
+	// times the methods of [System] get.
+	Variants *Variants
+}
+
+// Variants are what a function's instances may load.
+type Variants struct {
+	All []Variant
+	// Pinned has, by system, what the developer has chosen for systems that cannot choose.
+	Pinned map[string]Pin
+}
+
+// Variant is one thing that a function's instances may load.
+type Variant struct {
+	// Name is the artefact's name in candidates and plans.
+	Name  string
+	Times Times
+	// Loading is how long an instance takes to load it.
+	Loading time.Duration
+}
+
+// Pin is a developer's choice for all instances of a function.
+type Pin struct {
+	// Variant is a variant's name. Instances is their number, 0 for any.
+	Variant   string
+	Instances int
 }
 
 // price returns the function's pricing of resources.
@@ -153,6 +179,19 @@ type chooser func(s System, f Function, rate float64, t Times) []capacity.Candid
 // predicted lists every config with the system's times, within MaxBatch: the powers of two
 // up to the largest batch, and that batch itself (§3.3).
 func (s System) predicted(f Function, t Times) []capacity.Candidate {
+	if f.Variants == nil {
+		return s.predictedOf(f, Variant{Times: t})
+	}
+	var all []capacity.Candidate
+	for _, v := range f.Variants.All {
+		all = append(all, s.predictedOf(f, v)...)
+	}
+	return all
+}
+
+// predictedOf is predicted for one variant.
+func (s System) predictedOf(f Function, v Variant) []capacity.Candidate {
+	t := v.Times
 	factor := s.factor(f, t)
 	var all []capacity.Candidate
 	for _, c := range t.Configs() {
@@ -160,7 +199,7 @@ func (s System) predicted(f Function, t Times) []capacity.Candidate {
 			continue
 		}
 		if mean, ok := t.Exec(c, c.Batch); ok && mean > 0 {
-			all = append(all, capacity.Candidate{Config: c, Exec: scale(mean, factor), Mean: s.mean(mean)})
+			all = append(all, capacity.Candidate{Artefact: v.Name, Config: c, Exec: scale(mean, factor), Mean: s.mean(mean), Loading: v.Loading})
 		}
 	}
 	return all

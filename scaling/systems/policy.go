@@ -1,5 +1,6 @@
 // Package systems defines the systems that can be compared, each under its name: the
-// baselines of INFless §5.1, INFless itself with its ablations (§5.2), and faas-infer. A
+// baselines of INFless §5.1, INFless itself with its ablations (§5.2), INFaaS and its
+// baselines (ATC'21, §6), which choose among variants of models, and faas-infer. A
 // [System] decides how a function's instances are configured ([System.Candidates]), how
 // many there are and where ([System.Scaler]), how requests reach them ([System.Batching],
 // [System.Queue]) and how long idle ones stay ([System.Cold]). The provider and the
@@ -40,25 +41,37 @@ type System struct {
 	// objective's percentile of the time instead.
 	margin *float64
 	choose chooser
+	// infaas are the parameters of INFaaS' systems. colocates is [System.Colocates].
+	infaas    INFaaS
+	colocates bool
 }
 
 // Default is the name of the system that production runs.
 const Default = FaaSInfer
 
-// Names lists the systems' names, faas-infer last.
-func Names() []string {
-	names := make([]string, 0, len(systems))
+// Names lists the names of the systems that serve functions of one model, faas-infer last.
+func Names() []string { return names(func(s System) bool { return s.infaas.plan == nil }) }
+
+// ForVariants lists those that choose among variants of models, faas-infer last.
+func ForVariants() []string {
+	return names(func(s System) bool { return s.infaas.plan != nil || s.Name == FaaSInfer })
+}
+
+func names(of func(System) bool) []string {
+	var all []string
 	for _, s := range systems {
-		names = append(names, s.Name)
+		if of(s) {
+			all = append(all, s.Name)
+		}
 	}
-	return names
+	return all
 }
 
 // ByName returns the system of that name, or an error that lists the known ones.
 func ByName(name string) (System, error) {
 	i := slices.IndexFunc(systems, func(s System) bool { return s.Name == name })
 	if i < 0 {
-		return System{}, fmt.Errorf("unknown policy %q: it is one of %s", name, strings.Join(Names(), ", "))
+		return System{}, fmt.Errorf("unknown policy %q: it is one of %s", name, strings.Join(names(func(System) bool { return true }), ", "))
 	}
 	return systems[i], nil
 }
@@ -71,6 +84,9 @@ type Scaler interface {
 
 // Scaler returns a new auto-scaling engine of the system.
 func (s System) Scaler() Scaler {
+	if s.infaas.plan != nil {
+		return newINFaaS(s.infaas)
+	}
 	made := s.scaler
 	if made == nil {
 		made = engine
@@ -95,6 +111,9 @@ func (s System) Cold() coldstart.Policy {
 
 // Batching returns a new batching policy of the system, for one function.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {
+	if s.infaas.plan != nil {
+		return batching.NewLeastLoaded(), nil
+	}
 	return batching.New(s.batching, o)
 }
 

@@ -78,7 +78,7 @@ func TestEverySystemIsWhole(t *testing.T) {
 			t.Errorf("%s starts nothing: %+v", name, plan.Unplaced)
 		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, batch, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, batch, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
 		t.Errorf("an unknown name: %v", err)
 	}
 	if system(t, Default).Name != FaaSInfer {

@@ -18,6 +18,12 @@ const (
 	INFlessRS  = "infless-rs"
 	INFlessOP1 = "infless-op1.5"
 	INFlessOP2 = "infless-op2"
+	INFaaSName = "infaas"
+	INFaaSILP  = "infaas-ilp"
+	Clipper    = "clipper+"
+	ClipperCPU = "clipper+cpu"
+	SageMaker  = "sm+"
+	SMCPU      = "sm+cpu"
 	FaaSInfer  = "faas-infer"
 )
 
@@ -46,6 +52,12 @@ var systems = []System{
 	infless(INFlessRS, "INFless without its scheduling: of each batch size only the config with the highest throughput", 1.1, strongest),
 	infless(INFlessOP1, "INFless with predicted times half as long again", 1.5, fitting),
 	infless(INFlessOP2, "INFless with predicted times twice as long", 2, fitting),
+	infaasRow(INFaaSName, "INFaaS as published: its greedy heuristic chooses among variants (§4.2.2)", greedy, every),
+	infaasRow(INFaaSILP, "INFaaS with the integer program of its §4.2.1 instead", program, every),
+	infaasRow(Clipper, "Clipper+ of INFaaS §6: a number of instances of one variant, which the developer chooses", preloaded, pinned).spreading(),
+	infaasRow(ClipperCPU, "Clipper+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", preloaded, pinned).spreading(),
+	infaasRow(SageMaker, "SM+ of INFaaS §6: one variant, which the developer chooses, scaled with the load", greedy, pinned),
+	infaasRow(SMCPU, "SM+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", greedy, pinned),
 	{
 		Name: FaaSInfer, Says: "ours: configs and places chosen together, one queue per function, the percentile that was promised",
 		settings: ours(), cold: "faas-infer", batching: batching.SharedName, queue: capacity.LateBound, choose: every,

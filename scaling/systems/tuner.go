@@ -148,7 +148,7 @@ func (u *Tuner) lowest() float64 {
 // Take makes the result of a search the tuner's choice.
 func (u *Tuner) Take(x *Search) (list []capacity.Candidate, revision uint64) {
 	alike := func(a, b capacity.Candidate) bool {
-		return a.Config == b.Config || u.arrivals != nil && a.Config.Resources == b.Config.Resources
+		return a.Artefact == b.Artefact && a.Config == b.Config || u.arrivals != nil && a.Config.Resources == b.Config.Resources
 	}
 	if u.revision == 0 || !slices.EqualFunc(x.list, u.list, alike) {
 		u.revision++
@@ -219,7 +219,7 @@ func (u *Tuner) crowded() bool {
 // if it is nearly as good.
 func (u *Tuner) search(before, rate float64) *Search {
 	if u.arrivals == nil {
-		return &Search{list: u.system.Candidates(u.function, rate, u.times)}
+		return &Search{list: u.system.Candidates(u.function, rate, u.times), instances: u.system.pin(u.function).Instances}
 	}
 	peak := max(rate, u.peaks.max())
 	o := seen{rate: rate, room: u.room, peak: otp.Objective{Rate: peak, Arrivals: u.arrivals.fit(peak)}}
