@@ -100,7 +100,7 @@ func (p *Buffer) Up(_ time.Time, in Instance) {
 	old := *m
 	m.Instance = in
 	var changed, left change
-	m.group, changed = p.groups.join(in.serves(), in.Exec[0])
+	m.group, changed = p.groups.join(in.Serves(), in.Exec[0])
 	if known {
 		old.group.idle.Remove(slot)
 		left = p.groups.leave(old.group, old.Exec[0])

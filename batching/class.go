@@ -8,8 +8,8 @@ const MaxClasses = 16
 // every is the set of all classes.
 const every = 1<<MaxClasses - 1
 
-// serves returns the classes that the instance may answer, as a set.
-func (in *Instance) serves() uint16 {
+// Serves returns the classes that the instance may answer, as a set.
+func (in *Instance) Serves() uint16 {
 	if in.Classes == 0 {
 		return every
 	}

@@ -83,7 +83,7 @@ func (f *fleet) put(in Instance, reach int) (changed bool) {
 		*m = member{id: in.ID}
 		f.free++
 	}
-	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach, in.serves())
+	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach, in.Serves())
 	if old == now {
 		return false
 	}

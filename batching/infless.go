@@ -189,7 +189,7 @@ func (p *InFless) Up(_ time.Time, in Instance) {
 	old := *m
 	m.Instance = in
 	var changed, left change
-	m.group, changed = p.groups.join(in.serves(), in.Exec[0])
+	m.group, changed = p.groups.join(in.Serves(), in.Exec[0])
 	if known {
 		// The time left until its turn scales with the rate.
 		m.turn = old.turn

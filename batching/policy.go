@@ -45,6 +45,8 @@ type Instance struct {
 	// Timeout is the longest time that a batch's first request waits for others
 	// (BATCH §III-B); only [Buffer] reads it.
 	Timeout time.Duration
+	// Variant is the name of the artefact that it has loaded. No policy reads it.
+	Variant string
 	// Slow: even one request takes longer than the objective, so answers are late, and
 	// Exec does not hold the real times. No policy reads it.
 	Slow bool

@@ -76,7 +76,7 @@ func (h *harness) add(id RequestID, due time.Time, class uint8) {
 func (h *harness) soonest(class uint8) time.Time {
 	least := time.Duration(-1)
 	for _, in := range h.up {
-		if !has(in.serves(), int(class)) {
+		if !has(in.Serves(), int(class)) {
 			continue
 		}
 		if least < 0 || in.Exec[0] < least {
@@ -126,8 +126,8 @@ func (h *harness) dispatch(a Action) {
 		if i > 0 && r.before(last, h.stable) {
 			h.t.Fatalf("request %d stands behind one that is due %v later or came after it", id, last.due.Sub(r.due))
 		}
-		if !has(in.serves(), int(r.class)) {
-			h.t.Fatalf("request %d of class %d is given to %q, which serves %b", id, r.class, a.Instance, in.serves())
+		if !has(in.Serves(), int(r.class)) {
+			h.t.Fatalf("request %d of class %d is given to %q, which serves %b", id, r.class, a.Instance, in.Serves())
 		}
 		last = r
 		begun.members = append(begun.members, r)
