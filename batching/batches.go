@@ -17,16 +17,18 @@ type batches struct {
 	free []int
 }
 
-// formed is a run, with the slots of the runs formed right before and after it.
+// formed is a run, with the slots of the runs formed right before and after it. order
+// numbers the runs of all lanes.
 type formed struct {
 	waiting       []waiter
+	order         uint64
 	before, after int
 }
 
 func (b *batches) len() int { return b.earliest.Len() }
 
-// push makes a batch of the first n requests of q.
-func (b *batches) push(q *queue, n int) {
+// push makes a batch of the requests in both parts together.
+func (b *batches) push(order uint64, before, behind []waiter) {
 	if len(b.runs) == 0 {
 		b.runs = append(b.runs, formed{})
 	}
@@ -37,12 +39,29 @@ func (b *batches) push(q *queue, n int) {
 		b.runs = append(b.runs, formed{})
 	}
 	run, last := &b.runs[slot], b.runs[0].before
-	before, behind := q.parts(0, n)
 	run.waiting = append(append(run.waiting[:0], before...), behind...)
-	q.drop(0, n)
-	run.before, run.after = last, 0
+	run.order, run.before, run.after = order, last, 0
 	b.runs[last].after, b.runs[0].before = slot, slot
 	b.earliest.Set(slot, run.waiting[0].due)
+}
+
+// front returns the order of the front batch.
+func (b *batches) front() (order uint64, ok bool) {
+	if b.len() == 0 {
+		return 0, false
+	}
+	return b.runs[b.runs[0].after].order, true
+}
+
+// drain removes all batches and returns them in order.
+func (b *batches) drain() (all []formed) {
+	if b.len() > 0 {
+		for slot := b.runs[0].after; slot > 0; slot = b.runs[slot].after {
+			all = append(all, b.runs[slot])
+		}
+	}
+	*b = batches{}
+	return all
 }
 
 // pop takes at most limit requests of the front batch and appends their IDs to out.

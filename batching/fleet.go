@@ -1,16 +1,19 @@
 package batching
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
-// kind groups the instances that have the same batch size and the same times. A
+// kind groups the instances that have the same batch size, times and classes. A
 // function has few kinds, however many instances.
 type kind struct {
-	batch int
+	// classes are those that it may answer; lanes are theirs.
+	classes, lanes uint16
+	batch          int
 	// reach is how many requests an instance takes at once: one batch, or several
 	// short ones.
 	reach int
@@ -20,6 +23,11 @@ type kind struct {
 	// requests/s.
 	full int
 	rate float64
+	// brief is reach, or less if recent requests have shorter objectives than the
+	// function: as many requests as execute while such a request can wait.
+	brief int
+	// within is the shortest time from arrival to deadline that its requests have.
+	within time.Duration
 	// count is the number of instances. free holds the slots of the idle ones.
 	count int
 	free  Set
@@ -46,14 +54,26 @@ type fleet struct {
 	free    int
 	// busy has the instances that execute, by the time at which they become free.
 	busy Agenda
-	// capacity is the sum of all rates, in requests/s. fastest is the shortest time
-	// that any instance takes for one request.
-	capacity float64
-	fastest  time.Duration
+	// least is the least brief of all kinds.
+	least int
+	// lanes are those of the kinds' classes, served has what serves each.
+	lanes  lanes
+	served [MaxClasses]served
 }
 
-// put adds an instance, or changes its kind.
-func (f *fleet) put(in Instance, reach int, within time.Duration) {
+// served says what serves a lane.
+type served struct {
+	// instances is their number, capacity the sum of their rates in requests/s, and
+	// fastest the shortest time that any of them takes for one request.
+	instances int
+	capacity  float64
+	fastest   time.Duration
+	// rivals are the classes that no other instances serve; the lane's are among them.
+	rivals uint16
+}
+
+// put adds an instance, or changes its kind. It reports whether the kinds changed.
+func (f *fleet) put(in Instance, reach int) (changed bool) {
 	slot, known := f.slots.Give(in.ID)
 	if slot == len(f.members) {
 		f.members = append(f.members, member{})
@@ -63,9 +83,9 @@ func (f *fleet) put(in Instance, reach int, within time.Duration) {
 		*m = member{id: in.ID}
 		f.free++
 	}
-	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach)
+	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach, in.Serves())
 	if old == now {
-		return
+		return false
 	}
 	m.kind = now
 	now.count++
@@ -75,17 +95,17 @@ func (f *fleet) put(in Instance, reach int, within time.Duration) {
 	if old != nil {
 		f.leave(old, slot)
 	}
-	f.measure(within)
+	return true
 }
 
-// kind returns the kind with those times and that reach.
-func (f *fleet) kind(exec []time.Duration, reach int) *kind {
+// kind returns the kind with those times, that reach and those classes.
+func (f *fleet) kind(exec []time.Duration, reach int, classes uint16) *kind {
 	for _, k := range f.kinds {
-		if k.reach == reach && slices.Equal(k.exec, exec) {
+		if k.reach == reach && k.classes == classes && slices.Equal(k.exec, exec) {
 			return k
 		}
 	}
-	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec)}
+	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes}
 	f.kinds = append(f.kinds, k)
 	return k
 }
@@ -97,11 +117,11 @@ func (f *fleet) leave(k *kind, slot int) {
 	}
 }
 
-// remove takes an instance out.
-func (f *fleet) remove(id cluster.InstanceID, within time.Duration) {
+// remove takes an instance out and reports whether it was in.
+func (f *fleet) remove(id cluster.InstanceID) bool {
 	slot, known := f.slots.Find(id)
 	if !known {
-		return
+		return false
 	}
 	m := &f.members[slot]
 	if m.inFlight == 0 {
@@ -112,25 +132,73 @@ func (f *fleet) remove(id cluster.InstanceID, within time.Duration) {
 	f.slots.Drop(id)
 	f.leave(m.kind, slot)
 	*m = member{}
-	f.measure(within)
+	return true
 }
 
-// measure calculates the values that depend on all instances. With N busy
+// measure calculates the values that depend on all instances. within is the time from
+// arrival to deadline that the function's objective gives, r the recent requests. It
+// reports whether the lanes changed.
+func (f *fleet) measure(within time.Duration, r *recent) (changed bool) {
+	before := f.lanes.of
+	sets := make([]uint16, len(f.kinds))
+	for i, k := range f.kinds {
+		sets[i] = k.classes
+	}
+	f.lanes, f.served = newLanes(sets), [MaxClasses]served{}
+	for _, k := range f.kinds {
+		k.lanes = f.lanes.having(k.classes)
+		for rest := k.lanes; rest != 0; rest &= rest - 1 {
+			f.served[lowest(rest)].instances += k.count
+		}
+	}
+	f.least = maxReach
+	for _, k := range f.kinds {
+		f.scale(k, within, r)
+		f.least = min(f.least, k.brief)
+		for rest := k.lanes; rest != 0; rest &= rest - 1 {
+			l := &f.served[lowest(rest)]
+			if l.capacity == 0 || k.exec[0] < l.fastest {
+				l.fastest = k.exec[0]
+			}
+			l.capacity += float64(k.count) * k.rate
+		}
+	}
+	for rest := f.lanes.all; rest != 0; rest &= rest - 1 {
+		f.served[lowest(rest)].rivals = f.rivals(lowest(rest))
+	}
+	return f.lanes.of != before
+}
+
+// scale calculates the batches of a kind that are useful for its requests. With N busy
 // instances, one becomes free every t/N. A request waits for that and then for its
 // batch, so the largest useful batch has t + t/N ≤ within. For example with
 // within = 200 ms and three instances, t may be 150 ms. If every instance had its
 // own queue, t could only be 100 ms.
-func (f *fleet) measure(within time.Duration) {
-	f.capacity, f.fastest = 0, 0
-	n := time.Duration(f.slots.Len())
-	for i, k := range f.kinds {
-		k.full = max(1, k.largest(within*n/(n+1), k.batch))
-		k.rate = float64(k.full) / max(k.exec[k.full-1].Seconds(), 1e-9)
-		f.capacity += float64(k.count) * k.rate
-		if i == 0 || k.exec[0] < f.fastest {
-			f.fastest = k.exec[0]
+func (f *fleet) scale(k *kind, within time.Duration, r *recent) {
+	n := f.slots.Len()
+	k.within = within
+	for rest := k.classes & r.classes; rest != 0; rest &= rest - 1 {
+		c := lowest(rest)
+		n = min(n, f.served[f.lanes.of[c]].instances)
+		k.within = min(k.within, r.least[c])
+	}
+	longest := k.within * time.Duration(n) / time.Duration(n+1)
+	k.full = max(1, k.largest(longest, k.batch))
+	k.rate = float64(k.full) / max(k.exec[k.full-1].Seconds(), 1e-9)
+	if k.brief = k.reach; k.within < within {
+		k.brief = max(1, k.largest(longest, k.reach))
+	}
+}
+
+// rivals returns the classes that only instances of that lane serve.
+func (f *fleet) rivals(lane int) (classes uint16) {
+	classes = every
+	for _, k := range f.kinds {
+		if !has(k.lanes, lane) {
+			classes &^= k.classes
 		}
 	}
+	return classes
 }
 
 // engage gives n requests to the instance in that slot.
@@ -166,6 +234,29 @@ func (f *fleet) done(id cluster.InstanceID, now time.Duration) {
 	m.kind.free.Add(slot)
 	f.free++
 }
+
+// freeLanes returns the lanes that a free instance serves.
+func (f *fleet) freeLanes() (lanes uint16) {
+	for _, k := range f.kinds {
+		if k.free.Len() > 0 {
+			lanes |= k.lanes
+		}
+	}
+	return lanes
+}
+
+// rivalling is the number of instances that serve any of those lanes.
+func (f *fleet) rivalling(lanes uint16) (n int) {
+	for _, k := range f.kinds {
+		if k.lanes&lanes != 0 {
+			n += k.count
+		}
+	}
+	return n
+}
+
+// width is the number of classes that the kind serves.
+func (k *kind) width() int { return bits.OnesCount16(k.classes) }
 
 // time is how long n requests take in consecutive batches.
 func (k *kind) time(n int) time.Duration {

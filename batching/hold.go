@@ -16,20 +16,20 @@ type patience struct {
 // batch size that the load needs, fewer exchanges for a busy function (both in
 // fillWait), and a free instance for the next requests (in spacingWait).
 func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Duration, hold bool) {
-	if size >= k.batch || from+size < s.queue.len() {
+	if size >= k.batch || k.brief < k.batch && size >= s.limit(now, k) || from+size < s.line.total() {
 		return 0, false
 	}
-	head := s.queue.at(from)
+	head := s.line.at(from)
 	window := head.due - k.exec[size] - timerSlack
 	if now >= window {
 		return 0, false
 	}
-	rate := s.arrivals.at(now)
+	load := s.load(now, k)
 	if k.patience.head != head.id {
-		k.patience = patience{head.id, now + s.fillWait(k, size, rate)}
+		k.patience = patience{head.id, now + s.fillWait(k, size, load)}
 	}
 	if until = k.patience.until; until <= now {
-		until = now + s.spacingWait(now, k, size, rate)
+		until = now + s.spacingWait(now, k, size, load)
 	}
 	until = min(window, until)
 	return until, until > now
@@ -48,9 +48,9 @@ func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Du
 // A function whose load is above half of C is busy: its batches wait for a
 // fiftieth of the SLO. Every exchange costs the provider and the instance processor
 // time that t(b) does not contain, so larger batches serve more.
-func (s *Shared) fillWait(k *kind, size int, rate float64) (wait time.Duration) {
-	need := rate / s.fleet.capacity * k.rate
-	if 2*rate > s.fleet.capacity {
+func (s *Shared) fillWait(k *kind, size int, l load) (wait time.Duration) {
+	need := l.rate / l.capacity * k.rate
+	if 2*l.rate > l.capacity {
 		wait = s.options.SLO / 50
 	}
 	b := size
@@ -60,7 +60,7 @@ func (s *Shared) fillWait(k *kind, size int, rate float64) (wait time.Duration) 
 	if b == size {
 		return wait
 	}
-	return max(wait, seconds(float64(b-size)/rate))
+	return max(wait, seconds(float64(b-size)/l.rate))
 }
 
 const (
@@ -86,21 +86,27 @@ const (
 // possible: when its batch is full, or when its first request can wait no longer.
 // Every instance that becomes free before this batch is done, and this batch's own
 // instance after it, must be free by its latest start.
-func (s *Shared) spacingWait(now time.Duration, k *kind, size int, rate float64) time.Duration {
+func (s *Shared) spacingWait(now time.Duration, k *kind, size int, l load) time.Duration {
 	done := k.exec[size-1]
-	t := turns{fill: 1e9 / max(spacingRate*rate, 1e-3)}
+	t := turns{fill: 1e9 / max(spacingRate*l.rate, 1e-3)}
 	for _, o := range s.fleet.kinds {
+		if !has(o.lanes, l.lane) {
+			continue
+		}
 		free := o.free.Len()
 		if o == k {
 			free--
 		}
 		for ; free > 0 && t.taken < spacingBatches && t.served < done; free-- {
-			t.take(0, s.maxWait(o), o.full)
+			t.take(0, o.maxWait(), o.full)
 		}
 	}
 	next := done
 	for _, b := range s.fleet.busy.All() {
-		at := max(0, b.Until-now)
+		at, o := max(0, b.Until-now), s.fleet.members[b.Slot].kind
+		if !has(o.lanes, l.lane) {
+			continue
+		}
 		if t.taken >= spacingBatches || t.late > 0 {
 			break
 		}
@@ -108,15 +114,14 @@ func (s *Shared) spacingWait(now time.Duration, k *kind, size int, rate float64)
 			next = at
 			break
 		}
-		o := s.fleet.members[b.Slot].kind
-		t.take(at, s.maxWait(o), o.full)
+		t.take(at, o.maxWait(), o.full)
 	}
 	var beyond time.Duration
 	if t.taken < spacingBatches && t.late == 0 {
-		t.take(done, s.maxWait(k), k.full)
+		t.take(done, k.maxWait(), k.full)
 		beyond = next - done // Waiting helps only once the next busy instance is free before this batch is done.
 	}
-	if t.late.Seconds()*rate <= negligible {
+	if t.late.Seconds()*l.rate <= negligible {
 		return 0
 	}
 	// The minimum avoids a timer for every microsecond.

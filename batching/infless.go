@@ -9,8 +9,8 @@ import (
 // InFless is INFless' own policy (§3.2). Every instance has a queue of one batch
 // that fills while the batch before it executes. The policy submits a batch when it
 // is full, or when its first request has waited t_slo − t_exec. It deals requests
-// out to the instances in proportion to their rates r_i. The scaling engine keeps
-// those within [r_low, r_up].
+// out to the instances that serve them in proportion to their rates r_i. The scaling
+// engine keeps those within [r_low, r_up].
 //
 // If all queues are full, the paper drops the request (Fig. 6a). Here it waits in
 // an overflow queue for as long as its deadline allows. That can only raise the
@@ -20,14 +20,14 @@ type InFless struct {
 	clock     clock
 	slots     Slots
 	instances []inflessInstance
-	// turns has the instances whose batches have room, by their turn. turn is that
-	// of the last request dealt.
-	turns Ranking[float64]
-	turn  float64
+	groups    groups
+	// turn is the latest turn at which a request was dealt.
+	turn float64
 	// events has the instances with requests, by when they must be looked at.
-	events   Ranking[time.Duration]
-	overflow queue
-	fastest  Fastest
+	events Ranking[time.Duration]
+	// overflow has requests by lane, spilled the lanes that have some.
+	overflow [MaxClasses]queue
+	spilled  uint16
 	waiting  int
 	actions  []Action
 	ids      []RequestID
@@ -36,6 +36,7 @@ type InFless struct {
 // inflessInstance is an instance with the batch that fills for it.
 type inflessInstance struct {
 	Instance
+	group   *group
 	filling queue
 	busy    bool
 	// turn says when the instance gets its next request, in virtual time: each
@@ -45,37 +46,63 @@ type inflessInstance struct {
 }
 
 // NewInFless returns INFless' policy.
-func NewInFless(o Options) *InFless { return &InFless{options: o} }
+func NewInFless(o Options) *InFless { return &InFless{options: o, groups: newGroups()} }
 
 // Add implements [Policy].
 func (p *InFless) Add(now time.Time, r Request) {
 	p.clock.since(now)
 	p.waiting++
-	p.deal(waiter{r.ID, p.clock.since(r.Deadline)})
+	p.deal(waiter{r.ID, p.clock.since(r.Deadline), r.Class})
 }
 
 // deal puts w into the batch of the instance whose turn it is by rate, or into
 // the overflow queue if no batch has room.
 func (p *InFless) deal(w waiter) {
-	if p.turns.Len() == 0 {
-		p.overflow.add(w)
+	to := p.room(w.class)
+	if to == nil {
+		p.spill(w)
 		return
 	}
-	slot, turn := p.turns.First()
+	slot, turn := to.turns.First()
+	// An instance for which no requests came does not get its part of the past.
+	turn = max(turn, p.turn)
 	in := &p.instances[slot]
 	in.filling.add(w)
 	in.turn = turn + in.step()
 	p.turn = turn
 	if in.filling.len() < in.Config.Batch {
-		p.turns.Set(slot, in.turn)
+		to.turns.Set(slot, in.turn)
 	} else {
-		p.turns.Remove(slot)
+		to.turns.Remove(slot)
 		in.turn -= p.turn
 	}
 	p.plan(slot)
 	if p.turn > maxTurn {
 		p.rebase()
 	}
+}
+
+// spill puts w into the overflow queue of its lane.
+func (p *InFless) spill(w waiter) {
+	lane := p.groups.lanes.of[w.class]
+	p.overflow[lane].add(w)
+	p.spilled |= 1 << lane
+}
+
+// room returns the group with the instance whose turn it is of those that serve the
+// class and whose batches have room; nil if there is none.
+func (p *InFless) room(class uint8) (to *group) {
+	var first float64
+	var at int
+	for _, g := range p.groups.all {
+		if g.turns.Len() == 0 || !has(g.classes, int(class)) {
+			continue
+		}
+		if slot, turn := g.turns.First(); to == nil || turn < first || turn == first && slot < at {
+			to, first, at = g, turn, slot
+		}
+	}
+	return to
 }
 
 // step is 1/r_i.
@@ -87,32 +114,46 @@ const maxTurn = 1e6
 
 // rebase makes the present turn 0.
 func (p *InFless) rebase() {
-	p.turns.Move(func(slot int, turn float64) float64 {
-		p.instances[slot].turn = turn - p.turn
-		return turn - p.turn
-	})
+	for _, g := range p.groups.all {
+		g.turns.Move(func(slot int, turn float64) float64 {
+			p.instances[slot].turn = turn - p.turn
+			return turn - p.turn
+		})
+	}
 	p.turn = 0
 }
 
-// open adds the instance to turns if its batch has room, and removes it otherwise.
+// open adds the instance to its group's turns if its batch has room, and removes it
+// otherwise.
 func (p *InFless) open(slot int) {
 	in := &p.instances[slot]
-	room, was := in.filling.len() < in.Config.Batch, p.turns.Has(slot)
+	room, was := in.filling.len() < in.Config.Batch, in.group.turns.Has(slot)
 	switch {
 	case room && !was:
 		in.turn += p.turn
-		p.turns.Set(slot, in.turn)
+		in.group.turns.Set(slot, in.turn)
 	case !room && was:
-		p.turns.Remove(slot)
+		p.shut(slot)
+	}
+}
+
+// shut removes the instance from its group's turns if it is there.
+func (p *InFless) shut(slot int) {
+	in := &p.instances[slot]
+	if in.group.turns.Has(slot) {
+		in.group.turns.Remove(slot)
 		in.turn -= p.turn
 	}
 }
 
 // Cancel implements [Policy].
 func (p *InFless) Cancel(_ time.Time, id RequestID) bool {
-	if p.overflow.remove(id) {
-		p.waiting--
-		return true
+	for rest := p.spilled; rest != 0; rest &= rest - 1 {
+		if lane := lowest(rest); p.overflow[lane].remove(id) {
+			p.waiting--
+			p.emptied(lane)
+			return true
+		}
 	}
 	for slot := range p.instances {
 		if p.instances[slot].filling.remove(id) {
@@ -123,6 +164,13 @@ func (p *InFless) Cancel(_ time.Time, id RequestID) bool {
 		}
 	}
 	return false
+}
+
+// emptied notes whether a lane's overflow queue is empty.
+func (p *InFless) emptied(lane int) {
+	if p.overflow[lane].len() == 0 {
+		p.spilled &^= 1 << lane
+	}
 }
 
 // Waiting implements [Policy].
@@ -138,23 +186,42 @@ func (p *InFless) Up(_ time.Time, in Instance) {
 		p.instances = append(p.instances, inflessInstance{})
 	}
 	m := &p.instances[slot]
-	old := time.Duration(-1)
+	old := *m
+	m.Instance = in
+	var changed, left change
+	m.group, changed = p.groups.join(in.Serves(), in.Exec[0])
 	if known {
-		old = m.Exec[0]
 		// The time left until its turn scales with the rate.
-		if p.turns.Has(slot) {
-			m.turn = p.turn + (m.turn-p.turn)*in.step()/m.step()
-			p.turns.Set(slot, m.turn)
-		} else {
-			m.turn *= in.step() / m.step()
+		m.turn = old.turn
+		if old.group.turns.Has(slot) {
+			old.group.turns.Remove(slot)
+			m.turn -= p.turn
 		}
+		m.turn *= in.step() / old.step()
+		left = p.groups.leave(old.group, old.Exec[0])
 	} else {
 		m.turn = in.step() / 2
 	}
-	m.Instance = in
+	misfits := m.misfits()
 	p.open(slot)
 	p.plan(slot)
-	p.updateFastest(old, in.Exec[0])
+	p.adapt(changed.or(left))
+	for _, w := range misfits {
+		p.deal(w)
+	}
+}
+
+// misfits takes out the requests that the instance does not serve.
+func (in *inflessInstance) misfits() (out []waiter) {
+	for i := 0; i < in.filling.len(); {
+		if w := *in.filling.at(i); !has(in.group.classes, int(w.class)) {
+			out = append(out, w)
+			in.filling.drop(i, 1)
+			continue
+		}
+		i++
+	}
+	return out
 }
 
 // Down implements [Policy].
@@ -164,25 +231,35 @@ func (p *InFless) Down(_ time.Time, id cluster.InstanceID) {
 		return
 	}
 	m := &p.instances[slot]
-	left, exec := m.filling.drain(), m.Exec[0]
+	requests := m.filling.drain()
 	p.slots.Drop(id)
-	p.turns.Remove(slot)
+	m.group.turns.Remove(slot)
 	p.events.Remove(slot)
+	left := p.groups.leave(m.group, m.Exec[0])
 	*m = inflessInstance{filling: m.filling}
-	p.updateFastest(exec, -1)
-	for _, w := range left {
+	p.adapt(left)
+	for _, w := range requests {
 		p.deal(w)
 	}
 }
 
-// updateFastest replaces an instance's time for one request. If the shortest time
-// of all changes by that, it plans every instance again.
-func (p *InFless) updateFastest(old, new time.Duration) {
-	if !p.fastest.Change(old, new) {
-		return
+// adapt sorts the overflow queues anew if the lanes changed, and plans every instance
+// again if the shortest times did.
+func (p *InFless) adapt(changed change) {
+	if changed.lanes {
+		var all []waiter
+		for rest := p.spilled; rest != 0; rest &= rest - 1 {
+			all = append(all, p.overflow[lowest(rest)].drain()...)
+		}
+		p.spilled = 0
+		for _, w := range all {
+			p.spill(w)
+		}
 	}
-	for slot := range p.instances {
-		p.plan(slot)
+	if changed.times {
+		for slot := range p.instances {
+			p.plan(slot)
+		}
 	}
 }
 
@@ -202,12 +279,25 @@ func (p *InFless) plan(slot int) {
 	case n == 0:
 		p.events.Remove(slot)
 	case in.busy:
-		p.events.Set(slot, in.filling.at(0).due-p.fastest.Least()+1)
+		p.events.Set(slot, p.late(in))
 	case n >= in.Config.Batch:
 		p.events.Set(slot, -farthest)
 	default:
 		p.events.Set(slot, in.timeout())
 	}
+}
+
+// late is when the first request of the instance's batch, which has some, is late.
+func (p *InFless) late(in *inflessInstance) time.Duration {
+	if len(p.groups.all) == 1 {
+		return in.filling.at(0).due - in.group.fastest.Least() + 1
+	}
+	at := farthest
+	for i := range in.filling.len() {
+		w := in.filling.at(i)
+		at = min(at, w.due-p.groups.least[p.groups.lanes.of[w.class]]+1)
+	}
+	return at
 }
 
 // timeout is when the first request of in's batch has waited t_slo − t_exec, less
@@ -220,7 +310,12 @@ func (in *inflessInstance) timeout() time.Duration {
 func (p *InFless) Actions(at time.Time) []Action {
 	p.actions, p.ids = p.actions[:0], p.ids[:0]
 	now := p.clock.since(at)
-	p.expire(now, &p.overflow)
+	for rest := p.spilled; rest != 0; rest &= rest - 1 {
+		lane := lowest(rest)
+		q := &p.overflow[lane]
+		p.reject(q, 0, q.before(now+p.groups.least[lane]))
+		p.emptied(lane)
+	}
 	p.refill()
 	for p.events.Len() > 0 {
 		slot, due := p.events.First()
@@ -233,7 +328,7 @@ func (p *InFless) Actions(at time.Time) []Action {
 		if !in.busy {
 			p.submit(slot)
 		}
-		p.expire(now, &in.filling)
+		p.expire(now, in)
 		p.open(slot)
 		p.plan(slot)
 		p.refill()
@@ -251,11 +346,24 @@ func (p *InFless) submit(slot int) {
 	p.actions = append(p.actions, Action{Instance: in.ID, Dispatch: p.ids[first:len(p.ids):len(p.ids)]})
 }
 
-// refill deals out requests of the overflow queue while batches have room.
+// refill deals out requests of the overflow queues while batches have room for them,
+// earliest deadline first.
 func (p *InFless) refill() {
-	for p.overflow.len() > 0 && p.turns.Len() > 0 {
-		w := *p.overflow.at(0)
-		p.overflow.drop(0, 1)
+	for p.spilled != 0 {
+		var from *queue
+		for rest := p.spilled; rest != 0; rest &= rest - 1 {
+			lane := lowest(rest)
+			q := &p.overflow[lane]
+			if p.room(uint8(lane)) != nil && (from == nil || q.at(0).due < from.at(0).due) {
+				from = q
+			}
+		}
+		if from == nil {
+			return
+		}
+		w := *from.at(0)
+		from.drop(0, 1)
+		p.emptied(int(p.groups.lanes.of[w.class]))
 		p.deal(w)
 	}
 }
@@ -266,8 +374,9 @@ func (p *InFless) Next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at := farthest
-	if p.overflow.len() > 0 {
-		at = p.overflow.at(0).due - p.fastest.Least() + 1
+	for rest := p.spilled; rest != 0; rest &= rest - 1 {
+		lane := lowest(rest)
+		at = min(at, p.overflow[lane].at(0).due-p.groups.least[lane]+1)
 	}
 	if p.events.Len() > 0 {
 		_, due := p.events.First()
@@ -276,13 +385,27 @@ func (p *InFless) Next() (time.Time, bool) {
 	return p.clock.time(at), true
 }
 
-// expire rejects the requests of q that even a batch of one cannot answer in
-// time.
-func (p *InFless) expire(now time.Duration, q *queue) {
-	from, late := len(p.ids), q.before(now+p.fastest.Least())
-	p.ids = q.take(0, late, p.ids)
+// expire rejects the requests of the instance's batch that even a batch of one cannot
+// answer in time.
+func (p *InFless) expire(now time.Duration, in *inflessInstance) {
+	q := &in.filling
+	if len(p.groups.all) == 1 {
+		p.reject(q, 0, q.before(now+in.group.fastest.Least()))
+		return
+	}
+	for i := q.len() - 1; i >= 0; i-- {
+		if w := q.at(i); w.due < now+p.groups.least[p.groups.lanes.of[w.class]] {
+			p.reject(q, i, 1)
+		}
+	}
+}
+
+// reject rejects n requests of q from the i-th on.
+func (p *InFless) reject(q *queue, i, n int) {
+	from := len(p.ids)
+	p.ids = q.take(i, n, p.ids)
 	for _, id := range p.ids[from:] {
 		p.actions = append(p.actions, Action{Reject: id, Reason: Late})
 	}
-	p.waiting -= late
+	p.waiting -= n
 }

@@ -21,12 +21,21 @@ type Request struct {
 	// Deadline is when the answer is due: the arrival plus the SLO, later
 	// for a request that found no ready instance.
 	Deadline time.Time
+	// Class, below [MaxClasses], says which instances may answer the request: those
+	// whose Classes contain it.
+	Class uint8
+	// Within is the time from the arrival to the deadline that the request's own
+	// objective gives. 0 means the function's. Only [Shared] reads it.
+	Within time.Duration
 }
 
 // Instance is what a policy knows of a ready instance.
 type Instance struct {
 	ID     cluster.InstanceID
 	Config cluster.Config
+	// Classes is the set of classes of the requests that it may answer: bit i stands
+	// for class i. 0 means all.
+	Classes uint16
 	// Exec[b-1] is the predicted time of a batch of b on this instance, for
 	// b = 1…Config.Batch. It never decreases with b.
 	Exec []time.Duration
@@ -36,6 +45,8 @@ type Instance struct {
 	// Timeout is the longest time that a batch's first request waits for others
 	// (BATCH §III-B); only [Buffer] reads it.
 	Timeout time.Duration
+	// Variant is the name of the artefact that it has loaded. No policy reads it.
+	Variant string
 	// Slow: even one request takes longer than the objective, so answers are late, and
 	// Exec does not hold the real times. No policy reads it.
 	Slow bool
@@ -66,7 +77,8 @@ type Action struct {
 // Policy is one way to batch. Most methods take the time of the event; times never
 // go back. After any call, the driver carries out what Actions returns. A policy
 // answers each added request exactly once: in one Dispatch, one Reject, or a Cancel
-// that returned true.
+// that returned true. It sends no request to an instance that does not serve the
+// request's class. A request whose class no instance serves waits until its deadline.
 type Policy interface {
 	// Add queues a request: a new one, or one whose instance died.
 	Add(now time.Time, r Request)
@@ -74,7 +86,7 @@ type Policy interface {
 	// request is not waiting (it was dispatched or rejected).
 	Cancel(now time.Time, id RequestID) bool
 	// Up makes an instance available; a second Up with the same ID changes
-	// its config or its times.
+	// its config, its times or its classes.
 	Up(now time.Time, in Instance)
 	// Down removes an instance. The driver retries the requests that the instance
 	// executes. Requests that wait for it go back to the queue.

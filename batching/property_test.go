@@ -25,6 +25,8 @@ type harness struct {
 	running  map[cluster.InstanceID][]run
 	// stable: of those with the same deadline, who came first is in front.
 	stable bool
+	// classes is how many classes the requests have.
+	classes int
 	// added counts how often a request was, steps what happened.
 	added, steps int
 }
@@ -33,6 +35,7 @@ type harness struct {
 type request struct {
 	due   time.Time
 	order int
+	class uint8
 }
 
 // before is the order of requests in a batch.
@@ -41,14 +44,14 @@ func (r request) before(o request, stable bool) bool {
 }
 
 type run struct {
-	ids []RequestID
-	due []time.Time
-	end time.Time
+	ids     []RequestID
+	members []request
+	end     time.Time
 }
 
 func newHarness(t *testing.T, p Policy) *harness {
 	_, dealt := p.(*InFless) // Its requests change queues when an instance leaves.
-	return &harness{t: t, policy: p, now: epoch, stable: !dealt, pending: map[RequestID]request{}, answered: map[RequestID]string{},
+	return &harness{t: t, policy: p, now: epoch, stable: !dealt, classes: 1, pending: map[RequestID]request{}, answered: map[RequestID]string{},
 		up: map[cluster.InstanceID]Instance{}, running: map[cluster.InstanceID][]run{}}
 }
 
@@ -62,17 +65,20 @@ func (h *harness) answer(id RequestID, how string) request {
 	return r
 }
 
-func (h *harness) add(id RequestID, due time.Time) {
+func (h *harness) add(id RequestID, due time.Time, class uint8) {
 	h.added++
-	h.pending[id] = request{due, h.added}
-	h.policy.Add(h.now, Request{ID: id, Deadline: due})
+	h.pending[id] = request{due, h.added, class}
+	h.policy.Add(h.now, Request{ID: id, Deadline: due, Class: class})
 	h.act()
 }
 
-// soonest is when a request that executes now could be answered.
-func (h *harness) soonest() time.Time {
+// soonest is when a request of that class that executes now could be answered.
+func (h *harness) soonest(class uint8) time.Time {
 	least := time.Duration(-1)
 	for _, in := range h.up {
+		if !has(in.Serves(), int(class)) {
+			continue
+		}
 		if least < 0 || in.Exec[0] < least {
 			least = in.Exec[0]
 		}
@@ -87,8 +93,8 @@ func (h *harness) act() {
 				h.dispatch(a)
 				continue
 			}
-			if r := h.answer(a.Reject, "rejected"); !r.due.Before(h.soonest()) {
-				h.t.Fatalf("request %d is rejected %v before it is late", a.Reject, r.due.Sub(h.soonest()))
+			if r := h.answer(a.Reject, "rejected"); !r.due.Before(h.soonest(r.class)) {
+				h.t.Fatalf("request %d is rejected %v before it is late", a.Reject, r.due.Sub(h.soonest(r.class)))
 			}
 		}
 	}
@@ -120,8 +126,11 @@ func (h *harness) dispatch(a Action) {
 		if i > 0 && r.before(last, h.stable) {
 			h.t.Fatalf("request %d stands behind one that is due %v later or came after it", id, last.due.Sub(r.due))
 		}
+		if !has(in.Serves(), int(r.class)) {
+			h.t.Fatalf("request %d of class %d is given to %q, which serves %b", id, r.class, a.Instance, in.Serves())
+		}
 		last = r
-		begun.due = append(begun.due, r.due)
+		begun.members = append(begun.members, r)
 	}
 	h.running[a.Instance] = append(h.running[a.Instance], begun)
 }
@@ -137,9 +146,8 @@ func (h *harness) check() {
 	if h.steps++; h.steps%64 != 0 {
 		return
 	}
-	soonest := h.soonest()
 	for id, r := range h.pending {
-		if r.due.Before(soonest) {
+		if soonest := h.soonest(r.class); r.due.Before(soonest) {
 			h.t.Fatalf("request %d waits, late by %v", id, soonest.Sub(r.due))
 		}
 	}
@@ -187,7 +195,7 @@ func (h *harness) bringDown(id cluster.InstanceID, again bool) {
 	for _, r := range lost {
 		for i, id := range r.ids {
 			if again {
-				h.add(id, r.due[i])
+				h.add(id, r.members[i].due, r.members[i].class)
 			}
 		}
 	}
@@ -234,7 +242,7 @@ func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 				id = cluster.InstanceID(fmt.Sprint("i", instances))
 			}
 			b := 1 << random.IntN(6)
-			h.bringUp(Instance{ID: id, Config: cluster.Config{Batch: b}, Rate: random.Float64() * 100,
+			h.bringUp(Instance{ID: id, Config: cluster.Config{Batch: b}, Rate: random.Float64() * 100, Classes: h.some(random),
 				Timeout: time.Duration(random.IntN(40)-5) * time.Millisecond,
 				Exec:    affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)})
 		case 1:
@@ -256,7 +264,7 @@ func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 		default:
 			for range 1 + random.IntN(crowd) {
 				last++
-				h.add(last, h.now.Add(deadline(random, slo)))
+				h.add(last, h.now.Add(deadline(random, slo)), h.class(random))
 			}
 		}
 	}

@@ -8,8 +8,9 @@ import (
 
 // waiter is a request in a queue; due is its deadline by the policy's clock.
 type waiter struct {
-	id  RequestID
-	due time.Duration
+	id    RequestID
+	due   time.Duration
+	class uint8
 }
 
 // queue holds waiting requests, earliest deadline first. Deadlines mostly come in

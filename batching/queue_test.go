@@ -109,12 +109,12 @@ func TestAQueueStaysSmall(t *testing.T) {
 	for _, cold := range []int{0, 1, 100} {
 		var q queue
 		for i := range cold {
-			q.add(waiter{RequestID(i), time.Hour + time.Duration(i)})
+			q.add(waiter{id: RequestID(i), due: time.Hour + time.Duration(i)})
 		}
 		for i := range 20_000 {
-			q.add(waiter{RequestID(i), time.Duration(i)})
+			q.add(waiter{id: RequestID(i), due: time.Duration(i)})
 			if cold > 0 && i%3 == 0 {
-				q.add(waiter{RequestID(i), time.Hour + time.Duration(i)})
+				q.add(waiter{id: RequestID(i), due: time.Hour + time.Duration(i)})
 				q.drop(q.len()-cold, 1)
 			}
 			if i >= 10 {
@@ -135,13 +135,13 @@ func BenchmarkQueue(b *testing.B) {
 			b.Run(fmt.Sprintf("cold=%d/warm=%d", cold, warm), func(b *testing.B) {
 				var q queue
 				for i := range cold {
-					q.add(waiter{RequestID(i), time.Hour + time.Duration(i)})
+					q.add(waiter{id: RequestID(i), due: time.Hour + time.Duration(i)})
 				}
 				var ids []RequestID
 				i := 0
 				for b.Loop() {
 					i++
-					q.add(waiter{RequestID(i), time.Duration(i)})
+					q.add(waiter{id: RequestID(i), due: time.Duration(i)})
 					if q.len() >= cold+warm {
 						ids = q.take(0, min(8, warm), ids[:0])
 					}

@@ -24,9 +24,9 @@ func ms(f float64) time.Duration { return time.Duration(f * float64(time.Millise
 // TestScripts runs testdata/*.txt. A line is a command with its time in ms:
 //
 //	policy NAME slo=MS [max=B]
-//	MS up ID b=B exec=T1,T2,…,TB [rate=R] [timeout=MS]
+//	MS up ID b=B exec=T1,T2,…,TB [rate=R] [timeout=MS] [classes=C1,C2,…]
 //	MS down ID
-//	MS add FIRST[-LAST] due=MS
+//	MS add FIRST[-LAST] due=MS [class=C] [within=MS]
 //	MS cancel N
 //	MS done ID
 //	MS tick
@@ -100,13 +100,20 @@ func command(t *testing.T, p Policy, now time.Time, words []string) {
 			f, _ := strconv.ParseFloat(x, 64)
 			in.Exec = append(in.Exec, ms(f))
 		}
+		if o["classes"] != "" {
+			for _, x := range strings.Split(o["classes"], ",") {
+				c, _ := strconv.Atoi(x)
+				in.Classes |= 1 << c
+			}
+		}
 		p.Up(now, in)
 	case "down":
 		p.Down(now, cluster.InstanceID(words[1]))
 	case "done":
 		p.Done(now, cluster.InstanceID(words[1]))
 	case "add":
-		due := epoch.Add(ms(arguments(t, words[2:]).number("due")))
+		o := arguments(t, words[2:])
+		r := Request{Deadline: epoch.Add(ms(o.number("due"))), Class: uint8(o.number("class")), Within: ms(o.number("within"))}
 		first, last, ranged := strings.Cut(words[1], "-")
 		from, _ := strconv.Atoi(first)
 		to := from
@@ -114,7 +121,8 @@ func command(t *testing.T, p Policy, now time.Time, words []string) {
 			to, _ = strconv.Atoi(last)
 		}
 		for id := from; id <= to; id++ {
-			p.Add(now, Request{ID: RequestID(id), Deadline: due})
+			r.ID = RequestID(id)
+			p.Add(now, r)
 		}
 	case "cancel":
 		id, _ := strconv.Atoi(words[1])

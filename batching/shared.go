@@ -28,7 +28,8 @@ const DefaultShortExec = 250 * time.Microsecond
 // takes the waiting requests at once (late binding). While instances are busy the
 // queue grows, and the batches grow with it: at a load of λ requests/s a batch of b
 // is followed by one of λ·t(b). At light load every request is a batch of one and
-// does not wait.
+// does not wait. If the instances serve different classes of requests, there is a queue
+// for each lane. A free instance then takes from all lanes that it serves.
 //
 // A batch is as large as its earliest deadline allows. The policy passes over the
 // head if its deadline allows only a batch so small that requests behind it would
@@ -38,11 +39,16 @@ const DefaultShortExec = 250 * time.Microsecond
 type Shared struct {
 	options Options
 	// within is the time from a request's arrival to its deadline.
-	within   time.Duration
-	clock    clock
-	queue    queue
-	fleet    fleet
-	arrivals arrivalRate
+	within time.Duration
+	clock  clock
+	// queues has the requests by lane, queued the lanes that have some. waiting is
+	// their number.
+	queues  [MaxClasses]queue
+	queued  uint16
+	waiting int
+	line    line
+	fleet   fleet
+	recent  recent
 	// holding is when the policy must look at a held batch again, 0 if none is
 	// held.
 	holding time.Duration
@@ -69,22 +75,46 @@ func NewOneToOne(o Options) *Shared {
 
 // Add implements [Policy].
 func (s *Shared) Add(now time.Time, r Request) {
-	s.arrivals.add(s.clock.since(now))
-	s.queue.add(waiter{r.ID, s.clock.since(r.Deadline)})
+	within := s.within
+	if r.Within > 0 {
+		within = min(within, r.Within)
+	}
+	if s.recent.add(s.clock.since(now), r.Class, within) {
+		s.fleet.measure(s.within, &s.recent)
+	}
+	s.enqueue(waiter{r.ID, s.clock.since(r.Deadline), r.Class})
+	s.waiting++
 }
 
 // Cancel implements [Policy].
-func (s *Shared) Cancel(_ time.Time, id RequestID) bool { return s.queue.remove(id) }
+func (s *Shared) Cancel(_ time.Time, id RequestID) bool {
+	for rest := s.queued; rest != 0; rest &= rest - 1 {
+		if lane := lowest(rest); s.queues[lane].remove(id) {
+			s.left(lane, 1)
+			return true
+		}
+	}
+	return false
+}
 
 // Waiting implements [Policy].
-func (s *Shared) Waiting() int { return s.queue.len() }
+func (s *Shared) Waiting() int { return s.waiting }
 
 // Up implements [Policy].
 func (s *Shared) Up(_ time.Time, in Instance) {
 	if limit := s.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
 		in.Config.Batch = limit
 	}
-	s.fleet.put(in, s.reach(in), s.within)
+	if s.fleet.put(in, s.reach(in)) {
+		s.measure()
+	}
+}
+
+// measure calculates what depends on all instances.
+func (s *Shared) measure() {
+	if s.fleet.measure(s.within, &s.recent) {
+		s.sort()
+	}
 }
 
 // maxShort bounds how many short batches go to an instance at once. maxReach bounds
@@ -104,7 +134,11 @@ func (s *Shared) reach(in Instance) int {
 }
 
 // Down implements [Policy].
-func (s *Shared) Down(_ time.Time, id cluster.InstanceID) { s.fleet.remove(id, s.within) }
+func (s *Shared) Down(_ time.Time, id cluster.InstanceID) {
+	if s.fleet.remove(id) {
+		s.measure()
+	}
+}
 
 // Done implements [Policy].
 func (s *Shared) Done(now time.Time, id cluster.InstanceID) { s.fleet.done(id, s.clock.since(now)) }
@@ -113,23 +147,30 @@ func (s *Shared) Done(now time.Time, id cluster.InstanceID) { s.fleet.done(id, s
 func (s *Shared) Actions(at time.Time) []Action {
 	s.actions, s.ids = s.actions[:0], s.ids[:0]
 	s.holding = 0
-	if s.queue.len() == 0 {
+	if s.waiting == 0 {
 		return nil
 	}
 	now := s.clock.since(at)
 	s.expire(now)
-	for s.queue.len() > 0 && (s.toFree(now) || s.toBusy(now)) {
+	for s.waiting > 0 && (s.toFree(now) || s.toBusy(now)) {
 	}
 	return s.actions
 }
 
 // Next implements [Policy].
 func (s *Shared) Next() (time.Time, bool) {
-	if s.queue.len() == 0 {
+	if s.waiting == 0 {
 		return time.Time{}, false
 	}
-	// One past the last instant at which the head could still be served.
-	at := s.queue.at(0).due - s.fleet.fastest + 1
+	// One past the last instant at which a lane's head could still be served.
+	at := farthest
+	if has(s.queued, 0) {
+		at = s.queues[0].at(0).due - s.fleet.served[0].fastest + 1
+	}
+	for rest := s.queued &^ 1; rest != 0; rest &= rest - 1 {
+		lane := lowest(rest)
+		at = min(at, s.queues[lane].at(0).due-s.fleet.served[lane].fastest+1)
+	}
 	if s.holding != 0 {
 		at = min(at, s.holding)
 	}
@@ -137,18 +178,25 @@ func (s *Shared) Next() (time.Time, bool) {
 }
 
 // expire rejects the requests that even a batch of one, started now on the fastest
-// instance, would answer too late.
+// instance that serves them, would answer too late.
 func (s *Shared) expire(now time.Duration) {
-	from, late := len(s.ids), s.queue.before(now+s.fleet.fastest)
-	s.ids = s.queue.take(0, late, s.ids)
+	from := len(s.ids)
+	for rest := s.queued; rest != 0; rest &= rest - 1 {
+		lane := lowest(rest)
+		q, soonest := &s.queues[lane], now+s.fleet.served[lane].fastest
+		if q.at(0).due < soonest {
+			late := q.before(soonest)
+			s.ids = q.take(0, late, s.ids)
+			s.left(lane, late)
+		}
+	}
 	for _, id := range s.ids[from:] {
 		s.actions = append(s.actions, Action{Reject: id, Reason: Late})
 	}
 }
 
-// toFree gives a batch to a free instance and reports whether it did. Of the kinds
-// whose batch is not held back, it takes the one that serves the waiting requests
-// at the highest rate.
+// toFree gives a batch to a free instance and reports whether it did. It takes the best
+// of the kinds whose batch is not held back.
 func (s *Shared) toFree(now time.Duration) bool {
 	if s.fleet.free == 0 {
 		return false
@@ -156,6 +204,7 @@ func (s *Shared) toFree(now time.Duration) bool {
 	s.held = s.held[:0]
 	for k := s.best(now); k != nil; k = s.best(now) {
 		slot := k.free.First()
+		s.lineUp(k, now)
 		from, size, passed := s.size(now, now, k)
 		until, hold := s.hold(now, k, from, size)
 		if passed || !hold {
@@ -171,52 +220,80 @@ func (s *Shared) toFree(now time.Duration) bool {
 	return false
 }
 
-// best returns the kind with a free instance that serves the waiting requests at
-// the highest rate. It skips kinds that are held back and kinds that can meet no
-// deadline.
+// best returns the kind with a free instance that serves the fewest classes, so that the
+// others stay free for requests that only they may answer. Of several such kinds it takes
+// the one that serves the waiting requests at the highest rate. It skips kinds that are
+// held back and kinds that can meet no deadline.
 func (s *Shared) best(now time.Duration) *kind {
 	var best *kind
 	var highest float64
-	waiting := s.queue.len()
-	last := s.queue.at(waiting - 1).due
 	for _, k := range s.fleet.kinds {
-		if k.free.Len() == 0 || now+k.exec[0] > last || slices.Contains(s.held, k) {
+		if k.free.Len() == 0 || k.lanes&s.queued == 0 || slices.Contains(s.held, k) {
+			continue
+		}
+		waiting, last := s.count(k)
+		if now+k.exec[0] > last {
 			continue
 		}
 		if len(s.fleet.kinds) == 1 {
 			return k
 		}
 		n := min(waiting, k.reach)
-		if rate := float64(n) / max(k.time(n).Seconds(), 1e-9); best == nil || rate > highest {
+		rate := float64(n) / max(k.time(n).Seconds(), 1e-9)
+		if best == nil || k.width() < best.width() || k.width() == best.width() && rate > highest {
 			best, highest = k, rate
 		}
 	}
 	return best
 }
 
-// toBusy sends the next batch to the instance that becomes free first, so the batch
-// is there when the one before is done. It reports whether it did. That loses
-// nothing if the batch is full and no other instance becomes free earlier. Execution
-// times vary, so this is fairly sure only shortly before the end: within
-// 8·ShortExec, a few exchanges, or within the last sixteenth of the execution.
+// toBusy sends the next batch to the instance that becomes free first of those that
+// serve the waiting requests, so the batch is there when the one before is done. It
+// reports whether it did. That loses nothing if the batch is full and no other instance
+// becomes free earlier. Execution times vary, so this is fairly sure only shortly before
+// the end: within 8·ShortExec, a few exchanges, or within the last sixteenth of the
+// execution.
 func (s *Shared) toBusy(now time.Duration) bool {
-	if s.fleet.free > 0 || s.fleet.busy.Len() == 0 {
+	if s.waiting < s.fleet.least {
 		return false
 	}
-	slot := s.fleet.busy.All()[0].Slot
+	left := s.queued // The lanes whose next request no instance before takes.
+	if s.fleet.free > 0 {
+		left &^= s.fleet.freeLanes()
+	}
+	for i, b := range s.fleet.busy.All() {
+		if left == 0 || i == maxBusy {
+			break
+		}
+		lanes := s.fleet.members[b.Slot].kind.lanes & s.queued
+		if lanes != 0 && lanes&^left == 0 && s.ahead(now, b.Slot) {
+			return true
+		}
+		left &^= lanes
+	}
+	return false
+}
+
+// maxBusy bounds how many busy instances toBusy looks at.
+const maxBusy = 64
+
+// ahead sends a full batch to a busy instance if it has only one and is done soon.
+func (s *Shared) ahead(now time.Duration, slot int) bool {
 	m := &s.fleet.members[slot]
-	if m.inFlight > 1 || s.queue.len() < m.kind.reach {
+	waiting, last := s.count(m.kind)
+	if m.inFlight > 1 || waiting < m.kind.brief {
 		return false
 	}
 	start := max(now, m.freeAt)
-	if s.fleet.slots.Len() > 1 && start-now > max(8*s.options.ShortExec, m.behind/16) {
+	if s.fleet.rivalling(m.kind.lanes&s.queued) > 1 && start-now > max(8*s.options.ShortExec, m.behind/16) {
 		return false
 	}
-	if start+m.kind.exec[0] > s.queue.at(s.queue.len()-1).due {
+	if start+m.kind.exec[0] > last {
 		return false
 	}
+	s.lineUp(m.kind, start)
 	from, size, _ := s.size(now, start, m.kind)
-	if size < m.kind.reach {
+	if size < s.limit(now, m.kind) {
 		return false // Not full after all: it may still grow.
 	}
 	s.dispatch(now, slot, from, size)
@@ -225,7 +302,7 @@ func (s *Shared) toBusy(now time.Duration) bool {
 
 func (s *Shared) dispatch(now time.Duration, slot, from, size int) {
 	first := len(s.ids)
-	s.ids = s.queue.take(from, size, s.ids)
+	s.take(from, size)
 	s.fleet.engage(slot, now, size)
 	s.actions = append(s.actions, Action{Instance: s.fleet.members[slot].id, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})
 }

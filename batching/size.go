@@ -21,22 +21,22 @@ const lookAhead = 256
 // the next head urgent too, and batches never recover.)
 func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed bool) {
 	// The first request that the instance can serve in time.
-	first := s.queue.before(start + k.exec[0])
-	waiting := s.queue.len() - first
-	limit := min(waiting, k.reach)
-	from, size = first, k.largest(s.queue.at(first).due-start, limit)
+	first := s.line.before(start + k.exec[0])
+	waiting := s.line.len() - first
+	limit := min(waiting, s.limit(now, k))
+	from, size = first, k.largest(s.line.at(first).due-start, limit)
 	if size == limit {
 		return from, size, false
 	}
-	rate := s.arrivals.at(now)
-	least := s.lost(start, k, from, size, rate, math.Inf(1))
+	load := s.load(now, k)
+	least := s.lost(start, k, from, size, load, math.Inf(1))
 	for b := size * 2; least > 0; b *= 2 {
 		b = min(b, limit)
 		i, n := s.later(start, k, b)
 		if n == 0 {
 			break
 		}
-		if lost := s.lost(start, k, i, n, rate, least); lost < least {
+		if lost := s.lost(start, k, i, n, load, least); lost < least {
 			from, size, least = i, n, lost
 		}
 		if b == limit {
@@ -50,8 +50,8 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 // starts at start. The batch is smaller if fewer requests wait. size is 0 if there
 // is none.
 func (s *Shared) later(start time.Duration, k *kind, b int) (from, size int) {
-	waiting := s.queue.len()
-	from = s.queue.before(start + k.time(b))
+	waiting := s.line.len()
+	from = s.line.before(start + k.time(b))
 	if from >= waiting {
 		return from, 0
 	}
@@ -59,8 +59,8 @@ func (s *Shared) later(start time.Duration, k *kind, b int) (from, size int) {
 		return from, b
 	}
 	// A smaller batch takes less time, so some requests before it fit, too.
-	from = s.queue.before(start + k.time(size))
-	return from, k.largest(s.queue.at(from).due-start, waiting-from)
+	from = s.line.before(start + k.time(size))
+	return from, k.largest(s.line.at(from).due-start, waiting-from)
 }
 
 // lost counts the requests that miss their deadlines if an instance of the kind
@@ -71,13 +71,13 @@ func (s *Shared) later(start time.Duration, k *kind, b int) (from, size int) {
 // lost also counts requests that arrive meanwhile. Full batches serve them if they
 // wait at most within − t(full). A backlog that takes d longer than that loses
 // rate·d of them. From limit on the count need not be exact.
-func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate, limit float64) float64 {
+func (s *Shared) lost(start time.Duration, k *kind, from, size int, load load, limit float64) float64 {
 	lost := from
-	part := k.rate / s.fleet.capacity
+	part := k.rate / load.capacity
 	at := start + time.Duration(part*float64(k.time(size)))
-	end := min(s.queue.len(), from+size+lookAhead)
+	end := min(s.line.len(), from+size+lookAhead)
 	for i := from + size; i < end && float64(lost) < limit; {
-		left, slack := min(k.reach, end-i), s.queue.at(i).due-at
+		left, slack := min(k.reach, end-i), s.line.at(i).due-at
 		if k.time(min(size, left)) > slack {
 			lost++
 			i++
@@ -87,12 +87,12 @@ func (s *Shared) lost(start time.Duration, k *kind, from, size int, rate, limit 
 		at += time.Duration(part * float64(k.time(b)))
 		i += b
 	}
-	at += seconds(float64(s.queue.len()-end) / s.fleet.capacity)
-	late := at - start - s.maxWait(k)
-	return float64(lost) + rate*max(0, late.Seconds())
+	at += seconds(float64(s.line.total()-end) / load.capacity)
+	late := at - start - k.maxWait()
+	return float64(lost) + load.rate*max(0, late.Seconds())
 }
 
 // maxWait is how long a request can wait for a full batch of the kind.
-func (s *Shared) maxWait(k *kind) time.Duration { return s.within - k.exec[k.full-1] }
+func (k *kind) maxWait() time.Duration { return k.within - k.exec[k.full-1] }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -83,6 +83,10 @@ type Request struct {
 	// for its function after a restart or for another replica. It counts towards the time
 	// that the request may take. The frame does not have it.
 	Waited time.Duration
+	// Class says which instances may answer (batching.Request.Class). Objective is the
+	// request's own latency objective, 0 for the function's. The frame has neither.
+	Class     uint8
+	Objective time.Duration
 }
 
 // Response is one member's answer.
@@ -91,6 +95,9 @@ type Response struct {
 	Status int
 	Header http.Header
 	Body   []byte
+	// Instance and Variant are the instance and the artefact that gave the answer. The
+	// dispatcher sets them; the frame has neither.
+	Instance, Variant string
 }
 
 // Overhead returns the maximum number of bytes that a frame needs beside its members'

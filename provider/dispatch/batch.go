@@ -11,7 +11,9 @@ import (
 // batch is the requests that the policy sends to an instance together.
 type batch struct {
 	instance cluster.InstanceID
-	link     *link
+	// variant is the artefact that the instance has loaded.
+	variant string
+	link    *link
 	// policy is the policy that formed it.
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.
@@ -118,7 +120,7 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 			continue
 		}
 		answered = answered && c != own
-		if d.up == 0 {
+		if d.up.of[c.class] == 0 {
 			c.orphaned = true
 			c.extend(now, d.options.ColdWait, false)
 		}
@@ -132,8 +134,8 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 			c.answer(signal{err: ErrInstanceLost})
 		default:
 			c.retried = c.retried || !unreached
-			d.calls[c.id] = c
-			d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
+			d.waiting.add(c)
+			d.policy.Add(now, c.asPolicy())
 		}
 	}
 	return answered

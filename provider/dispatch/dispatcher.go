@@ -11,6 +11,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync"
@@ -43,7 +44,7 @@ type Options struct {
 	// SLO is the function's latency objective.
 	SLO time.Duration
 	// ColdWait is added to the deadline of a request that finds no ready
-	// instance.
+	// instance that serves its class.
 	ColdWait time.Duration
 	// QueueLimit is the maximum number of waiting requests; more get ErrQueueFull. 0
 	// means no limit.
@@ -56,7 +57,7 @@ type Options struct {
 	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	Recorder Recorder
 	// OnCold is called, without a lock held, when a request finds no ready
-	// instance; it must not block.
+	// instance that serves its class; it must not block.
 	OnCold func()
 	// OnLost is called once, in its own goroutine, for an instance that broke off an
 	// exchange or stopped answering.
@@ -80,7 +81,7 @@ type Dispatcher struct {
 
 	mu        sync.Mutex
 	policy    batching.Policy
-	calls     map[batching.RequestID]*call
+	waiting   waiting
 	instances map[cluster.InstanceID]*instanceState
 	lastID    batching.RequestID
 	closed    bool
@@ -88,12 +89,12 @@ type Dispatcher struct {
 	samples   samples
 	tardiness tardiness
 	// up counts the instances that take batches, parked the parked ones.
-	up, parked int
+	up, parked tally
 	// ended is closed by Close.
 	ended chan struct{}
-	// woken counts the requests that found only parked instances. They count as
-	// cold if no parked instance comes back for them.
-	woken uint64
+	// woken counts the requests that found only parked instances, by class. They count
+	// as cold if no parked instance comes back for them.
+	woken [batching.MaxClasses]uint64
 	timer *time.Timer
 	// armed is when the timer fires, zero if it is not set.
 	armed time.Time
@@ -127,6 +128,7 @@ type call struct {
 	// request is nil once the call has its answer: the caller then gives back the memory of
 	// the body, and the call's batch may go on for long.
 	request  *frame.Request
+	class    uint8
 	arrived  time.Time
 	deadline time.Time
 	slo      time.Duration
@@ -170,7 +172,7 @@ func New(o Options) *Dispatcher {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Dispatcher{options: o, policy: o.Policy, calls: map[batching.RequestID]*call{}, instances: map[cluster.InstanceID]*instanceState{}, ended: make(chan struct{})}
+	return &Dispatcher{options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}}, instances: map[cluster.InstanceID]*instanceState{}, ended: make(chan struct{})}
 }
 
 // Invoke runs one request and returns its answer, one of this package's errors,
@@ -184,7 +186,7 @@ func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame
 // than the function's objective. Requests with earlier deadlines go first.
 func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{ctx: ctx, request: request, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -213,7 +215,7 @@ func (d *Dispatcher) wait(c *call) signal {
 	return <-c.signal
 }
 
-// excused reports whether the call found no ready instance, or lost its instance. Its
+// excused reports whether the call found no ready instance for its class, or lost its instance. Its
 // lateness then says nothing about the capacity of the ready instances.
 func (c *call) excused() bool { return c.cold || c.orphaned || c.retried }
 
@@ -221,6 +223,7 @@ func (c *call) excused() bool { return c.cold || c.orphaned || c.retried }
 func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.waiting.arrive(c)
 	if d.closed {
 		d.options.Recorder.AddDrop(metrics.Closed)
 		return nil, ErrClosed
@@ -230,29 +233,29 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		d.refused.Add(1)
 		return nil, ErrQueueFull
 	}
-	c.slo += d.options.SLO
+	c.slo += cmp.Or(c.request.Objective, d.options.SLO)
 	c.travel = batching.Travel(c.slo)
 	c.deadline = c.arrived.Add(c.slo - c.travel)
-	if c.cold = d.up == 0; c.cold {
-		parked := d.parked > 0
+	if c.cold = d.up.of[c.class] == 0; c.cold {
+		parked := d.parked.of[c.class] > 0
 		if d.problem.refuse && !parked {
 			d.options.Recorder.AddDrop(metrics.NoInstance)
 			return nil, d.problem.error()
 		}
 		if parked {
-			d.woken++
+			d.woken[c.class]++
 		} else {
 			d.cold.Add(1)
 		}
 	}
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
 	if c.cold || c.orphaned {
-		c.extend(now, d.options.ColdWait, d.up > 0)
+		c.extend(now, d.options.ColdWait, !c.cold)
 	}
 	d.lastID++
 	c.id = d.lastID
-	d.calls[c.id] = c
-	d.policy.Add(now, batching.Request{ID: c.id, Deadline: c.deadline})
+	d.waiting.add(c)
+	d.policy.Add(now, c.asPolicy())
 	return d.act(now), nil
 }
 
@@ -293,10 +296,10 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 func (d *Dispatcher) cancel(c *call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.calls[c.id] != c || !d.policy.Cancel(time.Now(), c.id) {
+	if d.waiting.calls[c.id] != c || !d.policy.Cancel(time.Now(), c.id) {
 		return false
 	}
-	delete(d.calls, c.id)
+	d.waiting.take(c.id)
 	d.options.Recorder.AddDrop(metrics.Canceled)
 	return true
 }
@@ -312,12 +315,11 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 		}
 		b := &batch{instance: a.Instance, policy: d.policy, calls: make([]*call, len(a.Dispatch)), sent: now}
 		for i, id := range a.Dispatch {
-			b.calls[i] = d.calls[id]
-			delete(d.calls, id)
+			b.calls[i] = d.waiting.take(id)
 		}
 		m := d.instances[a.Instance]
 		m.inFlight++
-		b.generation = m.generation
+		b.generation, b.variant = m.generation, m.Variant
 		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 		if len(m.Exec) > 0 {
 			b.least, b.predicted = m.Exec[0], predicted(m.Exec, len(b.calls))
@@ -341,13 +343,12 @@ func predicted(exec []time.Duration, n int) time.Duration {
 }
 
 func (d *Dispatcher) reject(id batching.RequestID) {
-	c := d.calls[id]
-	delete(d.calls, id)
+	c := d.waiting.take(id)
 	err, reason := ErrLate, metrics.Late
 	switch {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost
-	case (c.cold || c.orphaned) && d.up == 0:
+	case (c.cold || c.orphaned) && d.up.of[c.class] == 0:
 		err, reason = d.problem.error(), metrics.NoInstance
 	}
 	if !c.excused() {

@@ -295,6 +295,7 @@ func (f *flight) land(own *call) error {
 	}
 	f.record(len(part), took.time)
 	for i, c := range part {
+		responses[i].Instance, responses[i].Variant = string(f.instance), f.variant
 		f.answer(c, own, signal{response: &responses[i]})
 	}
 	return nil

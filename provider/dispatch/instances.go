@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -24,13 +25,21 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 		case !ok:
 			m = &instanceState{link: &link{network: network, address: address, dial: d.options.Dial}, idleSince: now}
 			d.instances[in.ID] = m
-			d.countWokenAsCold()
+			d.countWokenAsCold(in.Serves())
 		case m.parked:
 			m.idleSince = now
 			d.setParked(m, false)
-			d.woken = 0
+			for c := range d.woken {
+				if in.Serves()>>c&1 != 0 {
+					d.woken[c] = 0
+				}
+			}
 		case !m.up && !m.suspect:
 			return // It was lost or is being retired, and does not come back.
+		}
+		if m.up { // raise counts the new classes.
+			m.up = false
+			d.up.add(m.Serves(), -1)
 		}
 		m.Instance = in
 		m.link.setTimeout(d.timeout(in))
@@ -44,7 +53,7 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 	if !m.up {
 		m.up = true
-		d.up++
+		d.up.add(m.Serves(), 1)
 	}
 	d.policy.Up(now, m.Instance)
 }
@@ -54,7 +63,7 @@ func (d *Dispatcher) down(now time.Time, m *instanceState) {
 	if m.up {
 		m.up = false
 		m.generation++
-		d.up--
+		d.up.add(m.Serves(), -1)
 		d.policy.Down(now, m.ID)
 	}
 }
@@ -116,8 +125,8 @@ func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration, once
 				policy.Up(now, m.Instance)
 			}
 		}
-		for id, c := range d.calls {
-			policy.Add(now, batching.Request{ID: id, Deadline: c.deadline})
+		for _, c := range d.waiting.calls {
+			policy.Add(now, c.asPolicy())
 		}
 	}), nil)
 }
@@ -148,8 +157,9 @@ func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
 
 // Stats holds the counters that the scaling engine uses.
 type Stats struct {
-	// Arrivals counts all requests since the dispatcher was made. Cold counts those
-	// that found no ready instance, nor a parked one that came back in time.
+	// Arrivals counts all requests since the dispatcher was made. Cold counts those that
+	// found no ready instance that serves their class, nor a parked one that came back in
+	// time.
 	Arrivals uint64
 	Cold     uint64
 	// InTime, Late and Refused count the requests that found a ready instance. InTime
@@ -157,6 +167,9 @@ type Stats struct {
 	// because they could not meet it or too many waited.
 	InTime, Late, Refused uint64
 	Waiting               int
+	// Classes has the counters by class, up to the highest class that came. It is empty if
+	// all requests are of class 0.
+	Classes []ClassStats
 	// Instances holds the time since which each instance is idle, zero while it is
 	// busy.
 	Instances map[cluster.InstanceID]time.Time
@@ -169,12 +182,13 @@ func (d *Dispatcher) Stats() Stats {
 	return s
 }
 
-// Read is Stats without allocation: it overwrites s and reuses its map.
+// Read is Stats without allocation: it overwrites s and reuses its map and its slice.
 func (d *Dispatcher) Read(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
+	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))
 	}
@@ -196,7 +210,7 @@ func (d *Dispatcher) Close() {
 		d.closed = true
 		close(d.ended)
 	}
-	d.answerWaiting(time.Now(), ErrClosed, metrics.Closed)
+	d.answerWaiting(time.Now(), math.MaxUint16, ErrClosed, metrics.Closed)
 	if d.timer != nil {
 		d.timer.Stop()
 	}

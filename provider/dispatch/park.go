@@ -11,7 +11,7 @@ import (
 func (d *Dispatcher) Park(id cluster.InstanceID) (parked bool) {
 	d.delegate(d.locked(func(now time.Time) {
 		m, ok := d.instances[id]
-		if !ok || !m.up || m.asked || m.inFlight > 0 || d.policy.Waiting() > 0 {
+		if !ok || !m.up || m.asked || m.inFlight > 0 || d.waiting.some(m.Serves()) {
 			return
 		}
 		parked = true
@@ -25,9 +25,9 @@ func (d *Dispatcher) Park(id cluster.InstanceID) (parked bool) {
 func (d *Dispatcher) setParked(m *instanceState, parked bool) {
 	switch {
 	case parked && !m.parked:
-		d.parked++
+		d.parked.add(m.Serves(), 1)
 	case !parked && m.parked:
-		d.parked--
+		d.parked.add(m.Serves(), -1)
 	}
 	m.parked = parked
 }
@@ -36,15 +36,17 @@ func (d *Dispatcher) setParked(m *instanceState, parked bool) {
 func (d *Dispatcher) unpark(m *instanceState) {
 	if m.parked {
 		d.setParked(m, false)
-		if d.parked == 0 {
-			d.countWokenAsCold()
-		}
+		d.countWokenAsCold(d.parked.fewer(1))
 	}
 }
 
-// countWokenAsCold counts the requests that waited for parked instances in vain as cold. The
-// lock is held.
-func (d *Dispatcher) countWokenAsCold() {
-	d.cold.Add(d.woken)
-	d.woken = 0
+// countWokenAsCold counts the requests of those classes that waited for parked instances in
+// vain as cold. The lock is held.
+func (d *Dispatcher) countWokenAsCold(classes uint16) {
+	for c := range d.woken {
+		if classes>>c&1 != 0 {
+			d.cold.Add(d.woken[c])
+			d.woken[c] = 0
+		}
+	}
 }

@@ -30,24 +30,23 @@ func (p problem) error() *web.Error {
 
 // SetProblem sets why the function has no ready instance: requests that wait in vain
 // get this reason. "" clears it. With refuse, requests without a ready instance are
-// answered at once, including those that wait already. It has no effect while an
-// instance is ready.
+// answered at once, including those that wait already. It has no effect on requests whose
+// class a ready instance serves.
 func (d *Dispatcher) SetProblem(reason string, refuse bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.problem = problem{reason, refuse && reason != ""}
-	if !d.problem.refuse || d.up > 0 {
-		return
+	if d.problem.refuse {
+		d.answerWaiting(time.Now(), d.up.fewer(1), d.problem.error(), metrics.NoInstance)
 	}
-	d.answerWaiting(time.Now(), d.problem.error(), metrics.NoInstance)
 }
 
-// answerWaiting answers all waiting requests with an error. It begins with the oldest,
-// which the policy finds fastest. The lock is held.
-func (d *Dispatcher) answerWaiting(now time.Time, err error, reason metrics.Reason) {
-	for _, id := range slices.Sorted(maps.Keys(d.calls)) {
-		if c := d.calls[id]; d.policy.Cancel(now, id) {
-			delete(d.calls, id)
+// answerWaiting answers all waiting requests of those classes with an error. It begins with
+// the oldest, which the policy finds fastest. The lock is held.
+func (d *Dispatcher) answerWaiting(now time.Time, classes uint16, err error, reason metrics.Reason) {
+	for _, id := range slices.Sorted(maps.Keys(d.waiting.calls)) {
+		if c := d.waiting.calls[id]; classes>>c.class&1 != 0 && d.policy.Cancel(now, id) {
+			d.waiting.take(id)
 			d.options.Recorder.AddDrop(reason)
 			c.answer(signal{err: err})
 		}

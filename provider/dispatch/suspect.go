@@ -34,7 +34,7 @@ const (
 )
 
 // suspect asks for an instance's health, unless it has answered after since. Until it
-// answers, new batches go to other instances if there are any.
+// answers, new batches go to other instances if these serve all classes that came.
 func (d *Dispatcher) suspect(id cluster.InstanceID, since time.Time) (v verdict) {
 	d.delegate(d.locked(func(now time.Time) {
 		m, ok := d.instances[id]
@@ -45,7 +45,7 @@ func (d *Dispatcher) suspect(id cluster.InstanceID, since time.Time) (v verdict)
 			v = suspended
 		case m.asked || d.closed:
 		default:
-			if m.up && d.up > 1 {
+			if m.up && d.up.total > 1 && d.up.fewer(2)&m.Serves()&d.waiting.seen == 0 {
 				d.putAside(now, m)
 			}
 			m.asked = true

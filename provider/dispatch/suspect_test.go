@@ -369,8 +369,8 @@ func TestAnsweringInstanceFinishesItsBatchFirst(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		if !idle(r.Dispatcher, "a") || r.Dispatcher.up != 2 {
-			t.Errorf("%d instances are up", r.Dispatcher.up)
+		if !idle(r.Dispatcher, "a") || r.Dispatcher.up.total != 2 {
+			t.Errorf("%d instances are up", r.Dispatcher.up.total)
 		}
 	})
 }

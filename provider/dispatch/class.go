@@ -1,0 +1,90 @@
+package dispatch
+
+import (
+	"math/bits"
+
+	"github.com/faas-infer/faas-infer/batching"
+)
+
+// tally counts instances, all and by the classes that they serve.
+type tally struct {
+	total int
+	of    [batching.MaxClasses]int
+}
+
+// add counts n instances that serve those classes.
+func (t *tally) add(classes uint16, n int) {
+	t.total += n
+	for rest := classes; rest != 0; rest &= rest - 1 {
+		t.of[bits.TrailingZeros16(rest)] += n
+	}
+}
+
+// fewer returns the classes that fewer than n instances serve.
+func (t *tally) fewer(n int) (classes uint16) {
+	for c, count := range t.of {
+		if count < n {
+			classes |= 1 << c
+		}
+	}
+	return classes
+}
+
+// ClassStats holds the counters of one class of requests.
+type ClassStats struct {
+	// Arrivals counts all requests since the dispatcher was made.
+	Arrivals uint64
+	Waiting  int
+}
+
+// waiting holds the calls that the policy has, and counts all calls by class.
+type waiting struct {
+	calls map[batching.RequestID]*call
+	// seen is the set of classes that came.
+	seen  uint16
+	stats [batching.MaxClasses]ClassStats
+}
+
+// arrive counts a call.
+func (w *waiting) arrive(c *call) {
+	w.seen |= 1 << c.class
+	w.stats[c.class].Arrivals++
+}
+
+func (w *waiting) add(c *call) {
+	w.calls[c.id] = c
+	w.stats[c.class].Waiting++
+}
+
+// take removes a call and returns it.
+func (w *waiting) take(id batching.RequestID) *call {
+	c := w.calls[id]
+	delete(w.calls, id)
+	w.stats[c.class].Waiting--
+	return c
+}
+
+// some reports whether a request of one of those classes waits.
+func (w *waiting) some(classes uint16) bool {
+	for rest := classes & w.seen; rest != 0; rest &= rest - 1 {
+		if w.stats[bits.TrailingZeros16(rest)].Waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// read overwrites into with the counters of the classes up to the highest that came. It is
+// empty if all requests are of class 0.
+func (w *waiting) read(into []ClassStats) []ClassStats {
+	into = into[:0]
+	if w.seen > 1 {
+		into = append(into, w.stats[:bits.Len16(w.seen)]...)
+	}
+	return into
+}
+
+// asPolicy returns the call as the policy sees it.
+func (c *call) asPolicy() batching.Request {
+	return batching.Request{ID: c.id, Deadline: c.deadline, Class: c.class, Within: c.slo - c.travel}
+}
