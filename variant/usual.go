@@ -17,6 +17,8 @@ const (
 	// resigned is how long an instance is Interfered before its times count as usual,
 	// unless another instance of the variant still has the former times.
 	resigned = time.Minute
+	// lately is how long an instance's executions say that it is calm.
+	lately = 10 * time.Second
 	// maxSeen bounds the executions of one observation.
 	maxSeen = 256
 )
@@ -78,10 +80,17 @@ type Follower struct {
 	// Interfered.
 	executed     []seen
 	began, since time.Time
+	// ran is when it last executed.
+	ran time.Time
 }
 
 // State is the present state.
 func (f *Follower) State() State { return f.watch.State() }
+
+// Calm reports whether it has lately executed and is not Interfered.
+func (f *Follower) Calm(now time.Time) bool {
+	return f.State() != Interfered && !f.ran.IsZero() && now.Sub(f.ran) < lately
+}
 
 // Executed adds the execution of a batch on a CPU share. profile is the time of that batch in
 // the variant's profile.
@@ -113,6 +122,9 @@ func (f *Follower) Look(now time.Time, usual *Usual, load, peak float64, calm bo
 		f.since = now
 	case now.Sub(f.since) >= resigned && !calm:
 		*usual, f.watch = Usual{}, Watch{state: Active}
+	}
+	if len(f.executed) > 0 {
+		f.ran = now
 	}
 	f.began, f.executed = now, f.executed[:0]
 	return f.watch.State() != before
