@@ -74,9 +74,10 @@ type function struct {
 	// warned is when the controller last logged that there are too few instances, and
 	// replacedAt when it last had an instance replaced because of interference.
 	warned, replacedAt time.Time
-	// ratios and parked are the values that the metrics show.
+	// ratios, parked and states are the values that the metrics show.
 	ratios map[string]float64
 	parked int
+	states map[inState]int
 
 	// replicas is the number of instances to keep without load.
 	replicas uint64

@@ -2,9 +2,13 @@ package control
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
@@ -121,5 +125,65 @@ func TestInterferedInstanceStays(t *testing.T) {
 			}
 			r.within(15*time.Second, "fn", variant.Active)
 		})
+	})
+}
+
+// The variants of a function are shown with their states, and counted in the metrics.
+func TestVariantsAreShown(t *testing.T) {
+	try(t, func(r *rig) {
+		if _, ok := r.Variants(full("fn")); ok {
+			t.Error("an unknown function has variants")
+		}
+		r.backend.take(func(cluster.Config) float64 { return 1 })
+		r.deploy("fn", twoVariants, wholeCore, accurate(75))
+		if all, ok := r.Variants(full("fn")); !ok || len(all) != 0 {
+			t.Errorf("before the times are known: %+v, %v", all, ok)
+		}
+		r.until("measured", func() bool { return r.describe("fn").Measured })
+		r.loaded("fn", 50*time.Millisecond, 40*time.Second, func() {
+			time.Sleep(30 * time.Second)
+			for _, want := range []string{"active", "interfered"} {
+				r.until(want, func() bool { return r.state("fn").String() == want })
+				time.Sleep(time.Second)
+				all, _ := r.Variants(full("fn"))
+				if len(all) != 2 {
+					t.Fatalf("%+v", all)
+				}
+				p, s := all[0], all[1]
+				if p.Name != "precise" || p.Accuracy != 80 || p.State != want || p.Instances != 1 || len(p.Nodes) != 1 || p.Nodes[0] != (provider.VariantNode{Node: "n1", State: want, Instances: 1}) {
+					t.Errorf("%+v", p)
+				}
+				if p.LatencyMS < 3 || p.RPS < 50 || p.LoadMS != 100 || p.Price.CPU != 1000 || p.Holds != p.Price || p.Config == "" {
+					t.Errorf("%+v", p)
+				}
+				if s.Name != "slim" || s.State != "inactive" || s.Instances != 0 || s.Nodes == nil || s.RPS < 50 || s.LoadMS != 0 || s.Holds.CPU != 0 || s.Price.CPU != 1000 {
+					t.Errorf("%+v", s)
+				}
+				shown := fmt.Sprintf("# HELP faas_infer_variant_instances Ready instances, by variant of the model and its state: active, overloaded, interfered.\n# TYPE faas_infer_variant_instances gauge\nfaas_infer_variant_instances{function=%q,state=%q,variant=\"precise\"} 1\n", full("fn"), want)
+				if err := testutil.GatherAndCompare(r.registry, strings.NewReader(shown), "faas_infer_variant_instances"); err != nil {
+					t.Error(err)
+				}
+				r.backend.disturb("n1")
+			}
+		})
+	})
+}
+
+// An instance that gets more than its peak is Overloaded, also while it is disturbed.
+func TestOverloadedIsNotInterfered(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.take(func(cluster.Config) float64 { return 1 })
+		r.measured("fn", "plain", wholeCore, func(f *provider.Function) { f.Inference.MaxBatch = 1 })
+		r.loaded("fn", 10*time.Millisecond, 20*time.Second, func() { time.Sleep(20 * time.Second) })
+		go r.load("fn", time.Millisecond, 10*time.Second)
+		r.within(3*time.Second, "fn", variant.Overloaded)
+		r.backend.disturb("n1")
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			if s := r.state("fn"); s != variant.Overloaded {
+				t.Fatal(s)
+			}
+		}
+		time.Sleep(10 * time.Second)
 	})
 }
