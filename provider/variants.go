@@ -54,8 +54,11 @@ type VariantController interface {
 	Variants(name string) ([]Variant, bool)
 }
 
-// variants is GET /system/variants/NAME.
-func (s *Server) variants(w http.ResponseWriter, r *http.Request) error {
+// variantRoutes serves the route of functions' variants.
+type variantRoutes struct{ *Server }
+
+// list is GET /system/variants/NAME.
+func (s variantRoutes) list(w http.ResponseWriter, r *http.Request) error {
 	a, err := resolve(mux.Vars(r)["name"], r.URL.Query().Get("namespace"))
 	if err != nil {
 		return err

@@ -50,9 +50,12 @@ func (in *instance) peak(a *artefact) float64 {
 	return capacity.Bounds(in.batch, exec, in.function.Inference.SLO, capacity.Exact).Up
 }
 
+// interference follows the states of instances and relieves those that others slow down.
+type interference struct{ *Controller }
+
 // follow updates the states of the function's instances, by its load in requests per second,
 // and relieves those that others interfere with. The lock is held.
-func (c *Controller) follow(now time.Time, fn *function, load float64) {
+func (c interference) follow(now time.Time, fn *function, load float64) {
 	total := 0.0
 	for _, in := range fn.Sorted() {
 		if a := in.own(); a != nil && in.loaded() {
@@ -90,7 +93,7 @@ func (fn *function) calm(now time.Time, in *instance) bool {
 
 // relieve moves an instance to other cores, or has it replaced by one on another node if it
 // cannot be moved. The lock is held.
-func (c *Controller) relieve(now time.Time, in *instance) {
+func (c interference) relieve(now time.Time, in *instance) {
 	if !c.options.Replica.Led() || now.Before(in.relief.next) || in.previousConfig != nil {
 		return
 	}
@@ -118,7 +121,7 @@ func (c *Controller) relieve(now time.Time, in *instance) {
 
 // replaceElsewhere makes the engine start another instance on a node without interference
 // and then stop this one, if such a node has room. The lock is held.
-func (c *Controller) replaceElsewhere(now time.Time, in *instance) {
+func (c interference) replaceElsewhere(now time.Time, in *instance) {
 	fn := in.function
 	if in.relief.replaced || now.Sub(fn.replacedAt) < replacePause || in.follower.State() != variant.Interfered {
 		return

@@ -111,7 +111,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	}
 	fn.running = f.Instances
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
-	c.follow(now, fn, f.Rate)
+	interference{c}.follow(now, fn, f.Rate)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
 		fn.tune(now, &f, c.nodes)
