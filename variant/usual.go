@@ -92,6 +92,9 @@ func (f *Follower) Calm(now time.Time) bool {
 	return f.State() != Interfered && !f.ran.IsZero() && now.Sub(f.ran) < lately
 }
 
+// Doubtful reports whether the latest observations may be the first of interference.
+func (f *Follower) Doubtful() bool { return f.State() != Interfered && f.watch.against > 0 }
+
 // Executed adds the execution of a batch on a CPU share. profile is the time of that batch in
 // the variant's profile.
 func (f *Follower) Executed(share, batch int, exec, profile time.Duration) {
@@ -103,8 +106,8 @@ func (f *Follower) Executed(share, batch int, exec, profile time.Duration) {
 
 // Look makes an observation if one is due. load and peak are those of [Seen]. calm says that
 // another instance of the variant executes and is not Interfered. Look teaches usual, except
-// for executions that speak for interference.
-func (f *Follower) Look(now time.Time, usual *Usual, load, peak float64, calm bool) (changed bool) {
+// for executions that speak for interference. It reports whether it made an observation.
+func (f *Follower) Look(now time.Time, usual *Usual, load, peak float64, calm bool) bool {
 	if now.Sub(f.began) < Period {
 		return false
 	}
@@ -127,7 +130,7 @@ func (f *Follower) Look(now time.Time, usual *Usual, load, peak float64, calm bo
 		f.ran = now
 	}
 	f.began, f.executed = now, f.executed[:0]
-	return f.watch.State() != before
+	return true
 }
 
 // compare returns the mean time of executions in units of their usual times, and the time to

@@ -18,7 +18,8 @@ func (f *followed) run(d, took time.Duration, calm bool) (changed time.Duration)
 	for past := time.Duration(0); past < d; past += 100 * time.Millisecond {
 		f.now = f.now.Add(100 * time.Millisecond)
 		f.Executed(1000, 1, took, 10*time.Millisecond)
-		if f.Look(f.now, f.usual, 10, 100, calm) && changed == 0 {
+		before := f.State()
+		if f.Look(f.now, f.usual, 10, 100, calm); f.State() != before && changed == 0 {
 			changed = past
 		}
 	}

@@ -42,8 +42,8 @@ func (o *outcome) within(from, until time.Duration) float64 {
 	return float64(well) / float64(n)
 }
 
-// Requests are well again as soon as window from now has as many within the objective as
-// before. step is the resolution.
+// Requests are well again from when on as many are within the objective as before, in the next
+// window and until the end of the interference. step is the resolution.
 const window, step = 2 * time.Second, 100 * time.Millisecond
 
 // recovered returns how long after the beginning of the interference the requests were as often
@@ -51,7 +51,7 @@ const window, step = 2 * time.Second, 100 * time.Millisecond
 func (o *outcome) recovered() (time.Duration, bool) {
 	before := o.within(0, o.from)
 	for at := time.Duration(0); at+window <= o.lasts; at += step {
-		if o.within(o.from+at, o.from+at+window) >= before {
+		if min(o.within(o.from+at, o.from+at+window), o.within(o.from+at, o.from+o.lasts)) >= before {
 			return at, true
 		}
 	}

@@ -29,6 +29,9 @@ func TestRecovered(t *testing.T) {
 	}{
 		"never late": {func(time.Duration) bool { return false }, 0, true},
 		"until 3 s":  {func(at time.Duration) bool { return at >= 20*time.Second && at < 23*time.Second }, 3 * time.Second, true},
+		"late again": {func(at time.Duration) bool {
+			return at >= 20*time.Second && at < 30*time.Second && (at < 22*time.Second || at >= 26*time.Second)
+		}, 10 * time.Second, true},
 		"a pause of a second is no recovery": {func(at time.Duration) bool {
 			return at >= 20*time.Second && at < 30*time.Second && (at < 22*time.Second || at >= 23*time.Second)
 		}, 10 * time.Second, true},

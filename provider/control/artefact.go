@@ -67,12 +67,10 @@ func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	return candidates
 }
 
-// observe records an execution of an instance. beside is the CPU time that the instance used
-// outside the engine.
-func (a *artefact) observe(in *instance, size int, exec, beside time.Duration) {
-	a.observed = append(a.observed, correction.Observation{Millicores: in.Config.CPU, Batch: size, Exec: exec, Beside: beside})
-	a.means.Observe(in.Config.CPU, size, exec, in.promised)
-	in.executed(size, exec)
+// observe records an execution of an instance for the times.
+func (a *artefact) observe(in *instance, x execution) {
+	a.observed = append(a.observed, correction.Observation{Millicores: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
+	a.means.Observe(x.share, x.size, x.exec, in.promised)
 }
 
 // correct corrects the times by the observed executions if a correction is due. changed

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -25,13 +26,44 @@ type relief struct {
 	// take its place.
 	next     time.Time
 	replaced bool
+	// moved: the backend has moved it, which may help. stuck: it cannot be moved, or that
+	// has not helped.
+	moved, stuck bool
+	// withheld are the executions since it was last seen without interference.
+	withheld []execution
 }
 
-// executed takes in an execution of a batch for the instance's state.
-func (in *instance) executed(size int, exec time.Duration) {
-	if size <= len(in.promised) {
-		in.follower.Executed(in.Config.CPU, size, exec, in.promised[size-1])
+// execution is a batch that an instance has executed with a CPU share.
+type execution struct {
+	share, size  int
+	exec, beside time.Duration
+}
+
+// executed takes in an execution, for the instance's state and for the artefact's times. The
+// times of a movable instance get it only when there is no sign of interference, or no way out
+// of it: what a move ends must not correct them. Corrected times would make the dispatcher
+// refuse requests for another ten seconds after the move.
+func (in *instance) executed(a *artefact, e dispatch.Executed, movable bool) {
+	if e.Size <= len(in.promised) {
+		in.follower.Executed(in.Config.CPU, e.Size, e.Exec, in.promised[e.Size-1])
 	}
+	x := execution{in.Config.CPU, e.Size, e.Exec, e.Beside}
+	switch {
+	case !movable || in.relief.stuck:
+		a.observe(in, x)
+	case !in.relief.moved:
+		in.relief.withheld = append(in.relief.withheld, x)
+	}
+}
+
+// release gives the artefact's times the executions that were withheld.
+func (in *instance) release(a *artefact) {
+	for _, x := range in.relief.withheld {
+		if x.share == in.Config.CPU {
+			a.observe(in, x)
+		}
+	}
+	in.relief.withheld = in.relief.withheld[:0]
 }
 
 // loaded reports whether the instance has loaded its artefact and holds its share. One that
@@ -71,16 +103,28 @@ func (c interference) follow(now time.Time, fn *function, load float64) {
 			in.follower, in.relief = variant.Follower{}, relief{}
 			continue
 		}
-		peak := in.peak(a)
-		if in.follower.Look(now, &a.usual, load*peak/max(total, peak), peak, fn.calm(now, in)) {
-			fn.log.Debug().Str("instance", string(in.ID)).Str("node", in.Node).Str("variant", a.Name).Stringer("state", in.follower.State()).Msg("an instance's state changed")
+		peak, before := in.peak(a), in.follower.State()
+		observed := in.follower.Look(now, &a.usual, load*peak/max(total, peak), peak, fn.calm(now, in))
+		state := in.follower.State()
+		if state != before {
+			fn.log.Debug().Str("instance", string(in.ID)).Str("node", in.Node).Str("variant", a.Name).Stringer("state", state).Msg("an instance's state changed")
 		}
-		if in.follower.State() == variant.Interfered {
+		if state == variant.Interfered {
 			c.relieve(now, in)
-		} else {
-			in.relief.replaced = false
+		} else if observed && !in.follower.Doubtful() {
+			in.release(a)
+			in.relief = relief{next: in.relief.next, withheld: in.relief.withheld}
+		}
+		if in.relief.stuck || !c.movable(in) {
+			in.release(a)
 		}
 	}
+}
+
+// movable reports whether the backend may be able to move the instance. It must have whole
+// cores: the kernel moves an instance without cores of its own by itself.
+func (c interference) movable(in *instance) bool {
+	return c.options.Move != nil && in.Config.CPU%1000 == 0
 }
 
 // calm reports whether another instance with the artefact and the share of in is not
@@ -92,13 +136,14 @@ func (fn *function) calm(now time.Time, in *instance) bool {
 }
 
 // relieve moves an instance to other cores, or has it replaced by one on another node if it
-// cannot be moved. The lock is held.
+// cannot be moved or that has not helped. The lock is held.
 func (c interference) relieve(now time.Time, in *instance) {
 	if !c.options.Replica.Led() || now.Before(in.relief.next) || in.previousConfig != nil {
 		return
 	}
 	in.relief.next = now.Add(reliefPause)
-	if c.options.Move == nil {
+	if !c.movable(in) || in.relief.moved {
+		in.relief.stuck = true
 		c.replaceElsewhere(now, in)
 		return
 	}
@@ -110,10 +155,13 @@ func (c interference) relieve(now time.Time, in *instance) {
 		switch {
 		case in.State == cluster.Exited:
 		case err != nil:
+			in.relief.stuck = true
 			log.Warn().Err(err).Msg("could not move an instance away from what interferes with it")
 		case moved:
+			in.relief.moved, in.relief.stuck, in.relief.withheld = true, false, nil
 			log.Info().Msg("moved an instance to other cores, because something interferes with it")
 		default:
+			in.relief.stuck = true
 			c.replaceElsewhere(now, in)
 		}
 	})
