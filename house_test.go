@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"command":            {"provider", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance", "model", "gpu"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"scaling", "batching", "coldstart", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
+	"provider":           {"scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
 	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},

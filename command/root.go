@@ -48,6 +48,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		NewProviderCommand(),
 		load.NewCommand(),
 		async.NewCommand(),
+		NewVariantsCommand(),
 		NewRedirectCommand(),
 	)
 	return root

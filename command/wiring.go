@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -98,13 +99,14 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 }
 
 // control makes the controllers of models and of ordinary functions.
-func (f *ProviderFlags) control(ctx context.Context, b Base, backend cluster.Backend, kept *store.Store, secrets *store.Secrets, looked *childModels) (*router.Controller, error) {
+func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Backend, kept *store.Store, secrets *store.Secrets, looked *childModels) (*router.Controller, error) {
 	models, ordinary := router.Split(backend)
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
 	o.Backend, o.Models, o.Bundles, o.Secrets = models, looked, bundles(f.bundles), secrets
+	o.Move = backend.Move
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
 	if err != nil {

@@ -189,6 +189,7 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/functions", s.route(byMethod{
 		http.MethodGet: s.list, http.MethodPost: s.create, http.MethodPut: s.update, http.MethodDelete: s.remove}))
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
+	s.system.Handle("/system/variants/"+nameExpression, s.route(byMethod{http.MethodGet: variantRoutes{s}.list}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
 	s.system.Handle("/system/info", s.route(byMethod{http.MethodGet: s.info}))
 	s.system.Handle("/system/telemetry", s.route(byMethod{http.MethodGet: s.telemetry}))

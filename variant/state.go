@@ -76,6 +76,8 @@ func (w Watch) After(seen Seen) Watch {
 		return Watch{state: Overloaded}
 	case seen.Exec == 0 && w.state == Interfered:
 		return w
+	case seen.Exec == 0:
+		return Watch{state: Active, against: w.against}
 	}
 	if w.state != Interfered {
 		if float64(seen.Exec) <= slow*float64(seen.Profile) {

@@ -30,6 +30,7 @@ func TestStates(t *testing.T) {
 		{at(50, 10*ms), Interfered}, {at(50, 10*ms), Interfered}, {at(50, 10*ms), Active},
 		{at(50, 20*ms), Active}, {at(50, 20*ms), Active}, {at(50, 20*ms), Interfered},
 		{at(100, 20*ms), Overloaded},
+		{at(50, 20*ms), Active}, {at(50, 0), Active}, {at(50, 20*ms), Active}, {at(50, 20*ms), Interfered}, // A pause says nothing.
 		{Seen{}, Inactive},
 	} {
 		if w = w.After(step.seen); w.State() != step.want {

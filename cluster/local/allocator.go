@@ -33,11 +33,17 @@ func (a *coreAllocator) Take(id string, millicores int) []int {
 	count := millicores / 1000
 	free := a.free()
 	if millicores <= 0 || millicores%1000 != 0 || len(free)-count < a.demand() {
-		a.shared[id] = max(0, millicores)
+		a.Share(id, millicores)
 		return nil
 	}
 	a.exclusive[id] = free[:count:count]
 	return slices.Clone(a.exclusive[id])
+}
+
+// Share makes id a member of the shared pool.
+func (a *coreAllocator) Share(id string, millicores int) {
+	a.Release(id)
+	a.shared[id] = max(0, millicores)
 }
 
 // Adopt gives id the same cores that it held before a restart. If they are not

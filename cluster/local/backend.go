@@ -102,8 +102,9 @@ type entry struct {
 	cancel    context.CancelFunc
 	readiness sync.WaitGroup
 
-	// removing: its remains are being removed; guarded by Backend.pinning.
-	removing bool
+	// removing: its remains are being removed. roams: it was moved off its exclusive cores
+	// ([Backend.Move]). Backend.pinning guards both.
+	removing, roams bool
 	// failure is why the backend killed it, guarded by Backend.mu.
 	failure string
 

@@ -18,7 +18,7 @@ func (e *entry) makeGroup() (cores []int, err error) {
 	defer b.pinning.Unlock()
 	id := e.record.Spec.ID
 	if b.options.PinCPUs {
-		e.record.Cores = b.cores.Take(string(id), wholeCores(e.record.Spec))
+		e.takeCores()
 		if e.record.Cores != nil {
 			// The other instances leave these cores before it starts.
 			if err := b.repin(); err != nil {

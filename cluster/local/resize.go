@@ -114,6 +114,7 @@ func (e *entry) configure(config cluster.Config, parked bool) {
 func (e *entry) set(config cluster.Config, parked bool) {
 	e.instance.Config, e.record.Spec.Config = config, config
 	e.instance.Parked, e.record.Spec.Parked = parked, parked
+	e.roams = false
 }
 
 // applyQuota gives an instance the cores and limits of its config and writes its record.
@@ -125,7 +126,7 @@ func (e *entry) applyQuota() error {
 	}
 	var err error
 	if b.options.PinCPUs {
-		e.record.Cores = b.cores.Take(string(e.record.Spec.ID), wholeCores(e.record.Spec))
+		e.takeCores()
 		err = b.repin()
 	}
 	whole, _ := e.limits()

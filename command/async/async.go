@@ -10,17 +10,20 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/remote"
 	"github.com/faas-infer/faas-infer/provider/async"
 )
 
+// asyncClient calls the routes of a provider's queue.
+type asyncClient struct{ remote.Client }
+
 // NewCommand returns "faas-infer async".
 func NewCommand() *cobra.Command {
-	a := &asyncClient{}
+	a := &asyncClient{remote.Client{Prefix: async.Prefix, Kind: "a provider with a queue"}}
 	c := &cobra.Command{
 		Use:   "async",
 		Short: "Show the queue of asynchronous invocations, and replay failed ones",
@@ -38,12 +41,7 @@ machine.`,
   faas-infer async replay 17 18
   faas-infer async replay --all --url http://10.0.0.5:8081 --password-file password.txt`,
 	}
-	flags := c.PersistentFlags()
-	flags.StringVar(&a.url, "url", "http://127.0.0.1:8081", "the provider's `URL` (not the gateway's)")
-	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
-	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
-	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
-	flags.BoolVar(&a.json, "json", false, "print the provider's JSON")
+	a.Register(c.PersistentFlags())
 	c.AddCommand(a.statusCommand(), a.deadCommand(), a.showCommand(), a.replayCommand(), a.purgeCommand())
 	return c
 }
@@ -140,7 +138,7 @@ letter whose function is not deployed stays, and the command says so.`,
 				return errors.New("give the sequences to replay, which faas-infer async dead lists, or --all")
 			}
 			var done async.Replayed
-			err = a.call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
+			err = a.Call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
 				fmt.Fprintf(w, "replayed %d\n", done.Replayed)
 				for _, f := range done.Failed {
 					fmt.Fprintf(w, "%d stays: %s\n", f.Sequence, f.Error)
@@ -172,10 +170,10 @@ func (a *asyncClient) purgeCommand() *cobra.Command {
 			}
 			if all {
 				var done async.Purged
-				return a.call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
+				return a.Call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
 			}
 			for _, seq := range list {
-				if err := a.call(c, "DELETE", fmt.Sprintf("/dead/%d", seq), nil, nil, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", seq) }); err != nil {
+				if err := a.Call(c, "DELETE", fmt.Sprintf("/dead/%d", seq), nil, nil, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", seq) }); err != nil {
 					return err
 				}
 			}
@@ -201,25 +199,5 @@ func sequences(args []string) ([]uint64, error) {
 
 // get makes a GET request and prints its answer.
 func (a *asyncClient) get(c *cobra.Command, path string, into any, show func(w io.Writer)) error {
-	return a.call(c, "GET", path, nil, into, show)
-}
-
-// call makes a request and prints its answer, as JSON with --json and otherwise with show.
-func (a *asyncClient) call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
-	text, err := a.do(c.Context(), method, path, body)
-	if err != nil {
-		return err
-	}
-	if into != nil {
-		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("--url %s: it does not answer like a provider with a queue; give the provider's URL: %w", a.url, err)
-		}
-	}
-	if a.json {
-		_, err := c.OutOrStdout().Write(text)
-		return err
-	}
-	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	show(w)
-	return w.Flush()
+	return a.Call(c, "GET", path, nil, into, show)
 }

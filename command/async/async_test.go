@@ -137,32 +137,3 @@ func TestAsyncCommand(t *testing.T) {
 		}
 	}
 }
-
-// The credentials of "faas-infer up" are sent only to this machine.
-func TestAsyncCredentials(t *testing.T) {
-	home := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", home)
-	a := &asyncClient{}
-	if _, password, err := a.credentials("127.0.0.1"); password != "" || err != nil {
-		t.Errorf("none have been made: %q %v", password, err)
-	}
-	made := filepath.Join(home, "faas-infer", "secrets")
-	if err := os.MkdirAll(made, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"basic-auth-user": "admin", "basic-auth-password": "secret"} {
-		if err := os.WriteFile(filepath.Join(made, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for host, want := range map[string]bool{"127.0.0.1": true, "localhost": true, "::1": true, "10.0.0.5": false, "example.com": false} {
-		user, password, err := a.credentials(host)
-		if err != nil || (password != "") != want || want && user != "admin" {
-			t.Errorf("%s: %q %q %v", host, user, password, err)
-		}
-	}
-	a.passwordFile = filepath.Join(home, "none")
-	if _, _, err := a.credentials("example.com"); err == nil || !strings.Contains(err.Error(), "--password-file") {
-		t.Error(err)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 const (
@@ -40,6 +41,10 @@ type artefact struct {
 	candidates, promised []capacity.Candidate
 	// means are the mean times of executions, by CPU share.
 	means latency.Means
+	// usual are the usual times of its executions, by which interference shows. loading is
+	// how long an instance last took to load it, 0 if unknown.
+	usual   variant.Usual
+	loading time.Duration
 	// observed are the executions since the last look. corrected is when times were last
 	// corrected. fresh: there were executions since then; unsaved: since times were last
 	// stored.
@@ -62,11 +67,10 @@ func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	return candidates
 }
 
-// observe records an execution of an instance. beside is the CPU time that the instance used
-// outside the engine.
-func (a *artefact) observe(in *instance, size int, exec, beside time.Duration) {
-	a.observed = append(a.observed, correction.Observation{Millicores: in.Config.CPU, Batch: size, Exec: exec, Beside: beside})
-	a.means.Observe(in.Config.CPU, size, exec, in.promised)
+// observe records an execution of an instance for the times.
+func (a *artefact) observe(in *instance, x execution) {
+	a.observed = append(a.observed, correction.Observation{Millicores: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
+	a.means.Observe(x.share, x.size, x.exec, in.promised)
 }
 
 // correct corrects the times by the observed executions if a correction is due. changed
@@ -93,7 +97,7 @@ func (a *artefact) correct(now time.Time, troubled bool) (due, changed bool) {
 		return true, false
 	}
 	if a.times.Profile() != before { // The means are ratios to the profile's times.
-		a.means = latency.Means{}
+		a.means, a.usual = latency.Means{}, variant.Usual{}
 	}
 	return true, true
 }

@@ -50,9 +50,11 @@ type fakeBackend struct {
 	behave func(n int, spec cluster.InstanceSpec) behaviour
 	// takes returns the factor by which an instance's batches are slower than the
 	// model. Instances report their times only if it is not nil.
-	takes  func(cluster.Config) float64
-	events chan cluster.Instance
-	work   sync.WaitGroup
+	takes func(cluster.Config) float64
+	// disturbed is a node on which batches take three times as long.
+	disturbed string
+	events    chan cluster.Instance
+	work      sync.WaitGroup
 
 	mu        sync.Mutex
 	nodes     []cluster.Node
@@ -320,6 +322,9 @@ func (b *fakeBackend) exec(in *fakeInstance, batch int) (took time.Duration, rep
 		return execTime(in.Model, batch, 1), false
 	}
 	took = time.Duration(b.takes(in.Config) * float64(execTime(in.Model, batch, in.Config.Threads())))
+	if in.Node == b.disturbed {
+		took *= 3
+	}
 	if quota := profiler.QuotaPeriod * time.Duration(in.Config.CPU) / 1000; in.Config.CPU < 1000 {
 		took += (took + quota - 1) / quota * (profiler.QuotaPeriod - quota)
 	}
@@ -331,6 +336,13 @@ func (b *fakeBackend) take(takes func(cluster.Config) float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.takes = takes
+}
+
+// disturb slows down the instances of a node from now on, of none if it is "".
+func (b *fakeBackend) disturb(node string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.disturbed = node
 }
 
 // serve answers every member with the function's prepared model and its own

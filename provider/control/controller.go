@@ -3,7 +3,8 @@
 // It keeps each function's artefacts with their profiles, its dispatcher and its instances.
 // The engine decides, not this package. No request passes through it: a request without a
 // ready instance only wakes it. Begin with Controller.scale; act.go carries out the
-// engine's plan, learn.go corrects the models' times, replicas.go serves a provider with
+// engine's plan, learn.go corrects the models' times, interfere.go relieves
+// instances that others slow down, replicas.go serves a provider with
 // several replicas.
 package control
 
@@ -84,6 +85,9 @@ type Options struct {
 	// all, or none and the reason why. It is called at every look, so it must be
 	// fast. If Eligible itself is nil, every node is eligible.
 	Eligible func(f *provider.Function) (nodes []string, why string)
+	// Move moves an instance away from what interferes with it. It may be nil: such an
+	// instance is then replaced by one on another node.
+	Move Mover
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.
 	Replica *peer.Replica

@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/steering"
 	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // function is a deployed function with everything that runs for it.
@@ -70,11 +71,13 @@ type function struct {
 	// failed is why wanted cannot be served, ineligible why no node is eligible for its
 	// instances; both are "" if there is no problem.
 	failed, ineligible string
-	// warned is when the controller last logged that there are too few instances.
-	warned time.Time
-	// ratios and parked are the values that the metrics show.
+	// warned is when the controller last logged that there are too few instances, and
+	// replacedAt when it last had an instance replaced because of interference.
+	warned, replacedAt time.Time
+	// ratios, parked and states are the values that the metrics show.
 	ratios map[string]float64
 	parked int
+	states map[inState]int
 
 	// replicas is the number of instances to keep without load.
 	replicas uint64
@@ -205,6 +208,9 @@ type instance struct {
 	// origin is its revision according to the backend. Revision is 0 if the instance
 	// does not run what that revision runs.
 	origin uint64
+	// follower follows its state by its executions.
+	follower variant.Follower
+	relief   relief
 }
 
 // serves reports whether the instance takes batches.

@@ -15,7 +15,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	for _, e := range fn.executed {
 		if in, ok := fn.Instances[e.Instance]; ok && in.sameShare(now) {
 			if a := in.own(); a != nil {
-				a.observe(in, e.Size, e.Exec, e.Beside)
+				in.executed(a, e, interference{c}.movable(in))
 			}
 		}
 	}

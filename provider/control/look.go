@@ -97,6 +97,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
 	}
+	f.Nodes = fn.avoid(f.Nodes, c.nodes)
 	busy := stats.Waiting > 0
 	instances := fn.Sorted()
 	f.Instances = slices.Grow(fn.running[:0], len(instances))
@@ -110,6 +111,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	}
 	fn.running = f.Instances
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
+	interference{c}.follow(now, fn, f.Rate)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
 		fn.tune(now, &f, c.nodes)
@@ -131,7 +133,7 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	if in.Retiring || in.Suspect {
 		r.State = cluster.Stopping // Its room is taken, and it carries no load.
 	}
-	if in.Revision != fn.Revision || in.useless || !fn.accurate(fn.artefact(in.Artefact.Name)) {
+	if in.Revision != fn.Revision || in.useless || in.relief.replaced || !fn.accurate(fn.artefact(in.Artefact.Name)) {
 		r.Revision = 0 // Also if its revision is higher: that deployment was undone.
 	}
 	if r.IdleSince = stats.Instances[in.ID]; in.away {

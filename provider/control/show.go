@@ -131,6 +131,7 @@ func (fn *function) record(leading bool) {
 	if fn.Record(leading, func(in *instance) (string, bool) { return in.config, in.serves() }) {
 		fn.recordRatios()
 	}
+	fn.recordStates(leading)
 	for _, in := range fn.Instances {
 		if leading && in.Parked && !in.serves() {
 			parked++

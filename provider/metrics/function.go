@@ -60,10 +60,11 @@ type FunctionMetrics struct {
 	gauges map[owned]struct{}
 }
 
-// owned is one of a function's gauges. config is "" if the gauge is not by config.
+// owned is one of a function's gauges. by is the config or the variant, "" if the gauge is by
+// function only. state is that of a variant.
 type owned struct {
-	of     *prometheus.GaugeVec
-	config string
+	of        *prometheus.GaugeVec
+	by, state string
 }
 
 func newFunction(m *Metrics, name string) *FunctionMetrics {
@@ -171,28 +172,39 @@ func (f *FunctionMetrics) AddDrop(r Reason) {
 // cluster.Config.String; 0 removes the config.
 func (f *FunctionMetrics) SetInstances(config string, n int) {
 	if n == 0 {
-		f.unset(f.metrics.instances, config)
+		f.unset(owned{of: f.metrics.instances, by: config})
 		return
 	}
-	f.set(f.metrics.instances, config, float64(n))
+	f.set(owned{of: f.metrics.instances, by: config}, float64(n))
+}
+
+// SetVariantInstances records the number of ready instances of a variant in a state; 0 removes
+// the state.
+func (f *FunctionMetrics) SetVariantInstances(variant, state string, n int) {
+	g := owned{f.metrics.variants, variant, state}
+	if n == 0 {
+		f.unset(g)
+		return
+	}
+	f.set(g, float64(n))
 }
 
 // SetParked records the number of parked instances: loaded, with their CPU and GPU share
 // given back.
-func (f *FunctionMetrics) SetParked(n int) { f.set(f.metrics.parked, "", float64(n)) }
+func (f *FunctionMetrics) SetParked(n int) { f.set(owned{of: f.metrics.parked}, float64(n)) }
 
 // SetExecRatio records measured over predicted time for instances with a config, in the
 // form of cluster.Config.String; 0 removes the config.
 func (f *FunctionMetrics) SetExecRatio(config string, ratio float64) {
 	if ratio == 0 {
-		f.unset(f.metrics.ratio, config)
+		f.unset(owned{of: f.metrics.ratio, by: config})
 		return
 	}
-	f.set(f.metrics.ratio, config, ratio)
+	f.set(owned{of: f.metrics.ratio, by: config}, ratio)
 }
 
 // SetLevel records the planned over the measured load.
-func (f *FunctionMetrics) SetLevel(level float64) { f.set(f.metrics.level, "", level) }
+func (f *FunctionMetrics) SetLevel(level float64) { f.set(owned{of: f.metrics.level}, level) }
 
 // SetProvisional records whether the function runs with a sketch of its model's times.
 func (f *FunctionMetrics) SetProvisional(provisional bool) {
@@ -200,53 +212,54 @@ func (f *FunctionMetrics) SetProvisional(provisional bool) {
 	if provisional {
 		value = 1
 	}
-	f.set(f.metrics.provisional, "", value)
+	f.set(owned{of: f.metrics.provisional}, value)
 }
 
 // SetAllocated records the resources that the function's instances hold together.
 func (f *FunctionMetrics) SetAllocated(r cluster.Resources) {
-	f.set(f.metrics.cpu, "", cores(r))
-	f.set(f.metrics.memory, "", float64(r.Memory))
-	f.set(f.metrics.gpu, "", gpus(r))
+	f.set(owned{of: f.metrics.cpu}, cores(r))
+	f.set(owned{of: f.metrics.memory}, float64(r.Memory))
+	f.set(owned{of: f.metrics.gpu}, gpus(r))
 }
 
 // SetUsed records the CPU and memory that the function's instances use together.
 func (f *FunctionMetrics) SetUsed(r cluster.Resources) {
-	f.set(f.metrics.cpuUsed, "", cores(r))
-	f.set(f.metrics.used, "", float64(r.Memory))
+	f.set(owned{of: f.metrics.cpuUsed}, cores(r))
+	f.set(owned{of: f.metrics.used}, float64(r.Memory))
 }
 
 // set writes a gauge, unless the function was removed. A controller that still stops its
 // instances must not bring the function's labels back.
-func (f *FunctionMetrics) set(of *prometheus.GaugeVec, config string, value float64) {
+func (f *FunctionMetrics) set(g owned, value float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.removed {
 		return
 	}
-	g := owned{of, config}
 	f.gauges[g] = struct{}{}
-	of.WithLabelValues(g.labels(f.name)...).Set(value)
+	g.of.WithLabelValues(g.labels(f.name)...).Set(value)
 }
 
 // unset removes a gauge. A function that was removed has none: one of that name is a later one's.
-func (f *FunctionMetrics) unset(of *prometheus.GaugeVec, config string) {
+func (f *FunctionMetrics) unset(g owned) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.removed {
 		return
 	}
-	g := owned{of, config}
 	delete(f.gauges, g)
-	of.DeleteLabelValues(g.labels(f.name)...)
+	g.of.DeleteLabelValues(g.labels(f.name)...)
 }
 
 // labels returns the values of the gauge's labels.
 func (g owned) labels(function string) []string {
-	if g.config == "" {
+	switch {
+	case g.by == "":
 		return []string{function}
+	case g.state == "":
+		return []string{function, g.by}
 	}
-	return []string{function, g.config}
+	return []string{function, g.by, g.state}
 }
 
 // remove removes all of the function's series, and keeps it from making others.

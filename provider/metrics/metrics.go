@@ -5,7 +5,8 @@
 // measures nothing itself. Begin reading at [New].
 //
 // The number of label values is bounded: functions by the deployments, codes by HTTP,
-// reasons by the constants here, configs by the running instances.
+// reasons by the constants here, configs by the running instances, and variants by the 64 that
+// a deployment may have.
 package metrics
 
 import (
@@ -39,6 +40,7 @@ type Metrics struct {
 	total, queue, exec, cold, batch              *prometheus.HistogramVec
 	misses, drops                                *prometheus.CounterVec
 	instances, parked, ratio, level, provisional *prometheus.GaugeVec
+	variants                                     *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used              *prometheus.GaugeVec
 	nodeCPU, nodeMemory, nodeGPU                 *prometheus.GaugeVec
 
@@ -63,6 +65,7 @@ func New(r prometheus.Registerer) *Metrics {
 		misses:    counter("slo_misses_total", "Requests not answered within the function's SLO.", function),
 		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
+		variants:  gauge("variant_instances", "Ready instances, by variant of the model and its state: active, overloaded, interfered.", []string{"function", "variant", "state"}),
 		parked:    gauge("parked_instances", "Instances that are loaded and have given back their share of CPU and GPU.", function),
 		ratio: gauge("exec_over_predicted_ratio",
 			"Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.", []string{"function", "config"}),
@@ -82,7 +85,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
 	return m
 }
 

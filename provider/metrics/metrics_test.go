@@ -34,6 +34,9 @@ func TestWhatPrometheusSees(t *testing.T) {
 	f.SetExecRatio(config.String(), 1.25)
 	f.SetExecRatio("gone", 2)
 	f.SetExecRatio("gone", 0)
+	f.SetVariantInstances("slim", "active", 2)
+	f.SetVariantInstances("slim", "interfered", 1)
+	f.SetVariantInstances("slim", "interfered", 0)
 	f.SetParked(3)
 	f.SetAllocated(cluster.Resources{CPU: 1500, GPU: 50, Memory: 1 << 20})
 	f.SetUsed(cluster.Resources{CPU: 250, Memory: 1 << 10})
@@ -48,6 +51,9 @@ faas_infer_requests_in_flight{function="mnist.openfaas-fn"} 1
 # HELP faas_infer_instances Ready instances, by config: batch, millicores, share of a GPU.
 # TYPE faas_infer_instances gauge
 faas_infer_instances{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 2
+# HELP faas_infer_variant_instances Ready instances, by variant of the model and its state: active, overloaded, interfered.
+# TYPE faas_infer_variant_instances gauge
+faas_infer_variant_instances{function="mnist.openfaas-fn",state="active",variant="slim"} 2
 # HELP faas_infer_parked_instances Instances that are loaded and have given back their share of CPU and GPU.
 # TYPE faas_infer_parked_instances gauge
 faas_infer_parked_instances{function="mnist.openfaas-fn"} 3
@@ -69,7 +75,7 @@ faas_infer_node_cpu_cores{node="n1",state="free"} 0.5
 faas_infer_node_cpu_cores{node="n1",state="total"} 2
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want),
-		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_parked_instances", "faas_infer_exec_over_predicted_ratio", "faas_infer_slo_misses_total",
+		"faas_infer_requests_total", "faas_infer_requests_in_flight", "faas_infer_instances", "faas_infer_variant_instances", "faas_infer_parked_instances", "faas_infer_exec_over_predicted_ratio", "faas_infer_slo_misses_total",
 		"faas_infer_allocated_cpu_cores", "faas_infer_used_cpu_cores", "faas_infer_node_cpu_cores"); err != nil {
 		t.Error(err)
 	}
@@ -94,6 +100,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 		f.SetInstances(config, 1)
 		f.SetExecRatio(config, 1)
 	}
+	f.SetVariantInstances("v", "active", 1)
 	f.SetParked(1)
 	f.SetLevel(1)
 	f.SetProvisional(true)

@@ -183,6 +183,15 @@ func (c *Controller) Restoring(missing func(function string) bool) {
 // Status implements [provider.Controller].
 func (c *Controller) Status(name string) (provider.Status, bool) { return c.in(name).Status(name) }
 
+// Variants implements [provider.VariantController].
+func (c *Controller) Variants(name string) ([]provider.Variant, bool) {
+	v, ok := c.in(name).(provider.VariantController)
+	if !ok {
+		return nil, false
+	}
+	return v.Variants(name)
+}
+
 // Describe returns the state of a function; false if it is not deployed.
 func (c *Controller) Describe(name string) (keeper.Description, bool) {
 	return c.in(name).Describe(name)

@@ -34,6 +34,15 @@ func (c *Shared) Deploy(ctx context.Context, f *provider.Function) (provider.Dis
 	return c.group.Share(f, d), nil
 }
 
+// Variants implements [provider.VariantController].
+func (c *Shared) Variants(name string) ([]provider.Variant, bool) {
+	v, ok := c.SharedProvider.(provider.VariantController)
+	if !ok {
+		return nil, false
+	}
+	return v.Variants(name)
+}
+
 // Remove implements [provider.Controller].
 func (c *Shared) Remove(ctx context.Context, name string) error {
 	err := c.SharedProvider.Remove(ctx, name)

@@ -1,4 +1,6 @@
-package async
+// Package remote calls the system routes of a running provider for commands, and prints the
+// answers. It has the flags for the provider's URL and its credentials. Begin with [Client].
+package remote
 
 import (
 	"bytes"
@@ -14,24 +16,58 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"text/tabwriter"
 	"time"
 
-	"github.com/faas-infer/faas-infer/provider/async"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-// asyncClient calls the routes of a provider's queue.
-type asyncClient struct {
+// Client calls a provider's system routes.
+type Client struct {
+	// Prefix begins the paths of the routes. Kind says what kind of provider the URL must
+	// lead to, for the error about another server.
+	Prefix, Kind string
+
 	url, user, passwordFile string
 	timeout                 time.Duration
 	json                    bool
 }
 
-// maxAsyncAnswer is the maximum size of an answer in bytes. A dead letter holds one
-// request.
-const maxAsyncAnswer = 128 << 20
+// Register adds the client's flags.
+func (a *Client) Register(flags *pflag.FlagSet) {
+	flags.StringVar(&a.url, "url", "http://127.0.0.1:8081", "the provider's `URL` (not the gateway's)")
+	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
+	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
+	flags.DurationVar(&a.timeout, "timeout", 10*time.Minute, "how long to wait for the answer")
+	flags.BoolVar(&a.json, "json", false, "print the provider's JSON")
+}
+
+// Call makes a request and prints its answer, as JSON with --json and otherwise with show.
+func (a *Client) Call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
+	text, err := a.do(c.Context(), method, path, body)
+	if err != nil {
+		return err
+	}
+	if into != nil {
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("--url %s: it does not answer like %s; give the provider's URL: %w", a.url, a.Kind, err)
+		}
+	}
+	if a.json {
+		_, err := c.OutOrStdout().Write(text)
+		return err
+	}
+	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+	show(w)
+	return w.Flush()
+}
+
+// maxAnswer is the maximum size of an answer in bytes. A dead letter holds one request.
+const maxAnswer = 128 << 20
 
 // do makes one request and returns its answer's body.
-func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+func (a *Client) do(ctx context.Context, method, path string, body any) ([]byte, error) {
 	base, err := url.Parse(a.url)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8081", a.url)
@@ -48,7 +84,7 @@ func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+async.Prefix+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+a.Prefix+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +96,7 @@ func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]
 		return nil, fmt.Errorf("%w; is a provider running there?", err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAsyncAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +111,7 @@ func (a *asyncClient) do(ctx context.Context, method, path string, body any) ([]
 
 // credentials returns the user and password of the flags or, for a provider on this
 // machine, those that "faas-infer up" has made. The password is empty if there are none.
-func (a *asyncClient) credentials(host string) (user, password string, err error) {
+func (a *Client) credentials(host string) (user, password string, err error) {
 	file := a.passwordFile
 	user = a.user
 	if file == "" {

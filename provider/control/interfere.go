@@ -1,0 +1,222 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+const (
+	// reliefPause is the time between two attempts to relieve an instance. By then the
+	// executions show whether the first one has helped.
+	reliefPause = 10 * time.Second
+	// replacePause is the time between two instances of a function that are replaced by
+	// ones on other nodes.
+	replacePause = time.Minute
+)
+
+// relief is what is done against the interference with an instance.
+type relief struct {
+	// next is when it may be tried again. replaced: an instance on another node is to
+	// take its place.
+	next     time.Time
+	replaced bool
+	// moved: the backend has moved it, which may help. stuck: it cannot be moved, or that
+	// has not helped.
+	moved, stuck bool
+	// withheld are the executions since it was last seen without interference.
+	withheld []execution
+}
+
+// execution is a batch that an instance has executed with a CPU share.
+type execution struct {
+	share, size  int
+	exec, beside time.Duration
+}
+
+// executed takes in an execution, for the instance's state and for the artefact's times. The
+// times of a movable instance get it only when there is no sign of interference, or no way out
+// of it: what a move ends must not correct them. Corrected times would make the dispatcher
+// refuse requests for another ten seconds after the move.
+func (in *instance) executed(a *artefact, e dispatch.Executed, movable bool) {
+	if e.Size <= len(in.promised) {
+		in.follower.Executed(in.Config.CPU, e.Size, e.Exec, in.promised[e.Size-1])
+	}
+	x := execution{in.Config.CPU, e.Size, e.Exec, e.Beside}
+	switch {
+	case !movable || in.relief.stuck:
+		a.observe(in, x)
+	case !in.relief.moved:
+		in.relief.withheld = append(in.relief.withheld, x)
+	}
+}
+
+// release gives the artefact's times the executions that were withheld.
+func (in *instance) release(a *artefact) {
+	for _, x := range in.relief.withheld {
+		if x.share == in.Config.CPU {
+			a.observe(in, x)
+		}
+	}
+	in.relief.withheld = in.relief.withheld[:0]
+}
+
+// loaded reports whether the instance has loaded its artefact and holds its share. One that
+// does not answer at the moment counts, because interference may be the cause.
+func (in *instance) loaded() bool {
+	return in.State == cluster.Ready && !in.Retiring && !in.away
+}
+
+// peak is r_up by the usual times of the instance's artefact. The corrected times rise with
+// interference, and the instance would seem to be overloaded.
+func (in *instance) peak(a *artefact) float64 {
+	exec := in.exec
+	if in.batch <= len(in.promised) {
+		exec = time.Duration(a.usual.Ratio(in.Config.CPU, in.batch) * float64(in.promised[in.batch-1]))
+	}
+	return capacity.Bounds(in.batch, exec, in.function.Inference.SLO, capacity.Exact).Up
+}
+
+// interference follows the states of instances and relieves those that others slow down.
+type interference struct{ *Controller }
+
+// follow updates the states of the function's instances, by its load in requests per second,
+// and relieves those that others interfere with. The lock is held.
+func (c interference) follow(now time.Time, fn *function, load float64) {
+	total := 0.0
+	for _, in := range fn.Sorted() {
+		if a := in.own(); a != nil && in.loaded() {
+			total += in.peak(a)
+			if in.Loading > 0 {
+				a.loading = in.Loading
+			}
+		}
+	}
+	for _, in := range fn.Sorted() {
+		a := in.own()
+		if a == nil || !in.loaded() {
+			in.follower, in.relief = variant.Follower{}, relief{}
+			continue
+		}
+		peak, before := in.peak(a), in.follower.State()
+		observed := in.follower.Look(now, &a.usual, load*peak/max(total, peak), peak, fn.calm(now, in))
+		state := in.follower.State()
+		if state != before {
+			fn.log.Debug().Str("instance", string(in.ID)).Str("node", in.Node).Str("variant", a.Name).Stringer("state", state).Msg("an instance's state changed")
+		}
+		if state == variant.Interfered {
+			c.relieve(now, in)
+		} else if observed && !in.follower.Doubtful() {
+			in.release(a)
+			in.relief = relief{next: in.relief.next, withheld: in.relief.withheld}
+		}
+		if in.relief.stuck || !c.movable(in) {
+			in.release(a)
+		}
+	}
+}
+
+// movable reports whether the backend may be able to move the instance. It must have whole
+// cores: the kernel moves an instance without cores of its own by itself.
+func (c interference) movable(in *instance) bool {
+	return c.options.Move != nil && in.Config.CPU%1000 == 0
+}
+
+// calm reports whether another instance with the artefact and the share of in is not
+// interfered with.
+func (fn *function) calm(now time.Time, in *instance) bool {
+	return slices.ContainsFunc(fn.Sorted(), func(o *instance) bool {
+		return o != in && o.times == in.times && o.Config.CPU == in.Config.CPU && o.follower.Calm(now)
+	})
+}
+
+// relieve moves an instance to other cores, or has it replaced by one on another node if it
+// cannot be moved or that has not helped. The lock is held.
+func (c interference) relieve(now time.Time, in *instance) {
+	if !c.options.Replica.Led() || now.Before(in.relief.next) || in.previousConfig != nil {
+		return
+	}
+	in.relief.next = now.Add(reliefPause)
+	if !c.movable(in) || in.relief.moved {
+		in.relief.stuck = true
+		c.replaceElsewhere(now, in)
+		return
+	}
+	c.keeper.Begin(func() {
+		moved, err := c.options.Move(c.keeper.Context(), in.ID)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		log := in.function.log.With().Str("instance", string(in.ID)).Logger()
+		switch {
+		case in.State == cluster.Exited:
+		case err != nil:
+			in.relief.stuck = true
+			log.Warn().Err(err).Msg("could not move an instance away from what interferes with it")
+		case moved:
+			in.relief.moved, in.relief.stuck, in.relief.withheld = true, false, nil
+			log.Info().Msg("moved an instance to other cores, because something interferes with it")
+		default:
+			in.relief.stuck = true
+			c.replaceElsewhere(now, in)
+		}
+	})
+}
+
+// replaceElsewhere makes the engine start another instance on a node without interference
+// and then stop this one, if such a node has room. The lock is held.
+func (c interference) replaceElsewhere(now time.Time, in *instance) {
+	fn := in.function
+	if in.relief.replaced || now.Sub(fn.replacedAt) < replacePause || in.follower.State() != variant.Interfered {
+		return
+	}
+	var eligible []string
+	if c.options.Eligible != nil {
+		eligible, _ = c.options.Eligible(fn.Function)
+	}
+	troubled := fn.troubledNodes()
+	if !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool {
+		return !troubled[n.Name] && (eligible == nil || slices.Contains(eligible, n.Name)) && in.Holds().Fits(n.Free)
+	}) {
+		return
+	}
+	in.relief.replaced, fn.replacedAt = true, now
+	fn.log.Info().Str("instance", string(in.ID)).Str("node", in.Node).Msg("replacing an instance by one on another node, because something interferes with it")
+	c.Wake()
+}
+
+// troubledNodes are the nodes on which the function's instances are interfered with.
+func (fn *function) troubledNodes() map[string]bool {
+	nodes := map[string]bool{}
+	for _, in := range fn.Instances {
+		if in.follower.State() == variant.Interfered {
+			nodes[in.Node] = true
+		}
+	}
+	return nodes
+}
+
+// avoid returns the nodes without interference of the allowed ones (nil for all), while the
+// function has an instance to replace. It returns allowed itself if none would be left.
+func (fn *function) avoid(allowed []string, nodes []cluster.Node) []string {
+	if !slices.ContainsFunc(fn.Sorted(), func(in *instance) bool { return in.relief.replaced }) {
+		return allowed
+	}
+	troubled, left := fn.troubledNodes(), []string(nil)
+	for _, n := range nodes {
+		if !troubled[n.Name] && (allowed == nil || slices.Contains(allowed, n.Name)) {
+			left = append(left, n.Name)
+		}
+	}
+	if left == nil {
+		return allowed
+	}
+	return left
+}
+
+// Mover moves an instance to other cores of its node. moved is false if there are none.
+type Mover func(ctx context.Context, id cluster.InstanceID) (moved bool, err error)
