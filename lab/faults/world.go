@@ -40,7 +40,7 @@ type world struct {
 	gateway       string
 	closeGateway  func()
 	gatewayPID    int
-	priority      *priority
+	priority      *rig.Priority
 	trees         map[string]bool
 
 	mu       sync.Mutex
@@ -54,10 +54,10 @@ type world struct {
 // newWorld starts a provider and a gateway in a directory.
 func newWorld(ctx context.Context, o rig.Options, dir string) (_ *world, err error) {
 	w := &world{o: o, dir: dir, life: ctx, place: dir, alone: os.Getenv(aloneEnv) != "", closeGateway: func() {}, trees: map[string]bool{}}
-	if w.priority, err = takePriority(); err != nil {
+	if w.priority, err = rig.TakePriority(); err != nil {
 		return nil, err
 	}
-	w.o.Started = w.priority.ordinary
+	w.o.Started = w.priority.Ordinary
 	defer func() {
 		if err != nil {
 			w.close()
@@ -202,7 +202,7 @@ func (w *world) close() {
 	if w.proxy != nil {
 		w.proxy.close()
 	}
-	if err := w.priority.giveUp(); err != nil {
+	if err := w.priority.GiveUp(); err != nil {
 		fmt.Fprintln(w.o.Log, err)
 	}
 }

@@ -1,4 +1,4 @@
-package faults
+package rig
 
 import (
 	"errors"
@@ -8,34 +8,34 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 )
 
-// priority is that of the load and of the gateway. A provider and its instances outrank
+// Priority is the CPU weight of the load and of the gateway. A provider and its instances outrank
 // other processes on the machine. The gateway gets the same weight, as "faas-infer up" gives
 // it to its own; and the load too, because clients are on other machines.
-type priority struct{ tree cgroup.Tree }
+type Priority struct{ tree cgroup.Tree }
 
-// takePriority gives this process and those that it starts the weight of a provider. Where it
+// TakePriority gives this process and those that it starts the weight of a provider. Where it
 // may make no cgroups, providers have no priority either, and it does nothing.
-func takePriority() (*priority, error) {
+func TakePriority() (*Priority, error) {
 	tree, err := cgroup.Open(fmt.Sprintf("faas-infer-bench-%d", os.Getpid()), false)
 	if errors.Is(err, cgroup.ErrUnavailable) {
-		return &priority{}, nil
+		return &Priority{}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &priority{tree}, tree.Join()
+	return &Priority{tree}, tree.Join()
 }
 
-// ordinary gives a process the weight that processes have.
-func (p *priority) ordinary(pid int) error {
+// Ordinary gives a process the weight that processes have.
+func (p *Priority) Ordinary(pid int) error {
 	if p.tree == nil {
 		return nil
 	}
 	return p.tree.Place(pid, false)
 }
 
-// giveUp undoes takePriority.
-func (p *priority) giveUp() error {
+// GiveUp undoes TakePriority.
+func (p *Priority) GiveUp() error {
 	if p.tree == nil {
 		return nil
 	}
