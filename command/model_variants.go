@@ -103,7 +103,7 @@ func (o *variantsOptions) run(ctx context.Context, dir string, out, progress io.
 	if o.json {
 		return reportVariants(dir, registered, took).JSON(out)
 	}
-	return printVariants(out, registered, r.out)
+	return printRegistered(out, registered, r.out)
 }
 
 func handlerOf(b *bundle.Bundle) string {
@@ -145,8 +145,8 @@ func reportVariants(dir string, registered *variant.Registration, took time.Dura
 	return r
 }
 
-// printVariants prints the variants for people.
-func printVariants(out io.Writer, registered *variant.Registration, dir string) error {
+// printRegistered prints the variants for people.
+func printRegistered(out io.Writer, registered *variant.Registration, dir string) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "variant\tmodel\taccuracy\tms\trequests/s\tload ms\tMB")
 	for _, v := range registered.Variants {
