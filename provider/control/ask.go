@@ -68,24 +68,26 @@ func above(value string, most float64, into *float64) bool {
 	return err == nil && x > 0 && x <= most
 }
 
-// modelInPath returns NAME of a path /v2/models/NAME or /v1/models/NAME and below, "" of any
-// other.
-func modelInPath(path string) string {
-	if len(path) < len("/v2/models/") || path[:2] != "/v" || path[3:len("/v2/models/")] != "/models/" {
-		return ""
+// modelInPath returns NAME, and what follows it, of a path /v2/models/NAME or /v1/models/NAME
+// and below; nothing of any other.
+func modelInPath(path string) (name, rest string) {
+	const prefix = len("/v2/models/")
+	if len(path) < prefix || path[:2] != "/v" || path[3:prefix] != "/models/" {
+		return "", ""
 	}
-	name := path[len("/v2/models/"):]
+	name = path[prefix:]
 	if end := strings.IndexAny(name, "/:"); end >= 0 {
-		name = name[:end]
+		name, rest = name[:end], name[end:]
 	}
 	if plain, err := url.PathUnescape(name); err == nil {
-		return plain
+		name = plain
 	}
-	return name
+	return name, rest
 }
 
 // ask returns what a request to the function asks. A model's name in its path counts if the
-// function has such a variant and does not have that name itself.
+// function has such a variant and does not have that name itself. The instances only know the
+// function's name, so ask puts it there.
 func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.Requirement, error) {
 	r, err := asked(req.Header)
 	if err != nil {
@@ -94,11 +96,12 @@ func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.
 	if len(classes.Offers()) < 2 {
 		return r, nil
 	}
-	if name := modelInPath(req.Path); name != "" && name != c.service && classes.Has(name) {
+	if name, rest := modelInPath(req.Path); name != "" && name != c.service && classes.Has(name) {
 		if r.Model != "" && r.Model != name {
 			return r, web.Refuse(http.StatusBadRequest, "the path asks for model %q and the header %s for %q: ask for one", web.Clip(name), modelHeader, web.Clip(r.Model))
 		}
 		r.Model = name
+		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
 	}
 	return r, nil
 }

@@ -175,3 +175,22 @@ func TestWrongRequirements(t *testing.T) {
 		}
 	})
 }
+
+// An instance knows its function's name only, so a path with a variant's name gets that one.
+func TestVariantInThePath(t *testing.T) {
+	own := variant.Query{Latency: time.Second}
+	offers := []variant.Variant{{Model: "resnet", Name: "resnet-int8", RPS: 1}, {Model: "fn", Name: "fn", RPS: 1}}
+	classes := variant.NewClasses(own).Offering(own, offers)
+	c := &classifier{service: "fn"}
+	for path, want := range map[string][2]string{
+		"/v2/models/resnet-int8/infer": {"resnet-int8", "/v2/models/fn/infer"}, "/v2/models/resnet": {"resnet", "/v2/models/fn"},
+		"/v1/models/resnet%2Dint8:predict": {"resnet-int8", "/v1/models/fn:predict"}, "/v2/models/fn/infer": {"", "/v2/models/fn/infer"},
+		"/v2/models/other/infer": {"", "/v2/models/other/infer"}, "/v2/models/": {"", "/v2/models/"}, "/": {"", "/"}, "": {"", ""},
+	} {
+		req := &frame.Request{Path: path}
+		r, err := c.ask(req, classes)
+		if err != nil || r.Model != want[0] || req.Path != want[1] {
+			t.Errorf("%s: model %q, path %s, %v; want %v", path, r.Model, req.Path, err, want)
+		}
+	}
+}
