@@ -63,6 +63,8 @@ type Engine struct {
 	memories map[string]*memory
 	// exchanges says when the engine next tries to exchange instances for better ones.
 	exchanges joint.Patience
+	// clock is the worth of the instances that made room last; see worth.
+	clock float64
 	// work is how many steps the joint plans of a pass may take together.
 	work int
 	// sorted, views and pointers are buffers that passes reuse.
@@ -83,6 +85,7 @@ type memory struct {
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
 	departure  departure
+	worths     map[cluster.InstanceID]worth
 	// merged is when one of its instances last made room for another.
 	merged time.Time
 }
@@ -113,6 +116,9 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		slices.SortStableFunc(sorted, byName)
 	}
 	p.views = e.observe(now, sorted)
+	for _, v := range p.views {
+		appraise(v, nodes)
+	}
 	e.forget(sorted)
 	p.divide()
 	for _, v := range p.views {
