@@ -4,6 +4,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // The example of MostAccurate's comment, and budgets around it.
@@ -83,4 +87,108 @@ func enumerated(f []Graded, budget float64) (best float64) {
 		}
 	}
 	return best
+}
+
+// mixed is the part of what f's instances serve that the precise variant does.
+func mixed(f *Function) float64 {
+	return carries(f, "precise") / max(carries(f, "precise", "rough"), 1e-9)
+}
+
+// A function that prefers accuracy is served by the precise variant as far as the node has room,
+// although the rough one is cheaper. The rest is served by the rough one, and all load at any
+// time.
+func TestAccuracyIsPreferred(t *testing.T) {
+	for _, c := range []struct{ rate, least, most float64 }{{1, 1, 1}, {600, 1, 1}, {900, 0.4, 0.9}, {1400, 0, 0.3}} {
+		w, f := variantsWorld(4)
+		f.Accurate = true
+		w.load(f, c.rate/8, 30)
+		w.load(f, c.rate, 400)
+		if got := mixed(f); got < c.least || got > c.most {
+			t.Errorf("%v/s: the precise variant serves %.2f of the load, want %v to %v; %vm in use", c.rate, got, c.least, c.most, cores(f))
+		}
+		if all := carries(f, "precise", "rough"); all < c.rate {
+			t.Errorf("%v/s: the instances serve %v/s", c.rate, all)
+		}
+		if started, last := w.load(f, c.rate, 600); len(started) > 0 || len(last.Unplaced) > 0 {
+			t.Errorf("%v/s: %d instances start under the same load, %+v", c.rate, len(started), last.Unplaced)
+		}
+	}
+}
+
+// The accuracy falls with the room that a load leaves, without load that is not served, and rises
+// again.
+func TestAccuracyFollowsTheRoom(t *testing.T) {
+	w, f := variantsWorld(4)
+	f.Accurate = true
+	w.load(f, 100, 120)
+	for _, rate := range []float64{300, 1400, 900, 100} {
+		w.load(f, rate, 20)
+		for range 400 {
+			w.load(f, rate, 1)
+			if all := carries(f, "precise", "rough"); all < rate {
+				t.Fatalf("%v/s: the instances serve %v/s, %.2f of it precise", rate, all, mixed(f))
+			}
+		}
+		if got := mixed(f); rate < 301 && got < 1 || rate > 1300 && got > 0.3 {
+			t.Errorf("%v/s: the precise variant serves %.2f", rate, got)
+		}
+	}
+}
+
+// What another function needs is not taken for accuracy, and is given back.
+func TestOthersComeBeforeAccuracy(t *testing.T) {
+	w, f := variantsWorld(4)
+	f.Accurate = true
+	w.load(f, 350, 200)
+	if got := mixed(f); got < 1 {
+		t.Fatalf("the precise variant serves %.2f of the load alone", got)
+	}
+	g := w.function("g")
+	g.SLO, g.Percentile, g.Queue = 200*ms, 99, capacity.LateBound
+	for cpu := 100; cpu <= 1000; cpu += 100 {
+		g.Configs = append(g.Configs, config(1, cpu, 0, 4*ms*1000/time.Duration(cpu)))
+	}
+	g.Rate, g.Waiting = 200, 1
+	w.load(f, 350, 60)
+	for range 300 {
+		g.Waiting = 0
+		_, last := w.load(f, 350, 1)
+		if len(last.Unplaced) > 0 {
+			t.Fatalf("%+v", last.Unplaced)
+		}
+	}
+	served := 0.0
+	for _, in := range g.Instances {
+		if in.State == cluster.Ready {
+			served += 1 / in.Exec.Seconds()
+		}
+	}
+	if served < 200 || carries(f, "precise", "rough") < 350 {
+		t.Errorf("g serves %v/s of 200, f %v/s of 350", served, carries(f, "precise", "rough"))
+	}
+}
+
+// The load goes up and down for hours: the accuracy returns with the room, and nothing is left
+// unserved for longer than a start takes.
+func TestAccuracyUnderChange(t *testing.T) {
+	w, f := variantsWorld(4)
+	f.Accurate = true
+	w.load(f, 50, 60)
+	r := rand.New(rand.NewPCG(3, 4))
+	late := 0
+	for range 40 {
+		rate := 20 + 1300*r.Float64()
+		for range 180 {
+			w.load(f, rate, 1)
+			if carries(f, "precise", "rough") < rate {
+				late++
+			}
+		}
+		if got := mixed(f); rate < 600 && got < 0.9 {
+			t.Errorf("%v/s: the precise variant serves %.2f", rate, got)
+		}
+	}
+	if late > 40*20 {
+		t.Errorf("too little for %d s of 7,200", late)
+	}
 }

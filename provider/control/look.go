@@ -86,6 +86,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, SLO: fn.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: fn.queue(),
 		ColdWait: c.options.ColdWait, Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
+		Accurate: fn.Inference.Accurate,
 	}
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
