@@ -47,16 +47,13 @@ func (c generation) generate(ctx context.Context) error {
 		return err
 	}
 	_, models, err := c.options.Bundles.Models(ctx, c.Function)
-	if err != nil {
+	if err != nil || slices.Equal(models, c.models) {
 		return err
 	}
 	if err := c.check(ctx, c.Function, models); err != nil {
 		return err
 	}
-	fresh, changed := c.adopt(models)
-	if !changed {
-		return nil
-	}
+	fresh := c.adopt(models)
 	c.fn.log.Info().Dur("took_ms", time.Since(began)).Int("variants", len(models)).Msg("made variants of the model")
 	c.serve(!slices.ContainsFunc(c.all, func(t *task) bool { return t.tries == 0 }))
 	c.complete(ctx, fresh)
@@ -64,8 +61,8 @@ func (c generation) generate(ctx context.Context) error {
 }
 
 // adopt makes the models the revision's. Those that it had keep what is known of them. It
-// returns the tasks of the others, and whether anything differs.
-func (c *generation) adopt(models []Model) (fresh []*task, changed bool) {
+// returns the tasks of the others.
+func (c *generation) adopt(models []Model) (fresh []*task) {
 	var all []*task
 	for _, m := range models {
 		same := slices.IndexFunc(c.all, func(t *task) bool { return t.Name == m.Name && t.File == m.File && t.Images == m.Images })
@@ -74,14 +71,11 @@ func (c *generation) adopt(models []Model) (fresh []*task, changed bool) {
 			all = append(all, fresh[len(fresh)-1])
 			continue
 		}
-		t := c.all[same]
-		changed = changed || t.Model != m
-		t.Model = m
-		all = append(all, t)
+		c.all[same].Model = m // Its accuracy may be known now.
+		all = append(all, c.all[same])
 	}
-	changed = changed || len(fresh) > 0 || len(all) != len(c.all)
 	c.all, c.models = all, models
-	return fresh, changed
+	return fresh
 }
 
 // report makes the reason why there are no generated variants a part of the function's
