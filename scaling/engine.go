@@ -65,6 +65,8 @@ type Engine struct {
 	exchanges joint.Patience
 	// clock is the worth of the instances that made room last; see worth.
 	clock float64
+	// crowded is when load was last left unplaced because there was no room.
+	crowded time.Time
 	// work is how many steps the joint plans of a pass may take together.
 	work int
 	// sorted, views and pointers are buffers that passes reuse.
@@ -86,6 +88,7 @@ type memory struct {
 	rearranged time.Time
 	departure  departure
 	worths     map[cluster.InstanceID]worth
+	preference preference
 	// merged is when one of its instances last made room for another.
 	merged time.Time
 }
@@ -121,6 +124,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	e.forget(sorted)
 	p.divide()
+	prefer(p)
 	for _, v := range p.views {
 		p.release(v)
 	}
@@ -248,7 +252,9 @@ func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 
 // unplaced reports the load that a placement left over.
 func (p *pass) unplaced(v *view, left placing.Placement) {
-	v.short = left.Reason
+	if v.short = left.Reason; left.Reason == placing.NoRoom {
+		p.engine.crowded = p.now
+	}
 	p.plan.Unplaced = append(p.plan.Unplaced, Unplaced{v.Name, left.Residual, left.Reason, left.Explain(v.SLO)})
 }
 

@@ -42,7 +42,7 @@ func reconsider(p *pass, v *view) {
 	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= window {
 		v.memory.departure.from = nil
 	}
-	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || !v.calm() || !various(v.Configs) ||
+	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm() || !various(v.Configs) ||
 		!p.allowed(v).Any() || p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) {
 		return
 	}
@@ -103,7 +103,7 @@ func present(p *pass, v *view) (cost float64) {
 
 // various reports whether candidates have different artefacts.
 func various(configs []capacity.Candidate) bool {
-	return slices.ContainsFunc(configs, func(c capacity.Candidate) bool { return c.Artefact != configs[0].Artefact })
+	return len(configs) > 0 && slices.ContainsFunc(configs[1:], func(c capacity.Candidate) bool { return c.Artefact != configs[0].Artefact })
 }
 
 // alternative is a fresh plan for one function.

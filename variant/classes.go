@@ -123,12 +123,16 @@ func (c *Classes) step(latency time.Duration) int {
 	return int(math.Ceil(2*math.Log2(float64(c.own.Latency)/float64(latency)) - 1e-9))
 }
 
-// normal returns a requirement as the class asks it: a request that names neither an accuracy
-// nor a model asks for the function's accuracy, and a latency is that of its step's end,
-// unless no variant is that fast.
+// normal returns a requirement as the class asks it: a request that states no accuracy asks for
+// the function's, unless it names a model that has no variant like that. A latency is that
+// of its step's end, unless no variant is that fast.
 func (c *Classes) normal(r Requirement) (_ Requirement, step int, set uint64) {
-	if r.Accuracy == 0 && r.Model == "" {
+	if r.Accuracy == 0 && c.own.Accuracy > 0 {
 		r.Accuracy = c.own.Accuracy
+		if asks, step, set := c.normal(r); r.Model == "" || set != 0 {
+			return asks, step, set
+		}
+		r.Accuracy = 0
 	}
 	if step = c.step(r.Latency); step == 0 {
 		r.Latency = 0
@@ -311,7 +315,7 @@ func (c *Classes) Has(model string) bool {
 // Algorithm 1).
 func (c *Classes) Unmet(r Requirement) string {
 	near := -1
-	if r.Accuracy == 0 && r.Model == "" {
+	if r.Accuracy == 0 && !c.Has(r.Model) {
 		r.Accuracy = c.own.Accuracy
 	}
 	for i := range c.offers {

@@ -59,6 +59,18 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// A request that names a model still asks for the function's accuracy, if the model has such a
+// variant.
+func TestNamedModelKeepsTheFloor(t *testing.T) {
+	for floor, want := range map[float64]string{0: "resnet-int8 resnet", 75: "resnet", 80: "resnet-int8 resnet"} {
+		own := Query{Accuracy: floor, Latency: 200 * ms}
+		c, number, ok := NewClasses(own).Offering(own, three).With(asking(0, 0, "resnet", 0))
+		if got := strings.Join(c.Admitted(number), " "); !ok || got != want {
+			t.Errorf("above %g: %s, want %s", floor, got, want)
+		}
+	}
+}
+
 // A refusal names the nearest variant and what it lacks.
 func TestUnmetRequirements(t *testing.T) {
 	own := Query{Accuracy: 65, Latency: 200 * ms}

@@ -195,7 +195,7 @@ func (fn *function) offer() {
 // at 50 requests/s, an instance with 2 cores costs 2000/50 = 40 for each.
 func (fn *function) offers() (all []variant.Variant) {
 	for _, a := range fn.artefacts {
-		v := variant.Variant{Model: a.Name, Name: a.Name, Accuracy: a.accuracy, RPS: 1, Cost: math.Inf(1), Latency: math.MaxInt64}
+		v := variant.Variant{Model: a.of, Name: a.Name, Accuracy: a.accuracy, RPS: 1, Cost: math.Inf(1), Latency: math.MaxInt64}
 		if best, ok := fn.example(a, nil); ok {
 			v.Cost, v.RPS = fn.rules.Scaling.Cores(best.Config.Resources), fn.rate(best)
 		}
@@ -205,7 +205,7 @@ func (fn *function) offers() (all []variant.Variant) {
 		all = append(all, v)
 	}
 	for _, m := range fn.unknown {
-		all = append(all, variant.Variant{Model: m.Name, Name: m.Name, Accuracy: m.Accuracy, RPS: 1, Cost: math.Inf(1), Latency: math.MaxInt64})
+		all = append(all, variant.Variant{Model: m.Of, Name: m.Name, Accuracy: m.Accuracy, RPS: 1, Cost: math.Inf(1), Latency: math.MaxInt64})
 	}
 	return all
 }

@@ -88,6 +88,10 @@ type Options struct {
 	// Move moves an instance away from what interferes with it. It may be nil: such an
 	// instance is then replaced by one on another node.
 	Move Mover
+	// Register generates and measures variants of the models of a function with
+	// com.openfaas.infer.variants: auto. It takes minutes, or no time if they are there.
+	// Bundles then knows them. It is nil if the provider generates none.
+	Register func(ctx context.Context, f *provider.Function) error
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.
 	Replica *peer.Replica

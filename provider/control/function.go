@@ -72,6 +72,9 @@ type function struct {
 	// failed is why wanted cannot be served, ineligible why no node is eligible for its
 	// instances; both are "" if there is no problem.
 	failed, ineligible string
+	// unregistered is why there are no generated variants of its models, "" if there is no
+	// problem.
+	unregistered string
 	// warned is when the controller last logged that there are too few instances, and
 	// replacedAt when it last had an instance replaced because of interference.
 	warned, replacedAt time.Time
