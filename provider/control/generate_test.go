@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
