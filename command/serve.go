@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"runtime/debug"
 
 	"github.com/openfaas/faas-provider/auth"
@@ -75,7 +76,8 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, fmt.Errorf("--listen: %w; if a provider is running already, stop it, or give another address", err)
 	}
 	s.registry = prometheus.NewRegistry()
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")} // What is left after a collection shows a leak.
+	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), Log: s.log}
 	if s.parts, err = platform.Open(ctx, base); err != nil {
 		return nil, err

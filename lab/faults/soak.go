@@ -36,7 +36,10 @@ type held struct {
 	mib float64
 	// provider is the memory of the provider alone, anonymous one only, in MiB: the pages of
 	// its program are shared with the instances, so their part varies with the instances' number.
-	provider    float64
+	provider float64
+	// live is what the provider's latest garbage collection left, in MiB. Its other memory
+	// also has what the runtime has not yet given back, which changes from minute to minute.
+	live        float64
 	instances   float64
 	descriptors float64
 }
@@ -120,7 +123,7 @@ func (u *bench) soak(ctx context.Context, r *report.Report) error {
 			during, outside := h.Shares(0, 0)
 			sum.add(outcome{verdict: Check(h), during: during, outside: outside, recovered: true})
 			p := point{at: time.Since(began), p99: h.p99()}
-			if p.held, err = u.held(); err != nil {
+			if p.held, err = u.held(ctx); err != nil {
 				return err
 			}
 			points = append(points, p)
@@ -131,6 +134,7 @@ func (u *bench) soak(ctx context.Context, r *report.Report) error {
 		prefix := "soak." + phase.name + "."
 		r.Add(prefix+"memory_mib_per_hour", slope(points, func(p point) float64 { return p.mib }), "MiB/h", fmt.Sprintf("of provider and instances, %.0f MiB at last; %s", last.mib, note))
 		r.Add(prefix+"provider_mib_per_hour", slope(points, func(p point) float64 { return p.provider }), "MiB/h", fmt.Sprintf("anonymous memory of the provider alone, %.0f MiB at last", last.provider))
+		r.Add(prefix+"live_mib_per_hour", slope(points, func(p point) float64 { return p.live }), "MiB/h", fmt.Sprintf("what a garbage collection of the provider leaves, %.1f MiB at last", last.live))
 		least, most := instances(points)
 		r.Add(prefix+"mib_per_instance_per_hour", slope(points, func(p point) float64 { return (p.mib - p.provider) / max(p.instances, 1) }), "MiB/h", fmt.Sprintf("of all but that, by instance; %.0f to %.0f instances, %.0f at last", least, most, last.instances))
 		r.Add(prefix+"descriptors_per_hour", slope(points, func(p point) float64 { return p.descriptors }), "1/h", fmt.Sprintf("of the same, %.0f at last", last.descriptors))
@@ -158,8 +162,13 @@ func instances(points []point) (least, most float64) {
 }
 
 // held is what the provider and all of its instances hold now.
-func (u *bench) held() (held, error) {
+func (u *bench) held(ctx context.Context) (held, error) {
 	var h held
+	live, err := u.world.now().Metric(ctx, "go_gc_heap_live_bytes")
+	if err != nil {
+		return h, err
+	}
+	h.live = live / (1 << 20)
 	records, err := u.world.records()
 	if err != nil {
 		return h, err
