@@ -65,6 +65,8 @@ type Engine struct {
 	exchanges joint.Patience
 	// crowded is when load was last left unplaced because there was no room.
 	crowded time.Time
+	// clock is the worth of the instances that made room last; see worth.
+	clock float64
 	// work is how many steps the joint plans of a pass may take together.
 	work int
 	// sorted, views and pointers are buffers that passes reuse.
@@ -86,6 +88,7 @@ type memory struct {
 	rearranged time.Time
 	departure  departure
 	preference preference
+	worths     map[cluster.InstanceID]worth
 	// merged is when one of its instances last made room for another.
 	merged time.Time
 }
@@ -116,6 +119,9 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		slices.SortStableFunc(sorted, byName)
 	}
 	p.views = e.observe(now, sorted)
+	for _, v := range p.views {
+		appraise(v, nodes)
+	}
 	e.forget(sorted)
 	p.divide()
 	prefer(p)

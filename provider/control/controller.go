@@ -4,7 +4,7 @@
 // The engine decides, not this package. No request passes through it: a request without a
 // ready instance only wakes it. Begin with Controller.scale; act.go carries out the
 // engine's plan, learn.go corrects the models' times, interfere.go relieves
-// instances that others slow down, replicas.go serves a provider with
+// instances that others slow down, classes.go sorts requests by what they ask, replicas.go serves a provider with
 // several replicas.
 package control
 

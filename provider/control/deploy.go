@@ -48,6 +48,8 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn, ok := c.functions[f.Name]
 	if !ok {
 		fn = c.newFunction(f, batches)
+		fn.unknown, fn.classing.stale = models, true
+		fn.offer()
 		c.functions[f.Name] = fn
 		c.saver.remember(f.Name, history)
 	} else {
@@ -64,7 +66,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.prepare(prepareCtx)
 	})
 	c.Wake()
-	return fn.dispatcher, nil
+	return fn.classing.classifier, nil
 }
 
 // check returns an error if a model cannot be read, if none is as accurate as the deployment

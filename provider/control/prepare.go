@@ -216,12 +216,13 @@ func (c preparation) serve(tried bool) {
 		fn.renumber(r, a)
 	}
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
-	fn.artefacts, fn.unknown = found, nil
+	fn.artefacts, fn.unknown, fn.classing.stale = found, nil, true
 	for _, t := range c.all {
 		if t.profile == nil {
-			fn.unknown = append(fn.unknown, t.Name)
+			fn.unknown = append(fn.unknown, t.Model)
 		}
 	}
+	fn.offer()
 	fn.failed, fn.Unplaced, fn.Failures = "", "", keeper.Failures{}
 	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	for _, in := range fn.Instances {
