@@ -232,7 +232,8 @@ func grades(v *view) (all []Grade) {
 	return all
 }
 
-// insist adds the sets of artefacts that carry a blend.
+// insist adds the sets of artefacts that carry a blend, except for requests that none of them may
+// answer.
 func insist(v *view, b Blend) {
 	for _, s := range []struct{ accuracy, part float64 }{{b.Upper, b.Part}, {b.Lower, 1}} {
 		own := set{part: s.part, lenient: true}
@@ -242,6 +243,11 @@ func insist(v *view, b Blend) {
 			}
 		}
 		slices.Sort(own.artefacts)
+		for i := range v.sets {
+			if other := &v.sets[i]; !other.lenient && !slices.ContainsFunc(other.artefacts, own.has) {
+				own.part = min(own.part, 1-other.part)
+			}
+		}
 		all := !slices.ContainsFunc(v.Configs, func(c capacity.Candidate) bool { return !own.has(c.Artefact) })
 		if own.part > 0 && len(own.artefacts) > 0 && !all {
 			v.sets = append(v.sets, own)

@@ -168,6 +168,18 @@ func TestOthersComeBeforeAccuracy(t *testing.T) {
 	}
 }
 
+// Requests that ask for the rough variant get it, and the others the precise one.
+func TestAccuracyIsPreferredForTheRest(t *testing.T) {
+	w, f := variantsWorld(16)
+	f.Accurate = true
+	f.Classes = []Class{{Artefacts: []string{"precise", "rough"}, Part: 0.6}, {Artefacts: []string{"rough"}, Part: 0.4}}
+	w.load(f, 1000, 300)
+	precise, rough := carries(f, "precise"), carries(f, "rough")
+	if precise < 600 || precise > 950 || rough < 400 || rough > 650 {
+		t.Errorf("the precise variant carries %v/s of 600, the rough one %v/s of 400", precise, rough)
+	}
+}
+
 // The load goes up and down for hours: the accuracy returns with the room, and nothing is left
 // unserved for longer than a start takes.
 func TestAccuracyUnderChange(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Model is a model that a function's instances may load: its only one, or a variant.
@@ -43,7 +44,7 @@ func ModelsOf(b *bundle.Bundle, f *provider.Function, where Registrations) ([]Mo
 		whole[0].Accuracy = found.accuracy(b.Registered()[0])
 		return whole, nil
 	}
-	var all []Model
+	var all, generated []Model
 	for _, m := range b.Registered() {
 		one := Model{Name: m.Name, Of: m.Name, Images: cmp.Or(m.Image, in.Image), Accuracy: found.accuracy(m)}
 		if one.File, err = b.File(m.Model); err != nil {
@@ -51,16 +52,18 @@ func ModelsOf(b *bundle.Bundle, f *provider.Function, where Registrations) ([]Mo
 		}
 		all = append(all, one)
 		if in.Variants != "" || in.Auto {
-			all = append(all, found.generated(one)...)
+			generated = append(generated, found.generated(one)...)
 		}
 	}
+	all = append(all, generated...)
 	if in.Auto && bad != nil && !where.Remade {
 		return nil, bad
 	}
 	if err := checkNames(all, in.Variants, bad); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(m Model) bool { return !in.Admits(m.Name) }), nil
+	all = slices.DeleteFunc(all, func(m Model) bool { return !in.Admits(m.Name) })
+	return all[:min(len(all), variant.MaxOffers)], nil
 }
 
 // checkNames refuses names of variants that are not there. bad is what is wrong with the
