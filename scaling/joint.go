@@ -96,7 +96,7 @@ func (p *pass) jointly(views []*view) {
 		}
 		p.room = trial
 		for k, v := range t.views {
-			p.widen(v, placements[k].Placed)
+			widen(p, v, placements[k].Placed)
 			p.start(v, placements[k].Placed)
 			if placements[k].Reason != placing.None {
 				p.unplaced(v, placements[k])

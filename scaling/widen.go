@@ -19,7 +19,7 @@ const (
 // For example an instance of a variant costs 31 for its memory and 3 for a whole GPU's time. A
 // fifth of the time costs 31.6 and serves 11 requests/s, three quarters cost 33.3 and serve 60.
 // Under 80/s with 10/s missing, it gets three quarters.
-func (p *pass) widen(v *view, placed []placing.Placed) {
+func widen(p *pass, v *view, placed []placing.Placed) {
 	if v.count() == 0 {
 		return
 	}
