@@ -122,11 +122,13 @@ images: ## Build the container images of faas-infer into dist/ (scripts/image.sh
 # make -j builds them in parallel.
 ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch quantise
 .PHONY: python
-python: $(ENVIRONMENTS:%=python-%) python-clients ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 9 GB)
+python: $(ENVIRONMENTS:%=python-%) python-clients python-scikit-learn ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 9 GB)
 
-.PHONY: python-clients $(ENVIRONMENTS:%=python-%)
+.PHONY: python-clients python-scikit-learn $(ENVIRONMENTS:%=python-%)
 python-clients:
 	@$(TIMED) "Python: clients" scripts/python.sh python command/testdata/clients.txt >/dev/null
+python-scikit-learn:
+	@$(TIMED) "Python: scikit-learn" scripts/python.sh python e2e/testdata/scikit-learn.txt >/dev/null
 $(ENVIRONMENTS:%=python-%): python-%:
 	@$(TIMED) "Python: $*" scripts/python.sh $* >/dev/null
 

@@ -34,8 +34,8 @@ import (
 )
 
 const (
-	// registrationFile and tableFile are the results in the directory of variants.
-	registrationFile, tableFile = "variants.yaml", "variants.csv"
+	// tableFile is the table in the directory of variants.
+	tableFile = "variants.csv"
 	// unfinished begins the name of a directory that a run has not finished.
 	unfinished = ".new-"
 )
@@ -157,7 +157,7 @@ func (r *registering) describe() (*variant.Registration, error) {
 
 // known returns the registration in out if it has the key and all its files.
 func (r *registering) known(key string) *variant.Registration {
-	text, err := os.ReadFile(filepath.Join(r.out, registrationFile))
+	text, err := os.ReadFile(filepath.Join(r.out, variant.RegistrationFile))
 	if err != nil {
 		return nil
 	}
@@ -345,7 +345,7 @@ func (r *registering) write(want *variant.Registration) error {
 	for _, f := range []struct {
 		name string
 		text []byte
-	}{{tableFile, table.Bytes()}, {registrationFile, text}} {
+	}{{tableFile, table.Bytes()}, {variant.RegistrationFile, text}} {
 		made := filepath.Join(r.work, f.name)
 		if err := os.WriteFile(made, f.text, 0o644); err != nil {
 			return err

@@ -81,7 +81,7 @@ func (o *variantsOptions) run(ctx context.Context, dir string, out, progress io.
 	}
 	r := registering{bundle: b, out: o.out, maxLoss: o.maxLoss, step: steps(progress), log: io.Discard}
 	if r.out == "" {
-		r.out = filepath.Join(dir, "variants")
+		r.out = filepath.Join(dir, variant.RegistrationDir)
 	}
 	if o.verbose {
 		r.log = progress

@@ -80,7 +80,7 @@ func TestModelVariants(t *testing.T) {
 	if f["a.accuracy"] < 50 || f["a.latency_ms"] <= 0 || f["register_s"] <= 0 || f["a.stated"] != 0 {
 		t.Errorf("%v", f)
 	}
-	text, err := os.ReadFile(filepath.Join(out, registrationFile))
+	text, err := os.ReadFile(filepath.Join(out, variant.RegistrationFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestModelVariants(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	want = append(want, ".lock", "mine.onnx", tableFile, registrationFile)
+	want = append(want, ".lock", "mine.onnx", tableFile, variant.RegistrationFile)
 	slices.Sort(want)
 	if got := files(t, out); !slices.Equal(got, want) {
 		t.Errorf("there are %q, want %q", got, want)

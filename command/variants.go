@@ -53,13 +53,13 @@ func printVariants(w io.Writer, all []provider.Variant) {
 		fmt.Fprintln(w, "the times of its model are not known yet")
 		return
 	}
-	fmt.Fprint(w, "VARIANT\tACCURACY\tSTATE\tNODES\tCONFIG\tLATENCY\tRPS\tLOAD\tHOLDS\n")
+	fmt.Fprint(w, "VARIANT\tMODEL\tACCURACY\tSTATE\tNODES\tCONFIG\tLATENCY\tRPS\tLOAD\tHOLDS\n")
 	for _, v := range all {
 		var nodes []string
 		for _, n := range v.Nodes {
 			nodes = append(nodes, fmt.Sprintf("%s: %d %s", n.Node, n.Instances, n.State))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%dm, %d%% GPU, %d MiB\n", v.Name, known("%.4g%%", v.Accuracy), v.State,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%dm, %d%% GPU, %d MiB\n", v.Name, cmp.Or(v.Model, "-"), known("%.4g%%", v.Accuracy), v.State,
 			cmp.Or(strings.Join(nodes, ", "), "-"), cmp.Or(v.Config, "-"), known("%.3gms", v.LatencyMS), known("%.3g", v.RPS), known("%.3gms", v.LoadMS),
 			v.Holds.CPU, v.Holds.GPU, v.Holds.Memory>>20)
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
-	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -105,7 +104,8 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Back
 	if err != nil {
 		return nil, err
 	}
-	o.Backend, o.Models, o.Bundles, o.Secrets = models, looked, bundles(f.bundles), secrets
+	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked}
+	o.Backend, o.Models, o.Bundles, o.Register, o.Secrets = models, looked, found, found.register, secrets
 	o.Move = backend.Move
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
@@ -167,22 +167,6 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 
 // bundles is the directory of bundles.
 type bundles string
-
-// Models implements [control.Bundles].
-func (root bundles) Models(_ context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
-	image := f.Deployment.Image
-	b, err := bundle.Open(string(root), image)
-	if err != nil {
-		return "", nil, err
-	}
-	if err := b.CheckModel(); err != nil {
-		return "", nil, fmt.Errorf("image %q: %w", image, err)
-	}
-	if models, err = control.ModelsOf(b, f); err != nil {
-		return "", nil, fmt.Errorf("image %q: %w", image, err)
-	}
-	return b.Dir, models, nil
-}
 
 // defaults implements [provider.Defaults]: it returns the annotations in the bundle's
 // manifest.

@@ -11,9 +11,10 @@ import (
 // Variant is a variant of a function's model, or its only model, as
 // GET /system/variants/NAME shows it.
 type Variant struct {
-	// Name is "model" for the only model of a function. Accuracy is in percent, 0 if it is
-	// not known.
+	// Name is "model" for the only model of a function. Model is the name of the bundle's
+	// model of which it is a variant. Accuracy is in percent, 0 if it is not known.
 	Name     string  `json:"name"`
+	Model    string  `json:"model,omitempty"`
 	Accuracy float64 `json:"accuracy,omitempty"`
 	// State is the worst state of its instances, inactive if there are none. Nodes has the
 	// state on each node with instances.

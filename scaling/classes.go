@@ -27,6 +27,8 @@ type set struct {
 	artefacts []string // sorted
 	part      float64
 	waiting   int
+	// lenient: the function only prefers that they carry it ([Function.Accurate]).
+	lenient bool
 }
 
 func (s *set) has(artefact string) bool {

@@ -69,7 +69,10 @@ func TestSets(t *testing.T) {
 		{Artefacts: []string{"tiny", "rough", "precise"}, Part: 0.4}, {Artefacts: []string{"rough", "precise"}, Part: 0.3},
 		{Artefacts: []string{"precise"}, Part: 0.2, Waiting: 2}, {Artefacts: []string{"tiny"}, Part: 0.1},
 	}, configs)
-	want := []set{{[]string{"precise", "rough"}, 0.5, 2}, {[]string{"precise"}, 0.2, 2}, {[]string{"precise", "tiny"}, 0.3, 2}, {[]string{"tiny"}, 0.1, 0}}
+	want := []set{
+		{artefacts: []string{"precise", "rough"}, part: 0.5, waiting: 2}, {artefacts: []string{"precise"}, part: 0.2, waiting: 2},
+		{artefacts: []string{"precise", "tiny"}, part: 0.3, waiting: 2}, {artefacts: []string{"tiny"}, part: 0.1},
+	}
 	equal := slices.EqualFunc(got, want, func(a, b set) bool {
 		return slices.Equal(a.artefacts, b.artefacts) && a.waiting == b.waiting && a.part > b.part-1e-9 && a.part < b.part+1e-9
 	})

@@ -63,6 +63,10 @@ type Engine struct {
 	memories map[string]*memory
 	// exchanges says when the engine next tries to exchange instances for better ones.
 	exchanges joint.Patience
+	// crowded is when load was last left unplaced because there was no room.
+	crowded time.Time
+	// clock is the worth of the instances that made room last; see worth.
+	clock float64
 	// work is how many steps the joint plans of a pass may take together.
 	work int
 	// sorted, views and pointers are buffers that passes reuse.
@@ -83,6 +87,8 @@ type memory struct {
 	// rearranged is when its instances were last exchanged for others.
 	rearranged time.Time
 	departure  departure
+	preference preference
+	worths     map[cluster.InstanceID]worth
 	// merged is when one of its instances last made room for another.
 	merged time.Time
 }
@@ -113,8 +119,12 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		slices.SortStableFunc(sorted, byName)
 	}
 	p.views = e.observe(now, sorted)
+	for _, v := range p.views {
+		appraise(v, nodes)
+	}
 	e.forget(sorted)
 	p.divide()
+	prefer(p)
 	for _, v := range p.views {
 		p.release(v)
 	}
@@ -242,7 +252,9 @@ func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 
 // unplaced reports the load that a placement left over.
 func (p *pass) unplaced(v *view, left placing.Placement) {
-	v.short = left.Reason
+	if v.short = left.Reason; left.Reason == placing.NoRoom {
+		p.engine.crowded = p.now
+	}
 	p.plan.Unplaced = append(p.plan.Unplaced, Unplaced{v.Name, left.Residual, left.Reason, left.Explain(v.SLO)})
 }
 

@@ -17,12 +17,14 @@ type victim struct {
 	// tier is 0 for idle instances, 1 for those beyond their function's
 	// first, 2 for the function's own older revision.
 	tier int
+	// worth is that of an idle instance.
+	worth float64
 }
 
 // evict makes room for one instance of v, which has none, on the node where that costs
 // least. It reports whether there is room now. It stops in this order, as far as needed:
 //
-//   - the instances that have been idle for longest, parked or not;
+//   - the idle instances that are worth least (see worth), parked or not;
 //   - instances of functions that keep another one; these finish their requests first;
 //   - v's own instances of an older revision.
 //
@@ -44,6 +46,9 @@ func (p *pass) evict(v *view, d capacity.Demand) bool {
 		}
 	}
 	for _, x := range best {
+		if x.tier == 0 {
+			p.engine.clock = max(p.engine.clock, x.worth)
+		}
 		p.stop(x.view, x.Running, evictedWhy(x))
 		p.space().Give(at, x.Holds(), x.ID)
 		x.view.robbed = x.view != v
@@ -81,7 +86,7 @@ func listVictims(p *pass, patient bool) [][]victim {
 	byNode := make([][]victim, len(p.space().Places))
 	add := func(u *view, in Running, tier int) {
 		if i, ok := p.space().Find(in.Node); ok {
-			byNode[i] = append(byNode[i], victim{in, u, tier})
+			byNode[i] = append(byNode[i], victim{in, u, tier, u.memory.worths[in.ID].value})
 		}
 	}
 	for _, u := range p.views {
@@ -120,7 +125,7 @@ func (v *view) superseded(room *placing.Room) map[int][]victim {
 	byNode := map[int][]victim{}
 	for _, in := range v.old {
 		if i, ok := room.Find(in.Node); ok && in.Revision < v.Revision {
-			byNode[i] = append(byNode[i], victim{in, v, 2})
+			byNode[i] = append(byNode[i], victim{in, v, 2, 0})
 		}
 	}
 	for _, victims := range byNode {
@@ -140,11 +145,11 @@ func (in *Running) lives(now time.Time, loads float64) bool {
 	return !in.IdleSince.IsZero() && float64(now.Sub(in.IdleSince)) < loads*float64(in.Loading)
 }
 
-// order compares victims of one tier: in tier 0 the longest idle is first, in others the
-// one of the function with the most instances.
+// order compares victims of one tier: in tier 0 the one that is worth least is first, and
+// then the longest idle; in others the one of the function with the most instances.
 func (x victim) order(y victim) int {
 	if x.tier == 0 {
-		return x.IdleSince.Compare(y.IdleSince)
+		return cmp.Or(cmp.Compare(x.worth, y.worth), x.IdleSince.Compare(y.IdleSince))
 	}
 	return cmp.Compare(len(y.view.live), len(x.view.live))
 }

@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -86,6 +87,46 @@ func TestFunctionsThatTakeTurns(t *testing.T) {
 		}
 		if after.starts >= before.starts || after.loading >= before.loading || after.warm <= before.warm {
 			t.Errorf("a call every %v, %v to load: %d starts and %d warm calls, without a least lifetime %d and %d", c.period, c.load, after.starts, after.warm, before.starts, before.warm)
+		}
+	}
+}
+
+// FaasCache (ASPLOS'21): of idle instances, the one makes room that is cheapest to load for
+// what it holds, and the dearer ones in their turn. An instance that was used more often is
+// worth more.
+func TestGreedyDual(t *testing.T) {
+	e := New(DefaultSettings())
+	node := cluster.Node{Name: "n", Total: cluster.Resources{CPU: 10_000, Memory: 10 << 30}}
+	value := func(name string, load time.Duration, bytes int64, idle ...time.Duration) (worth float64) {
+		in := Running{ID: cluster.InstanceID(name), Node: "n", State: cluster.Ready, Loading: load, Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 100, Memory: bytes}}}
+		v := &view{Function: Function{Name: name}, engine: e, memory: new(memory)}
+		for _, since := range idle {
+			in.IdleSince = epoch.Add(since)
+			v.Instances = []Running{in}
+			appraise(v, []cluster.Node{node})
+			appraise(v, []cluster.Node{node}) // It is still idle since the same use.
+			worth = v.memory.worths[in.ID].value
+		}
+		return worth
+	}
+	for _, c := range []struct {
+		name   string
+		clock  float64
+		load   time.Duration
+		memory int64
+		idle   []time.Duration
+		want   float64
+	}{
+		{"once", 0, 8 * time.Second, 1 << 30, []time.Duration{1}, 80},
+		{"twice", 0, 8 * time.Second, 1 << 30, []time.Duration{1, 2}, 160},
+		{"cheap", 0, time.Second, 1 << 30, []time.Duration{1}, 10},
+		{"later", 80, time.Second, 1 << 30, []time.Duration{1}, 90},
+		{"large", 0, 8 * time.Second, 5 << 30, []time.Duration{1}, 16},
+		{"unknown", 7, 0, 5 << 30, []time.Duration{1}, 7},
+		{"by CPU", 0, time.Second, 1 << 20, []time.Duration{1}, 100},
+	} {
+		if e.clock = c.clock; math.Abs(value(c.name, c.load, c.memory, c.idle...)-c.want) > 1e-6 {
+			t.Errorf("%s is worth %v, want %v", c.name, value(c.name, c.load, c.memory, c.idle...), c.want)
 		}
 	}
 }
@@ -256,5 +297,21 @@ func TestVictimsMakeRoomOnce(t *testing.T) {
 	plan := w.scale()
 	if len(plan.Stop) != 2 || len(plan.Start) != 2 || plan.Stop[0].ID == plan.Stop[1].ID {
 		t.Errorf("two instances and three that want their room:\n%s", w.print(plan))
+	}
+}
+
+// Of two idle instances, the one that loads fast makes room, although it was used last.
+func TestDearInstanceStays(t *testing.T) {
+	config := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 1 << 29}}
+	nodes := []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 2000, Memory: 1 << 30}}}
+	var all []Function
+	for i, load := range []time.Duration{8 * time.Second, time.Second} {
+		name := string(rune('f' + i))
+		all = append(all, Function{Name: name, ScaleToZero: true, SLO: 200 * ms, Configs: []capacity.Candidate{{Config: config, Exec: 10 * ms}},
+			Instances: []Running{{ID: cluster.InstanceID(name), Node: "n", Config: config, Exec: 10 * ms, State: cluster.Ready, Loading: load, IdleSince: epoch.Add(time.Duration(i) * time.Second)}}})
+	}
+	all = append(all, Function{Name: "h", ScaleToZero: true, SLO: 200 * ms, Waiting: 1, Configs: all[0].Configs})
+	if plan := New(DefaultSettings()).Scale(epoch.Add(time.Minute), all, nodes); len(plan.Stop) != 1 || plan.Stop[0].ID != "g" {
+		t.Errorf("it stops %+v, want g", plan.Stop)
 	}
 }

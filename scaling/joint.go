@@ -78,6 +78,9 @@ func (p *pass) jointly(views []*view) {
 			least = p.all(views).Least(p.space())
 		}
 		t, trial, placements := p.trial(views, least, need)
+		if t.yields(placements) {
+			continue
+		}
 		fits := true
 		for k, v := range t.views {
 			switch n := len(placements[k].Placed); {

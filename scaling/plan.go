@@ -73,6 +73,9 @@ type Function struct {
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
 	// answer all of it.
 	Classes []Class
+	// Accurate prefers the most accurate artefacts for which the nodes have room to the
+	// cheapest ones. It works only for jointly planned functions.
+	Accurate bool
 	// Rate is the measured load in requests per second. Waiting is the number of
 	// requests that are in no instance yet.
 	Rate    float64

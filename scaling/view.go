@@ -52,6 +52,8 @@ type view struct {
 	startedOf []startedUp
 	// sets are the sets of artefacts that must carry some of the load themselves.
 	sets []set
+	// yielded: what the function prefers does not fit, and this plan leaves it out.
+	yielded bool
 	// short is why this plan leaves load unplaced.
 	short placing.Reason
 	// allowed caches the result of pass.allowed.

@@ -13,6 +13,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// RegistrationDir is the directory in a bundle with the variants of its models, RegistrationFile
+// the file in it that describes them.
+const (
+	RegistrationDir  = "variants"
+	RegistrationFile = "variants.yaml"
+)
+
 // CPU is the hardware of variants that run on cores.
 const CPU = "cpu"
 

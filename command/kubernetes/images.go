@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // imageDir returns the directory that keeps the bundles of models' images.
@@ -60,7 +61,7 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 	if err := b.CheckModel(); err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	if models, err = control.ModelsOf(b.Bundle, f); err != nil {
+	if models, err = control.ModelsOf(b.Bundle, f, i.registrations(b)); err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
 	for _, m := range models {
@@ -72,6 +73,11 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 	}
 	i.makeRoom()
 	return b.Reference, models, nil
+}
+
+// registrations finds the registered variants in an image.
+func (i *images) registrations(b *image.Bundle) control.Registrations {
+	return control.Registrations{Dirs: []string{filepath.Join(b.Dir, variant.RegistrationDir)}, Hash: i.models.Hash}
 }
 
 // makeRoom evicts the least recently used bundles if they exceed --images-size. An evicted

@@ -55,8 +55,12 @@ const (
 	// duration above 0, at most 24h; the provider's default if absent.
 	InferKeepAlive = "com.openfaas.infer.keep-alive"
 	// InferVariants says which variants of the model may serve: "bundle", the default, for
-	// all that the bundle's manifest lists, or some of their names, separated by commas.
+	// all that the bundle's manifest lists; "auto" for these and the int8 variants that the
+	// provider generates; or some names of either, separated by commas.
 	InferVariants = "com.openfaas.infer.variants"
+	// InferPrefer is "cost", the default, or "accuracy": which of the variants that are
+	// accurate and fast enough serve if there is room for all.
+	InferPrefer = "com.openfaas.infer.prefer"
 	// InferWeight is the function's weight against others if all together ask for more
 	// than the nodes have: a number from 0.01 to 100; 1 if absent.
 	InferWeight = "com.openfaas.infer.weight"
@@ -130,7 +134,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferVariants, InferWeight},
+	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferPrefer, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -153,8 +157,11 @@ type Inference struct {
 	// Accuracy is SLOAccuracy, 0 for no bound.
 	Accuracy float64
 	// Variants are the names in InferVariants, separated by commas, "" for all that the
-	// bundle lists.
+	// bundle lists. Auto says that it is "auto".
 	Variants string
+	Auto     bool
+	// Accurate says that InferPrefer is "accuracy".
+	Accurate bool
 	// Model is InferModel: a slash-separated path inside the bundle, "" if the bundle's
 	// manifest decides.
 	Model string
@@ -325,7 +332,10 @@ func (in *Inference) set(key, value string) (err error) {
 	case SLOAccuracy:
 		in.Accuracy, err = accuracy(key, value)
 	case InferVariants:
+		in.Auto = value == autoVariants
 		in.Variants, err = variants(key, value)
+	case InferPrefer:
+		in.Accurate, err = prefer(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
 	case InferImage:

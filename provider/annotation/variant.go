@@ -8,8 +8,9 @@ import (
 // MaxVariants is the maximum number of variants of a function.
 const MaxVariants = 64
 
-// bundleVariants is the value of InferVariants for all variants of the bundle.
-const bundleVariants = "bundle"
+// bundleVariants is the value of InferVariants for all variants of the bundle, autoVariants
+// for generated ones, too.
+const bundleVariants, autoVariants = "bundle", "auto"
 
 // accuracy reads an accuracy in percent.
 func accuracy(key, value string) (float64, error) {
@@ -22,7 +23,7 @@ func accuracy(key, value string) (float64, error) {
 
 // variants reads which variants of a model may serve.
 func variants(key, value string) (named string, err error) {
-	if value == bundleVariants {
+	if value == bundleVariants || value == autoVariants {
 		return "", nil
 	}
 	refuse := func(why string) (string, error) {
@@ -33,7 +34,7 @@ func variants(key, value string) (named string, err error) {
 		name = strings.TrimSpace(name)
 		switch {
 		case !IsName(name):
-			return refuse("it must be bundle, or names of variants, separated by commas")
+			return refuse("it must be bundle, auto, or names of variants, separated by commas")
 		case slices.Contains(names, name):
 			return refuse("it must name each variant once")
 		}
@@ -43,6 +44,14 @@ func variants(key, value string) (named string, err error) {
 		return refuse("a function has at most 64 variants")
 	}
 	return strings.Join(names, ","), nil
+}
+
+// prefer reads whether the function prefers accuracy to cost.
+func prefer(key, value string) (accurate bool, err error) {
+	if value != "cost" && value != "accuracy" {
+		return false, &Error{Key: key, Value: value, Why: "it must be cost or accuracy", Example: "accuracy"}
+	}
+	return value == "accuracy", nil
 }
 
 // Admits reports whether a variant may serve.

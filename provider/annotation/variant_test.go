@@ -17,6 +17,12 @@ func TestVariants(t *testing.T) {
 	if in, err = Parse(deployment(map[string]string{InferVariants: "bundle"})); err != nil || !in.Admits("any") {
 		t.Errorf("%+v, %v", in, err)
 	}
+	if in, err = Parse(deployment(map[string]string{InferVariants: "auto", InferPrefer: "accuracy"})); err != nil || !in.Auto || !in.Accurate || !in.Admits("any") {
+		t.Errorf("%+v, %v", in, err)
+	}
+	if in, err = Parse(deployment(map[string]string{InferPrefer: "cost"})); err != nil || in.Auto || in.Accurate {
+		t.Errorf("%+v, %v", in, err)
+	}
 }
 
 func TestVariantsRefused(t *testing.T) {
@@ -24,6 +30,7 @@ func TestVariantsRefused(t *testing.T) {
 	for _, c := range []struct{ key, value string }{
 		{SLOAccuracy, "101"}, {SLOAccuracy, "-1"}, {SLOAccuracy, "NaN"}, {SLOAccuracy, ""}, {SLOAccuracy, "1e1"},
 		{InferVariants, ""}, {InferVariants, "a,,b"}, {InferVariants, "a,a"}, {InferVariants, "../a"}, {InferVariants, many},
+		{InferPrefer, ""}, {InferPrefer, "speed"},
 	} {
 		_, err := Parse(deployment(map[string]string{c.key: c.value}))
 		var wrong *Error

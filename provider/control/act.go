@@ -98,7 +98,7 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 func (c *Controller) claim(fn *function) {
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		in := c.adopt(fn, known)
-		if in == nil && slices.Contains(fn.unknown, known.Artefact.Name) {
+		if in == nil && slices.ContainsFunc(fn.unknown, func(m Model) bool { return m.Name == known.Artefact.Name }) {
 			return nil, keeper.Later
 		}
 		if in == nil {

@@ -27,7 +27,9 @@ const (
 // model, or a variant of it.
 type artefact struct {
 	cluster.Artefact
-	// accuracy is in percent, 0 if it is not known.
+	// of is the name of the model of which it is a variant. accuracy is in percent, 0 if it is
+	// not known.
+	of       string
 	accuracy float64
 	// fingerprint is the fingerprint of instances that load it now, "" if the provider has
 	// no other replicas.

@@ -4,7 +4,7 @@
 // The engine decides, not this package. No request passes through it: a request without a
 // ready instance only wakes it. Begin with Controller.scale; act.go carries out the
 // engine's plan, learn.go corrects the models' times, interfere.go relieves
-// instances that others slow down, replicas.go serves a provider with
+// instances that others slow down, classes.go sorts requests by what they ask, replicas.go serves a provider with
 // several replicas.
 package control
 
@@ -88,6 +88,10 @@ type Options struct {
 	// Move moves an instance away from what interferes with it. It may be nil: such an
 	// instance is then replaced by one on another node.
 	Move Mover
+	// Register generates and measures variants of the models of a function with
+	// com.openfaas.infer.variants: auto. It takes minutes, or no time if they are there.
+	// Bundles then knows them. It is nil if the provider generates none.
+	Register func(ctx context.Context, f *provider.Function) error
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.
 	Replica *peer.Replica

@@ -48,12 +48,14 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	fn, ok := c.functions[f.Name]
 	if !ok {
 		fn = c.newFunction(f, batches)
+		fn.unknown, fn.classing.stale = models, true
+		fn.offer()
 		c.functions[f.Name] = fn
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
 		// The new deployment may not have the problem of the earlier one.
-		fn.failed = ""
+		fn.failed, fn.unregistered = "", ""
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
@@ -64,7 +66,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.prepare(prepareCtx)
 	})
 	c.Wake()
-	return fn.dispatcher, nil
+	return fn.classing.classifier, nil
 }
 
 // check returns an error if a model cannot be read, if none is as accurate as the deployment
@@ -110,7 +112,7 @@ func checkAccuracy(f *provider.Function, models []Model) error {
 	}
 	why := fmt.Sprintf("no model of image %q is that accurate; the nearest, %s, has %g", f.Deployment.Image, best.Name, best.Accuracy)
 	if best.Accuracy == 0 {
-		why = fmt.Sprintf("the accuracy of no model of image %q is known; state it as accuracy below models in its bundle.yaml", f.Deployment.Image)
+		why = fmt.Sprintf("the accuracy of no model of image %q is known; state it as accuracy below models in its bundle.yaml, or measure it with faas-infer model variants", f.Deployment.Image)
 	}
 	return &annotation.Error{Key: annotation.SLOAccuracy, Value: strconv.FormatFloat(f.Inference.Accuracy, 'g', -1, 64), Why: why}
 }

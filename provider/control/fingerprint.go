@@ -32,7 +32,7 @@ func fingerprintOf(d types.FunctionDeployment, bundle, model, secrets, engine st
 
 // ignoredPrefixes begin the keys of labels and annotations that may change without replacing
 // running instances.
-var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive, annotation.InferVariants}
+var ignoredPrefixes = []string{"com.openfaas.scale.", "com.openfaas.slo.", "com.openfaas.retry.", annotation.InferPolicy, annotation.InferKeepAlive, annotation.InferVariants, annotation.InferPrefer}
 
 // withoutIgnored returns labels or annotations without the keys of ignoredPrefixes.
 func withoutIgnored(all *map[string]string) *map[string]string {

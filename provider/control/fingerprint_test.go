@@ -93,6 +93,9 @@ func TestWhatRunningInstancesStayFor(t *testing.T) {
 		"which variants may serve": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferVariants, "small")
 		},
+		"which it prefers": func(d *types.FunctionDeployment) {
+			d.Annotations = with(d.Annotations, annotation.InferPrefer, "accuracy")
+		},
 		"how long they idle": func(d *types.FunctionDeployment) {
 			d.Annotations = with(d.Annotations, annotation.InferKeepAlive, "5m")
 		},

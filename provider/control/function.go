@@ -40,6 +40,7 @@ type function struct {
 	log   zerolog.Logger
 
 	dispatcher *dispatch.Dispatcher
+	classing   classing
 	// tuned is the function's batching policy if that is BATCH's, otherwise nil.
 	tuned *tuned
 	// stats, running and executed are the results of the latest look. The next look
@@ -51,8 +52,8 @@ type function struct {
 	// artefacts are what its instances load; none until the model's times are known.
 	// artefacts, secrets and values belong to the revision in Function.
 	artefacts []*artefact
-	// unknown are the names of its models whose times are not known yet.
-	unknown []string
+	// unknown are its models whose times are not known yet.
+	unknown []Model
 	// secrets are the paths of the function's secret files, by secret name; values
 	// changes when a secret is replaced.
 	secrets map[string]string
@@ -71,6 +72,9 @@ type function struct {
 	// failed is why wanted cannot be served, ineligible why no node is eligible for its
 	// instances; both are "" if there is no problem.
 	failed, ineligible string
+	// unregistered is why there are no generated variants of its models, "" if there is no
+	// problem.
+	unregistered string
 	// warned is when the controller last logged that there are too few instances, and
 	// replacedAt when it last had an instance replaced because of interference.
 	warned, replacedAt time.Time
@@ -98,6 +102,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once,
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	fn.classing = newClassing(fn)
 	return fn
 }
 
@@ -124,9 +129,9 @@ func (fn *function) artefact(name string) *artefact {
 }
 
 // accurate reports whether instances that have loaded the artefact may answer the function's
-// requests.
+// requests, or those that ask for it.
 func (fn *function) accurate(a *artefact) bool {
-	return a != nil && a.accuracy >= fn.Inference.Accuracy
+	return a != nil && (a.accuracy >= fn.Inference.Accuracy || fn.admits(a.Name))
 }
 
 // candidates lists the candidates of all artefacts that are accurate enough. Those of an
@@ -186,8 +191,9 @@ type instance struct {
 	// promised are the profile's own times, nil if the instance was started with
 	// another profile.
 	promised []time.Duration
-	// rate is r_i as the batching policy knows it.
-	rate float64
+	// rate is r_i and classes the classes that it serves, as the batching policy knows them.
+	rate    float64
+	classes uint16
 	// config is the string of the Config that the instance really has. While its quota
 	// is changed, previousConfig is that Config and previousTable its table; otherwise
 	// both are nil. Executions that end before mixedUntil may have begun with an
@@ -262,7 +268,8 @@ func (in *instance) describe() batching.Instance {
 		table = table[:min(in.batch, len(table))]
 	}
 	config.Batch = len(table)
-	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate, Slow: in.useless}
+	in.classes = in.function.servedBy(in)
+	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate, Slow: in.useless, Variant: in.Artefact.Name, Classes: in.classes}
 }
 
 // sameShare reports whether the executions that end now ran on the instance's present share.
@@ -306,6 +313,8 @@ func (in *instance) fit() (changed bool) {
 	usable := fn.rules.Usable(fn.Function, in.table)
 	if in.useless = usable == 0; in.useless {
 		in.fallback = fn.rules.Fallback(fn.Function, in.table)
+	} else if strict := fn.objective(); strict != fn.Function {
+		usable = fn.rules.Usable(strict, in.table)
 	}
 	in.DrainGrace = max(fn.grace, dispatch.Patience(in.table[len(in.table)-1]))
 	batch := max(1, usable)

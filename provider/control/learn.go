@@ -28,6 +28,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 			fn.replan(a)
 		}
 		a.candidates = a.named(a.means.Candidates(a.times.Profile(), a.candidates))
+		fn.classing.stale = true
 		fn.recordRatios()
 	}
 }

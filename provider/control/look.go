@@ -83,10 +83,13 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
 	stats := c.stats(fn)
+	fn.offer()
 	f := scaling.Function{
-		Name: fn.Name, Revision: fn.Revision, SLO: fn.rules.Planned(fn.Function), Percentile: fn.Inference.Percentile, Queue: fn.queue(),
+		Name: fn.Name, Revision: fn.Revision, Percentile: fn.Inference.Percentile, Queue: fn.queue(),
 		ColdWait: c.options.ColdWait, Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
+		Accurate: fn.Inference.Accurate,
 	}
+	fn.setClasses(now, &f, stats)
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
 		f.Configs = fn.candidates()

@@ -69,15 +69,23 @@ func (c preparation) prepare(ctx context.Context) {
 	for _, m := range c.models {
 		c.all = append(c.all, &task{Model: m})
 	}
-	for open := slices.Clone(c.all); len(open) > 0; {
+	if c.complete(ctx, c.all) && c.Inference.Auto && c.options.Register != nil {
+		generation{c}.run(ctx)
+	}
+}
+
+// complete finds the full profiles of tasks, and serves the revision whenever that changes
+// something. It reports whether it found all before ctx ended.
+func (c preparation) complete(ctx context.Context, tasks []*task) bool {
+	for open := slices.Clone(tasks); len(open) > 0; {
 		// The first one that was not tried, otherwise the one that may be tried again soonest.
 		t := slices.MinFunc(open, func(a, b *task) int { return a.next.Compare(b.next) })
 		if !wait(ctx, time.Until(t.next)) {
-			return
+			return false
 		}
 		changed := c.attempt(ctx, t)
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		open = slices.DeleteFunc(open, func(x *task) bool { return x == t })
 		if t.profile == nil || t.profile.Provisional {
@@ -91,6 +99,7 @@ func (c preparation) prepare(ctx context.Context) {
 			c.fail(failures(c.all))
 		}
 	}
+	return true
 }
 
 // attempt tries to find a task's first profile, or the full one if it has a provisional one.
@@ -207,12 +216,13 @@ func (c preparation) serve(tried bool) {
 		fn.renumber(r, a)
 	}
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
-	fn.artefacts, fn.unknown = found, nil
+	fn.artefacts, fn.unknown, fn.classing.stale = found, nil, true
 	for _, t := range c.all {
 		if t.profile == nil {
-			fn.unknown = append(fn.unknown, t.Name)
+			fn.unknown = append(fn.unknown, t.Model)
 		}
 	}
+	fn.offer()
 	fn.failed, fn.Unplaced, fn.Failures = "", "", keeper.Failures{}
 	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	for _, in := range fn.Instances {
@@ -236,7 +246,7 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, accuracy: t.Accuracy,
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy,
 			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
 			promised: c.rules.Promised(r.Function, profile),
 		}

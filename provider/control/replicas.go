@@ -77,6 +77,7 @@ var errLeftOver = errors.New("the leader was to stop it, and it still runs")
 // overwrites the result. The lock is held.
 func (c *Controller) stats(fn *function) dispatch.Stats {
 	fn.dispatcher.Read(&fn.stats)
+	fn.reported(&fn.stats)
 	c.options.Replica.Add(fn.Name, &fn.stats)
 	return fn.stats
 }
@@ -143,7 +144,9 @@ func (c *Controller) EachStats(each func(function string, s dispatch.Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, fn := range c.functions {
-		each(name, fn.dispatcher.Stats())
+		s := fn.dispatcher.Stats()
+		fn.reported(&s)
+		each(name, s)
 	}
 }
 

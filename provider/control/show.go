@@ -27,7 +27,10 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 // "" if there is no problem.
 func (fn *function) problem() string {
 	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
-	if why != "" && fn.earlier() {
+	if why == "" {
+		return fn.unregistered
+	}
+	if fn.earlier() {
 		return provider.Before(why)
 	}
 	return why

@@ -38,7 +38,7 @@ func (c *Controller) Variants(name string) ([]provider.Variant, bool) {
 
 // variant describes one artefact.
 func (fn *function) variant(a *artefact) provider.Variant {
-	v := provider.Variant{Name: a.title(), Accuracy: a.accuracy, Nodes: []provider.VariantNode{}, LoadMS: milliseconds(a.loading)}
+	v := provider.Variant{Name: a.title(), Model: a.of, Accuracy: a.accuracy, Nodes: []provider.VariantNode{}, LoadMS: milliseconds(a.loading)}
 	worst, at := variant.Inactive, map[string]variant.State{}
 	var largest *instance
 	var held cluster.Resources

@@ -35,6 +35,23 @@ func TestCheapestAccurateVariantAnswers(t *testing.T) {
 	})
 }
 
+// With com.openfaas.infer.prefer: accuracy the accurate one answers, although it costs more.
+func TestPreferredAccuracyAnswers(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.widen(8000)
+		r.measured("fn", twoVariants, func(f *provider.Function) { f.Inference.Accurate = true })
+		if n := r.load("fn", time.Millisecond, 3*time.Minute); n > 0 {
+			t.Errorf("%d requests failed", n)
+		}
+		r.answered("fn", "precise")
+		for _, in := range r.backend.living() {
+			if in.Artefact.Name != "precise" {
+				t.Errorf("%s runs", in.Artefact.Name)
+			}
+		}
+	})
+}
+
 // A deployment with a higher accuracy replaces the variant that runs. No request fails
 // meanwhile, and afterwards only the accurate one answers.
 func TestUpgradeReplacesVariant(t *testing.T) {

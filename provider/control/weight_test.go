@@ -24,10 +24,13 @@ func TestFunctionsShareByWeight(t *testing.T) {
 				go load("f", 40*time.Second)
 				time.Sleep(10 * time.Second)
 				go load("g", 30*time.Second)
-				time.Sleep(28 * time.Second)
+				time.Sleep(18 * time.Second)
 				held := map[string]int{}
-				for _, in := range r.backend.living() {
-					held[in.Function] += in.Config.CPU
+				for range 100 { // Their mean over ten seconds: shares change with the load's chance.
+					time.Sleep(100 * time.Millisecond)
+					for _, in := range r.backend.living() {
+						held[in.Function] += in.Config.CPU / 100
+					}
 				}
 				<-counts
 				<-counts

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
 )
@@ -33,8 +34,15 @@ func (t *tally) fewer(n int) (classes uint16) {
 // ClassStats holds the counters of one class of requests.
 type ClassStats struct {
 	// Arrivals counts all requests since the dispatcher was made.
-	Arrivals uint64
-	Waiting  int
+	Arrivals uint64 `json:"arrivals"`
+	Waiting  int    `json:"waiting,omitempty"`
+	// Artefacts may answer the class, within the objective that it is planned for. Replica is
+	// the replica of the provider that has it, "" for this one, and Number its number there.
+	// The dispatcher does not set them; the controller and its peers do.
+	Artefacts []string      `json:"artefacts"`
+	Objective time.Duration `json:"objective"`
+	Replica   string        `json:"-"`
+	Number    int           `json:"number,omitempty"`
 }
 
 // waiting holds the calls that the policy has, and counts all calls by class.

@@ -3,6 +3,7 @@ package latency
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -164,6 +165,14 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 func (r Rules) fitting(f *provider.Function, exec time.Duration) float64 {
 	slo := f.Inference.SLO
 	return min(1, 0.95*(slo-batching.Travel(slo)).Seconds()/exec.Seconds())
+}
+
+// Least returns the shortest objective for which a batch of one that takes exec is in time; see
+// [Rules.Usable]. For example 0.95·(0.95·50 ms) = 45.1 ms, so 45.1 ms takes an objective of
+// 50 ms; of 200 ms, 0.95·(200 ms − 5 ms) = 185.25 ms are left.
+func (r Rules) Least(exec time.Duration) time.Duration {
+	left := float64(exec) / 0.95
+	return time.Duration(math.Ceil(max(min(left/0.95, 100e6), left+5e6*min(1, left/95e6))))
 }
 
 // fits is the smallest result of fitting that counts as 1. It is below 1 so that times which

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 )
 
 // Load is the load that one replica of the provider has seen.
@@ -35,6 +36,8 @@ type FunctionLoad struct {
 	// Waiting is the number of requests in the queue, InFlight the number on instances.
 	Waiting  int `json:"waiting,omitempty"`
 	InFlight int `json:"inFlight,omitempty"`
+	// Classes are the counters by class of requests, if the function has several artefacts.
+	Classes []dispatch.ClassStats `json:"classes,omitempty"`
 	// Idle holds, for each instance that this replica has used, how many milliseconds it
 	// has had no request from this replica; Busy while it has one.
 	Idle map[cluster.InstanceID]int64 `json:"idle,omitempty"`

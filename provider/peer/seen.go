@@ -113,8 +113,12 @@ func (o *peerLoads) Add(s *dispatch.Stats) {
 	s.Arrivals += o.arrivals
 	s.Cold += o.cold
 	s.InTime, s.Late, s.Refused = s.InTime+o.inTime, s.Late+o.late, s.Refused+o.refused
-	for _, h := range o.latest {
+	for boot, h := range o.latest {
 		s.Waiting += h.Waiting
+		for _, c := range h.Classes {
+			c.Replica = boot
+			s.Classes = append(s.Classes, c)
+		}
 		for id, idle := range h.Idle {
 			since, ok := s.Instances[id]
 			switch at := h.at.Add(-time.Duration(idle) * time.Millisecond); {

@@ -125,6 +125,20 @@ func TestCounting(t *testing.T) {
 	want("all are gone", 25, 1, 0)
 }
 
+// The others' classes are added with their replica's name, since each replica numbers its own.
+func TestClassesOfOthers(t *testing.T) {
+	var o peerLoads
+	theirs := []dispatch.ClassStats{{Arrivals: 5, Artefacts: []string{"a", "b"}}, {Arrivals: 2, Waiting: 1, Artefacts: []string{"b"}, Number: 1}}
+	o.Take("boot", FunctionLoad{Arrivals: 7, Waiting: 1, Classes: theirs}, t0)
+	s := dispatch.Stats{Classes: []dispatch.ClassStats{{Arrivals: 1}}}
+	o.Add(&s)
+	want := []dispatch.ClassStats{{Arrivals: 1}, theirs[0], theirs[1]}
+	want[1].Replica, want[2].Replica = "boot", "boot"
+	if !reflect.DeepEqual(s.Classes, want) || theirs[0].Replica != "" {
+		t.Errorf("%+v", s.Classes)
+	}
+}
+
 func TestIdleInstances(t *testing.T) {
 	var o peerLoads
 	tell := func(boot string, at time.Time, idle map[cluster.InstanceID]int64) {

@@ -178,6 +178,14 @@ func (o Options) Weigh(r cluster.Resources) float64 {
 	return o.Beta*(float64(r.CPU)/1000) + float64(r.GPU)
 }
 
+// Cores is what resources are worth in millicores: c + g/β.
+func (o Options) Cores(r cluster.Resources) float64 {
+	if r.GPU == 0 || o.Beta == 0 {
+		return float64(r.CPU)
+	}
+	return float64(r.CPU) + 1000*float64(r.GPU)/o.Beta
+}
+
 // Bounds is Eq. 1 with the options' rounding, for a queue.
 func (o Options) Bounds(b int, exec, slo time.Duration, q Queue) Range {
 	r := Bounds(b, exec, slo, o.Rounding)

@@ -1,0 +1,136 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// registrarOf returns a registrar for the image app:v1 with a bundle, and a function with auto.
+func registrarOf(t *testing.T, dir string) (*registrar, *provider.Function) {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "app"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, filepath.Join(root, "app", "v1")); err != nil {
+		t.Fatal(err)
+	}
+	f := &provider.Function{}
+	f.Deployment.Image, f.Inference.Auto = "app:v1", true
+	return &registrar{bundles: bundles(root), state: t.TempDir(), models: &childModels{prepared: t.TempDir()}}, f
+}
+
+// names lists the names of a function's models, and fails the test if they cannot be found.
+func (r *registrar) names(t *testing.T, f *provider.Function) (names []string) {
+	t.Helper()
+	_, models, err := r.Models(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range models {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// With auto the provider makes variants in its own directory, once. One that is killed halfway
+// says so, leaves nothing, and is made later. A damaged one is made anew, and one of the user's
+// is used instead.
+func TestRegistrar(t *testing.T) {
+	quantizer(t)
+	dir := withModels(t, "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", "mnist")
+	labelledBy(t, dir)
+	r, f := registrarOf(t, dir)
+	b, err := r.open(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := b.Fingerprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(killed, []byte("#!/bin/sh\nkill -9 $$\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(environment.ReadyEnv, killed)
+	if err := r.register(t.Context(), f); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("killed: %v", err)
+	}
+	own := filepath.Join(r.state, "variants", "app", "v1")
+	if got := files(t, own); !slices.Equal(got, []string{".lock"}) {
+		t.Errorf("left behind: %q", got)
+	}
+	if got := r.names(t, f); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("before they are made: %q", got)
+	}
+	t.Setenv(environment.ReadyEnv, "")
+	made := func() os.FileInfo {
+		t.Helper()
+		if err := r.register(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.names(t, f); len(got) < 2 || got[0] != "a" || !strings.HasPrefix(got[1], "a-int8") {
+			t.Fatalf("%q", got)
+		}
+		info, err := os.Stat(filepath.Join(own, variant.RegistrationFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	first := made()
+	if again := made(); !again.ModTime().Equal(first.ModTime()) {
+		t.Error("they were made twice")
+	}
+	if after, err := b.Fingerprint(); err != nil || after != before {
+		t.Errorf("the bundle was changed, %v", err)
+	}
+	damaged, err := filepath.Glob(filepath.Join(own, "*.onnx"))
+	if err == nil {
+		err = os.WriteFile(damaged[0], []byte("?"), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.names(t, f); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("with a damaged one: %q", got)
+	}
+	if again := made(); again.ModTime().Equal(first.ModTime()) {
+		t.Error("a damaged one was not made anew")
+	}
+	if err := os.Rename(own, filepath.Join(b.Dir, variant.RegistrationDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.register(t.Context(), f); err != nil || len(r.names(t, f)) < 2 {
+		t.Errorf("the user's own: %v", err)
+	}
+	if _, err := os.Stat(own); !os.IsNotExist(err) {
+		t.Errorf("made although the user has made them: %v", err)
+	}
+}
+
+// A model of another engine has one variant, and nothing is made.
+func TestRegistrarOfAnotherEngine(t *testing.T) {
+	dir := withModels(t, "engine: python\nhandler: handler.py\n", "mnist")
+	if err := os.WriteFile(filepath.Join(dir, "handler.py"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, f := registrarOf(t, dir)
+	if err := r.register(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.names(t, f); !slices.Equal(got, []string{""}) {
+		t.Errorf("%q", got)
+	}
+	if got := files(t, r.state); len(got) > 0 {
+		t.Errorf("made: %q", got)
+	}
+}

@@ -1,0 +1,107 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// The headers by which a request says what it asks, and an answer which variant gave it.
+const (
+	// latencyHeader is the request's own objective, such as 50ms.
+	latencyHeader = "X-Infer-Latency"
+	// accuracyHeader, in an answer too, is the lowest accuracy in percent.
+	accuracyHeader = "X-Infer-Accuracy"
+	// costHeader is the highest price of a request, in core-milliseconds.
+	costHeader = "X-Infer-Cost"
+	// modelHeader names a model or a variant.
+	modelHeader = "X-Infer-Model"
+	// variantHeader of an answer names the variant that gave it.
+	variantHeader = "X-Infer-Variant"
+)
+
+// asked reads what a request asks in its headers. It returns the zero Requirement if the
+// request asks nothing.
+func asked(h http.Header) (r variant.Requirement, err error) {
+	if len(h[latencyHeader])+len(h[accuracyHeader])+len(h[costHeader])+len(h[modelHeader]) == 0 {
+		return r, nil
+	}
+	for _, read := range []struct {
+		header, is string
+		into       func(value string) bool
+	}{
+		{latencyHeader, fmt.Sprintf("a duration above 0 and at most %v, such as 50ms", annotation.LongestSLO), func(value string) (ok bool) {
+			r.Latency, err = time.ParseDuration(value)
+			return err == nil && r.Latency > 0 && r.Latency <= annotation.LongestSLO
+		}},
+		{accuracyHeader, "a percentage above 0 and at most 100, such as 75.5", func(value string) bool { return above(value, 100, &r.Accuracy) }},
+		{costHeader, "core-milliseconds, a number above 0, such as 40", func(value string) bool { return above(value, math.MaxFloat64, &r.Cost) }},
+		{modelHeader, "the name of a model or a variant", func(value string) bool {
+			r.Model = value
+			return value != ""
+		}},
+	} {
+		values := h[read.header]
+		if len(values) == 0 {
+			continue
+		}
+		if len(values) > 1 || !read.into(values[0]) {
+			return r, web.Refuse(http.StatusBadRequest, "the header %s is %q: it must be %s, once", read.header, web.Clip(strings.Join(values, ", ")), read.is)
+		}
+	}
+	return r, nil
+}
+
+// above reads a number above 0 and at most most.
+func above(value string, most float64, into *float64) bool {
+	x, err := strconv.ParseFloat(value, 64)
+	*into = x
+	return err == nil && x > 0 && x <= most
+}
+
+// modelInPath returns NAME, and what follows it, of a path /v2/models/NAME or /v1/models/NAME
+// and below; nothing of any other.
+func modelInPath(path string) (name, rest string) {
+	const prefix = len("/v2/models/")
+	if len(path) < prefix || path[:2] != "/v" || path[3:prefix] != "/models/" {
+		return "", ""
+	}
+	name = path[prefix:]
+	if end := strings.IndexAny(name, "/:"); end >= 0 {
+		name, rest = name[:end], name[end:]
+	}
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	return name, rest
+}
+
+// ask returns what a request to the function asks. A model's name in its path counts if the
+// function has such a variant and does not have that name itself. The instances only know the
+// function's name, so ask puts it there.
+func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.Requirement, error) {
+	r, err := asked(req.Header)
+	if err != nil {
+		return r, err
+	}
+	if len(classes.Offers()) < 2 {
+		return r, nil
+	}
+	if name, rest := modelInPath(req.Path); name != "" && name != c.service && classes.Has(name) {
+		if r.Model != "" && r.Model != name {
+			return r, web.Refuse(http.StatusBadRequest, "the path asks for model %q and the header %s for %q: ask for one", web.Clip(name), modelHeader, web.Clip(r.Model))
+		}
+		r.Model = name
+		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
+	}
+	return r, nil
+}

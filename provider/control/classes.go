@@ -1,0 +1,339 @@
+package control
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// This file holds what a controller does for requests that ask for a latency, an accuracy, a
+// cost or a model (INFaaS §3.2). [variant.Classes] sorts them.
+
+// classifier hands a function's requests to its dispatcher with the class that each belongs
+// to. A request that asks nothing has class 0. Only the first request of a new class takes
+// a lock.
+type classifier struct {
+	dispatcher *dispatch.Dispatcher
+	// service is the function's name without its namespace.
+	service string
+	current atomic.Pointer[variant.Classes]
+	// changing is held while current is replaced.
+	changing sync.Mutex
+}
+
+var _ provider.PatientDispatcher = (*classifier)(nil)
+
+// Invoke implements [provider.Dispatcher].
+func (c *classifier) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
+	return c.InvokePatiently(ctx, req, 0)
+}
+
+// InvokePatiently implements [provider.PatientDispatcher].
+func (c *classifier) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	classes := c.current.Load()
+	asks, err := c.ask(req, classes)
+	if err != nil {
+		return nil, err
+	}
+	if asks != (variant.Requirement{}) {
+		if classes, err = c.classify(req, asks, classes); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := c.dispatcher.InvokePatiently(ctx, req, patience)
+	if err == nil && resp.Variant != cluster.Whole {
+		err = c.name(resp, asks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// errNotYet answers requests that ask something before the times of the function's models are
+// known.
+var errNotYet = &web.Error{Status: http.StatusServiceUnavailable, After: time.Second,
+	Text: "the times of the function's models are not known yet, so it is not known which one answers what the request asks"}
+
+// classify sets the request's class and objective.
+func (c *classifier) classify(req *frame.Request, asks variant.Requirement, classes *variant.Classes) (*variant.Classes, error) {
+	number, known, ok := classes.Find(asks)
+	if ok && !known {
+		classes, number, ok = c.add(asks)
+	}
+	if !ok {
+		switch nearer := (variant.Requirement{Query: variant.Query{Model: asks.Model, Accuracy: asks.Accuracy}}); {
+		case asks.Model != "" && !classes.Has(asks.Model):
+			return classes, web.Refuse(http.StatusNotFound, "%s", classes.Unmet(asks))
+		case slices.ContainsFunc(classes.Offers(), func(v variant.Variant) bool { return v.Latency == math.MaxInt64 && nearer.Met(&v) }):
+			return classes, errNotYet
+		case known || classes.Len() < variant.MaxClasses:
+			return classes, web.Refuse(http.StatusBadRequest, "no variant of %s answers what the request asks: %s", c.service, classes.Unmet(asks))
+		}
+		return classes, &web.Error{Status: http.StatusServiceUnavailable, After: time.Minute, Text: "the function's requests ask for too many different things; name a variant in " + modelHeader}
+	}
+	req.Class, req.Objective = uint8(number), asks.Latency
+	return classes, nil
+}
+
+// add adds the class of a request. Instances learn of it at the controller's next look, which
+// the request causes because it finds no instance.
+func (c *classifier) add(asks variant.Requirement) (classes *variant.Classes, number int, ok bool) {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	classes, number, ok = c.current.Load().With(asks)
+	c.current.Store(classes)
+	return classes, number, ok
+}
+
+// name says in an answer which variant gave it. If the variant is not as accurate as the
+// request asks, or not the one that it names, name returns an error instead: the offers changed
+// while the request waited.
+func (c *classifier) name(resp *frame.Response, asks variant.Requirement) error {
+	v := c.current.Load().Offer(resp.Variant)
+	asks.Latency, asks.Cost = 0, 0 // These are predictions.
+	if v == nil && asks != (variant.Requirement{}) || v != nil && !asks.Met(v) {
+		return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the function's variants changed while the request waited; send it again"}
+	}
+	if resp.Header == nil {
+		resp.Header = http.Header{}
+	}
+	resp.Header[variantHeader] = []string{resp.Variant}
+	if v != nil && v.Accuracy > 0 {
+		resp.Header[accuracyHeader] = []string{strconv.FormatFloat(v.Accuracy, 'f', -1, 64)}
+	}
+	return nil
+}
+
+// classMemory is how long a class counts after its last request: its latency bounds what is
+// planned, and variants that only it admits may be loaded.
+const classMemory = time.Minute
+
+// partWindow is the time over which the parts of classes are averaged.
+const partWindow = 10 * time.Second
+
+// classing is what the classes of a function's requests make the controller do.
+type classing struct {
+	classifier *classifier
+	// told are the classes that the instances know. stale: what the function offers may have
+	// changed since.
+	told  *variant.Classes
+	stale bool
+	loads map[classKey]*classLoad
+	at    time.Time
+	// strict is the served revision with the shortest objective that requests ask for, nil
+	// if none is shorter than its own.
+	strict *provider.Function
+}
+
+// classLoad is the load of one class: of requests that the same artefacts may answer within the
+// same objective.
+type classLoad struct {
+	artefacts []string
+	objective time.Duration
+	arrivals  uint64
+	waiting   int
+	// recent is the number of arrivals, the earlier ones with less weight. last is when
+	// one came.
+	recent float64
+	last   time.Time
+}
+
+// newClassing returns that of a new function.
+func newClassing(fn *function) classing {
+	c := &classifier{dispatcher: fn.dispatcher, service: fn.Deployment.Service}
+	none := variant.NewClasses(variant.Query{Accuracy: fn.Inference.Accuracy, Latency: fn.Inference.SLO})
+	c.current.Store(none)
+	return classing{classifier: c, told: none, loads: map[classKey]*classLoad{}}
+}
+
+// objective returns the revision whose objective capacity is planned for.
+func (fn *function) objective() *provider.Function {
+	if fn.classing.strict != nil {
+		return fn.classing.strict
+	}
+	return fn.Function
+}
+
+// offer updates what the function offers, and the classes that its instances know.
+func (fn *function) offer() {
+	c := fn.classing.classifier
+	c.changing.Lock()
+	if fn.classing.stale {
+		fn.classing.stale = false
+		c.current.Store(c.current.Load().Offering(variant.Query{Accuracy: fn.Inference.Accuracy, Latency: fn.Inference.SLO}, fn.offers()))
+	}
+	fn.classing.told = c.current.Load()
+	c.changing.Unlock()
+	if !fn.several() {
+		return
+	}
+	for _, in := range fn.Sorted() {
+		if in.serves() && in.classes != fn.servedBy(in) {
+			in.Up()
+		}
+	}
+}
+
+// offers lists the function's variants. One whose times are not known yet counts as slow and
+// dear. A request's cost is in core-milliseconds:
+// at 50 requests/s, an instance with 2 cores costs 2000/50 = 40 for each.
+func (fn *function) offers() (all []variant.Variant) {
+	for _, a := range fn.artefacts {
+		v := variant.Variant{Model: a.of, Name: a.Name, Accuracy: a.accuracy, RPS: 1, Cost: math.Inf(1), Latency: math.MaxInt64}
+		if best, ok := fn.example(a, nil); ok {
+			v.Cost, v.RPS = fn.rules.Scaling.Cores(best.Config.Resources), fn.rate(best)
+		}
+		if len(a.candidates) > 0 {
+			v.Latency = fn.rules.Least(capacity.Fastest(a.candidates).Exec)
+		}
+		all = append(all, v)
+	}
+	for _, m := range fn.unknown {
+		all = append(all, variant.Variant{Model: m.Of, Name: m.Name, Accuracy: m.Accuracy, RPS: 1, Cost: math.Inf(1), Latency: math.MaxInt64})
+	}
+	return all
+}
+
+// several reports whether the function offers several variants.
+func (fn *function) several() bool {
+	return fn.classing.told != nil && len(fn.classing.told.Offers()) > 1
+}
+
+// nobody is a class that no request has. An instance that may answer none serves it.
+const nobody = 1 << (batching.MaxClasses - 1)
+
+// servedBy returns the classes that an instance serves, 0 for all. If a function has one
+// variant only, that answers all. An instance of an earlier deployment answers only requests
+// that ask nothing.
+func (fn *function) servedBy(in *instance) (set uint16) {
+	if !fn.several() {
+		return 0
+	}
+	if in.Revision != fn.Revision {
+		return 1
+	}
+	if set = fn.classing.told.Serving(in.Artefact.Name); set == 0 {
+		return nobody
+	}
+	return set
+}
+
+// admits reports whether some requests of late may be answered by an artefact.
+func (fn *function) admits(name string) bool {
+	for _, l := range fn.classing.loads {
+		if l.active(fn.classing.at) && slices.Contains(l.artefacts, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// setClasses tells the engine the load by class, and the shortest objective that is asked.
+func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatch.Stats) {
+	fn.classing.count(now, stats.Classes)
+	shortest, total := fn.Inference.SLO, 0.0
+	for _, l := range fn.classing.loads {
+		if total += l.recent; l.objective > 0 && l.active(now) {
+			shortest = min(shortest, l.objective)
+		}
+	}
+	fn.tighten(shortest)
+	f.SLO = fn.rules.Planned(fn.objective())
+	if !fn.several() || total == 0 {
+		return
+	}
+	for _, l := range fn.classing.loads {
+		known := slices.ContainsFunc(l.artefacts, func(name string) bool { return fn.artefact(name) != nil })
+		if part := l.recent / total; known && (part >= 0.001 || l.waiting > 0) {
+			f.Classes = append(f.Classes, scaling.Class{Artefacts: l.artefacts, Part: part, Waiting: l.waiting})
+		}
+	}
+	slices.SortFunc(f.Classes, func(a, b scaling.Class) int { return slices.Compare(a.Artefacts, b.Artefacts) })
+}
+
+// tighten sets the objective that capacity is planned for.
+func (fn *function) tighten(to time.Duration) {
+	before := fn.objective().Inference.SLO
+	switch {
+	case to >= fn.Inference.SLO:
+		fn.classing.strict = nil
+	case fn.classing.strict == nil || fn.classing.strict.Revision != fn.Revision || fn.classing.strict.Inference.SLO != to:
+		strict := *fn.Function
+		strict.Inference.SLO = to
+		fn.classing.strict = &strict
+	}
+	if fn.objective().Inference.SLO != before {
+		for _, in := range fn.Sorted() {
+			in.refit()
+		}
+	}
+}
+
+// reported adds to the counters of this replica's classes what their numbers mean.
+func (fn *function) reported(s *dispatch.Stats) {
+	if len(s.Classes) == 0 && fn.several() {
+		s.Classes = append(s.Classes, dispatch.ClassStats{Arrivals: s.Arrivals, Waiting: s.Waiting})
+	}
+	classes := fn.classing.classifier.current.Load()
+	for i := range s.Classes {
+		s.Classes[i].Number = i
+		if i < classes.Len() {
+			s.Classes[i].Artefacts, s.Classes[i].Objective = classes.Admitted(i), classes.Objective(i)
+		}
+	}
+}
+
+// count adds what has arrived since the last look to the loads by class.
+func (a *classing) count(now time.Time, classes []dispatch.ClassStats) {
+	fade := math.Exp(-now.Sub(a.at).Seconds() / partWindow.Seconds())
+	a.at = now
+	for key, l := range a.loads {
+		l.recent, l.waiting = l.recent*fade, 0
+		if !slices.ContainsFunc(classes, func(c dispatch.ClassStats) bool { return key == keyOf(&c) }) {
+			delete(a.loads, key)
+		}
+	}
+	for i := range classes {
+		c := &classes[i]
+		l := a.loads[keyOf(c)]
+		if l == nil {
+			l = &classLoad{}
+			if c.Number == 0 || c.Replica != "" { // Its counter is older than this function's classes.
+				l.arrivals = c.Arrivals
+			}
+			a.loads[keyOf(c)] = l
+		}
+		if c.Arrivals != l.arrivals {
+			l.recent += float64(c.Arrivals - min(l.arrivals, c.Arrivals))
+			l.arrivals, l.last = c.Arrivals, now
+		}
+		l.artefacts, l.objective, l.waiting = c.Artefacts, c.Objective, c.Waiting
+	}
+}
+
+// active reports whether the class had a request of late.
+func (l *classLoad) active(now time.Time) bool { return l.waiting > 0 || now.Sub(l.last) < classMemory }
+
+// classKey identifies a class of all replicas.
+type classKey struct {
+	replica string
+	number  int
+}
+
+func keyOf(c *dispatch.ClassStats) classKey { return classKey{c.Replica, c.Number} }

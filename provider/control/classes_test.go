@@ -1,0 +1,196 @@
+package control
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// asks sends a request with headers, given as name and value in turn; a name without X-Infer-
+// is a path.
+func (r *rig) asks(name string, headers ...string) (*frame.Response, error) {
+	d, _ := r.dispatchers.Load(name)
+	req := &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte("x")}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "path" {
+			req.Path = headers[i+1]
+			continue
+		}
+		req.Header.Add("X-Infer-"+headers[i], headers[i+1])
+	}
+	return d.(provider.Dispatcher).Invoke(r.t.Context(), req)
+}
+
+func noFewerClasses() bool { return variant.MaxClasses < batching.MaxClasses }
+
+// Each request is answered by a variant that is as accurate as it asks, and the answer says by
+// which. Requests that ask nothing are answered by the cheapest above the function's accuracy.
+func TestRequestsAskForAccuracy(t *testing.T) {
+	if !noFewerClasses() {
+		t.Fatal("no class is left for instances that serve none")
+	}
+	try(t, func(r *rig) {
+		r.backend.widen(8000)
+		r.measured("fn", "variants:precise=80,slim=70,coarse-slim=60", accurate(65))
+		for _, x := range []struct{ header, value, want string }{
+			{"Accuracy", "75", "precise"}, {"Model", "coarse-slim", "coarse-slim"}, {"path", "/v2/models/precise/infer", "precise"},
+			{"path", "/v1/models/coarse-slim:predict", "coarse-slim"}, {"Model", "slim", "slim"},
+		} {
+			got, err := r.asks("fn", x.header, x.value)
+			if err != nil || string(got.Body) != x.want+":x" || got.Header.Get("X-Infer-Variant") != x.want {
+				t.Fatalf("%s %s: %v, %v; want an answer of %s", x.header, x.value, got, err, x.want)
+			}
+		}
+		if got, err := r.asks("fn", "Accuracy", "75"); err != nil || got.Header.Get("X-Infer-Accuracy") != "80" {
+			t.Errorf("%v, %v", got, err)
+		}
+		if got, err := r.asks("fn"); err != nil || got.Header.Get("X-Infer-Variant") == "coarse-slim" {
+			t.Errorf("without any: %v, %v", got, err)
+		}
+		r.until("all are gone", func() bool { return r.describe("fn").Ready == 0 })
+		if got, err := r.asks("fn"); err != nil || got.Header.Get("X-Infer-Variant") == "coarse-slim" {
+			t.Errorf("anew: %v, %v", got, err)
+		}
+	})
+}
+
+// No answer comes from a variant below what its request asked, while load, deployments and
+// requirements change.
+func TestNoAnswerBelowWhatWasAsked(t *testing.T) {
+	accuracies := map[string]float64{"precise": 80, "slim": 70, "coarse-slim": 60}
+	for seed := range uint64(3) {
+		try(t, func(r *rig) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			r.backend.widen(16000)
+			r.measured("fn", "variants:precise=80,slim=70,coarse-slim=60", accurate(65))
+			var sent sync.WaitGroup
+			var mu sync.Mutex
+			served, refused := map[string]int{}, 0
+			for i := range 3000 {
+				if i%500 == 499 {
+					r.deploy("fn", "variants:precise=80,slim=70,coarse-slim=60", accurate([]float64{0, 65, 75}[random.IntN(3)]))
+				}
+				least, headers := 0.0, []string{}
+				if random.IntN(2) == 0 {
+					least = 100 * random.Float64()
+					headers = append(headers, "Accuracy", strconv.FormatFloat(least, 'g', -1, 64))
+				}
+				if random.IntN(3) == 0 {
+					headers = append(headers, "Latency", strconv.Itoa(1+random.IntN(300))+"ms")
+				}
+				sent.Go(func() {
+					got, err := r.asks("fn", headers...)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						refused++
+						return
+					}
+					name, _, _ := strings.Cut(string(got.Body), ":")
+					if accuracies[name] < least {
+						t.Errorf("%s answered a request for %g", name, least)
+					}
+					served[name]++
+				})
+				time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+			}
+			sent.Wait()
+			if served["precise"] < 300 || served["slim"] < 300 || refused > 2000 {
+				t.Errorf("served %v, refused %d", served, refused)
+			}
+		})
+	}
+}
+
+// The capacity follows the shortest latency that requests ask, and goes back a minute after
+// the last of them. Those that ask for less than any config gives are refused at once.
+func TestRequestsAskForLatency(t *testing.T) {
+	try(t, func(r *rig) {
+		slo := func() (planned time.Duration) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.functions[full("fn")].objective().Inference.SLO
+		}
+		r.backend.widen(8000)
+		r.measured("fn", "plain")
+		r.answered("fn", "plain")
+		if _, err := r.asks("fn", "Latency", "50ms"); err != nil || slo() != 50*time.Millisecond {
+			t.Errorf("%v; planned for %v, want 50ms", err, slo())
+		}
+		if _, err := r.asks("fn", "Latency", "10s"); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.asks("fn", "Latency", "2ms"); err == nil || !strings.Contains(err.Error(), "answers within") {
+			t.Errorf("2ms: %v", err)
+		}
+		if n := r.load("fn", 20*time.Millisecond, 90*time.Second); n > 0 || slo() != 200*time.Millisecond {
+			t.Errorf("%d failed; planned for %v afterwards", n, slo())
+		}
+	})
+}
+
+func TestWrongRequirements(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("fn", twoVariants)
+		r.measured("one", "plain")
+		for _, x := range []struct {
+			function string
+			headers  []string
+			status   int
+			want     string
+		}{
+			{"fn", []string{"Accuracy", "101"}, 400, "X-Infer-Accuracy is \"101\": it must be a percentage"},
+			{"fn", []string{"Accuracy", "NaN"}, 400, "X-Infer-Accuracy"},
+			{"fn", []string{"Accuracy", "-1"}, 400, "X-Infer-Accuracy"},
+			{"fn", []string{"Accuracy", "70", "Accuracy", "80"}, 400, "once"},
+			{"fn", []string{"Latency", "50"}, 400, "X-Infer-Latency is \"50\": it must be a duration"},
+			{"fn", []string{"Latency", "-1s"}, 400, "X-Infer-Latency"},
+			{"fn", []string{"Cost", "Inf"}, 400, "X-Infer-Cost"},
+			{"fn", []string{"Cost", "0"}, 400, "X-Infer-Cost"},
+			{"fn", []string{"Model", ""}, 400, "X-Infer-Model"},
+			{"fn", []string{"Model", "vgg"}, 404, "there is no model \"vgg\", only precise, slim"},
+			{"fn", []string{"Model", "slim", "path", "/v2/models/precise/infer"}, 400, "ask for one"},
+			{"fn", []string{"Accuracy", "90"}, 400, "the nearest, precise, has an accuracy of 80 of the 90 % asked"},
+			{"fn", []string{"Cost", "0.001"}, 400, "costs"},
+			{"one", []string{"Accuracy", "1"}, 400, "the model has an accuracy of 0 of the 1 % asked"},
+			{"one", []string{"Model", "plain"}, 404, "there is no model \"plain\""},
+		} {
+			_, err := r.asks(x.function, x.headers...)
+			if web.StatusOf(err) != x.status || !strings.Contains(err.Error(), x.want) {
+				t.Errorf("%v: %d %v; want %d %s", x.headers, web.StatusOf(err), err, x.status, x.want)
+			}
+		}
+		if got, err := r.asks("fn", "path", "/v2/models/other/infer"); err != nil { // As without variants, the instance decides.
+			t.Errorf("%v %v", got, err)
+		}
+	})
+}
+
+// An instance knows its function's name only, so a path with a variant's name gets that one.
+func TestVariantInThePath(t *testing.T) {
+	own := variant.Query{Latency: time.Second}
+	offers := []variant.Variant{{Model: "resnet", Name: "resnet-int8", RPS: 1}, {Model: "fn", Name: "fn", RPS: 1}}
+	classes := variant.NewClasses(own).Offering(own, offers)
+	c := &classifier{service: "fn"}
+	for path, want := range map[string][2]string{
+		"/v2/models/resnet-int8/infer": {"resnet-int8", "/v2/models/fn/infer"}, "/v2/models/resnet": {"resnet", "/v2/models/fn"},
+		"/v1/models/resnet%2Dint8:predict": {"resnet-int8", "/v1/models/fn:predict"}, "/v2/models/fn/infer": {"", "/v2/models/fn/infer"},
+		"/v2/models/other/infer": {"", "/v2/models/other/infer"}, "/v2/models/": {"", "/v2/models/"}, "/": {"", "/"}, "": {"", ""},
+	} {
+		req := &frame.Request{Path: path}
+		r, err := c.ask(req, classes)
+		if err != nil || r.Model != want[0] || req.Path != want[1] {
+			t.Errorf("%s: model %q, path %s, %v; want %v", path, r.Model, req.Path, err, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/keeper"
+)
+
+// generation adds generated variants to a revision that is served, if its deployment says
+// com.openfaas.infer.variants: auto.
+type generation struct{ preparation }
+
+const (
+	// generatePause is the pause after the first failed attempt to make variants, and
+	// generateLongest the longest one. An attempt may take minutes of CPU time.
+	generatePause   = time.Minute
+	generateLongest = time.Hour
+)
+
+// run makes the variants and serves them beside the models that serve already. It repeats
+// failed attempts until ctx ends.
+func (c generation) run(ctx context.Context) {
+	for n := 1; ; n++ {
+		err := c.generate(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.report(err)
+		if err == nil {
+			return
+		}
+		retry := keeper.Backoff(n, generatePause, generateLongest)
+		c.fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("make variants of the model")
+		if !wait(ctx, retry) {
+			return
+		}
+	}
+}
+
+// generate makes the variants, and finds their times.
+func (c generation) generate(ctx context.Context) error {
+	began := time.Now()
+	if err := c.options.Register(ctx, c.Function); err != nil {
+		return err
+	}
+	_, models, err := c.options.Bundles.Models(ctx, c.Function)
+	if err != nil || slices.Equal(models, c.models) {
+		return err
+	}
+	if err := c.check(ctx, c.Function, models); err != nil {
+		return err
+	}
+	fresh := c.adopt(models)
+	c.fn.log.Info().Dur("took_ms", time.Since(began)).Int("variants", len(models)).Msg("made variants of the model")
+	c.serve(!slices.ContainsFunc(c.all, func(t *task) bool { return t.tries == 0 }))
+	c.complete(ctx, fresh)
+	return nil
+}
+
+// adopt makes the models the revision's. Those that it had keep what is known of them. It
+// returns the tasks of the others.
+func (c *generation) adopt(models []Model) (fresh []*task) {
+	var all []*task
+	for _, m := range models {
+		same := slices.IndexFunc(c.all, func(t *task) bool { return t.Name == m.Name && t.File == m.File && t.Images == m.Images })
+		if same < 0 {
+			fresh = append(fresh, &task{Model: m})
+			all = append(all, fresh[len(fresh)-1])
+			continue
+		}
+		c.all[same].Model = m // Its accuracy may be known now.
+		all = append(all, c.all[same])
+	}
+	c.all, c.models = all, models
+	return fresh
+}
+
+// report makes the reason why there are no generated variants a part of the function's
+// description, "" if there are.
+func (c generation) report(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fn.wanted != c.Function {
+		return
+	}
+	if c.fn.unregistered = ""; err != nil {
+		c.fn.unregistered = fmt.Sprintf("its models serve, but no variants of them could be made: %v", err)
+	}
+}

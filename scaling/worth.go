@@ -1,0 +1,60 @@
+package scaling
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+)
+
+// worth is what an idle instance is worth by Greedy-Dual-Size-Frequency, as FaasCache
+// (ASPLOS'21) keeps warm functions: the clock at its last use plus uses × loading time / size.
+// The size is the largest part of its node's CPU, memory or GPUs that it holds. The instance
+// that is worth least makes room first, and the clock goes on to its worth. So one that is
+// dear to load stays longer than others, but not for ever.
+//
+// For example at clock 0 one that loads in 8 s and holds a tenth of its node is worth 80, after
+// a second use 160. One that loads in 1 s on as much room is worth 10, and goes first; the
+// clock is then 10. After eight such evictions, a new one of that kind is worth 90.
+type worth struct {
+	// since is when the instance became idle and uses how often it did.
+	since time.Time
+	uses  int
+	value float64
+}
+
+// appraise updates what v's idle instances are worth.
+func appraise(v *view, nodes []cluster.Node) {
+	m := v.memory
+	if len(m.worths) > 2*len(v.Instances) { // Most are of instances that are gone.
+		maps.DeleteFunc(m.worths, func(id cluster.InstanceID, _ worth) bool {
+			return !slices.ContainsFunc(v.Instances, func(in Running) bool { return in.ID == id })
+		})
+	}
+	for i := range v.Instances {
+		in := &v.Instances[i]
+		w := m.worths[in.ID]
+		if in.IdleSince.IsZero() || in.IdleSince.Equal(w.since) {
+			continue
+		}
+		if m.worths == nil {
+			m.worths = map[cluster.InstanceID]worth{}
+		}
+		w.since, w.uses = in.IdleSince, w.uses+1
+		w.value = v.engine.clock + float64(w.uses)*in.Loading.Seconds()/size(in, nodes)
+		m.worths[in.ID] = w
+	}
+}
+
+// size is the largest part of a resource of its node that an instance holds.
+func size(in *Running, nodes []cluster.Node) (most float64) {
+	const least = 1e-3
+	i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == in.Node })
+	if i < 0 {
+		return least
+	}
+	held, total := in.Holds(), nodes[i].Total
+	part := func(held, total float64) float64 { return held / max(1, total) }
+	return max(least, part(float64(held.CPU), float64(total.CPU)), part(float64(held.Memory), float64(total.Memory)), part(float64(held.GPU), float64(total.GPU)))
+}
