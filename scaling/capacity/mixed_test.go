@@ -13,11 +13,7 @@ func TestUnluckyAgreesWithCrew(t *testing.T) {
 		for _, load := range []float64{0.02, 0.3, 1, 3, 10, 40, 100} {
 			for _, patience := range []float64{0.1, 0.3, 1} {
 				rps := load * batch / exec.Seconds()
-				turn := 0.0
-				if batch > 1 {
-					turn = min(exec.Seconds(), batch/rps) / 2
-				}
-				slo := time.Duration(float64(exec)*(1+patience) + turn*float64(time.Second))
+				slo := time.Duration(float64(exec) * (1 + patience))
 				least := 1
 				for Unlucky([]Server{{least, exec, batch / exec.Seconds()}}, rps, slo) > 0.01 {
 					least++
@@ -43,7 +39,7 @@ func TestUnlucky(t *testing.T) {
 		want float64
 	}{
 		{[]Server{b, c, slow}, 300 * ms, math.Exp(-2)},
-		{[]Server{three, c}, 300 * ms, math.Exp(-2 * 100 * 0.279)},
+		{[]Server{three, c}, 300 * ms, math.Exp(-2 * 100 * 0.28)},
 		{[]Server{b, c}, 300 * ms, 1},
 		{[]Server{three, c, slow}, 100 * ms, 1},
 		{nil, 300 * ms, 1},

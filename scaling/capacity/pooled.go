@@ -29,8 +29,9 @@ func (o Options) full(b int, exec, mean, slo time.Duration, rps float64) (up, le
 		turn = min(exec.Seconds(), float64(b)/max(rps, SomeLoad))
 	}
 	// Few executions take as long as exec, and few requests wait for long. Instances are not
-	// planned for both at the same request, so the wait is counted with the mean.
-	return up, (limit - mean.Seconds() - turn/2) / mean.Seconds(), exec.Seconds()+turn <= limit
+	// planned for both at the same request, so the wait is counted with the mean. Crew counts
+	// the rest of an execution that a request comes upon, so left is without a turn.
+	return up, (limit - mean.Seconds()) / mean.Seconds(), exec.Seconds()+turn <= limit
 }
 
 // pooled is full for requests that come at random: the load divided by the number of equal

@@ -170,6 +170,16 @@ func TestLean(t *testing.T) {
 	}
 }
 
+// The number of nodes by cores alone counts nothing for a demand that needs no core: 100/s take a
+// whole GPU, and as cores 100 nodes.
+func TestLeastWithoutCores(t *testing.T) {
+	room := placing.New(nodes(20, 4000, 100), options)
+	p := New(Thrift{}, []Demand{demand(100, choice(0, 10, 10), choice(4000, 0, 1))})
+	if got := p.Least(room); math.Abs(got-1) > 0.05 {
+		t.Errorf("%v nodes, want 1", got)
+	}
+}
+
 // The limit of new nodes is one for each kind: an instance goes where it costs least, whatever the
 // nodes' names.
 func TestLeanOnEachKind(t *testing.T) {

@@ -82,17 +82,16 @@ func (p *Problem) Least(room *placing.Room) float64 {
 
 // cores is a lower bound for the number of nodes of the demands, by their cores alone.
 func (p *Problem) cores(room *placing.Room) float64 {
-	least := make([]float64, len(p.needs))
+	least := slices.Repeat([]float64{math.Inf(1)}, len(p.needs))
 	for i := range p.items {
-		it := &p.items[i]
-		k := p.of[i]
-		if need := float64(it.Need.CPU) * p.needs[k] / it.Rate; least[k] == 0 || need < least[k] {
-			least[k] = need
-		}
+		it, k := &p.items[i], p.of[i]
+		least[k] = min(least[k], float64(it.Need.CPU)*p.needs[k]/it.Rate)
 	}
 	sum, most := 0.0, 1
 	for _, need := range least {
-		sum += need
+		if !math.IsInf(need, 1) {
+			sum += need
+		}
 	}
 	for i := range room.Places {
 		most = max(most, room.Places[i].Total.CPU)
