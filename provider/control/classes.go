@@ -124,9 +124,6 @@ func (c *classifier) name(resp *frame.Response, asks variant.Requirement) error 
 // planned, and variants that only it admits may be loaded.
 const classMemory = time.Minute
 
-// partWindow is the time over which the parts of classes are averaged.
-const partWindow = 10 * time.Second
-
 // classing is what the classes of a function's requests make the controller do.
 type classing struct {
 	classifier *classifier
@@ -135,7 +132,8 @@ type classing struct {
 	told  *variant.Classes
 	stale bool
 	loads map[classKey]*classLoad
-	at    time.Time
+	// at is the time of the last look, came that of the last with new requests.
+	at, came time.Time
 	// strict is the served revision with the shortest objective that requests ask for, nil
 	// if none is shorter than its own.
 	strict *provider.Function
@@ -148,10 +146,11 @@ type classLoad struct {
 	objective time.Duration
 	arrivals  uint64
 	waiting   int
-	// recent is the number of arrivals, the earlier ones with less weight. last is when
-	// one came.
-	recent float64
-	last   time.Time
+	// came is the number of arrivals since the last look.
+	came float64
+	// part is its part of the function's requests. last is when one came.
+	part part
+	last time.Time
 }
 
 // newClassing returns that of a new function.
@@ -247,20 +246,20 @@ func (fn *function) admits(name string) bool {
 // setClasses tells the engine the load by class, and the shortest objective that is asked.
 func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatch.Stats) {
 	fn.classing.count(now, stats.Classes)
-	shortest, total := fn.Inference.SLO, 0.0
+	shortest := fn.Inference.SLO
 	for _, l := range fn.classing.loads {
-		if total += l.recent; l.objective > 0 && l.active(now) {
+		if l.objective > 0 && l.active(now) {
 			shortest = min(shortest, l.objective)
 		}
 	}
 	fn.tighten(shortest)
 	f.SLO = fn.rules.Planned(fn.objective())
-	if !fn.several() || total == 0 {
+	if !fn.several() {
 		return
 	}
 	for _, l := range fn.classing.loads {
 		known := slices.ContainsFunc(l.artefacts, func(name string) bool { return fn.artefact(name) != nil })
-		if part := l.recent / total; known && (part >= 0.001 || l.waiting > 0) {
+		if part := l.part.settle(); known && (part >= 0.001 || l.waiting > 0) {
 			f.Classes = append(f.Classes, scaling.Class{Artefacts: l.artefacts, Part: part, Waiting: l.waiting})
 		}
 	}
@@ -301,30 +300,42 @@ func (fn *function) reported(s *dispatch.Stats) {
 
 // count adds what has arrived since the last look to the loads by class.
 func (a *classing) count(now time.Time, classes []dispatch.ClassStats) {
-	fade := math.Exp(-now.Sub(a.at).Seconds() / partWindow.Seconds())
 	a.at = now
 	for key, l := range a.loads {
-		l.recent, l.waiting = l.recent*fade, 0
+		l.waiting, l.came = 0, 0
 		if !slices.ContainsFunc(classes, func(c dispatch.ClassStats) bool { return key == keyOf(&c) }) {
 			delete(a.loads, key)
 		}
 	}
+	came := 0.0
 	for i := range classes {
 		c := &classes[i]
 		l := a.loads[keyOf(c)]
 		if l == nil {
 			l = &classLoad{}
+			for _, other := range a.loads { // Its part was 0 as long as the others had theirs.
+				l.part.ages = other.part.ages
+				break
+			}
 			if c.Number == 0 || c.Replica != "" { // Its counter is older than this function's classes.
 				l.arrivals = c.Arrivals
 			}
 			a.loads[keyOf(c)] = l
 		}
 		if c.Arrivals != l.arrivals {
-			l.recent += float64(c.Arrivals - min(l.arrivals, c.Arrivals))
+			l.came = float64(c.Arrivals - min(l.arrivals, c.Arrivals))
 			l.arrivals, l.last = c.Arrivals, now
+			came += l.came
 		}
 		l.artefacts, l.objective, l.waiting = c.Artefacts, c.Objective, c.Waiting
 	}
+	if came == 0 {
+		return
+	}
+	for _, l := range a.loads {
+		l.part.read(l.came, came, now.Sub(a.came))
+	}
+	a.came = now
 }
 
 // active reports whether the class had a request of late.

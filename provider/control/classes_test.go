@@ -64,6 +64,45 @@ func TestRequestsAskForAccuracy(t *testing.T) {
 	})
 }
 
+// Requests that begin to ask for more than the serving variant has are late only while another one
+// starts: the capacity for them follows as soon as a few of them have come.
+func TestRequestsBeginToAskForAccuracy(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.widen(16000)
+		r.measured("fn", twoVariants, func(f *provider.Function) { f.Inference.Variants = "slim" })
+		r.answered("fn", "slim")
+		r.deploy("fn", twoVariants)
+		var sent sync.WaitGroup
+		var mu sync.Mutex
+		failed, late := 0, 0
+		const gap = time.Millisecond
+		for i := range 4000 {
+			var headers []string
+			if i >= 2000 {
+				headers = []string{"Accuracy", "75"}
+			}
+			sent.Go(func() {
+				began := time.Now()
+				_, err := r.asks("fn", headers...)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case i < 1900: // The first ones start the function.
+				case err != nil:
+					failed++
+				case time.Since(began) > 200*time.Millisecond:
+					late++
+				}
+			})
+			time.Sleep(gap)
+		}
+		sent.Wait()
+		if failed > 0 || late > 60 {
+			t.Errorf("of 2000 requests after the change %d failed, and %d were late", failed, late)
+		}
+	})
+}
+
 // No answer comes from a variant below what its request asked, while load, deployments and
 // requirements change.
 func TestNoAnswerBelowWhatWasAsked(t *testing.T) {
