@@ -92,6 +92,10 @@ type Options struct {
 	// com.openfaas.infer.variants: auto. It takes minutes, or no time if they are there.
 	// Bundles then knows them. It is nil if the provider generates none.
 	Register func(ctx context.Context, f *provider.Function) error
+	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
+	// best-effort requests then wait. If CPU itself is nil, the share follows from what
+	// instances use and hold.
+	CPU func(node string) (share float64, known bool)
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.
 	Replica *peer.Replica
@@ -116,6 +120,7 @@ type Controller struct {
 	shown    map[string]cluster.Node
 	recorded time.Time
 	saver    saver
+	shares   shares
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
