@@ -23,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/scaling/nodes"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -96,6 +97,9 @@ type Options struct {
 	// best-effort requests then wait. If CPU itself is nil, the share follows from what
 	// instances use and hold.
 	CPU func(node string) (share float64, known bool)
+	// NodesWanted, if not nil, is told every two seconds how many nodes there should be, while
+	// this replica leads. It must not block.
+	NodesWanted func([]nodes.Wanted)
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.
 	Replica *peer.Replica
@@ -121,6 +125,8 @@ type Controller struct {
 	recorded time.Time
 	saver    saver
 	shares   shares
+	// fleetSize decides how many nodes are wanted.
+	fleetSize fleetSize
 }
 
 // New returns a controller that knows the instances which an earlier provider has left

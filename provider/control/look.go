@@ -50,6 +50,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 		busy = busy || fn.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
+	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
 }
 

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/nodes"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// nodesPeriod is the time between two decisions about the number of nodes, as in INFaaS (§5).
+const nodesPeriod = 2 * time.Second
+
+// fleetSize asks how many nodes there should be, and passes the answer on.
+type fleetSize struct {
+	// scaler is nil while another replica leads.
+	scaler *nodes.Scaler
+	at     time.Time
+}
+
+// look decides if it is time. It forgets everything while another replica leads: the metric must
+// have one source. The lock is held.
+func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions []scaling.Function) {
+	switch {
+	case !leading && s.scaler != nil:
+		s.scaler = nil
+		c.options.Metrics.HideNodesWanted()
+		return
+	case !leading || now.Sub(s.at) < nodesPeriod:
+		return
+	case s.scaler == nil:
+		s.scaler = nodes.New(nodes.Default())
+	}
+	s.at = now
+	wanted := s.scaler.Look(now, c.fleetNodes(functions))
+	for _, w := range wanted {
+		c.options.Metrics.SetNodesWanted(string(w.Kind), w.Count)
+	}
+	if c.options.NodesWanted != nil {
+		c.options.NodesWanted(wanted)
+	}
+}
+
+// fleetNodes returns the nodes as their number depends on them. What none of the functions holds
+// counts as held by others. The lock is held.
+func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
+	all := make([]nodes.Node, 0, len(c.nodes))
+	at := make(map[string]*nodes.Node, len(c.nodes))
+	for _, n := range c.nodes {
+		all = append(all, nodes.Node{Name: n.Name, Total: n.Total, Others: n.Total.Sub(n.Free)})
+		at[n.Name] = &all[len(all)-1]
+	}
+	for _, f := range functions {
+		for _, in := range c.functions[f.Name].Instances {
+			n, ok := at[in.Node]
+			if !ok {
+				continue
+			}
+			held := in.Holds()
+			n.Others = n.Others.Sub(held)
+			if held != (cluster.Resources{}) {
+				n.Instances = append(n.Instances, nodes.Instance{Holds: held, Nodes: f.Nodes})
+			}
+			n.Overloaded = n.Overloaded || in.follower.State() == variant.Overloaded
+			n.Interfered = n.Interfered || in.follower.State() == variant.Interfered
+		}
+	}
+	return all
+}
