@@ -98,7 +98,7 @@ type Options struct {
 	// instances use and hold.
 	CPU func(node string) (share float64, known bool)
 	// NodesWanted, if not nil, is told every two seconds how many nodes there should be, while
-	// this replica leads. It must not block.
+	// this replica leads, and nil when it does not any more. It must not block.
 	NodesWanted func([]nodes.Wanted)
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.

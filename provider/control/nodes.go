@@ -26,6 +26,7 @@ func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions [
 	case !leading && s.scaler != nil:
 		s.scaler = nil
 		c.options.Metrics.HideNodesWanted()
+		s.tell(c, nil)
 		return
 	case !leading || now.Sub(s.at) < nodesPeriod:
 		return
@@ -37,6 +38,11 @@ func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions [
 	for _, w := range wanted {
 		c.options.Metrics.SetNodesWanted(string(w.Kind), w.Count)
 	}
+	s.tell(c, wanted)
+}
+
+// tell tells the platform which nodes are wanted, nil while another replica decides.
+func (*fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
 	if c.options.NodesWanted != nil {
 		c.options.NodesWanted(wanted)
 	}

@@ -66,7 +66,13 @@ func (r *rig) wanted(kind string) int {
 
 // A replica that does not lead shows nothing.
 func TestNodesWantedAtTheLeader(t *testing.T) {
-	together(t, func(*Options) {}, func(leader, follower *replica) {
+	var told [2]atomic.Pointer[[]nodes.Wanted]
+	number := 0
+	together(t, func(o *Options) {
+		i := number
+		number++
+		o.NodesWanted = func(all []nodes.Wanted) { told[i].Store(&all) }
+	}, func(leader, follower *replica) {
 		leader.until("it shows them", func() bool { return leader.wanted("cpu") == 1 })
 		if n := follower.wanted("cpu"); n != -1 {
 			t.Errorf("the follower shows %d", n)
@@ -75,6 +81,9 @@ func TestNodesWantedAtTheLeader(t *testing.T) {
 		follower.leads.Store(true)
 		follower.until("the other one shows them", func() bool { return follower.wanted("cpu") == 1 })
 		leader.until("the former one hides them", func() bool { return leader.wanted("cpu") == -1 })
+		if *told[0].Load() != nil || len(*told[1].Load()) != 2 {
+			t.Errorf("told %v and %v", *told[0].Load(), *told[1].Load())
+		}
 	})
 }
 

@@ -86,6 +86,8 @@ type Wanted struct {
 	Kind Kind
 	// Count is the number wanted, Present that of the nodes that are there.
 	Count, Present int
+	// Size is what instances can take of the largest node of the kind that is there.
+	Size cluster.Resources
 	// Drain is the node that is to go, "" if none is.
 	Drain string
 	// Why is the reason if Count is not Present.
@@ -134,7 +136,7 @@ func (s *Scaler) Look(now time.Time, all []Node) []Wanted {
 	out := make([]Wanted, 0, len(Kinds))
 	for _, k := range Kinds {
 		m := s.kinds[k]
-		present := m.arrive(k, all)
+		present, size := m.arrive(k, all)
 		m.watch(now, rules[k])
 		switch {
 		case m.since.IsZero() || now.Sub(m.since) < s.settings.Hold:
@@ -149,7 +151,7 @@ func (s *Scaler) Look(now time.Time, all []Node) []Wanted {
 			m.asked = 0
 		}
 		m.release(now, s.settings, k, all, s.draining())
-		out = append(out, m.wanted(k, present))
+		out = append(out, m.wanted(k, present, size))
 	}
 	return out
 }
@@ -159,12 +161,15 @@ func (s *Scaler) draining() bool {
 	return slices.ContainsFunc(Kinds, func(k Kind) bool { return s.kinds[k].drain != "" })
 }
 
-// arrive counts the nodes of a kind, and takes in one that has come or gone.
-func (m *memory) arrive(k Kind, all []Node) (present int) {
+// arrive counts the nodes of a kind, and takes in one that has come or gone. size is what the
+// largest one has.
+func (m *memory) arrive(k Kind, all []Node) (present int, size cluster.Resources) {
 	draining := false
 	for _, n := range all {
 		if KindOf(n.Total) == k {
-			present++
+			if present++; n.Total.CPU > size.CPU {
+				size = n.Total
+			}
 			draining = draining || n.Name == m.drain
 		}
 	}
@@ -174,7 +179,7 @@ func (m *memory) arrive(k Kind, all []Node) (present int) {
 	if m.asked > 0 && present >= m.asked {
 		m.asked, m.since = 0, time.Time{}
 	}
-	return present
+	return present, size
 }
 
 // watch takes in which rule holds now.
@@ -198,8 +203,8 @@ func (m *memory) learn(r rule, count int, load float64) {
 }
 
 // wanted returns the number of nodes wanted.
-func (m *memory) wanted(k Kind, present int) Wanted {
-	w := Wanted{Kind: k, Count: present, Present: present}
+func (m *memory) wanted(k Kind, present int, size cluster.Resources) Wanted {
+	w := Wanted{Kind: k, Count: present, Present: present, Size: size}
 	switch {
 	case m.asked > 0:
 		w.Count, w.Why = m.asked, m.rule.why()

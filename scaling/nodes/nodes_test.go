@@ -74,6 +74,9 @@ func TestSection423Rule1Utilization(t *testing.T) {
 	s.want("for 4 s", 2, 0)
 	s.look(4*time.Second, node("a", 3.3), node("b", 3.5))
 	s.want("82.5 and 87.5 %", 3, 0)
+	if s.cpu.Size != node("a").Total || s.gpu.Size != (cluster.Resources{}) {
+		t.Errorf("the sizes are %+v and %+v", s.cpu.Size, s.gpu.Size)
+	}
 	s.look(time.Hour, node("a", 3.3), node("b", 3.5))
 	s.want("while it boots, no second one", 3, 0)
 	s.look(time.Minute, node("a", 3.3), node("b", 3.5), node("c"))
