@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -17,6 +18,8 @@ type fleetSize struct {
 	// scaler is nil while another replica leads.
 	scaler *nodes.Scaler
 	at     time.Time
+	// drain are the nodes that are to go. Without Options.NodesWanted there are none.
+	drain []string
 }
 
 // look decides if it is time. It forgets everything while another replica leads: the metric must
@@ -24,7 +27,7 @@ type fleetSize struct {
 func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions []scaling.Function) {
 	switch {
 	case !leading && s.scaler != nil:
-		s.scaler = nil
+		s.scaler, s.drain = nil, nil
 		c.options.Metrics.HideNodesWanted()
 		s.tell(c, nil)
 		return
@@ -41,11 +44,40 @@ func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions [
 	s.tell(c, wanted)
 }
 
-// tell tells the platform which nodes are wanted, nil while another replica decides.
-func (*fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
-	if c.options.NodesWanted != nil {
-		c.options.NodesWanted(wanted)
+// tell tells the platform which nodes are wanted, nil while another replica decides. If it listens,
+// nodes are drained, too.
+func (s *fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
+	if c.options.NodesWanted == nil {
+		return
 	}
+	c.options.NodesWanted(wanted)
+	s.drain = s.drain[:0]
+	for _, w := range wanted {
+		if w.Drain != "" {
+			s.drain = append(s.drain, w.Drain)
+		}
+	}
+}
+
+// leaves reports whether an instance must start anew elsewhere, because its node is to go.
+func (s *fleetSize) leaves(in *instance) bool { return slices.Contains(s.drain, in.Node) }
+
+// staying returns the nodes that stay of the allowed ones (nil for all). It returns allowed itself
+// if none would be left.
+func (s *fleetSize) staying(allowed []string, all []cluster.Node) []string {
+	if len(s.drain) == 0 {
+		return allowed
+	}
+	var left []string
+	for _, n := range all {
+		if !slices.Contains(s.drain, n.Name) && (allowed == nil || slices.Contains(allowed, n.Name)) {
+			left = append(left, n.Name)
+		}
+	}
+	if left == nil {
+		return allowed
+	}
+	return left
 }
 
 // fleetNodes returns the nodes as their number depends on them. What none of the functions holds

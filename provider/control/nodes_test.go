@@ -48,6 +48,60 @@ func TestNodesWanted(t *testing.T) {
 	})
 }
 
+// The instances of a node that can go start elsewhere first, and no request fails. Without a
+// platform that listens, they stay.
+func TestNodeIsDrained(t *testing.T) {
+	for _, listens := range []bool{true, false} {
+		apart := atomic.Bool{}
+		apart.Store(true)
+		tryWith(t, func(o *Options) {
+			b := o.Backend.(*fakeBackend)
+			b.nodes = append(b.nodes, cluster.Node{Name: "n2", Total: b.nodes[0].Total})
+			o.Eligible = func(f *provider.Function) ([]string, string) {
+				switch {
+				case !apart.Load():
+					return nil, ""
+				case f.Name == full("a"):
+					return []string{"n1"}, ""
+				}
+				return []string{"n2"}, ""
+			}
+			if listens {
+				o.NodesWanted = func([]nodes.Wanted) {}
+			}
+		}, func(r *rig) {
+			one := func(f *provider.Function) {
+				wholeCore(f)
+				f.Replicas = 1
+			}
+			r.measured("a", "plain", one)
+			r.measured("b", "plain", one)
+			r.until("each has an instance", func() bool { return len(r.backend.living()) == 2 })
+			time.Sleep(11 * time.Minute)
+			on := func(node string) (n int) {
+				for _, in := range r.backend.living() {
+					if in.Node == node {
+						n++
+					}
+				}
+				return n
+			}
+			if on("n1") != 1 || on("n2") != 1 {
+				t.Fatal("a node was drained although its instance fits nowhere else")
+			}
+			apart.Store(false)
+			r.loaded("a", 100*time.Millisecond, 12*time.Minute, func() { time.Sleep(12 * time.Minute) })
+			if want := map[bool]int{true: 0, false: 1}[listens]; on("n1") != want || on("n2") != 2-want {
+				t.Errorf("listens %v: %d and %d instances", listens, on("n1"), on("n2"))
+			}
+			r.answered("a", "plain")
+			if on("n1") > 0 && listens {
+				t.Error("an instance has started on the node that is to go")
+			}
+		})
+	}
+}
+
 // wanted is the metric of a kind of nodes, -1 if it is absent.
 func (r *rig) wanted(kind string) int {
 	families, err := r.registry.Gather()
