@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
@@ -31,14 +32,14 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 }
 
 // queueMemory is the memory of the queue in bytes: messages that are being executed,
-// bodies that are being accepted, and the gateways' connections.
-const queueMemory = (256 + 256 + 96) << 20
+// best-effort ones, bodies that are being accepted, and the gateways' connections.
+const queueMemory = (256 + 64 + 256 + 96) << 20
 
 // openAsync opens the queue of asynchronous requests.
 func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Sync: f.nats.sync,
-		Invoker: s.provider, Functions: s.provider, Several: s.parts.Several,
+		Invoker: s.provider, Functions: s.provider, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
 		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
 		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Concurrency: f.nats.concurrency,
 		Registerer: s.registry, Logger: s.log,

@@ -106,7 +106,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Back
 	}
 	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Secrets = models, looked, found, found.register, secrets
-	o.Move = backend.Move
+	o.Move, o.CPU = backend.Move, backend.CPU
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -34,6 +35,9 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	d, waited, err := s.lookUpOrWait(r.Context(), name)
 	if s.inFlight.Closed() { // Also for a function that is not back after a restart.
 		err = errDraining
+	}
+	if err == nil && r.Header[spare.Header] != nil {
+		err = errClass
 	}
 	if err != nil {
 		s.bodies.LimitRest(w, r)

@@ -66,6 +66,7 @@ type Backend struct {
 	// in records. Take it before mu, never the other way round.
 	pinning sync.Mutex
 	cores   *coreAllocator
+	busy    busyMeter
 
 	mu      sync.Mutex
 	own     reserve

@@ -54,6 +54,9 @@ func (a *asyncClient) statusCommand() *cobra.Command {
 			var s async.Status
 			return a.get(c, "", &s, func(w io.Writer) {
 				fmt.Fprintf(w, "queued\t%d\nin flight\t%d\ndead\t%d\nbytes\t%d\nNATS\t%s\n", s.Queued, s.InFlight, s.Dead, s.Bytes, s.Server)
+				if s.BestEffort > 0 {
+					fmt.Fprintf(w, "best effort\t%d\n", s.BestEffort)
+				}
 				if s.Problem != "" {
 					fmt.Fprintf(w, "problem\t%s\n", s.Problem)
 				}
@@ -78,6 +81,7 @@ func (a *asyncClient) deadCommand() *cobra.Command {
   no_function  the function is not deployed (any more)
   callback     the function answered, but its callback URL did not accept the answer
   crashed      the provider died at every try
+  expired      a best-effort request that found no room in time
   malformed    the queue's entry is not a request`,
 		Example: "  faas-infer async dead\n  faas-infer async dead --from 1001 --limit 1000 --json",
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -27,6 +27,7 @@ type providerFlags struct {
 	nodeSelector, pullPolicy, images      string
 	plain                                 []string
 	user                                  int64
+	placeholders                          placeholderFlags
 	publish                               publishFlags
 	// imagesSize is the maximum size of the images directory, read from imagesLimit.
 	imagesSize  resource.Quantity
@@ -61,6 +62,7 @@ Functions and their pods stay when it ends.`,
 	flags := c.Flags()
 	f.Register(flags)
 	f.publish.register(flags)
+	f.placeholders.register(flags)
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, or the pod's service account)")
 	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and histories (default $POD_NAMESPACE, or openfaas)")
 	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, through which its replicas find each other; \"\" for a single replica")

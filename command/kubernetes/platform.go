@@ -50,6 +50,8 @@ type platform struct {
 	ordinary *deployments.Controller
 	// images reads the functions' images.
 	images *images
+	// placeholders asks a node autoscaler for nodes, nil without --placeholder-image.
+	placeholders *kubernetes.Placeholders
 	// group holds the replicas of the provider, nil if there is only this one.
 	group *peer.Group
 	// types caches the types of secrets, which never change.
@@ -169,6 +171,9 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
 	o.Replica, o.Eligible = p.replica(), p.eligible
+	if err := p.openPlaceholders(&o); err != nil {
+		return nil, err
+	}
 	if p.control, err = control.New(opening, o); err != nil {
 		return nil, err
 	}
@@ -225,6 +230,9 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	})
 	if p.group != nil {
 		p.watching.Go(func() { p.group.Run(ctx) })
+	}
+	if p.placeholders != nil {
+		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}
 }
 

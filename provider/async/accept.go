@@ -21,7 +21,7 @@ const maxReading = 256 << 20
 // Accept is POST /async-function/NAME[/path]: it stores the request and answers
 // 202 with X-Call-Id. path is the rest of the path after NAME, still escaped. If Accept
 // returns an error, the caller writes the answer. The error is a *web.Error: 400 for an
-// invalid callback URL, 404 for a function that is not deployed, 405 for another method,
+// invalid callback URL or class, 404 for a function that is not deployed, 405 for another method,
 // 408 for a body that comes too slowly, 413 for one that is too large, 503 if the request
 // cannot be stored.
 func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string) error {

@@ -24,6 +24,12 @@
 // that is deleted are given up when their turn comes, with the reason no_function and the
 // status 404 for their callbacks. They can be replayed after the function has been
 // deployed again.
+//
+// # Best effort
+//
+// A request with the header X-Infer-Class: best-effort is stored under a subject of its own. It
+// runs on what the ordinary requests of its function and its nodes leave, as package spare
+// decides, and never starts an instance. It expires after spare.Age.
 package async
 
 import (
@@ -39,6 +45,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/async/stan"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -73,6 +80,10 @@ type Options struct {
 	// Invoker and Functions are required.
 	Invoker   Invoker
 	Functions Functions
+	// Spare executes best-effort requests; with nil they are refused. SpareAge is how long one
+	// may wait, spare.Age if 0.
+	Spare    Spare
+	SpareAge time.Duration
 	// Callback says where callbacks may go. CallbackAttempts is the number of tries
 	// for one, DefaultCallbackAttempts if 0.
 	Callback         CallbackOptions
@@ -104,9 +115,13 @@ type Queue struct {
 	log      zerolog.Logger
 	accepted chan publication
 	bodies   *web.BodyReader
+	// spare executes best-effort requests, nil if they are refused.
+	spare *bestEffort
 
-	mu   sync.Mutex
-	pool *queue.Pool
+	mu sync.Mutex
+	// pool executes ordinary requests, sparePool best-effort ones. Both are nil before Start,
+	// and sparePool is if there is no spare.
+	pool, sparePool *queue.Pool
 	// door answers gateways if the server is embedded, bus if it is external.
 	door *stan.Door
 	bus  *stan.Bus
@@ -151,7 +166,10 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 		bodies:   web.NewBodyReader(min(o.MaxBody, maxBody(queue.MaxPayload)), o.BodyTimeout, maxReading),
 		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), refusing: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 	}
-	q.metrics = NewMetrics((&gauge{broker: b}).depth, q.inHand)
+	if o.Spare != nil {
+		q.spare = &bestEffort{Spare: o.Spare, age: cmp.Or(o.SpareAge, spare.Age), running: map[string]int{}}
+	}
+	q.metrics = NewMetrics((&gauge{broker: b, begun: q.spareInHand}).depth, q.inHand)
 	if err := q.metrics.Register(o.Registerer); err != nil {
 		b.Close()
 		return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
@@ -176,16 +194,28 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 func (q *Queue) Start() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.pool = queue.StartPool(queue.PoolOptions{
+	o := queue.PoolOptions{
 		Connection: q.broker.Settling(), JetStream: q.broker.JetStream(), Stream: queue.WorkStream, Subject: queue.WorkSubjects,
 		Handle: q.executor.Handle, Concurrency: q.options.Concurrency, AckWait: q.options.AckWait, Idle: q.options.Idle,
 		MaxHeld: q.options.MaxHeld, MaxMessage: queue.MaxPayload, Logger: q.log,
-	})
+	}
+	q.pool = queue.StartPool(o)
+	if q.spare != nil {
+		executor := *q.executor
+		executor.BestEffort = q.spare
+		o.Subject, o.Durable, o.Handle, o.Concurrency, o.MaxHeld = queue.BestEffortSubjects, "best-effort_", executor.Handle, 1, spareHeld
+		o.Owns = func(key string) bool { return q.spare.Owns(queue.FromSubjectKey(key)) }
+		q.sparePool = queue.StartPool(o)
+	}
 	if err := q.answerGateways(); err != nil {
 		return fmt.Errorf("asynchronous requests: %w", err)
 	}
 	return nil
 }
+
+// spareHeld is the most bytes that best-effort requests in hand may take together. Ordinary
+// requests have a budget of their own, so these never wait for them.
+const spareHeld = 64 << 20
 
 // answerGateways begins to answer gateways. The caller holds q.mu.
 func (q *Queue) answerGateways() (err error) {
@@ -213,11 +243,12 @@ func (q *Queue) answerGateways() (err error) {
 // 503 from now on; they stay in the queue.
 func (q *Queue) Drain(ctx context.Context) <-chan struct{} {
 	q.begin.Do(func() {
+		pools := q.pools()
 		q.mu.Lock()
-		pool, bus := q.pool, q.bus
+		bus := q.bus
 		q.mu.Unlock()
 		close(q.draining)
-		if pool != nil {
+		for _, pool := range pools {
 			pool.Stop()
 		}
 		var ending sync.WaitGroup
@@ -232,7 +263,7 @@ func (q *Queue) Drain(ctx context.Context) <-chan struct{} {
 			q.refuse()
 			ending.Go(func() { q.awaitStored(ctx) })
 		}
-		if pool != nil {
+		for _, pool := range pools {
 			ending.Go(func() { pool.Close(ctx) })
 		}
 		go func() {
@@ -315,26 +346,45 @@ func (q *Queue) System(w http.ResponseWriter, r *http.Request) error { return q.
 // Status returns the state of the queue.
 func (q *Queue) Status(ctx context.Context) (Status, error) { return q.admin.Status(ctx) }
 
-// wake tells the pool that a message of a function has been stored.
-func (q *Queue) wake(name string) {
-	if pool := q.running(); pool != nil {
-		pool.Wake(queue.SubjectKey(name))
+// wake tells the pool that a message has been stored.
+func (q *Queue) wake(to destination) {
+	q.mu.Lock()
+	pool := q.pool
+	if to.bestEffort {
+		pool = q.sparePool
+	}
+	q.mu.Unlock()
+	if pool != nil {
+		pool.Wake(queue.SubjectKey(to.name))
 	}
 }
 
-// running returns the pool, nil before Start.
-func (q *Queue) running() *queue.Pool {
+// pools returns the pools that run, none before Start.
+func (q *Queue) pools() (all []*queue.Pool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.pool
+	for _, pool := range []*queue.Pool{q.pool, q.sparePool} {
+		if pool != nil {
+			all = append(all, pool)
+		}
+	}
+	return all
 }
 
-// stats returns the messages in hand, counted by key.
+// stats returns the messages in hand, counted by key. A best-effort request that waits for
+// room is not in hand.
 func (q *Queue) stats() map[string]queue.PoolStats {
-	if pool := q.running(); pool != nil {
-		return pool.Stats()
+	sum := q.spareStats()
+	q.mu.Lock()
+	pool := q.pool
+	q.mu.Unlock()
+	if pool == nil {
+		return sum
 	}
-	return nil
+	for key, s := range pool.Stats() {
+		sum[key] = queue.PoolStats{Running: sum[key].Running + s.Running, Held: sum[key].Held + s.Held}
+	}
+	return sum
 }
 
 // inHand returns the sums of stats.

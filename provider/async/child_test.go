@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -41,6 +42,7 @@ func childProvider() {
 			_, err := fmt.Fprintln(log, string(r.Body))
 			return respond(200, ""), err
 		}),
+		Spare:  childSpare(log),
 		Logger: zerolog.New(os.Stderr).Level(zerolog.WarnLevel),
 	})
 	if err != nil {
@@ -51,6 +53,21 @@ func childProvider() {
 		panic(err)
 	}
 	select {}
+}
+
+// childSpare executes best-effort requests once the file CHILD_IDLE exists.
+func childSpare(log *os.File) Spare {
+	s := newSpare(func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
+		_, err := fmt.Fprintln(log, string(r.Body))
+		return respond(200, ""), err
+	})
+	s.look = func() spare.State {
+		if _, err := os.Stat(os.Getenv("CHILD_IDLE")); err != nil {
+			return spare.State{Ready: 1, CPU: 1}
+		}
+		return spare.State{Ready: 1}
+	}
+	return s
 }
 
 // childNATS is an external NATS server.

@@ -88,7 +88,7 @@ func TestDrainAcknowledges(t *testing.T) {
 		if !r.enter() {
 			t.Fatal("messages are refused")
 		}
-		r.accepted <- publication{"echo.openfaas-fn", future, func(err error) { answers <- err }}
+		r.accepted <- publication{destination{name: "echo.openfaas-fn"}, future, func(err error) { answers <- err }}
 	}
 	drained := r.Drain(t.Context())
 	if r.enter() {
@@ -116,7 +116,7 @@ func TestCloseAnswersWhatIsStored(t *testing.T) {
 	answers := make(chan error, 2)
 	for range 2 {
 		r.enter()
-		r.accepted <- publication{"echo.openfaas-fn", storing{}, func(err error) { answers <- err }}
+		r.accepted <- publication{destination{name: "echo.openfaas-fn"}, storing{}, func(err error) { answers <- err }}
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

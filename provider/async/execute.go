@@ -50,6 +50,8 @@ type Executor struct {
 	// Patience is how long after it was stored a request of an unknown function is
 	// kept; 0 if only this provider deploys functions.
 	Patience time.Duration
+	// BestEffort, if not nil, executes the requests instead of Invoker.
+	BestEffort *bestEffort
 	// Logger logs each request that is given up.
 	Logger zerolog.Logger
 }
@@ -69,8 +71,9 @@ type outcome struct {
 	try    retry.Try
 	detail string
 	result *CallbackResult
-	// unserved says that the Invoker refused the request with 503.
-	unserved bool
+	// unserved says that the Invoker refused the request with 503, elsewhere that it is for
+	// another replica.
+	unserved, elsewhere bool
 }
 
 // Handle executes one message, posts its result to the callback URL and decides what
@@ -89,6 +92,9 @@ func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	}
 	if o.unserved && over(e.Draining) {
 		// The provider that shuts down has refused it. That was not a try.
+		return queue.Verdict{Keep: true}
+	}
+	if o.elsewhere {
 		return queue.Verdict{Keep: true}
 	}
 	if o.try.Absent && time.Since(m.Stored) < e.Patience {
@@ -134,11 +140,12 @@ func (j *job) execute(ctx context.Context) outcome {
 	}
 	j.request = request
 	result := &CallbackResult{Function: request.Function, CallID: request.CallID(), StartTime: request.Header.Get(queue.StartTimeHeader)}
-	response, err := j.Invoker.Invoke(ctx, j.name, request.Frame())
+	response, err := j.invoke(ctx)
 	if err != nil {
 		o.try.Status = statusOf(err)
 		o.try.Absent = o.try.Status == http.StatusNotFound
 		o.unserved = o.try.Status == http.StatusServiceUnavailable
+		o.try.Expired, o.elsewhere = errors.As(err, new(expiredError)), errors.Is(err, errElsewhere)
 		o.detail = err.Error()
 		response = failure(o.try.Status, err)
 	} else {
@@ -149,6 +156,14 @@ func (j *job) execute(ctx context.Context) outcome {
 	result.Duration = time.Since(j.started)
 	o.result = result
 	return o
+}
+
+// invoke executes the decoded request.
+func (j *job) invoke(ctx context.Context) (*frame.Response, error) {
+	if j.BestEffort != nil {
+		return j.BestEffort.run(ctx, j)
+	}
+	return j.Invoker.Invoke(ctx, j.name, j.request.Frame())
 }
 
 // statusOf returns an error's HTTP status, 0 if it has none.

@@ -13,6 +13,8 @@ import (
 // gauge counts the messages in the streams, at most once a second.
 type gauge struct {
 	broker *queue.Broker
+	// begun counts the best-effort requests in hand that do not wait for room.
+	begun func() int
 
 	mu    sync.Mutex
 	at    time.Time
@@ -27,7 +29,11 @@ func (g *gauge) depth() (Depth, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	work, err := messages(ctx, g.broker.JetStream(), queue.WorkStream)
+	work, err := g.broker.JetStream().Stream(ctx, queue.WorkStream)
+	if err != nil {
+		return Depth{}, err
+	}
+	info, err := work.Info(ctx, jetstream.WithSubjectFilter(queue.BestEffortSubjects+">"))
 	if err != nil {
 		return Depth{}, err
 	}
@@ -35,7 +41,11 @@ func (g *gauge) depth() (Depth, error) {
 	if err != nil {
 		return Depth{}, err
 	}
-	g.at, g.found = time.Now(), Depth{Queued: work, Dead: letters}
+	g.at, g.found = time.Now(), Depth{Queued: info.State.Msgs, Dead: letters}
+	for _, n := range info.State.Subjects {
+		g.found.BestEffort += n
+	}
+	g.found.BestEffort -= min(g.found.BestEffort, uint64(g.begun()))
 	return g.found, nil
 }
 

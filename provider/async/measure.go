@@ -9,15 +9,16 @@ import (
 )
 
 // Depth is the number of requests in the streams. Queued includes those that are being
-// executed. Dead are the dead letters.
-type Depth struct{ Queued, Dead uint64 }
+// executed. BestEffort are the best-effort requests that wait, Dead the dead letters.
+type Depth struct{ Queued, BestEffort, Dead uint64 }
 
 // Metrics holds the queue's metrics. It is safe for concurrent use.
 type Metrics struct {
 	accepted             *prometheus.CounterVec
 	dead, callbacks      *prometheus.CounterVec
 	retries, redelivered prometheus.Counter
-	queued, letters      *prometheus.Desc
+	queued, best         *prometheus.Desc
+	letters              *prometheus.Desc
 	inFlight             *prometheus.Desc
 	depth                func() (Depth, error)
 	inHand               func() (executing, posting int)
@@ -37,6 +38,7 @@ func NewMetrics(depth func() (Depth, error), inHand func() (executing, posting i
 		retries:     prometheus.NewCounter(prometheus.CounterOpts{Name: name("retries_total"), Help: "Executions followed by another try."}),
 		redelivered: prometheus.NewCounter(prometheus.CounterOpts{Name: name("redelivered_total"), Help: "Messages delivered again."}),
 		queued:      prometheus.NewDesc(name("queued"), "Requests in the queue, including those that are being executed.", nil, nil),
+		best:        prometheus.NewDesc(name("best_effort"), "Best-effort requests in the queue that wait for room.", nil, nil),
 		letters:     prometheus.NewDesc(name("dead"), "Requests among the dead letters.", nil, nil),
 		inFlight:    prometheus.NewDesc(name("in_flight"), "Requests taken out of the queue and not yet finished, by state.", []string{"state"}, nil),
 	}
@@ -102,6 +104,7 @@ func (m *Metrics) Unregister(r prometheus.Registerer) {
 // Describe is part of prometheus.Collector. It describes the gauges.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.queued
+	ch <- m.best
 	ch <- m.letters
 	ch <- m.inFlight
 }
@@ -113,6 +116,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	if d, err := m.depth(); err == nil {
 		gauge(m.queued, float64(d.Queued))
+		gauge(m.best, float64(d.BestEffort))
 		gauge(m.letters, float64(d.Dead))
 	}
 	executing, posting := m.inHand()

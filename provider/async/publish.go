@@ -12,6 +12,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -37,14 +38,18 @@ func (q *Queue) Enqueue(ctx context.Context, r *types.QueueRequest) error {
 	if err != nil {
 		return web.Refuse(http.StatusBadRequest, "%v", err)
 	}
-	future, err := q.publish(checked.Name, data, "")
+	to, err := q.route(checked.Name, checked.Header[spare.Header])
+	if err != nil {
+		return err
+	}
+	future, err := q.publish(to, data, "")
 	if err != nil {
 		return err
 	}
 	if _, err := q.await(ctx.Done(), future); err != nil {
 		return err
 	}
-	q.stored(checked.Name)
+	q.stored(to)
 	return nil
 }
 
@@ -116,9 +121,9 @@ func over(c <-chan struct{}) bool {
 	}
 }
 
-// publish sends a function's message to the stream. A second message with the same id is
+// publish sends a message to the stream. A second message with the same id is
 // not stored; "" is no id.
-func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFuture, error) {
+func (q *Queue) publish(to destination, data []byte, id string) (jetstream.PubAckFuture, error) {
 	if over(q.closed) {
 		return nil, unavailable(errLeaving)
 	}
@@ -128,7 +133,7 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 	if limit := q.broker.MaxPayload() - headroom; int64(len(data)) > limit {
 		return nil, web.Refuse(http.StatusRequestEntityTooLarge, "the request takes %d bytes in the queue, the limit is %d", len(data), limit)
 	}
-	m := &nats.Msg{Subject: queue.WorkSubjects + queue.SubjectKey(name), Data: data}
+	m := &nats.Msg{Subject: to.subject(), Data: data}
 	if id != "" {
 		m.Header = nats.Header{jetstream.MsgIDHeader: {id}}
 	}
@@ -143,10 +148,10 @@ func (q *Queue) publish(name string, data []byte, id string) (jetstream.PubAckFu
 // of a dead letter.
 const headroom = 16 << 10
 
-// stored counts a stored message and wakes its function's worker.
-func (q *Queue) stored(name string) {
-	q.metrics.Accepted(name)
-	q.wake(name)
+// stored counts a stored message and wakes its worker.
+func (q *Queue) stored(to destination) {
+	q.metrics.Accepted(to.name)
+	q.wake(to)
 }
 
 // notStored returns the answer for a message that was not stored. It lets the broker
@@ -172,15 +177,15 @@ const codeStoreFailed = 10077
 
 // publication is a gateway's message on its way to the disk.
 type publication struct {
-	name   string
+	to     destination
 	future jetstream.PubAckFuture
 	done   func(error)
 }
 
 // take stores a gateway's message. It is the Take of stan.Options. It checks only
-// the function's name. Other faults of a message are found when it is executed.
+// the function's name and the request's class. Other faults of a message are found when it is executed.
 func (q *Queue) take(data []byte, done func(error)) {
-	function, err := queue.FunctionOf(data)
+	function, class, err := queue.Address(data)
 	name := ""
 	if err == nil {
 		name, err = queue.FullName(function)
@@ -193,18 +198,23 @@ func (q *Queue) take(data []byte, done func(error)) {
 		done(err)
 		return
 	}
+	to, err := q.route(name, class)
+	if err != nil {
+		done(err)
+		return
+	}
 	if !q.enter() {
 		done(unavailable(errLeaving))
 		return
 	}
-	future, err := q.publish(name, data, "")
+	future, err := q.publish(to, data, "")
 	if err != nil {
 		q.storing.Done()
 		done(err)
 		return
 	}
 	select {
-	case q.accepted <- publication{name, future, done}:
+	case q.accepted <- publication{to, future, done}:
 	case <-q.closed:
 		q.storing.Done()
 	}
@@ -253,7 +263,7 @@ func (q *Queue) acknowledgeOne(p publication) {
 	_, err := q.await(q.closed, p.future)
 	p.done(err)
 	if err == nil {
-		q.stored(p.name)
+		q.stored(p.to)
 	}
 }
 
@@ -266,7 +276,11 @@ func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []b
 	if err := q.known(request.Name); err != nil {
 		return web.Refuse(http.StatusNotFound, "%v; deploy it first", err)
 	}
-	future, err := q.publish(request.Name, data, id)
+	to, err := q.route(request.Name, request.Header[spare.Header])
+	if err != nil {
+		return err
+	}
+	future, err := q.publish(to, data, id)
 	if err != nil {
 		return err
 	}
@@ -275,7 +289,7 @@ func (q *Queue) sendAgain(ctx context.Context, id string, _ DeadLetter, data []b
 		return err
 	}
 	if !ack.Duplicate {
-		q.stored(request.Name)
+		q.stored(to)
 	}
 	return nil
 }

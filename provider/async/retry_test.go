@@ -183,7 +183,7 @@ func TestPoison(t *testing.T) {
 	if _, err := r.broker.JetStream().Publish(t.Context(), queue.WorkSubjects+"NO_such$one.x", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	r.wake("echo.openfaas-fn")
+	r.wake(destination{name: "echo.openfaas-fn"})
 	for _, l := range r.letters(t, 6) {
 		if l.Reason != retry.Malformed || l.Detail == "" {
 			t.Errorf("letter %+v", l)

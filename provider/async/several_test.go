@@ -121,11 +121,11 @@ func TestAFunctionThatOneProviderKnowsFirst(t *testing.T) {
 	one := start(t, nil, func(o *Options) { several(url)(o); o.Functions, o.Invoker = first, invoke(first) })
 	// What it accepts only the other one takes out of the queue.
 	other := start(t, nil, func(o *Options) { several(url)(o); o.Functions, o.Invoker = second, invoke(second) })
-	one.running().Close(t.Context())
+	one.pools()[0].Close(t.Context())
 	if w := one.do("POST", "/async-function/new", "x"); w.Code != 202 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	other.wake("new.openfaas-fn")
+	other.wake(destination{name: "new.openfaas-fn"})
 	until(t, "the other one has tried", func() bool { return missed.Load() > 0 })
 	second.set("new.openfaas-fn", nil)
 	<-done

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,6 +19,8 @@ type Status struct {
 	Queued   uint64 `json:"queued"`
 	InFlight int    `json:"inFlight"`
 	Dead     uint64 `json:"dead"`
+	// BestEffort counts the best-effort requests in Queued and InFlight.
+	BestEffort uint64 `json:"bestEffort"`
 	// Bytes is the disk space of all requests that are not dead letters.
 	Bytes uint64 `json:"bytes"`
 	// Functions has the functions with such requests, sorted by name.
@@ -33,9 +34,10 @@ type Status struct {
 
 // FunctionStatus counts the requests of one function.
 type FunctionStatus struct {
-	Name     string `json:"name"`
-	Queued   uint64 `json:"queued"`
-	InFlight int    `json:"inFlight"`
+	Name       string `json:"name"`
+	Queued     uint64 `json:"queued"`
+	InFlight   int    `json:"inFlight"`
+	BestEffort uint64 `json:"bestEffort"`
 }
 
 // Status reads the state of the queue from its streams.
@@ -48,7 +50,7 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return s, err
 	}
-	info, err := work.Info(ctx, jetstream.WithSubjectFilter(queue.WorkSubjects+">"))
+	info, err := work.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
 		return s, err
 	}
@@ -56,14 +58,24 @@ func (a *Admin) Status(ctx context.Context) (Status, error) {
 		return s, err
 	}
 	s.Queued, s.Bytes = info.State.Msgs, info.State.Bytes
-	inHand := a.InHand()
+	inHand, functions := a.InHand(), map[string]*FunctionStatus{}
 	for subject, n := range info.State.Subjects {
-		key := strings.TrimPrefix(subject, queue.WorkSubjects)
-		f := FunctionStatus{Name: queue.FromSubjectKey(key), InFlight: inHand[key].Held}
+		key, best := keyOf(subject)
+		f := functions[key]
+		if f == nil {
+			f = &FunctionStatus{Name: queue.FromSubjectKey(key), InFlight: inHand[key].Held}
+			functions[key] = f
+		}
+		f.Queued += n
+		if best {
+			f.BestEffort = n
+		}
+	}
+	for _, f := range functions {
 		// The two numbers come from slightly different times.
-		f.Queued = n - min(n, uint64(f.InFlight))
-		s.InFlight += f.InFlight
-		s.Functions = append(s.Functions, f)
+		f.Queued -= min(f.Queued, uint64(f.InFlight))
+		s.InFlight, s.BestEffort = s.InFlight+f.InFlight, s.BestEffort+f.BestEffort
+		s.Functions = append(s.Functions, *f)
 	}
 	s.Queued -= min(s.Queued, uint64(s.InFlight))
 	slices.SortFunc(s.Functions, func(a, b FunctionStatus) int { return cmp.Compare(a.Name, b.Name) })

@@ -23,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/scaling/nodes"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -92,6 +93,13 @@ type Options struct {
 	// com.openfaas.infer.variants: auto. It takes minutes, or no time if they are there.
 	// Bundles then knows them. It is nil if the provider generates none.
 	Register func(ctx context.Context, f *provider.Function) error
+	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
+	// best-effort requests then wait. If CPU itself is nil, the share follows from what
+	// instances use and hold.
+	CPU func(node string) (share float64, known bool)
+	// NodesWanted, if not nil, is told every two seconds how many nodes there should be, while
+	// this replica leads, and nil when it does not any more. It must not block.
+	NodesWanted func([]nodes.Wanted)
 	// Replica is this replica of the provider among others. It is nil if the provider
 	// never has other replicas.
 	Replica *peer.Replica
@@ -116,6 +124,9 @@ type Controller struct {
 	shown    map[string]cluster.Node
 	recorded time.Time
 	saver    saver
+	shares   shares
+	// fleetSize decides how many nodes are wanted.
+	fleetSize fleetSize
 }
 
 // New returns a controller that knows the instances which an earlier provider has left

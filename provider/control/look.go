@@ -50,6 +50,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 		busy = busy || fn.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
+	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
 }
 
@@ -100,12 +101,15 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
 	}
-	f.Nodes = fn.avoid(f.Nodes, c.nodes)
+	f.Nodes = c.fleetSize.staying(fn.avoid(f.Nodes, c.nodes), c.nodes)
 	busy := stats.Waiting > 0
 	instances := fn.Sorted()
 	f.Instances = slices.Grow(fn.running[:0], len(instances))
 	for _, in := range instances {
 		r := in.running(now, stats)
+		if c.fleetSize.leaves(in) {
+			r.Revision = 0
+		}
 		if in.serves() {
 			busy = busy || r.IdleSince.IsZero()
 			fn.Failures.Serves(now, in.ReadyAt)

@@ -169,7 +169,7 @@ func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 // settle ends the drain of an instance that is down and has nothing in flight. The
 // lock is held.
 func (d *Dispatcher) settle(m *instanceState) {
-	if !m.up && m.inFlight == 0 && m.drained != nil {
+	if !m.up && m.inFlight == 0 && !m.lent && m.drained != nil {
 		close(m.drained)
 		m.drained = nil
 	}

@@ -51,12 +51,14 @@ type waiting struct {
 	// seen is the set of classes that came.
 	seen  uint16
 	stats [batching.MaxClasses]ClassStats
+	tight tightest
 }
 
 // arrive counts a call.
 func (w *waiting) arrive(c *call) {
 	w.seen |= 1 << c.class
 	w.stats[c.class].Arrivals++
+	w.tight.arrive(c)
 }
 
 func (w *waiting) add(c *call) {

@@ -112,10 +112,12 @@ type instanceState struct {
 	// answers. suspended: it has not answered for some time. answered: it has, and is up
 	// again once its batches have ended. generation counts how often it went down.
 	leaving, asked, suspect, suspended, answered bool
-	lived                                        time.Time
-	generation                                   int
-	executed, inFlight                           int
-	idleSince                                    time.Time
+	// lent: it executes a best-effort request, and the policy does not know it meanwhile.
+	lent               bool
+	lived              time.Time
+	generation         int
+	executed, inFlight int
+	idleSince          time.Time
 	// drained is closed when it is down and has no batch in flight.
 	drained chan struct{}
 }

@@ -55,7 +55,9 @@ func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 		m.up = true
 		d.up.add(m.Serves(), 1)
 	}
-	d.policy.Up(now, m.Instance)
+	if !m.lent {
+		d.policy.Up(now, m.Instance)
+	}
 }
 
 // down stops an instance from taking batches. The lock is held.
@@ -121,7 +123,7 @@ func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration, once
 	d.delegate(d.locked(func(now time.Time) {
 		d.policy, d.options.SLO, d.options.Once = policy, slo, once
 		for _, m := range d.instances {
-			if m.up {
+			if m.up && !m.lent {
 				policy.Up(now, m.Instance)
 			}
 		}

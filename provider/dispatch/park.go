@@ -11,7 +11,7 @@ import (
 func (d *Dispatcher) Park(id cluster.InstanceID) (parked bool) {
 	d.delegate(d.locked(func(now time.Time) {
 		m, ok := d.instances[id]
-		if !ok || !m.up || m.asked || m.inFlight > 0 || d.waiting.some(m.Serves()) {
+		if !ok || !m.up || m.asked || m.lent || m.inFlight > 0 || d.waiting.some(m.Serves()) {
 			return
 		}
 		parked = true

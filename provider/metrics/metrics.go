@@ -42,7 +42,7 @@ type Metrics struct {
 	instances, parked, ratio, level, provisional *prometheus.GaugeVec
 	variants                                     *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used              *prometheus.GaugeVec
-	nodeCPU, nodeMemory, nodeGPU                 *prometheus.GaugeVec
+	nodeCPU, nodeMemory, nodeGPU, nodes          *prometheus.GaugeVec
 
 	mu        sync.RWMutex
 	functions map[string]*FunctionMetrics
@@ -82,10 +82,11 @@ func New(r prometheus.Registerer) *Metrics {
 		nodeMemory: gauge("node_memory_bytes", "Memory of a node: total and free.",
 			[]string{"node", "state"}),
 		nodeGPU:   gauge("node_gpus", "GPUs of a node: total and free.", []string{"node", "state"}),
+		nodes:     gauge("nodes_wanted", "Nodes that there should be, by kind: cpu, gpu.", []string{"kind"}),
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU)
+		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }
 
@@ -129,6 +130,12 @@ func (m *Metrics) Remove(name string) {
 		f.remove()
 	}
 }
+
+// SetNodesWanted records how many nodes of a kind there should be.
+func (m *Metrics) SetNodesWanted(kind string, n int) { m.nodes.WithLabelValues(kind).Set(float64(n)) }
+
+// HideNodesWanted removes these numbers, for a replica that does not lead any more.
+func (m *Metrics) HideNodesWanted() { m.nodes.Reset() }
 
 // SetNode records a node's total and free resources.
 func (m *Metrics) SetNode(n cluster.Node) {

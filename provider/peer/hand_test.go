@@ -130,8 +130,8 @@ func TestTheOwnerDiesWithARequest(t *testing.T) {
 		ranked = append(ranked, all[slices.IndexFunc(all, func(o *one) bool { return o.own.id == m.ID })])
 	}
 	asker := ranked[2]
+	ranked[0].own.hold = make(chan struct{})
 	begin := func() chan error {
-		ranked[0].own.hold = make(chan struct{})
 		failed := make(chan error, 1)
 		was := ranked[0].own.requests.Load()
 		go func() {

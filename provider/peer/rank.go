@@ -30,6 +30,21 @@ func Rank(function string, members []Member) []Member {
 	return out
 }
 
+// Owns reports whether g's replica dispatches a function's requests: it is the owner, or all
+// that come before it are out of reach.
+func Owns(g *Group, function string) bool {
+	self := g.options.Membership.Self()
+	for _, m := range Rank(function, g.options.Membership.Members()) {
+		if m.ID == self {
+			return true
+		}
+		if !g.isDown(m.ID) {
+			return false
+		}
+	}
+	return true
+}
+
 // weight is FNV-1a over both names with a separator. The finisher of SplitMix64 then mixes it, so
 // that similar names get different weights.
 func weight(function, member string) uint64 {

@@ -69,3 +69,24 @@ func FuzzRank(f *testing.F) {
 		}
 	})
 }
+
+// A function has one owner among the replicas, and another one if that is out of reach.
+func TestOwns(t *testing.T) {
+	where, all := several(t, 3)
+	owner := where.owner(all)
+	for _, o := range all {
+		if got := Owns(o.Group, name); got != (o == owner) {
+			t.Errorf("%s owns it: %v", o.own.id, got)
+		}
+	}
+	ranked := Rank(name, where.members())
+	for _, o := range all {
+		o.outOfReach(ranked[0], errNoAnswer)
+		if o.own.id == ranked[1].ID && !Owns(o.Group, name) {
+			t.Error("the second one does not own it while the first is out of reach")
+		}
+		if o.own.id == ranked[2].ID && Owns(o.Group, name) {
+			t.Error("the third one owns it, too")
+		}
+	}
+}

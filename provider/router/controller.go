@@ -13,7 +13,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
@@ -36,6 +38,19 @@ type part interface {
 // models is the part of functions with an objective. A function is able as soon as its
 // model's times are known.
 type models struct{ *control.Controller }
+
+var _ provider.SpareController = models{}
+
+// Owns implements [provider.SpareController].
+func (models) Owns(string) bool { return true }
+
+// Left implements [provider.SpareController].
+func (m models) Left(name string) (spare.State, bool) { return control.Left(m.Controller, name) }
+
+// InvokeSpare implements [provider.SpareController].
+func (m models) InvokeSpare(name string, req *frame.Request) (*frame.Response, error) {
+	return control.InvokeSpare(m.Controller, name, req)
+}
 
 func (m models) able(name string) (ready bool, failure string) {
 	d, ok := m.Describe(name)
@@ -190,6 +205,27 @@ func (c *Controller) Variants(name string) ([]provider.Variant, bool) {
 		return nil, false
 	}
 	return v.Variants(name)
+}
+
+// Owns implements [provider.SpareController].
+func (c *Controller) Owns(string) bool { return true }
+
+// Left implements [provider.SpareController].
+func (c *Controller) Left(name string) (spare.State, bool) {
+	s, ok := c.in(name).(provider.SpareController)
+	if !ok {
+		return spare.State{}, false
+	}
+	return s.Left(name)
+}
+
+// InvokeSpare implements [provider.SpareController].
+func (c *Controller) InvokeSpare(name string, req *frame.Request) (*frame.Response, error) {
+	s, ok := c.in(name).(provider.SpareController)
+	if !ok {
+		return nil, spare.ErrOccupied
+	}
+	return s.InvokeSpare(name, req)
 }
 
 // Describe returns the state of a function; false if it is not deployed.

@@ -3,7 +3,9 @@ package router
 import (
 	"context"
 
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
@@ -41,6 +43,28 @@ func (c *Shared) Variants(name string) ([]provider.Variant, bool) {
 		return nil, false
 	}
 	return v.Variants(name)
+}
+
+// Owns implements [provider.SpareController].
+func (c *Shared) Owns(name string) bool { return peer.Owns(c.group, name) }
+
+// Left implements [provider.SpareController].
+func (c *Shared) Left(name string) (spare.State, bool) {
+	s, ok := c.SharedProvider.(provider.SpareController)
+	if !ok {
+		return spare.State{}, false
+	}
+	return s.Left(name)
+}
+
+// InvokeSpare implements [provider.SpareController]. Only the owner's dispatcher knows which
+// instances are free, so the request is not handed on.
+func (c *Shared) InvokeSpare(name string, req *frame.Request) (*frame.Response, error) {
+	s, ok := c.SharedProvider.(provider.SpareController)
+	if !ok {
+		return nil, spare.ErrOccupied
+	}
+	return s.InvokeSpare(name, req)
 }
 
 // Remove implements [provider.Controller].

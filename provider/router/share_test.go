@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
@@ -54,6 +55,12 @@ func TestController(t *testing.T) {
 	}
 	if got, _ := c.Describe(f.Name); got.Ready != 3 {
 		t.Errorf("the rest is the controller's own: %+v", got)
+	}
+	if _, ok := c.Left(f.Name); ok || !c.Owns(f.Name) {
+		t.Error("a controller without best effort leaves something, or has another owner")
+	}
+	if _, err := c.InvokeSpare(f.Name, nil); !errors.Is(err, spare.ErrOccupied) {
+		t.Error(err)
 	}
 	if err := c.Remove(t.Context(), f.Name); err != nil {
 		t.Error(err)

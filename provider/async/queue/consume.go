@@ -40,7 +40,12 @@ type PoolOptions struct {
 	// Stream is the stream's name. Subject is the beginning of its subjects; the rest
 	// of a message's subject is its Key.
 	Stream, Subject string
-	Handle          Handler
+	// Durable begins the names of the pool's consumers. Pools of one stream must differ in it.
+	Durable string
+	Handle  Handler
+	// Owns, if not nil, reports whether this process takes the messages of a key. Those of
+	// another key stay in the stream.
+	Owns func(key string) bool
 	// Concurrency is the maximum number of messages of one function that are executed
 	// at a time.
 	Concurrency int

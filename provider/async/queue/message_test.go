@@ -144,7 +144,7 @@ func FuzzScan(f *testing.F) {
 		if !strings.Contains(string(data), `"Function"`) && want != "" {
 			return // Its key is written with escapes.
 		}
-		if got, err := FunctionOf(data); exact != nil && (err != nil || got != want) {
+		if got, _, err := Address(data); exact != nil && (err != nil || got != want) {
 			t.Fatalf("function %q %v, want %q", got, err, want)
 		}
 	})

@@ -5,8 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"strings"
 
 	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/provider/async/spare"
 )
 
 // Most of a message is its body in base64. Parsing that as JSON takes longer than all
@@ -14,26 +18,36 @@ import (
 // as memory can be searched, and only the rest is parsed as JSON. If the scanner is in
 // doubt, the whole message is parsed as JSON.
 
-// FunctionOf returns the function's name in a message, unchanged. It does not check the
-// rest of the message.
-func FunctionOf(data []byte) (string, error) {
-	var name []byte
-	found := false
+// Address returns the function's name in a message, unchanged, and the values of the header
+// [spare.Header]. It does not check the rest of the message.
+func Address(data []byte) (function string, class []string, err error) {
+	var name, header []byte
 	if !members(data, func(key, value []byte) {
-		if string(key) == `"Function"` {
-			name, found = value, true
+		switch string(key) {
+		case `"Function"`:
+			name = value
+		case `"Header"`:
+			header = value
 		}
 	}) {
-		return "", errNoMessage
+		return "", nil, errNoMessage
 	}
-	var s string
-	if found {
-		if err := json.Unmarshal(name, &s); err != nil {
-			return "", errNoMessage
+	if name != nil && json.Unmarshal(name, &function) != nil {
+		return "", nil, errNoMessage
+	}
+	if bytes.Contains(bytes.ToLower(header), classKey) {
+		var h http.Header
+		if json.Unmarshal(header, &h) != nil {
+			return "", nil, errNoMessage
 		}
+		canonical(h)
+		class = h[spare.Header]
 	}
-	return s, nil
+	return function, class, nil
 }
+
+// classKey is the header in lower case, as part of a message.
+var classKey = []byte(strings.ToLower(spare.Header))
 
 var errNoMessage = errors.New("it is not a queued request in JSON")
 

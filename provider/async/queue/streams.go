@@ -11,12 +11,13 @@ import (
 )
 
 // The streams and the beginnings of their subjects. A subject ends in the function's
-// NAMESPACE.NAME.
+// NAMESPACE.NAME. WorkStream has the subjects of best-effort requests, too.
 const (
-	WorkStream   = "FAAS_INFER_ASYNC"
-	WorkSubjects = "faas-infer.async.run."
-	DeadStream   = "FAAS_INFER_ASYNC_DEAD"
-	DeadSubjects = "faas-infer.async.dead."
+	WorkStream         = "FAAS_INFER_ASYNC"
+	WorkSubjects       = "faas-infer.async.run."
+	BestEffortSubjects = "faas-infer.async.best-effort."
+	DeadStream         = "FAAS_INFER_ASYNC_DEAD"
+	DeadSubjects       = "faas-infer.async.dead."
 )
 
 // The default sizes of the streams in bytes: 8 GiB and 1 GiB.
@@ -38,7 +39,7 @@ const (
 
 func (b *Broker) streams() []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
-		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">"},
+		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">", BestEffortSubjects + ">"},
 		// A message stays in the stream until it is acknowledged.
 		Retention: jetstream.WorkQueuePolicy,
 		// A full stream refuses new messages and keeps the old ones.

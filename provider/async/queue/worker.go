@@ -89,7 +89,7 @@ type pull struct {
 
 func newWorker(p *Pool, key string) *worker {
 	return &worker{
-		pool: p, key: key, name: consumerName(key), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
+		pool: p, key: key, name: p.options.Durable + consumerName(key), wake: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 		inbox:   make(chan *nats.Msg, 4*p.options.Concurrency+64),
 		working: map[*Message]struct{}{}, average: 4 << 10, need: minGrant,
 	}
@@ -237,6 +237,9 @@ func (w *worker) step(now time.Time) (time.Duration, error) {
 			return 0, errNoAnswer
 		}
 		return w.pull.until.Sub(now), nil
+	}
+	if owns := w.pool.options.Owns; owns != nil && !owns(w.key) {
+		return w.pool.options.Poll, nil
 	}
 	w.mu.Lock()
 	places := min(w.pool.options.Concurrency-w.inUse.Running, heldFactor*w.pool.options.Concurrency-w.inUse.Held)

@@ -25,10 +25,12 @@ const (
 	// Undelivered: the function answered, but the callback URL did not take
 	// the answer.
 	Undelivered = "callback"
+	// Expired: it was a best-effort request, and there was no time to run it.
+	Expired = "expired"
 )
 
 // Reasons lists the reasons for giving up.
-var Reasons = []string{Malformed, Absent, Failed, Crashed, Undelivered}
+var Reasons = []string{Malformed, Absent, Failed, Crashed, Undelivered, Expired}
 
 // Kind is the kind of an Action.
 type Kind int
@@ -64,6 +66,8 @@ type Try struct {
 	Absent bool
 	// Malformed: the message is not a request.
 	Malformed bool
+	// Expired: a best-effort request that waited too long. It was not executed.
+	Expired bool
 }
 
 // Hopeless reports whether to give up a message at its number-th delivery without another
@@ -77,6 +81,8 @@ func (s Settings) After(now time.Time, t Try) Action {
 		return Action{Kind: Dead, Reason: Malformed}
 	case t.Absent:
 		return Action{Kind: Dead, Reason: Absent}
+	case t.Expired:
+		return Action{Kind: Dead, Reason: Expired}
 	case t.Status != 0 && !slices.Contains(s.Codes, t.Status):
 		return Action{Kind: Done}
 	case t.Number >= s.Attempts:

@@ -56,6 +56,7 @@ func TestAfter(t *testing.T) {
 		{Try{Number: 1, Status: 404}, "again at 2026-11-21T00:00:01Z"},
 		{Try{Number: 1, Status: 404, Absent: true}, "dead: no_function"},
 		{Try{Number: 1, Malformed: true}, "dead: malformed"},
+		{Try{Number: 1, Status: 504, Expired: true}, "dead: expired"},
 	} {
 		if got := s.After(now, c.try).String(); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.try, got, c.want)
@@ -90,7 +91,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, attempts int, low, high int64, code, number, status int, absent, malformed bool) {
 		s := Settings{Attempts: attempts, MinWait: time.Duration(low), MaxWait: time.Duration(high), Codes: []int{code}}
 		now := time.Unix(0, 0)
-		for _, a := range []Action{s.After(now, Try{number, status, absent, malformed}), s.AfterPost(now, Post{number, status, absent})} {
+		for _, a := range []Action{s.After(now, Try{Number: number, Status: status, Absent: absent, Malformed: malformed}), s.AfterPost(now, Post{number, status, absent})} {
 			switch a.Kind {
 			case Again:
 				if number >= attempts {
@@ -104,7 +105,7 @@ func FuzzDecide(f *testing.F) {
 					t.Fatalf("reason %q", a.Reason)
 				}
 			case Done:
-				if absent || malformed && a == s.After(now, Try{number, status, absent, malformed}) {
+				if absent || malformed && a == s.After(now, Try{Number: number, Status: status, Absent: absent, Malformed: malformed}) {
 					t.Fatal("done without having been executed")
 				}
 			}

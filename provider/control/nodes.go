@@ -1,0 +1,108 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/nodes"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// nodesPeriod is the time between two decisions about the number of nodes, as in INFaaS (§5).
+const nodesPeriod = 2 * time.Second
+
+// fleetSize asks how many nodes there should be, and passes the answer on.
+type fleetSize struct {
+	// scaler is nil while another replica leads.
+	scaler *nodes.Scaler
+	at     time.Time
+	// drain are the nodes that are to go. Without Options.NodesWanted there are none.
+	drain []string
+}
+
+// look decides if it is time. It forgets everything while another replica leads: the metric must
+// have one source. The lock is held.
+func (s *fleetSize) look(c *Controller, now time.Time, leading bool, functions []scaling.Function) {
+	switch {
+	case !leading && s.scaler != nil:
+		s.scaler, s.drain = nil, nil
+		c.options.Metrics.HideNodesWanted()
+		s.tell(c, nil)
+		return
+	case !leading || now.Sub(s.at) < nodesPeriod:
+		return
+	case s.scaler == nil:
+		s.scaler = nodes.New(nodes.Default())
+	}
+	s.at = now
+	wanted := s.scaler.Look(now, c.fleetNodes(functions))
+	for _, w := range wanted {
+		c.options.Metrics.SetNodesWanted(string(w.Kind), w.Count)
+	}
+	s.tell(c, wanted)
+}
+
+// tell tells the platform which nodes are wanted, nil while another replica decides. If it listens,
+// nodes are drained, too.
+func (s *fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
+	if c.options.NodesWanted == nil {
+		return
+	}
+	c.options.NodesWanted(wanted)
+	s.drain = s.drain[:0]
+	for _, w := range wanted {
+		if w.Drain != "" {
+			s.drain = append(s.drain, w.Drain)
+		}
+	}
+}
+
+// leaves reports whether an instance must start anew elsewhere, because its node is to go.
+func (s *fleetSize) leaves(in *instance) bool { return slices.Contains(s.drain, in.Node) }
+
+// staying returns the nodes that stay of the allowed ones (nil for all). It returns allowed itself
+// if none would be left.
+func (s *fleetSize) staying(allowed []string, all []cluster.Node) []string {
+	if len(s.drain) == 0 {
+		return allowed
+	}
+	var left []string
+	for _, n := range all {
+		if !slices.Contains(s.drain, n.Name) && (allowed == nil || slices.Contains(allowed, n.Name)) {
+			left = append(left, n.Name)
+		}
+	}
+	if left == nil {
+		return allowed
+	}
+	return left
+}
+
+// fleetNodes returns the nodes as their number depends on them. What none of the functions holds
+// counts as held by others. The lock is held.
+func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
+	all := make([]nodes.Node, 0, len(c.nodes))
+	at := make(map[string]*nodes.Node, len(c.nodes))
+	for _, n := range c.nodes {
+		all = append(all, nodes.Node{Name: n.Name, Total: n.Total, Others: n.Total.Sub(n.Free)})
+		at[n.Name] = &all[len(all)-1]
+	}
+	for _, f := range functions {
+		for _, in := range c.functions[f.Name].Instances {
+			n, ok := at[in.Node]
+			if !ok {
+				continue
+			}
+			held := in.Holds()
+			n.Others = n.Others.Sub(held)
+			if held != (cluster.Resources{}) {
+				n.Instances = append(n.Instances, nodes.Instance{Holds: held, Nodes: f.Nodes})
+			}
+			n.Overloaded = n.Overloaded || in.follower.State() == variant.Overloaded
+			n.Interfered = n.Interfered || in.follower.State() == variant.Interfered
+		}
+	}
+	return all
+}

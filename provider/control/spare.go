@@ -1,0 +1,95 @@
+package control
+
+import (
+	"math"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/spare"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+// Left returns what a function and its nodes leave to best-effort requests; false if the function
+// is not deployed.
+func Left(c *Controller, name string) (spare.State, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn, ok := c.functions[name]
+	if !ok {
+		return spare.State{}, false
+	}
+	s := spare.State{Waiting: c.stats(fn).Waiting}
+	for _, in := range fn.Instances {
+		if !in.serves() {
+			continue
+		}
+		s.Ready++
+		switch in.follower.State() {
+		case variant.Overloaded:
+			s.Overloaded++
+		case variant.Interfered:
+			s.Interfered++
+		case variant.Active, variant.Inactive:
+		}
+		s.CPU = max(s.CPU, c.shares.of(c, time.Now(), in.Node))
+	}
+	return s, true
+}
+
+// InvokeSpare runs a best-effort request on an idle instance of a function, as
+// [dispatch.InvokeSpare] does.
+func InvokeSpare(c *Controller, name string, req *frame.Request) (*frame.Response, error) {
+	c.mu.Lock()
+	fn, ok := c.functions[name]
+	c.mu.Unlock()
+	if !ok {
+		return nil, spare.ErrOccupied
+	}
+	return dispatch.InvokeSpare(fn.dispatcher, req)
+}
+
+// shares are the parts of their CPU that nodes use. They are calculated at most once every
+// spare.Pause, as many functions may ask.
+type shares struct {
+	at time.Time
+	by map[string]float64
+}
+
+// of returns the share that a node uses, infinite if that is not known. The lock is held.
+func (s *shares) of(c *Controller, now time.Time, node string) float64 {
+	if s.by == nil || now.Sub(s.at) >= spare.Pause {
+		s.at, s.by = now, c.usedShares()
+	}
+	if share, ok := s.by[node]; ok {
+		return share
+	}
+	return math.Inf(1)
+}
+
+// usedShares returns the share that each node uses: what instances use by the latest reading, or
+// what Options.CPU says if that is more. Without Options.CPU, instances of the other kind count
+// with what they hold. The lock is held.
+//
+// For example, instances use 600 of a node's 4000 millicores, and ordinary functions hold 1000:
+// 40 %.
+func (c *Controller) usedShares() map[string]float64 {
+	used := map[string]int{}
+	for _, in := range c.keeper.Instances() {
+		if in.Usage == (cluster.Resources{}) {
+			used[in.Node] += in.Holds().CPU // There is no reading.
+		} else {
+			used[in.Node] += in.Usage.CPU
+		}
+	}
+	by := make(map[string]float64, len(c.nodes))
+	for _, n := range c.nodes {
+		if c.options.CPU == nil {
+			by[n.Name] = float64(used[n.Name]+n.Others.CPU) / float64(n.Total.CPU)
+		} else if share, known := c.options.CPU(n.Name); known {
+			by[n.Name] = max(share, float64(used[n.Name])/float64(n.Total.CPU))
+		}
+	}
+	return by
+}
