@@ -193,8 +193,9 @@ func TestLeaderScalesByTheFollowersLoad(t *testing.T) {
 	together(t, func(*Options) {}, func(leader, follower *replica) {
 		both(leader, follower, "f", "m", func(f *provider.Function) { f.Inference.SLO = 50 * time.Millisecond })
 		follower.answered("f", "m")
-		// The first instance is small until the leader has heard of the load.
-		if failed := follower.load("f", 2*time.Millisecond, 20*time.Second); failed > 10 {
+		// The first instance is small until the leader has heard of the load. The percentile
+		// allows 100.
+		if failed := follower.load("f", 2*time.Millisecond, 20*time.Second); failed > 50 {
 			t.Errorf("%d requests of 10000 were not answered", failed)
 		}
 		if n := len(leader.backend.living()); n == 0 {
