@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -79,7 +80,7 @@ func (r *reader) chosen(o *fleet.Object, s *Scenario, f *Function) {
 		}
 	}
 	if len(f.Variants) == 0 {
-		o.Fail("model", "no variant of %v is accurate enough and has its hardware in the cluster: use another table or accuracy", models)
+		o.Fail("model", "no variant of %s is accurate enough and has its hardware in the cluster: use another table or accuracy", strings.Join(models, " or "))
 		return
 	}
 	if times := o.Number("slo_of_cpu", 0.1, 100, 0); times > 0 {
