@@ -84,16 +84,16 @@ func payback(v *view) time.Duration {
 	return min(s.Stabilisation, max(s.Burst, time.Duration(float64(v.memory.loading)/minSaved)))
 }
 
-// form is what an instance keeps while it runs: all but its CPU quota and batch size.
+// form is what distinguishes instances for an exchange: what they load, and their share of a GPU.
+// A CPU quota changes without one, and the memory follows from the rest.
 type form struct {
-	artefact string
-	without  cluster.Resources
+	artefact  string
+	gpu       int
+	gpuMemory int64
 }
 
 func formOf(c *capacity.Candidate) form {
-	f := form{c.Artefact, c.Config.Resources}
-	f.without.CPU = 0
-	return f
+	return form{c.Artefact, c.Config.GPU, c.Config.GPUMemory}
 }
 
 // beyond lists the instances of forms that serve more than a plan has for these, and what the

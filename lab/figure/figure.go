@@ -71,6 +71,8 @@ func Run(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error)
 		return tuning(ctx, cases, o)
 	case scenario.Variants:
 		return chosen(ctx, cases, o)
+	case scenario.Accuracy:
+		return accurate(ctx, cases, o)
 	default:
 		return nil, fmt.Errorf("scenario %s: unknown kind %q", s.Name, s.Kind)
 	}

@@ -56,6 +56,10 @@ func chosen(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 			t.row(name, fmt.Sprint(total.Requests), 100*(1-total.Violations()), fmt.Sprint(total.Served), fmt.Sprint(total.Missed), fmt.Sprint(total.Rejected),
 				milliseconds(latency.Quantile(0.99)), cost, over, r.ActiveNodeSeconds/r.Measured.Seconds(), fmt.Sprint(r.Starts), heldBy(r))
 		}
+		if cost, ok := fixedCost(c, o.Systems[0]); ok {
+			out.add("cost."+at+"fixed", cost, "", "calculated: instances for each function's highest load, for the whole time")
+			t.Notes = append(t.Notes, "instances for each function's highest load, for the whole time: "+number(cost)+", calculated")
+		}
 		out.Tables = append(out.Tables, t)
 	}
 	return out, nil

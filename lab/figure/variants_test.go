@@ -69,6 +69,9 @@ func TestINFaaSTable3(t *testing.T) {
 		}
 	}
 	holds(t, out, "1000-300ms.infaas-ilp", "B", "C")
+	for name, want := range map[string]float64{"10-300ms": 3, "10-50ms": 3, "1000-300ms": 25} {
+		between(t, out, "cost."+name+".fixed", want, want)
+	}
 }
 
 // INFaaS, Fig. 6: what it chooses, and the order of costs.
@@ -115,6 +118,8 @@ func TestINFaaSProduction(t *testing.T) {
 		between(t, out, "slo_violation_pct.infaas", 2, 12)
 		between(t, out, "slo_violation_pct.faas-infer", 0, 1)
 		between(t, out, "served_ratio.faas-infer_over_infaas", 0.99, 1.01)
+		between(t, out, "cost_ratio.faas-infer_over_infaas", 0.6, 1.1)
+		between(t, out, "cost.fixed", 330, 350)
 	}
 }
 

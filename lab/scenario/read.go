@@ -175,8 +175,8 @@ func (r *reader) fits(o *fleet.Object, s *Scenario) {
 		o.Fail("traces", "only the kinds %s, %s and %s have this key", Run, ColdStart, Tuning)
 	}
 	switch {
-	case (s.Kind == Variants) != (r.variants != nil) && o.Has("kind"):
-		o.Fail("variants", "the kind %s needs a table of variants, and no other kind has one", Variants)
+	case (s.Kind == Variants || s.Kind == Accuracy) != (r.variants != nil) && o.Has("kind"):
+		o.Fail("variants", "the kinds %s and %s need a table of variants, and no other kind has one", Variants, Accuracy)
 	case r.overrides.Variants != "" && r.variants == nil:
 		o.Fail("", "the variants cannot be overridden: this scenario has no key “variants”")
 	}

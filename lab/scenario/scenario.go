@@ -39,10 +39,13 @@ const (
 	// Variants compares systems that choose among variants of models: what they hold, and
 	// what is late.
 	Variants Kind = "variants"
+	// Accuracy scales accuracy with the load: it compares functions that prefer accurate
+	// answers with the most accurate variants alone, and with an optimum that knows the load.
+	Accuracy Kind = "accuracy"
 )
 
 // Kinds lists the kinds.
-func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning, Variants} }
+func Kinds() []Kind { return []Kind{MaxRPS, Run, Scale, ColdStart, Tuning, Variants, Accuracy} }
 
 // Scenario is one scenario. Its [Scenario.Cases] are simulated one at a time.
 type Scenario struct {
@@ -111,6 +114,8 @@ type Function struct {
 	// all load the same. Pinned has, by system, the choice of the developer.
 	Variants []variant.Variant
 	Pinned   map[string]systems.Pin
+	// Accurate: the function prefers accurate answers to cheap ones.
+	Accurate bool
 	// Spread is the spread of the variants' times. Fixed is the part of a batch's time that
 	// does not depend on how full it is.
 	Spread, Fixed float64
@@ -156,7 +161,7 @@ func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.
 		}
 		setup.Functions = append(setup.Functions, sim.Function{
 			Function: systems.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch, Price: f.Price, Variants: loads},
-			Times:    times, Arrivals: arrivals, Start: f.Start,
+			Times:    times, Arrivals: arrivals, Start: f.Start, Accurate: f.Accurate,
 			MinInstances: f.MinInstances, MaxInstances: f.MaxInstances,
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -63,15 +64,23 @@ func openTable(name string) ([]variant.Placed, error) {
 
 // chosen reads what a function says of its variants.
 func (r *reader) chosen(o *fleet.Object, s *Scenario, f *Function) {
-	accuracy, hardware := o.Number("accuracy", 0, 100, 0), o.Strings("hardware")
-	f.Spread, f.Fixed = o.Number("spread", 0, 2, 0), r.fixed
+	accuracy, hardware, models := o.Number("accuracy", 0, 100, 0), o.Strings("hardware"), o.Strings("models")
+	if models == nil {
+		models = []string{f.Model}
+	}
+	if f.Spread, f.Fixed = o.Number("spread", 0, 2, 0), r.fixed; o.Has("prefer") {
+		prefer := o.String("prefer")
+		if f.Accurate = prefer == "accuracy"; !f.Accurate && prefer != "cost" {
+			o.Fail("prefer", "%q: it must be cost or accuracy", prefer)
+		}
+	}
 	for _, row := range r.variants {
-		if row.Model == f.Model && row.Accuracy >= accuracy && s.Cluster.Of(row.Hardware) != nil && (hardware == nil || slices.Contains(hardware, row.Hardware)) {
+		if slices.Contains(models, row.Model) && row.Accuracy >= accuracy && s.Cluster.Of(row.Hardware) != nil && (hardware == nil || slices.Contains(hardware, row.Hardware)) {
 			f.Variants = append(f.Variants, row.Variant)
 		}
 	}
 	if len(f.Variants) == 0 {
-		o.Fail("model", "no variant of %s is accurate enough and has its hardware in the cluster: use another table or accuracy", f.Model)
+		o.Fail("model", "no variant of %s is accurate enough and has its hardware in the cluster: use another table or accuracy", strings.Join(models, " or "))
 		return
 	}
 	if times := o.Number("slo_of_cpu", 0.1, 100, 0); times > 0 {
@@ -144,7 +153,7 @@ func (s *Scenario) loads(f *Function, system systems.System) *systems.Variants {
 		} else {
 			t.add(&v, v.Cost, 0)
 		}
-		all.All = append(all.All, systems.Variant{Name: v.Name, Times: t, Loading: v.Load})
+		all.All = append(all.All, systems.Variant{Name: v.Name, Times: t, Loading: v.Load, Accuracy: v.Accuracy})
 	}
 	return all
 }

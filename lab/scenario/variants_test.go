@@ -119,11 +119,23 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// A function may choose among the variants of several models, and prefer accurate ones.
+func TestSeveralModels(t *testing.T) {
+	s := load(t, "accuracy-scaling", Overrides{})
+	if f := s.Functions[1]; len(f.Variants) != 9 || !f.Accurate {
+		t.Errorf("%d variants, accurate %v", len(f.Variants), f.Accurate)
+	}
+	setup := setup(t, s, 1, 1)
+	if f := setup.Functions[1]; !f.Accurate || f.Variants.All[0].Accuracy != 76.1 {
+		t.Errorf("accurate %v, accuracy %v", f.Accurate, f.Variants.All[0].Accuracy)
+	}
+}
+
 // What is wrong with variants is named.
 func TestBadVariants(t *testing.T) {
 	for change, want := range map[string]string{
 		"variants: infaas-table2=variants: table9":             `variants: there is no table "table9"`,
-		"kind: variants=kind: run":                             "variants: the kind variants needs a table of variants, and no other kind has one",
+		"kind: variants=kind: run":                             "variants: the kinds variants and accuracy need a table of variants, and no other kind has one",
 		"model: resnet50=model: bert":                          "model: no variant of bert",
 		"accuracy: 70=accuracy: 90":                            "model: no variant of resnet50 is accurate enough",
 		"variant: A=variant: Z":                                "pinned.sm+: resnet50 has no such variant",
@@ -132,6 +144,8 @@ func TestBadVariants(t *testing.T) {
 		"device: cpu, price: 2=device: cpu":                    "machines[0].price: it is missing",
 		"device: cpu, price: 2=cpu: 1, memory: 1GiB, price: 2": "machines[0].price: only a machine with a device has this key",
 		"slo_of_cpu: 1.5=max_batch: 3":                         "slo: it is missing",
+		"accuracy: 70=prefer: speed":                           `prefer: "speed": it must be cost or accuracy`,
+		"accuracy: 70=models: [bert, gpt]":                     "model: no variant of bert or gpt",
 	} {
 		from, to, _ := strings.Cut(change, "=")
 		if _, err := Parse("x.yaml", []byte(strings.Replace(someVariants, from, to, 1)), "", Overrides{}); err == nil || !strings.Contains(err.Error(), want) {

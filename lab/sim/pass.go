@@ -91,7 +91,7 @@ func (r *run) view(fn *function) scaling.Function {
 	fn.tuner.Within(r.room(fn))
 	list, revision := fn.tuner.Candidates(now, rate)
 	f := scaling.Function{
-		Name: fn.Name, Revision: revision, SLO: fn.SLO, ColdWait: r.ColdWait, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running,
+		Name: fn.Name, Revision: revision, SLO: fn.SLO, ColdWait: r.ColdWait, Percentile: fn.Percentile, Queue: r.System.Queue(), Configs: list, Instances: fn.running, Accurate: fn.Accurate,
 		Rate: rate, Waiting: waiting, Min: fn.MinInstances, Max: fn.MaxInstances, ScaleToZero: true,
 		PreWarmAt: decision.PreWarmAt, RetireAt: decision.RetireAt, ParkAt: decision.ParkAt,
 	}

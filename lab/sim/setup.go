@@ -88,6 +88,8 @@ type Function struct {
 	// Start is the time of a cold start: the sandbox and loading the model. A function
 	// with variants has theirs, and their times.
 	Start time.Duration
+	// Accurate prefers accurate answers to cheap ones; the engine then plans for that.
+	Accurate bool
 	// MinInstances is the number of instances without any load. MaxInstances is the
 	// maximum number; 0 means no bound.
 	MinInstances, MaxInstances int

@@ -49,6 +49,8 @@ type Variant struct {
 	Times Times
 	// Loading is how long an instance takes to load it.
 	Loading time.Duration
+	// Accuracy is in percent.
+	Accuracy float64
 }
 
 // Pin is a developer's choice for all instances of a function.
@@ -199,7 +201,7 @@ func (s System) predictedOf(f Function, v Variant) []capacity.Candidate {
 			continue
 		}
 		if mean, ok := t.Exec(c, c.Batch); ok && mean > 0 {
-			all = append(all, capacity.Candidate{Artefact: v.Name, Config: c, Exec: scale(mean, factor), Mean: s.mean(mean), Loading: v.Loading})
+			all = append(all, capacity.Candidate{Artefact: v.Name, Accuracy: v.Accuracy, Config: c, Exec: scale(mean, factor), Mean: s.mean(mean), Loading: v.Loading})
 		}
 	}
 	return all
