@@ -86,6 +86,9 @@ bench: ready build-lab ## Run every bench command on the binary
 	@bin/faas-infer-lab bench attainment
 	@bin/faas-infer-lab bench faults --repeat 1
 	@bin/faas-infer-lab bench peers
+	@scripts/python.sh quantise >/dev/null
+	@bin/faas-infer-lab bench int8
+	@bin/faas-infer-lab bench switch
 
 .PHONY: build
 build: ## Build bin/faas-infer

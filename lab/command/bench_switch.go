@@ -26,7 +26,8 @@ fp32 has to take over, and 20 s later less again. There are two ways to ask:
 Results:
   switch.late_pct            requests without a good answer within the objective, of those
                              in the 20 s around the changes; to reach: at most 1
-  switch.lost                requests without a good answer; to reach: 0
+  switch.refused             of these, requests that were refused with 503
+  switch.lost                requests without any of these answers; to reach: 0
   switch.WAY.up.late_pct     the first of these for each way and direction
   switch.later.late_pct      late requests after that, while int8 takes over again
   switch.switched            how often fp32 had to take over`,

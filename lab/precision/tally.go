@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -35,13 +36,13 @@ func (t *trial) switched() bool {
 
 // String is the trial in one line.
 func (t *trial) String() string {
-	return fmt.Sprintf("%s: instances %v, then %v, then %v; up %v, down %v, later %v; send lag %v", t.way, t.before, t.during, t.after,
+	return fmt.Sprintf("%s: instances %v, then %v, then %v; late up %v, down %v, later %v; send lag %v", t.way, t.before, t.during, t.after,
 		t.within(up-around, up+around), t.within(down-around, down+around), t.within(down+around, time.Hour), t.lag)
 }
 
-// tally counts requests. Late ones have no good answer within the objective, lost ones have no
-// good answer at all.
-type tally struct{ requests, late, lost int }
+// tally counts requests. Late ones have no good answer within the objective. Of these, refused ones
+// were told to come again, and lost ones have no good answer at all.
+type tally struct{ requests, late, refused, lost int }
 
 // within counts the requests due from a time until another.
 func (t *trial) within(from, until time.Duration) (n tally) {
@@ -50,18 +51,22 @@ func (t *trial) within(from, until time.Duration) (n tally) {
 			continue
 		}
 		n.requests++
-		if !r.Good {
-			n.lost++
-		}
 		if !r.Good || r.Latency > t.slo {
 			n.late++
+		}
+		switch {
+		case r.Good:
+		case r.Status == http.StatusServiceUnavailable || r.Status == http.StatusTooManyRequests:
+			n.refused++
+		default:
+			n.lost++
 		}
 	}
 	return n
 }
 
 func (n tally) plus(m tally) tally {
-	return tally{n.requests + m.requests, n.late + m.late, n.lost + m.lost}
+	return tally{n.requests + m.requests, n.late + m.late, n.refused + m.refused, n.lost + m.lost}
 }
 
 // percent is the share of late requests, 0 if there are none.
@@ -69,7 +74,7 @@ func (n tally) percent() float64 { return 100 * float64(n.late) / float64(max(1,
 
 // String is the numbers in words.
 func (n tally) String() string {
-	return fmt.Sprintf("%d late and %d lost of %d", n.late, n.lost, n.requests)
+	return fmt.Sprintf("%d of %d, %d of them refused", n.late, n.requests, n.refused)
 }
 
 // when lists the seconds with late requests, from the change up: how many were answered with which
@@ -117,7 +122,8 @@ func addTrials(r *report.Report, all []trial) {
 		}
 	}
 	r.Add("switch.late_pct", total.percent(), "%", fmt.Sprintf("%v, in %v around the changes; to reach: at most 1", total, 2*around))
-	r.Add("switch.lost", float64(total.lost+later.lost), "", "without a good answer; to reach: 0")
+	r.Add("switch.refused", float64(total.refused), "", "of the late ones; with 503 and Retry-After, because they would have been late")
+	r.Add("switch.lost", float64(total.lost+later.lost), "", "without a good answer, and not refused; to reach: 0")
 	r.Add("switch.later.late_pct", later.percent(), "%", fmt.Sprintf("%v, from %v after the change down", later, around))
 	r.Add("switch.switched", float64(switched), "", fmt.Sprintf("of %d times int8 alone served before, and fp32 after", len(all)))
 	r.Add("switch.send_lag_p99_ms", float64(lag)/float64(time.Millisecond), "ms", "how late the generator sent requests")

@@ -25,16 +25,21 @@ func made(way string, slow, refused time.Duration) trial {
 	return t
 }
 
-// A lost request counts as late, too.
+// A refused or lost request counts as late, too.
 func TestWithin(t *testing.T) {
 	one := made(byFloor, up, up+time.Second)
-	if got, want := one.within(up-around, up+around), (tally{200, 20, 10}); got != want {
+	one.requests[len(one.requests)-1].Good, one.requests[len(one.requests)-1].Status = false, 502
+	one.requests[len(one.requests)-2].Good, one.requests[len(one.requests)-2].Status = false, 0
+	if got, want := one.within(down+around, time.Hour), (tally{800, 2, 0, 2}); got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got, want := one.within(up-around, up+around), (tally{200, 20, 10, 0}); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got, want := one.within(down-around, down+around), (tally{requests: 200}); got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if p := (tally{200, 20, 10}).percent(); p != 10 {
+	if p := (tally{requests: 200, late: 20}).percent(); p != 10 {
 		t.Errorf("%v %%, want 10", p)
 	}
 	if p := (tally{}).percent(); p != 0 {
@@ -55,7 +60,7 @@ func TestAddTrials(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"switch.floor.up.late_pct": 2.5, "switch.floor.down.late_pct": 0, "switch.header.up.late_pct": 2.5, "switch.header.down.late_pct": 2.5,
-		"switch.late_pct": 100 * 30. / 1600, "switch.lost": 20, "switch.later.late_pct": 100 * 10. / 3200, "switch.switched": 3,
+		"switch.late_pct": 100 * 30. / 1600, "switch.refused": 10, "switch.lost": 0, "switch.later.late_pct": 100 * 10. / 3200, "switch.switched": 3,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
