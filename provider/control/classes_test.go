@@ -201,7 +201,7 @@ func TestWrongRequirements(t *testing.T) {
 			{"fn", []string{"Model", "slim", "path", "/v2/models/precise/infer"}, 400, "ask for one"},
 			{"fn", []string{"Accuracy", "90"}, 400, "the nearest, precise, has an accuracy of 80 of the 90 % asked"},
 			{"fn", []string{"Cost", "0.001"}, 400, "costs"},
-			{"one", []string{"Accuracy", "1"}, 400, "the model has an accuracy of 0 of the 1 % asked"},
+			{"one", []string{"Accuracy", "1"}, 400, "the model has no known accuracy, and 1 % is asked"},
 			{"one", []string{"Model", "plain"}, 404, "there is no model \"plain\""},
 		} {
 			_, err := r.asks(x.function, x.headers...)
