@@ -100,24 +100,15 @@ func (r *registering) register(ctx context.Context) (_ *variant.Registration, fr
 // requests, and names that the variants will have.
 func (r *registering) check() error {
 	models := r.bundle.Registered()
-	var signatures []bundle.Signature
 	for _, m := range models {
-		read, err := model.ReadFile(filepath.Join(r.bundle.Dir, m.Model))
-		if err != nil {
-			return fmt.Errorf("model %s: %w", m.Name, err)
-		}
-		if _, err := read.Graph(1); err != nil {
-			return fmt.Errorf("model %s: %w", m.Name, err)
-		}
-		signatures = append(signatures, bundle.Signature{Inputs: read.Inputs(), Outputs: read.Outputs()})
 		for _, suffix := range suffixes {
 			if slices.ContainsFunc(models, func(o bundle.ManifestModel) bool { return o.Name == m.Name+suffix }) {
 				return fmt.Errorf("%s: the name %s is that of a variant of %s; choose another", bundle.ManifestFile, m.Name+suffix, m.Name)
 			}
 		}
 	}
-	if err := bundle.Alike(models, signatures); err != nil {
-		return fmt.Errorf("%s: %w", bundle.ManifestFile, err)
+	if err := sameRequests(r.bundle); err != nil {
+		return err
 	}
 	if v := r.bundle.Validation; v != nil {
 		var err error

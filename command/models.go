@@ -38,6 +38,8 @@ type childModels struct {
 	// place sets a child's CPU weight; background is for work that nobody waits for.
 	// nil leaves the child beside this process.
 	place func(pid int, background bool) error
+	// alike has, by directory, what is known of the bundles whose models answer the same requests.
+	alike sync.Map
 
 	modelCache
 }

@@ -28,13 +28,18 @@ type registrar struct {
 var _ control.Bundles = (*registrar)(nil)
 
 // Models implements [control.Bundles].
-func (r *registrar) Models(_ context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
+func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
 	b, err := r.open(f)
 	if err != nil {
 		return "", nil, err
 	}
 	if models, err = control.ModelsOf(b, f, r.registrations(b)); err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+	}
+	if len(models) > 1 {
+		if err := r.models.Alike(ctx, b); err != nil {
+			return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		}
 	}
 	return b.Dir, models, nil
 }

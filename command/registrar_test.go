@@ -40,6 +40,33 @@ func (r *registrar) names(t *testing.T, f *provider.Function) (names []string) {
 	return names
 }
 
+// A deployment is refused if the models of its bundle do not answer the same requests, unless it
+// uses one of them only.
+func TestModelsOfOneFunctionAreAlike(t *testing.T) {
+	dir := withModels(t, "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}, {name: c, model: c.onnx}]\n", "mnist", "mnist", "identity")
+	r, f := registrarOf(t, dir)
+	f.Inference.Auto = false
+	if _, _, err := r.Models(t.Context(), f); err == nil || !strings.Contains(err.Error(), "bundle.yaml: models[2] (c) has the inputs") {
+		t.Errorf("%v", err)
+	}
+	f.Inference.Variants = "c"
+	if got := r.names(t, f); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("%v", got)
+	}
+	manifest := "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}]\n"
+	if err := os.WriteFile(filepath.Join(string(r.bundles), "app", "v1", "bundle.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f.Inference.Variants = ""; !slices.Equal(r.names(t, f), []string{"a", "b"}) {
+		t.Error("models that are alike are refused")
+	}
+	r.models.place = func(int, bool) error {
+		t.Error("the models are read again")
+		return nil
+	}
+	r.names(t, f)
+}
+
 // With auto the provider makes variants in its own directory, once. One that is killed halfway
 // says so, leaves nothing, and is made later. A damaged one is made anew, and one of the user's
 // is used instead.

@@ -222,8 +222,15 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	return build.New(o)
 }
 
+// BundleModels are [latency.Models] that also compare the models of a bundle.
+type BundleModels interface {
+	latency.Models
+	// Alike returns an error unless all models of a bundle answer the same requests.
+	Alike(ctx context.Context, b *bundle.Bundle) error
+}
+
 // Models returns models that are read and measured in child processes of this program.
-func (f *ProviderFlags) Models() latency.Models { return f.childModels() }
+func (f *ProviderFlags) Models() BundleModels { return f.childModels() }
 
 // Builds reports whether the provider accepts builds of faas-cli's remote builder.
 func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }

@@ -1,6 +1,7 @@
 package variant
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -330,13 +331,15 @@ func (c *Classes) Unmet(r Requirement) string {
 	if near < 0 {
 		var names []string
 		for i := range c.offers {
-			names = append(names, c.offers[i].Name)
+			names = append(names, cmp.Or(c.offers[i].Name, c.offers[i].Model))
 		}
 		return fmt.Sprintf("there is no model %q, only %s", r.Model, strings.Join(names, ", "))
 	}
 	v := &c.offers[near]
 	var lacks []string
-	if v.Accuracy < r.Accuracy {
+	if v.Accuracy == 0 && r.Accuracy > 0 {
+		lacks = append(lacks, fmt.Sprintf("has no known accuracy, and %.4g %% is asked", r.Accuracy))
+	} else if v.Accuracy < r.Accuracy {
 		lacks = append(lacks, fmt.Sprintf("has an accuracy of %.4g of the %.4g %% asked", v.Accuracy, r.Accuracy))
 	}
 	if v.Latency == math.MaxInt64 {

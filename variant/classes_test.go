@@ -89,6 +89,18 @@ func TestUnmetRequirements(t *testing.T) {
 	}
 }
 
+// The only model of a function may have no name as a variant, and no known accuracy.
+func TestUnmetByTheOnlyModel(t *testing.T) {
+	own := Query{Latency: 200 * ms}
+	c := NewClasses(own).Offering(own, []Variant{{Model: "photos", Latency: 10 * ms, RPS: 10, Cost: 1}})
+	if got, want := c.Unmet(asking(0, 0, "vgg", 0)), `there is no model "vgg", only photos`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := c.Unmet(asking(70, 0, "", 0)), "the model has no known accuracy, and 70 % is asked"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Classes keep their numbers while variants come, go and change their times.
 func TestOtherOffersForTheSameClasses(t *testing.T) {
 	own := Query{Latency: 200 * ms}

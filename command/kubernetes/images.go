@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
@@ -41,6 +42,8 @@ const (
 type images struct {
 	platform *platform
 	models   *imageModels
+	// alike returns an error unless all models of a bundle answer the same requests.
+	alike func(ctx context.Context, b *bundle.Bundle) error
 }
 
 var _ control.Bundles = (*images)(nil)
@@ -63,6 +66,11 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 	}
 	if models, err = control.ModelsOf(b.Bundle, f, i.registrations(b)); err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+	}
+	if len(models) > 1 {
+		if err := i.alike(ctx, b.Bundle); err != nil {
+			return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		}
 	}
 	for _, m := range models {
 		inside, err := b.InImage(m.File)

@@ -166,8 +166,9 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, err
 	}
-	models := &imageModels{local: f.Models(), root: f.imageDir()}
-	p.images = &images{platform: p, models: models}
+	local := f.Models()
+	models := &imageModels{local: local, root: f.imageDir()}
+	p.images = &images{platform: p, models: models, alike: local.Alike}
 	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
 	o.Replica, o.Eligible = p.replica(), p.eligible

@@ -77,12 +77,13 @@ func (c *classifier) classify(req *frame.Request, asks variant.Requirement, clas
 		classes, number, ok = c.add(asks)
 	}
 	if !ok {
+		_, _, met := classes.Find(asks)
 		switch nearer := (variant.Requirement{Query: variant.Query{Model: asks.Model, Accuracy: asks.Accuracy}}); {
 		case asks.Model != "" && !classes.Has(asks.Model):
 			return classes, web.Refuse(http.StatusNotFound, "%s", classes.Unmet(asks))
 		case slices.ContainsFunc(classes.Offers(), func(v variant.Variant) bool { return v.Latency == math.MaxInt64 && nearer.Met(&v) }):
 			return classes, errNotYet
-		case known || classes.Len() < variant.MaxClasses:
+		case !met:
 			return classes, web.Refuse(http.StatusBadRequest, "no variant of %s answers what the request asks: %s", c.service, classes.Unmet(asks))
 		}
 		return classes, &web.Error{Status: http.StatusServiceUnavailable, After: time.Minute, Text: "the function's requests ask for too many different things; name a variant in " + modelHeader}

@@ -201,7 +201,7 @@ func TestWrongRequirements(t *testing.T) {
 			{"fn", []string{"Model", "slim", "path", "/v2/models/precise/infer"}, 400, "ask for one"},
 			{"fn", []string{"Accuracy", "90"}, 400, "the nearest, precise, has an accuracy of 80 of the 90 % asked"},
 			{"fn", []string{"Cost", "0.001"}, 400, "costs"},
-			{"one", []string{"Accuracy", "1"}, 400, "the model has an accuracy of 0 of the 1 % asked"},
+			{"one", []string{"Accuracy", "1"}, 400, "the model has no known accuracy, and 1 % is asked"},
 			{"one", []string{"Model", "plain"}, 404, "there is no model \"plain\""},
 		} {
 			_, err := r.asks(x.function, x.headers...)
@@ -213,6 +213,31 @@ func TestWrongRequirements(t *testing.T) {
 			t.Errorf("%v %v", got, err)
 		}
 	})
+}
+
+// A request that no variant meets is told so, even if the function has all classes that it may
+// have: it would be sent again otherwise, for nothing.
+func TestWrongRequirementsOfManyClasses(t *testing.T) {
+	own := variant.Query{Latency: 200 * time.Millisecond}
+	classes := variant.NewClasses(own).Offering(own, []variant.Variant{
+		{Model: "precise", Name: "precise", Accuracy: 80, Latency: 50, RPS: 1}, {Model: "slim", Name: "slim", Accuracy: 70, Latency: 10, RPS: 1},
+	})
+	for latency := own.Latency; classes.Len() < variant.MaxClasses-1; latency /= 2 {
+		classes, _, _ = classes.With(variant.Requirement{Query: variant.Query{Latency: latency}})
+	}
+	classes, _, _ = classes.With(variant.Requirement{Query: variant.Query{Model: "precise"}})
+	classes, _, _ = classes.With(variant.Requirement{Query: variant.Query{Model: "slim"}})
+	if classes.Len() != variant.MaxClasses {
+		t.Fatalf("there are %d classes", classes.Len())
+	}
+	c := &classifier{service: "fn"}
+	c.current.Store(classes)
+	for _, x := range []variant.Requirement{{Query: variant.Query{Accuracy: 90}}, {Query: variant.Query{Accuracy: 75, Model: "slim"}}} {
+		_, err := c.classify(&frame.Request{}, x, classes)
+		if web.StatusOf(err) != 400 || !strings.Contains(err.Error(), "the nearest, ") {
+			t.Errorf("%+v: %d %v; want 400 and the nearest", x, web.StatusOf(err), err)
+		}
+	}
 }
 
 // An instance knows its function's name only, so a path with a variant's name gets that one.
