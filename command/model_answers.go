@@ -101,9 +101,9 @@ func (a answers) fits(metric variant.Metric, labels []int, scores []float64) err
 			continue
 		}
 		if a.kind == chance {
-			return fmt.Errorf("row %d has the label %d, and the model answers with one number, the chance of class 1: labels must be 0 or 1; accuracy is not defined for a regression", row, label)
+			return fmt.Errorf("labelled data: row %d has the label %d, and the model answers with one number, the chance of class 1: labels must be 0 or 1; accuracy is not defined for a regression", row, label)
 		}
-		return fmt.Errorf("row %d has the label %d, and the model has %d classes, from 0 to %d", row, label, classes, classes-1)
+		return fmt.Errorf("labelled data: row %d has the label %d, and the model has %d classes, from 0 to %d", row, label, classes, classes-1)
 	}
 	return nil
 }

@@ -194,7 +194,7 @@ func (o *evaluateOptions) inputs(e *evaluation, file string) (func(from, to int)
 	if o.data != "" {
 		set, err := labelled.Read(o.data, e.engine.Inputs(), o.image)
 		if err != nil {
-			return nil, fmt.Errorf("--data: %w", err)
+			return nil, err // It names the data, which may come from a flag or from a bundle.
 		}
 		e.rows, e.labels = set.Rows(), set.Labels
 		return set.Batch, nil

@@ -203,7 +203,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		"--rows is 5":                       {mnist, "--against", mnist, "--rows", "5"},
 		"row 3 has the label 10, and the":   {mnist, "--data", npz(t, append(make([]int64, 3), append([]int64{10}, make([]int64, 36)...)...))},
 		"there are 5 labelled rows":         {mnist, "--data", npz(t, make([]int64, 5))},
-		"--data: labelled data: stat none.": {mnist, "--data", "none.npz"},
+		"labelled data: stat none.":         {mnist, "--data", "none.npz"},
 		"none.onnx: no such file":           {"none.onnx", "--data", "v.npz"},
 		"--against: it takes image FP32":    {dssm, "--against", mnist},
 		"no array query for the model's in": {dssm, "--data", npz(t, make([]int64, 40))},

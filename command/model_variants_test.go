@@ -194,7 +194,7 @@ func TestModelVariantsRefuses(t *testing.T) {
 	if err := os.Rename(npz(t, labels), filepath.Join(dir, "v.npz")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: row 7 has the label 10") {
+	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: labelled data: row 7 has the label 10") {
 		t.Errorf("labels that do not fit: %v", err)
 	}
 	lock, err := lockDir(filepath.Join(dir, "variants"))

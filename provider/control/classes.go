@@ -32,6 +32,9 @@ type classifier struct {
 	// service is the function's name without its namespace.
 	service string
 	current atomic.Pointer[variant.Classes]
+	// earlier has the accuracies of instances of earlier deployments, by their IDs, where the
+	// current ones say something else.
+	earlier atomic.Pointer[map[string]float64]
 	// changing is held while current is replaced.
 	changing sync.Mutex
 }
@@ -107,6 +110,12 @@ func (c *classifier) add(asks variant.Requirement) (classes *variant.Classes, nu
 // while the request waited.
 func (c *classifier) name(resp *frame.Response, asks variant.Requirement) error {
 	v := c.current.Load().Offer(resp.Variant)
+	if earlier := c.earlier.Load(); earlier != nil && v != nil {
+		if accuracy, ok := (*earlier)[resp.Instance]; ok {
+			was := *v
+			was.Accuracy, v = accuracy, &was
+		}
+	}
 	asks.Latency, asks.Cost = 0, 0 // These are predictions.
 	if v == nil && asks != (variant.Requirement{}) || v != nil && !asks.Met(v) {
 		return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the function's variants changed while the request waited; send it again"}
@@ -173,6 +182,7 @@ func (fn *function) objective() *provider.Function {
 // offer updates what the function offers, and the classes that its instances know.
 func (fn *function) offer() {
 	c := fn.classing.classifier
+	c.earlier.Store(fn.overtaken()) // Before current, so that no answer is called better than it is.
 	c.changing.Lock()
 	if fn.classing.stale {
 		fn.classing.stale = false
@@ -188,6 +198,29 @@ func (fn *function) offer() {
 			in.Up()
 		}
 	}
+}
+
+// overtaken returns the accuracies of instances of earlier deployments where those of the
+// artefacts with their names are others, nil if there are none. It remembers the accuracies of
+// the others.
+func (fn *function) overtaken() *map[string]float64 {
+	var all map[string]float64
+	for id, in := range fn.Instances {
+		switch a := fn.artefact(in.Artefact.Name); {
+		case a == nil:
+		case in.Revision == fn.Revision:
+			in.accuracy = a.accuracy
+		case in.accuracy != a.accuracy:
+			if all == nil {
+				all = map[string]float64{}
+			}
+			all[string(id)] = in.accuracy
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	return &all
 }
 
 // offers lists the function's variants. One whose times are not known yet counts as slow and

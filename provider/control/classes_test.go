@@ -215,6 +215,37 @@ func TestWrongRequirements(t *testing.T) {
 	})
 }
 
+// While a deployment with a better model of the same name replaces the instances, the earlier ones
+// do not answer requests that ask for more than they have, and say what they have.
+func TestEarlierInstancesAreAsAccurateAsTheyWere(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("fn", "variants:only=70")
+		r.answered("fn", "only")
+		before := map[string]bool{}
+		for _, in := range r.backend.living() {
+			before[string(in.ID)] = true
+		}
+		r.deploy("fn", "variants:only=90", func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"other": "model"} })
+		told := map[string]int{}
+		for range 1000 {
+			if got, err := r.asks("fn", "Accuracy", "80"); err == nil && before[got.Instance] {
+				t.Fatal("an earlier instance answered")
+			}
+			if got, err := r.asks("fn"); err == nil {
+				accuracy := got.Header.Get("X-Infer-Accuracy")
+				if before[got.Instance] != (accuracy == "70") {
+					t.Fatalf("%s, earlier: %v, says %s", got.Instance, before[got.Instance], accuracy)
+				}
+				told[accuracy]++
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		if told["70"] == 0 || told["90"] == 0 {
+			t.Errorf("%v", told)
+		}
+	})
+}
+
 // A request that no variant meets is told so, even if the function has all classes that it may
 // have: it would be sent again otherwise, for nothing.
 func TestWrongRequirementsOfManyClasses(t *testing.T) {

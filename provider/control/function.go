@@ -214,6 +214,8 @@ type instance struct {
 	// origin is its revision according to the backend. Revision is 0 if the instance
 	// does not run what that revision runs.
 	origin uint64
+	// accuracy is that of its artefact in the last deployment that it suited.
+	accuracy float64
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief
