@@ -188,6 +188,7 @@ func TestBestEffortOfARemovedFunction(t *testing.T) {
 	s.state = busy
 	r := start(t, nil, func(o *Options) { o.Spare = s })
 	r.offer(t, "x")
+	r.functions.remove("echo.openfaas-fn")
 	s.set(func(s *spareNodes) { s.err = statusError(404) })
 	if l := r.letters(t, 1)[0]; l.Reason != retry.Absent {
 		t.Errorf("%+v", l)

@@ -143,7 +143,8 @@ func (j *job) execute(ctx context.Context) outcome {
 	response, err := j.invoke(ctx)
 	if err != nil {
 		o.try.Status = statusOf(err)
-		o.try.Absent = o.try.Status == http.StatusNotFound
+		_, known := j.Functions.Annotations(j.name) // A 404 may also be about the model that the request names.
+		o.try.Absent = o.try.Status == http.StatusNotFound && !known
 		o.unserved = o.try.Status == http.StatusServiceUnavailable
 		o.try.Expired, o.elsewhere = errors.As(err, new(expiredError)), errors.Is(err, errElsewhere)
 		o.detail = err.Error()

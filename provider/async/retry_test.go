@@ -257,3 +257,18 @@ func TestManyPutOff(t *testing.T) {
 		t.Errorf("after %v", d)
 	}
 }
+
+// A request for a model that its function does not have is answered with the provider's 404, and
+// is no dead letter.
+func TestRequestForAnUnknownModel(t *testing.T) {
+	told := make(chan *http.Request, 1)
+	server := recorder(t, func(w http.ResponseWriter, r *http.Request) { told <- r })
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) { return nil, statusError(404) },
+		func(o *Options) { o.Functions = &deployed{by: map[string]map[string]string{"echo.openfaas-fn": nil}} })
+	r.enqueue(t, "echo", "x", "X-Callback-Url", server)
+	if c := <-told; c.Header.Get("X-Function-Status") != "404" {
+		t.Errorf("the callback is told %v", c.Header)
+	}
+	until(t, "an empty queue", func() bool { s, err := r.Status(t.Context()); return err == nil && s.Queued+uint64(s.InFlight) == 0 })
+	r.letters(t, 0)
+}
