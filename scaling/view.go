@@ -97,9 +97,8 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 		e.memories[f.Name] = v.memory
 	}
 	v.sets = sets(v.Classes, v.Configs)
+	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, f.Configs)
 	idle := v.sort() && f.Waiting <= 0
-	v.soonest()
-	v.memory.About(e.settings.Options, f.SLO, f.Percentile, f.Queue, v.Configs)
 	if v.floor = max(0, f.Min); !f.ScaleToZero {
 		v.floor = max(1, v.floor)
 	}

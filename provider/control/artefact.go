@@ -61,10 +61,10 @@ func (a *artefact) table(batch, millicores int) []time.Duration {
 	return a.plan.Scaled(a.times.Table(batch, millicores))
 }
 
-// named sets the artefact's name, accuracy and loading time in candidates and returns them.
+// named sets the artefact's name and accuracy in candidates and returns them.
 func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	for i := range candidates {
-		candidates[i].Artefact, candidates[i].Accuracy, candidates[i].Loading = a.Name, a.accuracy, a.loading
+		candidates[i].Artefact, candidates[i].Accuracy = a.Name, a.accuracy
 	}
 	return candidates
 }

@@ -92,9 +92,8 @@ func (c interference) follow(now time.Time, fn *function, load float64) {
 	for _, in := range fn.Sorted() {
 		if a := in.own(); a != nil && in.loaded() {
 			total += in.peak(a)
-			if in.Loading > 0 && in.Loading != a.loading {
+			if in.Loading > 0 {
 				a.loading = in.Loading
-				a.named(a.candidates)
 			}
 		}
 	}
