@@ -107,6 +107,8 @@ type Function struct {
 	// is zero. It gets an instance without a request while PreWarmAt ≤ now < RetireAt,
 	// if PreWarmAt is not zero.
 	PreWarmAt, RetireAt time.Time
+	// RetireStated: RetireAt is what the user says, and holds however long loading takes.
+	RetireStated bool
 	// ParkAt comes from the same policy. From then on the instances of an idle function
 	// hold memory only, except for the minimum number. If it is zero, they keep their
 	// shares.

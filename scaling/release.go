@@ -39,8 +39,8 @@ func (p *pass) release(v *view) {
 	}
 }
 
-// keeps reports whether an idle function keeps its instances although the cold-start policy does
-// not: one of them has been idle for less than EvictLoads times as long as it took to load. Loading
+// keeps reports whether an idle function keeps its instances although the cold-start policy, not
+// the user, says that they go: one of them has been idle for less than EvictLoads times as long as it took to load. Loading
 // it again would take longer than it could have been gone.
 func keeps(v *view, now time.Time) bool {
 	loads := v.engine.settings.EvictLoads

@@ -105,7 +105,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	if f.Max > 0 {
 		v.floor = min(v.floor, f.Max)
 	}
-	retire := !f.RetireAt.IsZero() && !now.Before(f.RetireAt) && !keeps(v, now)
+	retire := !f.RetireAt.IsZero() && !now.Before(f.RetireAt) && (f.RetireStated || !keeps(v, now))
 	v.prewarm = !f.PreWarmAt.IsZero() && !now.Before(f.PreWarmAt) && !retire
 	v.idle = idle && retire
 	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)

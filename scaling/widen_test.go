@@ -103,17 +103,19 @@ func TestExchangesRespectMax(t *testing.T) {
 }
 
 // An idle function keeps its instances for twice as long as they took to load, whatever the
-// cold-start policy says: 5 s, so 10 s.
+// cold-start policy says: 5 s, so 10 s. A keep-alive that the user states counts.
 func TestLoadedInstancesAreKept(t *testing.T) {
-	w, f := sharesWorld(100*ms, 1)
-	w.keepAlive["f"] = time.Second
-	w.load(f, 2, 5)
-	f.Instances[0].Loading = 5 * time.Second
-	for second := range 15 {
-		w.now, f.Rate, f.Waiting = w.now.Add(time.Second), 0, 0
-		w.scale()
-		if kept := len(f.Instances) > 0; kept != (second < 10) {
-			t.Errorf("idle for %d s: kept %v", second, kept)
+	for stated, seconds := range map[bool]int{false: 10, true: 0} {
+		w, f := sharesWorld(100*ms, 1)
+		w.keepAlive["f"], f.RetireStated = time.Second, stated
+		w.load(f, 2, 5)
+		f.Instances[0].Loading = 5 * time.Second
+		for second := range 15 {
+			w.now, f.Rate, f.Waiting = w.now.Add(time.Second), 0, 0
+			w.scale()
+			if kept := len(f.Instances) > 0; kept != (second < seconds) {
+				t.Errorf("stated %v, idle for %d s: kept %v", stated, second, kept)
+			}
 		}
 	}
 }

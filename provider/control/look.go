@@ -167,6 +167,7 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 		f.Min = 0
 	}
 	f.PreWarmAt, f.RetireAt, f.ParkAt = decision.PreWarmAt, decision.RetireAt, decision.ParkAt
+	f.RetireStated = fn.Inference.KeepAlive > 0 || fn.scaledToZero
 	if fn.scaledToZero {
 		f.PreWarmAt, f.RetireAt = time.Time{}, now
 	}
