@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -191,17 +190,16 @@ func (e *Engine) environment() []string {
 }
 
 // freePorts finds free ports of the loopback interface.
-func freePorts() (ports, error) {
-	var found [2]int
-	for i := range found {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return ports{}, fmt.Errorf("find a port for the model server: %w", err)
+func freePorts() (p ports, err error) {
+	for p.http == p.other {
+		if p.http, err = engine.FreePort(); err != nil {
+			return ports{}, err
 		}
-		defer l.Close()
-		found[i] = l.Addr().(*net.TCPAddr).Port
+		if p.other, err = engine.FreePort(); err != nil {
+			return ports{}, err
+		}
 	}
-	return ports{http: found[0], other: found[1]}, nil
+	return p, nil
 }
 
 // poll is the time between two checks whether a starting server is ready.

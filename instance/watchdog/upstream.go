@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 // ExitError says that the function's program exited although it should serve.
@@ -61,10 +63,11 @@ type Upstream struct {
 func StartUpstream(ctx context.Context, o UpstreamOptions) (*Upstream, error) {
 	u := &Upstream{UpstreamOptions: o, logged: make(chan struct{})}
 	if u.URL == nil {
-		port, err := freePort()
+		free, err := engine.FreePort()
 		if err != nil {
 			return nil, err
 		}
+		port := strconv.Itoa(free)
 		u.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", port)}
 		env := u.Program.Env
 		u.Program.Env = append(env[:len(env):len(env)], "PORT="+port, "port="+port)
@@ -124,16 +127,6 @@ func (u *Upstream) launch() error {
 		close(u.logged)
 	}()
 	return nil
-}
-
-// freePort finds a free port of the loopback interface.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
 }
 
 // await returns once the program serves.
