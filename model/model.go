@@ -147,3 +147,18 @@ var elementTypes = map[onnxpb.TensorProto_DataType]tensor.Type{
 func elementType(code int32) tensor.Type {
 	return elementTypes[onnxpb.TensorProto_DataType(code)]
 }
+
+// ElementType is the type of a constant's elements, "" for a type without an Open Inference
+// name.
+func ElementType(t *onnxpb.TensorProto) tensor.Type { return elementType(t.GetDataType()) }
+
+// ElementCode is the ONNX element type of a tensor's elements, 0 for a type without one.
+func ElementCode(t tensor.Type) onnxpb.TensorProto_DataType { return elementCodes[t] }
+
+var elementCodes = func() map[tensor.Type]onnxpb.TensorProto_DataType {
+	codes := make(map[tensor.Type]onnxpb.TensorProto_DataType, len(elementTypes))
+	for code, t := range elementTypes {
+		codes[t] = code
+	}
+	return codes
+}()

@@ -55,7 +55,7 @@ func (o *Operator) Model() (*model.Model, error) {
 			node.Output = append(node.Output, "")
 			continue
 		}
-		if elements[out.Type] == 0 {
+		if model.ElementCode(out.Type) == 0 {
 			return nil, fmt.Errorf("output %d of %s has elements that no request can carry", i, o.Type)
 		}
 		node.Output = append(node.Output, outputName(i))
@@ -145,7 +145,7 @@ func (o *Operator) place(g *onnxpb.GraphProto, i int, rng *rand.Rand) (string, e
 		return "", nil
 	case in.Same > 0:
 		return fmt.Sprintf("in%d", in.Same-1), nil
-	case elements[in.Type] == 0:
+	case model.ElementCode(in.Type) == 0:
 		return "", fmt.Errorf("no values can be made for its element type")
 	case in.sent() && len(in.Shape) == 0:
 		g.Input = append(g.Input, declare(name, in.Type, one))
@@ -180,7 +180,7 @@ func (o *Operator) constant(i int, rng *rand.Rand) (*onnxpb.TensorProto, error) 
 	if in.Constant != nil {
 		return proto.CloneOf(in.Constant), nil
 	}
-	t := &onnxpb.TensorProto{DataType: proto.Int32(int32(elements[in.Type])), Dims: in.At(0)}
+	t := &onnxpb.TensorProto{DataType: proto.Int32(int32(model.ElementCode(in.Type))), Dims: in.At(0)}
 	if in.Role == Contents {
 		for _, d := range in.Contents {
 			t.RawData = appendWhole(t.RawData, in.Type, d.Fixed)
@@ -205,7 +205,7 @@ func declare(name string, t tensor.Type, shape []Dim) *onnxpb.ValueInfoProto {
 	}
 	return &onnxpb.ValueInfoProto{Name: proto.String(name), Type: &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{
 		TensorType: &onnxpb.TypeProto_Tensor{
-			ElemType: proto.Int32(int32(elements[t])), Shape: &onnxpb.TensorShapeProto{Dim: dims},
+			ElemType: proto.Int32(int32(model.ElementCode(t))), Shape: &onnxpb.TensorShapeProto{Dim: dims},
 		},
 	}}}
 }

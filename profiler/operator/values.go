@@ -167,15 +167,6 @@ func half(v float64) uint16 {
 	return sign | uint16(exponent)<<10 | uint16(bits>>13&0x3ff)
 }
 
-// elements maps element types to their ONNX codes.
-var elements = map[tensor.Type]onnxpb.TensorProto_DataType{
-	tensor.Bool: onnxpb.TensorProto_BOOL, tensor.Uint8: onnxpb.TensorProto_UINT8, tensor.Int8: onnxpb.TensorProto_INT8,
-	tensor.Int16: onnxpb.TensorProto_INT16, tensor.Uint16: onnxpb.TensorProto_UINT16,
-	tensor.Int32: onnxpb.TensorProto_INT32, tensor.Uint32: onnxpb.TensorProto_UINT32,
-	tensor.Int64: onnxpb.TensorProto_INT64, tensor.Uint64: onnxpb.TensorProto_UINT64,
-	tensor.FP16: onnxpb.TensorProto_FLOAT16, tensor.FP32: onnxpb.TensorProto_FLOAT, tensor.FP64: onnxpb.TensorProto_DOUBLE,
-}
-
 // floats are the values of a small constant of floats in the model's own file, nil for
 // any other tensor.
 func floats(t *onnxpb.TensorProto) []float32 {

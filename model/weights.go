@@ -1,0 +1,126 @@
+package model
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+)
+
+// Weights reads the weights of a model by range, wherever they are: within the model or in
+// files of external data. It is safe for concurrent use.
+type Weights struct {
+	dir   string
+	mu    sync.Mutex
+	files map[string]*os.File
+}
+
+// OpenWeights makes a reader of the model's weights. The caller closes it.
+func (m *Model) OpenWeights() *Weights {
+	return &Weights{dir: m.dir, files: make(map[string]*os.File)}
+}
+
+// Close closes the files.
+func (w *Weights) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var errs []error
+	for _, f := range w.files {
+		errs = append(errs, f.Close())
+	}
+	clear(w.files)
+	return errors.Join(errs...)
+}
+
+// ReadWeight fills b with the bytes of a weight of the model from an offset on, row by row
+// and little-endian.
+func (w *Weights) ReadWeight(t *onnxpb.TensorProto, b []byte, offset int64) error {
+	if !isExternal(t) {
+		raw := rawData(t)
+		if offset < 0 || offset > int64(len(raw))-int64(len(b)) {
+			return fmt.Errorf("weight %q has %d bytes; %d at %d are not there", t.GetName(), len(raw), len(b), offset)
+		}
+		copy(b, raw[offset:])
+		return nil
+	}
+	f, err := w.file(t)
+	if err != nil {
+		return err
+	}
+	start, err := strconv.ParseInt(externalValue(t, "offset"), 10, 64)
+	if err != nil && externalValue(t, "offset") != "" {
+		return fmt.Errorf("%w: weight %q has the offset %q", ErrExternalData, t.GetName(), externalValue(t, "offset"))
+	}
+	if _, err := f.ReadAt(b, start+offset); err != nil && !(errors.Is(err, io.EOF) && len(b) == 0) {
+		return fmt.Errorf("%w: weight %q: %w", ErrExternalData, t.GetName(), err)
+	}
+	return nil
+}
+
+func (w *Weights) file(t *onnxpb.TensorProto) (*os.File, error) {
+	name := externalValue(t, "location")
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("%w: weight %q is at %q, outside the model's directory", ErrExternalData, t.GetName(), name)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.files[name]; f != nil {
+		return f, nil
+	}
+	f, err := os.Open(filepath.Join(w.dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrExternalData, err)
+	}
+	w.files[name] = f
+	return f, nil
+}
+
+// rawData is a weight within the model as bytes, little-endian.
+func rawData(t *onnxpb.TensorProto) []byte {
+	if t.GetRawData() != nil {
+		return t.GetRawData()
+	}
+	var b []byte
+	order := binary.LittleEndian
+	switch size := ElementType(t).Size(); {
+	case t.GetFloatData() != nil:
+		for _, v := range t.GetFloatData() {
+			b = order.AppendUint32(b, math.Float32bits(v))
+		}
+	case t.GetDoubleData() != nil:
+		for _, v := range t.GetDoubleData() {
+			b = order.AppendUint64(b, math.Float64bits(v))
+		}
+	case t.GetInt64Data() != nil:
+		for _, v := range t.GetInt64Data() {
+			b = order.AppendUint64(b, uint64(v))
+		}
+	case t.GetUint64Data() != nil:
+		for _, v := range t.GetUint64Data() {
+			if size == 4 {
+				b = order.AppendUint32(b, uint32(v))
+			} else {
+				b = order.AppendUint64(b, v)
+			}
+		}
+	default:
+		for _, v := range t.GetInt32Data() {
+			switch size {
+			case 1:
+				b = append(b, byte(v))
+			case 2:
+				b = order.AppendUint16(b, uint16(v))
+			default:
+				b = order.AppendUint32(b, uint32(v))
+			}
+		}
+	}
+	return b
+}
