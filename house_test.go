@@ -61,7 +61,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "profiler/measuring"}
 )
 

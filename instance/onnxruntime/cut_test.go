@@ -124,14 +124,9 @@ func (p *partition) group(t *testing.T, first, end int, have map[string]tensor.T
 			continue
 		}
 		got := p.parts(t, g, c, have)
-		other := p.otherBlocks(t, g, c)
+		other := p.otherKernel(t, g, c)
 		for name, x := range got {
-			what := fmt.Sprintf("layers %d to %d, %s: %s", first, end-1, c.Name, name)
-			if other == "" {
-				p.same(t, what, x, want[name])
-			} else {
-				p.near(t, what+", for "+other, x, want[name])
-			}
+			p.compareResult(t, fmt.Sprintf("layers %d to %d, %s", first, end-1, c.Name), other, x, want[name])
 		}
 		if got != nil {
 			p.tried++
@@ -140,34 +135,51 @@ func (p *partition) group(t *testing.T, first, end int, have map[string]tensor.T
 	return want
 }
 
-// otherBlocks names a convolution that ONNX Runtime sums up in other blocks in a part than in
-// the whole group, "" if there is none. Its matrix product (MLAS) adds up the K products of
-// an output in blocks, whose length depends on the number N of positions: 128, and more
+// compareResult checks that parts gave the whole group's answer, to the last bit unless a
+// convolution adds up in another order.
+func (p *partition) compareResult(t *testing.T, what, other string, got, want tensor.Tensor) {
+	t.Helper()
+	if other == "" {
+		p.same(t, what, got, want)
+	} else {
+		p.near(t, what+", for "+other, got, want)
+	}
+}
+
+// otherKernel names a convolution that ONNX Runtime sums up in another order in a part than
+// in the whole group, "" if there is none. Its matrix product (MLAS) adds up the K products
+// of an output in blocks, whose length depends on the number N of positions: 128, and more
 // where N is at most 64 and below K. The sums of blocks are rounded, so another length gives
-// other last bits.
-func (p *partition) otherBlocks(t *testing.T, g *cut.Group, c cut.Cut) string {
+// other last bits. And it has kernels of their own for a
+// single filter and for a single position.
+func (p *partition) otherKernel(t *testing.T, g *cut.Group, c cut.Cut) string {
 	t.Helper()
 	wholes, err := g.Cut(g.Whole())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := p.blocks(t, wholes[0])
+	want := p.kernels(t, wholes[0])
 	parts, err := g.Cut(c)
 	if err != nil {
 		return ""
 	}
 	for _, part := range parts {
-		for name, b := range p.blocks(t, part) {
+		for name, b := range p.kernels(t, part) {
 			if b != want[name] {
-				return fmt.Sprintf("%s (blocks of %d in the part, of %d in the whole)", name, b, want[name])
+				return fmt.Sprintf("%s (%+v in the part, %+v in the whole)", name, b, want[name])
 			}
 		}
 	}
 	return ""
 }
 
-// blocks are the lengths of the blocks of each convolution's sums.
-func (p *partition) blocks(t *testing.T, part *cut.Part) map[string]int64 {
+// kernel is how a convolution adds up: in blocks of what length, and with which kernel.
+type kernel struct {
+	block               int64
+	oneFilter, onePlace bool
+}
+
+func (p *partition) kernels(t *testing.T, part *cut.Part) map[string]kernel {
 	t.Helper()
 	m, _, err := part.Model()
 	if err != nil {
@@ -177,7 +189,7 @@ func (p *partition) blocks(t *testing.T, part *cut.Part) map[string]int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make(map[string]int64)
+	all := make(map[string]kernel)
 	for _, o := range g.Operators {
 		if o.Type != "Conv" {
 			continue
@@ -193,7 +205,8 @@ func (p *partition) blocks(t *testing.T, part *cut.Part) map[string]int64 {
 		for wide := int64(128); n < k && wide > 16 && wide/2 >= n; wide /= 2 {
 			length *= 2
 		}
-		all[o.Name] = min(length, k)
+		groups := o.Inputs[0].Shape[1] / o.Inputs[1].Shape[1]
+		all[o.Name] = kernel{min(length, k), o.Inputs[1].Shape[0] == groups, n == 1}
 	}
 	return all
 }

@@ -232,15 +232,12 @@ func (b *builder) fit(n *onnxpb.NodeProto, o *operator, s step) error {
 	return nil
 }
 
-// fitWindows writes the pads of a region: what its windows reach beyond the input. Where
-// the last window of a pooling with ceil_mode reaches beyond the padding, the pooling itself
-// adds it again.
+// fitWindows writes the pads of a region instead of the node's own.
 func fitWindows(n *onnxpb.NodeProto, o *operator, s step) {
 	var before, after []int64
 	for d, l := range o.links[0][2:] {
-		reach, in := l.Window.reach(s.out[d+2]), s.in[0][d+2]
-		before = append(before, max(0, in.From-reach.From))
-		after = append(after, max(0, min(reach.To-in.To, l.Window.After)))
+		b, a := l.Window.pads(s.out[d+2], s.in[0][d+2])
+		before, after = append(before, b), append(after, a)
 	}
 	setAttribute(n, intsAttribute("pads", append(before, after...)))
 	dropAttribute(n, "auto_pad")

@@ -31,8 +31,9 @@ var preparing = []string{
 const maxPrepared = 64 << 10
 
 // weigh finds the heavy operators: those that are not light themselves, and all that read a
-// result of these.
+// result of these. If there are none, all are heavy.
 func (m *Model) weigh() {
+	any := false
 	for i := range m.nodes {
 		o := &m.nodes[i]
 		kind := o.Node.GetOpType()
@@ -44,6 +45,10 @@ func (m *Model) weigh() {
 			}
 		}
 		o.heavy = !light
+		any = any || o.heavy
+	}
+	for i := range m.nodes {
+		m.nodes[i].heavy = m.nodes[i].heavy || !any
 	}
 }
 

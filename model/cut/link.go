@@ -35,7 +35,24 @@ type Slide struct{ Kernel, Stride, Dilation, Before, After int64 }
 // For example positions 2 and 3 of a window of 3 with stride 2 and one position of padding
 // need positions 2·2−1 = 3 up to 3·2−1+2 = 7: [3,8).
 func (w Slide) reach(out Span) Span {
-	return Span{out.From*w.Stride - w.Before, (out.To-1)*w.Stride - w.Before + (w.Kernel-1)*w.Dilation + 1}
+	return Span{out.From*w.Stride - w.Before, (out.To-1)*w.Stride - w.Before + w.extent()}
+}
+
+// extent is the number of positions from a window's first to its last.
+func (w Slide) extent() int64 { return (w.Kernel-1)*w.Dilation + 1 }
+
+// pads are the positions of padding before and after the input's span in that a span of the
+// output needs. Where the last window of a pooling with ceil_mode reaches beyond the padding,
+// the pooling itself adds what lacks.
+func (w Slide) pads(out, in Span) (before, after int64) {
+	reach := w.reach(out)
+	return max(0, in.From-reach.From), max(0, min(reach.To-in.To, w.After))
+}
+
+// fits reports whether a span of the input holds a whole window, with its padding.
+func (w Slide) fits(out, in Span) bool {
+	before, after := w.pads(out, in)
+	return before+in.Size()+after >= w.extent()
 }
 
 // within cuts a span to 0 up to size.

@@ -154,6 +154,9 @@ func (m *Model) need(o *operator, s *step) error {
 			if span.empty() {
 				return fmt.Errorf("positions %v of %q need nothing of %q but padding", s.out, o.Name, name)
 			}
+			if link.Kind == Window && !link.Window.fits(s.out[link.Dim], span) {
+				return fmt.Errorf("positions %v of %q are one window that reaches beyond the padding; it needs the one before it", s.out[link.Dim], o.Name)
+			}
 			s.in[k][d] = span
 		}
 	}
