@@ -20,6 +20,9 @@ type Weights struct {
 	dir   string
 	mu    sync.Mutex
 	files map[string]*os.File
+	// numbers are the bytes of last, which the model holds as protobuf's numbers.
+	last    *onnxpb.TensorProto
+	numbers []byte
 }
 
 // OpenWeights makes a reader of the model's weights. The caller closes it.
@@ -43,7 +46,7 @@ func (w *Weights) Close() error {
 // and little-endian.
 func (w *Weights) ReadWeight(t *onnxpb.TensorProto, b []byte, offset int64) error {
 	if !isExternal(t) {
-		raw := rawData(t)
+		raw := w.within(t)
 		if offset < 0 || offset > int64(len(raw))-int64(len(b)) {
 			return fmt.Errorf("weight %q has %d bytes; %d at %d are not there", t.GetName(), len(raw), len(b), offset)
 		}
@@ -64,6 +67,19 @@ func (w *Weights) ReadWeight(t *onnxpb.TensorProto, b []byte, offset int64) erro
 	return nil
 }
 
+// within are the bytes of a weight within the model.
+func (w *Weights) within(t *onnxpb.TensorProto) []byte {
+	if t.GetRawData() != nil {
+		return t.GetRawData()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last != t {
+		w.last, w.numbers = t, bytesOf(t)
+	}
+	return w.numbers
+}
+
 func (w *Weights) file(t *onnxpb.TensorProto) (*os.File, error) {
 	name := externalValue(t, "location")
 	if !filepath.IsLocal(name) {
@@ -82,11 +98,8 @@ func (w *Weights) file(t *onnxpb.TensorProto) (*os.File, error) {
 	return f, nil
 }
 
-// rawData is a weight within the model as bytes, little-endian.
-func rawData(t *onnxpb.TensorProto) []byte {
-	if t.GetRawData() != nil {
-		return t.GetRawData()
-	}
+// bytesOf are protobuf's numbers as bytes, little-endian.
+func bytesOf(t *onnxpb.TensorProto) []byte {
 	var b []byte
 	order := binary.LittleEndian
 	switch size := ElementType(t).Size(); {
