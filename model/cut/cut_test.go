@@ -3,6 +3,7 @@ package cut
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -309,4 +310,62 @@ func FuzzRuns(f *testing.F) {
 			t.Fatalf("put and taken: %v, want %v", again, want)
 		}
 	})
+}
+
+// A part's shares are the part: the same work and weights, and no more sent.
+func TestSharesArePart(t *testing.T) {
+	for _, name := range []string{"vggnet", "resnet-50", "bert-small"} {
+		m := zooModel(t, name)
+		for end := 3; end < len(m.Layers()); end += 4 {
+			c := group(t, m, end-1, end).Whole()
+			if grid, err := group(t, m, end-1, end).Grid(2, 1); err == nil {
+				c = grid
+			}
+			var region Region
+			if c.Regions != nil {
+				region = c.Regions[0]
+			}
+			flops, weights := int64(0), int64(0)
+			err := m.Shares(end, region, 2, func(s Share) bool {
+				for _, w := range s.Work {
+					flops += w.FLOPs
+				}
+				weights += s.Weights
+				g := group(t, m, s.Layer, end)
+				parts, err := g.Cut(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := parts[0]
+				if math.Abs(float64(p.FLOPs(2)-flops)) > 1e-3*float64(flops) || p.WeightBytes()-weights > 64<<10 || weights > p.WeightBytes() {
+					t.Errorf("%s, layers %d to %d: shares of %d multiply-adds and %d bytes, the part %d and %d", name, s.Layer, end-1, flops, weights, p.FLOPs(2), p.WeightBytes())
+				}
+				if s.In > p.InputBytes(2) || s.In < p.InputBytes(2)/2 || s.Activations > p.ActivationBytes(2) {
+					t.Errorf("%s, layers %d to %d: sent %d, holds %d; the part %d and %d", name, s.Layer, end-1, s.In, s.Activations, p.InputBytes(2), p.ActivationBytes(2))
+				}
+				return true
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkShares(b *testing.B) {
+	m := zooModel(b, "resnet-50")
+	for b.Loop() {
+		for end := 1; end < 19; end++ {
+			g := group(b, m, end-1, end)
+			c, err := g.Grid(2, 2)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, r := range c.Regions {
+				if err := m.Shares(end, r, 1, func(s Share) bool { return s.Local }); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
 }

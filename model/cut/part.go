@@ -251,37 +251,44 @@ type Work struct {
 
 // Work is what the part computes at a batch size, operator by operator.
 func (p *Part) Work(batch int) []Work {
-	m := p.group.model
 	all := make([]Work, len(p.steps))
 	for k, s := range p.steps {
-		o := &m.nodes[s.operator]
-		w := Work{Name: o.Name, Type: o.Type}
-		inputs := make([]shape.Value, len(s.in))
-		for i, name := range o.Node.GetInput() {
-			v := m.values[name]
-			if v == nil || !v.known() {
-				continue
-			}
-			size := v.at(m.regionOf(name, s.in[i]), batch)
-			inputs[i] = shape.Value{Shape: size}
-			if v.weight == nil {
-				w.In = max(w.In, inputs[i].Elements())
-			} else {
-				w.Weights += inputs[i].Elements()
-			}
-		}
-		var outputs []shape.Value
-		for _, v := range o.Outputs {
-			out := shape.Value{}
-			if r := m.regionOf(v.Name, p.held[v.Name]); r != nil {
-				out.Shape = m.values[v.Name].at(r, batch)
-			}
-			outputs = append(outputs, out)
-		}
-		w.FLOPs = max(0, shape.Cost(o.Node, inputs, outputs))
-		all[k] = w
+		all[k] = p.group.model.work(s, batch)
 	}
 	return all
+}
+
+// work is what an operator computes of its region at a batch size.
+func (m *Model) work(s step, batch int) Work {
+	o := &m.nodes[s.operator]
+	w := Work{Name: o.Name, Type: o.Type}
+	inputs := make([]shape.Value, len(s.in))
+	for i, name := range o.Node.GetInput() {
+		v := m.values[name]
+		if v == nil || !v.known() {
+			continue
+		}
+		inputs[i] = shape.Value{Shape: v.at(m.regionOf(name, s.in[i]), batch)}
+		if v.weight == nil {
+			w.In = max(w.In, inputs[i].Elements())
+		} else {
+			w.Weights += inputs[i].Elements()
+		}
+	}
+	outputs := make([]shape.Value, len(o.Outputs))
+	for i, v := range o.Outputs {
+		out := m.values[v.Name]
+		if !out.known() {
+			continue
+		}
+		r := s.out
+		if r == nil || v.Name != o.Node.GetOutput()[0] {
+			r = whole(out.shape)
+		}
+		outputs[i].Shape = out.at(r, batch)
+	}
+	w.FLOPs = max(0, shape.Cost(o.Node, inputs, outputs))
+	return w
 }
 
 // FLOPs is the sum of the part's multiply-adds at a batch size.
