@@ -39,7 +39,7 @@ func (m *Model) Group(first, end int) (*Group, error) {
 }
 
 // Shape is the shape of the group's only output at a batch size, nil if it has several or
-// its size is unknown. Rows says which dimension grows with the batch.
+// its size is unknown.
 func (g *Group) Shape(batch int) []int64 {
 	if v := g.output(); v != nil {
 		return v.at(whole(v.shape), batch)
@@ -92,6 +92,16 @@ func (g *Group) Channels(parts int) (Cut, error) {
 		d = 1
 	}
 	return g.divide(fmt.Sprintf("channels %d", parts), map[int][]int64{d: {int64(parts), 1}})
+}
+
+// Rows divides the first dimension after the batch of a tensor of three dimensions, such as a
+// sentence's words.
+func (g *Group) Rows(parts int) (Cut, error) {
+	v := g.output()
+	if v == nil || len(v.shape) != 3 {
+		return Cut{}, errors.New("the group's output has no rows")
+	}
+	return g.divide(fmt.Sprintf("rows %d", parts), map[int][]int64{1: {int64(parts), 1}})
 }
 
 // divide makes the regions of all combinations of the dimensions' spans.
