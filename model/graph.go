@@ -27,8 +27,8 @@ type Value struct {
 	Contents []int64 `json:"-"`
 	// Constant is the tensor in the file if the value is an initialiser, the
 	// output of a Constant operator, or a copy of either. It is nil for a value
-	// that is computed or sent. It lacks its data if that is in another file. It
-	// must not be changed.
+	// that is computed or sent. It lacks its data if that is in another file or
+	// generated later. It must not be changed.
 	Constant *onnxpb.TensorProto `json:"-"`
 }
 

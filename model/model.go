@@ -25,6 +25,9 @@ type Model struct {
 	// dir is the directory of external data, "" for a model that was not read
 	// from a file.
 	dir string
+	// generate makes the data of external weights when the model is written. It is nil
+	// for a model whose weights are in the message or in files.
+	generate Generator
 }
 
 // FromProto makes a model from an ONNX message. The model owns the message from
@@ -36,7 +39,8 @@ func FromProto(p *onnxpb.ModelProto) (*Model, error) {
 	return &Model{proto: p}, nil
 }
 
-// Proto is the ONNX message. It must not be changed.
+// Proto is the ONNX message. It must not be changed. It lacks the weights that are in
+// other files or are generated when the model is written.
 func (m *Model) Proto() *onnxpb.ModelProto { return m.proto }
 
 // Name is the graph's name, as its producer wrote it.

@@ -121,8 +121,11 @@ func check(p *onnxpb.ModelProto) error {
 }
 
 // ExternalFiles names the files of external weights, relative to the model's
-// directory. Most models have none.
+// directory. Most models have none. A generated model has none until it is written.
 func (m *Model) ExternalFiles() []string {
+	if m.generate != nil {
+		return nil
+	}
 	var names []string
 	seen := make(map[string]bool)
 	for _, t := range m.proto.GetGraph().GetInitializer() {

@@ -37,12 +37,16 @@ func TestWriteIsProtobuf(t *testing.T) {
 	if err := proto.Unmarshal(b, p); err != nil {
 		t.Fatal(err)
 	}
-	m, err := zoo.Make("textcnn", 1)
+	m, err := model.Read(b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !proto.Equal(p, m.Proto()) {
 		t.Error("what was written decodes to another model")
+	}
+	var whole bytes.Buffer
+	if err := m.Write(&whole); err != nil || !bytes.Equal(b, whole.Bytes()) {
+		t.Errorf("a model with its weights is written in another way than one without (%v)", err)
 	}
 	if again := encoded(t, "textcnn"); !bytes.Equal(b, again) {
 		t.Error("the same model is written in two ways")

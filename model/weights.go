@@ -14,10 +14,10 @@ import (
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
-// Weights reads the weights of a model by range, wherever they are: within the model or in
-// files of external data. It is safe for concurrent use.
+// Weights reads the weights of a model by range, wherever they are: within the model, in
+// files of external data, or still to be generated. It is safe for concurrent use.
 type Weights struct {
-	dir   string
+	model *Model
 	mu    sync.Mutex
 	files map[string]*os.File
 	// numbers are the bytes of last, which the model holds as protobuf's numbers.
@@ -27,7 +27,7 @@ type Weights struct {
 
 // OpenWeights makes a reader of the model's weights. The caller closes it.
 func (m *Model) OpenWeights() *Weights {
-	return &Weights{dir: m.dir, files: make(map[string]*os.File)}
+	return &Weights{model: m, files: make(map[string]*os.File)}
 }
 
 // Close closes the files.
@@ -51,6 +51,13 @@ func (w *Weights) ReadWeight(t *onnxpb.TensorProto, b []byte, offset int64) erro
 			return fmt.Errorf("weight %q has %d bytes; %d at %d are not there", t.GetName(), len(raw), len(b), offset)
 		}
 		copy(b, raw[offset:])
+		return nil
+	}
+	if w.model.generated(t) {
+		if size := rawSize(t); offset < 0 || offset > size-int64(len(b)) {
+			return fmt.Errorf("weight %q has %d bytes; %d at %d are not there", t.GetName(), size, len(b), offset)
+		}
+		w.model.generate(b, t, offset)
 		return nil
 	}
 	f, err := w.file(t)
@@ -90,7 +97,7 @@ func (w *Weights) file(t *onnxpb.TensorProto) (*os.File, error) {
 	if f := w.files[name]; f != nil {
 		return f, nil
 	}
-	f, err := os.Open(filepath.Join(w.dir, name))
+	f, err := os.Open(filepath.Join(w.model.dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrExternalData, err)
 	}
