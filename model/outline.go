@@ -144,9 +144,6 @@ func (o *outline) weight(at field) (*onnxpb.TensorProto, error) {
 		return nil, fmt.Errorf("%w: weight %q has its data in %d pieces; write the model again", ErrNotONNX, t.GetName(), len(data))
 	}
 	for _, x := range data {
-		entry := func(key, value string) *onnxpb.StringStringEntryProto {
-			return &onnxpb.StringStringEntryProto{Key: proto.String(key), Value: proto.String(value)}
-		}
 		t.DataLocation = onnxpb.TensorProto_EXTERNAL.Enum()
 		t.ExternalData = []*onnxpb.StringStringEntryProto{
 			entry("location", o.name), entry("offset", strconv.FormatInt(x.value, 10)), entry("length", strconv.FormatInt(x.end-x.value, 10)),

@@ -12,12 +12,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
-	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
 // An outline has the model's graph and reads its weights, but holds none of them.
 func TestOutline(t *testing.T) {
-	m, err := zoo.Make("mobilenet", 1)
+	m, err := model.Read(encoded(t, "mobilenet"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +81,7 @@ func TestOutline(t *testing.T) {
 
 // Weights in protobuf's own numbers are read as those in raw bytes.
 func TestOutlineOfNumbers(t *testing.T) {
-	m, err := zoo.Make("mnist", 1)
+	m, err := model.Read(encoded(t, "mnist"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,17 +130,10 @@ func appendVarint(b []byte, v uint64) []byte {
 
 // A damaged file is an error that says so, and never a panic.
 func TestOutlineOfDamage(t *testing.T) {
-	m, err := zoo.Make("mnist", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := m.Write(&b); err != nil {
-		t.Fatal(err)
-	}
+	b := encoded(t, "mnist")
 	path := filepath.Join(t.TempDir(), "m.onnx")
-	for _, n := range []int{0, 1, 7, b.Len() / 2, b.Len() - 1} {
-		if err := os.WriteFile(path, b.Bytes()[:n], 0o644); err != nil {
+	for _, n := range []int{0, 1, 7, len(b) / 2, len(b) - 1} {
+		if err := os.WriteFile(path, b[:n], 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := model.ReadOutline(path); !errors.Is(err, model.ErrNotONNX) && !errors.Is(err, model.ErrTruncated) {

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
@@ -16,14 +17,17 @@ type network struct {
 	graph *onnxpb.GraphProto
 	seed  uint64
 	count map[string]int
+	// random holds the distributions of the weights that are generated later, by name.
+	random map[string]uniform
 }
 
 func newNetwork(a Architecture, seed uint64) *network {
 	graph := &onnxpb.GraphProto{Name: proto.String(a.Name)}
 	return &network{
-		graph: graph,
-		seed:  seed,
-		count: make(map[string]int),
+		graph:  graph,
+		seed:   seed,
+		count:  make(map[string]int),
+		random: make(map[string]uniform),
 		proto: &onnxpb.ModelProto{
 			IrVersion:    proto.Int64(8),
 			OpsetImport:  []*onnxpb.OperatorSetIdProto{{Domain: proto.String(""), Version: proto.Int64(17)}},
@@ -110,12 +114,32 @@ func (n *network) initializer(t *onnxpb.TensorProto) string {
 // layer to layer. They neither overflow nor become denormal numbers, with which
 // arithmetic is many times slower.
 func (n *network) weight(name string, gain float64, fanIn int64, dims ...int64) string {
-	return n.initializer(uniform(n.seed, name, 0, math.Sqrt(3*gain/float64(fanIn)), dims...))
+	return n.around(name, 0, math.Sqrt(3*gain/float64(fanIn)), dims...)
 }
+
+// maxEager is the maximum number of elements of a random weight that is made with the
+// graph. Those who read a graph want the values of small constants.
+const maxEager = 1024
 
 // around is a random tensor near centre: biases, scales, variances.
 func (n *network) around(name string, centre, width float64, dims ...int64) string {
-	return n.initializer(uniform(n.seed, name, centre, width, dims...))
+	u, size := uniform{centre, width}, product(dims)
+	t := floatTensor(name, nil, dims)
+	if size <= maxEager {
+		t.RawData = make([]byte, 4*size)
+		u.fill(t.RawData, n.seed, name, 0)
+	} else {
+		t.DataLocation = onnxpb.TensorProto_EXTERNAL.Enum()
+		n.random[name] = u
+	}
+	return n.initializer(t)
+}
+
+// model is the network as a model that generates its large weights when it is written.
+func (n *network) model() (*model.Model, error) {
+	return model.Generated(n.proto, func(b []byte, t *onnxpb.TensorProto, offset int64) {
+		n.random[t.GetName()].fill(b, n.seed, t.GetName(), offset)
+	})
 }
 
 func (n *network) integers(values ...int64) string {

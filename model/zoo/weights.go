@@ -15,8 +15,14 @@ import (
 // second.
 type splitmix uint64
 
+// gamma is what the generator's state grows by for each number.
+const gamma = 0x9e3779b97f4a7c15
+
+// skip leaves out n numbers.
+func (s *splitmix) skip(n uint64) { *s += splitmix(n * gamma) }
+
 func (s *splitmix) next() uint64 {
-	*s += 0x9e3779b97f4a7c15
+	*s += gamma
 	z := uint64(*s)
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
 	z = (z ^ (z >> 27)) * 0x94d049bb133111eb
@@ -28,25 +34,33 @@ func (s *splitmix) next() uint64 {
 func newSplitmix(seed uint64, name string) splitmix {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return splitmix(h.Sum64() ^ seed*0x9e3779b97f4a7c15)
+	return splitmix(h.Sum64() ^ seed*gamma)
 }
 
-// uniform draws a float32 tensor from [centre-width, centre+width).
-func uniform(seed uint64, name string, centre, width float64, dims ...int64) *onnxpb.TensorProto {
+// uniform is the distribution of a weight's elements: [centre-width, centre+width).
+type uniform struct{ centre, width float64 }
+
+// fill draws the bytes from an offset on of a tensor of float32. A random number gives
+// two elements.
+func (u uniform) fill(b []byte, seed uint64, name string, offset int64) {
+	low, step := float32(u.centre-u.width), float32(2*u.width/(1<<24))
+	element := offset / 4
 	rng := newSplitmix(seed, name)
-	raw := make([]byte, 4*product(dims))
-	low, step := float32(centre-width), float32(2*width/(1<<24))
-	var bits uint64
-	for i := 0; i < len(raw); i += 4 {
-		if i%8 == 0 {
+	rng.skip(uint64(element / 2))
+	bits := rng.next()
+	if element%2 == 1 {
+		bits >>= 32
+	}
+	for first := int(offset % 4); len(b) > 0; first = 0 {
+		var word [4]byte
+		binary.LittleEndian.PutUint32(word[:], math.Float32bits(low+step*float32(bits&(1<<24-1))))
+		b = b[copy(b, word[first:]):]
+		if element++; element%2 == 0 {
 			bits = rng.next()
 		} else {
 			bits >>= 32
 		}
-		v := low + step*float32(bits&(1<<24-1))
-		binary.LittleEndian.PutUint32(raw[i:], math.Float32bits(v))
 	}
-	return floatTensor(name, raw, dims)
 }
 
 // floats is a float32 tensor of the given values.

@@ -61,9 +61,11 @@ func Find(name string) (Architecture, bool) {
 	return Architecture{}, false
 }
 
-// Make makes the model of that name. The same name and seed give the same bytes
-// when written. The graph has the architecture's name, which identifies the model
-// in a file. The error for an unknown name lists the known names.
+// Make makes the model of that name. It takes milliseconds, because weights of more than
+// 1024 elements are generated when the model is written ([model.Generated]). The same
+// name and seed give the same bytes when written. The graph has the architecture's name,
+// which identifies the model in a file. The error for an unknown name lists the known
+// names.
 func Make(name string, seed uint64) (*model.Model, error) {
 	a, ok := Find(name)
 	if !ok {
@@ -71,7 +73,7 @@ func Make(name string, seed uint64) (*model.Model, error) {
 	}
 	n := newNetwork(a, seed)
 	a.build(n)
-	m, err := model.FromProto(n.proto)
+	m, err := n.model()
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", a.Name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -109,24 +110,44 @@ func TestResNet50HasTheTablesGFLOPs(t *testing.T) {
 	}
 }
 
-func TestSeeds(t *testing.T) {
-	write := func(seed uint64) []byte {
-		m, err := Make("textcnn-69", seed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		if err := m.Write(&b); err != nil {
-			t.Fatal(err)
-		}
-		return b.Bytes()
+// encoded is a model's file.
+func encoded(t *testing.T, name string, seed uint64) []byte {
+	t.Helper()
+	m, err := Make(name, seed)
+	if err != nil {
+		t.Fatal(err)
 	}
-	one := write(1)
-	if !bytes.Equal(one, write(1)) {
+	var b bytes.Buffer
+	if err := m.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestSeeds(t *testing.T) {
+	one := encoded(t, "textcnn-69", 1)
+	if !bytes.Equal(one, encoded(t, "textcnn-69", 1)) {
 		t.Error("the same seed gives two models")
 	}
-	if bytes.Equal(one, write(2)) {
+	if bytes.Equal(one, encoded(t, "textcnn-69", 2)) {
 		t.Error("two seeds give the same model")
+	}
+}
+
+// A model of many MiB is written with little memory: one weight after another.
+func TestWriteTakesLittleMemory(t *testing.T) {
+	m, err := Make("bert-v1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := m.Write(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8<<20 {
+		t.Errorf("writing 390 MiB allocates %d bytes", allocated)
 	}
 }
 
@@ -154,7 +175,7 @@ func TestNames(t *testing.T) {
 // variance that keep the size of activations.
 func TestWeights(t *testing.T) {
 	for _, name := range []string{"mnist", "yamnet", "dssm", "lstm"} {
-		m, err := Make(name, 3)
+		m, err := model.Read(encoded(t, name, 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,9 +194,10 @@ func TestWeights(t *testing.T) {
 }
 
 func TestUniform(t *testing.T) {
-	w := uniform(1, "w", 0.5, 2, 300, 333)
+	u, w := uniform{0.5, 2}, make([]byte, 4*300*333)
+	u.fill(w, 1, "w", 0)
 	var sum, squares, n float64
-	for b := w.GetRawData(); len(b) > 0; b = b[4:] {
+	for b := w; len(b) > 0; b = b[4:] {
 		v := float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) - 0.5
 		if v < -2 || v > 2 {
 			t.Fatalf("%g is outside", v)
@@ -184,5 +206,12 @@ func TestUniform(t *testing.T) {
 	}
 	if n != 300*333 || math.Abs(sum/n) > 0.02 || math.Abs(squares/n-4.0/3) > 0.02 {
 		t.Errorf("%g values with mean %g and variance %g", n, sum/n, squares/n)
+	}
+	for _, span := range [][2]int{{0, 1}, {4, 9}, {5, 6}, {7, 4000}, {4096, 4104}, {len(w) - 5, len(w)}} {
+		part := make([]byte, span[1]-span[0])
+		u.fill(part, 1, "w", int64(span[0]))
+		if !bytes.Equal(part, w[span[0]:span[1]]) {
+			t.Errorf("bytes %d to %d alone are others", span[0], span[1])
+		}
 	}
 }
