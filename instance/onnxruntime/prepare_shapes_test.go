@@ -20,7 +20,7 @@ import (
 // optimised graph is what the engine computes.
 func TestShapesAreTheEngines(t *testing.T) {
 	had := map[string]bool{}
-	for _, name := range []string{"mnist", "textcnn", "dssm", "lstm", "mobilenet", "ssd", "transformer", "blocks"} {
+	for _, name := range []string{"mnist", "textcnn", "dssm", "lstm", "mobilenet", "ssd", "resnet-34", "transformer", "blocks"} {
 		path := filepath.Join("testdata", name+".txt")
 		if _, err := os.Stat(path); err == nil {
 			path = described(t, path)

@@ -1,5 +1,11 @@
 package zoo
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // architectures are sorted by size, smallest first.
 var architectures = []Architecture{
 	{
@@ -53,7 +59,7 @@ var architectures = []Architecture{
 		Description: "Image classification: 20 layers in residual blocks on 192×192 images",
 		TableSize:   "36M", TableGFLOPs: 1.55,
 		Note:  "The well-known ResNet-20 is for 32×32 images and has 1M. Ours has its number of layers in the widths of ResNet-18, which gives the table's size and GFLOPs.",
-		build: resnet20,
+		build: residuals{side: 192, blocks: [4]int{2, 2, 4, 1}, widen: 1}.build,
 	},
 	{
 		Name: "lstm-2365", Aliases: []string{"lstm"},
@@ -66,20 +72,23 @@ var architectures = []Architecture{
 		Description: "Feature localisation: VGG-16's convolutions on 136×136 images and a dense layer of 384",
 		TableSize:   "69M", TableGFLOPs: 5.55,
 		Note:  "VGG-16 has 528M and 15.5 GFLOPs. Without its wide dense layers and on images of this side it has the table's size and GFLOPs.",
-		build: vgg16,
+		build: vgg{side: 136, layers: [5]int{2, 2, 3, 3, 3}, dense: []int64{384}}.build,
 	},
+	residualNetwork(34),
 	{
 		Name: "resnet-50", Aliases: []string{"resnet50"},
 		Description: "Image classification: 50 layers in residual bottleneck blocks on 224×224 images",
 		TableSize:   "98M", TableGFLOPs: 3.89,
 		Note:  "The stride is in a block's first 1×1 convolution, as in the original paper and as the table's GFLOPs say.",
-		build: resnet50,
+		build: residuals{side: 224, blocks: [4]int{3, 4, 6, 3}, widen: 1, bottleneck: true, early: true}.build,
 	},
 	{
 		Name:        "bert-small",
 		Description: "Language processing: BERT of 4 layers, 512 wide, with a vocabulary of 30522 on 128 words",
 		build:       bertSmall.build,
 	},
+	residualNetwork(101),
+	recurrentNetwork(3),
 	{
 		Name: "bert-v1", Aliases: []string{"bert"},
 		Description: "Language processing: BERT-base with a vocabulary of 21128 on 128 words",
@@ -87,4 +96,75 @@ var architectures = []Architecture{
 		Note:  "The table counts a multiply-add twice here.",
 		build: bertBase.build,
 	},
+	vggNetwork(11),
+	vggNetwork(16),
+	vggNetwork(19),
+	wideNetwork(34, 3),
+	wideNetwork(50, 3),
+	wideNetwork(34, 4),
+	wideNetwork(50, 4),
+	wideNetwork(34, 5),
+	wideNetwork(50, 5),
+}
+
+// vggNetwork is one of the VGG paper's, by its number of layers with weights.
+func vggNetwork(layers int) Architecture {
+	convolutions := map[int][5]int{11: {1, 1, 2, 2, 2}, 16: {2, 2, 3, 3, 3}, 19: {2, 2, 4, 4, 4}}
+	return Architecture{
+		Name: fmt.Sprintf("vgg-%d", layers), Aliases: []string{fmt.Sprintf("vgg%d", layers)},
+		Description: fmt.Sprintf("Image classification: %d convolutions and three wide dense layers on 224×224 images", layers-3),
+		build:       vgg{side: 224, layers: convolutions[layers], dense: wide}.build,
+	}
+}
+
+// residualNetwork is one of the ResNet paper's.
+func residualNetwork(layers int) Architecture {
+	a := Architecture{
+		Name: fmt.Sprintf("resnet-%d", layers), Aliases: []string{fmt.Sprintf("resnet%d", layers)},
+		Description: fmt.Sprintf("Image classification: %d layers in residual blocks on 224×224 images", layers),
+	}
+	r := residuals{side: 224, blocks: [4]int{3, 4, 6, 3}, widen: 1}
+	if layers == 101 {
+		r.blocks, r.bottleneck = [4]int{3, 4, 23, 3}, true
+		a.Description = strings.Replace(a.Description, "residual", "residual bottleneck", 1)
+		a.Note = "The stride is in a block's 3×3 convolution, as in most networks since the paper; in the first 1×1 one it takes 7.6 GFLOPs."
+	}
+	a.build = r.build
+	return a
+}
+
+// wideNetwork is a ResNet with more channels in every block, as the release of Gillis
+// builds it.
+func wideNetwork(layers int, widen int64) Architecture {
+	return Architecture{
+		Name:        fmt.Sprintf("wrn-%d-%d", layers, widen),
+		Description: fmt.Sprintf("Image classification: ResNet-%d with %d times as many channels in its blocks, on 224×224 images", layers, widen),
+		build:       residuals{side: 224, blocks: [4]int{3, 4, 6, 3}, widen: widen, bottleneck: layers == 50}.build,
+	}
+}
+
+// recurrentNetwork is a stack of layers of LSTM.
+func recurrentNetwork(layers int) Architecture {
+	return Architecture{
+		Name:        fmt.Sprintf("%s%d", rnnPrefix, layers),
+		Description: fmt.Sprintf("Sequences: %d layers of LSTM, 2048 wide, read %d vectors; rnn-N has N layers", layers, rnnLength),
+		Note:        "Gillis does not say how many vectors a request has. In its release, a layer on Lambda takes 955 ms, 19 times as long as a dense layer of as many weights; so ours has 20.",
+		build:       rnn(layers),
+	}
+}
+
+const (
+	rnnPrefix = "rnn-"
+	// maxLayers is the maximum number of layers of an rnn, 125 GiB.
+	maxLayers = 1000
+)
+
+// parseRecurrent finds the rnn of a name. The list has only one of them.
+func parseRecurrent(name string) (Architecture, bool) {
+	number, found := strings.CutPrefix(name, rnnPrefix)
+	layers, err := strconv.Atoi(number)
+	if !found || err != nil || layers < 1 || layers > maxLayers || strconv.Itoa(layers) != number {
+		return Architecture{}, false
+	}
+	return recurrentNetwork(layers), true
 }

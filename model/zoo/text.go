@@ -32,14 +32,41 @@ func lstm(n *network) {
 	const vocabulary, words, width, cells, answers = 2365, 16, 512, 1024, 2365
 	ids := n.op("Transpose", []string{n.input("words", onnxpb.TensorProto_INT64, words)}, attrInts("perm", 1, 0))
 	x := n.embedding(ids, vocabulary, width)
+	_, last := n.lstmLayer(x, width, cells, 1)
+	last = n.op("Squeeze", []string{last, n.integers(0)})
+	n.output("answers", n.softmax(n.dense(last, cells, answers, 1)), answers)
+}
+
+// lstmLayer reads x, [words, batch, width]. It returns the states after every word, [words,
+// 1, batch, cells], and the one after the last, [1, batch, cells]. [network.weight]
+// explains gain, here that of x.
+func (n *network) lstmLayer(x string, width, cells int64, gain float64) (states, last string) {
 	name := n.next("LSTM")
-	states := n.ops("LSTM", 2, []string{x,
-		n.weight(name+".input", 1, width, 1, 4*cells, width),
+	out := n.ops("LSTM", 2, []string{x,
+		n.weight(name+".input", gain, width, 1, 4*cells, width),
 		n.weight(name+".recurrent", 1, cells, 1, 4*cells, cells),
 		n.around(name+".bias", 0, 0.05, 1, 8*cells),
 	}, attrInt("hidden_size", cells))
-	last := n.op("Squeeze", []string{states[1], n.integers(0)})
-	n.output("answers", n.softmax(n.dense(last, cells, answers, 1)), answers)
+	return out[0], out[1]
+}
+
+// rnnLength is the number of vectors that an rnn reads.
+const rnnLength = 20
+
+// rnn is a stack of layers of LSTM. Its output is the last layer's last state.
+func rnn(layers int) func(*network) {
+	return func(n *network) {
+		const cells = 2048
+		x := n.op("Transpose", []string{n.input("vectors", onnxpb.TensorProto_FLOAT, rnnLength, cells)}, attrInts("perm", 1, 0, 2))
+		var last string
+		for layer := range layers {
+			if layer > 0 {
+				x = n.op("Squeeze", []string{x, n.integers(1)})
+			}
+			x, last = n.lstmLayer(x, cells, cells, 8)
+		}
+		n.output("state", n.op("Squeeze", []string{last, n.integers(0)}), cells)
+	}
 }
 
 // textCNN is Kim's network: convolutions over 3, 4 and 5 words at a time, the

@@ -1,8 +1,9 @@
-// Package zoo makes the models of INFless Table 1, and one that does nothing,
-// with seeded random weights and a dynamic batch dimension. A model's latency
-// depends on its architecture and not on its weights, so these models stand in
-// for trained ones in benchmarks, demonstrations and tests. Their answers mean
-// nothing. Begin with [Make] and architectures.go.
+// Package zoo makes the models of INFless Table 1, the larger ones of Gillis, and one
+// that does nothing, with seeded random weights and a dynamic batch dimension. A
+// model's latency depends on its architecture and not on its weights, so these models
+// stand in for trained ones in benchmarks, demonstrations and tests. Their answers mean
+// nothing. A model's large weights are generated when it is written, so its graph costs
+// next to nothing at any size. Begin with [Make] and architectures.go.
 //
 // The table gives a size and GFLOPs per model, not the architecture. If the two
 // contradict each other or the literature, the size decides, and the Note of the
@@ -22,7 +23,7 @@ import (
 
 // Architecture is one model that the zoo can make.
 type Architecture struct {
-	// Name is the table's name in lower case. [Make] takes it.
+	// Name is the paper's name in lower case. [Make] takes it.
 	Name string
 	// Aliases are other names that [Make] takes.
 	Aliases []string
@@ -32,16 +33,18 @@ type Architecture struct {
 	// a model that is not in it.
 	TableSize   string
 	TableGFLOPs float64
-	// Note says how our model differs from the table and why. It may be "".
+	// Note says how our model differs from the table or the literature, and why. It
+	// may be "".
 	Note string
 
 	build func(*network)
 }
 
-// All lists the zoo, smallest first.
+// All lists the zoo, smallest first. The largest have gigabytes of weights; those in
+// INFless Table 1 have a TableSize. Of the family rnn-N it has one member.
 func All() []Architecture { return slices.Clone(architectures) }
 
-// Names lists the names that [Make] takes, without aliases.
+// Names lists the names of [All].
 func Names() []string {
 	var names []string
 	for _, a := range architectures {
@@ -50,7 +53,8 @@ func Names() []string {
 	return names
 }
 
-// Find returns the architecture with this name or alias, in upper or lower case.
+// Find returns the architecture with this name or alias, in upper or lower case. It
+// knows rnn-N for every N from 1 to 1000.
 func Find(name string) (Architecture, bool) {
 	name = strings.ToLower(name)
 	for _, a := range architectures {
@@ -58,7 +62,7 @@ func Find(name string) (Architecture, bool) {
 			return a, true
 		}
 	}
-	return Architecture{}, false
+	return parseRecurrent(name)
 }
 
 // Make makes the model of that name. It takes milliseconds, because weights of more than
