@@ -46,13 +46,18 @@ func newModelMakeCommand() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "make NAME",
-		Short: "Write an architecture of INFless Table 1 with random weights",
+		Short: "Write an architecture of the INFless or Gillis paper with random weights",
 		Long: `make writes an ONNX model of an architecture with random weights and a dynamic batch
 dimension. Latency depends on the architecture and not on the weights, so the model is
-good for benchmarks and demonstrations. The same seed gives the same file.`,
+good for benchmarks and demonstrations. The same seed gives the same file.
+
+The architectures are those of INFless Table 1 and the large ones of Gillis. rnn-N has any
+number N of layers, such as rnn-12. The weights of a model above 1 GiB are in a second
+file, FILE.data, which must stay beside the first.`,
 		Example: `  faas-infer model make --list
   faas-infer model make mnist
-  faas-infer model make bert --out bert.onnx --seed 7`,
+  faas-infer model make bert --out bert.onnx --seed 7
+  faas-infer model make wrn-50-5`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if list {
@@ -71,7 +76,11 @@ good for benchmarks and demonstrations. The same seed gives the same file.`,
 			if err := m.WriteFile(out); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Show it with `faas-infer model show %s`.\n", out, out)
+			wrote := out
+			if data := m.DataFile(out); data != "" {
+				wrote += " and its weights in " + data
+			}
+			fmt.Fprintf(c.OutOrStdout(), "Wrote %s. Show it with `faas-infer model show %s`.\n", wrote, out)
 			return nil
 		},
 	}
@@ -81,7 +90,7 @@ good for benchmarks and demonstrations. The same seed gives the same file.`,
 	return c
 }
 
-// listZoo prints every model's figures. It makes each model; the largest takes a second.
+// listZoo prints every model's figures. It makes their graphs, not their weights.
 func listZoo(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tSIZE\tTABLE 1\tGFLOPS\tTABLE 1\tDESCRIPTION")
@@ -181,6 +190,8 @@ func showGraph(w io.Writer, m *model.Model, g *model.Graph) error {
 	fmt.Fprintf(w, "GFLOPs      %s, %s an item (a multiply-add counted once)\n", giga(g.FLOPs), giga(g.FLOPs/int64(g.Batch)))
 	if a, ok := zoo.Find(m.Name()); ok && a.TableSize != "" {
 		fmt.Fprintf(w, "Table 1     %s, %s GFLOPs (INFless). %s\n", a.TableSize, tableGFLOPs(a), a.Note)
+	} else if ok && a.Note != "" {
+		fmt.Fprintf(w, "note        %s\n", a.Note)
 	}
 	if len(g.Unknown) > 0 {
 		fmt.Fprintf(w, "not known   the shapes or GFLOPs of %s\n", strings.Join(g.Unknown, ", "))

@@ -56,6 +56,19 @@ func TestModelMakeShowBundle(t *testing.T) {
 	}
 }
 
+// The list has the large models, with their sizes, and costs no weights.
+func TestModelMakeList(t *testing.T) {
+	out, err := runModel("make", "--list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"resnet-50 ", "97.7 MiB", "wrn-50-5 ", "2275.5 MiB", "rnn-N has N layers"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("%q is not in\n%s", words, out)
+		}
+	}
+}
+
 func TestModelShowJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.onnx")
 	if _, err := runModel("make", "dssm", "--out", path); err != nil {
