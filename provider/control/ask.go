@@ -24,7 +24,7 @@ const (
 	// costHeader is the highest price of a request, in core-milliseconds.
 	costHeader = "X-Infer-Cost"
 	// modelHeader names a model or a variant.
-	modelHeader = "X-Infer-Model"
+	modelHeader = frame.ModelHeader
 	// variantHeader of an answer names the variant that gave it.
 	variantHeader = "X-Infer-Variant"
 )
@@ -87,7 +87,7 @@ func modelInPath(path string) (name, rest string) {
 
 // ask returns what a request to the function asks. A model's name in its path counts if the
 // function has such a variant and does not have that name itself. The instances only know the
-// function's name, so ask puts it there.
+// function's name, so ask puts it there, and the asked name into the header: the answer has it.
 func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.Requirement, error) {
 	r, err := asked(req.Header)
 	if err != nil {
@@ -102,6 +102,10 @@ func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.
 		}
 		r.Model = name
 		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
+		if req.Header == nil {
+			req.Header = http.Header{}
+		}
+		req.Header[modelHeader] = []string{name}
 	}
 	return r, nil
 }

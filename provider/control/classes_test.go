@@ -271,7 +271,8 @@ func TestWrongRequirementsOfManyClasses(t *testing.T) {
 	}
 }
 
-// An instance knows its function's name only, so a path with a variant's name gets that one.
+// An instance knows its function's name only, so a path with a variant's name gets that one, and a
+// header has the variant's.
 func TestVariantInThePath(t *testing.T) {
 	own := variant.Query{Latency: time.Second}
 	offers := []variant.Variant{{Model: "resnet", Name: "resnet-int8", RPS: 1}, {Model: "fn", Name: "fn", RPS: 1}}
@@ -284,8 +285,8 @@ func TestVariantInThePath(t *testing.T) {
 	} {
 		req := &frame.Request{Path: path}
 		r, err := c.ask(req, classes)
-		if err != nil || r.Model != want[0] || req.Path != want[1] {
-			t.Errorf("%s: model %q, path %s, %v; want %v", path, r.Model, req.Path, err, want)
+		if err != nil || r.Model != want[0] || req.Path != want[1] || req.Header.Get(frame.ModelHeader) != want[0] {
+			t.Errorf("%s: model %q, path %s, header %q, %v; want %v", path, r.Model, req.Path, req.Header.Get(frame.ModelHeader), err, want)
 		}
 	}
 }
