@@ -85,18 +85,17 @@ func modelInPath(path string) (name, rest string) {
 	return name, rest
 }
 
-// ask returns what a request to the function asks. A model's name in its path counts if the
-// function has such a variant and does not have that name itself. The instances only know the
+// ask returns what a request to the function asks. A model's name in its path counts, unless it
+// is the function's. The instances only know the
 // function's name, so ask puts it there, and the asked name into the header: the answer has it.
 func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.Requirement, error) {
 	r, err := asked(req.Header)
 	if err != nil {
 		return r, err
 	}
-	if len(classes.Offers()) < 2 {
-		return r, nil
-	}
-	if name, rest := modelInPath(req.Path); name != "" && name != c.service && classes.Has(name) {
+	switch name, rest := modelInPath(req.Path); {
+	case name == "" || name == c.service:
+	case classes.Has(name):
 		if r.Model != "" && r.Model != name {
 			return r, web.Refuse(http.StatusBadRequest, "the path asks for model %q and the header %s for %q: ask for one", web.Clip(name), modelHeader, web.Clip(r.Model))
 		}
@@ -106,6 +105,9 @@ func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.
 			req.Header = http.Header{}
 		}
 		req.Header[modelHeader] = []string{name}
+	case len(classes.Offers()) > 1: // An instance names its function only.
+		unknown := variant.Requirement{Query: variant.Query{Model: web.Clip(name)}}
+		return r, web.Refuse(http.StatusNotFound, "%s; in a path, %s stands for all of them", classes.Unmet(unknown), c.service)
 	}
 	return r, nil
 }

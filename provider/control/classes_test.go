@@ -199,6 +199,9 @@ func TestWrongRequirements(t *testing.T) {
 			{"fn", []string{"Model", ""}, 400, "X-Infer-Model"},
 			{"fn", []string{"Model", "vgg"}, 404, "there is no model \"vgg\", only precise, slim"},
 			{"fn", []string{"Model", "slim", "path", "/v2/models/precise/infer"}, 400, "ask for one"},
+			{"fn", []string{"path", "/v1/models/vgg:predict"}, 404, "there is no model \"vgg\", only precise, slim; in a path, fn stands for all of them"},
+			{"fn", []string{"path", "/v2/models/vgg/infer"}, 404, "there is no model \"vgg\", only precise, slim"},
+			{"fn", []string{"path", "/v2/models/" + strings.Repeat("v", 1000)}, 404, "v…\", only precise, slim"},
 			{"fn", []string{"Accuracy", "90"}, 400, "the nearest, precise, has an accuracy of 80 of the 90 % asked"},
 			{"fn", []string{"Cost", "0.001"}, 400, "costs"},
 			{"one", []string{"Accuracy", "1"}, 400, "the model has no known accuracy, and 1 % is asked"},
@@ -209,7 +212,7 @@ func TestWrongRequirements(t *testing.T) {
 				t.Errorf("%v: %d %v; want %d %s", x.headers, web.StatusOf(err), err, x.status, x.want)
 			}
 		}
-		if got, err := r.asks("fn", "path", "/v2/models/other/infer"); err != nil { // As without variants, the instance decides.
+		if got, err := r.asks("one", "path", "/v2/models/other/infer"); err != nil { // Of one model, the instance decides.
 			t.Errorf("%v %v", got, err)
 		}
 	})
@@ -281,12 +284,16 @@ func TestVariantInThePath(t *testing.T) {
 	for path, want := range map[string][2]string{
 		"/v2/models/resnet-int8/infer": {"resnet-int8", "/v2/models/fn/infer"}, "/v2/models/resnet": {"resnet", "/v2/models/fn"},
 		"/v1/models/resnet%2Dint8:predict": {"resnet-int8", "/v1/models/fn:predict"}, "/v2/models/fn/infer": {"", "/v2/models/fn/infer"},
-		"/v2/models/other/infer": {"", "/v2/models/other/infer"}, "/v2/models/": {"", "/v2/models/"}, "/": {"", "/"}, "": {"", ""},
+		"/v2/models/": {"", "/v2/models/"}, "/": {"", "/"}, "": {"", ""},
 	} {
 		req := &frame.Request{Path: path}
 		r, err := c.ask(req, classes)
 		if err != nil || r.Model != want[0] || req.Path != want[1] || req.Header.Get(frame.ModelHeader) != want[0] {
 			t.Errorf("%s: model %q, path %s, header %q, %v; want %v", path, r.Model, req.Path, req.Header.Get(frame.ModelHeader), err, want)
 		}
+	}
+	only := &frame.Request{Path: "/v2/models/resnet/infer"}
+	if r, err := c.ask(only, variant.NewClasses(own).Offering(own, offers[:1])); err != nil || r.Model != "resnet" || only.Path != "/v2/models/fn/infer" {
+		t.Errorf("the only variant: model %q, path %s, %v", r.Model, only.Path, err)
 	}
 }
