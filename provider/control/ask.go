@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -61,11 +60,11 @@ func asked(h http.Header) (r variant.Requirement, err error) {
 	return r, nil
 }
 
-// above reads a number above 0 and at most most.
+// above reads a decimal number above 0 and at most most.
 func above(value string, most float64, into *float64) bool {
-	x, err := strconv.ParseFloat(value, 64)
+	x, ok := annotation.ParseDecimal(value)
 	*into = x
-	return err == nil && x > 0 && x <= most
+	return ok && x > 0 && x <= most
 }
 
 // modelInPath returns NAME, and what follows it, of a path /v2/models/NAME or /v1/models/NAME

@@ -31,6 +31,29 @@ func (r *rig) asks(name string, headers ...string) (*frame.Response, error) {
 	return d.(provider.Dispatcher).Invoke(r.t.Context(), req)
 }
 
+// The numbers in headers are decimal ones, as in annotations, and a refusal names the header and an
+// example.
+func TestNumbersInHeaders(t *testing.T) {
+	numbers := []string{"0x1p5", "0X1P+5", "1_0", "0x_1p1", "Inf", "infinity", "NaN", " 70", "70 ", "+70", "7e1", "7,5", ""}
+	for header, x := range map[string]struct {
+		example string
+		values  []string
+	}{
+		"X-Infer-Accuracy": {"such as 75.5", numbers}, "X-Infer-Cost": {"such as 40", numbers},
+		"X-Infer-Latency": {"such as 50ms", []string{"0x1p5ms", "0x10ms", "1_0ms", "Infms", "NaN", " 70ms", "70ms ", "7e1ms", "70", ""}},
+	} {
+		for _, value := range x.values {
+			_, err := asked(http.Header{header: {value}})
+			if web.StatusOf(err) != 400 || !strings.Contains(err.Error(), "the header "+header) || !strings.Contains(err.Error(), x.example) {
+				t.Errorf("%s: %q: %v", header, value, err)
+			}
+		}
+	}
+	if r, err := asked(http.Header{"X-Infer-Accuracy": {"75.5"}, "X-Infer-Cost": {".5"}}); err != nil || r.Accuracy != 75.5 || r.Cost != 0.5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func noFewerClasses() bool { return variant.MaxClasses < batching.MaxClasses }
 
 // Each request is answered by a variant that is as accurate as it asks, and the answer says by
@@ -122,7 +145,7 @@ func TestNoAnswerBelowWhatWasAsked(t *testing.T) {
 				least, headers := 0.0, []string{}
 				if random.IntN(2) == 0 {
 					least = 100 * random.Float64()
-					headers = append(headers, "Accuracy", strconv.FormatFloat(least, 'g', -1, 64))
+					headers = append(headers, "Accuracy", strconv.FormatFloat(least, 'f', -1, 64))
 				}
 				if random.IntN(3) == 0 {
 					headers = append(headers, "Latency", strconv.Itoa(1+random.IntN(300))+"ms")
