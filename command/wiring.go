@@ -104,7 +104,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Back
 	if err != nil {
 		return nil, err
 	}
-	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked}
+	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked, makings: newMakings()}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Secrets = models, looked, found, found.register, secrets
 	o.Move, o.CPU = backend.Move, backend.CPU
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
