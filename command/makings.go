@@ -9,13 +9,12 @@ import (
 // makings are the runs that make the variants of bundles. All callers that want the same of a
 // directory share one run, whatever revision of a function they act for. It ends early when the
 // last of them leaves, or when one wants something else of the directory. Runs take turns: times
-// that are measured together are wrong.
+// that are measured together are wrong. The zero value is ready.
 type makings struct {
-	turn chan struct{}
-
 	mu sync.Mutex
-	// running are the runs by the directory that they write.
+	// running are the runs by the directory that they write. turn has one element while one works.
 	running map[string]*making
+	turn    chan struct{}
 }
 
 // making is one run.
@@ -32,10 +31,6 @@ type making struct {
 
 // errOvertaken ends a run of whose directory somebody wants something else.
 var errOvertaken = errors.New("other variants are wanted there")
-
-func newMakings() *makings {
-	return &makings{turn: make(chan struct{}, 1), running: map[string]*making{}}
-}
 
 // run returns the result of work, which makes what the key identifies in a directory, or of the
 // run that already makes that. It returns errOvertaken if that run gave way to another one.
@@ -72,6 +67,9 @@ func (m *makings) run(ctx context.Context, dir, key string, work func(ctx contex
 // begin begins a run that does not end with ctx. The lock is held.
 func (m *makings) begin(ctx context.Context, dir, key string, work func(ctx context.Context) error) *making {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	if m.running == nil {
+		m.running, m.turn = map[string]*making{}, make(chan struct{}, 1)
+	}
 	one := &making{key: key, cancel: cancel, done: make(chan struct{})}
 	m.running[dir] = one
 	go func() {
@@ -106,6 +104,15 @@ func (m *makings) end(dir string, why error) {
 	if one := m.running[dir]; one != nil {
 		one.cancel(why)
 		delete(m.running, dir)
+	}
+}
+
+// idle calls f unless something is being made, and lets nothing begin meanwhile.
+func (m *makings) idle(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.running) == 0 {
+		f()
 	}
 }
 

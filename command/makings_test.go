@@ -31,7 +31,7 @@ func (w *takes) work(ctx context.Context) error {
 // A caller that leaves does not end a run that another one waits for, and the last one does.
 func TestMakingsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := newMakings(), &takes{err: errors.New("made")}
+		m, w := &makings{}, &takes{err: errors.New("made")}
 		ctx, leave := context.WithCancel(t.Context())
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- m.run(ctx, "a", "key", w.work) }()
@@ -61,7 +61,7 @@ func TestMakingsAreShared(t *testing.T) {
 // it. Runs for several directories take turns.
 func TestMakingsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := newMakings(), &takes{}
+		m, w := &makings{}, &takes{}
 		results := map[string]chan error{}
 		for _, x := range []struct{ dir, key string }{{"a", "old"}, {"b", "other"}, {"a", "new"}} {
 			results[x.key] = make(chan error, 1)

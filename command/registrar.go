@@ -21,9 +21,9 @@ type registrar struct {
 	// state is the provider's directory. Variants that the provider makes are below it: a
 	// bundle belongs to its user.
 	state string
-	// models hashes files, and runs children.
+	// models hashes files, and runs children. makings let deployments share what these make.
 	models  *childModels
-	makings *makings
+	makings makings
 }
 
 var _ control.Bundles = (*registrar)(nil)
@@ -34,6 +34,7 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 	if err != nil {
 		return "", nil, err
 	}
+	r.used(b)
 	if models, err = control.ModelsOf(b, f, r.registrations(b)); err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
