@@ -56,10 +56,12 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if err := looked.keepIn(kept, b.Log); err != nil {
 		return p, err
 	}
-	controller, err := f.control(ctx, b, backend, kept, secrets, looked)
+	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked}
+	controller, err := f.control(ctx, b, backend, kept, secrets, found)
 	if err != nil {
 		return p, err
 	}
+	close = append(close, found.beginTidying(kept.Functions, backend.Instances, b.Log))
 	builder, err := f.Builder(b.Log, nil)
 	if err != nil {
 		return p, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -153,7 +155,7 @@ func given(flag, value string) []string {
 // on one thread.
 func (o *evaluateOptions) prepare(ctx context.Context, file string) (onnxruntime.Options, error) {
 	opens := onnxruntime.Options{Model: file, Threads: 1}
-	if _, err := os.Stat(file); err != nil {
+	if err := oneModel(file); err != nil {
 		return opens, err
 	}
 	cache, err := profile.PreparedDir(o.prepared)
@@ -162,6 +164,36 @@ func (o *evaluateOptions) prepare(ctx context.Context, file string) (onnxruntime
 	}
 	opens.Prepared, err = (&childModels{prepared: cache}).Prepare(ctx, file)
 	return opens, err
+}
+
+// oneModel refuses what is not the file of a model, and says what to give instead.
+func oneModel(file string) error {
+	info, err := os.Stat(file)
+	dir, is := file, "a directory"
+	switch {
+	case err != nil:
+		return err
+	case filepath.Base(file) == bundle.ManifestFile:
+		dir, is = filepath.Dir(file), "the manifest of a bundle"
+	case !info.IsDir():
+		return nil
+	}
+	b, err := bundle.OpenDir(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is %s, not a model: give the file of one ONNX model", file, is)
+	case b.IsProgram() || b.Engine != bundle.EngineONNX:
+		return fmt.Errorf("%s is %s without ONNX models: only these can be evaluated", file, is)
+	}
+	var files []string
+	for _, m := range b.Registered() {
+		files = append(files, filepath.Join(dir, m.Model))
+	}
+	all := ""
+	if len(files) > 1 {
+		all = fmt.Sprintf("; \"faas-infer model variants %s\" measures them all", dir)
+	}
+	return fmt.Errorf("%s is %s, not a model: give the file %s%s", file, is, strings.Join(files, " or "), all)
 }
 
 // open opens the model, and adds its load time and the memory of the process.

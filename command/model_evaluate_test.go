@@ -198,7 +198,19 @@ func TestEvaluateAgainst(t *testing.T) {
 func TestEvaluateRefuses(t *testing.T) {
 	t.Setenv(commandEnv, "1")
 	mnist, dssm, cache := zooModel(t, "mnist", 1), zooModel(t, "dssm", 1), t.TempDir()
+	two := withModels(t, "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}]\n", "mnist", "mnist")
+	one := withModels(t, "engine: onnx\nmodel: a.onnx\n", "mnist")
+	python := withModels(t, "engine: python\nhandler: handler.py\n")
+	if err := os.WriteFile(filepath.Join(python, "handler.py"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
+		"bundle.yaml is the manifest of a bundle, not a model: give the file " + filepath.Join(two, "a.onnx") + " or " + filepath.Join(two, "b.onnx") +
+			`; "faas-infer model variants ` + two + `" measures them all`: {filepath.Join(two, "bundle.yaml")},
+		"is a directory, not a model: give the file " + filepath.Join(one, "a.onnx"): {one},
+		"--against: " + one + "/bundle.yaml is the manifest of a bundle, not":        {mnist, "--against", filepath.Join(one, "bundle.yaml")},
+		"is the manifest of a bundle without ONNX models":                            {filepath.Join(python, "bundle.yaml")},
+		"is a directory, not a model: give the file of one ONNX model":               {cache},
 		`--metric is "f1"`:                  {mnist, "--data", "v.npz", "--metric", "f1"},
 		"--rows is 5":                       {mnist, "--against", mnist, "--rows", "5"},
 		"row 3 has the label 10, and the":   {mnist, "--data", npz(t, append(make([]int64, 3), append([]int64{10}, make([]int64, 36)...)...))},

@@ -96,6 +96,9 @@ func (o *planOptions) plan(rows []variant.Placed) (*report.Report, error) {
 	kinds, app := applicationOf(rows, query, o.load)
 	slack := app
 	slack.Load *= o.slack
+	if most := slack.MaxLoad(); slack.Load > most {
+		return nil, fmt.Errorf("--load is %v: times --slack %v it is more than the %.4g requests/s that can be planned for with these variants; give a lower load, in requests/s", o.load, o.slack, most)
+	}
 	program := infaas.Program{Applications: []infaas.Application{slack}, Lambda: o.lambda}
 	solved, err := program.Solve()
 	if err != nil {

@@ -54,13 +54,14 @@ func TestModelPlanAccuracyAndLoading(t *testing.T) {
 func TestModelPlanRefuses(t *testing.T) {
 	variants := written(t, "variants.csv", table2)
 	for want, flags := range map[string][]string{
-		"--load is NaN":      {"--load", "NaN"},
-		"--load is -1":       {"--load", "-1"},
-		"--latency is 0s":    {"--latency", "0"},
-		"--accuracy is 101":  {"--accuracy", "101"},
-		"--accuracy is NaN":  {"--accuracy", "NaN"},
-		"--slack is 0.5":     {"--slack", "0.5"},
-		"--lambda is -1":     {"--lambda", "-1"},
+		"--load is NaN":     {"--load", "NaN"},
+		"--load is -1":      {"--load", "-1"},
+		"--latency is 0s":   {"--latency", "0"},
+		"--accuracy is 101": {"--accuracy", "101"},
+		"--accuracy is NaN": {"--accuracy", "NaN"},
+		"--slack is 0.5":    {"--slack", "0.5"},
+		"--lambda is -1":    {"--lambda", "-1"},
+		"--load is 1e+12: times --slack 1.05 it is more than the 8e+11 requests/s": {"--load", "1e12"},
 		"the nearest is row": {"--accuracy", "99"},
 		"it takes 15ms of":   {"--latency", "1ms"},
 	} {

@@ -122,28 +122,38 @@ func (r *registering) check() error {
 // describe returns a registration without variants.
 func (r *registering) describe() (*variant.Registration, error) {
 	want := &variant.Registration{Machine: report.Machine(), Engine: onnxruntime.Name(), Metric: r.metric}
+	var models string
+	var err error
+	if want.Data, models, err = contents(r.bundle, model.ContentHash, labelled.Hash); err != nil {
+		return nil, err
+	}
 	key := sha256.New()
 	fmt.Fprintf(key, "%s\n%s\n%s\n%s\n%g\n", quantise.Version, want.Engine, onnxruntime.HostCPU(), want.Metric, r.maxLoss)
-	if r.data != "" {
-		var err error
-		if want.Data, err = labelled.Hash(r.data); err != nil {
-			return nil, fmt.Errorf("validation.data: %w", err)
+	fmt.Fprintf(key, "%s\n%s", want.Data, models)
+	want.Key = hex.EncodeToString(key.Sum(nil)[:16])
+	return want, nil
+}
+
+// contents describes what the variants of a bundle's models are made of: the hash of the labelled
+// data, "" for none, and a line for each model, with its content and what is stated of it.
+func contents(b *bundle.Bundle, hash, hashData func(path string) (string, error)) (data, models string, err error) {
+	if b.Validation != nil {
+		if data, err = hashData(filepath.Join(b.Dir, b.Validation.Data)); err != nil {
+			return "", "", fmt.Errorf("validation.data: %w", err)
 		}
 	}
-	fmt.Fprintln(key, want.Data)
-	for _, m := range r.bundle.Registered() {
-		hash, err := model.ContentHash(filepath.Join(r.bundle.Dir, m.Model))
+	for _, m := range b.Registered() {
+		content, err := hash(filepath.Join(b.Dir, m.Model))
 		if err != nil {
-			return nil, err
+			return "", "", err
 		}
 		stated := 0.0
 		if m.Accuracy != nil {
 			stated = *m.Accuracy
 		}
-		fmt.Fprintf(key, "%q %q %s %q %g\n", m.Name, m.Model, hash, m.Image, stated)
+		models += fmt.Sprintf("%q %q %s %q %g\n", m.Name, m.Model, content, m.Image, stated)
 	}
-	want.Key = hex.EncodeToString(key.Sum(nil)[:16])
-	return want, nil
+	return data, models, nil
 }
 
 // known returns the registration in out if it has the key and all its files.

@@ -2,10 +2,12 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
-	"sync"
 
+	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -19,10 +21,9 @@ type registrar struct {
 	// state is the provider's directory. Variants that the provider makes are below it: a
 	// bundle belongs to its user.
 	state string
-	// models hashes files, and runs children.
-	models *childModels
-	// one registration runs at a time: times that are measured together are wrong.
-	one sync.Mutex
+	// models hashes files, and runs children. makings let deployments share what these make.
+	models  *childModels
+	makings makings
 }
 
 var _ control.Bundles = (*registrar)(nil)
@@ -33,6 +34,7 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 	if err != nil {
 		return "", nil, err
 	}
+	r.used(b)
 	if models, err = control.ModelsOf(b, f, r.registrations(b)); err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
@@ -77,8 +79,19 @@ func (r *registrar) own(b *bundle.Bundle) string {
 
 // register makes the variants of a function's models, unless their user has made them. A child
 // does the work with CPU time that nobody else wants. It does nothing for what it has made
-// already.
+// already. Calls for models with the same content share the work: a deployment that changes
+// something else does not make it begin again.
 func (r *registrar) register(ctx context.Context, f *provider.Function) error {
+	for {
+		if err := r.registerNow(ctx, f); !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+}
+
+// registerNow is register for the bundle as it is now. It returns errOvertaken if the bundle has
+// changed meanwhile.
+func (r *registrar) registerNow(ctx context.Context, f *provider.Function) error {
 	b, err := r.open(f)
 	if err != nil {
 		return err
@@ -89,10 +102,55 @@ func (r *registrar) register(ctx context.Context, f *provider.Function) error {
 	where := r.registrations(b)
 	where.Dirs = where.Dirs[:1]
 	if dir, _ := where.Find(b); dir != "" { // A bad one is the reason to make another.
+		r.makings.drop(r.own(b))
 		return nil
 	}
-	r.one.Lock()
-	defer r.one.Unlock()
-	_, err = r.models.run(ctx, background, nil, "model", "variants", b.Dir, "--out", r.own(b), "--json")
-	return err
+	key, err := r.key(b)
+	if err != nil {
+		return err
+	}
+	return r.makings.run(ctx, r.own(b), key, func(ctx context.Context) error {
+		_, err := r.models.run(ctx, background, nil, "model", "variants", b.Dir, "--out", r.own(b), "--json")
+		return err
+	})
+}
+
+// key identifies what variants of a bundle's models are made of.
+func (r *registrar) key(b *bundle.Bundle) (string, error) {
+	data, models, err := contents(b, r.models.Hash, identify)
+	if err != nil {
+		return "", err
+	}
+	metric := ""
+	if b.Validation != nil {
+		metric = b.Validation.Metric
+	}
+	return fmt.Sprintf("%s %s\n%s", metric, data, models), nil
+}
+
+// largeData is the size in bytes of labelled data above which this process does not read it: that
+// takes CPU time from requests, some 200 ms for so much.
+const largeData = 256 << 20
+
+// identify returns the hash of labelled data if they are small, otherwise a stamp of the files: then
+// a copy counts as other data.
+func identify(data string) (string, error) {
+	size := int64(0)
+	err := filepath.WalkDir(data, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	if size > largeData {
+		return stampOf(data)
+	}
+	return labelled.Hash(data)
 }

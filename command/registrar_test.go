@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,6 +142,44 @@ func TestRegistrar(t *testing.T) {
 	}
 	if _, err := os.Stat(own); !os.IsNotExist(err) {
 		t.Errorf("made although the user has made them: %v", err)
+	}
+}
+
+// What is made of a bundle is the same for a copy of it, and another after a change of its models, of
+// what is said of them or of the labelled data.
+func TestRegistrarsKey(t *testing.T) {
+	dir := withModels(t, "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", "mnist", "mnist")
+	if err := os.WriteFile(filepath.Join(dir, "v.npz"), []byte("rows"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, f := registrarOf(t, dir)
+	keys := map[string]string{}
+	for _, x := range []struct{ change, file, content string }{
+		{"none", "README", "new"}, {"description", "bundle.yaml", "description: d\nmodels: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n"},
+		{"data", "v.npz", "ROWS"}, {"metric", "bundle.yaml", "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz, metric: top-5}\n"},
+		{"accuracy", "bundle.yaml", "models: [{name: a, model: a.onnx, accuracy: 70}]\n"}, {"model", "bundle.yaml", "models: [{name: a, model: b.onnx}]\n"},
+	} {
+		// A copy, as a build makes one: all files are new.
+		b, err := r.open(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := filepath.Join(t.TempDir(), "copy")
+		if err := errors.Join(os.CopyFS(again, os.DirFS(b.Dir)), os.WriteFile(filepath.Join(again, x.file), []byte(x.content), 0o644),
+			os.RemoveAll(b.Dir), os.Rename(again, b.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = r.open(f); err != nil {
+			t.Fatal(err)
+		}
+		key, err := r.key(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, known := keys[key]; known != (x.change == "description") {
+			t.Errorf("%s: the key is that of %q", x.change, before)
+		}
+		keys[key] = x.change
 	}
 }
 

@@ -98,14 +98,13 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 }
 
 // control makes the controllers of models and of ordinary functions.
-func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Backend, kept *store.Store, secrets *store.Secrets, looked *childModels) (*router.Controller, error) {
+func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Backend, kept *store.Store, secrets *store.Secrets, found *registrar) (*router.Controller, error) {
 	models, ordinary := router.Split(backend)
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
-	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked}
-	o.Backend, o.Models, o.Bundles, o.Register, o.Secrets = models, looked, found, found.register, secrets
+	o.Backend, o.Models, o.Bundles, o.Register, o.Secrets = models, found.models, found, found.register, secrets
 	o.Move, o.CPU = backend.Move, backend.CPU
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

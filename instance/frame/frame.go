@@ -51,6 +51,9 @@ const (
 	// answered, in µs since the batch was sent: one number per member, in order, separated
 	// by commas; 0 is no bound. An instance does not run a member whose time is over.
 	WithinHeader = "X-Faas-Infer-Within-Us"
+	// ModelHeader is the header of a member that names a model or a variant of its function.
+	// Answers then call the model by that name instead of the function's.
+	ModelHeader = "X-Infer-Model"
 	// MaxMembers is the maximum number of members in a frame.
 	MaxMembers = 4096
 	// MaxHead is the maximum length in bytes of a member's first line and headers.

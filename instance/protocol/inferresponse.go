@@ -58,11 +58,12 @@ func (m *Model) output(name string) int {
 	return -1
 }
 
-// encodeInfer writes an inference response of the Open Inference Protocol.
-func (m *Model) encodeInfer(id string, wanted []wantedOutput, outputs []tensor.Tensor) (frame.Response, error) {
-	body := make([]byte, 0, m.estimate(wanted, outputs))
+// encodeInfer writes an inference response of the Open Inference Protocol. name is what the
+// request calls the model.
+func (m *Model) encodeInfer(name, id string, wanted []wantedOutput, outputs []tensor.Tensor) (frame.Response, error) {
+	body := make([]byte, 0, len(name)+m.estimate(wanted, outputs))
 	body = append(body, `{"model_name":`...)
-	body = appendString(body, m.Name)
+	body = appendString(body, name)
 	body = append(body, `,"model_version":"`+modelVersion+`"`...)
 	if id != "" {
 		body = append(body, `,"id":`...)
@@ -91,9 +92,9 @@ func (m *Model) encodeInfer(id string, wanted []wantedOutput, outputs []tensor.T
 	return response, nil
 }
 
-// estimate returns the response's approximate length, so its buffer rarely grows.
+// estimate returns the response's approximate length without the name, so its buffer rarely grows.
 func (m *Model) estimate(wanted []wantedOutput, outputs []tensor.Tensor) int {
-	n := 96 + len(m.Name)
+	n := 96
 	for _, w := range wanted {
 		n += 128 + len(outputs[w.at].Name)
 		if w.binary {

@@ -143,7 +143,8 @@ func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
 		return nil, err
 	}
 	wanted, err := m.wanted(inferRequest{parameters: parameters{BinaryDataOutput: true}})
-	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return m.encodeInfer("", wanted, outputs) }
+	name := m.calledBy(r)
+	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return m.encodeInfer(name, "", wanted, outputs) }
 	return call, err
 }
 

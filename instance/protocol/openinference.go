@@ -37,32 +37,32 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 	rest := parts[2:]
 	if len(rest) >= 2 && rest[0] == "versions" {
 		if rest[1] != modelVersion {
-			return nil, Failure(http.StatusNotFound, fmt.Errorf("model %q has only the version %s", m.Name, modelVersion))
+			return nil, Failure(http.StatusNotFound, fmt.Errorf("model %q has only the version %s", m.calledBy(r), modelVersion))
 		}
 		rest = rest[2:]
 	}
 	switch {
 	case len(rest) == 0:
-		return nil, m.metadata()
+		return nil, m.metadata(m.calledBy(r))
 	case len(rest) == 1 && rest[0] == "ready":
 		return nil, answerJSON(struct {
 			Name  string `json:"name"`
 			Ready bool   `json:"ready"`
-		}{m.Name, true})
+		}{m.calledBy(r), true})
 	case len(rest) == 1 && rest[0] == "infer":
 		return m.decodePost(r, m.decodeInfer)
 	}
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
 }
 
-func (m *Model) metadata() frame.Response {
+func (m *Model) metadata(name string) frame.Response {
 	return answerJSON(struct {
 		Name     string        `json:"name"`
 		Versions []string      `json:"versions"`
 		Platform string        `json:"platform"`
 		Inputs   []tensor.Info `json:"inputs"`
 		Outputs  []tensor.Info `json:"outputs"`
-	}{m.Name, []string{modelVersion}, "onnxruntime_onnx", m.Inputs, m.Outputs})
+	}{name, []string{modelVersion}, "onnxruntime_onnx", m.Inputs, m.Outputs})
 }
 
 // parameters are the protocol's parameters that the package knows. check refuses those
@@ -137,8 +137,9 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := m.calledBy(r)
 	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
-		return m.encodeInfer(request.id, wanted, outputs)
+		return m.encodeInfer(name, request.id, wanted, outputs)
 	}
 	return call, nil
 }

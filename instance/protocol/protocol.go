@@ -9,6 +9,7 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,6 +138,14 @@ func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, e
 func (m *Model) known(name string) bool {
 	short, _, _ := strings.Cut(m.Name, ".")
 	return name == m.Name || name == short
+}
+
+// calledBy returns the name that a request has for the model, and that its answer repeats: a
+// client of the Open Inference Protocol asks for a variant by its name and may check it. A
+// provider that has put the function's name into the path tells that name in
+// [frame.ModelHeader].
+func (m *Model) calledBy(r frame.Request) string {
+	return cmp.Or(r.Header.Get(frame.ModelHeader), m.Name)
 }
 
 func (m *Model) unknown(name string) frame.Response {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -117,6 +118,38 @@ func TestMetadata(t *testing.T) {
 		call, response := one.Decode(frame.Request{Method: http.MethodGet, Path: path})
 		if call != nil || response.Status != http.StatusOK || string(response.Body) != want {
 			t.Errorf("GET %s: got %d %s\nwant %s", path, response.Status, response.Body, want)
+		}
+	}
+}
+
+// Answers call the model what the request calls it. A provider tells an instance, which knows the
+// function's name only, in a header.
+func TestModelsHaveTheNameThatWasAsked(t *testing.T) {
+	asked := http.Header{frame.ModelHeader: {"resnet50"}}
+	for path, want := range map[string]string{
+		"/v2/models/two": `{"name":"resnet50",`, "/v2/models/two/ready": `{"name":"resnet50",`, "/v1/models/two/metadata": `"model_spec":{"name":"resnet50",`,
+		"/v2/models/two/versions/2": `model \"resnet50\" has only`, "/v1/models/two/versions/2": `model \"resnet50\" has only`,
+	} {
+		if _, response := two.Decode(frame.Request{Method: http.MethodGet, Path: path, Header: asked}); !strings.Contains(string(response.Body), want) {
+			t.Errorf("GET %s: %s", path, response.Body)
+		}
+	}
+	y := []tensor.Tensor{{Name: "y", Type: tensor.FP32, Shape: []int64{1, 2}, Data: floats(1, 2)}}
+	for _, x := range []struct {
+		model   *Model
+		request frame.Request
+		outputs []tensor.Tensor
+	}{
+		{two, post("/v2/models/two/infer", `{`+twoInputs+`}`), scores()},
+		{two, post("/", `{`+twoInputs+`}`), scores()},
+		{one, with(post("/v2/models/one/infer", string(floats(1, 2))), lengthHeader, "0"), y},
+	} {
+		call, refused := x.model.Decode(with(x.request, frame.ModelHeader, "resnet50"))
+		if call == nil {
+			t.Fatalf("%s: %s", x.request.Path, refused.Body)
+		}
+		if body := string(call.Respond(x.outputs).Body); !strings.HasPrefix(body, `{"model_name":"resnet50","model_version"`) {
+			t.Errorf("%s: %s", x.request.Path, body)
 		}
 	}
 }

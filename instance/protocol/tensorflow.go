@@ -30,7 +30,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	rest := parts[2:]
 	if len(rest) >= 2 && rest[0] == "versions" {
 		if rest[1] != modelVersion {
-			return nil, Failure(http.StatusNotFound, fmt.Errorf("model %q has only the version %s", m.Name, modelVersion))
+			return nil, Failure(http.StatusNotFound, fmt.Errorf("model %q has only the version %s", m.calledBy(r), modelVersion))
 		}
 		rest = rest[2:]
 	}
@@ -40,7 +40,7 @@ func (m *Model) tensorFlow(r frame.Request, parts []string) (*Call, frame.Respon
 	case len(rest) == 0 && verb == "":
 		return nil, modelStatus()
 	case len(rest) == 1 && rest[0] == "metadata" && verb == "":
-		return nil, m.signatureDef()
+		return nil, m.signatureDef(m.calledBy(r))
 	}
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the TensorFlow Serving API has no route %s for this model", r.Path))
 }
@@ -245,7 +245,7 @@ func modelStatus() frame.Response {
 }
 
 // signatureDef answers GET /v1/models/NAME/metadata.
-func (m *Model) signatureDef() frame.Response {
+func (m *Model) signatureDef(name string) frame.Response {
 	type object = map[string]any
 	tensors := func(infos []tensor.Info) object {
 		out := object{}
@@ -262,7 +262,7 @@ func (m *Model) signatureDef() frame.Response {
 		return out
 	}
 	return answerJSON(object{
-		"model_spec": object{"name": m.Name, "signature_name": "", "version": modelVersion},
+		"model_spec": object{"name": name, "signature_name": "", "version": modelVersion},
 		"metadata": object{"signature_def": object{"signature_def": object{signatureName: object{
 			"inputs": tensors(m.Inputs), "outputs": tensors(m.Outputs),
 			"method_name": "tensorflow/serving/predict",

@@ -234,7 +234,7 @@ func ParseManifest(b []byte) (Manifest, error) {
 	if err := d.Decode(&m); err != nil && !errors.Is(err, io.EOF) {
 		return Manifest{}, fmt.Errorf("%w: %w; the fields are name, description and annotations; for a model engine, model, handler and requirements; for ONNX models also models and validation; for a model server also server, server_url and model_name; for a program process, mode, upstream_url, env and network", ErrManifest, err)
 	}
-	if m.Engine == "" && len(m.Models) > 0 {
+	if m.Engine == "" && m.Models != nil {
 		m.Engine = EngineONNX // No other engine has several.
 	}
 	if err := m.Validate(); err != nil {

@@ -118,8 +118,10 @@ func (m Manifest) validateModels() error {
 		return fmt.Errorf("%w: model is %q and models lists others; list it there, too, and remove model", ErrManifest, m.Model)
 	case m.Handler != "":
 		return fmt.Errorf("%w: handler is for one model, not for models; remove one of them", ErrManifest)
-	case len(m.Models) == 0 || len(m.Models) > maxModels:
-		return fmt.Errorf("%w: models has %d models; list from 1 to %d", ErrManifest, len(m.Models), maxModels)
+	case len(m.Models) == 0:
+		return fmt.Errorf("%w: models is empty; list the bundle's models in it, each as `- {name: resnet50, model: resnet50.onnx}`, or write `model: model.onnx` instead if there is only one", ErrManifest)
+	case len(m.Models) > maxModels:
+		return fmt.Errorf("%w: models has %d models; list at most %d", ErrManifest, len(m.Models), maxModels)
 	}
 	names, files := map[string]int{}, map[string]int{}
 	for i, one := range m.Models {

@@ -2,6 +2,7 @@ package bundle_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,7 +17,14 @@ func TestManifestsOfSeveralModels(t *testing.T) {
 	two := func(second string) string {
 		return "models:\n  - {name: resnet50, model: resnet50.onnx, image: 224x224}\n  - " + second + "\n"
 	}
+	many := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf("\n  - {name: m%d, model: m%d.onnx}", i, i)
+		}
+		return text + "\n"
+	}
 	for _, c := range []struct{ text, wrong string }{
+		{"models:" + many(64), ""},
 		{two("{name: mobilenet, model: mobilenet.onnx, accuracy: 70.6}"), ""},
 		{"engine: onnx\n" + two("{name: a-1, model: sub/a.onnx, accuracy: 100, image: 32x32 fit=crop}") + "validation: {data: v.npz, metric: top-5}\n", ""},
 		{"engine: onnx\nmodel: m.onnx\nvalidation: {data: images}\n", ""},
@@ -36,8 +44,9 @@ func TestManifestsOfSeveralModels(t *testing.T) {
 		{two("{name: a, model: m.onnx, accuracy: 0}"), "models[1].accuracy is 0"},
 		{two("{name: a, model: m.onnx, image: big}"), `models[1].image is "big"; it must begin`},
 		{two("{name: a, model: m.onnx, size: 3}"), "size"},
-		{"models: []\n", "engine is missing"},
-		{"engine: onnx\nmodels: []\n", "models has 0 models"},
+		{"models: []\n", "models is empty; list the bundle's models in it, each as `- {name: resnet50, model: resnet50.onnx}`"},
+		{"engine: onnx\nmodels: []\n", "models is empty"},
+		{"models:" + many(65), "models has 65 models; list at most 64"},
 		{"model: m.onnx\n" + two("{name: a, model: a.onnx}"), `model is "m.onnx" and models lists others`},
 		{"engine: python\nhandler: h.py\n" + two("{name: a, model: a.onnx}"), "models is for the engine onnx, not for python"},
 		{"engine: triton\nmodel_name: a\n" + two("{name: a, model: a.onnx}"), "models is for the engine onnx, not for triton"},

@@ -9,7 +9,7 @@ import "github.com/faas-infer/faas-infer/batching"
 const SLOBudget = "com.openfaas.slo.budget"
 
 func budget(key, value string) (float64, error) {
-	b, ok := decimal(value)
+	b, ok := ParseDecimal(value)
 	if !ok || b <= 0 {
 		return 0, &Error{Key: key, Value: value, Why: "it must be a number above 0, in seconds of execution times 0.6 for each core and 1 for each % of a GPU", Example: "0.05"}
 	}

@@ -24,7 +24,7 @@ const maxBytes = 1 << 53
 // in millicores, rounded up. The error ends the sentence "it must be …".
 func ParseCPU(s string) (millicores int, err error) {
 	number, isMilli := strings.CutSuffix(s, "m")
-	v, ok := decimal(number)
+	v, ok := ParseDecimal(number)
 	if !isMilli {
 		v *= 1000
 	}
@@ -54,7 +54,7 @@ func ParseMemory(s string) (bytes int64, err error) {
 			break
 		}
 	}
-	v, ok := decimal(number)
+	v, ok := ParseDecimal(number)
 	if !ok || v <= 0 || v*unit > maxBytes {
 		return 0, errMemory
 	}
@@ -70,9 +70,9 @@ func roundUp(v float64) float64 {
 	return math.Ceil(v)
 }
 
-// decimal reads at most 32 digits with at most one dot between or before them. It refuses
+// ParseDecimal reads at most 32 digits with at most one dot between or before them. It refuses
 // signs, exponents, NaN and hexadecimal, which strconv accepts.
-func decimal(s string) (float64, bool) {
+func ParseDecimal(s string) (float64, bool) {
 	if s == "" || len(s) > 32 || s[len(s)-1] == '.' {
 		return 0, false
 	}

@@ -37,7 +37,7 @@ func (in *Inference) setScale(key, value string) (err error) {
 
 // positive reads a number above 0 and at most maximum.
 func positive(key, value string, maximum float64, example string) (float64, error) {
-	n, ok := decimal(value)
+	n, ok := ParseDecimal(value)
 	if !ok || n <= 0 || n > maximum {
 		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number above 0 and at most %v", maximum), Example: example}
 	}
@@ -87,11 +87,11 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 			Why: fmt.Sprintf("it must not be above %s, which is %d", ScaleMax, in.MaxReplicas)}
 	}
 	if value, ok := values[ScaleTargetProportion]; ok {
-		part, _ := decimal(value)
+		part, _ := ParseDecimal(value)
 		in.ScaleTarget *= part
 	}
 	if factor, ok := values[ScaleFactor]; ok && !in.IsInference {
-		if n, _ := decimal(factor); n == 0 {
+		if n, _ := ParseDecimal(factor); n == 0 {
 			in.ScaleTarget = 0
 		}
 	}

@@ -29,7 +29,7 @@ func formatDuration(d time.Duration) string {
 }
 
 func percentile(key, value string) (float64, error) {
-	p, ok := decimal(value)
+	p, ok := ParseDecimal(value)
 	if !ok || p <= 0 || p >= 100 {
 		return 0, &Error{Key: key, Value: value,
 			Why: "it must be a number above 0 and below 100", Example: "99"}
@@ -78,7 +78,7 @@ func off(key, value string) (bool, error) {
 
 // weight reads a function's weight.
 func weight(key, value string) (float64, error) {
-	w, ok := decimal(value)
+	w, ok := ParseDecimal(value)
 	if !ok || w < LeastWeight || w > LargestWeight {
 		return 0, &Error{Key: key, Value: value, Why: fmt.Sprintf("it must be a number from %v to %v", LeastWeight, LargestWeight), Example: "2"}
 	}

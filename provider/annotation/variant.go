@@ -14,7 +14,7 @@ const bundleVariants, autoVariants = "bundle", "auto"
 
 // accuracy reads an accuracy in percent.
 func accuracy(key, value string) (float64, error) {
-	a, ok := decimal(value)
+	a, ok := ParseDecimal(value)
 	if !ok || a < 0 || a > 100 {
 		return 0, &Error{Key: key, Value: value, Why: "it must be a number of percent from 0 to 100", Example: "70"}
 	}

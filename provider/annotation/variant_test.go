@@ -28,7 +28,7 @@ func TestVariants(t *testing.T) {
 func TestVariantsRefused(t *testing.T) {
 	many := strings.Repeat("a,", MaxVariants) + "b"
 	for _, c := range []struct{ key, value string }{
-		{SLOAccuracy, "101"}, {SLOAccuracy, "-1"}, {SLOAccuracy, "NaN"}, {SLOAccuracy, ""}, {SLOAccuracy, "1e1"},
+		{SLOAccuracy, "101"}, {SLOAccuracy, "-1"}, {SLOAccuracy, "NaN"}, {SLOAccuracy, ""}, {SLOAccuracy, "1e1"}, {SLOAccuracy, "0x1p5"}, {SLOAccuracy, "1_0"}, {SLOAccuracy, "Inf"}, {SLOAccuracy, " 70"}, {SLOAccuracy, "+70"},
 		{InferVariants, ""}, {InferVariants, "a,,b"}, {InferVariants, "a,a"}, {InferVariants, "../a"}, {InferVariants, many},
 		{InferPrefer, ""}, {InferPrefer, "speed"},
 	} {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ const (
 	// costHeader is the highest price of a request, in core-milliseconds.
 	costHeader = "X-Infer-Cost"
 	// modelHeader names a model or a variant.
-	modelHeader = "X-Infer-Model"
+	modelHeader = frame.ModelHeader
 	// variantHeader of an answer names the variant that gave it.
 	variantHeader = "X-Infer-Variant"
 )
@@ -61,11 +60,11 @@ func asked(h http.Header) (r variant.Requirement, err error) {
 	return r, nil
 }
 
-// above reads a number above 0 and at most most.
+// above reads a decimal number above 0 and at most most.
 func above(value string, most float64, into *float64) bool {
-	x, err := strconv.ParseFloat(value, 64)
+	x, ok := annotation.ParseDecimal(value)
 	*into = x
-	return err == nil && x > 0 && x <= most
+	return ok && x > 0 && x <= most
 }
 
 // modelInPath returns NAME, and what follows it, of a path /v2/models/NAME or /v1/models/NAME
@@ -85,23 +84,29 @@ func modelInPath(path string) (name, rest string) {
 	return name, rest
 }
 
-// ask returns what a request to the function asks. A model's name in its path counts if the
-// function has such a variant and does not have that name itself. The instances only know the
-// function's name, so ask puts it there.
+// ask returns what a request to the function asks. A model's name in its path counts, unless it
+// is the function's. The instances only know the
+// function's name, so ask puts it there, and the asked name into the header: the answer has it.
 func (c *classifier) ask(req *frame.Request, classes *variant.Classes) (variant.Requirement, error) {
 	r, err := asked(req.Header)
 	if err != nil {
 		return r, err
 	}
-	if len(classes.Offers()) < 2 {
-		return r, nil
-	}
-	if name, rest := modelInPath(req.Path); name != "" && name != c.service && classes.Has(name) {
+	switch name, rest := modelInPath(req.Path); {
+	case name == "" || name == c.service:
+	case classes.Has(name):
 		if r.Model != "" && r.Model != name {
 			return r, web.Refuse(http.StatusBadRequest, "the path asks for model %q and the header %s for %q: ask for one", web.Clip(name), modelHeader, web.Clip(r.Model))
 		}
 		r.Model = name
 		req.Path = req.Path[:len("/v2/models/")] + c.service + rest
+		if req.Header == nil {
+			req.Header = http.Header{}
+		}
+		req.Header[modelHeader] = []string{name}
+	case len(classes.Offers()) > 1: // An instance names its function only.
+		unknown := variant.Requirement{Query: variant.Query{Model: web.Clip(name)}}
+		return r, web.Refuse(http.StatusNotFound, "%s; in a path, %s stands for all of them", classes.Unmet(unknown), c.service)
 	}
 	return r, nil
 }

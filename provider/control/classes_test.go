@@ -31,6 +31,29 @@ func (r *rig) asks(name string, headers ...string) (*frame.Response, error) {
 	return d.(provider.Dispatcher).Invoke(r.t.Context(), req)
 }
 
+// The numbers in headers are decimal ones, as in annotations, and a refusal names the header and an
+// example.
+func TestNumbersInHeaders(t *testing.T) {
+	numbers := []string{"0x1p5", "0X1P+5", "1_0", "0x_1p1", "Inf", "infinity", "NaN", " 70", "70 ", "+70", "7e1", "7,5", ""}
+	for header, x := range map[string]struct {
+		example string
+		values  []string
+	}{
+		"X-Infer-Accuracy": {"such as 75.5", numbers}, "X-Infer-Cost": {"such as 40", numbers},
+		"X-Infer-Latency": {"such as 50ms", []string{"0x1p5ms", "0x10ms", "1_0ms", "Infms", "NaN", " 70ms", "70ms ", "7e1ms", "70", ""}},
+	} {
+		for _, value := range x.values {
+			_, err := asked(http.Header{header: {value}})
+			if web.StatusOf(err) != 400 || !strings.Contains(err.Error(), "the header "+header) || !strings.Contains(err.Error(), x.example) {
+				t.Errorf("%s: %q: %v", header, value, err)
+			}
+		}
+	}
+	if r, err := asked(http.Header{"X-Infer-Accuracy": {"75.5"}, "X-Infer-Cost": {".5"}}); err != nil || r.Accuracy != 75.5 || r.Cost != 0.5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func noFewerClasses() bool { return variant.MaxClasses < batching.MaxClasses }
 
 // Each request is answered by a variant that is as accurate as it asks, and the answer says by
@@ -122,7 +145,7 @@ func TestNoAnswerBelowWhatWasAsked(t *testing.T) {
 				least, headers := 0.0, []string{}
 				if random.IntN(2) == 0 {
 					least = 100 * random.Float64()
-					headers = append(headers, "Accuracy", strconv.FormatFloat(least, 'g', -1, 64))
+					headers = append(headers, "Accuracy", strconv.FormatFloat(least, 'f', -1, 64))
 				}
 				if random.IntN(3) == 0 {
 					headers = append(headers, "Latency", strconv.Itoa(1+random.IntN(300))+"ms")
@@ -199,6 +222,9 @@ func TestWrongRequirements(t *testing.T) {
 			{"fn", []string{"Model", ""}, 400, "X-Infer-Model"},
 			{"fn", []string{"Model", "vgg"}, 404, "there is no model \"vgg\", only precise, slim"},
 			{"fn", []string{"Model", "slim", "path", "/v2/models/precise/infer"}, 400, "ask for one"},
+			{"fn", []string{"path", "/v1/models/vgg:predict"}, 404, "there is no model \"vgg\", only precise, slim; in a path, fn stands for all of them"},
+			{"fn", []string{"path", "/v2/models/vgg/infer"}, 404, "there is no model \"vgg\", only precise, slim"},
+			{"fn", []string{"path", "/v2/models/" + strings.Repeat("v", 1000)}, 404, "v…\", only precise, slim"},
 			{"fn", []string{"Accuracy", "90"}, 400, "the nearest, precise, has an accuracy of 80 of the 90 % asked"},
 			{"fn", []string{"Cost", "0.001"}, 400, "costs"},
 			{"one", []string{"Accuracy", "1"}, 400, "the model has no known accuracy, and 1 % is asked"},
@@ -209,7 +235,7 @@ func TestWrongRequirements(t *testing.T) {
 				t.Errorf("%v: %d %v; want %d %s", x.headers, web.StatusOf(err), err, x.status, x.want)
 			}
 		}
-		if got, err := r.asks("fn", "path", "/v2/models/other/infer"); err != nil { // As without variants, the instance decides.
+		if got, err := r.asks("one", "path", "/v2/models/other/infer"); err != nil { // Of one model, the instance decides.
 			t.Errorf("%v %v", got, err)
 		}
 	})
@@ -271,7 +297,8 @@ func TestWrongRequirementsOfManyClasses(t *testing.T) {
 	}
 }
 
-// An instance knows its function's name only, so a path with a variant's name gets that one.
+// An instance knows its function's name only, so a path with a variant's name gets that one, and a
+// header has the variant's.
 func TestVariantInThePath(t *testing.T) {
 	own := variant.Query{Latency: time.Second}
 	offers := []variant.Variant{{Model: "resnet", Name: "resnet-int8", RPS: 1}, {Model: "fn", Name: "fn", RPS: 1}}
@@ -280,12 +307,16 @@ func TestVariantInThePath(t *testing.T) {
 	for path, want := range map[string][2]string{
 		"/v2/models/resnet-int8/infer": {"resnet-int8", "/v2/models/fn/infer"}, "/v2/models/resnet": {"resnet", "/v2/models/fn"},
 		"/v1/models/resnet%2Dint8:predict": {"resnet-int8", "/v1/models/fn:predict"}, "/v2/models/fn/infer": {"", "/v2/models/fn/infer"},
-		"/v2/models/other/infer": {"", "/v2/models/other/infer"}, "/v2/models/": {"", "/v2/models/"}, "/": {"", "/"}, "": {"", ""},
+		"/v2/models/": {"", "/v2/models/"}, "/": {"", "/"}, "": {"", ""},
 	} {
 		req := &frame.Request{Path: path}
 		r, err := c.ask(req, classes)
-		if err != nil || r.Model != want[0] || req.Path != want[1] {
-			t.Errorf("%s: model %q, path %s, %v; want %v", path, r.Model, req.Path, err, want)
+		if err != nil || r.Model != want[0] || req.Path != want[1] || req.Header.Get(frame.ModelHeader) != want[0] {
+			t.Errorf("%s: model %q, path %s, header %q, %v; want %v", path, r.Model, req.Path, req.Header.Get(frame.ModelHeader), err, want)
 		}
+	}
+	only := &frame.Request{Path: "/v2/models/resnet/infer"}
+	if r, err := c.ask(only, variant.NewClasses(own).Offering(own, offers[:1])); err != nil || r.Model != "resnet" || only.Path != "/v2/models/fn/infer" {
+		t.Errorf("the only variant: model %q, path %s, %v", r.Model, only.Path, err)
 	}
 }

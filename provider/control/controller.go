@@ -91,7 +91,9 @@ type Options struct {
 	Move Mover
 	// Register generates and measures variants of the models of a function with
 	// com.openfaas.infer.variants: auto. It takes minutes, or no time if they are there.
-	// Bundles then knows them. It is nil if the provider generates none.
+	// Bundles then knows them. Calls for models with the same content share the work, so a
+	// call for a function's next revision begins before the earlier one ends. It is nil if
+	// the provider generates none.
 	Register func(ctx context.Context, f *provider.Function) error
 	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
 	// best-effort requests then wait. If CPU itself is nil, the share follows from what

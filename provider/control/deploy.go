@@ -54,6 +54,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
+		fn.making.keep(f.Inference.Auto, bundle)
 		// The new deployment may not have the problem of the earlier one.
 		fn.failed, fn.unregistered = "", ""
 		fn.tell(time.Now())
@@ -190,6 +191,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	}
 	delete(c.functions, name)
 	fn.abandon()
+	fn.making.keep(false, "")
 	fn.wanted = nil
 	for _, in := range fn.Instances {
 		c.keeper.Retire(in, "removed")

@@ -33,6 +33,7 @@ type function struct {
 	// ends its preparation.
 	wanted  *provider.Function
 	abandon context.CancelFunc
+	making  making
 	rules   *latency.Rules
 	replica *peer.Replica
 	// grace is how long a retired instance may take at least to answer what it has.

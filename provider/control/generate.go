@@ -13,6 +13,31 @@ import (
 // com.openfaas.infer.variants: auto.
 type generation struct{ preparation }
 
+// making bounds the calls of Options.Register for a function and a bundle. Such a call outlives the
+// revision that began it: the next one may want the same variants, and then shares the work.
+type making struct {
+	bundle string
+	ctx    context.Context
+	end    context.CancelFunc
+}
+
+// of returns the context for calls that make variants of a bundle's models.
+func (m *making) of(ctx context.Context, bundle string) context.Context {
+	if m.end == nil {
+		m.bundle = bundle
+		m.ctx, m.end = context.WithCancel(ctx)
+	}
+	return m.ctx
+}
+
+// keep ends the calls unless a deployment wants variants of the same bundle's models.
+func (m *making) keep(wanted bool, bundle string) {
+	if m.end != nil && (!wanted || bundle != m.bundle) {
+		m.end()
+		*m = making{}
+	}
+}
+
 const (
 	// generatePause is the pause after the first failed attempt to make variants, and
 	// generateLongest the longest one. An attempt may take minutes of CPU time.
@@ -43,7 +68,7 @@ func (c generation) run(ctx context.Context) {
 // generate makes the variants, and finds their times.
 func (c generation) generate(ctx context.Context) error {
 	began := time.Now()
-	if err := c.options.Register(ctx, c.Function); err != nil {
+	if err := c.register(ctx); err != nil {
 		return err
 	}
 	_, models, err := c.options.Bundles.Models(ctx, c.Function)
@@ -58,6 +83,24 @@ func (c generation) generate(ctx context.Context) error {
 	c.serve(!slices.ContainsFunc(c.all, func(t *task) bool { return t.tries == 0 }))
 	c.complete(ctx, fresh)
 	return nil
+}
+
+// register calls Options.Register. When ctx ends because of a later deployment, the call goes on
+// until that makes no use of it.
+func (c generation) register(ctx context.Context) error {
+	made := make(chan error, 1)
+	c.mu.Lock()
+	if ctx.Err() == nil { // A deployment and a removal end ctx under the lock.
+		lasting := c.fn.making.of(c.keeper.Context(), c.bundle)
+		c.keeper.Begin(func() { made <- c.options.Register(lasting, c.Function) })
+	}
+	c.mu.Unlock()
+	select {
+	case err := <-made:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // adopt makes the models the revision's. Those that it had keep what is known of them. It

@@ -13,12 +13,17 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// generator makes a fast variant of the model of each image, which takes ten minutes.
+// generator makes a fast variant of the model of each image, which takes ten minutes. Calls at the
+// same time share the work.
 type generator struct {
 	mu    sync.Mutex
 	made  bool
 	runs  int
 	fails error
+	// calls is the number of calls that wait. The work for an image began with the first of them.
+	calls int
+	image string
+	began time.Time
 }
 
 func (g *generator) Models(_ context.Context, f *provider.Function) (string, []Model, error) {
@@ -29,22 +34,29 @@ func (g *generator) Models(_ context.Context, f *provider.Function) (string, []M
 		models[0].Accuracy = 80.5 // It is measured with them.
 		models = append(models, Model{Name: "slim", Of: "precise", File: "slim", Accuracy: 79})
 	}
-	return "bundles/net", models, nil
+	return "bundles/" + f.Deployment.Image, models, nil
 }
 
-func (g *generator) register(ctx context.Context, _ *provider.Function) error {
+func (g *generator) register(ctx context.Context, f *provider.Function) error {
 	g.mu.Lock()
 	g.runs++
 	made, fails := g.made, g.fails
+	if !made && (g.calls == 0 || g.image != f.Deployment.Image) {
+		g.image, g.began = f.Deployment.Image, time.Now()
+	}
+	g.calls++
+	rest := time.Until(g.began.Add(10 * time.Minute))
 	g.mu.Unlock()
-	if made {
-		return nil
-	}
-	if !wait(ctx, 10*time.Minute) {
-		return ctx.Err()
-	}
+	done := made || wait(ctx, rest)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.calls--
+	switch {
+	case made:
+		return nil
+	case !done:
+		return ctx.Err()
+	}
 	g.made = fails == nil
 	return fails
 }
@@ -117,6 +129,56 @@ func TestVariantsAreGenerated(t *testing.T) {
 		time.Sleep(time.Minute)
 		if r.backend.asked() > asked+1 || r.titles("fn") != "precise of precise, slim of precise" {
 			t.Errorf("%d instances started, variants %s", r.backend.asked()-asked, r.titles("fn"))
+		}
+	})
+}
+
+// A deployment that changes something else does not make the work begin again. One without auto, one
+// of another image and a removal end it.
+func TestGenerationOutlivesAnUpdate(t *testing.T) {
+	tryGenerator(t, func(r *rig, g *generator) {
+		calls := func() int {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.calls
+		}
+		r.measured("fn", "net", generates)
+		for range 3 {
+			time.Sleep(3 * time.Minute)
+			r.deploy("fn", "net", generates, func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"at": time.Now().String()} })
+		}
+		time.Sleep(70 * time.Second)
+		if got := r.titles("fn"); got != "precise of precise, slim of precise" || calls() > 0 {
+			t.Errorf("ten minutes after the first deployment: %s, %d calls", got, calls())
+		}
+		for name, change := range map[string]func(){
+			"without auto":  func() { r.deploy("fn", "net") },
+			"another image": func() { r.deploy("fn", "other", generates) },
+			"removed": func() {
+				if err := r.Remove(t.Context(), full("fn")); err != nil {
+					t.Error(err)
+				}
+			},
+		} {
+			g.mu.Lock()
+			g.made = false
+			g.mu.Unlock()
+			r.measured("fn", "net", generates)
+			r.until("it begins", func() bool { return calls() == 1 })
+			time.Sleep(time.Second)
+			changed := time.Now()
+			change()
+			time.Sleep(time.Second)
+			g.mu.Lock()
+			anew := !g.began.Before(changed)
+			g.mu.Unlock()
+			if want := name == "another image"; anew != want || calls() != map[bool]int{true: 1}[want] {
+				t.Errorf("%s: began again: %v, %d calls", name, anew, calls())
+			}
+			if name != "removed" {
+				r.deploy("fn", "net") // It ends that of the other image.
+				time.Sleep(time.Second)
+			}
 		}
 	})
 }

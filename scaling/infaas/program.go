@@ -42,6 +42,15 @@ const maxInstances = 1e9
 // serves reports whether instances of the option alone can serve a load.
 func (o *Option) serves(load float64) bool { return o.Rate > 0 && load/o.Rate <= maxInstances }
 
+// MaxLoad is the highest load in requests/s that can be planned for: what the largest number of
+// instances of one variant serves, 0 if none serves the application.
+func (app *Application) MaxLoad() (load float64) {
+	for i := range app.Options {
+		load = max(load, app.Options[i].Rate*maxInstances)
+	}
+	return load
+}
+
 // Application is a load and the variants that may serve it.
 type Application struct {
 	// Load is in requests/s, with the headroom for spikes: L times the slack.
@@ -148,11 +157,19 @@ func (p *Program) respond(prices []float64, work int) (counts [][]int, bound flo
 		c := newCover(&p.Applications[a], p.Lambda, prices)
 		n, least := c.solve(work)
 		if n == nil {
-			return nil, 0, fmt.Errorf("application %d has no variant for its load of %v requests/s: allow a longer latency, a lower accuracy or a lower load", a, p.Applications[a].Load)
+			return nil, 0, p.Applications[a].unserved(a)
 		}
 		counts, bound = append(counts, n), bound+least
 	}
 	return counts, bound, nil
+}
+
+// unserved says why no variant serves the a-th application.
+func (app *Application) unserved(a int) error {
+	if most := app.MaxLoad(); most > 0 {
+		return fmt.Errorf("application %d has a load of %v requests/s: %.0e instances of its fastest variant serve %.4g; plan for a lower load", a, app.Load, float64(maxInstances), most)
+	}
+	return fmt.Errorf("application %d has no variant that serves it: allow a longer latency or a lower accuracy", a)
 }
 
 // fits reports whether the counts keep to the limits.

@@ -154,6 +154,7 @@ func TestSolveRefuses(t *testing.T) {
 		"has 1 needs: give one for each of":    {Applications: one(1, Option{Needs: []float64{1}})},
 		"needs -1":                             {Applications: one(1, Option{Needs: []float64{-1}}), Limits: []float64{1}},
 		"application 0 has no variant":         {Applications: one(1, Option{Cost: 1})},
+		"fastest variant serve 1e+09; plan":    {Applications: one(1.1e9, Option{Rate: 1})},
 		"no plan for all loads was found with": {Applications: one(3, Option{Rate: 1, Needs: []float64{1}}), Limits: []float64{2}},
 	} {
 		if _, err := p.Solve(); err == nil || !strings.Contains(err.Error(), want) {
