@@ -31,10 +31,10 @@ var layers = map[string][]string{
 	".":                  {"*"},
 	"lab":                {"*"},
 	"e2e":                {"*"},
-	"command":            {"provider", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance", "model", "gpu"},
+	"command":            {"provider", "scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance", "model", "gpu"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
+	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
 	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
@@ -42,6 +42,7 @@ var layers = map[string][]string{
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"variant":            {},
+	"partition":          {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"gpu"},
@@ -61,7 +62,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "profiler", "cluster", "model/cut"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "profiler/measuring"}
 )
 
