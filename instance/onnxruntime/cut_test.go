@@ -11,6 +11,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -275,33 +276,15 @@ func (p *partition) parts(t *testing.T, g *cut.Group, c cut.Cut, have map[string
 // write writes a part's model and weights.
 func (p *partition) write(t *testing.T, part *cut.Part) string {
 	t.Helper()
-	m, weights, err := part.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir, err := os.MkdirTemp(p.dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(filepath.Join(dir, cut.WeightsFile))
+	file, err := forkjoin.WritePart(dir, part, p.source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cut.WriteWeights(f, weights, p.source); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := m.Write(&b); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "model.onnx")
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return file
 }
 
 // run runs a model at the extended level.

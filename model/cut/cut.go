@@ -78,6 +78,9 @@ func (r Region) equal(o Region) bool {
 	return true
 }
 
+// Whole reports whether the region is all of a tensor of this shape.
+func (r Region) Whole(shape []int64) bool { return r.equal(whole(shape)) }
+
 // Shape is the region's size in each dimension.
 func (r Region) Shape() []int64 {
 	shape := make([]int64, len(r))

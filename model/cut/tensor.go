@@ -3,6 +3,8 @@ package cut
 import (
 	"cmp"
 	"slices"
+
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Tensor is a region of a tensor that goes between the parts. Its first dimension is the
@@ -94,6 +96,9 @@ func (p *Part) resultName(name string) string {
 }
 
 func sliceName(name string, r Region) string { return name + " " + r.String() }
+
+// Type is the type of the tensor's elements.
+func (t Tensor) Type() tensor.Type { return t.value.elem }
 
 // Shape is the shape of the whole tensor at a batch size, nil if it is unknown.
 func (t Tensor) Shape(batch int) []int64 {

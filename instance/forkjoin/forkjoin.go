@@ -1,0 +1,247 @@
+// Package forkjoin is the master of a model that is cut over several instances (Gillis,
+// ICDCS 2021 §III-B): an [instance.Engine] that runs a plan's rounds. In each round it sends
+// every worker the regions of the tensors that the worker's part needs, computes a part of
+// its own meanwhile if the plan says so, and puts the answers together. It does not know who
+// the workers are or where: a [Worker] may be an engine in this process or an instance
+// elsewhere.
+//
+// Begin with [New] and [Engine.Run]; [WritePart] makes what a worker loads.
+package forkjoin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// Worker computes one part of a model, as [instance.Engine] does: the outputs belong to the
+// caller, the inputs' data are read before Run returns.
+type Worker interface {
+	Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error)
+}
+
+// Part is one part of a round.
+type Part struct {
+	// Inputs and Outputs are the part's, in the order in which the worker takes and gives
+	// them ([cut.Part.Inputs]).
+	Inputs, Outputs []cut.Tensor
+	Worker          Worker
+	// Own is the master's own part: it is computed while the workers compute theirs.
+	Own bool
+}
+
+// Round is the parts that run at the same time.
+type Round []Part
+
+// Engine runs the rounds. It is safe for concurrent use as far as its workers are.
+type Engine struct {
+	inputs, outputs []tensor.Info
+	rounds          []Round
+	// last is the last round that reads a tensor, by name.
+	last map[string]int
+}
+
+// New makes the master of a model with these inputs and outputs. The error names a tensor
+// that a round needs and none before it gives.
+func New(inputs, outputs []tensor.Info, rounds []Round) (*Engine, error) {
+	e := &Engine{inputs: inputs, outputs: outputs, rounds: rounds, last: make(map[string]int)}
+	given := make(map[string]bool)
+	for _, in := range inputs {
+		given[in.Name] = true
+	}
+	for i, r := range rounds {
+		for _, p := range r {
+			for _, in := range p.Inputs {
+				if !given[in.Name] {
+					return nil, fmt.Errorf("round %d needs %q, which no round before it gives", i+1, in.Name)
+				}
+				e.last[in.Name] = i
+			}
+		}
+		for _, p := range r {
+			for _, out := range p.Outputs {
+				given[out.Name] = true
+			}
+		}
+	}
+	for _, out := range outputs {
+		if !given[out.Name] {
+			return nil, fmt.Errorf("no round gives the output %q", out.Name)
+		}
+		e.last[out.Name] = len(rounds)
+	}
+	return e, nil
+}
+
+// Inputs implements [instance.Engine].
+func (e *Engine) Inputs() []tensor.Info { return e.inputs }
+
+// Outputs implements [instance.Engine].
+func (e *Engine) Outputs() []tensor.Info { return e.outputs }
+
+// Close closes the workers that can be closed.
+func (e *Engine) Close() error {
+	var errs []error
+	for _, r := range e.rounds {
+		for _, p := range r {
+			if c, ok := p.Worker.(io.Closer); ok {
+				errs = append(errs, c.Close())
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Run implements [instance.Engine]. If a part fails, the others of its round are cancelled,
+// and the error names the part.
+func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	if len(inputs) != len(e.inputs) {
+		return nil, fmt.Errorf("%d inputs for a model with %d", len(inputs), len(e.inputs))
+	}
+	have := make(map[string]tensor.Tensor, len(inputs))
+	for i, in := range e.inputs {
+		have[in.Name] = inputs[i]
+	}
+	for i, r := range e.rounds {
+		if err := r.run(ctx, rows, have); err != nil {
+			return nil, fmt.Errorf("round %d of %d: %w", i+1, len(e.rounds), err)
+		}
+		for name := range have {
+			if e.last[name] <= i {
+				delete(have, name)
+			}
+		}
+	}
+	out := make([]tensor.Tensor, len(e.outputs))
+	for i, o := range e.outputs {
+		out[i] = have[o.Name]
+	}
+	return out, nil
+}
+
+// run runs a round and adds its outputs to the tensors that the master has.
+func (r Round) run(ctx context.Context, rows int, have map[string]tensor.Tensor) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	joined := r.outputs(rows)
+	calls := make([]call, len(r))
+	for i, p := range r {
+		calls[i] = call{part: p, rows: rows, joined: joined}
+		if err := calls[i].fork(have); err != nil {
+			return fmt.Errorf("part %d of %d: %w", i+1, len(r), err)
+		}
+	}
+	var workers sync.WaitGroup
+	var failed sync.Once
+	var err error
+	run := func(i int) {
+		if e := calls[i].run(ctx); e != nil {
+			failed.Do(func() { err = fmt.Errorf("part %d of %d: %w", i+1, len(r), e) })
+			cancel()
+		}
+	}
+	own := -1
+	for i, p := range r {
+		if p.Own && own < 0 {
+			own = i
+			continue
+		}
+		workers.Go(func() { run(i) })
+	}
+	if own >= 0 {
+		run(own)
+	}
+	workers.Wait()
+	if err != nil {
+		return err
+	}
+	for i := range calls {
+		for _, whole := range calls[i].wholes {
+			have[whole.Name] = whole
+		}
+	}
+	for name, t := range joined {
+		have[name] = t
+	}
+	return nil
+}
+
+// outputs are the tensors into which the parts' regions are put. A tensor that one part
+// gives whole is not among them.
+func (r Round) outputs(rows int) map[string]tensor.Tensor {
+	joined := make(map[string]tensor.Tensor)
+	for _, p := range r {
+		for _, out := range p.Outputs {
+			if _, ok := joined[out.Name]; ok || out.Region == nil {
+				continue
+			}
+			shape, size := out.Shape(rows), int64(out.Type().Size())
+			for _, d := range shape {
+				size *= d
+			}
+			joined[out.Name] = tensor.Tensor{Name: out.Name, Type: out.Type(), Shape: shape, Data: make([]byte, size)}
+		}
+	}
+	return joined
+}
+
+// call is one part of one request's round.
+type call struct {
+	part   Part
+	rows   int
+	inputs []tensor.Tensor
+	// joined are the tensors into which regions are put, wholes those that the part gives
+	// whole.
+	joined map[string]tensor.Tensor
+	wholes []tensor.Tensor
+}
+
+// fork takes the part's inputs out of the tensors that the master has. A whole tensor is
+// not copied.
+func (c *call) fork(have map[string]tensor.Tensor) error {
+	for _, in := range c.part.Inputs {
+		from := have[in.Name]
+		to := tensor.Tensor{Name: in.As, Type: from.Type, Shape: from.Shape, Data: from.Data}
+		if r := in.At(from.Shape); !r.Whole(from.Shape) {
+			data, err := cut.Take(from.Data, from.Shape, r, from.Type.Size())
+			if err != nil {
+				return fmt.Errorf("input %q: %w", in.Name, err)
+			}
+			to.Shape, to.Data = r.Shape(), data
+		}
+		c.inputs = append(c.inputs, to)
+	}
+	return nil
+}
+
+// run computes the part and puts its outputs where they belong.
+func (c *call) run(ctx context.Context) error {
+	results, err := c.part.Worker.Run(ctx, c.rows, c.inputs)
+	if err != nil {
+		return err
+	}
+	if len(results) != len(c.part.Outputs) {
+		return fmt.Errorf("%d outputs of a part with %d", len(results), len(c.part.Outputs))
+	}
+	for i, out := range c.part.Outputs {
+		got := results[i]
+		if out.Region == nil {
+			got.Name = out.Name
+			c.wholes = append(c.wholes, got)
+			continue
+		}
+		to := c.joined[out.Name]
+		if got.Type != to.Type {
+			return fmt.Errorf("output %q is %s, not %s", out.Name, got.Type, to.Type)
+		}
+		if err := cut.Put(to.Data, to.Shape, out.At(to.Shape), to.Type.Size(), got.Data); err != nil {
+			return fmt.Errorf("output %q: %w", out.Name, err)
+		}
+	}
+	return nil
+}
