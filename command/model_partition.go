@@ -1,0 +1,242 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/partition/graph"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// partitionOptions are the flags of "model partition".
+type partitionOptions struct {
+	goal, platform, memory, out string
+	slo                         time.Duration
+	percentile                  float64
+	functions                   int
+	check, json                 bool
+}
+
+// goals are the values of --for.
+var goals = []string{"latency", "cost"}
+
+func newModelPartitionCommand() *cobra.Command {
+	var o partitionOptions
+	c := &cobra.Command{
+		Use:   "partition DIR|FILE|NAME",
+		Short: "Plan how a model is cut over several functions",
+		Long: `partition plans how one request of a model is computed by several functions (Gillis,
+ICDCS 2021). Layers that follow each other form groups; a group runs whole or in parts at
+the same time: by height and width, by channels, or by rows of a sentence. The master sends
+each worker what its part needs, may compute a part itself, and joins the answers.
+
+--for latency finds the plan with the least latency, --for cost the cheapest whose latency
+is within --slo: on average, or for --percentile of the requests. Both are exact. No
+function holds more than --memory of weights and tensors.
+
+--platform is one of the paper's, with the coefficients of its release (` + strings.Join(platformNames(), ", ") + `),
+or a JSON file in the form of these (partition/platforms). --check cuts the model, runs all
+parts in this process with one thread, and compares the answer with the whole model's.
+
+The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name of the zoo.`,
+		Example: `  faas-infer model partition vgg-16 --for latency --platform lambda
+  faas-infer model partition vgg-11 --for cost --slo 500ms --platform lambda
+  faas-infer model partition resnet-50.onnx --platform knix --functions 4 --check
+  faas-infer model partition wrn-50-4 --memory 768Mi --out parts`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.goal, "for", "latency", "what to plan for: "+strings.Join(goals, " or "))
+	f.DurationVar(&o.slo, "slo", 0, "the latency objective, for --for cost")
+	f.Float64Var(&o.percentile, "percentile", 0, "percentage of the requests that must be within --slo (0: the mean)")
+	f.StringVar(&o.platform, "platform", "lambda", "the platform: "+strings.Join(platformNames(), ", ")+" or a JSON file")
+	f.StringVar(&o.memory, "memory", "", "memory of a function, such as 768Mi (default: the platform's)")
+	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
+	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, and plan.json")
+	f.BoolVar(&o.check, "check", false, "run all parts here and compare the answer with the whole model's")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return c
+}
+
+// platformNames are the built-in platforms; gcf is the paper's name of google.
+func platformNames() []string { return append(partition.Builtin(), "gcf") }
+
+func (o *partitionOptions) validate() error {
+	switch {
+	case !slices.Contains(goals, o.goal):
+		return fmt.Errorf("--for is %q: give %s", o.goal, strings.Join(goals, " or "))
+	case o.goal == "cost" && o.slo <= 0:
+		return fmt.Errorf("--slo is %v: --for cost needs a time, such as 500ms", o.slo)
+	case o.goal == "latency" && o.slo != 0:
+		return errors.New("--slo is of no use with --for latency: leave it out, or give --for cost")
+	case !(o.percentile == 0 || o.percentile >= 50 && o.percentile < 100):
+		return fmt.Errorf("--percentile is %v: give a percentage from 50 to below 100, or 0 for the mean", o.percentile)
+	case o.functions < 0:
+		return fmt.Errorf("--functions is %d: give 1 or more, or 0 for any number", o.functions)
+	}
+	return nil
+}
+
+// readPlatform returns the platform of the flags.
+func (o *partitionOptions) readPlatform() (*partition.Platform, error) {
+	name := o.platform
+	if name == "gcf" {
+		name = "google"
+	}
+	p, ok := partition.Named(name)
+	if !ok {
+		f, err := os.Open(o.platform)
+		if err != nil {
+			return nil, fmt.Errorf("--platform %q is neither built in (%s) nor a file: %w", o.platform, strings.Join(platformNames(), ", "), err)
+		}
+		defer f.Close()
+		if p, err = partition.ReadPlatform(f); err != nil {
+			return nil, fmt.Errorf("--platform %s: %w", o.platform, err)
+		}
+	}
+	if o.memory != "" {
+		bytes, err := annotation.ParseMemory(o.memory)
+		if err != nil {
+			return nil, fmt.Errorf("--memory: %w", err)
+		}
+		p.MemoryMiB = float64(bytes) / (1 << 20)
+	}
+	return p, nil
+}
+
+// outlineOf reads the graph of a file or of a model of the zoo, and none of its weights.
+func outlineOf(argument string) (*model.Model, error) {
+	if _, err := os.Stat(argument); err != nil {
+		if _, ok := zoo.Find(argument); ok {
+			return zoo.Make(argument, 1)
+		}
+	}
+	file, err := modelFile(argument)
+	if err != nil {
+		return nil, err
+	}
+	return model.ReadOutline(file)
+}
+
+func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	p, err := o.readPlatform()
+	if err != nil {
+		return err
+	}
+	m, err := outlineOf(argument)
+	if err != nil {
+		return err
+	}
+	planned, err := o.plan(m, p)
+	if err != nil {
+		return err
+	}
+	r := planned.report("model partition "+argument, p)
+	if o.out != "" || o.check {
+		if err := planned.try(ctx, m, o, r); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		return r.JSON(out)
+	}
+	if err := planned.print(out); err != nil {
+		return err
+	}
+	return r.Table(out)
+}
+
+// partitioned is a model with its plan.
+type partitioned struct {
+	partition.Plan
+	graph *graph.Graph
+	cut   *cut.Model
+	// whole is the time of the whole model on one function in ms.
+	whole float64
+}
+
+func (o *partitionOptions) plan(m *model.Model, p *partition.Platform) (*partitioned, error) {
+	c, err := cut.New(m)
+	if err != nil {
+		return nil, err
+	}
+	options := graph.Ours()
+	if options.Time, err = graph.PublishedTime(p); err != nil {
+		return nil, err
+	}
+	g, err := graph.New(c, options)
+	if err != nil {
+		return nil, err
+	}
+	out := &partitioned{graph: g, cut: c}
+	for i := range g.Layers() {
+		out.whole += g.Options(i, i+1)[0].Parts[0].Compute
+	}
+	space, err := partition.NewSpace(g, p, partition.Limits{Functions: o.functions})
+	if err != nil {
+		return nil, err
+	}
+	if o.goal == "latency" {
+		out.Plan, err = space.Fastest(o.percentile)
+	} else {
+		out.Plan, err = space.Cheapest(partition.SLO{Ms: float64(o.slo) / float64(time.Millisecond), Percentile: o.percentile})
+	}
+	return out, err
+}
+
+// report are the plan's figures.
+func (p *partitioned) report(command string, on *partition.Platform) *report.Report {
+	r := report.New(command, time.Now())
+	r.Add("latency_ms", p.Time.Mean, "ms", "mean, predicted for "+on.Name)
+	r.Add("whole_ms", p.whole, "ms", "the whole model on one function, whatever its memory")
+	r.Add("speedup", p.whole/p.Time.Mean, "", "")
+	r.Add("cost", p.Cost, "ms", "billed time of a request, of all functions")
+	r.Add("functions", float64(p.Functions()), "", "the master included")
+	r.Add("master_mib", float64(p.Weights+p.Activations)/(1<<20), "MiB", "")
+	return r
+}
+
+// print prints the plan round by round, as the paper's Fig. 14 shows it.
+func (p *partitioned) print(out io.Writer) error {
+	const mib = 1 << 20
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "round\tlayers\tfrom\tto\tcut\tmaster\tsent MiB\treturned MiB\tweights MiB\tms")
+	layers := p.cut.Layers()
+	for i, r := range p.Rounds {
+		var in, back, weights int64
+		for k, part := range r.Option.Parts {
+			weights = max(weights, part.Weights)
+			if k != r.Master {
+				in, back = in+part.In, back+part.Out
+			}
+		}
+		master := "–"
+		if r.Master != partition.Nobody {
+			master = fmt.Sprintf("part %d", r.Master+1)
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\t%s\t%s\t%s\t%.2f\t%.2f\t%.1f\t%.1f\n", i+1, r.End-r.First, layers[r.First].Name, layers[r.End-1].Name,
+			r.Option.Name, master, float64(in)/mib, float64(back)/mib, float64(weights)/mib, r.Time.Mean)
+	}
+	fmt.Fprintln(t)
+	return t.Flush()
+}

@@ -1,0 +1,80 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/model"
+)
+
+// On Lambda the convolutions of VGG-16 run in parts and the rest is mostly whole, nearly
+// twice as fast as on one function or faster (Gillis Fig. 9); a looser SLO costs less.
+func TestModelPartitionFig9(t *testing.T) {
+	got := results(t, "model", "partition", "vgg-16", "--platform", "lambda")
+	if s := got["speedup"].Value; s < 1.9 || s > 4 {
+		t.Errorf("speedup %v", s)
+	}
+	tight := results(t, "model", "partition", "vgg-11", "--platform", "lambda", "--for", "cost", "--slo", "450ms")
+	loose := results(t, "model", "partition", "vgg-11", "--platform", "lambda", "--for", "cost", "--slo", "600ms")
+	if tight["latency_ms"].Value > 450 || loose["latency_ms"].Value > 600 || loose["cost"].Value >= tight["cost"].Value {
+		t.Errorf("450 ms: %+v; 600 ms: %+v", tight, loose)
+	}
+}
+
+// The parts are models of their own, and their answer is the whole model's.
+func TestModelPartitionCheck(t *testing.T) {
+	parts := filepath.Join(t.TempDir(), "parts")
+	platform := written(t, "near.json", `{"name": "near", "memory_mib": 500, "max_parts": 4, "codec": {"unit_bytes": 4},
+		"transfer": {"unit_bytes": 4}, "compute": {"relu": {"a": 1}, "pool": {"a": 1}, "bn": {"a": 1}, "add": {"a": 1}, "conv": {"a": 1}, "gemm": {"a": 1}, "lstm": {"a": 1}}}`)
+	got := results(t, "model", "partition", "mnist", "--platform", platform, "--out", parts, "--check")
+	if got["check.rel_diff"].Value > 1e-5 || got["functions"].Value < 4 || got["check.parts_ms"].Value <= 0 {
+		t.Errorf("%+v", got)
+	}
+	text, err := os.ReadFile(filepath.Join(parts, planFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan []roundFile
+	if err := json.Unmarshal(text, &plan); err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	for _, r := range plan {
+		for _, p := range r.Parts {
+			if _, err := model.ReadFile(filepath.Join(parts, p.Dir, "model.onnx")); err != nil {
+				t.Error(err)
+			}
+			read++
+		}
+	}
+	if read < 4 {
+		t.Errorf("%d parts are written", read)
+	}
+	if left, _ := filepath.Glob(filepath.Join(parts, ".whole-*")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestBadModelPartition(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--for is":                       {"mnist", "--for", "fun"},
+		"--slo is 0s":                    {"mnist", "--for", "cost"},
+		"--slo is of no use":             {"mnist", "--slo", "1s"},
+		"--percentile is 20":             {"mnist", "--percentile", "20"},
+		"--functions is -1":              {"mnist", "--functions", "-1"},
+		"--platform \"nope\" is neither": {"mnist", "--platform", "nope"},
+		"--memory:":                      {"mnist", "--memory", "lots"},
+		"give functions":                 {"vgg-16", "--memory", "10Mi"},
+		"the fastest takes":              {"vgg-11", "--for", "cost", "--slo", "10ms"},
+		"no such file":                   {"nosuch.onnx"},
+		"--out must be a new directory":  {"mnist", "--out", t.TempDir()},
+	} {
+		_, err := execute(t, append([]string{"model", "partition"}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}

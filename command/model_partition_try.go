@@ -1,0 +1,250 @@
+package command
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// planFile is the name of the plan in the directory of --out.
+const planFile = "plan.json"
+
+// try writes the parts as models. With --check it runs them and the whole model, and adds
+// to the report how the answers differ and how long both take.
+func (p *partitioned) try(ctx context.Context, m *model.Model, o *partitionOptions, r *report.Report) (err error) {
+	dir := o.out
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "faas-infer-parts-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	} else if err := os.Mkdir(dir, 0o755); err != nil {
+		return fmt.Errorf("--out must be a new directory: %w", err)
+	}
+	weights := m.OpenWeights()
+	defer weights.Close()
+	rounds, err := p.write(dir, weights)
+	if err != nil {
+		return err
+	}
+	if !o.check {
+		return nil
+	}
+	return p.compare(ctx, dir, m, weights, rounds, r)
+}
+
+// roundFile is a round as plan.json has it.
+type roundFile struct {
+	First int    `json:"first"`
+	End   int    `json:"end"`
+	Cut   string `json:"cut"`
+	// Master is the index of the master's own part, -1 if it has none.
+	Master int        `json:"master"`
+	Parts  []partFile `json:"parts"`
+}
+
+// partFile is a part: its directory, and the region of the group's output that it computes;
+// no region is the whole.
+type partFile struct {
+	Dir    string   `json:"dir"`
+	Region []string `json:"region,omitempty"`
+}
+
+// writtenPart is a part with the file of its model.
+type writtenPart struct {
+	*cut.Part
+	file string
+}
+
+// write writes the models of all parts and the plan, and returns the parts by round.
+func (p *partitioned) write(dir string, weights *model.Weights) ([][]writtenPart, error) {
+	var plan []roundFile
+	var rounds [][]writtenPart
+	for i, r := range p.Rounds {
+		parts, c, err := p.parts(r.First, r.End, r.Option.Name)
+		if err != nil {
+			return nil, err
+		}
+		file := roundFile{First: r.First, End: r.End, Cut: c.Name, Master: r.Master}
+		var round []writtenPart
+		for k, part := range parts {
+			name := fmt.Sprintf("round%d-part%d", i+1, k+1)
+			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+				return nil, err
+			}
+			written, err := forkjoin.WritePart(filepath.Join(dir, name), part, weights)
+			if err != nil {
+				return nil, err
+			}
+			round = append(round, writtenPart{part, written})
+			one := partFile{Dir: name}
+			if c.Regions != nil {
+				for _, s := range c.Regions[k][1:] { // Without the batch.
+					one.Region = append(one.Region, s.String())
+				}
+			}
+			file.Parts = append(file.Parts, one)
+		}
+		plan, rounds = append(plan, file), append(rounds, round)
+	}
+	text, err := json.MarshalIndent(plan, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return rounds, os.WriteFile(filepath.Join(dir, planFile), append(text, '\n'), 0o644)
+}
+
+// parts are the parts of a round.
+func (p *partitioned) parts(first, end int, option string) ([]*cut.Part, cut.Cut, error) {
+	g, c, err := p.graph.Cut(first, end, option)
+	if err != nil {
+		return nil, c, err
+	}
+	parts, err := g.Cut(c)
+	return parts, c, err
+}
+
+// compare runs the parts and the whole model with the same input.
+func (p *partitioned) compare(ctx context.Context, dir string, m *model.Model, weights *model.Weights, rounds [][]writtenPart, r *report.Report) error {
+	if err := onnxruntime.Load(""); err != nil {
+		return err
+	}
+	inputs, err := m.SampleInputs(1, 1)
+	if err != nil {
+		return err
+	}
+	master, err := openParts(m, rounds, p)
+	if err != nil {
+		return err
+	}
+	got, parts, err := timed(ctx, master, inputs)
+	if err := errors.Join(err, master.Close()); err != nil {
+		return err
+	}
+	whole, err := p.openWhole(dir, m, weights)
+	if err != nil {
+		return err
+	}
+	want, alone, err := timed(ctx, whole, inputs)
+	if err := errors.Join(err, whole.Close()); err != nil {
+		return err
+	}
+	differ, most := difference(got, want)
+	r.Add("check.rel_diff", most, "", "largest difference from the whole model's answer, of its largest element")
+	r.Add("check.differing_elements", float64(differ), "", "of all elements of the answer; another order of additions changes last bits")
+	r.Add("check.parts_ms", parts, "ms", "median; all parts in this process, each with one thread, as far as there are cores")
+	r.Add("check.whole_ms", alone, "ms", "median; the whole model with one thread")
+	const tolerance = 1e-5
+	if !(most <= tolerance) {
+		return fmt.Errorf("--check: the parts' answer differs from the whole model's by %.3g of its largest element, more than %g", most, tolerance)
+	}
+	return nil
+}
+
+// openParts makes a master whose workers are engines in this process.
+func openParts(m *model.Model, rounds [][]writtenPart, p *partitioned) (*forkjoin.Engine, error) {
+	var all []forkjoin.Round
+	for i, parts := range rounds {
+		var round forkjoin.Round
+		for k, part := range parts {
+			e, err := onnxruntime.Open(onnxruntime.Options{Model: part.file, Threads: 1})
+			if err != nil {
+				return nil, fmt.Errorf("round %d, part %d: %w", i+1, k+1, err)
+			}
+			round = append(round, forkjoin.Part{Inputs: part.Inputs(), Outputs: part.Outputs(), Worker: e, Own: k == p.Rounds[i].Master})
+		}
+		all = append(all, round)
+	}
+	return forkjoin.New(m.Inputs(), m.Outputs(), all)
+}
+
+// openWhole writes the model as a single part and opens it.
+func (p *partitioned) openWhole(dir string, m *model.Model, weights *model.Weights) (*forkjoin.Engine, error) {
+	g, err := p.cut.Group(0, len(p.cut.Layers()))
+	if err != nil {
+		return nil, err
+	}
+	parts, err := g.Cut(g.Whole())
+	if err != nil {
+		return nil, err
+	}
+	where, err := os.MkdirTemp(dir, ".whole-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(where)
+	file, err := forkjoin.WritePart(where, parts[0], weights)
+	if err != nil {
+		return nil, err
+	}
+	e, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	only := forkjoin.Part{Inputs: parts[0].Inputs(), Outputs: parts[0].Outputs(), Worker: e, Own: true}
+	return forkjoin.New(m.Inputs(), m.Outputs(), []forkjoin.Round{{only}})
+}
+
+// timed runs an engine a few times and returns its answer and the median time in ms.
+func timed(ctx context.Context, e forkjoin.Worker, inputs []tensor.Tensor) (answer []tensor.Tensor, ms float64, err error) {
+	const runs = 5
+	var times []float64
+	for range runs {
+		began := time.Now()
+		if answer, err = e.Run(ctx, 1, inputs); err != nil {
+			return nil, 0, err
+		}
+		times = append(times, float64(time.Since(began).Microseconds())/1000)
+	}
+	return answer, median(times), nil
+}
+
+// difference counts the float32 elements that differ, and returns the largest difference
+// over the largest element.
+func difference(got, want []tensor.Tensor) (differ int, most float64) {
+	for i := range want {
+		largest, off := 0.0, 0.0
+		a, b := got[i].Data, want[i].Data
+		if want[i].Type != tensor.FP32 || len(a) != len(b) {
+			if string(a) != string(b) {
+				return 1, math.Inf(1)
+			}
+			continue
+		}
+		for at := 0; at+4 <= len(b); at += 4 {
+			x := float64(math.Float32frombits(binary.LittleEndian.Uint32(a[at:])))
+			y := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[at:])))
+			largest = max(largest, math.Abs(y))
+			if x != y {
+				differ++
+				off = max(off, math.Abs(x-y))
+			}
+			if math.IsNaN(x) != math.IsNaN(y) {
+				off = math.Inf(1)
+			}
+		}
+		if off > 0 {
+			most = max(most, off/largest)
+		}
+	}
+	return differ, most
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
