@@ -21,11 +21,6 @@ func BenchmarkPlan(b *testing.B) {
 		for _, platform := range []string{"lambda", "knix", "google"} {
 			p := platformNamed(platform)
 			model := m.net(p)
-			for first := range model.Layers() {
-				for end := first + 1; end <= model.Layers(); end++ {
-					model.Options(first, end)
-				}
-			}
 			b.Run(m.name+"/"+platform+"/space", func(b *testing.B) {
 				for b.Loop() {
 					if _, err := NewSpace(model, p, Limits{}); err != nil {

@@ -190,7 +190,7 @@ func (x *search) promising(bound float64) bool {
 	case x.best == nil:
 		return true
 	case x.cheapest:
-		return bound <= x.platform.Billing.billed(x.best.time.Mean)+x.best.work
+		return bound <= x.billed(x.best)
 	}
 	return bound <= x.latency(x.best)
 }

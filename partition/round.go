@@ -22,7 +22,7 @@ type call struct {
 	part *Part
 	// index is the part's index.
 	index int
-	noise *delay.Noise
+	trip  delay.RoundTrip
 	// after is the mean time from the end of the send until the answer is back.
 	after float64
 	// ready is when the answer is back on average.
@@ -41,7 +41,7 @@ func (t *timer) prepare(parts []Part, master int) []call {
 		}
 		part := &parts[i]
 		trip := t.p.Transfer.RoundTrip(part.In, part.Out)
-		t.calls = append(t.calls, call{part: part, index: i, noise: t.noises.Of(trip), after: trip.Moments().Mean + t.p.worker(part)})
+		t.calls = append(t.calls, call{part: part, index: i, trip: trip, after: trip.Moments().Mean + t.p.worker(part)})
 	}
 	slices.SortStableFunc(t.calls, func(a, b call) int { return cmp.Compare(b.after, a.after) })
 	return t.calls
@@ -80,7 +80,7 @@ func (t *timer) round(parts []Part, master int) delay.Largest {
 	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.ready, b.ready) })
 	l := delay.Largest{Floor: own + left, Delays: t.delays[:0]}
 	for _, c := range calls {
-		l.Delays = append(l.Delays, delay.Delay{Mean: c.ready + left, Noise: c.noise})
+		l.Delays = append(l.Delays, delay.Delay{Mean: c.ready + left, Noise: t.noises.Of(c.trip)})
 		left -= t.p.decode(c.part.Out)
 	}
 	t.delays = l.Delays

@@ -123,8 +123,7 @@ func (x *search) latency(l *label) float64 { return l.time.Mean + x.excess.Of(l.
 
 // compare orders labels of whole plans: by cost, then latency, or the other way round.
 func (x *search) compare(a, b *label) int {
-	billing := &x.platform.Billing
-	cost := cmp.Compare(ticks(billing.billed(a.time.Mean)+a.work), ticks(billing.billed(b.time.Mean)+b.work))
+	cost := cmp.Compare(ticks(x.billed(a)), ticks(x.billed(b)))
 	latency := cmp.Compare(a.late, b.late)
 	if !x.cheapest {
 		cost, latency = latency, cost
