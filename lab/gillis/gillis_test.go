@@ -1,0 +1,49 @@
+package gillis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/model/cut"
+)
+
+// One of each figure: ours is above the published system and the paper, and the exact plan is
+// never dearer than what a learner finds within the SLO.
+func TestEvaluation(t *testing.T) {
+	e := &evaluation{ctx: t.Context(), report: report.New("test", time.Now()), models: make(map[string]*cut.Model), seed: 1}
+	if err := e.measureCodec(); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func() error{
+		func() error { return e.speedup("lambda", "vgg-11", 1.6) },
+		func() error { return e.speedup("knix", "resnet-34", 1.4) },
+		func() error { return e.pipeline("wrn-50-4", 9.2) },
+		func() error { return e.cost("vgg-11", 500, 0) },
+		func() error { return e.cost("vgg-11", 100, 0) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	values, notes := map[string]float64{}, map[string]string{}
+	for _, x := range e.report.Results {
+		values[x.Name], notes[x.Name] = x.Value, x.Note
+	}
+	for prefix, paper := range map[string]float64{"speedup.lambda.vgg-11": 1.6, "speedup.knix.resnet-34": 1.3, "over_pipeline.wrn-50-4": 9.2} {
+		if theirs, ours := values[prefix+".gillis"], values[prefix+".ours"]; theirs < 1 || ours < theirs || ours < paper {
+			t.Errorf("%s: %.2f, ours %.2f, the paper's %.2f", prefix, theirs, ours, paper)
+		}
+	}
+	exact := values["cost_ms.vgg-11.500ms.exact"]
+	for _, learner := range []string{"rl", "bo", "bo_best"} {
+		name := "cost_ms.vgg-11.500ms." + learner
+		if cost := values[name]; cost < exact && !strings.Contains(notes[name], "missed") {
+			t.Errorf("%s is %.0f, the exact plan %.0f", name, cost, exact)
+		}
+	}
+	if note := notes["cost_ms.vgg-11.100ms.exact"]; !strings.Contains(note, "no plan is that fast") {
+		t.Errorf("an SLO that nothing meets: %q", note)
+	}
+}
