@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
@@ -25,6 +27,7 @@ import (
 // partitionOptions are the flags of "model partition".
 type partitionOptions struct {
 	goal, platform, memory, out string
+	database                    string
 	slo                         time.Duration
 	percentile                  float64
 	functions                   int
@@ -49,7 +52,9 @@ is within --slo: on average, or for --percentile of the requests. Both are exact
 function holds more than --memory of weights and tensors.
 
 --platform is one of the paper's, with the coefficients of its release (` + strings.Join(platformNames(), ", ") + `),
-or a JSON file in the form of these (partition/platforms). --check cuts the model, runs all
+a JSON file in the form of these (partition/platforms), or "local": this machine, with an
+instance of one thread on each core. Its times are predicted from measured operators, which
+takes minutes for a model whose operators are new. --check cuts the model, runs all
 parts in this process with one thread, and compares the answer with the whole model's.
 
 The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name of the zoo.`,
@@ -66,14 +71,18 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.StringVar(&o.goal, "for", "latency", "what to plan for: "+strings.Join(goals, " or "))
 	f.DurationVar(&o.slo, "slo", 0, "the latency objective, for --for cost")
 	f.Float64Var(&o.percentile, "percentile", 0, "percentage of the requests that must be within --slo (0: the mean)")
-	f.StringVar(&o.platform, "platform", "lambda", "the platform: "+strings.Join(platformNames(), ", ")+" or a JSON file")
-	f.StringVar(&o.memory, "memory", "", "memory of a function, such as 768Mi (default: the platform's)")
+	f.StringVar(&o.platform, "platform", thisMachine, "the platform: local, "+strings.Join(platformNames(), ", ")+" or a JSON file")
+	f.StringVar(&o.memory, "memory", "", "memory of a function, such as 768Mi (default: the platform's, and any for local)")
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
+	profile.DatabaseFlag(c, &o.database)
 	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, and plan.json")
 	f.BoolVar(&o.check, "check", false, "run all parts here and compare the answer with the whole model's")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }
+
+// thisMachine is the platform of this machine.
+const thisMachine = "local"
 
 // platformNames are the built-in platforms; gcf is the paper's name of google.
 func platformNames() []string { return append(partition.Builtin(), "gcf") }
@@ -95,7 +104,24 @@ func (o *partitionOptions) validate() error {
 }
 
 // readPlatform returns the platform of the flags.
-func (o *partitionOptions) readPlatform() (*partition.Platform, error) {
+func (o *partitionOptions) readPlatform(ctx context.Context) (p *partition.Platform, err error) {
+	if o.platform == thisMachine {
+		p, err = partitioning.Platform(ctx)
+	} else {
+		p, err = o.builtinOrFile()
+	}
+	if err != nil || o.memory == "" {
+		return p, err
+	}
+	bytes, err := annotation.ParseMemory(o.memory)
+	if err != nil {
+		return nil, fmt.Errorf("--memory: %w", err)
+	}
+	p.MemoryMiB = float64(bytes) / (1 << 20)
+	return p, nil
+}
+
+func (o *partitionOptions) builtinOrFile() (*partition.Platform, error) {
 	name := o.platform
 	if name == "gcf" {
 		name = "google"
@@ -104,19 +130,12 @@ func (o *partitionOptions) readPlatform() (*partition.Platform, error) {
 	if !ok {
 		f, err := os.Open(o.platform)
 		if err != nil {
-			return nil, fmt.Errorf("--platform %q is neither built in (%s) nor a file: %w", o.platform, strings.Join(platformNames(), ", "), err)
+			return nil, fmt.Errorf("--platform %q is neither built in (%s) nor a file: %w", o.platform, strings.Join(append([]string{thisMachine}, platformNames()...), ", "), err)
 		}
 		defer f.Close()
 		if p, err = partition.ReadPlatform(f); err != nil {
 			return nil, fmt.Errorf("--platform %s: %w", o.platform, err)
 		}
-	}
-	if o.memory != "" {
-		bytes, err := annotation.ParseMemory(o.memory)
-		if err != nil {
-			return nil, fmt.Errorf("--memory: %w", err)
-		}
-		p.MemoryMiB = float64(bytes) / (1 << 20)
 	}
 	return p, nil
 }
@@ -139,7 +158,7 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if err := o.validate(); err != nil {
 		return err
 	}
-	p, err := o.readPlatform()
+	p, err := o.readPlatform(ctx)
 	if err != nil {
 		return err
 	}
@@ -147,7 +166,7 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if err != nil {
 		return err
 	}
-	planned, err := o.plan(m, p)
+	planned, err := o.plan(ctx, m, p)
 	if err != nil {
 		return err
 	}
@@ -175,13 +194,24 @@ type partitioned struct {
 	whole float64
 }
 
-func (o *partitionOptions) plan(m *model.Model, p *partition.Platform) (*partitioned, error) {
+func (o *partitionOptions) plan(ctx context.Context, m *model.Model, p *partition.Platform) (*partitioned, error) {
 	c, err := cut.New(m)
 	if err != nil {
 		return nil, err
 	}
-	options := graph.Ours()
-	if options.Time, err = graph.PublishedTime(p); err != nil {
+	weights := m.OpenWeights()
+	defer weights.Close()
+	options, predict := graph.Ours(), profile.PredictOptions{Database: o.database}
+	if o.platform != thisMachine {
+		options.Time, err = graph.PublishedTime(p)
+	} else {
+		var times *partitioning.LayerTimes
+		times, err = partitioning.Layers(ctx, predict, c, weights, options.Batch, report.ProgressBar(os.Stderr, "predicting layers"))
+		if err == nil {
+			options.Time = times.Time
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	g, err := graph.New(c, options)
@@ -192,16 +222,75 @@ func (o *partitionOptions) plan(m *model.Model, p *partition.Platform) (*partiti
 	for i := range g.Layers() {
 		out.whole += g.Options(i, i+1)[0].Parts[0].Compute
 	}
-	space, err := partition.NewSpace(g, p, partition.Limits{Functions: o.functions})
+	if err := o.choose(out, p); err != nil || o.platform != thisMachine {
+		return out, err
+	}
+	return out, o.settle(ctx, out, p, predict, weights)
+}
+
+// choose plans with the times so far.
+func (o *partitionOptions) choose(out *partitioned, p *partition.Platform) error {
+	space, err := partition.NewSpace(out.graph, p, partition.Limits{Functions: o.functions})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if o.goal == "latency" {
 		out.Plan, err = space.Fastest(o.percentile)
 	} else {
 		out.Plan, err = space.Cheapest(partition.SLO{Ms: float64(o.slo) / float64(time.Millisecond), Percentile: o.percentile})
 	}
-	return out, err
+	return err
+}
+
+// settle predicts the chosen parts as models of their own, and plans again, until the plan
+// stays: within a layer's whole, an operator's time was only its share of multiply-adds.
+func (o *partitionOptions) settle(ctx context.Context, out *partitioned, p *partition.Platform, predict profile.PredictOptions, weights *model.Weights) error {
+	const rounds = 6
+	known := make(map[string]bool)
+	if err := out.foresee(ctx, predict, weights, 0, out.graph.Layers(), "whole"); err != nil {
+		return err
+	}
+	for _, option := range out.graph.Options(0, out.graph.Layers()) {
+		if option.Name == "whole" {
+			out.whole = option.Parts[0].Compute
+		}
+	}
+	for range rounds {
+		stays := true
+		for _, r := range out.Rounds {
+			key := fmt.Sprint(r.First, r.End, r.Option.Name)
+			if known[key] {
+				continue
+			}
+			known[key], stays = true, false
+			if err := out.foresee(ctx, predict, weights, r.First, r.End, r.Option.Name); err != nil {
+				return err
+			}
+		}
+		if stays {
+			return nil
+		}
+		if err := o.choose(out, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foresee predicts the parts of an option as models of their own.
+func (p *partitioned) foresee(ctx context.Context, predict profile.PredictOptions, weights *model.Weights, first, end int, option string) error {
+	parts, _, err := p.parts(first, end, option)
+	if err != nil {
+		return err
+	}
+	times := make([]float64, len(parts))
+	for i, part := range parts {
+		if times[i], err = partitioning.PartTime(ctx, predict, part, weights, 1); err != nil {
+			return fmt.Errorf("layers %d to %d, part %d: %w", first, end-1, i+1, err)
+		}
+	}
+	p.graph.Correct(first, end, option, times)
+	return nil
 }
 
 // report are the plan's figures.

@@ -58,6 +58,14 @@ func TestModelPartitionCheck(t *testing.T) {
 	}
 }
 
+// On this machine a tiny model stays whole, and its time is that of the whole.
+func TestModelPartitionHere(t *testing.T) {
+	got := results(t, "model", "partition", "mnist", "--database", filepath.Join(t.TempDir(), "operators.jsonl"))
+	if got["functions"].Value != 1 || got["latency_ms"].Value <= 0 || got["latency_ms"].Value != got["whole_ms"].Value {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestBadModelPartition(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--for is":                       {"mnist", "--for", "fun"},
@@ -66,11 +74,11 @@ func TestBadModelPartition(t *testing.T) {
 		"--percentile is 20":             {"mnist", "--percentile", "20"},
 		"--functions is -1":              {"mnist", "--functions", "-1"},
 		"--platform \"nope\" is neither": {"mnist", "--platform", "nope"},
-		"--memory:":                      {"mnist", "--memory", "lots"},
-		"give functions":                 {"vgg-16", "--memory", "10Mi"},
-		"the fastest takes":              {"vgg-11", "--for", "cost", "--slo", "10ms"},
-		"no such file":                   {"nosuch.onnx"},
-		"--out must be a new directory":  {"mnist", "--out", t.TempDir()},
+		"--memory:":                      {"mnist", "--platform", "knix", "--memory", "lots"},
+		"give functions":                 {"vgg-16", "--platform", "knix", "--memory", "10Mi"},
+		"the fastest takes":              {"vgg-11", "--platform", "knix", "--for", "cost", "--slo", "10ms"},
+		"no such file":                   {"nosuch.onnx", "--platform", "knix"},
+		"--out must be a new directory":  {"mnist", "--platform", "knix", "--out", t.TempDir()},
 	} {
 		_, err := execute(t, append([]string{"model", "partition"}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {

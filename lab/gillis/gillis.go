@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -86,6 +87,16 @@ func Run(ctx context.Context, command string, seed uint64, progress func(done, t
 	}
 	progress(len(steps), len(steps))
 	return e.report, nil
+}
+
+// measureCodec measures how long our codec takes on this machine.
+func (e *evaluation) measureCodec() (err error) {
+	if e.codec, err = partitioning.Codec(); err != nil {
+		return err
+	}
+	e.report.Add("codec_ms_per_mib.encode", e.codec.Encode.A, "ms", fmt.Sprintf("median; the release's is %.0f on Lambda", 0.22*256))
+	e.report.Add("codec_ms_per_mib.decode", e.codec.Decode.A, "ms", fmt.Sprintf("median; the release's is %.0f on Lambda", 0.16*256))
+	return nil
 }
 
 func (e *evaluation) model(name string) (*cut.Model, error) {

@@ -78,6 +78,18 @@ func (g *Graph) Cut(first, end int, option string) (*cut.Group, cut.Cut, error) 
 	return group, c, err
 }
 
+// Correct replaces the times of an option's parts in ms, by what is better known of them.
+func (g *Graph) Correct(first, end int, option string, compute []float64) {
+	for _, o := range g.groups[[2]int{first, end}] {
+		if o.Name != option {
+			continue
+		}
+		for i := range o.Parts {
+			o.Parts[i].Compute = compute[i]
+		}
+	}
+}
+
 // endsAt adds the options of all groups that end before a layer.
 func (g *Graph) endsAt(end int) error {
 	last, err := g.model.Group(end-1, end)

@@ -1,0 +1,84 @@
+package partitioning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/model/cut"
+)
+
+// LayerTimes are the predicted times of a model's layers on this machine, for planning how
+// the model is cut (Gillis §IV-A: the sum of the predicted times of the operators).
+type LayerTimes struct {
+	// Ms are the times of the layers, one thread each, in ms.
+	Ms []float64
+	// perFLOP is the time of a multiply-add, by the operator's name.
+	perFLOP map[string]float64
+}
+
+// Time is the time of an operator's work in ms: its share of its layer's time, by
+// multiply-adds. An operator without any takes no time of its own.
+func (l *LayerTimes) Time(w cut.Work) float64 { return l.perFLOP[w.Name] * float64(w.FLOPs) }
+
+// Layers predicts the times of a model's layers for batches of rows. Each layer is prepared
+// as a model of its own, and its operators are measured if too little is known of them.
+// progress is told how many layers are done.
+func Layers(ctx context.Context, o profile.PredictOptions, m *cut.Model, weights cut.Source, rows int, progress func(done, total int)) (*LayerTimes, error) {
+	out := &LayerTimes{perFLOP: make(map[string]float64)}
+	layers := m.Layers()
+	for i := range layers {
+		progress(i, len(layers))
+		g, err := m.Group(i, i+1)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := g.Cut(g.Whole())
+		if err != nil {
+			return nil, err
+		}
+		ms, err := PartTime(ctx, o, parts[0], weights, rows)
+		if err != nil {
+			return nil, fmt.Errorf("layer %d (%s): %w", i, layers[i].Name, err)
+		}
+		out.Ms = append(out.Ms, ms)
+		work := parts[0].Work(rows)
+		flops := int64(0)
+		for _, w := range work {
+			flops += w.FLOPs
+		}
+		for _, w := range work {
+			if flops > 0 {
+				out.perFLOP[w.Name] = ms / float64(flops)
+			}
+		}
+	}
+	progress(len(layers), len(layers))
+	return out, nil
+}
+
+// PartTime predicts the time of a part of a model in ms, for batches of rows on one thread.
+func PartTime(ctx context.Context, o profile.PredictOptions, p *cut.Part, weights cut.Source, rows int) (ms float64, err error) {
+	dir, err := os.MkdirTemp("", "faas-infer-part-")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	file, err := forkjoin.WritePart(dir, p, weights)
+	if err != nil {
+		return 0, err
+	}
+	o.MaxBatch, o.Threads, o.Prepared, o.Sketch = rows, 1, dir, false
+	found, err := o.Model(ctx, file)
+	if err != nil {
+		return 0, err
+	}
+	c, ok := found.Prediction.At(rows, 1)
+	if !ok {
+		return 0, fmt.Errorf("batches of %d are not predicted", rows)
+	}
+	return c.Median / 1000, nil
+}
