@@ -17,10 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/partition"
-	"github.com/faas-infer/faas-infer/partition/graph"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
@@ -71,7 +69,7 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.StringVar(&o.goal, "for", "latency", "what to plan for: "+strings.Join(goals, " or "))
 	f.DurationVar(&o.slo, "slo", 0, "the latency objective, for --for cost")
 	f.Float64Var(&o.percentile, "percentile", 0, "percentage of the requests that must be within --slo (0: the mean)")
-	f.StringVar(&o.platform, "platform", thisMachine, "the platform: local, "+strings.Join(platformNames(), ", ")+" or a JSON file")
+	f.StringVar(&o.platform, "platform", partitioning.Local, "the platform: local, "+strings.Join(platformNames(), ", ")+" or a JSON file")
 	f.StringVar(&o.memory, "memory", "", "memory of a function, such as 768Mi (default: the platform's, and any for local)")
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
 	profile.DatabaseFlag(c, &o.database)
@@ -80,9 +78,6 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }
-
-// thisMachine is the platform of this machine.
-const thisMachine = "local"
 
 // platformNames are the built-in platforms; gcf is the paper's name of google.
 func platformNames() []string { return append(partition.Builtin(), "gcf") }
@@ -105,7 +100,7 @@ func (o *partitionOptions) validate() error {
 
 // readPlatform returns the platform of the flags.
 func (o *partitionOptions) readPlatform(ctx context.Context) (p *partition.Platform, err error) {
-	if o.platform == thisMachine {
+	if o.platform == partitioning.Local {
 		p, err = partitioning.Platform(ctx)
 	} else {
 		p, err = o.builtinOrFile()
@@ -130,7 +125,7 @@ func (o *partitionOptions) builtinOrFile() (*partition.Platform, error) {
 	if !ok {
 		f, err := os.Open(o.platform)
 		if err != nil {
-			return nil, fmt.Errorf("--platform %q is neither built in (%s) nor a file: %w", o.platform, strings.Join(append([]string{thisMachine}, platformNames()...), ", "), err)
+			return nil, fmt.Errorf("--platform %q is neither built in (%s) nor a file: %w", o.platform, strings.Join(append([]string{partitioning.Local}, platformNames()...), ", "), err)
 		}
 		defer f.Close()
 		if p, err = partition.ReadPlatform(f); err != nil {
@@ -166,151 +161,46 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if err != nil {
 		return err
 	}
-	planned, err := o.plan(ctx, m, p)
+	planned, err := partitioning.Plan(ctx, m, p, partitioning.Goal{
+		Cheapest: o.goal == "cost", SLO: partition.SLO{Ms: float64(o.slo) / float64(time.Millisecond), Percentile: o.percentile},
+		Functions: o.functions, Database: o.database, Progress: report.ProgressBar(os.Stderr, "predicting layers"),
+	})
 	if err != nil {
 		return err
 	}
-	r := planned.report("model partition "+argument, p)
+	r := reportPlan(planned, "model partition "+argument, p)
 	if o.out != "" || o.check {
-		if err := planned.try(ctx, m, o, r); err != nil {
+		if err := (&tried{planned}).try(ctx, m, o, r); err != nil {
 			return err
 		}
 	}
 	if o.json {
 		return r.JSON(out)
 	}
-	if err := planned.print(out); err != nil {
+	if err := printPlan(out, planned); err != nil {
 		return err
 	}
 	return r.Table(out)
 }
 
-// partitioned is a model with its plan.
-type partitioned struct {
-	partition.Plan
-	graph *graph.Graph
-	cut   *cut.Model
-	// whole is the time of the whole model on one function in ms.
-	whole float64
-}
-
-func (o *partitionOptions) plan(ctx context.Context, m *model.Model, p *partition.Platform) (*partitioned, error) {
-	c, err := cut.New(m)
-	if err != nil {
-		return nil, err
-	}
-	weights := m.OpenWeights()
-	defer weights.Close()
-	options, predict := graph.Ours(), profile.PredictOptions{Database: o.database}
-	if o.platform != thisMachine {
-		options.Time, err = graph.PublishedTime(p)
-	} else {
-		var times *partitioning.LayerTimes
-		times, err = partitioning.Layers(ctx, predict, c, weights, options.Batch, report.ProgressBar(os.Stderr, "predicting layers"))
-		if err == nil {
-			options.Time = times.Time
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	g, err := graph.New(c, options)
-	if err != nil {
-		return nil, err
-	}
-	out := &partitioned{graph: g, cut: c}
-	for i := range g.Layers() {
-		out.whole += g.Options(i, i+1)[0].Parts[0].Compute
-	}
-	if err := o.choose(out, p); err != nil || o.platform != thisMachine {
-		return out, err
-	}
-	return out, o.settle(ctx, out, p, predict, weights)
-}
-
-// choose plans with the times so far.
-func (o *partitionOptions) choose(out *partitioned, p *partition.Platform) error {
-	space, err := partition.NewSpace(out.graph, p, partition.Limits{Functions: o.functions})
-	if err != nil {
-		return err
-	}
-	if o.goal == "latency" {
-		out.Plan, err = space.Fastest(o.percentile)
-	} else {
-		out.Plan, err = space.Cheapest(partition.SLO{Ms: float64(o.slo) / float64(time.Millisecond), Percentile: o.percentile})
-	}
-	return err
-}
-
-// settle predicts the chosen parts as models of their own, and plans again, until the plan
-// stays: within a layer's whole, an operator's time was only its share of multiply-adds.
-func (o *partitionOptions) settle(ctx context.Context, out *partitioned, p *partition.Platform, predict profile.PredictOptions, weights *model.Weights) error {
-	const rounds = 6
-	known := make(map[string]bool)
-	if err := out.foresee(ctx, predict, weights, 0, out.graph.Layers(), "whole"); err != nil {
-		return err
-	}
-	for _, option := range out.graph.Options(0, out.graph.Layers()) {
-		if option.Name == "whole" {
-			out.whole = option.Parts[0].Compute
-		}
-	}
-	for range rounds {
-		stays := true
-		for _, r := range out.Rounds {
-			key := fmt.Sprint(r.First, r.End, r.Option.Name)
-			if known[key] {
-				continue
-			}
-			known[key], stays = true, false
-			if err := out.foresee(ctx, predict, weights, r.First, r.End, r.Option.Name); err != nil {
-				return err
-			}
-		}
-		if stays {
-			return nil
-		}
-		if err := o.choose(out, p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// foresee predicts the parts of an option as models of their own.
-func (p *partitioned) foresee(ctx context.Context, predict profile.PredictOptions, weights *model.Weights, first, end int, option string) error {
-	parts, _, err := p.parts(first, end, option)
-	if err != nil {
-		return err
-	}
-	times := make([]float64, len(parts))
-	for i, part := range parts {
-		if times[i], err = partitioning.PartTime(ctx, predict, part, weights, 1); err != nil {
-			return fmt.Errorf("layers %d to %d, part %d: %w", first, end-1, i+1, err)
-		}
-	}
-	p.graph.Correct(first, end, option, times)
-	return nil
-}
-
-// report are the plan's figures.
-func (p *partitioned) report(command string, on *partition.Platform) *report.Report {
+// reportPlan are the plan's figures.
+func reportPlan(p *partitioning.Planned, command string, on *partition.Platform) *report.Report {
 	r := report.New(command, time.Now())
 	r.Add("latency_ms", p.Time.Mean, "ms", "mean, predicted for "+on.Name)
-	r.Add("whole_ms", p.whole, "ms", "the whole model on one function, whatever its memory")
-	r.Add("speedup", p.whole/p.Time.Mean, "", "")
+	r.Add("whole_ms", p.Whole, "ms", "the whole model on one function, whatever its memory")
+	r.Add("speedup", p.Whole/p.Time.Mean, "", "")
 	r.Add("cost", p.Cost, "ms", "billed time of a request, of all functions")
 	r.Add("functions", float64(p.Functions()), "", "the master included")
 	r.Add("master_mib", float64(p.Weights+p.Activations)/(1<<20), "MiB", "")
 	return r
 }
 
-// print prints the plan round by round, as the paper's Fig. 14 shows it.
-func (p *partitioned) print(out io.Writer) error {
+// printPlan prints the plan round by round, as the paper's Fig. 14 shows it.
+func printPlan(out io.Writer, p *partitioning.Planned) error {
 	const mib = 1 << 20
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "round\tlayers\tfrom\tto\tcut\tmaster\tsent MiB\treturned MiB\tweights MiB\tms")
-	layers := p.cut.Layers()
+	layers := p.Cut.Layers()
 	for i, r := range p.Rounds {
 		var in, back, weights int64
 		for k, part := range r.Option.Parts {

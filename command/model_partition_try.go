@@ -2,16 +2,15 @@ package command
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -23,9 +22,12 @@ import (
 // planFile is the name of the plan in the directory of --out.
 const planFile = "plan.json"
 
+// tried is a plan whose parts are written and run.
+type tried struct{ *partitioning.Planned }
+
 // try writes the parts as models. With --check it runs them and the whole model, and adds
 // to the report how the answers differ and how long both take.
-func (p *partitioned) try(ctx context.Context, m *model.Model, o *partitionOptions, r *report.Report) (err error) {
+func (p *tried) try(ctx context.Context, m *model.Model, o *partitionOptions, r *report.Report) (err error) {
 	dir := o.out
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "faas-infer-parts-"); err != nil {
@@ -71,11 +73,11 @@ type writtenPart struct {
 }
 
 // write writes the models of all parts and the plan, and returns the parts by round.
-func (p *partitioned) write(dir string, weights *model.Weights) ([][]writtenPart, error) {
+func (p *tried) write(dir string, weights *model.Weights) ([][]writtenPart, error) {
 	var plan []roundFile
 	var rounds [][]writtenPart
 	for i, r := range p.Rounds {
-		parts, c, err := p.parts(r.First, r.End, r.Option.Name)
+		parts, c, err := p.Parts(r.First, r.End, r.Option.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -108,18 +110,8 @@ func (p *partitioned) write(dir string, weights *model.Weights) ([][]writtenPart
 	return rounds, os.WriteFile(filepath.Join(dir, planFile), append(text, '\n'), 0o644)
 }
 
-// parts are the parts of a round.
-func (p *partitioned) parts(first, end int, option string) ([]*cut.Part, cut.Cut, error) {
-	g, c, err := p.graph.Cut(first, end, option)
-	if err != nil {
-		return nil, c, err
-	}
-	parts, err := g.Cut(c)
-	return parts, c, err
-}
-
 // compare runs the parts and the whole model with the same input.
-func (p *partitioned) compare(ctx context.Context, dir string, m *model.Model, weights *model.Weights, rounds [][]writtenPart, r *report.Report) error {
+func (p *tried) compare(ctx context.Context, dir string, m *model.Model, weights *model.Weights, rounds [][]writtenPart, r *report.Report) error {
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}
@@ -143,7 +135,7 @@ func (p *partitioned) compare(ctx context.Context, dir string, m *model.Model, w
 	if err := errors.Join(err, whole.Close()); err != nil {
 		return err
 	}
-	differ, most := difference(got, want)
+	differ, most := partitioning.Difference(got, want)
 	r.Add("check.rel_diff", most, "", "largest difference from the whole model's answer, of its largest element")
 	r.Add("check.differing_elements", float64(differ), "", "of all elements of the answer; another order of additions changes last bits")
 	r.Add("check.parts_ms", parts, "ms", "median; all parts in this process, each with one thread, as far as there are cores")
@@ -156,7 +148,7 @@ func (p *partitioned) compare(ctx context.Context, dir string, m *model.Model, w
 }
 
 // openParts makes a master whose workers are engines in this process.
-func openParts(m *model.Model, rounds [][]writtenPart, p *partitioned) (*forkjoin.Engine, error) {
+func openParts(m *model.Model, rounds [][]writtenPart, p *tried) (*forkjoin.Engine, error) {
 	var all []forkjoin.Round
 	for i, parts := range rounds {
 		var round forkjoin.Round
@@ -173,8 +165,8 @@ func openParts(m *model.Model, rounds [][]writtenPart, p *partitioned) (*forkjoi
 }
 
 // openWhole writes the model as a single part and opens it.
-func (p *partitioned) openWhole(dir string, m *model.Model, weights *model.Weights) (*forkjoin.Engine, error) {
-	g, err := p.cut.Group(0, len(p.cut.Layers()))
+func (p *tried) openWhole(dir string, m *model.Model, weights *model.Weights) (*forkjoin.Engine, error) {
+	g, err := p.Cut.Group(0, len(p.Cut.Layers()))
 	if err != nil {
 		return nil, err
 	}
@@ -211,37 +203,6 @@ func timed(ctx context.Context, e forkjoin.Worker, inputs []tensor.Tensor) (answ
 		times = append(times, float64(time.Since(began).Microseconds())/1000)
 	}
 	return answer, median(times), nil
-}
-
-// difference counts the float32 elements that differ, and returns the largest difference
-// over the largest element.
-func difference(got, want []tensor.Tensor) (differ int, most float64) {
-	for i := range want {
-		largest, off := 0.0, 0.0
-		a, b := got[i].Data, want[i].Data
-		if want[i].Type != tensor.FP32 || len(a) != len(b) {
-			if string(a) != string(b) {
-				return 1, math.Inf(1)
-			}
-			continue
-		}
-		for at := 0; at+4 <= len(b); at += 4 {
-			x := float64(math.Float32frombits(binary.LittleEndian.Uint32(a[at:])))
-			y := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[at:])))
-			largest = max(largest, math.Abs(y))
-			if x != y {
-				differ++
-				off = max(off, math.Abs(x-y))
-			}
-			if math.IsNaN(x) != math.IsNaN(y) {
-				off = math.Inf(1)
-			}
-		}
-		if off > 0 {
-			most = max(most, off/largest)
-		}
-	}
-	return differ, most
 }
 
 func median(values []float64) float64 {

@@ -1,7 +1,7 @@
-// Package partitioning measures this machine as a platform for models that are cut over
-// several instances (Gillis §IV-A): how long the layers of a model take, how long tensors
-// take from one process to another, and what it costs to take regions out of them. Begin
-// with [Platform].
+// Package partitioning plans how models are cut over several instances, on the paper's
+// platforms and on this machine, which it measures (Gillis §IV-A): how long the layers of a
+// model take, how long tensors take from one process to another, and what it costs to take
+// regions out of them. Begin with [Plan]; [Platform] is this machine.
 package partitioning
 
 import (

@@ -27,11 +27,11 @@ func Platform(ctx context.Context) (*partition.Platform, error) {
 	if err != nil {
 		return nil, err
 	}
-	transfer, err := Transfer(ctx)
+	transfer, _, err := Transfer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &partition.Platform{Name: "local", Source: "measured on this machine", MemoryMiB: anyMemory, MaxParts: runtime.NumCPU(), Codec: codec, Transfer: transfer}, nil
+	return &partition.Platform{Name: Local, Source: "measured on this machine", MemoryMiB: anyMemory, MaxParts: runtime.NumCPU(), Codec: codec, Transfer: transfer}, nil
 }
 
 // echo is an engine that returns its input.
@@ -56,14 +56,14 @@ const calls = 60
 // Transfer measures round trips to an instance over the loopback interface, with tensors of
 // several sizes, and fits the delays. Both ways carry the same, so each gets half of what
 // grows with the size.
-func Transfer(ctx context.Context) (delay.Transfer, error) {
+func Transfer(ctx context.Context) (delay.Transfer, []delay.Sample, error) {
 	handler, err := instance.NewServer(echo{}, instance.Options{Name: "echo", MaxBatch: 1, Logger: zerolog.Nop()})
 	if err != nil {
-		return delay.Transfer{}, err
+		return delay.Transfer{}, nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return delay.Transfer{}, err
+		return delay.Transfer{}, nil, err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	served := make(chan struct{})
@@ -78,19 +78,19 @@ func Transfer(ctx context.Context) (delay.Transfer, error) {
 	client := upstream.NewOpenInference("http://"+l.Addr().String(), "echo")
 	defer client.Close()
 	if _, _, err := client.Signature(ctx); err != nil {
-		return delay.Transfer{}, err
+		return delay.Transfer{}, nil, err
 	}
 	samples, err := roundTrips(ctx, client)
 	if err != nil {
-		return delay.Transfer{}, err
+		return delay.Transfer{}, nil, err
 	}
 	const mib = 1 << 20
 	both, err := delay.Fit(samples, mib)
 	if err != nil {
-		return delay.Transfer{}, err
+		return delay.Transfer{}, nil, err
 	}
 	both.KPerUnit, both.LocPerUnit, both.ScalePerUnit = both.KPerUnit/2, both.LocPerUnit/2, both.ScalePerUnit/2
-	return delay.Transfer{UnitBytes: mib, Send: both, Return: both}, nil
+	return delay.Transfer{UnitBytes: mib, Send: both, Return: both}, samples, nil
 }
 
 func roundTrips(ctx context.Context, client *upstream.OpenInference) (samples []delay.Sample, err error) {

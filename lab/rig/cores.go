@@ -54,6 +54,17 @@ func RunOnCore(core int, f func() error) error {
 	})
 }
 
+// RunOnCores runs f on a thread that is pinned to several cores. Processes that f starts are
+// pinned too.
+func RunOnCores(cores []int, f func() error) error {
+	return run(f, func(*unix.CPUSet) (set unix.CPUSet) {
+		for _, core := range cores {
+			set.Set(core)
+		}
+		return set
+	})
+}
+
 // WithCore runs f on a thread that may also run on core. Processes that f starts may too.
 func WithCore(core int, f func() error) error {
 	return run(f, func(own *unix.CPUSet) unix.CPUSet {

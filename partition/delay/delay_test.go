@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -122,6 +123,30 @@ func TestFitFindsTheSlopesAgain(t *testing.T) {
 
 // 1 MiB takes 19 ms there and 15 ms back with slopes per element. The release passes
 // elements/1024, and its network is nearly free.
+// Delays that are nearly exponential have one K, and their means are linear in the size.
+func TestFitOfExponentials(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var samples []Sample
+	mean := func(mib float64) float64 { return 0.15 + 2*mib }
+	for _, size := range []int64{4 << 10, 64 << 10, 1 << 20, 4 << 20} {
+		for range 400 {
+			m := mean(float64(size) / (1 << 20))
+			samples = append(samples, Sample{size, 0.5*m + 0.5*m*r.ExpFloat64()})
+		}
+	}
+	d, err := Fit(samples, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mib := range []float64{0.1, 1, 2} {
+		e := d.at(mib)
+		near(t, fmt.Sprintf("mean of %v MiB", mib), e.Mean(), mean(mib), 0.15*mean(mib))
+	}
+	if d.KPerUnit > 1e-9 {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestBothReadingsOfTheSlopes(t *testing.T) {
 	const mib = 1 << 20
 	trip := func(in, out int64, unit float64) float64 {

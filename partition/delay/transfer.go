@@ -120,10 +120,14 @@ type Sample struct {
 // samples of each size, and a line through each parameter, by least squares weighted with
 // the number of samples. Sizes with fewer than 20 samples do not count. It fails if no size
 // has that many, or if a sample is not a finite number.
+//
+// Where a delay is nearly exponential, its K is large and its scale small, and two lines
+// through these have nothing to do with their product. Then one K holds for all sizes.
 func Fit(samples []Sample, unitBytes float64) (Sized, error) {
 	sorted := slices.Clone(samples)
 	slices.SortStableFunc(sorted, func(a, b Sample) int { return cmp.Compare(a.Bytes, b.Bytes) })
-	var units, weights, k, loc, scale []float64
+	var units, weights []float64
+	var fitted []EMG
 	for len(sorted) > 0 {
 		size := sorted[0].Bytes
 		var ms []float64
@@ -138,18 +142,47 @@ func Fit(samples []Sample, unitBytes float64) (Sized, error) {
 			return Sized{}, fmt.Errorf("size %d: %w", size, err)
 		}
 		units, weights = append(units, float64(size)/unitBytes), append(weights, float64(len(ms)))
-		k, loc, scale = append(k, e.K), append(loc, e.Loc), append(scale, e.Scale)
+		fitted = append(fitted, e)
 	}
 	if len(units) == 0 {
 		return Sized{}, errors.New("fit of a delay: no size has 20 samples: measure more of each")
 	}
+	evenK(fitted, weights)
 	var d Sized
+	var k, loc, scale []float64
+	for _, e := range fitted {
+		k, loc, scale = append(k, e.K), append(loc, e.Loc), append(scale, e.Scale)
+	}
 	d.K, d.KPerUnit = line(units, k, weights)
 	d.Loc, d.LocPerUnit = line(units, loc, weights)
 	d.Scale, d.ScalePerUnit = line(units, scale, weights)
 	// A line through few sizes may begin below 0, which no delay does.
 	d.K, d.Loc, d.Scale = max(0, d.K), max(0, d.Loc), max(0, d.Scale)
 	return d, nil
+}
+
+// largestK is the K above which a delay counts as nearly exponential.
+const largestK = 10
+
+// evenK gives all EMGs the same K if one of them is nearly exponential: the median, at most
+// largestK. They keep their means and variances. A size whose delays vary much then counts
+// less, by the variance.
+func evenK(fitted []EMG, weights []float64) {
+	if !slices.ContainsFunc(fitted, func(e EMG) bool { return e.K > largestK }) {
+		return
+	}
+	var all []float64
+	for _, e := range fitted {
+		all = append(all, e.K)
+	}
+	slices.Sort(all)
+	k := min(all[len(all)/2], largestK)
+	for i, e := range fitted {
+		m := e.Moments()
+		scale := math.Sqrt(m.Variance / (1 + k*k))
+		fitted[i] = EMG{K: k, Loc: max(0, m.Mean-k*scale), Scale: scale}
+		weights[i] /= m.Variance + 1e-9
+	}
 }
 
 // line returns the line y = base + slope·x of the least weighted squares.

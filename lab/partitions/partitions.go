@@ -1,0 +1,238 @@
+// Package partitions measures models that are cut over several instances on this machine
+// (Gillis, ICDCS 2021): real instances with a thread and a core each, with this process as
+// their master. Begin with [Bench.Run].
+package partitions
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/partition"
+)
+
+// Bench says what to measure.
+type Bench struct {
+	// Models are names of the zoo.
+	Models []string
+	// Rounds is how often the ways take turns, Requests how many requests each way answers
+	// in a turn.
+	Rounds, Requests int
+	// Database is the file of operators' profiles.
+	Database string
+}
+
+// cores are the cores that instances are pinned to in turn.
+var cores = []int{0, 1}
+
+// Run measures each model whole on one core, whole on two threads, and in the parts of the
+// plan with the least latency, in turns.
+func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.Report, error) {
+	r := report.New(command, time.Now())
+	platform, err := partitioning.Platform(ctx)
+	if err != nil {
+		return nil, err
+	}
+	platform.MaxParts = len(cores)
+	transfer, samples, err := partitioning.Transfer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const mib = 1 << 20
+	var ms []float64
+	for _, s := range samples {
+		if s.Bytes == mib {
+			ms = append(ms, s.Ms)
+		}
+	}
+	fitted := transfer.RoundTrip(mib, mib).Moments().Mean
+	r.Add("round.p50_us.1mib", 1000*rig.Median(ms), "µs", fmt.Sprintf("1 MiB each way over the loopback interface, no compute; the fit's mean is %.0f µs", 1000*fitted))
+	for _, name := range b.Models {
+		one := &bench{Bench: b, Options: o, report: r, platform: platform, name: name}
+		if err := one.run(ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return r, nil
+}
+
+// bench measures one model.
+type bench struct {
+	Bench
+	rig.Options
+	report   *report.Report
+	platform *partition.Platform
+	name     string
+	dir      string
+	children []*rig.Child
+}
+
+func (b *bench) run(ctx context.Context) (err error) {
+	if b.dir, err = os.MkdirTemp("", "faas-infer-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	defer b.stop()
+	m, err := zoo.Make(b.name, 1)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.Log, "%s: planning\n", b.name)
+	plan, err := partitioning.Plan(ctx, m, b.platform, partitioning.Goal{Database: b.Database, Progress: func(int, int) {}})
+	if err != nil {
+		return err
+	}
+	ways, err := b.ways(ctx, m, plan)
+	if err != nil {
+		return err
+	}
+	inputs, err := m.SampleInputs(1, 1)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.Log, "%s: measuring %d ways\n", b.name, len(ways))
+	for range b.Rounds {
+		for _, w := range ways {
+			if err := w.measure(ctx, b.Requests, inputs); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+		}
+	}
+	b.tell(plan, ways)
+	return nil
+}
+
+func (b *bench) tell(plan *partitioning.Planned, ways []*way) {
+	whole, threads, parts := rig.Median(ways[0].ms), rig.Median(ways[1].ms), rig.Median(ways[2].ms)
+	add := func(name string, value float64, unit, note string) { b.report.Add(name+"."+b.name, value, unit, note) }
+	add("whole_ms", whole, "ms", "median, one instance of one thread and core")
+	add("threads_ms", threads, "ms", "median, one instance of two threads and cores")
+	add("parts_ms", parts, "ms", fmt.Sprintf("median, %d rounds on %d functions", len(plan.Rounds), plan.Functions()))
+	add("speedup", whole/parts, "", "one instance of one core over the plan's")
+	add("speedup_threads", whole/threads, "", "one thread over two")
+	add("error_pct.latency", 100*(plan.Time.Mean/parts-1), "%", fmt.Sprintf("predicted %.1f ms over measured", plan.Time.Mean))
+	add("error_pct.whole", 100*(plan.Whole/whole-1), "%", fmt.Sprintf("predicted %.1f ms over measured", plan.Whole))
+	_, off := partitioning.Difference(ways[2].answer, ways[0].answer)
+	add("rel_diff", off, "", "of the parts' answer from the whole's, over its largest element")
+}
+
+// way is one way to answer.
+type way struct {
+	name   string
+	worker forkjoin.Worker
+	ms     []float64
+	answer []tensor.Tensor
+}
+
+func (w *way) measure(ctx context.Context, requests int, inputs []tensor.Tensor) error {
+	for i := range requests + 1 {
+		began := time.Now()
+		answer, err := w.worker.Run(ctx, 1, inputs)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // The first one finds cold caches.
+			w.ms = append(w.ms, rig.Milliseconds(time.Since(began)))
+		}
+		w.answer = answer
+	}
+	return nil
+}
+
+// ways starts the instances: the whole model on one thread, on two, and the plan's parts.
+func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Planned) ([]*way, error) {
+	weights := m.OpenWeights()
+	defer weights.Close()
+	group, err := plan.Cut.Group(0, len(plan.Cut.Layers()))
+	if err != nil {
+		return nil, err
+	}
+	only, err := group.Cut(group.Whole())
+	if err != nil {
+		return nil, err
+	}
+	var ways []*way
+	for _, threads := range []int{1, 2} {
+		part, err := b.part(ctx, only[0], weights, cores[:threads], threads)
+		if err != nil {
+			return nil, err
+		}
+		e, err := forkjoin.New(m.Inputs(), m.Outputs(), []forkjoin.Round{{part}})
+		if err != nil {
+			return nil, err
+		}
+		ways = append(ways, &way{name: fmt.Sprintf("whole on %d threads", threads), worker: e})
+	}
+	var rounds []forkjoin.Round
+	for _, r := range plan.Rounds {
+		parts, _, err := plan.Parts(r.First, r.End, r.Option.Name)
+		if err != nil {
+			return nil, err
+		}
+		var round forkjoin.Round
+		for k, p := range parts {
+			at := k % len(cores)
+			part, err := b.part(ctx, p, weights, cores[at:at+1], 1)
+			if err != nil {
+				return nil, err
+			}
+			round = append(round, part)
+		}
+		rounds = append(rounds, round)
+	}
+	e, err := forkjoin.New(m.Inputs(), m.Outputs(), rounds)
+	if err != nil {
+		return nil, err
+	}
+	return append(ways, &way{name: "parts", worker: e}), nil
+}
+
+// part starts an instance of a part on cores.
+func (b *bench) part(ctx context.Context, p *cut.Part, weights *model.Weights, on []int, threads int) (part forkjoin.Part, err error) {
+	dir, err := os.MkdirTemp(b.dir, "part-")
+	if err != nil {
+		return part, err
+	}
+	file, err := forkjoin.WritePart(dir, p, weights)
+	if err != nil {
+		return part, err
+	}
+	address, err := rig.FreePort()
+	if err != nil {
+		return part, err
+	}
+	var child *rig.Child
+	err = rig.RunOnCores(on, func() (err error) {
+		child, err = b.Start("instance", "--model", file, "--name", "part", "--listen", "tcp://"+address,
+			"--threads", fmt.Sprint(threads), "--max-batch", "1", "--body-limit", fmt.Sprint(256<<20))
+		return err
+	})
+	if err != nil {
+		return part, err
+	}
+	b.children = append(b.children, child)
+	if err := child.Answers(ctx, "http://"+address+"/v2/health/ready"); err != nil {
+		return part, err
+	}
+	worker, err := forkjoin.Connect(ctx, "http://"+address, "part")
+	if err != nil {
+		return part, err
+	}
+	return forkjoin.Part{Inputs: p.Inputs(), Outputs: p.Outputs(), Worker: worker}, nil
+}
+
+func (b *bench) stop() {
+	for _, c := range slices.Backward(b.children) {
+		c.Stop()
+	}
+}
