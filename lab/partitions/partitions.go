@@ -5,8 +5,10 @@ package partitions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -38,6 +40,9 @@ var cores = []int{0, 1}
 // Run measures each model whole on one core, whole on two threads, and in the parts of the
 // plan with the least latency, in turns.
 func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.Report, error) {
+	if runtime.NumCPU() < len(cores) {
+		return nil, errors.New("this bench needs two cores, one for each instance")
+	}
 	r := report.New(command, time.Now())
 	platform, err := partitioning.Platform(ctx)
 	if err != nil {
