@@ -24,12 +24,12 @@ import (
 
 // partitionOptions are the flags of "model partition".
 type partitionOptions struct {
-	goal, platform, memory, out string
-	database                    string
-	slo                         time.Duration
-	percentile                  float64
-	functions                   int
-	check, json                 bool
+	goal, platform, memory, out, plot string
+	database                          string
+	slo                               time.Duration
+	percentile                        float64
+	functions                         int
+	check, json                       bool
 }
 
 // goals are the values of --for.
@@ -74,6 +74,7 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
 	profile.DatabaseFlag(c, &o.database)
 	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, and plan.json")
+	f.StringVar(&o.plot, "plot", "", "also draw the plan into this SVG file")
 	f.BoolVar(&o.check, "check", false, "run all parts here and compare the answer with the whole model's")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
@@ -169,6 +170,11 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 		return err
 	}
 	r := reportPlan(planned, "model partition "+argument, p)
+	if o.plot != "" {
+		if err := plotPlan(o.plot, planned, p); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
 	if o.out != "" || o.check {
 		if err := (&tried{planned}).try(ctx, m, o, r); err != nil {
 			return err

@@ -75,6 +75,7 @@ type writtenPart struct {
 // write writes the models of all parts and the plan, and returns the parts by round.
 func (p *tried) write(dir string, weights *model.Weights) ([][]writtenPart, error) {
 	var plan []roundFile
+	w := forkjoin.NewWriter(weights)
 	var rounds [][]writtenPart
 	for i, r := range p.Rounds {
 		parts, c, err := p.Parts(r.First, r.End, r.Option.Name)
@@ -88,7 +89,7 @@ func (p *tried) write(dir string, weights *model.Weights) ([][]writtenPart, erro
 			if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 				return nil, err
 			}
-			written, err := forkjoin.WritePart(filepath.Join(dir, name), part, weights)
+			written, err := w.Write(filepath.Join(dir, name), part)
 			if err != nil {
 				return nil, err
 			}
@@ -179,7 +180,7 @@ func (p *tried) openWhole(dir string, m *model.Model, weights *model.Weights) (*
 		return nil, err
 	}
 	defer os.RemoveAll(where)
-	file, err := forkjoin.WritePart(where, parts[0], weights)
+	file, err := forkjoin.NewWriter(weights).Write(where, parts[0])
 	if err != nil {
 		return nil, err
 	}

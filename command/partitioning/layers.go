@@ -67,7 +67,7 @@ func PartTime(ctx context.Context, o profile.PredictOptions, p *cut.Part, weight
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	file, err := forkjoin.WritePart(dir, p, weights)
+	file, err := forkjoin.NewWriter(weights).Write(dir, p)
 	if err != nil {
 		return 0, err
 	}

@@ -97,11 +97,7 @@ func (p *Planned) settle(ctx context.Context, on *partition.Platform, predict pr
 	if err := p.foresee(ctx, predict, weights, 0, p.graph.Layers(), "whole"); err != nil {
 		return err
 	}
-	for _, option := range p.graph.Options(0, p.graph.Layers()) {
-		if option.Name == "whole" {
-			p.Whole = option.Parts[0].Compute
-		}
-	}
+	p.Whole = p.Uncut(0, p.graph.Layers())
 	if err := p.choose(on); err != nil {
 		return err
 	}
@@ -141,6 +137,16 @@ func (p *Planned) foresee(ctx context.Context, predict profile.PredictOptions, w
 	}
 	p.graph.Correct(first, end, option, times)
 	return nil
+}
+
+// Uncut is the time of layers in one piece in ms.
+func (p *Planned) Uncut(first, end int) float64 {
+	for _, o := range p.graph.Options(first, end) {
+		if len(o.Parts) == 1 {
+			return o.Parts[0].Compute
+		}
+	}
+	return 0
 }
 
 // Parts are the parts of a round.

@@ -5,7 +5,7 @@
 // the workers are or where: a [Worker] may be an engine in this process or an instance
 // elsewhere.
 //
-// Begin with [New] and [Engine.Run]; [WritePart] makes what a worker loads.
+// Begin with [New] and [Engine.Run]; [Writer] makes what a worker loads.
 package forkjoin
 
 import (

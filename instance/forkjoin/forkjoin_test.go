@@ -111,7 +111,7 @@ func open(t *testing.T, m *model.Model, p *cut.Part, dir string) *onnxruntime.En
 	}
 	weights := m.OpenWeights()
 	defer weights.Close()
-	file, err := forkjoin.WritePart(dir, p, weights)
+	file, err := forkjoin.NewWriter(weights).Write(dir, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,4 +230,46 @@ func near(a, b []byte) bool {
 		}
 	}
 	return len(a) == len(b)
+}
+
+// Parts of a grid have one file of weights.
+func TestPartsShareWeights(t *testing.T) {
+	m, err := zoo.Make("mnist", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cut.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := c.Group(0, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	how, err := g.Grid(3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := g.Cut(how)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := m.OpenWeights()
+	defer weights.Close()
+	w := forkjoin.NewWriter(weights)
+	var files []os.FileInfo
+	for _, p := range parts {
+		dir := t.TempDir()
+		if _, err := w.Write(dir, p); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(dir, cut.WeightsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, info)
+	}
+	if !os.SameFile(files[0], files[1]) || !os.SameFile(files[1], files[2]) {
+		t.Error("they have files of their own")
+	}
 }

@@ -280,7 +280,7 @@ func (p *partition) write(t *testing.T, part *cut.Part) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := forkjoin.WritePart(dir, part, p.source)
+	file, err := forkjoin.NewWriter(p.source).Write(dir, part)
 	if err != nil {
 		t.Fatal(err)
 	}

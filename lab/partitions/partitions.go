@@ -80,6 +80,7 @@ type bench struct {
 	name     string
 	dir      string
 	children []*rig.Child
+	writer   *forkjoin.Writer
 }
 
 func (b *bench) run(ctx context.Context) (err error) {
@@ -158,6 +159,7 @@ func (w *way) measure(ctx context.Context, requests int, inputs []tensor.Tensor)
 func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Planned) ([]*way, error) {
 	weights := m.OpenWeights()
 	defer weights.Close()
+	b.writer = forkjoin.NewWriter(weights)
 	group, err := plan.Cut.Group(0, len(plan.Cut.Layers()))
 	if err != nil {
 		return nil, err
@@ -168,7 +170,7 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 	}
 	var ways []*way
 	for _, threads := range []int{1, 2} {
-		part, err := b.part(ctx, only[0], weights, cores[:threads], threads)
+		part, err := b.part(ctx, only[0], cores[:threads], threads)
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +189,7 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 		var round forkjoin.Round
 		for k, p := range parts {
 			at := k % len(cores)
-			part, err := b.part(ctx, p, weights, cores[at:at+1], 1)
+			part, err := b.part(ctx, p, cores[at:at+1], 1)
 			if err != nil {
 				return nil, err
 			}
@@ -203,12 +205,12 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 }
 
 // part starts an instance of a part on cores.
-func (b *bench) part(ctx context.Context, p *cut.Part, weights *model.Weights, on []int, threads int) (part forkjoin.Part, err error) {
+func (b *bench) part(ctx context.Context, p *cut.Part, on []int, threads int) (part forkjoin.Part, err error) {
 	dir, err := os.MkdirTemp(b.dir, "part-")
 	if err != nil {
 		return part, err
 	}
-	file, err := forkjoin.WritePart(dir, p, weights)
+	file, err := b.writer.Write(dir, p)
 	if err != nil {
 		return part, err
 	}
