@@ -19,11 +19,13 @@ func newPartitionBenchCommand() *cobra.Command {
 		Short: "Measure models in one piece and cut over two instances",
 		Long: `partition plans how a model is cut over two instances of one core each (Gillis,
 ICDCS 2021), and measures three ways in turns: whole on one instance of one core, whole on
-one instance of two threads and cores, and the plan's parts. This process is the master.
+one instance of two threads and cores, and the plan's parts, with up to four other plans
+beside. This process is the master.
 
 Results of each model:
   speedup          one core over the plan
   speedup_threads  one thread over two
+  regret_pct       the chosen plan over the best of all plans measured
   error_pct        predicted over measured time, of the plan and of the whole
   rel_diff         how far the parts' answer is from the whole's
 It needs two cores, and a machine that does nothing else. Planning takes minutes if the

@@ -128,6 +128,13 @@ func (b *bench) tell(plan *partitioning.Planned, ways []*way) {
 	add("speedup_threads", whole/threads, "", "one thread over two")
 	add("error_pct.latency", 100*(plan.Time.Mean/parts-1), "%", fmt.Sprintf("predicted %.1f ms over measured", plan.Time.Mean))
 	add("error_pct.whole", 100*(plan.Whole/whole-1), "%", fmt.Sprintf("predicted %.1f ms over measured", plan.Whole))
+	best := ways[0]
+	for _, w := range ways {
+		if w != ways[1] && rig.Median(w.ms) < rig.Median(best.ms) {
+			best = w
+		}
+	}
+	add("regret_pct", 100*(parts/rig.Median(best.ms)-1), "%", fmt.Sprintf("of %d plans measured; the best is %s, %.1f ms", len(ways)-1, best.name, rig.Median(best.ms)))
 	_, off := partitioning.Difference(ways[2].answer, ways[0].answer)
 	add("rel_diff", off, "", "of the parts' answer from the whole's, over its largest element")
 }
@@ -180,9 +187,58 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 		}
 		ways = append(ways, &way{name: fmt.Sprintf("whole on %d threads", threads), worker: e})
 	}
-	var rounds []forkjoin.Round
+	var chosen []span
 	for _, r := range plan.Rounds {
-		parts, _, err := plan.Parts(r.First, r.End, r.Option.Name)
+		chosen = append(chosen, span{r.First, r.End, r.Option.Name})
+	}
+	plans := append([][]span{chosen}, others(plan, chosen)...)
+	for i, spans := range plans {
+		e, err := b.plan(ctx, m, plan, spans)
+		if err != nil {
+			return nil, err
+		}
+		name := "parts"
+		if i > 0 {
+			name = fmt.Sprintf("the first %d layers in two, the rest whole", spans[0].end)
+		}
+		ways = append(ways, &way{name: name, worker: e})
+	}
+	return ways, nil
+}
+
+// span is a round: its layers and how they are cut.
+type span struct {
+	first, end int
+	option     string
+}
+
+// otherPlans is the number of plans that are measured beside the chosen one.
+const otherPlans = 4
+
+// others are plans that could have been chosen: a number of layers in two by height, and the
+// rest whole.
+func others(plan *partitioning.Planned, chosen []span) (plans [][]span) {
+	layers := len(plan.Cut.Layers())
+	var ends []int
+	for end := 1; end < layers; end++ {
+		if _, _, err := plan.Parts(0, end, "2x1"); err == nil {
+			ends = append(ends, end)
+		}
+	}
+	for i := range min(otherPlans, len(ends)) {
+		end := ends[(i+1)*len(ends)/min(otherPlans, len(ends))-1]
+		if spans := []span{{0, end, "2x1"}, {end, layers, "whole"}}; !slices.Equal(spans, chosen) {
+			plans = append(plans, spans)
+		}
+	}
+	return plans
+}
+
+// plan starts the instances of a plan's parts.
+func (b *bench) plan(ctx context.Context, m *model.Model, plan *partitioning.Planned, spans []span) (*forkjoin.Engine, error) {
+	var rounds []forkjoin.Round
+	for _, s := range spans {
+		parts, _, err := plan.Parts(s.first, s.end, s.option)
 		if err != nil {
 			return nil, err
 		}
@@ -197,11 +253,7 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 		}
 		rounds = append(rounds, round)
 	}
-	e, err := forkjoin.New(m.Inputs(), m.Outputs(), rounds)
-	if err != nil {
-		return nil, err
-	}
-	return append(ways, &way{name: "parts", worker: e}), nil
+	return forkjoin.New(m.Inputs(), m.Outputs(), rounds)
 }
 
 // part starts an instance of a part on cores.
