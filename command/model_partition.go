@@ -68,7 +68,7 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f := c.Flags()
 	f.StringVar(&o.goal, "for", "latency", "what to plan for: "+strings.Join(goals, " or "))
 	f.DurationVar(&o.slo, "slo", 0, "the latency objective, for --for cost")
-	f.Float64Var(&o.percentile, "percentile", 0, "percentage of the requests that must be within --slo (0: the mean)")
+	f.Float64Var(&o.percentile, "percentile", 0, "percentage of the requests whose latency counts (0: the mean)")
 	f.StringVar(&o.platform, "platform", partitioning.Local, "the platform: local, "+strings.Join(platformNames(), ", ")+" or a JSON file")
 	f.StringVar(&o.memory, "memory", "", "memory of a function, such as 768Mi (default: the platform's, and any for local)")
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
@@ -132,22 +132,27 @@ func (o *partitionOptions) builtinOrFile() (*partition.Platform, error) {
 		if p, err = partition.ReadPlatform(f); err != nil {
 			return nil, fmt.Errorf("--platform %s: %w", o.platform, err)
 		}
+		if p.Name == partitioning.Local {
+			return nil, fmt.Errorf("--platform %s: its name is %q, which is this machine's: give it another", o.platform, p.Name)
+		}
 	}
 	return p, nil
 }
 
-// outlineOf reads the graph of a file or of a model of the zoo, and none of its weights.
-func outlineOf(argument string) (*model.Model, error) {
+// outlineOf reads the graph of a file or of a model of the zoo, and none of its weights. It
+// returns the file, "" for a model of the zoo.
+func outlineOf(argument string) (m *model.Model, file string, err error) {
 	if _, err := os.Stat(argument); err != nil {
 		if _, ok := zoo.Find(argument); ok {
-			return zoo.Make(argument, 1)
+			m, err = zoo.Make(argument, 1)
+			return m, "", err
 		}
 	}
-	file, err := modelFile(argument)
-	if err != nil {
-		return nil, err
+	if file, err = modelFile(argument); err != nil {
+		return nil, "", err
 	}
-	return model.ReadOutline(file)
+	m, err = model.ReadOutline(file)
+	return m, file, err
 }
 
 func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writer) error {
@@ -158,8 +163,12 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if err != nil {
 		return err
 	}
-	m, err := outlineOf(argument)
+	m, file, err := outlineOf(argument)
 	if err != nil {
+		return err
+	}
+	t := &trial{partitionOptions: o, source: file}
+	if err := t.begin(); err != nil { // Planning may take minutes.
 		return err
 	}
 	planned, err := partitioning.Plan(ctx, m, p, partitioning.Goal{
@@ -169,14 +178,15 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if err != nil {
 		return err
 	}
-	r := reportPlan(planned, "model partition "+argument, p)
+	r := reportPlan(planned, "model partition "+argument, p, o.percentile)
 	if o.plot != "" {
 		if err := plotPlan(o.plot, planned, p); err != nil {
 			return fmt.Errorf("--plot: %w", err)
 		}
 	}
 	if o.out != "" || o.check {
-		if err := (&tried{planned}).try(ctx, m, o, r); err != nil {
+		t.Planned = planned
+		if err := t.run(ctx, m, r); err != nil {
 			return err
 		}
 	}
@@ -190,9 +200,16 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 }
 
 // reportPlan are the plan's figures.
-func reportPlan(p *partitioning.Planned, command string, on *partition.Platform) *report.Report {
+func reportPlan(p *partitioning.Planned, command string, on *partition.Platform, percentile float64) *report.Report {
 	r := report.New(command, time.Now())
-	r.Add("latency_ms", p.Time.Mean, "ms", "mean, predicted for "+on.Name)
+	note := "mean, predicted for " + on.Name
+	if !p.Settled {
+		note += "; the plan still changed when its parts were predicted for the last time"
+	}
+	r.Add("latency_ms", p.Time.Mean, "ms", note)
+	if percentile > 0 {
+		r.Add("latency_percentile_ms", p.Time.At(percentile), "ms", fmt.Sprintf("%g %% of the requests are within it", percentile))
+	}
 	r.Add("whole_ms", p.Whole, "ms", "the whole model on one function, whatever its memory")
 	r.Add("speedup", p.Whole/p.Time.Mean, "", "")
 	r.Add("cost", p.Cost, "ms", "billed time of a request, of all functions")

@@ -151,7 +151,13 @@ func (m *Model) checkExternal() error {
 			return fmt.Errorf("%w: weight %q is in the file %q; put that file beside the model: %w", ErrExternalData, t.GetName(), name, err)
 		}
 		offset, _ := strconv.ParseInt(externalValue(t, "offset"), 10, 64)
-		length, _ := strconv.ParseInt(externalValue(t, "length"), 10, 64)
+		length, given, err := externalLength(t)
+		if err != nil {
+			return err
+		}
+		if needs := WeightBytes(t); given && length < needs {
+			return fmt.Errorf("%w: weight %q is %d bytes, its dimensions %v need %d; the model is damaged", ErrExternalData, t.GetName(), length, t.GetDims(), needs)
+		}
 		if offset < 0 || length < 0 || offset > info.Size()-length {
 			return fmt.Errorf("%w: weight %q is %d bytes at offset %d of %q, which has %d bytes; copy the file again", ErrExternalData, t.GetName(), length, offset, name, info.Size())
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Weights reads the weights of a model by range, wherever they are: within the model, in
@@ -68,6 +69,9 @@ func (w *Weights) ReadWeight(t *onnxpb.TensorProto, b []byte, offset int64) erro
 	if err != nil && externalValue(t, "offset") != "" {
 		return fmt.Errorf("%w: weight %q has the offset %q", ErrExternalData, t.GetName(), externalValue(t, "offset"))
 	}
+	if length, given, err := externalLength(t); err != nil || given && offset+int64(len(b)) > length {
+		return errors.Join(err, fmt.Errorf("%w: weight %q has %d bytes; %d at %d are not there", ErrExternalData, t.GetName(), length, len(b), offset))
+	}
 	if _, err := f.ReadAt(b, start+offset); err != nil && !(errors.Is(err, io.EOF) && len(b) == 0) {
 		return fmt.Errorf("%w: weight %q: %w", ErrExternalData, t.GetName(), err)
 	}
@@ -103,6 +107,36 @@ func (w *Weights) file(t *onnxpb.TensorProto) (*os.File, error) {
 	}
 	w.files[name] = f
 	return f, nil
+}
+
+// externalLength is the size that a weight's entry gives, and whether it gives one.
+func externalLength(t *onnxpb.TensorProto) (n int64, given bool, err error) {
+	text := externalValue(t, "length")
+	if text == "" {
+		return 0, false, nil
+	}
+	if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 {
+		return 0, true, fmt.Errorf("%w: weight %q has the length %q", ErrExternalData, t.GetName(), text)
+	}
+	return n, true, nil
+}
+
+// elementBits are the sizes of elements without an Open Inference name, by their code:
+// complex numbers, bfloat16, and the types of less than a byte that newer versions of ONNX have.
+var elementBits = map[int32]int64{14: 64, 15: 128, 16: 16, 17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4}
+
+// WeightBytes is the size of a weight's elements, from its type and dimensions; 0 for
+// strings and unknown types.
+func WeightBytes(t *onnxpb.TensorProto) int64 {
+	bits := 8 * int64(ElementType(t).Size())
+	if bits == 0 {
+		bits = elementBits[t.GetDataType()]
+	}
+	n, err := tensor.Elements(t.GetDims())
+	if err != nil {
+		return 0
+	}
+	return (n*bits + 7) / 8
 }
 
 // bytesOf are protobuf's numbers as bytes, little-endian.

@@ -162,6 +162,9 @@ func ReadPlatform(r io.Reader) (*Platform, error) {
 	d.DisallowUnknownFields()
 	p := &Platform{}
 	if err := d.Decode(p); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the file is empty")
+		}
 		return nil, fmt.Errorf("platform: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -169,6 +172,9 @@ func ReadPlatform(r io.Reader) (*Platform, error) {
 	}
 	return p, p.Validate()
 }
+
+// largest is above every value of a platform that makes sense.
+const largest = 1e9
 
 // Validate checks the platform's values. Errors name the field of the file form.
 func (p *Platform) Validate() error {
@@ -188,15 +194,31 @@ func (p *Platform) Validate() error {
 		{"transfer.send.loc_ms", t.Send.Loc, 0}, {"transfer.return.loc_ms", t.Return.Loc, 0},
 		{"transfer.send.scale_ms", t.Send.Scale, 0}, {"transfer.return.scale_ms", t.Return.Scale, 0},
 	} {
-		if !(f.value >= f.least) || math.IsInf(f.value, 0) {
+		if !(f.value >= f.least && f.value < largest) {
 			least := "0 or more"
 			if f.least > 0 {
 				least = "more than 0"
 			}
-			return fmt.Errorf("platform %s: %s: %g: must be %s", p.Name, f.field, f.value, least)
+			return fmt.Errorf("platform %s: %s: %g: must be %s, and below %g", p.Name, f.field, f.value, least, largest)
 		}
 	}
-	for kind := range p.Compute {
+	for field, l := range map[string]Line{"codec.encode": p.Codec.Encode, "codec.decode": p.Codec.Decode} {
+		if !(l.A >= 0 && l.A < largest && l.B >= 0 && l.B < largest) {
+			return fmt.Errorf("platform %s: %s: %+v: a and b must be numbers from 0 to %g", p.Name, field, l, largest)
+		}
+	}
+	for field, slope := range map[string]float64{
+		"send.k_per_unit": t.Send.KPerUnit, "send.loc_ms_per_unit": t.Send.LocPerUnit, "send.scale_ms_per_unit": t.Send.ScalePerUnit,
+		"return.k_per_unit": t.Return.KPerUnit, "return.loc_ms_per_unit": t.Return.LocPerUnit, "return.scale_ms_per_unit": t.Return.ScalePerUnit,
+	} {
+		if !(math.Abs(slope) < largest) {
+			return fmt.Errorf("platform %s: transfer.%s: %g: must be below %g", p.Name, field, slope, largest)
+		}
+	}
+	for kind, l := range p.Compute {
+		if !(l.A >= 0 && l.A < largest && math.Abs(l.B) < largest) {
+			return fmt.Errorf("platform %s: compute.%s: %+v: a must be from 0, and both below %g", p.Name, kind, l, largest)
+		}
 		if !slices.Contains(kinds, kind) {
 			return fmt.Errorf("platform %s: compute: %q: must be one of %s", p.Name, kind, strings.Join(kinds, ", "))
 		}

@@ -127,7 +127,9 @@ func (p Plan) measureThreads(ctx context.Context, open func(int) (Runner, error)
 }
 
 // point measures one batch size on n threads. It takes off the time that the threads
-// waited for a core: if each waited for 3 ms of 10, the batch took 7.
+// waited for a core: if each waited for 3 ms of 10, the batch took 7. Threads that compute
+// nothing may have waited too, for instance on a single core, so a batch takes no less than the
+// CPU time of each thread.
 func (p Plan) point(ctx context.Context, runner Runner, batch, n int) (Measurement, error) {
 	if _, _, err := p.once(ctx, runner, batch); err != nil {
 		return Measurement{}, err
@@ -140,7 +142,7 @@ func (p Plan) point(ctx context.Context, runner Runner, batch, n int) (Measureme
 		if err != nil {
 			return Measurement{}, err
 		}
-		wall = max(wall/4, wall-microseconds(p.waited()-waited)/float64(n))
+		wall = max(wall/4, min(wall, cpu/float64(n)), wall-microseconds(p.waited()-waited)/float64(n))
 		walls, cpus = append(walls, wall), append(cpus, cpu)
 		elapsed := p.Now().Sub(began)
 		if len(walls) >= p.MinRuns && elapsed >= p.MinTime || p.MaxTime > 0 && elapsed >= p.MaxTime {

@@ -138,3 +138,42 @@ func TestQuick(t *testing.T) {
 		t.Errorf("batches %v on threads %v", p.Batches, p.Threads)
 	}
 }
+
+// Time that the computing threads waited for a core is not the model's. What other threads
+// waited while these computed, as they must on a single core, changes nothing.
+func TestMeasureWithoutWaiting(t *testing.T) {
+	for _, c := range []struct {
+		what              string
+		compute, held     time.Duration
+		otherThreadsWaits time.Duration
+		want              float64
+	}{
+		{"undisturbed", 8 * time.Millisecond, 0, 0, 8000},
+		{"held up for 3 of 11 ms", 8 * time.Millisecond, 3 * time.Millisecond, 0, 8000},
+		{"other threads wait meanwhile", 8 * time.Millisecond, 0, 8 * time.Millisecond, 8000},
+		{"three of them", 8 * time.Millisecond, 0, 24 * time.Millisecond, 8000},
+		{"both", 8 * time.Millisecond, 3 * time.Millisecond, 11 * time.Millisecond, 8000},
+	} {
+		now, cpu, waited := time.Time{}, time.Duration(0), time.Duration(0)
+		run := runner(func() {
+			now, cpu, waited = now.Add(c.compute+c.held), cpu+c.compute, waited+c.held+c.otherThreadsWaits
+		})
+		p := Plan{
+			Batches: []int{1}, Threads: []int{1}, MinRuns: 3, MaxTime: time.Second, Now: func() time.Time { return now },
+			CPU: func() time.Duration { return cpu }, Waited: func() time.Duration { return waited },
+		}
+		ms, err := Measure(t.Context(), func(int) (Runner, error) { return run, nil }, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ms[0].Median != c.want {
+			t.Errorf("%s: %v µs, want %v", c.what, ms[0].Median, c.want)
+		}
+	}
+}
+
+// runner is a model that calls a function.
+type runner func()
+
+func (r runner) Run(context.Context, int) error { r(); return nil }
+func (runner) Close() error                     { return nil }

@@ -34,6 +34,8 @@ type Planned struct {
 	Cut *cut.Model
 	// Whole is the time of the whole model on one function in ms.
 	Whole float64
+	// Settled is false if the plan still changed when its parts had been predicted some times.
+	Settled bool
 
 	graph *graph.Graph
 	goal  Goal
@@ -70,6 +72,7 @@ func Plan(ctx context.Context, m *model.Model, p *partition.Platform, goal Goal)
 		out.Whole += g.Options(i, i+1)[0].Parts[0].Compute
 	}
 	if p.Name != Local {
+		out.Settled = true
 		return out, out.choose(p)
 	}
 	return out, out.settle(ctx, p, predict, weights)
@@ -90,7 +93,8 @@ func (p *Planned) choose(on *partition.Platform) error {
 }
 
 // settle predicts the chosen parts as models of their own, and plans again, until the plan
-// stays: within a layer's whole, an operator's time was only its share of multiply-adds.
+// stays, a few times at most: within a layer's whole, an operator's time was only its share of
+// multiply-adds.
 func (p *Planned) settle(ctx context.Context, on *partition.Platform, predict profile.PredictOptions, weights *model.Weights) error {
 	const rounds = 6
 	known := make(map[string]bool)
@@ -114,6 +118,7 @@ func (p *Planned) settle(ctx context.Context, on *partition.Platform, predict pr
 			}
 		}
 		if stays {
+			p.Settled = true
 			return nil
 		}
 		if err := p.choose(on); err != nil {

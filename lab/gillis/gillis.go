@@ -209,10 +209,12 @@ func (e *evaluation) pipeline(name string, paper float64) error {
 
 // cost is the billed time under an SLO (Fig. 13).
 func (e *evaluation) cost(name string, ms, times float64) error {
+	began := time.Now()
 	p, err := e.plan(placed(), "lambda", name)
 	if err != nil {
 		return err
 	}
+	listed := time.Since(began)
 	label := fmt.Sprintf("%gms", ms)
 	if times > 0 {
 		fastest, err := p.Fastest(0)
@@ -222,7 +224,7 @@ func (e *evaluation) cost(name string, ms, times float64) error {
 		ms, label = times*fastest.Time.Mean, fmt.Sprintf("%gx", times)
 	}
 	slo := partition.SLO{Ms: ms}
-	began := time.Now()
+	began = time.Now()
 	plan, err := p.Cheapest(slo)
 	var infeasible *partition.SLOError
 	if errors.As(err, &infeasible) {
@@ -232,9 +234,9 @@ func (e *evaluation) cost(name string, ms, times float64) error {
 	if err != nil {
 		return err
 	}
-	took := float64(time.Since(began).Microseconds()) / 1000
+	took := float64((listed + time.Since(began)).Microseconds()) / 1000
 	e.report.Add(fmt.Sprintf("cost_ms.%s.%s.exact", name, label), plan.Cost, "ms", fmt.Sprintf("%.0f of %.0f ms, %d functions", plan.Time.Mean, ms, plan.Functions()))
-	e.report.Add(fmt.Sprintf("plan_ms.%s.%s.cost", name, label), took, "ms", "")
+	e.report.Add(fmt.Sprintf("plan_ms.%s.%s.cost", name, label), took, "ms", "all options of the published system, and the search")
 	e.learn(p, slo, name, label)
 	return nil
 }

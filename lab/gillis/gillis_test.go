@@ -37,6 +37,9 @@ func TestEvaluation(t *testing.T) {
 		}
 	}
 	exact := values["cost_ms.vgg-11.500ms.exact"]
+	if exact <= 0 {
+		t.Errorf("the exact plan costs %v: %s", exact, notes["cost_ms.vgg-11.500ms.exact"])
+	}
 	for _, learner := range []string{"rl", "bo", "bo_best"} {
 		name := "cost_ms.vgg-11.500ms." + learner
 		if cost := values[name]; cost < exact && !strings.Contains(notes[name], "missed") {

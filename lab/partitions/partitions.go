@@ -1,12 +1,13 @@
 // Package partitions measures models that are cut over several instances on this machine
-// (Gillis, ICDCS 2021): real instances with a thread and a core each, with this process as
-// their master. Begin with [Bench.Run].
+// (Gillis, ICDCS 2021): real instances with a thread each. This process is the master and
+// has one core, the workers have another. Begin with [Bench.Run].
 package partitions
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
@@ -34,21 +36,29 @@ type Bench struct {
 	Database string
 }
 
-// cores are the cores that instances are pinned to in turn.
-var cores = []int{0, 1}
-
 // Run measures each model whole on one core, whole on two threads, and in the parts of the
 // plan with the least latency, in turns.
 func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.Report, error) {
-	if runtime.NumCPU() < len(cores) {
-		return nil, errors.New("this bench needs two cores, one for each instance")
+	if runtime.NumCPU() < 2 {
+		return nil, errors.New("this bench needs two cores: one for the master and its parts, one for the workers")
+	}
+	other, err := rig.PinCores()
+	if err != nil {
+		return nil, err
+	}
+	own, err := rig.OwnCore()
+	if err != nil {
+		return nil, err
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return nil, err
 	}
 	r := report.New(command, time.Now())
 	platform, err := partitioning.Platform(ctx)
 	if err != nil {
 		return nil, err
 	}
-	platform.MaxParts = len(cores)
+	platform.MaxParts = 2
 	transfer, samples, err := partitioning.Transfer(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +73,7 @@ func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.
 	fitted := transfer.RoundTrip(mib, mib).Moments().Mean
 	r.Add("round.p50_us.1mib", 1000*rig.Median(ms), "µs", fmt.Sprintf("1 MiB each way over the loopback interface, no compute; the fit's mean is %.0f µs", 1000*fitted))
 	for _, name := range b.Models {
-		one := &bench{Bench: b, Options: o, report: r, platform: platform, name: name}
+		one := &bench{Bench: b, Options: o, report: r, platform: platform, name: name, cores: []int{own, other}}
 		if err := one.run(ctx); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -79,7 +89,10 @@ type bench struct {
 	platform *partition.Platform
 	name     string
 	dir      string
+	// cores are the master's and the workers'.
+	cores    []int
 	children []*rig.Child
+	open     []io.Closer
 	writer   *forkjoin.Writer
 }
 
@@ -177,7 +190,7 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 	}
 	var ways []*way
 	for _, threads := range []int{1, 2} {
-		part, err := b.part(ctx, only[0], cores[:threads], threads)
+		part, err := b.remote(ctx, only[0], b.cores[:threads], threads)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +202,7 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 	}
 	var chosen []span
 	for _, r := range plan.Rounds {
-		chosen = append(chosen, span{r.First, r.End, r.Option.Name})
+		chosen = append(chosen, span{r.First, r.End, r.Option.Name, r.Master})
 	}
 	plans := append([][]span{chosen}, others(plan, chosen)...)
 	for i, spans := range plans {
@@ -210,6 +223,8 @@ func (b *bench) ways(ctx context.Context, m *model.Model, plan *partitioning.Pla
 type span struct {
 	first, end int
 	option     string
+	// master is the part that the master computes itself, -1 for none.
+	master int
 }
 
 // otherPlans is the number of plans that are measured beside the chosen one.
@@ -227,7 +242,7 @@ func others(plan *partitioning.Planned, chosen []span) (plans [][]span) {
 	}
 	for i := range min(otherPlans, len(ends)) {
 		end := ends[(i+1)*len(ends)/min(otherPlans, len(ends))-1]
-		if spans := []span{{0, end, "2x1"}, {end, layers, "whole"}}; !slices.Equal(spans, chosen) {
+		if spans := []span{{0, end, "2x1", 0}, {end, layers, "whole", 0}}; !slices.Equal(spans, chosen) {
 			plans = append(plans, spans)
 		}
 	}
@@ -244,8 +259,11 @@ func (b *bench) plan(ctx context.Context, m *model.Model, plan *partitioning.Pla
 		}
 		var round forkjoin.Round
 		for k, p := range parts {
-			at := k % len(cores)
-			part, err := b.part(ctx, p, cores[at:at+1], 1)
+			start := func() (forkjoin.Part, error) { return b.remote(ctx, p, b.cores[1:], 1) }
+			if k == s.master {
+				start = func() (forkjoin.Part, error) { return b.own(p) }
+			}
+			part, err := start()
 			if err != nil {
 				return nil, err
 			}
@@ -256,8 +274,26 @@ func (b *bench) plan(ctx context.Context, m *model.Model, plan *partitioning.Pla
 	return forkjoin.New(m.Inputs(), m.Outputs(), rounds)
 }
 
-// part starts an instance of a part on cores.
-func (b *bench) part(ctx context.Context, p *cut.Part, on []int, threads int) (part forkjoin.Part, err error) {
+// own opens the master's own part in this process, which has a core.
+func (b *bench) own(p *cut.Part) (part forkjoin.Part, err error) {
+	dir, err := os.MkdirTemp(b.dir, "part-")
+	if err != nil {
+		return part, err
+	}
+	file, err := b.writer.Write(dir, p)
+	if err != nil {
+		return part, err
+	}
+	e, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
+	if err != nil {
+		return part, err
+	}
+	b.open = append(b.open, e)
+	return forkjoin.Part{Inputs: p.Inputs(), Outputs: p.Outputs(), Worker: e, Own: true}, nil
+}
+
+// remote starts an instance of a part on cores.
+func (b *bench) remote(ctx context.Context, p *cut.Part, on []int, threads int) (part forkjoin.Part, err error) {
 	dir, err := os.MkdirTemp(b.dir, "part-")
 	if err != nil {
 		return part, err
@@ -287,10 +323,14 @@ func (b *bench) part(ctx context.Context, p *cut.Part, on []int, threads int) (p
 	if err != nil {
 		return part, err
 	}
+	b.open = append(b.open, worker)
 	return forkjoin.Part{Inputs: p.Inputs(), Outputs: p.Outputs(), Worker: worker}, nil
 }
 
 func (b *bench) stop() {
+	for _, c := range b.open {
+		_ = c.Close()
+	}
 	for _, c := range slices.Backward(b.children) {
 		c.Stop()
 	}

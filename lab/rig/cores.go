@@ -45,6 +45,18 @@ func PinCores() (other int, err error) {
 	return 0, syscall.Exec(self, os.Args, append(os.Environ(), fmt.Sprintf("%s=%d", pinnedEnv, cores[1])))
 }
 
+// OwnCore returns the first core that this thread may use.
+func OwnCore() (core int, err error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return 0, fmt.Errorf("cores of this thread: %w", err)
+	}
+	for !set.IsSet(core) {
+		core++
+	}
+	return core, nil
+}
+
 // RunOnCore runs f on a thread that is pinned to core. Processes that f starts are pinned
 // too.
 func RunOnCore(core int, f func() error) error {

@@ -38,6 +38,11 @@ func (p *Part) Model() (*model.Model, []Weight, error) {
 	b := builder{part: p, model: p.group.model, graph: &onnxpb.GraphProto{}, have: make(map[string]bool)}
 	from := b.model.source.Proto()
 	b.graph.Name = proto.String(from.GetGraph().GetName())
+	if p.entire {
+		b.entire(from.GetGraph())
+		m, err := b.finish(from)
+		return m, b.weights, err
+	}
 	for _, in := range p.Inputs() {
 		b.graph.Input = append(b.graph.Input, declare(in))
 		b.transpose(in.As, in.Name, back(in.value.order()))
@@ -52,10 +57,29 @@ func (p *Part) Model() (*model.Model, []Weight, error) {
 		b.transpose(held, out.As, out.value.order())
 		b.graph.Output = append(b.graph.Output, declare(out))
 	}
-	m, err := model.FromProto(&onnxpb.ModelProto{
+	m, err := b.finish(from)
+	return m, b.weights, err
+}
+
+func (b *builder) finish(from *onnxpb.ModelProto) (*model.Model, error) {
+	return model.FromProto(&onnxpb.ModelProto{
 		IrVersion: from.IrVersion, ProducerName: from.ProducerName, OpsetImport: from.OpsetImport, Functions: from.Functions, Graph: b.graph,
 	})
-	return m, b.weights, err
+}
+
+// entire takes the whole model's graph as it is, but for where its weights are.
+func (b *builder) entire(g *onnxpb.GraphProto) {
+	weights := make(map[string]bool)
+	for _, t := range g.GetInitializer() {
+		weights[t.GetName()] = true
+		b.weight(b.model.values[t.GetName()], nil)
+	}
+	for _, in := range g.GetInput() {
+		if !weights[in.GetName()] {
+			b.graph.Input = append(b.graph.Input, in)
+		}
+	}
+	b.graph.Node, b.graph.Output, b.graph.SparseInitializer = g.GetNode(), g.GetOutput(), g.GetSparseInitializer()
 }
 
 // builder makes a part's graph.
@@ -140,7 +164,8 @@ func (b *builder) weight(v *value, r Region) string {
 	}
 	b.have[name] = true
 	size := v.bytes(b.model.regionOf(v.name, r), reference)
-	if r == nil && (size <= inlineBytes && v.weight.GetDataLocation() != onnxpb.TensorProto_EXTERNAL || v.elem == "") {
+	external := v.weight.GetDataLocation() == onnxpb.TensorProto_EXTERNAL
+	if r == nil && !external && (size <= inlineBytes || v.elem == "") {
 		b.graph.Initializer = append(b.graph.Initializer, v.weight)
 		return name
 	}

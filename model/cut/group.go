@@ -47,12 +47,23 @@ func (g *Group) Shape(batch int) []int64 {
 	return nil
 }
 
+// Divisible reports whether the group has one output of known size, and the model can be cut.
+func (g *Group) Divisible() bool { return g.output() != nil }
+
 // output is the group's only output, nil if it has several or its size is unknown.
 func (g *Group) output() *value {
-	if len(g.outputs) != 1 || !g.model.values[g.outputs[0]].known() {
+	if g.model.opaque != "" || len(g.outputs) != 1 || !g.model.values[g.outputs[0]].known() {
 		return nil
 	}
 	return g.model.values[g.outputs[0]]
+}
+
+// onlyWhole says why a group without an output to divide can only be whole.
+func (g *Group) onlyWhole() error {
+	if g.model.opaque != "" {
+		return fmt.Errorf("the model can only be whole: %s", g.model.opaque)
+	}
+	return errors.New("the group has several outputs, or one of unknown size; it can only be whole")
 }
 
 // Cut says how a group's only output is divided: a region for each part. In the dimension
@@ -108,7 +119,7 @@ func (g *Group) Rows(parts int) (Cut, error) {
 func (g *Group) divide(name string, by map[int][]int64) (Cut, error) {
 	v := g.output()
 	if v == nil {
-		return Cut{}, errors.New("the group has several outputs, or one of unknown size; it can only be whole")
+		return Cut{}, g.onlyWhole()
 	}
 	regions := []Region{whole(v.shape)}
 	for d := range v.shape {
@@ -140,7 +151,7 @@ func (g *Group) divide(name string, by map[int][]int64) (Cut, error) {
 func (g *Group) check(c Cut) error {
 	v := g.output()
 	if v == nil {
-		return errors.New("the group has several outputs, or one of unknown size; it can only be whole")
+		return g.onlyWhole()
 	}
 	var filled, all int64 = 0, 1
 	for d, size := range v.shape {

@@ -40,7 +40,7 @@ func (m *Model) weigh() {
 		light := o.Node.GetDomain() == "" && (slices.Contains(preparing, kind) || slices.Contains(elementwise, kind)) &&
 			o.ParameterBytes <= maxPrepared
 		for _, v := range o.Inputs {
-			if from := m.values[v.Name].from; from >= 0 && m.nodes[from].heavy {
+			if in := m.values[v.Name]; in != nil && in.from >= 0 && m.nodes[in.from].heavy {
 				light = false
 			}
 		}
@@ -55,10 +55,8 @@ func (m *Model) weigh() {
 // findLayers divides the heavy operators where a single tensor of theirs is alive, and then
 // joins what belongs together.
 //
-// Only a tensor with one row for each of the batch can go from layer to layer. A model with
-// control flow is one layer: the graphs within its operators read tensors that
-// their nodes do not name.
-func (m *Model) findLayers(controlFlow bool) []Layer {
+// Only a tensor with one row for each of the batch can go from layer to layer.
+func (m *Model) findLayers() []Layer {
 	var layers []Layer
 	var now Layer
 	last := m.lastReaders()
@@ -78,7 +76,7 @@ func (m *Model) findLayers(controlFlow bool) []Layer {
 				delete(alive, name)
 			}
 		}
-		if out, one := only(alive); one && m.values[out].known() && m.values[out].rowsAt() >= 0 && !controlFlow {
+		if out, one := only(alive); one && m.values[out].known() && m.values[out].rowsAt() >= 0 && m.opaque == "" {
 			now.Out = out
 			layers = append(layers, now)
 			now = Layer{}

@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/faas-infer/faas-infer/model"
@@ -21,6 +22,8 @@ type Model struct {
 	inputs  []string
 	outputs []string
 	layers  []Layer
+	// opaque says why the model can only be whole, "" if it can be cut.
+	opaque string
 }
 
 // operator is one node.
@@ -81,8 +84,11 @@ func (v *value) at(r Region, batch int) []int64 {
 	return out
 }
 
-// bytes is a region's size at a batch size.
+// bytes is a region's size at a batch size. A weight whose elements have no type is whole.
 func (v *value) bytes(r Region, batch int) int64 {
+	if v.weight != nil && v.elem == "" {
+		return model.WeightBytes(v.weight)
+	}
 	n := int64(max(v.elem.Size(), 1))
 	for _, d := range v.at(r, batch) {
 		n *= d
@@ -93,16 +99,27 @@ func (v *value) bytes(r Region, batch int) int64 {
 // New analyses a model. Its weights may be absent: only their types and dimensions count.
 // The error is that of [model.Model.Graph], for a model that cannot be batched or whose
 // graph is damaged.
+//
+// A model with control flow, functions of its own or sparse weights is one layer, which can
+// only be whole: operators then read tensors that their nodes do not name.
 func New(m *model.Model) (*Model, error) {
 	g, err := m.Graph(reference)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the model cannot run at any batch size: %w", err)
 	}
 	further, err := m.Graph(reference + 1)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the model cannot run at any batch size: %w", err)
 	}
 	c := &Model{source: m, values: make(map[string]*value)}
+	switch p := m.Proto(); {
+	case len(g.ControlFlow) > 0:
+		c.opaque = fmt.Sprintf("it has control flow (%s)", g.ControlFlow[0])
+	case len(p.GetFunctions()) > 0:
+		c.opaque = "it has functions of its own"
+	case len(p.GetGraph().GetSparseInitializer()) > 0:
+		c.opaque = "it has sparse weights"
+	}
 	for _, t := range m.Proto().GetGraph().GetInitializer() {
 		v := shape.OfTensor(t)
 		c.values[t.GetName()] = &value{name: t.GetName(), elem: model.ElementType(t), shape: v.Shape, further: v.Shape, contents: v.Ints, weight: t, from: -1}
@@ -126,7 +143,7 @@ func New(m *model.Model) (*Model, error) {
 		c.outputs = append(c.outputs, v.Name)
 	}
 	c.weigh()
-	c.layers = c.findLayers(len(g.ControlFlow) > 0)
+	c.layers = c.findLayers()
 	return c, nil
 }
 
@@ -147,6 +164,7 @@ func (m *Model) node(p *onnxpb.NodeProto, opset int64) *node {
 			v = &value{}
 		}
 		n.in, n.contents = append(n.in, v.shape), append(n.contents, v.contents)
+		n.untyped = n.untyped || v.weight != nil && v.elem == ""
 	}
 	if len(p.GetOutput()) > 0 {
 		if v := m.values[p.GetOutput()[0]]; v != nil && v.known() {

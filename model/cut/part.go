@@ -20,6 +20,8 @@ type Part struct {
 	// regions.
 	inputs  []string
 	outputs map[string]Region
+	// entire is true for the part that is the whole model. Its graph is the model's own.
+	entire bool
 }
 
 // step is an operator with the region of its first output that it computes, and the
@@ -88,6 +90,10 @@ func (g *Group) part(region Region) (*Part, error) {
 		}
 	}
 	slices.Reverse(p.steps)
+	if p.entire = region == nil && g.First == 0 && g.End == len(m.layers); p.entire {
+		p.inputs = m.inputs
+		return p, nil
+	}
 	for name, r := range wanted {
 		if _, computed := p.held[name]; !computed {
 			p.held[name] = r
@@ -169,7 +175,7 @@ func (l Link) fits(out Region) bool {
 	return s.From%l.Out == 0 && s.To%l.Out == 0 || s.From/l.Out == (s.To-1)/l.Out
 }
 
-// region is what a part holds of a value, or of a weight that one of its operators reads.
+// regionOf is a region, the whole tensor for nil; nil if its size is unknown.
 func (m *Model) regionOf(name string, r Region) Region {
 	if r == nil && m.values[name].known() {
 		return whole(m.values[name].shape)
@@ -309,8 +315,11 @@ type weightUse struct {
 
 // weights are the part's weights in the order in which its operators read them.
 func (p *Part) weights() []weightUse {
-	var uses []weightUse
 	m := p.group.model
+	if p.entire {
+		return m.allWeights()
+	}
+	var uses []weightUse
 	for _, s := range p.steps {
 		for k, name := range m.nodes[s.operator].Node.GetInput() {
 			v := m.values[name]
@@ -325,6 +334,14 @@ func (p *Part) weights() []weightUse {
 				uses = append(uses, use)
 			}
 		}
+	}
+	return uses
+}
+
+// allWeights are all of the model's.
+func (m *Model) allWeights() (uses []weightUse) {
+	for _, t := range m.source.Proto().GetGraph().GetInitializer() {
+		uses = append(uses, weightUse{name: t.GetName()})
 	}
 	return uses
 }

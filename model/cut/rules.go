@@ -13,6 +13,8 @@ type node struct {
 	opset int64
 	in    [][]int64
 	out   []int64
+	// untyped is true if a weight's elements have no type: less than a byte each, for example.
+	untyped bool
 	// contents are the elements of small inputs of integers, as far as they are known.
 	contents [][]int64
 }
@@ -97,6 +99,9 @@ func linksOf(n *node) Links {
 	}
 	find, ok := rules[n.proto.GetOpType()]
 	if !ok || n.out == nil {
+		return everything(n.in)
+	}
+	if n.untyped {
 		return everything(n.in)
 	}
 	for i, s := range n.in {

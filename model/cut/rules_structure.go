@@ -97,7 +97,7 @@ func slice(n *node) (Links, bool) {
 func pad(n *node) (Links, bool) {
 	pads, known := n.ints("pads", 1)
 	rank := len(n.in[0])
-	if !known || len(pads) != 2*rank {
+	if !known || len(pads) != 2*rank || len(n.in) > 3 && n.in[3] != nil { // Its axes may be in any order.
 		return nil, false
 	}
 	l := everything(n.in)

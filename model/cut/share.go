@@ -8,7 +8,7 @@ type Share struct {
 	// Work is what it computes of the layer at the batch size, in order.
 	Work []Work
 	// Weights is the size in bytes of the weights that the layer adds; Activations that of
-	// the most that an operator of the layer reads and computes.
+	// the most tensors that are alive at the same time while it computes the layer.
 	Weights, Activations int64
 	// In is the size in bytes of what the part is sent if the group begins with this layer.
 	In int64
@@ -28,27 +28,33 @@ func (m *Model) Shares(end int, region Region, batch int, yield func(Share) bool
 	if err != nil {
 		return err
 	}
-	wanted := make(map[string]Region)
+	w := walk{model: m, batch: batch, wanted: make(map[string]Region), live: make(map[string]int64), seen: make(map[weightKey]bool)}
 	for _, name := range g.outputs {
-		wanted[name] = region
+		w.want(name, region)
 	}
-	seen := make(map[weightKey]bool)
 	for layer := end - 1; layer >= 0; layer-- {
 		s := Share{Layer: layer, Local: true}
 		operators := m.layers[layer].Operators
 		for k := len(operators) - 1; k >= 0; k-- {
-			st, used, err := m.step(operators[k], wanted, region == nil)
+			st, used, err := m.step(operators[k], w.wanted, region == nil)
 			if err != nil {
 				return err
 			}
 			if used {
-				m.share(&s, st, batch, wanted, seen)
+				w.share(&s, st)
 			}
 		}
 		for i, j := 0, len(s.Work)-1; i < j; i, j = i+1, j-1 {
 			s.Work[i], s.Work[j] = s.Work[j], s.Work[i]
 		}
-		s.In = m.sent(layer, wanted, batch)
+		s.In = m.sent(layer, w.wanted, batch)
+		if m.opaque != "" { // Its operators may read weights that they do not name.
+			s.Weights = 0
+			for _, u := range m.allWeights() {
+				v := m.values[u.name]
+				s.Weights += v.bytes(m.regionOf(u.name, nil), reference)
+			}
+		}
 		if !yield(s) {
 			return nil
 		}
@@ -59,22 +65,53 @@ func (m *Model) Shares(end int, region Region, batch int, yield func(Share) bool
 // weightKey is a region of a weight, as a key.
 type weightKey struct{ name, region string }
 
+// walk goes backwards through a model's operators.
+type walk struct {
+	model  *Model
+	batch  int
+	wanted map[string]Region
+	// live are the sizes of the tensors that later operators read and no later one computes;
+	// held is their sum.
+	live map[string]int64
+	held int64
+	// seen are the weights that are counted.
+	seen map[weightKey]bool
+}
+
+// want adds a region to what is wanted of a tensor.
+func (w *walk) want(name string, r Region) {
+	w.wanted[name] = w.wanted[name].hull(r)
+	w.alive(name, w.wanted[name])
+}
+
+// alive says that a region of a tensor is alive.
+func (w *walk) alive(name string, r Region) {
+	v, size := w.model.values[name], int64(0)
+	if r = w.model.regionOf(name, r); r != nil {
+		size = v.bytes(r, w.batch)
+	}
+	w.held += size - w.live[name]
+	w.live[name] = size
+}
+
 // share adds an operator to a layer's share.
-func (m *Model) share(s *Share, st step, batch int, wanted map[string]Region, seen map[weightKey]bool) {
+func (w *walk) share(s *Share, st step) {
+	m := w.model
 	o := &m.nodes[st.operator]
-	w := m.work(st, batch)
-	s.Work = append(s.Work, w)
-	held := int64(0)
-	for _, v := range o.Outputs {
-		if out := m.values[v.Name]; out.known() {
-			r := st.out
-			if r == nil || v.Name != o.Node.GetOutput()[0] {
-				r = whole(out.shape)
-			}
-			held += out.bytes(r, batch)
-			if st.out != nil && w.FLOPs > 0 && r.equal(whole(out.shape)) {
-				s.Local = false
-			}
+	work := m.work(st, w.batch)
+	s.Work = append(s.Work, work)
+	for _, out := range o.Outputs {
+		v := m.values[out.Name]
+		if !v.known() {
+			continue
+		}
+		r := st.out
+		if r == nil || out.Name != o.Node.GetOutput()[0] {
+			r = whole(v.shape)
+		}
+		w.alive(out.Name, r)
+		if st.out != nil && work.FLOPs > 0 && r.equal(whole(v.shape)) {
+			s.Local = false
 		}
 	}
 	for k, name := range o.Node.GetInput() {
@@ -83,21 +120,20 @@ func (m *Model) share(s *Share, st step, batch int, wanted map[string]Region, se
 			continue
 		}
 		if v.weight == nil {
-			wanted[name] = wanted[name].hull(st.in[k])
+			w.want(name, st.in[k])
+			continue
 		}
 		r := m.regionOf(name, st.in[k])
-		switch {
-		case r == nil:
-		case v.weight == nil:
-			held += v.bytes(r, batch)
-		default:
-			if key := (weightKey{name, r.String()}); !seen[key] {
-				seen[key] = true
-				s.Weights += v.bytes(r, reference)
-			}
+		if key := (weightKey{name, r.String()}); !w.seen[key] {
+			w.seen[key] = true
+			s.Weights += v.bytes(r, reference)
 		}
 	}
-	s.Activations = max(s.Activations, held)
+	s.Activations = max(s.Activations, w.held)
+	for _, out := range o.Outputs {
+		w.held -= w.live[out.Name]
+		delete(w.live, out.Name)
+	}
 }
 
 // sent is the size of what a group that begins with a layer is sent.

@@ -58,6 +58,9 @@ func permuted[T any](values []T, perm []int64) []T {
 func (p *Part) tensor(name, as string, r Region) Tensor {
 	v := p.group.model.values[name]
 	t := Tensor{Name: name, As: as, value: v}
+	if p.entire {
+		return t
+	}
 	if v.order() != nil {
 		t.As += " rows first"
 	}

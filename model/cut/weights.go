@@ -25,6 +25,13 @@ func WriteWeights(w io.Writer, weights []Weight, from Source) error {
 			return err
 		}
 		size := int64(model.ElementType(x.From).Size())
+		if x.Region == nil {
+			if err := copyRun(w, buffer, x.From, from, 0, x.Bytes); err != nil {
+				return fmt.Errorf("weight %q: %w", x.From.GetName(), err)
+			}
+			at = x.Offset + x.Bytes
+			continue
+		}
 		err := eachRun(x.From.GetDims(), x.Region, func(first, n int64) error {
 			return copyRun(w, buffer, x.From, from, first*size, n*size)
 		})

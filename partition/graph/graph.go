@@ -139,7 +139,7 @@ func (g *Graph) grow(last *cut.Group, c cut.Cut) {
 	for i, r := range regions {
 		part, reached := partition.Part{Out: out[i]}, last.End
 		err := g.model.Shares(last.End, r, g.options.Batch, func(s cut.Share) bool {
-			if !s.Local {
+			if !s.Local || c.Regions != nil && !g.divisible(s.Layer, last.End) {
 				return false
 			}
 			for _, w := range s.Work {
@@ -168,6 +168,12 @@ func (g *Graph) grow(last *cut.Group, c cut.Cut) {
 		}
 		g.cuts[key][c.Name] = c
 	}
+}
+
+// divisible reports whether a group gives nothing but its last layer's output.
+func (g *Graph) divisible(first, end int) bool {
+	group, err := g.model.Group(first, end)
+	return err == nil && group.Divisible()
 }
 
 // outputs are the sizes in bytes of what the parts return; ok is false if the layer cannot be

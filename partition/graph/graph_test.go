@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/partition"
@@ -125,6 +128,56 @@ func TestFig9And10(t *testing.T) {
 	}
 	if thin := speedup("resnet-50", "knix"); thin < 1.2 {
 		t.Errorf("resnet-50 on KNIX: %.2f", thin)
+	}
+}
+
+// A group that also gives an output of the model can only be whole.
+func TestOutputsInside(t *testing.T) {
+	m, err := zoo.Make("vgg-11", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proto.CloneOf(m.Proto())
+	first, err := cut.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := proto.CloneOf(p.Graph.Output[0])
+	inside.Name = proto.String(first.Layers()[1].Out)
+	inside.GetType().GetTensorType().Shape = nil
+	p.Graph.Output = append(p.Graph.Output, inside)
+	two, err := model.FromProto(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cut.New(two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Published()
+	o.Time = func(w cut.Work) float64 { return float64(w.FLOPs) }
+	g, err := New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(g.Options(0, 2)); n < 4 {
+		t.Errorf("the layers up to the output have %d options", n)
+	}
+	if n := len(g.Options(0, 3)); n != 1 {
+		t.Errorf("the layers around the output have %d options", n)
+	}
+	for first := range g.Layers() {
+		for end := first + 1; end <= g.Layers(); end++ {
+			for _, option := range g.Options(first, end) {
+				group, how, err := g.Cut(first, end, option.Name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := group.Cut(how); err != nil {
+					t.Errorf("layers %d to %d, %s: %v", first, end-1, option.Name, err)
+				}
+			}
+		}
 	}
 }
 
