@@ -5,11 +5,9 @@ package partitions
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -39,9 +37,6 @@ type Bench struct {
 // Run measures each model whole on one core, whole on two threads, and in the parts of the
 // plan with the least latency, in turns.
 func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.Report, error) {
-	if runtime.NumCPU() < 2 {
-		return nil, errors.New("this bench needs two cores: one for the master and its parts, one for the workers")
-	}
 	other, err := rig.PinCores()
 	if err != nil {
 		return nil, err
