@@ -1,0 +1,5 @@
+//go:build !race
+
+package onnxruntime
+
+const raced = false
