@@ -246,8 +246,8 @@ func (x *search) first(a, b *label) int {
 	return tied(a, b)
 }
 
-// dominates reports whether a is no worse than b, for a that sorts before b. What can no
-// longer reach its limit does not matter.
+// dominates reports whether a is no worse than b, for a that sorts before b. A resource
+// that can no longer reach its limit does not matter.
 func (x *search) dominates(a, b *label, layer int) bool {
 	if x.cheapest && a.workTicks > b.workTicks {
 		return false

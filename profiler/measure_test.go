@@ -139,8 +139,8 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// Time that the computing threads waited for a core is not the model's. What other threads
-// waited while these computed, as they must on a single core, changes nothing.
+// Time that the computing threads waited for a core is not the model's. Other threads may wait
+// while these compute, as they must on a single core, and that changes nothing.
 func TestMeasureWithoutWaiting(t *testing.T) {
 	for _, c := range []struct {
 		what              string

@@ -1,7 +1,6 @@
 package partitioning
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 
@@ -30,7 +29,7 @@ func differenceOf(got, want tensor.Tensor) (differ int, most float64) {
 	largest, off := 0.0, 0.0
 	size := want.Type.Size()
 	for at := 0; at+size <= len(want.Data); at += size {
-		x, y := number(want.Type, got.Data[at:]), number(want.Type, want.Data[at:])
+		x, y := want.Type.Number(got.Data[at:]), want.Type.Number(want.Data[at:])
 		finite := !math.IsNaN(x-y) && !math.IsInf(x-y, 0)
 		switch {
 		case x == y || math.IsNaN(x) && math.IsNaN(y):
@@ -49,51 +48,4 @@ func differenceOf(got, want tensor.Tensor) (differ int, most float64) {
 		return differ, off
 	}
 	return differ, off / largest
-}
-
-// number is the first element of data.
-func number(t tensor.Type, data []byte) float64 {
-	order := binary.LittleEndian
-	switch t {
-	case tensor.FP32:
-		return float64(math.Float32frombits(order.Uint32(data)))
-	case tensor.FP64:
-		return math.Float64frombits(order.Uint64(data))
-	case tensor.FP16:
-		return half(order.Uint16(data))
-	case tensor.Int64:
-		return float64(int64(order.Uint64(data)))
-	case tensor.Uint64:
-		return float64(order.Uint64(data))
-	case tensor.Int32:
-		return float64(int32(order.Uint32(data)))
-	case tensor.Uint32:
-		return float64(order.Uint32(data))
-	case tensor.Int16:
-		return float64(int16(order.Uint16(data)))
-	case tensor.Uint16:
-		return float64(order.Uint16(data))
-	case tensor.Int8:
-		return float64(int8(data[0]))
-	}
-	return float64(data[0])
-}
-
-// half is a number of IEEE 754's binary16.
-func half(bits uint16) float64 {
-	sign := 1.0
-	if bits>>15 == 1 {
-		sign = -1
-	}
-	exponent, fraction := int(bits>>10&0x1f), float64(bits&0x3ff)
-	switch exponent {
-	case 0:
-		return sign * fraction * 0x1p-24
-	case 0x1f:
-		if fraction > 0 {
-			return math.NaN()
-		}
-		return math.Inf(int(sign))
-	}
-	return sign * (1 + fraction/1024) * math.Ldexp(1, exponent-15)
 }

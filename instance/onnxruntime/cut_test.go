@@ -26,11 +26,7 @@ const extended = ort.GraphOptimizationLevelEnableExtended
 // §III-C: partitioning costs no accuracy). Every layer and every four layers are cut in
 // every way that they can be, into odd parts too.
 func TestPartsAnswerAsTheWhole(t *testing.T) {
-	models := []string{"mnist", "mobilenet", "textcnn-69", "lstm-2365"}
-	if !raced {
-		models = append(models, "bert-small", "resnet-20", "ssd")
-	}
-	for _, name := range models {
+	for _, name := range []string{"mnist", "mobilenet", "textcnn-69", "lstm-2365", "bert-small", "resnet-20", "ssd"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, err := zoo.Make(name, 1)

@@ -7,8 +7,8 @@
 // element of a region as it does within the whole.
 //
 // The package is pure. Begin with [New] and [Model.Group]; [Group.Cut] makes parts and
-// [Part.Model] makes a model of one. What an operator's output needs of its inputs is in the
-// table of rules in rules.go; an operator that is not there is never cut through.
+// [Part.Model] makes a model of one. The table of rules in rules.go says which inputs an
+// operator's output needs; an operator that is not there is never cut through.
 package cut
 
 import (

@@ -6,8 +6,8 @@ import "slices"
 // model needs of the operators so far (Gillis §III-C). The branches of a block are therefore
 // one layer (Fig. 5), and element-wise operators belong to the layer before.
 //
-// What only prepares the model's inputs, such as a mask's cast, belongs to no layer: it is
-// computed where it is read, from the inputs, which are sent again.
+// Operators that only prepare the model's inputs, such as a mask's cast, belong to no layer:
+// they are computed where they are read, from the inputs, which are sent again.
 type Layer struct {
 	// Name is the name of the layer's operator that computes most.
 	Name string

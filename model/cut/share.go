@@ -1,5 +1,7 @@
 package cut
 
+import "slices"
+
 // Share is what a part computes of one layer, if the group that it is a part of begins with
 // this layer or before it.
 type Share struct {
@@ -44,9 +46,7 @@ func (m *Model) Shares(end int, region Region, batch int, yield func(Share) bool
 				w.share(&s, st)
 			}
 		}
-		for i, j := 0, len(s.Work)-1; i < j; i, j = i+1, j-1 {
-			s.Work[i], s.Work[j] = s.Work[j], s.Work[i]
-		}
+		slices.Reverse(s.Work)
 		s.In = m.sent(layer, w.wanted, batch)
 		if m.opaque != "" { // Its operators may read weights that they do not name.
 			s.Weights = 0

@@ -1,5 +1,0 @@
-//go:build !race
-
-package onnxruntime
-
-const raced = false
