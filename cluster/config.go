@@ -49,7 +49,21 @@ func (r Resources) Parked() Resources {
 type Config struct {
 	// Batch is b, the maximum number of requests in one execution.
 	Batch int `json:"batch"`
+	// Parts is the number of members of a set ([InstanceSpec.Set]), 0 or 1 for an instance
+	// that is no set. The resources are those of all members together, of each the same.
+	Parts int `json:"parts,omitempty"`
+	// Lanes is the number of batches that the instance executes at the same time, 0 for 1.
+	Lanes int `json:"lanes,omitempty"`
 	Resources
+}
+
+// Members returns the number of processes or pods of an instance with the config.
+func (c Config) Members() int { return max(1, c.Parts) }
+
+// Each returns the resources of one member.
+func (c Config) Each() Resources {
+	n := c.Members()
+	return Resources{CPU: c.CPU / n, GPU: c.GPU / n, Memory: c.Memory / int64(n), GPUMemory: c.GPUMemory / int64(n)}
 }
 
 // Threads returns the number of engine threads for the config's CPU share:
@@ -121,6 +135,9 @@ type Artefact struct {
 	// Images says how the model expects images, as the deployment declares it; "" if
 	// it takes none.
 	Images string `json:"images,omitempty"`
+	// Plan says how the model is cut over the members of a set, as the JSON of a cut.Plan;
+	// "" if it is not cut.
+	Plan string `json:"plan,omitempty"`
 }
 
 // InstanceSpec is all that a backend needs to start an instance.
@@ -132,8 +149,15 @@ type InstanceSpec struct {
 	// Revision counts the function's deployments; an update raises it, and
 	// instances of an older revision are replaced.
 	Revision uint64 `json:"revision"`
-	// Node is the name of the node that the scheduler chose.
-	Node string `json:"node"`
+	// Node is the name of the node that the scheduler chose. Nodes are those of a set's
+	// members, by member, if they are not all on Node.
+	Node  string   `json:"node"`
+	Nodes []string `json:"nodes,omitempty"`
+	// Set is the ID of the set of which this is a member, "" if it is none: a set, which
+	// drivers see as one instance, is a model that is cut over several instances (Gillis).
+	// Member is its number there; 0 is the master, which answers for the set and has its ID.
+	Set    InstanceID `json:"set,omitempty"`
+	Member int        `json:"member,omitempty"`
 	// Config is what the instance holds of the node. An instance of a model may
 	// use that and no more. An instance of a process holds what its function
 	// requests, which may be nothing, and may use up to Limits.
