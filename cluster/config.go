@@ -52,8 +52,8 @@ type Config struct {
 	// Parts is the number of members of a set ([InstanceSpec.Set]), 0 or 1 for an instance
 	// that is no set. The resources are those of all members together, of each the same.
 	Parts int `json:"parts,omitempty"`
-	// Lanes is the number of batches that the instance executes at the same time, 0 for 1.
-	Lanes int `json:"lanes,omitempty"`
+	// Concurrency is the number of batches that the instance executes at the same time, 0 for 1.
+	Concurrency int `json:"concurrency,omitempty"`
 	Resources
 }
 
