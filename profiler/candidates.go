@@ -4,12 +4,14 @@ import "time"
 
 // Candidate is a possible config of the model: batch size, CPU in millicores, GPU in %
 // of one GPU's SMs, memory in bytes, and the conservative time of a full batch.
+// Parts and Concurrency are the profile's.
 type Candidate struct {
-	Batch  int
-	CPU    int
-	GPU    int
-	Memory int64
-	Exec   time.Duration
+	Batch              int
+	CPU                int
+	GPU                int
+	Memory             int64
+	Parts, Concurrency int
+	Exec               time.Duration
 }
 
 // Candidates lists the configs of the paper's discrete ranges (INFless §3.3): every
@@ -32,7 +34,7 @@ func (p *Profile) Candidates(shares []int, maxBatch int, memory int64) []Candida
 	for _, share := range shares {
 		for _, b := range batches {
 			if t, ok := p.ExecTime(b, share); ok {
-				cs = append(cs, Candidate{Batch: b, CPU: share, Memory: memory, Exec: t})
+				cs = append(cs, Candidate{Batch: b, CPU: share, Memory: memory, Parts: p.Parts, Concurrency: p.Concurrency, Exec: t})
 			}
 		}
 	}

@@ -157,10 +157,11 @@ func (p *Profile) MeanTime(batch, millicores int) (time.Duration, bool) {
 	return time.Duration(math.Ceil(mean * float64(time.Microsecond))), true
 }
 
-// threadsFor is the thread count for a CPU share: one per core or part of a core
-// (cluster.Config.Threads), or the largest measured number below that.
+// threadsFor is the thread count for a CPU share: in each instance one per core or part of a
+// core (cluster.Config.Threads), or the largest measured number below that.
 func (p *Profile) threadsFor(millicores int) (int, bool) {
-	wanted, best := (millicores+999)/1000, 0
+	n := p.Members()
+	wanted, best := n*((millicores/n+999)/1000), 0
 	for _, m := range p.Measurements {
 		if m.Threads <= wanted {
 			best = max(best, m.Threads)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,12 +101,33 @@ func TestConservativeIgnoresANoisyNeighbour(t *testing.T) {
 	}
 }
 
+// Two instances that run a model together have twice the share, the memory and the threads.
+func TestSharesOfASet(t *testing.T) {
+	p := profile(point(1, 2, 1000), point(2, 2, 1800))
+	p.Parts, p.Concurrency = 2, 3
+	if got := p.Shares(0); !slices.Equal(got, []int{500, 1000, 1500, 2000}) {
+		t.Errorf("shares %v", got)
+	}
+	if got := p.Shares(600); !slices.Equal(got, []int{500, 1000}) {
+		t.Errorf("with limits of 600m each: %v", got)
+	}
+	for _, share := range p.Shares(0) {
+		if _, ok := p.ExecTime(2, share); !ok {
+			t.Errorf("no time at %dm", share)
+		}
+	}
+	got := p.Candidates([]int{2000}, 1, 0)
+	if want := (Candidate{Batch: 1, CPU: 2000, Memory: 40 << 20, Parts: 2, Concurrency: 3, Exec: 1100 * us}); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func TestCandidates(t *testing.T) {
 	p := profile(point(1, 1, 1000), point(2, 1, 1100), point(4, 1, 1200), point(8, 1, 1300))
 	got := p.Candidates([]int{500, 1000}, 6, 0)
 	want := []Candidate{
-		{1, 500, 0, 40 << 20, 6100 * us}, {2, 500, 0, 40 << 20, 6210 * us}, {4, 500, 0, 40 << 20, 6320 * us}, {6, 500, 0, 40 << 20, 6375 * us},
-		{1, 1000, 0, 40 << 20, 1100 * us}, {2, 1000, 0, 40 << 20, 1210 * us}, {4, 1000, 0, 40 << 20, 1320 * us}, {6, 1000, 0, 40 << 20, 1375 * us},
+		{Batch: 1, CPU: 500, Memory: 40 << 20, Exec: 6100 * us}, {Batch: 2, CPU: 500, Memory: 40 << 20, Exec: 6210 * us}, {Batch: 4, CPU: 500, Memory: 40 << 20, Exec: 6320 * us}, {Batch: 6, CPU: 500, Memory: 40 << 20, Exec: 6375 * us},
+		{Batch: 1, CPU: 1000, Memory: 40 << 20, Exec: 1100 * us}, {Batch: 2, CPU: 1000, Memory: 40 << 20, Exec: 1210 * us}, {Batch: 4, CPU: 1000, Memory: 40 << 20, Exec: 1320 * us}, {Batch: 6, CPU: 1000, Memory: 40 << 20, Exec: 1375 * us},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %v, want %v", got, want)

@@ -59,6 +59,11 @@ type Profile struct {
 	Machine string `json:"machine"`
 	// Memory is the resident set in bytes after the largest batch.
 	Memory int64 `json:"memory"`
+	// Parts is the number of instances of the same size that run the model together, 0 or 1
+	// for one; Memory and the measurements' threads are of all together. Concurrency is the
+	// number of batches that they run at the same time, 0 for 1.
+	Parts       int `json:"parts,omitempty"`
+	Concurrency int `json:"concurrency,omitempty"`
 	// Provisional is true for a sketch, which a full profile will replace.
 	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`
@@ -69,6 +74,9 @@ type Profile struct {
 	// and not on the model, so it is not stored with the profile.
 	Beside Beside `json:"-"`
 }
+
+// Members is the number of instances that run the model together, at least 1.
+func (p *Profile) Members() int { return max(1, p.Parts) }
 
 // MaxBatch is the largest batch size in the profile.
 func (p *Profile) MaxBatch() int {

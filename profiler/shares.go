@@ -5,22 +5,29 @@ import "slices"
 // smallestShare is the minimum CPU share of an instance, in millicores.
 const smallestShare = 250
 
-// Shares lists the CPU shares in millicores that a model's instances may have. They
+// Shares lists the CPU shares in millicores that the instances of a model may have. They
 // are a quarter and a half of a core, and for each thread count of the profile that
 // many cores, and a quarter of a core less, because the provider itself needs CPU.
 // Shares above limit, the deployment's CPU limit in millicores, are left out; 0 is no
 // limit. If no share is left, the limit is the only share.
+//
+// The shares of a model that several instances run together are those of all of them, and
+// limit bounds each. For example two instances with a thread each have 500m, 1000m, 1500m or
+// 2000m together.
 func (p *Profile) Shares(limit int) []int {
-	shares := []int{smallestShare, 2 * smallestShare}
+	n := p.Members()
+	each := []int{smallestShare, 2 * smallestShare}
 	for _, threads := range p.Threads() {
-		shares = append(shares, 1000*threads-smallestShare, 1000*threads)
+		each = append(each, 1000*threads/n-smallestShare, 1000*threads/n)
 	}
-	if limit == 0 {
-		return shares
+	if limit > 0 {
+		each = slices.DeleteFunc(each, func(s int) bool { return s > limit })
+		if len(each) == 0 {
+			each = []int{limit}
+		}
 	}
-	shares = slices.DeleteFunc(shares, func(s int) bool { return s > limit })
-	if len(shares) == 0 {
-		shares = []int{limit}
+	for i := range each {
+		each[i] *= n
 	}
-	return shares
+	return each
 }

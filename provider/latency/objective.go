@@ -70,9 +70,10 @@ func Quantile(f *provider.Function) float64 {
 }
 
 // memory returns the memory of each instance in bytes: the deployment's limit, otherwise
-// memoryLimit of the profile's memory.
+// memoryLimit of the profile's memory. Instances that run a model together have it each.
 func memory(f *provider.Function, p *profiler.Profile) int64 {
-	return cmp.Or(f.Inference.Limits.Memory, memoryLimit(p.Memory))
+	n := int64(p.Members())
+	return n * cmp.Or(f.Inference.Limits.Memory, memoryLimit(p.Memory/n))
 }
 
 // memoryLimit returns the default memory limit of an instance in bytes: twice the measured
@@ -95,8 +96,9 @@ func (r Rules) Promised(f *provider.Function, p *profiler.Profile) []capacity.Ca
 
 // shares lists the CPU shares in millicores that the function's instances may have: the
 // profile's shares from requests.cpu to limits.cpu, or requests.cpu itself if there is none.
+// Both hold for each of the instances that run a model together.
 func shares(f *provider.Function, p *profiler.Profile) []int {
-	least := f.Inference.Requests.CPU
+	least := f.Inference.Requests.CPU * p.Members()
 	within := slices.DeleteFunc(p.Shares(f.Inference.Limits.CPU), func(share int) bool { return share < least })
 	if len(within) == 0 {
 		return []int{least}

@@ -39,7 +39,7 @@ func Candidates(from []profiler.Candidate) []Candidate {
 	for _, c := range from {
 		configs = append(configs, Candidate{
 			Config: cluster.Config{
-				Batch:     c.Batch,
+				Batch: c.Batch, Parts: c.Parts, Concurrency: c.Concurrency,
 				Resources: cluster.Resources{CPU: c.CPU, GPU: c.GPU, Memory: c.Memory},
 			},
 			Exec: c.Exec,
