@@ -25,10 +25,10 @@ import (
 // partitionOptions are the flags of "model partition".
 type partitionOptions struct {
 	goal, platform, memory, out, plot string
-	database                          string
-	slo                               time.Duration
+	database, serve                   string
+	slo, until                        time.Duration
 	percentile                        float64
-	functions                         int
+	functions, instances, maxBatch    int
 	check, json                       bool
 }
 
@@ -77,6 +77,10 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.StringVar(&o.plot, "plot", "", "also draw the plan into this SVG file")
 	f.BoolVar(&o.check, "check", false, "run all parts here and compare the answer with the whole model's")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	f.StringVar(&o.serve, "serve", "", "only write the plans that the provider chooses from into this new directory")
+	f.IntVar(&o.instances, "instances", 0, "with --serve: maximum number of instances that run the model together")
+	f.IntVar(&o.maxBatch, "max-batch", 0, "with --serve: largest batch")
+	f.DurationVar(&o.until, "until", 0, "with --serve: leave out the batches above the first that takes longer")
 	return c
 }
 
@@ -96,7 +100,7 @@ func (o *partitionOptions) validate() error {
 	case o.functions < 0:
 		return fmt.Errorf("--functions is %d: give 1 or more, or 0 for any number", o.functions)
 	}
-	return nil
+	return o.validateServe()
 }
 
 // readPlatform returns the platform of the flags.
@@ -166,6 +170,9 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	m, file, err := outlineOf(argument)
 	if err != nil {
 		return err
+	}
+	if o.serve != "" {
+		return o.writeServed(ctx, m, file, p)
 	}
 	t := &trial{partitionOptions: o, source: file}
 	if err := t.begin(); err != nil { // Planning may take minutes.

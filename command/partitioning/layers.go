@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // LayerTimes are the predicted times of a model's layers on this machine, for planning how
@@ -40,10 +43,11 @@ func Layers(ctx context.Context, o profile.PredictOptions, m *cut.Model, weights
 		if err != nil {
 			return nil, err
 		}
-		ms, err := PartTime(ctx, o, parts[0], weights, rows)
+		times, err := PartTimes(ctx, o, parts[0], weights, rows, 0)
 		if err != nil {
 			return nil, fmt.Errorf("layer %d (%s): %w", i, layers[i].Name, err)
 		}
+		ms := times[len(times)-1].Median / 1000
 		out.Ms = append(out.Ms, ms)
 		work := parts[0].Work(rows)
 		flops := int64(0)
@@ -60,25 +64,28 @@ func Layers(ctx context.Context, o profile.PredictOptions, m *cut.Model, weights
 	return out, nil
 }
 
-// PartTime predicts the time of a part of a model in ms, for batches of rows on one thread.
-func PartTime(ctx context.Context, o profile.PredictOptions, p *cut.Part, weights cut.Source, rows int) (ms float64, err error) {
+// PartTimes predicts the times of a part of a model on one thread, for batches of up to rows
+// rows: powers of two and rows itself, without those above the first that takes longer than
+// until, if that is not 0.
+func PartTimes(ctx context.Context, o profile.PredictOptions, p *cut.Part, weights cut.Source, rows int, until time.Duration) (times []profiler.Measurement, err error) {
 	dir, err := os.MkdirTemp("", "faas-infer-part-")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	file, err := forkjoin.NewWriter(weights).Write(dir, p)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	o.MaxBatch, o.Threads, o.Prepared, o.Sketch = rows, 1, dir, false
+	o.MaxBatch, o.Threads, o.Prepared, o.Sketch, o.Until = rows, 1, dir, false, until
 	found, err := o.Model(ctx, file)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	c, ok := found.Prediction.At(rows, 1)
-	if !ok {
-		return 0, fmt.Errorf("batches of %d are not predicted", rows)
+	times = found.Profile.Measurements
+	slices.SortFunc(times, func(a, b profiler.Measurement) int { return a.Batch - b.Batch })
+	if len(times) == 0 || times[0].Batch != 1 {
+		return nil, errors.New("its times are not predicted")
 	}
-	return c.Median / 1000, nil
+	return times, nil
 }

@@ -28,6 +28,56 @@ type Goal struct {
 	Progress func(done, total int)
 }
 
+// Planner plans how a model is cut, again and again under other limits: what is known of the
+// times of layers and parts serves all plans.
+type Planner struct {
+	cut     *cut.Model
+	weights *model.Weights
+	graph   *graph.Graph
+	on      *partition.Platform
+	goal    Goal
+	predict profile.PredictOptions
+	// foreseen are the options whose parts were predicted as models of their own.
+	foreseen map[string]bool
+	whole    float64
+}
+
+// NewPlanner lists and times all ways to run the groups of a model. On this machine the layers
+// are predicted, as models of their own. Close it after use.
+func NewPlanner(ctx context.Context, m *model.Model, p *partition.Platform, goal Goal) (*Planner, error) {
+	c, err := cut.New(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &Planner{cut: c, weights: m.OpenWeights(), on: p, goal: goal, predict: profile.PredictOptions{Database: goal.Database}, foreseen: make(map[string]bool)}
+	if err := out.list(ctx); err != nil {
+		out.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+// Close closes the model's weights.
+func (p *Planner) Close() { p.weights.Close() }
+
+func (p *Planner) list(ctx context.Context) (err error) {
+	options := graph.Ours()
+	if p.on.Name != Local {
+		options.Time, err = graph.PublishedTime(p.on)
+	} else {
+		var times *LayerTimes
+		times, err = Layers(ctx, p.predict, p.cut, p.weights, options.Batch, p.goal.Progress)
+		if err == nil {
+			options.Time = times.Time
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p.graph, err = graph.New(p.cut, options)
+	return err
+}
+
 // Planned is a model with its plan.
 type Planned struct {
 	partition.Plan
@@ -37,57 +87,49 @@ type Planned struct {
 	// Settled is false if the plan still changed when its parts had been predicted some times.
 	Settled bool
 
-	graph *graph.Graph
-	goal  Goal
+	planner *Planner
 }
 
 // Plan plans how a model is cut. On this machine the layers are predicted first, and then the
 // chosen parts as models of their own.
 func Plan(ctx context.Context, m *model.Model, p *partition.Platform, goal Goal) (*Planned, error) {
-	c, err := cut.New(m)
+	planner, err := NewPlanner(ctx, m, p, goal)
 	if err != nil {
 		return nil, err
 	}
-	weights := m.OpenWeights()
-	defer weights.Close()
-	options, predict := graph.Ours(), profile.PredictOptions{Database: goal.Database}
-	if p.Name != Local {
-		options.Time, err = graph.PublishedTime(p)
-	} else {
-		var times *LayerTimes
-		times, err = Layers(ctx, predict, c, weights, options.Batch, goal.Progress)
-		if err == nil {
-			options.Time = times.Time
-		}
+	defer planner.Close()
+	return planner.Plan(ctx, *p)
+}
+
+// Plan plans for a platform that differs from the planner's in its limits at most.
+func (p *Planner) Plan(ctx context.Context, on partition.Platform) (*Planned, error) {
+	out := &Planned{Cut: p.cut, planner: p}
+	if p.on.Name == Local {
+		return out, out.settle(ctx, &on)
 	}
-	if err != nil {
-		return nil, err
+	out.Settled, out.Whole = true, p.sum()
+	return out, out.choose(&on)
+}
+
+// sum is the sum of the layers' times in ms.
+func (p *Planner) sum() (ms float64) {
+	for i := range p.graph.Layers() {
+		ms += p.graph.Options(i, i+1)[0].Parts[0].Compute
 	}
-	g, err := graph.New(c, options)
-	if err != nil {
-		return nil, err
-	}
-	out := &Planned{Cut: c, graph: g, goal: goal}
-	for i := range g.Layers() {
-		out.Whole += g.Options(i, i+1)[0].Parts[0].Compute
-	}
-	if p.Name != Local {
-		out.Settled = true
-		return out, out.choose(p)
-	}
-	return out, out.settle(ctx, p, predict, weights)
+	return ms
 }
 
 // choose plans with the times so far.
 func (p *Planned) choose(on *partition.Platform) error {
-	space, err := partition.NewSpace(p.graph, on, partition.Limits{Functions: p.goal.Functions})
+	goal := p.planner.goal
+	space, err := partition.NewSpace(p.planner.graph, on, partition.Limits{Functions: goal.Functions})
 	if err != nil {
 		return err
 	}
-	if p.goal.Cheapest {
-		p.Plan, err = space.Cheapest(p.goal.SLO)
+	if goal.Cheapest {
+		p.Plan, err = space.Cheapest(goal.SLO)
 	} else {
-		p.Plan, err = space.Fastest(p.goal.SLO.Percentile)
+		p.Plan, err = space.Fastest(goal.SLO.Percentile)
 	}
 	return err
 }
@@ -95,27 +137,23 @@ func (p *Planned) choose(on *partition.Platform) error {
 // settle predicts the chosen parts as models of their own, and plans again, until the plan
 // stays, a few times at most: within a layer's whole, an operator's time was only its share of
 // multiply-adds.
-func (p *Planned) settle(ctx context.Context, on *partition.Platform, predict profile.PredictOptions, weights *model.Weights) error {
+func (p *Planned) settle(ctx context.Context, on *partition.Platform) error {
 	const rounds = 6
-	known := make(map[string]bool)
-	if err := p.foresee(ctx, predict, weights, 0, p.graph.Layers(), "whole"); err != nil {
+	if err := p.planner.foreseeWhole(ctx, on); err != nil {
 		return err
 	}
-	p.Whole = p.Uncut(0, p.graph.Layers())
+	p.Whole = p.planner.whole
 	if err := p.choose(on); err != nil {
 		return err
 	}
 	for range rounds {
 		stays := true
 		for _, r := range p.Rounds {
-			key := fmt.Sprint(r.First, r.End, r.Option.Name)
-			if known[key] {
-				continue
-			}
-			known[key], stays = true, false
-			if err := p.foresee(ctx, predict, weights, r.First, r.End, r.Option.Name); err != nil {
+			news, err := p.planner.foresee(ctx, r.First, r.End, r.Option.Name)
+			if err != nil {
 				return err
 			}
+			stays = stays && !news
 		}
 		if stays {
 			p.Settled = true
@@ -128,24 +166,51 @@ func (p *Planned) settle(ctx context.Context, on *partition.Platform, predict pr
 	return nil
 }
 
-// foresee predicts the parts of an option as models of their own.
-func (p *Planned) foresee(ctx context.Context, predict profile.PredictOptions, weights *model.Weights, first, end int, option string) error {
-	parts, _, err := p.Parts(first, end, option)
-	if err != nil {
-		return err
+// foreseeWhole predicts the whole model. The time of one that fits into no function is the sum
+// of its layers' times: no process should hold all of it.
+func (p *Planner) foreseeWhole(ctx context.Context, on *partition.Platform) error {
+	if p.whole > 0 {
+		return nil
 	}
-	times := make([]float64, len(parts))
-	for i, part := range parts {
-		if times[i], err = PartTime(ctx, predict, part, weights, 1); err != nil {
-			return fmt.Errorf("layers %d to %d, part %d: %w", first, end-1, i+1, err)
+	n := p.graph.Layers()
+	for _, o := range p.graph.Options(0, n) {
+		if part := &o.Parts[0]; len(o.Parts) == 1 && part.Weights+part.Activations > on.Memory() {
+			p.whole = p.sum()
+			return nil
 		}
 	}
-	p.graph.Correct(first, end, option, times)
+	if _, err := p.foresee(ctx, 0, n, "whole"); err != nil {
+		return err
+	}
+	p.whole = p.Uncut(0, n)
 	return nil
 }
 
+// foresee predicts the parts of an option as models of their own, once.
+func (p *Planner) foresee(ctx context.Context, first, end int, option string) (news bool, err error) {
+	key := fmt.Sprint(first, end, option)
+	if p.foreseen[key] {
+		return false, nil
+	}
+	p.foreseen[key] = true
+	parts, _, err := p.Parts(first, end, option)
+	if err != nil {
+		return false, err
+	}
+	times := make([]float64, len(parts))
+	for i, part := range parts {
+		found, err := PartTimes(ctx, p.predict, part, p.weights, 1, 0)
+		if err != nil {
+			return false, fmt.Errorf("layers %d to %d, part %d: %w", first, end-1, i+1, err)
+		}
+		times[i] = found[0].Median / 1000
+	}
+	p.graph.Correct(first, end, option, times)
+	return true, nil
+}
+
 // Uncut is the time of layers in one piece in ms.
-func (p *Planned) Uncut(first, end int) float64 {
+func (p *Planner) Uncut(first, end int) float64 {
 	for _, o := range p.graph.Options(first, end) {
 		if len(o.Parts) == 1 {
 			return o.Parts[0].Compute
@@ -155,7 +220,7 @@ func (p *Planned) Uncut(first, end int) float64 {
 }
 
 // Parts are the parts of a round.
-func (p *Planned) Parts(first, end int, option string) ([]*cut.Part, cut.Cut, error) {
+func (p *Planner) Parts(first, end int, option string) ([]*cut.Part, cut.Cut, error) {
 	g, c, err := p.graph.Cut(first, end, option)
 	if err != nil {
 		return nil, c, err
@@ -163,3 +228,11 @@ func (p *Planned) Parts(first, end int, option string) ([]*cut.Part, cut.Cut, er
 	parts, err := g.Cut(c)
 	return parts, c, err
 }
+
+// Parts are the parts of a round.
+func (p *Planned) Parts(first, end int, option string) ([]*cut.Part, cut.Cut, error) {
+	return p.planner.Parts(first, end, option)
+}
+
+// Uncut is the time of layers in one piece in ms.
+func (p *Planned) Uncut(first, end int) float64 { return p.planner.Uncut(first, end) }
