@@ -56,7 +56,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if err := looked.keepIn(kept, b.Log); err != nil {
 		return p, err
 	}
-	found := &registrar{bundles: bundles(f.bundles), state: f.state, models: looked}
+	found := newRegistrar(bundles(f.bundles), f.state, looked)
 	controller, err := f.control(ctx, b, backend, kept, secrets, found)
 	if err != nil {
 		return p, err

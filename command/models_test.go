@@ -126,7 +126,7 @@ func TestBundlesFindModels(t *testing.T) {
 	find := func(image, model string) (bundle, file string, err error) {
 		f := &provider.Function{Inference: annotation.Inference{Model: model}}
 		f.Deployment.Image = image
-		bundle, models, err := (&registrar{bundles: bundles(root), models: &childModels{}}).Models(t.Context(), f)
+		bundle, models, err := newRegistrar(bundles(root), t.TempDir(), &childModels{}).Models(t.Context(), f)
 		if err != nil || len(models) != 1 {
 			return "", "", err
 		}

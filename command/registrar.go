@@ -24,6 +24,13 @@ type registrar struct {
 	// models hashes files, and runs children. makings let deployments share what these make.
 	models  *childModels
 	makings makings
+	// cutter has the plans of models that are cut over several instances, below state, too.
+	cutter *cutter
+}
+
+// newRegistrar makes a registrar for a directory of bundles and the provider's own.
+func newRegistrar(root bundles, state string, models *childModels) *registrar {
+	return &registrar{bundles: root, state: state, models: models, cutter: &cutter{dir: filepath.Join(state, "plans"), models: models}}
 }
 
 var _ control.Bundles = (*registrar)(nil)
@@ -35,15 +42,35 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 		return "", nil, err
 	}
 	r.used(b)
-	if models, err = control.ModelsOf(b, f, r.registrations(b)); err != nil {
+	models, err = control.ModelsOf(b, f, r.registrations(b))
+	if err == nil && len(models) > 1 {
+		err = r.models.Alike(ctx, b)
+	}
+	if err == nil {
+		models, err = r.cutter.withPlans(ctx, f, models)
+	}
+	if err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	if len(models) > 1 {
-		if err := r.models.Alike(ctx, b); err != nil {
-			return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
-		}
-	}
 	return b.Dir, models, nil
+}
+
+// uncut returns a function's models without the ways to cut them.
+func (r *registrar) uncut(f *provider.Function) ([]control.Model, error) {
+	b, err := r.open(f)
+	if err != nil {
+		return nil, err
+	}
+	return control.ModelsOf(b, f, r.registrations(b))
+}
+
+// cuttable implements Cuttable of [control.Options].
+func (r *registrar) cuttable(ctx context.Context, f *provider.Function) []control.Model {
+	models, err := r.uncut(f)
+	if err != nil {
+		return nil
+	}
+	return r.cutter.suggestions(ctx, f, models)
 }
 
 // open opens the bundle of a function's model.
@@ -82,6 +109,15 @@ func (r *registrar) own(b *bundle.Bundle) string {
 // already. Calls for models with the same content share the work: a deployment that changes
 // something else does not make it begin again.
 func (r *registrar) register(ctx context.Context, f *provider.Function) error {
+	if f.Inference.Partition != "" {
+		models, err := r.uncut(f)
+		if err == nil {
+			err = r.cutter.makeAll(ctx, background, f, models)
+		}
+		if err != nil || !f.Inference.Auto {
+			return err
+		}
+	}
 	for {
 		if err := r.registerNow(ctx, f); !errors.Is(err, errOvertaken) {
 			return err

@@ -25,7 +25,7 @@ func registrarOf(t *testing.T, dir string) (*registrar, *provider.Function) {
 	}
 	f := &provider.Function{}
 	f.Deployment.Image, f.Inference.Auto = "app:v1", true
-	return &registrar{bundles: bundles(root), state: t.TempDir(), models: &childModels{prepared: t.TempDir()}}, f
+	return newRegistrar(bundles(root), t.TempDir(), &childModels{prepared: t.TempDir()}), f
 }
 
 // names lists the names of a function's models, and fails the test if they cannot be found.

@@ -56,7 +56,7 @@ func TestUnusedVariantsAreRemoved(t *testing.T) {
 		makes(t, bundle, own)
 		makes(t, bundle, below)
 		now = time.Now()
-		r = &registrar{bundles: r.bundles, state: r.state, models: r.models} // As after a restart.
+		r = newRegistrar(r.bundles, r.state, r.models) // As after a restart.
 		if got := r.names(t, f); !slices.Equal(got, []string{"a", "a-int8"}) {
 			t.Fatalf("%q", got)
 		}

@@ -104,7 +104,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Back
 	if err != nil {
 		return nil, err
 	}
-	o.Backend, o.Models, o.Bundles, o.Register, o.Secrets = models, found.models, found, found.register, secrets
+	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU = backend.Move, backend.CPU
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

@@ -44,24 +44,31 @@ type refusalStore interface {
 // while the deployment before it is served.
 func Before(why string) string { return "the previous deployment is served: " + why }
 
-// withProblem adds a problem to a deployment's annotations. OpenFaaS' status has no
-// field for it, and all its clients show annotations.
-func withProblem(of *map[string]string, problem string) *map[string]string {
-	if problem == "" {
+// withState adds a problem and a plan to a deployment's annotations. OpenFaaS' status has no
+// fields for them, and all its clients show annotations.
+func withState(of *map[string]string, now Status) *map[string]string {
+	with := map[string]string{}
+	if now.Problem != "" {
+		with[annotation.InferProblem] = shortened(now.Problem)
+	}
+	if now.Plan != "" {
+		with[annotation.InferPlan] = shortened(now.Plan)
+	}
+	if len(with) == 0 {
 		return of
 	}
-	with := map[string]string{annotation.InferProblem: shortened(problem)}
 	if of != nil {
 		maps.Copy(with, *of)
 	}
 	return &with
 }
 
-// withoutProblem removes the problem from the annotations of a deployment that was made
+// withoutState removes what withState adds from the annotations of a deployment that was made
 // from a status.
-func withoutProblem(annotations *map[string]string) {
+func withoutState(annotations *map[string]string) {
 	if annotations != nil {
 		delete(*annotations, annotation.InferProblem)
+		delete(*annotations, annotation.InferPlan)
 	}
 }
 

@@ -82,6 +82,8 @@ type Status struct {
 	// Problem is the reason why the function, or its latest deployment, is not served
 	// as it should be, "" if there is none.
 	Problem string
+	// Plan says how its model is cut over several instances, "" if it is not.
+	Plan string
 }
 
 // Dispatcher answers the requests of one function. Implementations are safe

@@ -31,7 +31,7 @@ func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) 
 		return err
 	}
 	d.Namespace = a.namespace
-	withoutProblem(d.Annotations)
+	withoutState(d.Annotations)
 	brought, unread := s.defaults.Of(r.Context(), d)
 	in, _, err := Complete(&d, brought)
 	if err != nil {
@@ -254,7 +254,7 @@ func (d *deployed) status(now Status, usage bool) types.FunctionStatus {
 	of := d.Deployment
 	out := types.FunctionStatus{
 		Name: of.Service, Image: of.Image, Namespace: of.Namespace, EnvProcess: of.EnvProcess, EnvVars: of.EnvVars,
-		Constraints: of.Constraints, Secrets: of.Secrets, Labels: d.labels, Annotations: withProblem(of.Annotations, now.Problem),
+		Constraints: of.Constraints, Secrets: of.Secrets, Labels: d.labels, Annotations: withState(of.Annotations, now),
 		Limits: nonEmpty(of.Limits), Requests: nonEmpty(of.Requests), ReadOnlyRootFilesystem: of.ReadOnlyRootFilesystem,
 		InvocationCount: float64(d.metrics.Answered()), CreatedAt: d.CreatedAt,
 		Replicas: now.Replicas, AvailableReplicas: now.AvailableReplicas,

@@ -68,6 +68,15 @@ const (
 	// because its execution has side effects. With "on" a request whose instance is lost
 	// or does not answer runs once more on another one.
 	InferHedge = "com.openfaas.infer.hedge"
+	// InferPartition says whether the model may be cut over several instances that answer
+	// together (Gillis): "off", the default; "auto" for the cheapest way that meets the
+	// objective, the uncut model included; or "latency" for the fastest.
+	InferPartition = "com.openfaas.infer.partition"
+	// InferPartitionInstances is the maximum number of instances that run the model
+	// together: 2 to [MostPartitionInstances], [DefaultPartitionInstances] if absent.
+	InferPartitionInstances = "com.openfaas.infer.partition-instances"
+	// InferPlan is in a function's status how its model is cut. In a deployment it is ignored.
+	InferPlan = "com.openfaas.infer.plan"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.
@@ -99,6 +108,12 @@ const (
 	ScaleFactor = "com.openfaas.scale.factor"
 )
 
+// The values of InferPartition beside "off".
+const (
+	PartitionAuto    = "auto"
+	PartitionLatency = "latency"
+)
+
 // The values of ScaleType.
 const (
 	TypeRPS      = "rps"
@@ -110,11 +125,14 @@ const (
 	DefaultPercentile = 99.0
 	DefaultMaxBatch   = 32
 	LargestBatch      = 1024
-	LeastWeight       = 0.01
-	LargestWeight     = 100.0
-	LongestSLO        = 10 * time.Minute
-	LongestKeepAlive  = 24 * time.Hour
-	MaxReplicas       = 10000
+	// These bound the instances that run a model together.
+	DefaultPartitionInstances = 4
+	MostPartitionInstances    = 64
+	LeastWeight               = 0.01
+	LargestWeight             = 100.0
+	LongestSLO                = 10 * time.Minute
+	LongestKeepAlive          = 24 * time.Hour
+	MaxReplicas               = 10000
 	// These hold for ordinary functions, as in the rest of OpenFaaS.
 	DefaultMinReplicas  = 1
 	DefaultMaxReplicas  = 20
@@ -134,7 +152,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPolicy, InferPrefer, InferVariants, InferWeight},
+	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -165,6 +183,9 @@ type Inference struct {
 	// Model is InferModel: a slash-separated path inside the bundle, "" if the bundle's
 	// manifest decides.
 	Model string
+	// Partition is InferPartition, "" for off. PartitionInstances is InferPartitionInstances.
+	Partition          string
+	PartitionInstances int
 	// Image is InferImage, for model.ParseImageForm, "" if the function takes no images.
 	Image string
 	// MaxBatch is InferMaxBatch.
@@ -338,6 +359,10 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Accurate, err = prefer(key, value)
 	case InferModel:
 		in.Model, err = modelPath(key, value)
+	case InferPartition:
+		in.Partition, err = partition(key, value)
+	case InferPartitionInstances:
+		in.PartitionInstances, err = integer(key, value, 2, MostPartitionInstances, "4")
 	case InferImage:
 		in.Image, err = image(key, value)
 	case InferMaxBatch:

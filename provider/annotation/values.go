@@ -84,3 +84,14 @@ func weight(key, value string) (float64, error) {
 	}
 	return w, nil
 }
+
+// partition reads whether a model may be cut; "" is off.
+func partition(key, value string) (string, error) {
+	switch value {
+	case "off":
+		return "", nil
+	case PartitionAuto, PartitionLatency:
+		return value, nil
+	}
+	return "", &Error{Key: key, Value: value, Why: "it must be off, auto or latency", Example: PartitionAuto}
+}

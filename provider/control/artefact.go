@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
@@ -34,7 +35,9 @@ type artefact struct {
 	// fingerprint is the fingerprint of instances that load it now, "" if the provider has
 	// no other replicas.
 	fingerprint string
-	profile     *profiler.Profile
+	// cut says how the model is cut over several instances, nil if it is not.
+	cut     *cut.Plan
+	profile *profiler.Profile
 	// times are the profile's times, corrected by executions; plan is made from them.
 	// candidates are the plan's candidates with mean times, promised are candidates with
 	// the profile's own times.

@@ -31,7 +31,8 @@ import (
 type Bundles interface {
 	// Models returns the bundle and the models of a function, at least one: the file that
 	// the deployment names, otherwise those of the bundle's manifest that the deployment
-	// admits. The bundle is a directory, or an image reference with the digest of the
+	// admits. It returns none if the model is too large for one instance, may be cut, and is
+	// not yet. The bundle is a directory, or an image reference with the digest of the
 	// content. With a digest, a function whose image has other content runs another model.
 	Models(ctx context.Context, f *provider.Function) (bundle string, models []Model, err error)
 }
@@ -90,11 +91,16 @@ type Options struct {
 	// instance is then replaced by one on another node.
 	Move Mover
 	// Register generates and measures variants of the models of a function with
-	// com.openfaas.infer.variants: auto. It takes minutes, or no time if they are there.
+	// com.openfaas.infer.variants: auto, and plans how they are cut for one with
+	// com.openfaas.infer.partition. It takes minutes, or no time if they are there.
 	// Bundles then knows them. Calls for models with the same content share the work, so a
 	// call for a function's next revision begins before the earlier one ends. It is nil if
 	// the provider generates none.
 	Register func(ctx context.Context, f *provider.Function) error
+	// Cuttable returns the ways to cut a function's model that are known, or can be found in
+	// the time that a deployment may take, fastest first, although the deployment does not
+	// ask for it. If it is nil, refusals do not say whether that would help.
+	Cuttable func(ctx context.Context, f *provider.Function) []Model
 	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
 	// best-effort requests then wait. If CPU itself is nil, the share follows from what
 	// instances use and hold.

@@ -26,14 +26,14 @@ var _ provider.Controller = (*Controller)(nil)
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	bundle, models, err := c.options.Bundles.Models(ctx, f)
 	if err != nil {
-		return nil, web.BadRequest(err)
+		return nil, web.BadRequest(c.suggest(ctx, f, err))
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
 	if err := c.check(ctx, f, models); err != nil {
-		return nil, refused(f, err)
+		return nil, refused(f, c.suggest(ctx, f, err))
 	}
 	batches, err := policy(&c.rules, f)
 	if err != nil {
@@ -77,9 +77,14 @@ func (c *Controller) check(ctx context.Context, f *provider.Function, models []M
 		return err
 	}
 	var hopeless error
-	able := false
+	able := len(models) == 0 || f.Inference.Partition != "" && !isCut(models) // Cutting may help.
 	for _, m := range models {
-		err := c.finder.Check(ctx, f, m.File)
+		var err error
+		if m.Profile != nil {
+			err = c.hopeless(f, &m)
+		} else {
+			err = c.finder.Check(ctx, f, m.File)
+		}
 		var why *annotation.Error
 		switch {
 		case err != nil && !errors.As(err, &why):
@@ -107,6 +112,9 @@ func named(variant string, err error) error {
 
 // checkAccuracy refuses an accuracy that no model reaches, and names the nearest.
 func checkAccuracy(f *provider.Function, models []Model) error {
+	if len(models) == 0 {
+		return nil
+	}
 	best := slices.MaxFunc(models, func(a, b Model) int { return cmp.Compare(a.Accuracy, b.Accuracy) })
 	if best.Accuracy >= f.Inference.Accuracy {
 		return nil

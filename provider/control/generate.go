@@ -53,7 +53,10 @@ func (c generation) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.report(err)
+		if c.report(err); err != nil && c.cutting {
+			c.cutting = false
+			c.serve(true)
+		}
 		if err == nil {
 			return
 		}
@@ -66,12 +69,16 @@ func (c generation) run(ctx context.Context) {
 }
 
 // generate makes the variants, and finds their times.
-func (c generation) generate(ctx context.Context) error {
+func (c *generation) generate(ctx context.Context) error {
 	began := time.Now()
 	if err := c.register(ctx); err != nil {
 		return err
 	}
+	c.cutting = false
 	_, models, err := c.options.Bundles.Models(ctx, c.Function)
+	if err == nil && slices.Equal(models, c.models) {
+		c.serve(true)
+	}
 	if err != nil || slices.Equal(models, c.models) {
 		return err
 	}
@@ -129,7 +136,14 @@ func (c generation) report(err error) {
 	if c.fn.wanted != c.Function {
 		return
 	}
-	if c.fn.unregistered = ""; err != nil {
+	switch {
+	case err == nil:
+		c.fn.unregistered = ""
+	case len(c.all) == 0:
+		c.refuse(c.fn, fmt.Sprintf("the model could not be cut: %v", err))
+	case c.Inference.Partition != "":
+		c.fn.unregistered = fmt.Sprintf("its models serve, but more could not be made of them: %v", err)
+	default:
 		c.fn.unregistered = fmt.Sprintf("its models serve, but no variants of them could be made: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/variant"
@@ -23,6 +25,10 @@ type Model struct {
 	Images string
 	// Accuracy is in percent, 0 if it is not known.
 	Accuracy float64
+	// Plan says how the model in the file is cut, and Profile has the predicted times of the
+	// instances that run it together; both nil if it is not cut.
+	Plan    *cut.Plan
+	Profile *profiler.Profile
 }
 
 // ModelsOf lists the models that a function's deployment admits: the file that it names, or those

@@ -33,8 +33,10 @@ type preparation struct {
 	*Controller
 	revision
 	fn *function
-	// all has the revision's models.
-	all []*task
+	// all has the revision's models. cutting: it may be cut over several instances, and it is
+	// not known yet how.
+	all     []*task
+	cutting bool
 }
 
 // task is one model of a revision on its way to its full profile.
@@ -69,7 +71,9 @@ func (c preparation) prepare(ctx context.Context) {
 	for _, m := range c.models {
 		c.all = append(c.all, &task{Model: m})
 	}
-	if c.complete(ctx, c.all) && c.Inference.Auto && c.options.Register != nil {
+	more := c.options.Register != nil && (c.Inference.Auto || c.Inference.Partition != "")
+	c.cutting = more && c.Inference.Partition != "" && !isCut(c.models)
+	if c.complete(ctx, c.all) && more {
 		generation{c}.run(ctx)
 	}
 }
@@ -158,6 +162,10 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // find finds the task's profile, or the full one if the present one is provisional.
 func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
+	if t.Profile != nil {
+		prepared, err = c.finder.Ready(ctx, t.File)
+		return prepared, t.Profile, err
+	}
 	if t.profile != nil {
 		return c.finder.Refine(ctx, c.Function, t.File)
 	}
@@ -202,8 +210,11 @@ func (c preparation) serve(tried bool) {
 		}
 		return refuse != nil
 	})
+	if tried && r.Inference.Partition == annotation.PartitionLatency && !c.cutting {
+		found = fastest(found)
+	}
 	if !slices.ContainsFunc(found, func(a *artefact) bool { return a.accuracy >= r.Inference.Accuracy }) {
-		if why != nil && tried {
+		if why != nil && tried && !c.cutting {
 			c.refuse(fn, why.Error())
 		}
 		return
@@ -246,11 +257,13 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy,
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan,
 			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
 			promised: c.rules.Promised(r.Function, profile),
 		}
-		a.named(a.promised)
+		if a.named(a.promised); t.Plan != nil {
+			a.Artefact.Plan = t.Plan.String()
+		}
 		if !fn.replica.Alone() { // A provider alone recognises its instances by their revision.
 			a.fingerprint = fingerprintOf(r.Deployment, r.bundle, t.prepared, r.values, c.options.Engine)
 		}

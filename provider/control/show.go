@@ -62,7 +62,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Plan: fn.planText(), Usage: fn.Usage()}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

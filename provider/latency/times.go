@@ -174,7 +174,7 @@ func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string,
 	}
 	key := t.Key(hash, f)
 	if p = t.stored(key); t.serves(f, p) {
-		prepared, err = t.ready(ctx, file)
+		prepared, err = t.Ready(ctx, file)
 		return prepared, p, err
 	}
 	if !t.Leading() && !alone {
@@ -196,7 +196,7 @@ func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key stri
 	}
 	defer give(t.sketching)
 	if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
-		prepared, err := t.ready(ctx, file)
+		prepared, err := t.Ready(ctx, file)
 		return prepared, p, err
 	}
 	prepared, p = t.sketch(ctx, f, file)
@@ -216,7 +216,7 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 	}
 	key := t.Key(hash, f)
 	if p := t.stored(key); p != nil && !p.Provisional && t.serves(f, p) {
-		prepared, err := t.ready(ctx, file)
+		prepared, err := t.Ready(ctx, file)
 		return prepared, p, err
 	}
 	if !t.Leading() {
@@ -234,7 +234,7 @@ func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key stri
 	until := f.Inference.SLO / 2
 	if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
 		if t.serves(f, p) {
-			prepared, err := t.ready(ctx, file)
+			prepared, err := t.Ready(ctx, file)
 			return prepared, p, err
 		}
 		for _, m := range largestBatches(p) { // Other functions need the batches of the stored one.
@@ -316,8 +316,8 @@ func (t *Finder) predict(ctx context.Context, f *provider.Function, file string,
 	return prepared, p, nil
 }
 
-// ready prepares a model that does not have to be measured.
-func (t *Finder) ready(ctx context.Context, file string) (prepared string, err error) {
+// Ready prepares a model that does not have to be measured.
+func (t *Finder) Ready(ctx context.Context, file string) (prepared string, err error) {
 	if err := take(ctx, t.preparing); err != nil {
 		return "", err
 	}

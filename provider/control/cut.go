@@ -1,0 +1,112 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// This file holds what a controller does for models that are cut over several instances
+// (Gillis): each way to cut a model is an artefact beside the whole one, and the engine chooses
+// among them as among variants.
+
+// isCut reports whether some of the models are cut.
+func isCut(models []Model) bool {
+	return slices.ContainsFunc(models, func(m Model) bool { return m.Plan != nil })
+}
+
+// fastest returns the artefact whose quickest config is the quickest of all, for
+// com.openfaas.infer.partition: latency.
+func fastest(all []*artefact) []*artefact {
+	var best *artefact
+	for _, a := range all {
+		if len(a.candidates) > 0 && (best == nil || capacity.Fastest(a.candidates).Exec < capacity.Fastest(best.candidates).Exec) {
+			best = a
+		}
+	}
+	if best == nil {
+		return all
+	}
+	return []*artefact{best}
+}
+
+// hopeless returns why a cut model cannot meet the objective by its predicted times, nil if it
+// can.
+func (c *Controller) hopeless(f *provider.Function, m *Model) error {
+	if why := c.rules.Hopeless(f, c.rules.Promised(f, m.Profile)); why != nil {
+		return why
+	}
+	return nil
+}
+
+// suggest adds to a refusal of a model that may not be cut whether cutting would help.
+func (c *Controller) suggest(ctx context.Context, f *provider.Function, err error) error {
+	var why *annotation.Error
+	if c.options.Cuttable == nil || f.Inference.Partition != "" || !errors.As(err, &why) {
+		return err
+	}
+	var way string
+	for _, m := range c.options.Cuttable(ctx, f) {
+		candidates := c.rules.Promised(f, m.Profile)
+		if c.rules.Hopeless(f, candidates) != nil {
+			continue
+		}
+		best := capacity.Fastest(candidates)
+		each := best.Config.Each()
+		way = fmt.Sprintf("%s: %s would serve it with %d instances of %dm and %d MiB in %v", annotation.InferPartition, annotation.PartitionAuto,
+			best.Config.Members(), each.CPU, each.Memory>>20, best.Exec.Round(time.Millisecond/10))
+		break
+	}
+	if way == "" {
+		return err
+	}
+	better := *why
+	better.Why += "; " + way
+	better.Example = ""
+	return &better
+}
+
+// planText describes how the function's model is cut, "" if it is not.
+func (fn *function) planText() string {
+	var all []string
+	for _, a := range fn.artefacts {
+		if a.cut != nil {
+			all = append(all, a.describeCut())
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// describeCut is for example "parts-2: 2 instances with 271 MiB each; layers 0–12 2x1 on 0, 1;
+// 13–20 whole on 0; one request predicted 94 ms, seen 101 ms".
+func (a *artefact) describeCut() string {
+	n := a.cut.Members
+	share := 1000 * slices.Max(append(a.profile.Threads(), n))
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d instances with %d MiB each", cmp.Or(a.Name, onlyModel), n, a.profile.Memory/int64(n)>>20)
+	for _, r := range a.cut.Rounds {
+		var on []string
+		for _, member := range r.On {
+			on = append(on, fmt.Sprint(member))
+		}
+		fmt.Fprintf(&b, ", layers %d–%d %s on %s", r.First, r.End-1, r.Cut, strings.Join(on, " "))
+	}
+	if predicted, ok := a.profile.ExecTime(1, share); ok {
+		fmt.Fprintf(&b, ", one request predicted %v", predicted.Round(time.Millisecond/10))
+	}
+	if ratio, ok := a.times.Ratio(share); ok {
+		if predicted, ok := a.profile.ExecTime(1, share); ok {
+			fmt.Fprintf(&b, ", seen %v", time.Duration(ratio*float64(predicted)).Round(time.Millisecond/10))
+		}
+	}
+	return b.String()
+}
