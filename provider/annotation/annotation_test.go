@@ -36,6 +36,7 @@ func TestParseEverything(t *testing.T) {
 	d := deployment(map[string]string{
 		SLOLatency: "1m30s", SLOPercentile: "99.9", InferModel: "onnx/model.onnx",
 		InferMaxBatch: "1024", InferPolicy: "infless", InferKeepAlive: "5m", "topic": "photos",
+		InferPartition: "latency", InferPartitionInstances: "16",
 	})
 	d.Namespace = "team-a"
 	d.Labels = &map[string]string{ScaleMin: "1", ScaleMax: "4", InferPolicy: "infless", "com.openfaas.scale.zero": "true"}
@@ -49,7 +50,7 @@ func TestParseEverything(t *testing.T) {
 	}
 	want := Inference{
 		IsInference: true, SLO: 90 * time.Second, Percentile: 99.9, PercentileStated: true, Model: "onnx/model.onnx",
-		MaxBatch: 1024, Policy: batching.InFlessName, KeepAlive: 5 * time.Minute, MinReplicas: 1, MaxReplicas: 4,
+		MaxBatch: 1024, Partition: PartitionLatency, PartitionInstances: 16, Policy: batching.InFlessName, KeepAlive: 5 * time.Minute, MinReplicas: 1, MaxReplicas: 4,
 		Limits:    cluster.Resources{CPU: 1000, Memory: 1 << 30},
 		Requests:  cluster.Resources{CPU: 500, Memory: 128 << 20},
 		ScaleZero: true, ZeroDuration: 15 * time.Minute, ScaleType: TypeRPS, ScaleTarget: 5,
@@ -77,6 +78,7 @@ func TestParseWithoutSLO(t *testing.T) {
 func TestParseRefusesValues(t *testing.T) {
 	long := strings.Repeat("9", 500)
 	for _, c := range []struct{ key, value string }{
+		{InferPartition, "on"}, {InferPartition, ""}, {InferPartitionInstances, "1"}, {InferPartitionInstances, "65"}, {InferPartitionInstances, "4"},
 		{SLOLatency, "0"}, {SLOLatency, "0s"}, {SLOLatency, "-5ms"}, {SLOLatency, "fast"}, {SLOLatency, ""},
 		{SLOLatency, "200"}, {SLOLatency, "10m1ns"}, {SLOLatency, "200 ms"}, {SLOLatency, long + "h"},
 		{SLOPercentile, "0"}, {SLOPercentile, "100"}, {SLOPercentile, "NaN"}, {SLOPercentile, "-1"},

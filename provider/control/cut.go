@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -38,25 +39,23 @@ func fastest(all []*artefact) []*artefact {
 	return []*artefact{best}
 }
 
-// hopeless returns why a cut model cannot meet the objective by its predicted times, nil if it
-// can.
-func (c *Controller) hopeless(f *provider.Function, m *Model) error {
-	if why := c.rules.Hopeless(f, c.rules.Promised(f, m.Profile)); why != nil {
-		return why
-	}
-	return nil
+// suggestion adds to refusals of models that may not be cut whether cutting would help.
+// Cuttable is that of [Options].
+type suggestion struct {
+	cuttable func(ctx context.Context, f *provider.Function) []Model
+	rules    *latency.Rules
 }
 
-// suggest adds to a refusal of a model that may not be cut whether cutting would help.
-func (c *Controller) suggest(ctx context.Context, f *provider.Function, err error) error {
+// to returns the error with the suggestion.
+func (s suggestion) to(ctx context.Context, f *provider.Function, err error) error {
 	var why *annotation.Error
-	if c.options.Cuttable == nil || f.Inference.Partition != "" || !errors.As(err, &why) {
+	if s.cuttable == nil || f.Inference.Partition != "" || !errors.As(err, &why) {
 		return err
 	}
 	var way string
-	for _, m := range c.options.Cuttable(ctx, f) {
-		candidates := c.rules.Promised(f, m.Profile)
-		if c.rules.Hopeless(f, candidates) != nil {
+	for _, m := range s.cuttable(ctx, f) {
+		candidates := s.rules.Promised(f, m.Profile)
+		if s.rules.Hopeless(f, candidates) != nil {
 			continue
 		}
 		best := capacity.Fastest(candidates)

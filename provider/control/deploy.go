@@ -26,14 +26,14 @@ var _ provider.Controller = (*Controller)(nil)
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
 	bundle, models, err := c.options.Bundles.Models(ctx, f)
 	if err != nil {
-		return nil, web.BadRequest(c.suggest(ctx, f, err))
+		return nil, web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
 	if err := c.check(ctx, f, models); err != nil {
-		return nil, refused(f, c.suggest(ctx, f, err))
+		return nil, refused(f, suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
 	}
 	batches, err := policy(&c.rules, f)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
-		fn.making.keep(f.Inference.Auto, bundle)
+		fn.making.keep(f.Inference.Auto || f.Inference.Partition != "", bundle)
 		// The new deployment may not have the problem of the earlier one.
 		fn.failed, fn.unregistered = "", ""
 		fn.tell(time.Now())
@@ -80,10 +80,10 @@ func (c *Controller) check(ctx context.Context, f *provider.Function, models []M
 	able := len(models) == 0 || f.Inference.Partition != "" && !isCut(models) // Cutting may help.
 	for _, m := range models {
 		var err error
-		if m.Profile != nil {
-			err = c.hopeless(f, &m)
-		} else {
+		if m.Profile == nil {
 			err = c.finder.Check(ctx, f, m.File)
+		} else if why := c.rules.Hopeless(f, c.rules.Promised(f, m.Profile)); why != nil {
+			err = why
 		}
 		var why *annotation.Error
 		switch {
