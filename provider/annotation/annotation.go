@@ -340,6 +340,14 @@ func isRead(key, value string) (bool, error) {
 	return false, nil
 }
 
+// checkPartition refuses a number of instances for a model that may not be cut.
+func (in *Inference) checkPartition(values map[string]string) error {
+	if in.PartitionInstances == 0 || in.Partition != "" {
+		return nil
+	}
+	return &Error{Key: InferPartitionInstances, Value: values[InferPartitionInstances], Why: "it is of use only with " + InferPartition + ": auto or latency; set that, or leave it out"}
+}
+
 // set reads one key.
 func (in *Inference) set(key, value string) (err error) {
 	switch key {

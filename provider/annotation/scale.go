@@ -68,8 +68,8 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.checkBudget(values); err != nil {
 		return err
 	}
-	if in.PartitionInstances > 0 && in.Partition == "" {
-		return &Error{Key: InferPartitionInstances, Value: values[InferPartitionInstances], Why: "it is of use only with " + InferPartition + ": auto or latency; set that, or leave it out"}
+	if err := in.checkPartition(values); err != nil {
+		return err
 	}
 	_, in.PercentileStated = values[SLOPercentile]
 	_, minStated := values[ScaleMin]
