@@ -28,6 +28,7 @@ type partitionOptions struct {
 	database, serve                   string
 	slo, until                        time.Duration
 	percentile                        float64
+	cpu                               string
 	functions, instances, maxBatch    int
 	check, json                       bool
 }
@@ -71,6 +72,7 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.Float64Var(&o.percentile, "percentile", 0, "percentage of the requests whose latency counts (0: the mean)")
 	f.StringVar(&o.platform, "platform", partitioning.Local, "the platform: local, "+strings.Join(platformNames(), ", ")+" or a JSON file")
 	f.StringVar(&o.memory, "memory", "", "memory of a function, such as 768Mi (default: the platform's, and any for local)")
+	f.StringVar(&o.cpu, "cpu", "", "CPU of a function, such as 1000m, for --platform local (default: a core)")
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
 	profile.DatabaseFlag(c, &o.database)
 	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, and plan.json")
@@ -101,6 +103,30 @@ func (o *partitionOptions) validate() error {
 		return fmt.Errorf("--functions is %d: give 1 or more, or 0 for any number", o.functions)
 	}
 	return o.validateServe()
+}
+
+// millicores reads --cpu.
+func (o *partitionOptions) millicores() (int, error) {
+	if o.cpu == "" {
+		return 0, nil
+	}
+	cpu, err := annotation.ParseCPU(o.cpu)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("--cpu: %w", err)
+	case o.platform != partitioning.Local:
+		return 0, errors.New("--cpu is of use only with --platform local: other platforms have times of their own")
+	case cpu < annotation.LeastCPU:
+		return 0, fmt.Errorf("--cpu is %s: it must be at least %dm", o.cpu, annotation.LeastCPU)
+	}
+	return cpu, nil
+}
+
+func threadsText(n int) string {
+	if n == 1 {
+		return "one thread and core"
+	}
+	return fmt.Sprintf("%d threads and cores", n)
 }
 
 // readPlatform returns the platform of the flags.
@@ -163,6 +189,10 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if err := o.validate(); err != nil {
 		return err
 	}
+	cpu, err := o.millicores()
+	if err != nil {
+		return err
+	}
 	p, err := o.readPlatform(ctx)
 	if err != nil {
 		return err
@@ -180,7 +210,7 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	}
 	planned, err := partitioning.Plan(ctx, m, p, partitioning.Goal{
 		Cheapest: o.goal == "cost", SLO: partition.SLO{Ms: float64(o.slo) / float64(time.Millisecond), Percentile: o.percentile},
-		Functions: o.functions, Database: o.database, Progress: report.ProgressBar(os.Stderr, "predicting layers"),
+		Functions: o.functions, CPU: cpu, Database: o.database, Progress: report.ProgressBar(os.Stderr, "predicting layers"),
 	})
 	if err != nil {
 		return err
@@ -218,6 +248,9 @@ func reportPlan(p *partitioning.Planned, command string, on *partition.Platform,
 		r.Add("latency_percentile_ms", p.Time.At(percentile), "ms", fmt.Sprintf("%g %% of the requests are within it", percentile))
 	}
 	r.Add("whole_ms", p.Whole, "ms", "the whole model on one function, whatever its memory")
+	for i, ms := range p.Threads {
+		r.Add(fmt.Sprintf("whole_ms.threads%d", i+1), ms, "ms", fmt.Sprintf("the whole model on one instance with %s", threadsText(i+1)))
+	}
 	r.Add("speedup", p.Whole/p.Time.Mean, "", "")
 	r.Add("cost", p.Cost, "ms", "billed time of a request, of all functions")
 	r.Add("functions", float64(p.Functions()), "", "the master included")

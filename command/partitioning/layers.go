@@ -17,7 +17,7 @@ import (
 // LayerTimes are the predicted times of a model's layers on this machine, for planning how
 // the model is cut (Gillis §IV-A: the sum of the predicted times of the operators).
 type LayerTimes struct {
-	// Ms are the times of the layers, one thread each, in ms.
+	// Ms are the times of the layers, each alone on an instance, in ms.
 	Ms []float64
 	// perFLOP is the time of a multiply-add, by the operator's name.
 	perFLOP map[string]float64
@@ -30,7 +30,7 @@ func (l *LayerTimes) Time(w cut.Work) float64 { return l.perFLOP[w.Name] * float
 // Layers predicts the times of a model's layers for batches of rows. Each layer is prepared
 // as a model of its own, and its operators are measured if too little is known of them.
 // progress is told how many layers are done.
-func Layers(ctx context.Context, o profile.PredictOptions, m *cut.Model, weights cut.Source, rows int, progress func(done, total int)) (*LayerTimes, error) {
+func Layers(ctx context.Context, o Instance, m *cut.Model, weights cut.Source, rows int, progress func(done, total int)) (*LayerTimes, error) {
 	out := &LayerTimes{perFLOP: make(map[string]float64)}
 	layers := m.Layers()
 	for i := range layers {
@@ -64,10 +64,20 @@ func Layers(ctx context.Context, o profile.PredictOptions, m *cut.Model, weights
 	return out, nil
 }
 
-// PartTimes predicts the times of a part of a model on one thread, for batches of up to rows
+// Instance is an instance of this machine, as times are predicted for it.
+type Instance struct {
+	profile.PredictOptions
+	// CPU is its share in millicores, 0 for a core. It has a thread for each core of it.
+	CPU int
+}
+
+// threads is the number of the instance's threads.
+func (o *Instance) threads() int { return max(1, (o.CPU+999)/1000) }
+
+// PartTimes predicts the times of a part of a model on an instance, for batches of up to rows
 // rows: powers of two and rows itself, without those above the first that takes longer than
-// until, if that is not 0.
-func PartTimes(ctx context.Context, o profile.PredictOptions, p *cut.Part, weights cut.Source, rows int, until time.Duration) (times []profiler.Measurement, err error) {
+// until, if that is not 0. Under a quota they are the mean times.
+func PartTimes(ctx context.Context, o Instance, p *cut.Part, weights cut.Source, rows int, until time.Duration) (times []profiler.Measurement, err error) {
 	dir, err := os.MkdirTemp("", "faas-infer-part-")
 	if err != nil {
 		return nil, err
@@ -77,12 +87,19 @@ func PartTimes(ctx context.Context, o profile.PredictOptions, p *cut.Part, weigh
 	if err != nil {
 		return nil, err
 	}
-	o.MaxBatch, o.Threads, o.Prepared, o.Sketch, o.Until = rows, 1, dir, false, until
+	o.MaxBatch, o.Threads, o.Prepared, o.Sketch, o.Until = rows, o.threads(), dir, false, until
 	found, err := o.Model(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	times = found.Profile.Measurements
+	for _, m := range found.Profile.Measurements {
+		if m.Threads == o.Threads {
+			mean := profiler.MeanUnderQuota(m.Median, m.CPU, o.CPU)
+			m.P95 *= mean / m.Median
+			m.Median = mean
+			times = append(times, m)
+		}
+	}
 	slices.SortFunc(times, func(a, b profiler.Measurement) int { return a.Batch - b.Batch })
 	if len(times) == 0 || times[0].Batch != 1 {
 		return nil, errors.New("its times are not predicted")

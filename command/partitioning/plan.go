@@ -22,6 +22,8 @@ type Goal struct {
 	SLO      partition.SLO
 	// Functions is the maximum number of functions, 0 for any.
 	Functions int
+	// CPU is the share of an instance in millicores, for this machine; 0 is a core.
+	CPU int
 	// Database is the file of operators' profiles, for this machine.
 	Database string
 	// Progress is told how many layers are predicted, for this machine.
@@ -36,10 +38,11 @@ type Planner struct {
 	graph   *graph.Graph
 	on      *partition.Platform
 	goal    Goal
-	predict profile.PredictOptions
+	predict Instance
 	// foreseen are the options whose parts were predicted as models of their own.
 	foreseen map[string]bool
 	whole    float64
+	threads  []float64
 }
 
 // NewPlanner lists and times all ways to run the groups of a model. On this machine the layers
@@ -49,7 +52,7 @@ func NewPlanner(ctx context.Context, m *model.Model, p *partition.Platform, goal
 	if err != nil {
 		return nil, err
 	}
-	out := &Planner{cut: c, weights: m.OpenWeights(), on: p, goal: goal, predict: profile.PredictOptions{Database: goal.Database}, foreseen: make(map[string]bool)}
+	out := &Planner{cut: c, weights: m.OpenWeights(), on: p, goal: goal, predict: Instance{profile.PredictOptions{Database: goal.Database}, goal.CPU}, foreseen: make(map[string]bool)}
 	if err := out.list(ctx); err != nil {
 		out.Close()
 		return nil, err
@@ -84,6 +87,9 @@ type Planned struct {
 	Cut *cut.Model
 	// Whole is the time of the whole model on one function in ms.
 	Whole float64
+	// Threads are the predicted times of the whole model in ms on one instance of this machine
+	// with 1, 2, … threads and cores; none if it does not fit into an instance.
+	Threads []float64
 	// Settled is false if the plan still changed when its parts had been predicted some times.
 	Settled bool
 
@@ -142,7 +148,7 @@ func (p *Planned) settle(ctx context.Context, on *partition.Platform) error {
 	if err := p.planner.foreseeWhole(ctx, on); err != nil {
 		return err
 	}
-	p.Whole = p.planner.whole
+	p.Whole, p.Threads = p.planner.whole, p.planner.threads
 	if err := p.choose(on); err != nil {
 		return err
 	}
@@ -183,6 +189,19 @@ func (p *Planner) foreseeWhole(ctx context.Context, on *partition.Platform) erro
 		return err
 	}
 	p.whole = p.Uncut(0, n)
+	parts, _, err := p.Parts(0, n, "whole")
+	if err != nil {
+		return err
+	}
+	for threads := 1; threads <= p.on.MaxParts; threads++ {
+		on := p.predict
+		on.CPU = 1000 * threads
+		found, err := PartTimes(ctx, on, parts[0], p.weights, 1, 0)
+		if err != nil {
+			return fmt.Errorf("the whole model on %d threads: %w", threads, err)
+		}
+		p.threads = append(p.threads, found[0].Median/1000)
+	}
 	return nil
 }
 
