@@ -3,6 +3,10 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +17,8 @@ import (
 )
 
 func newPartitionBenchCommand() *cobra.Command {
-	var b partitions.Bench
+	b := partitions.Bench{}
+	served := partitions.Served{Steps: partitions.Steps(), Requests: 20, Small: "resnet-18", Fast: "vgg-16", Large: "wrn-50-4", Limit: "768Mi", Layers: [2]int{12, 3}}
 	c := benchCommand(&cobra.Command{
 		Use:   "partition",
 		Short: "Measure models in one piece and cut over two instances",
@@ -28,19 +33,46 @@ Results of each model:
   regret_pct       the chosen plan over the best of all plans measured
   error_pct        predicted over measured time, of the plan and of the whole
   rel_diff         how far the parts' answer is from the whole's
+
+Then it measures the --served steps behind a provider:
+  speedup  one instance of one core over two that hold half the model each
+  cold     the first answer from zero over the slowest member's own start
+  killed   requests while a worker is killed every second
+  large    a model that fits into no instance, and the memory of all processes
+  rnn      the time of a layer, cut over whole (Fig. 12)
 It needs two cores, and a machine that does nothing else. Planning takes minutes if the
 operators of a model have not been measured.`,
 		Example: `  faas-infer-lab bench partition
   faas-infer-lab bench partition --model resnet-50,mobilenet --rounds 10 --json`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
-		if len(b.Models) == 0 || b.Rounds < 1 || b.Requests < 1 {
-			return nil, errors.New("--model must name a model, --rounds and --requests must be at least 1")
+		if b.Rounds < 1 || b.Requests < 1 {
+			return nil, errors.New("--rounds and --requests must be at least 1")
 		}
-		return b.Run(ctx, "bench partition", o)
+		for _, step := range served.Steps {
+			if !slices.Contains(partitions.Steps(), step) {
+				return nil, fmt.Errorf("--served names %q; the steps are %s", step, strings.Join(partitions.Steps(), ", "))
+			}
+		}
+		served.Requests = max(5, b.Requests)
+		r := report.New("bench partition", time.Now())
+		// The second part pins this process.
+		err := served.Run(ctx, o, r)
+		if err == nil {
+			err = b.Run(ctx, o, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return r, nil
 	})
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make")
 	f.IntVar(&b.Rounds, "rounds", 5, "how often the ways take turns")
+	f.StringSliceVar(&served.Steps, "served", served.Steps, "what to measure behind a provider")
+	f.StringVar(&served.Fast, "fast", served.Fast, "model of the steps speedup and cold")
+	f.StringVar(&served.Small, "small", served.Small, "model of the step killed")
+	f.StringVar(&served.Large, "large", served.Large, "model of the step large")
+	f.StringVar(&served.Limit, "limit", served.Limit, "memory of an instance of the large models")
 	f.IntVar(&b.Requests, "requests", 10, "requests of each way in a turn")
 	profile.DatabaseFlag(c, &b.Database)
 	return c

@@ -35,28 +35,30 @@ type Bench struct {
 }
 
 // Run measures each model whole on one core, whole on two threads, and in the parts of the
-// plan with the least latency, in turns.
-func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.Report, error) {
+// plan with the least latency, in turns. It pins this process to a core.
+func (b Bench) Run(ctx context.Context, o rig.Options, r *report.Report) error {
+	if len(b.Models) == 0 {
+		return nil
+	}
 	other, err := rig.PinCores()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own, err := rig.OwnCore()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := onnxruntime.Load(""); err != nil {
-		return nil, err
+		return err
 	}
-	r := report.New(command, time.Now())
 	platform, err := partitioning.Platform(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	platform.MaxParts = 2
 	transfer, samples, err := partitioning.Transfer(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	const mib = 1 << 20
 	var ms []float64
@@ -70,10 +72,10 @@ func (b Bench) Run(ctx context.Context, command string, o rig.Options) (*report.
 	for _, name := range b.Models {
 		one := &bench{Bench: b, Options: o, report: r, platform: platform, name: name, cores: []int{own, other}}
 		if err := one.run(ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // bench measures one model.

@@ -153,6 +153,8 @@ type InstanceRecord struct {
 	Process struct {
 		PID int `json:"pid"`
 	} `json:"process"`
+	StartedAt time.Time `json:"startedAt"`
+	ReadyAt   time.Time `json:"readyAt"`
 }
 
 // Records lists the provider's instances.
