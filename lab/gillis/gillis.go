@@ -75,6 +75,9 @@ func Run(ctx context.Context, command string, seed uint64, progress func(done, t
 	for _, o := range objectives {
 		steps = append(steps, func() error { return e.cost(o.model, o.ms, o.times) })
 	}
+	for _, name := range clustered {
+		steps = append(steps, func() error { return e.leastSLO(name) })
+	}
 	steps = append(steps, e.exhaustive)
 	for i, step := range steps {
 		if err := ctx.Err(); err != nil {

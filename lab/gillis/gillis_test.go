@@ -22,6 +22,7 @@ func TestEvaluation(t *testing.T) {
 		func() error { return e.pipeline("wrn-50-4", 9.2) },
 		func() error { return e.cost("vgg-11", 500, 0) },
 		func() error { return e.cost("vgg-11", 100, 0) },
+		func() error { return e.leastSLO("resnet-50") },
 	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
@@ -35,6 +36,9 @@ func TestEvaluation(t *testing.T) {
 		if theirs, ours := values[prefix+".gillis"], values[prefix+".ours"]; theirs < 1 || ours < theirs || ours < paper {
 			t.Errorf("%s: %.2f, ours %.2f, the paper's %.2f", prefix, theirs, ours, paper)
 		}
+	}
+	if core, slow, quick := values["least_slo_ms.resnet-50.core"], values["least_slo_ms.resnet-50.partition.1gbit"], values["least_slo_ms.resnet-50.partition.10gbit"]; !(quick <= slow && slow <= core && quick > core/16) {
+		t.Errorf("resnet-50 takes %v on a core, %v and %v cut", core, slow, quick)
 	}
 	exact := values["cost_ms.vgg-11.500ms.exact"]
 	if exact <= 0 {
