@@ -225,7 +225,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 func (p *pass) start(v *view, placed []placing.Placed) {
 	for _, x := range placed {
 		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Nodes: x.Nodes, Timeout: x.Timeout}
-		s.After = p.leavingAny(&x)
+		s.After = leavingAny(p, &x)
 		p.plan.Start = append(p.plan.Start, s)
 		v.started++
 		if v.startedUp += x.Range.Up; v.sets != nil {
@@ -249,7 +249,7 @@ func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 }
 
 // leavingAny is leaving for all places of an instance.
-func (p *pass) leavingAny(x *placing.Placed) (ids []cluster.InstanceID) {
+func leavingAny(p *pass, x *placing.Placed) (ids []cluster.InstanceID) {
 	for node := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
 		if i, ok := p.space().Find(node); ok {
 			for _, id := range p.leaving(i) {

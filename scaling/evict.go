@@ -24,7 +24,7 @@ type victim struct {
 }
 
 // evict makes room for one instance of v, which has none, on the node where that costs
-// least, or for a set that no node can hold, on several ([pass.evictForSet]). It reports whether
+// least, or for a set that no node can hold, on several (evictForSet). It reports whether
 // there is room now. It stops in this order, as far as needed:
 //
 //   - the idle instances that are worth least (see worth), parked or not;
@@ -49,7 +49,7 @@ func (p *pass) evict(v *view, d capacity.Demand) bool {
 		}
 	}
 	if at < 0 {
-		best = p.evictForSet(v, choices, others, own)
+		best = evictForSet(p, v, choices, others, own)
 	}
 	for _, x := range best {
 		if x.tier == 0 {

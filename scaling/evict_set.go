@@ -12,12 +12,12 @@ import (
 // the nodes can hold one by itself: the first few in the order in which they should make room,
 // without those that are not needed. It returns nil if there is no such set, or if all victims
 // are not enough.
-func (p *pass) evictForSet(v *view, choices []capacity.Choice, others [][]victim, own map[int][]victim) []victim {
+func evictForSet(p *pass, v *view, choices []capacity.Choice, others [][]victim, own map[int][]victim) []victim {
 	sets := slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool { return c.Config.Members() < 2 })
 	if len(sets) == 0 {
 		return nil
 	}
-	victims := p.everywhere(v, others, own)
+	victims := everywhere(p, v, others, own)
 	fits := func(gone []victim) bool {
 		trial := p.space().Clone()
 		for i := range gone {
@@ -39,7 +39,7 @@ func (p *pass) evictForSet(v *view, choices []capacity.Choice, others [][]victim
 
 // everywhere lists the victims on the nodes where v may be, each once, in the order in which they
 // should make room.
-func (p *pass) everywhere(v *view, others [][]victim, own map[int][]victim) (all []victim) {
+func everywhere(p *pass, v *view, others [][]victim, own map[int][]victim) (all []victim) {
 	known := map[cluster.InstanceID]bool{}
 	for i := range p.space().Places {
 		if !p.allowed(v).Has(i) {

@@ -315,7 +315,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 			d.reject(a.Reject)
 			continue
 		}
-		m := d.receiver(a.Instance)
+		m := receiver(d, a.Instance)
 		b := &batch{instance: m.ID, stream: a.Instance, policy: d.policy, calls: make([]*call, len(a.Dispatch)), sent: now}
 		for i, id := range a.Dispatch {
 			b.calls[i] = d.waiting.take(id)
@@ -334,7 +334,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 }
 
 // receiver returns the instance to which the policy sends a batch.
-func (d *Dispatcher) receiver(stream cluster.InstanceID) *instanceState {
+func receiver(d *Dispatcher, stream cluster.InstanceID) *instanceState {
 	if m, ok := d.instances[stream]; ok {
 		return m
 	}
