@@ -18,6 +18,8 @@ type kind struct {
 	// short ones.
 	reach int
 	exec  []time.Duration
+	// stream: it is a stream of an instance that has several.
+	stream bool
 	// full is the largest batch that fills and executes in time when all
 	// instances are busy. rate is what one instance serves in such batches, in
 	// requests/s.
@@ -83,7 +85,7 @@ func (f *fleet) put(in Instance, reach int) (changed bool) {
 		*m = member{id: in.ID}
 		f.free++
 	}
-	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach, in.Serves())
+	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach, in.Serves(), in.Config.Streams() > 1)
 	if old == now {
 		return false
 	}
@@ -99,13 +101,13 @@ func (f *fleet) put(in Instance, reach int) (changed bool) {
 }
 
 // kind returns the kind with those times, that reach and those classes.
-func (f *fleet) kind(exec []time.Duration, reach int, classes uint16) *kind {
+func (f *fleet) kind(exec []time.Duration, reach int, classes uint16, stream bool) *kind {
 	for _, k := range f.kinds {
-		if k.reach == reach && k.classes == classes && slices.Equal(k.exec, exec) {
+		if k.reach == reach && k.classes == classes && k.stream == stream && slices.Equal(k.exec, exec) {
 			return k
 		}
 	}
-	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes}
+	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes, stream: stream}
 	f.kinds = append(f.kinds, k)
 	return k
 }

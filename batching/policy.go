@@ -29,7 +29,8 @@ type Request struct {
 	Within time.Duration
 }
 
-// Instance is what a policy knows of a ready instance.
+// Instance is what a policy knows of a ready instance, or of a stream of one that executes several
+// batches at the same time ([Up]).
 type Instance struct {
 	ID     cluster.InstanceID
 	Config cluster.Config
@@ -37,7 +38,8 @@ type Instance struct {
 	// for class i. 0 means all.
 	Classes uint16
 	// Exec[b-1] is the predicted time of a batch of b on this instance, for
-	// b = 1…Config.Batch. It never decreases with b.
+	// b = 1…Config.Batch. It never decreases with b. If the instance executes several batches at
+	// the same time (Config.Concurrency), it is the time of one while the others execute.
 	Exec []time.Duration
 	// Rate is r_i, the requests/s that the scaling engine wants this instance
 	// to get (INFless §3.2); only the policy [InFless] reads it.
@@ -63,7 +65,8 @@ const (
 
 // Action is one thing to do. Exactly one of Dispatch and Reject is set.
 type Action struct {
-	// Instance is where the batch of Dispatch goes.
+	// Instance is where the batch of Dispatch goes: an instance, or a stream of one
+	// ([InstanceOf]).
 	Instance cluster.InstanceID
 	// Dispatch is a batch, earliest deadline first. It may be several batches
 	// long if the instance's executions are very short. The instance executes it
@@ -91,7 +94,7 @@ type Policy interface {
 	// Down removes an instance. The driver retries the requests that the instance
 	// executes. Requests that wait for it go back to the queue.
 	Down(now time.Time, id cluster.InstanceID)
-	// Done says that an instance finished a batch.
+	// Done says that an instance finished a batch. id is [Action.Instance].
 	Done(now time.Time, id cluster.InstanceID)
 	// Actions returns what the driver must do now. The slice is valid until the
 	// next call.

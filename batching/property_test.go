@@ -27,6 +27,8 @@ type harness struct {
 	stable bool
 	// classes is how many classes the requests have.
 	classes int
+	// streams is the highest concurrency of an instance, 0 for 1.
+	streams int
 	// added counts how often a request was, steps what happened.
 	added, steps int
 }
@@ -116,8 +118,15 @@ func (h *harness) dispatch(a Action) {
 			start = r.end
 		}
 	}
-	if len(h.running[a.Instance]) >= 2 {
-		h.t.Fatalf("%q is given a third batch", a.Instance)
+	most := 2
+	if in.Config.Streams() > 1 {
+		most = 1
+	}
+	if len(h.running[a.Instance]) >= most {
+		h.t.Fatalf("%q is given more than %d batches", a.Instance, most)
+	}
+	if n := h.inFlight(InstanceOf(a.Instance)); n >= in.Config.Streams() && most == 1 {
+		h.t.Fatalf("%q has %d batches and is given another; it executes %d at the same time", InstanceOf(a.Instance), n, in.Config.Streams())
 	}
 	begun := run{ids: slices.Clone(a.Dispatch), end: start.Add(in.Exec[min(len(a.Dispatch), in.Config.Batch)-1])}
 	var last request
@@ -133,6 +142,16 @@ func (h *harness) dispatch(a Action) {
 		begun.members = append(begun.members, r)
 	}
 	h.running[a.Instance] = append(h.running[a.Instance], begun)
+}
+
+// inFlight counts the batches of an instance.
+func (h *harness) inFlight(id cluster.InstanceID) (n int) {
+	for stream, runs := range h.running {
+		if InstanceOf(stream) == id {
+			n += len(runs)
+		}
+	}
+	return n
 }
 
 // check checks the invariants after all actions are carried out.
@@ -179,18 +198,28 @@ func (h *harness) advance(t time.Time) {
 }
 
 func (h *harness) bringUp(in Instance) {
-	h.up[in.ID] = in
-	h.policy.Up(h.now, in)
+	for i := range in.Config.Streams() {
+		stream := in
+		stream.ID = Stream(in.ID, i)
+		h.up[stream.ID] = stream
+	}
+	Up(h.policy, h.now, in)
 	h.act()
 }
 
 // bringDown removes an instance. again adds its executing requests again, as after a
 // crash.
 func (h *harness) bringDown(id cluster.InstanceID, again bool) {
-	lost := h.running[id]
-	delete(h.up, id)
-	delete(h.running, id)
-	h.policy.Down(h.now, id)
+	in := h.up[id]
+	in.ID = id
+	var lost []run
+	for i := range in.Config.Streams() {
+		stream := Stream(id, i)
+		lost = append(lost, h.running[stream]...)
+		delete(h.up, stream)
+		delete(h.running, stream)
+	}
+	Down(h.policy, h.now, &in)
 	h.act()
 	for _, r := range lost {
 		for i, id := range r.ids {
@@ -221,9 +250,19 @@ func FuzzPolicies(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			drive(newHarness(t, p), random, slo, int(steps%1000))
+			h := newHarness(t, p)
+			h.streams = int(seed % 5)
+			drive(h, random, slo, int(steps%1000))
 		}
 	})
+}
+
+// concurrency is that of an instance: it stays the same.
+func (h *harness) concurrency(id cluster.InstanceID) int {
+	if h.streams == 0 {
+		return 0
+	}
+	return int(id[len(id)-1]) % (h.streams + 1)
 }
 
 // drive makes random events and then lets all deadlines pass: no request may still
@@ -242,7 +281,7 @@ func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 				id = cluster.InstanceID(fmt.Sprint("i", instances))
 			}
 			b := 1 << random.IntN(6)
-			h.bringUp(Instance{ID: id, Config: cluster.Config{Batch: b}, Rate: random.Float64() * 100, Classes: h.some(random),
+			h.bringUp(Instance{ID: id, Config: cluster.Config{Batch: b, Concurrency: h.concurrency(id)}, Rate: random.Float64() * 100, Classes: h.some(random),
 				Timeout: time.Duration(random.IntN(40)-5) * time.Millisecond,
 				Exec:    affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)})
 		case 1:

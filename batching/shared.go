@@ -126,9 +126,13 @@ const (
 
 // reach is how many requests the instance takes at once: one batch, or as many
 // batches as execute within ShortExec. For example batches of one that take 20 µs
-// give a reach of 12, so 12 requests share one exchange.
+// give a reach of 12, so 12 requests share one exchange. A stream takes one batch: the others
+// execute meanwhile.
 func (s *Shared) reach(in Instance) int {
 	b := in.Config.Batch
+	if in.Config.Streams() > 1 {
+		return b
+	}
 	t := max(in.Exec[b-1], time.Microsecond)
 	return b * max(1, min(maxShort, int(s.options.ShortExec/t), maxReach/b))
 }
@@ -277,11 +281,12 @@ func (s *Shared) toBusy(now time.Duration) bool {
 // maxBusy bounds how many busy instances toBusy looks at.
 const maxBusy = 64
 
-// ahead sends a full batch to a busy instance if it has only one and is done soon.
+// ahead sends a full batch to a busy instance if it has only one and is done soon. A stream gets
+// none ahead: the instance executes the other streams' batches while the next one is on its way.
 func (s *Shared) ahead(now time.Duration, slot int) bool {
 	m := &s.fleet.members[slot]
 	waiting, last := s.count(m.kind)
-	if m.inFlight > 1 || waiting < m.kind.brief {
+	if m.inFlight > 1 || m.kind.stream || waiting < m.kind.brief {
 		return false
 	}
 	start := max(now, m.freeAt)

@@ -160,7 +160,7 @@ func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) che
 		usable[share] = options.Usable(p.Table(maxBatch, share), slo)
 	}
 	for _, c := range capacity.Candidates(p.Candidates(shares, maxBatch, 0)) {
-		up := capacity.Bounds(c.Config.Batch, c.Exec, slo, capacity.Exact).Up
+		up := capacity.BoundsOf(c.Config, c.Exec, slo, capacity.Exact).Up
 		out.configs = append(out.configs, checkedConfig{
 			Candidate: c, meets: slo == 0 || c.Config.Batch <= usable[c.Config.CPU], rate: up, cost: float64(c.Config.CPU) / up,
 		})

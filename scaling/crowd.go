@@ -70,6 +70,6 @@ func (p *pass) packedPlan(views []*view, t *together, placements []placing.Place
 		}
 		return shortage{max(0, max(v.demand, capacity.SomeLoad)-v.packedCapacity()), shareNeeds(v, v.lack)}
 	}), p.space().Clone()
-	instead := other.Place(room)
+	instead := other.place(room)
 	return other, room, instead, len(other.views) == len(t.views) && other.worstServed(instead) > t.worstServed(placements)*(1+joint.Gain)
 }

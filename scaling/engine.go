@@ -224,10 +224,8 @@ func (p *pass) stop(v *view, in Running, why Why) {
 // start plans the starts of instances that were placed for v.
 func (p *pass) start(v *view, placed []placing.Placed) {
 	for _, x := range placed {
-		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Timeout: x.Timeout}
-		if i, ok := p.space().Find(x.Node); ok {
-			s.After = p.leaving(i)
-		}
+		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Nodes: x.Nodes, Timeout: x.Timeout}
+		s.After = leavingAny(p, &x)
 		p.plan.Start = append(p.plan.Start, s)
 		v.started++
 		if v.startedUp += x.Range.Up; v.sets != nil {
@@ -245,6 +243,20 @@ func (p *pass) leaving(place int) (ids []cluster.InstanceID) {
 	for _, id := range p.space().Places[place].Leaving {
 		if p.gone[id] {
 			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// leavingAny is leaving for all places of an instance.
+func leavingAny(p *pass, x *placing.Placed) (ids []cluster.InstanceID) {
+	for node := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
+		if i, ok := p.space().Find(node); ok {
+			for _, id := range p.leaving(i) {
+				if !slices.Contains(ids, id) {
+					ids = append(ids, id)
+				}
+			}
 		}
 	}
 	return ids

@@ -13,6 +13,8 @@ import (
 // victim is an instance that could make room.
 type victim struct {
 	Running
+	// here is what it holds on the node of whose list it is.
+	here cluster.Resources
 	view *view
 	// tier is 0 for idle instances, 1 for those beyond their function's
 	// first, 2 for the function's own older revision.
@@ -22,7 +24,8 @@ type victim struct {
 }
 
 // evict makes room for one instance of v, which has none, on the node where that costs
-// least. It reports whether there is room now. It stops in this order, as far as needed:
+// least, or for a set that no node can hold, on several (evictForSet). It reports whether
+// there is room now. It stops in this order, as far as needed:
 //
 //   - the idle instances that are worth least (see worth), parked or not;
 //   - instances of functions that keep another one; these finish their requests first;
@@ -45,15 +48,18 @@ func (p *pass) evict(v *view, d capacity.Demand) bool {
 			best, at = set, i
 		}
 	}
+	if at < 0 {
+		best = evictForSet(p, v, choices, others, own)
+	}
 	for _, x := range best {
 		if x.tier == 0 {
 			p.engine.clock = max(p.engine.clock, x.worth)
 		}
 		p.stop(x.view, x.Running, evictedWhy(x))
-		p.space().Give(at, x.Holds(), x.ID)
+		give(p.space(), &x.Running)
 		x.view.robbed = x.view != v
 	}
-	return at >= 0
+	return at >= 0 || len(best) > 0
 }
 
 func evictedWhy(x victim) Why {
@@ -85,8 +91,10 @@ func listVictims(p *pass, patient bool) [][]victim {
 	lives := func(in Running) bool { return patient && in.lives(p.now, p.engine.settings.EvictLoads) }
 	byNode := make([][]victim, len(p.space().Places))
 	add := func(u *view, in Running, tier int) {
-		if i, ok := p.space().Find(in.Node); ok {
-			byNode[i] = append(byNode[i], victim{in, u, tier, u.memory.worths[in.ID].value})
+		for node, here := range onNodes(&in) {
+			if i, ok := p.space().Find(node); ok {
+				byNode[i] = append(byNode[i], victim{in, here, u, tier, u.memory.worths[in.ID].value})
+			}
 		}
 	}
 	for _, u := range p.views {
@@ -124,8 +132,10 @@ func (v *view) superseded(room *placing.Room) map[int][]victim {
 	}
 	byNode := map[int][]victim{}
 	for _, in := range v.old {
-		if i, ok := room.Find(in.Node); ok && in.Revision < v.Revision {
-			byNode[i] = append(byNode[i], victim{in, v, 2, 0})
+		for node, here := range onNodes(&in) {
+			if i, ok := room.Find(node); ok && in.Revision < v.Revision {
+				byNode[i] = append(byNode[i], victim{in, here, v, 2, 0})
+			}
 		}
 	}
 	for _, victims := range byNode {
@@ -171,6 +181,23 @@ func (x victim) keeps() int {
 	}
 }
 
+// may reports whether the victim may make room for v after those that taken counts by function,
+// and counts it.
+func (x victim) may(v *view, taken map[*view]int) bool {
+	if x.view == v && x.tier < 2 {
+		return false
+	}
+	left := len(x.view.live) - taken[x.view]
+	if x.tier == 0 {
+		left += len(x.view.parked)
+	}
+	if x.tier < 2 && left <= x.keeps() {
+		return false
+	}
+	taken[x.view]++
+	return true
+}
+
 // enough returns the first few victims on place i that make room for one of v's choices,
 // without those that are not needed for that. It returns nil if all of them are not
 // enough.
@@ -179,19 +206,11 @@ func (p *pass) enough(i int, v *view, victims []victim, choices []capacity.Choic
 	taken := map[*view]int{}
 	var set []victim
 	for _, x := range victims {
-		if x.view == v && x.tier < 2 {
+		if !x.may(v, taken) {
 			continue
 		}
-		left := len(x.view.live) - taken[x.view]
-		if x.tier == 0 {
-			left += len(x.view.parked)
-		}
-		if x.tier < 2 && left <= x.keeps() {
-			continue
-		}
-		taken[x.view]++
 		set = append(set, x)
-		if free = free.Add(x.Holds()); fitsAny(choices, free) {
+		if free = free.Add(x.here); fitsAny(choices, free) {
 			return needed(set, free, choices)
 		}
 	}
@@ -201,7 +220,7 @@ func (p *pass) enough(i int, v *view, victims []victim, choices []capacity.Choic
 // needed drops the victims without which a choice still fits, the later ones first.
 func needed(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
 	for i := len(set) - 2; i >= 0; i-- {
-		if without := free.Sub(set[i].Holds()); fitsAny(choices, without) {
+		if without := free.Sub(set[i].here); fitsAny(choices, without) {
 			free, set = without, slices.Delete(set, i, i+1)
 		}
 	}

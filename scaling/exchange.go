@@ -53,11 +53,16 @@ func (p *pass) exchange() {
 func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 	best, most := in.with(), 0.0
 	for _, c := range choices {
-		if c.Artefact == in.Artefact && c.Config.Resources == in.Config.Resources && c.Config.Batch <= max(in.Largest, in.Config.Batch) && c.Range.Up > most {
+		if c.Artefact == in.Artefact && sameSize(c.Config, in.Config) && c.Config.Batch <= max(in.Largest, in.Config.Batch) && c.Range.Up > most {
 			best, most = c.Candidate, c.Range.Up
 		}
 	}
 	return best
+}
+
+// sameSize reports whether instances with two configs differ in their batches at most.
+func sameSize(a, b cluster.Config) bool {
+	return a.Resources == b.Resources && a.Members() == b.Members() && a.Streams() == b.Streams()
 }
 
 // exchangeable converts views for [joint.TryExchange].
@@ -69,7 +74,7 @@ func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
 		for i := range v.live {
 			in := &v.live[i]
 			f.Instances = append(f.Instances, joint.ExchangeInstance{
-				Candidate: in.best(choices), ID: in.ID, Node: in.Node, Starting: in.State == cluster.Starting,
+				Candidate: in.best(choices), ID: in.ID, Node: in.Node, Starting: in.State == cluster.Starting, Divided: in.Nodes != nil,
 			})
 		}
 		f.Serves = func(with capacity.Candidate, crowded bool) float64 {

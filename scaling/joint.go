@@ -117,7 +117,7 @@ func (p *pass) trial(views []*view, least float64, need func(*view) shortage) (*
 	lean := joint.Lean(p.space(), least)
 	for {
 		t, trial := p.ask(views, lean, need), p.space().Clone()
-		placements := t.Place(trial)
+		placements := t.place(trial)
 		switch {
 		case !slices.ContainsFunc(placements, func(x placing.Placement) bool { return x.Reason == placing.NoRoom }):
 			return t, trial, placements
@@ -132,6 +132,22 @@ func (p *pass) trial(views []*view, least float64, need func(*view) shortage) (*
 		}
 		return t, trial, placements
 	}
+}
+
+// place packs the demands, and places sets on several nodes where no single one has room. A lean
+// plan does not: with more nodes there may be one.
+func (t *together) place(room *placing.Room) []placing.Placement {
+	placements := t.Place(room)
+	for k, v := range t.views {
+		most := 0
+		if v.Max > 0 {
+			most = v.Max - v.count() - len(placements[k].Placed)
+		}
+		if !t.Lean && most >= 0 && (v.Max == 0 || most > 0) {
+			t.Divide(room, k, most, &placements[k])
+		}
+	}
+	return placements
 }
 
 // residual is the load that the function's instances cannot take. A resting function has

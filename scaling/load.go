@@ -39,7 +39,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 		if v.joint && c.Mean > 0 {
 			t = c.Mean
 		}
-		largest = max(largest, v.engine.settings.Bounds(c.Config.Batch, t, v.SLO, v.Queue).Up)
+		largest = max(largest, v.engine.settings.Bounds(c.Config, t, v.SLO, v.Queue).Up)
 	}
 	if v.joint { // The measured rate follows quickly by itself.
 		return steady, max(least, min(burst, steady+largest))

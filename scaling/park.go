@@ -13,14 +13,14 @@ import (
 // has the share free. Otherwise the function counts as one without an instance.
 
 // park parks the instances of a resting function. The minimum number of instances keep
-// their shares.
+// their shares. So do sets over several nodes: to come back, one needs its share on each of them.
 func (p *pass) park(v *view) {
 	if !v.resting {
 		return
 	}
 	for i := len(v.live) - 1; i >= 0 && len(v.live) > v.floor; i-- {
 		in := v.live[i]
-		if in.State != cluster.Ready {
+		if in.State != cluster.Ready || in.Nodes != nil {
 			continue
 		}
 		p.changed(v)

@@ -10,8 +10,11 @@ import (
 
 // Running is what the engine must know of an instance that exists.
 type Running struct {
-	ID   cluster.InstanceID
-	Node string
+	ID cluster.InstanceID
+	// Node is where it is. Nodes are those of a set's members, by member, if they are on
+	// several; Node is then the first one's.
+	Node  string
+	Nodes []string
 	// Artefact names what the instance has loaded. That does not change while it runs.
 	Artefact string
 	Config   cluster.Config
@@ -46,7 +49,7 @@ func (in *Running) with() capacity.Candidate {
 	return capacity.Candidate{Artefact: in.Artefact, Config: in.Config, Exec: in.Exec, Mean: in.Mean}
 }
 
-// Holds is what the instance takes from its node.
+// Holds is what the instance takes from its node, or from its nodes together.
 func (in *Running) Holds() cluster.Resources {
 	if in.Parked {
 		return in.Config.Parked()
@@ -147,10 +150,13 @@ type Start struct {
 	Config   cluster.Config
 	// Exec and Mean are the candidate's.
 	Exec, Mean time.Duration
-	Node       string
+	// Node is where it starts. Nodes are those of a set's members, by member, if they are on
+	// several; Node is then the first one's, the master's.
+	Node  string
+	Nodes []string
 	// Timeout is the candidate's.
 	Timeout time.Duration
-	// After has the instances on the node that the same plan stops and that must be
+	// After has the instances on its nodes that the same plan stops and that must be
 	// gone before this one starts. Mostly there are none.
 	After []cluster.InstanceID
 }

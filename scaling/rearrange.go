@@ -33,15 +33,15 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 	carried := v.capacity()
 	for _, x := range left.Placed {
 		carried += x.Range.Up
-		i, _ := trial.Find(x.Node)
-		trial.Set(i, trial.Places[i].Free.Add(x.Config.Resources))
+		for node, part := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
+			i, _ := trial.Find(node)
+			trial.Set(i, trial.Places[i].Free.Add(part))
+		}
 	}
-	for _, in := range v.live {
-		i, ok := trial.Find(in.Node)
-		if !ok || in.State != cluster.Ready {
+	for i := range v.live {
+		if in := &v.live[i]; in.State != cluster.Ready || !give(trial, in) {
 			return false
 		}
-		trial.Give(i, in.Config.Resources, in.ID)
 	}
 	d := v.wanted(v.steady)
 	d.Limit = v.Max
@@ -61,7 +61,7 @@ func (p *pass) replace(v *view, fresh placing.Placement) {
 	missing := slices.Clone(fresh.Placed)
 	for _, in := range slices.Clone(v.live) {
 		same := slices.IndexFunc(missing, func(x placing.Placed) bool {
-			return x.Node == in.Node && x.Config.Resources == in.Config.Resources && x.Config.Batch <= max(in.Largest, in.Config.Batch)
+			return x.Node == in.Node && slices.Equal(x.Nodes, in.Nodes) && sameSize(x.Config, in.Config) && x.Config.Batch <= max(in.Largest, in.Config.Batch)
 		})
 		if same >= 0 {
 			missing = slices.Delete(missing, same, same+1)

@@ -83,8 +83,10 @@ func (w *world) settle() {
 		w.nodes[i].Free = w.nodes[i].Total
 		for _, f := range w.functions {
 			for _, in := range f.Instances {
-				if in.Node == w.nodes[i].Name {
-					w.nodes[i].Free = w.nodes[i].Free.Sub(in.Holds())
+				for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
+					if node == w.nodes[i].Name {
+						w.nodes[i].Free = w.nodes[i].Free.Sub(part)
+					}
 				}
 			}
 		}
@@ -114,7 +116,7 @@ func (w *world) scale() Plan {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
 		f := w.function(s.Function)
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan
@@ -142,7 +144,7 @@ func (w *world) print(plan Plan) string {
 		b.WriteString("\n")
 	}
 	for i, s := range plan.Start {
-		fmt.Fprintf(&b, "%sstart %s i%d %v on %s", at, s.Function, w.next-len(plan.Start)+i+1, s.Config, s.Node)
+		fmt.Fprintf(&b, "%sstart %s i%d %v on %s", at, s.Function, w.next-len(plan.Start)+i+1, s.Config, on(s.Node, s.Nodes))
 		if len(s.After) > 0 {
 			fmt.Fprintf(&b, " after %v", s.After)
 		}
@@ -154,11 +156,19 @@ func (w *world) print(plan Plan) string {
 	return b.String()
 }
 
+// on names a node, or those of a set's members.
+func on(node string, nodes []string) string {
+	if nodes == nil {
+		return node
+	}
+	return strings.Join(nodes, "+")
+}
+
 // do carries out one command of a scenario:
 //
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
 //	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
-//	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms
+//	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
 //	kill NAME
@@ -194,6 +204,7 @@ func (w *world) do(t *testing.T, line string) string {
 		f := w.function(words[1])
 		c := config(keys.int("b", 1), keys.int("cpu", 1000), keys.int("gpu", 0), keys.duration("exec", 0))
 		c.Config.Memory = int64(keys.int("memory", 100)) << 20
+		c.Config.Parts, c.Config.Concurrency = keys.int("parts", 0), keys.int("concurrency", 0)
 		f.Configs = append(f.Configs, c)
 	case "load":
 		f := w.function(words[1])
@@ -232,7 +243,7 @@ func (w *world) instances() string {
 	var b strings.Builder
 	for _, f := range w.functions {
 		for _, in := range f.Instances {
-			fmt.Fprintf(&b, "%s %s revision %d %v on %s%s\n", f.Name, in.ID, in.Revision, in.Config, in.Node, map[bool]string{true: ", parked"}[in.Parked])
+			fmt.Fprintf(&b, "%s %s revision %d %v on %s%s\n", f.Name, in.ID, in.Revision, in.Config, on(in.Node, in.Nodes), map[bool]string{true: ", parked"}[in.Parked])
 		}
 	}
 	return cmp.Or(b.String(), "none\n")

@@ -32,7 +32,8 @@ func (v *view) current(in *Running) bool {
 // highest load of the window, saves minSaved of the resources, or costs no more and is more
 // accurate. There must be room for the new ones beside those that run, since they start first.
 // Where there is none and the function has too little, exchange and rearrange do the same. It
-// looks again after the time in which an exchange pays, and only while nothing else changes.
+// looks again after the time in which an exchange pays, and only while nothing else changes. A
+// function with a set over several nodes keeps what it has: its fresh plans are of single nodes.
 //
 // For example a variant takes 4 ms for what another does in 2 ms. At 1 request/s both need the
 // smallest share, so the more accurate serves. At 400/s they need 1.6 and 0.8 cores plus room
@@ -43,7 +44,8 @@ func reconsider(p *pass, v *view) {
 	}
 	window := payback(v)
 	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm() || !various(v.Configs) ||
-		!p.allowed(v).Any() || p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) {
+		!p.allowed(v).Any() || p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) ||
+		slices.ContainsFunc(v.live, func(in Running) bool { return in.Nodes != nil }) {
 		return
 	}
 	v.memory.departure = departure{at: p.now}
@@ -84,16 +86,18 @@ func payback(v *view) time.Duration {
 	return min(s.Stabilisation, max(s.Burst, time.Duration(float64(v.memory.loading)/minSaved)))
 }
 
-// form is what distinguishes instances for an exchange: what they load, and their share of a GPU.
-// A CPU quota changes without one, and the memory follows from the rest.
+// form is what distinguishes instances for an exchange: what they load, their share of a GPU, how
+// many members they have and how many batches they execute at the same time. A CPU quota changes without one, and the memory follows from the rest.
 type form struct {
-	artefact  string
-	gpu       int
-	gpuMemory int64
+	artefact    string
+	gpu         int
+	gpuMemory   int64
+	parts       int
+	concurrency int
 }
 
 func formOf(c *capacity.Candidate) form {
-	return form{c.Artefact, c.Config.GPU, c.Config.GPUMemory}
+	return form{c.Artefact, c.Config.GPU, c.Config.GPUMemory, c.Config.Members(), c.Config.Streams()}
 }
 
 // beyond lists the instances of forms that serve more than a plan has for these, and what the

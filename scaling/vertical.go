@@ -16,6 +16,8 @@ import (
 // An instance that still starts begins with the larger quota. When a load sets in, the
 // first instance is planned for one request and gets the smallest share. A few passes
 // later a second small instance would serve less than the first with both shares.
+//
+// A set over several nodes keeps its quota, here and in merge and relax.
 func (p *pass) stretch(v *view) {
 	if !p.engine.settings.Vertical || len(v.live) == 0 || v.residual() == 0 {
 		return
@@ -35,7 +37,7 @@ func (p *pass) stretch(v *view) {
 			larger = capacity.InPlace(choices, in.with(), in.Largest, true)
 			known[as] = larger
 		}
-		if len(larger) == 0 || in.Fixed {
+		if len(larger) == 0 || in.Fixed || in.Nodes != nil {
 			continue
 		}
 		residual := residualOf(v, in.Artefact)
@@ -93,7 +95,7 @@ func (p *pass) merge(v *view) {
 		for j := range v.live {
 			stays, goes := &v.live[i], &v.live[j]
 			place, ok := p.space().Find(stays.Node)
-			if i == j || stays.Node != goes.Node || !ok || v.sets != nil && stays.Artefact != goes.Artefact || v.bounds(stays).Up < v.bounds(goes).Up {
+			if i == j || stays.Nodes != nil || goes.Nodes != nil || stays.Node != goes.Node || !ok || v.sets != nil && stays.Artefact != goes.Artefact || v.bounds(stays).Up < v.bounds(goes).Up {
 				continue // The one that serves more stays.
 			}
 			both := v.bounds(stays).Up + v.bounds(goes).Up
@@ -131,6 +133,9 @@ func (p *pass) relax(v *view) {
 	best, to, saved := -1, capacity.Choice{}, 0
 	for i := range v.live {
 		in := &v.live[i]
+		if in.Nodes != nil {
+			continue
+		}
 		below := v.memory.Below(in.with(), in.Largest, v.peak)
 		for _, c := range below {
 			if less := in.Config.CPU - c.Config.CPU; in.State == cluster.Ready && !in.Fixed && less > saved && total.Up-v.peaked(in).Up+c.Range.Up >= v.peak && spares(v, in, v.peaked(in).Up-c.Range.Up) {

@@ -138,16 +138,16 @@ func (v *view) sort() (idle bool) {
 		v.parked = slices.Clip(v.Instances)
 		return idle
 	}
-	v.owned = true
-	for _, in := range v.Instances {
-		switch {
+	v.owned, v.live = true, make([]Running, 0, len(v.Instances))
+	for i := range v.Instances {
+		switch in := &v.Instances[i]; {
 		case in.State != cluster.Starting && in.State != cluster.Ready:
-		case !v.current(&in):
-			v.old = append(v.old, in)
+		case !v.current(in):
+			v.old = append(v.old, *in)
 		case in.Parked:
-			v.parked = append(v.parked, in)
+			v.parked = append(v.parked, *in)
 		default:
-			v.live = append(v.live, in)
+			v.live = append(v.live, *in)
 		}
 	}
 	byID := func(a, b Running) int { return cmp.Compare(a.ID, b.ID) }

@@ -27,7 +27,7 @@ func widen(p *pass, v *view, placed []placing.Placed) {
 	for k := range placed {
 		x := &placed[k]
 		at, ok := p.room.Find(x.Node)
-		if !ok {
+		if !ok || x.Nodes != nil {
 			continue
 		}
 		held, best := x.Config.Resources, -1

@@ -47,14 +47,16 @@ func appraise(v *view, nodes []cluster.Node) {
 	}
 }
 
-// size is the largest part of a resource of its node that an instance holds.
+// size is the largest part of a resource of a node that an instance holds.
 func size(in *Running, nodes []cluster.Node) (most float64) {
 	const least = 1e-3
-	i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == in.Node })
-	if i < 0 {
-		return least
-	}
-	held, total := in.Holds(), nodes[i].Total
+	most = least
 	part := func(held, total float64) float64 { return held / max(1, total) }
-	return max(least, part(float64(held.CPU), float64(total.CPU)), part(float64(held.Memory), float64(total.Memory)), part(float64(held.GPU), float64(total.GPU)))
+	for node, held := range onNodes(in) {
+		if i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == node }); i >= 0 {
+			total := nodes[i].Total
+			most = max(most, part(float64(held.CPU), float64(total.CPU)), part(float64(held.Memory), float64(total.Memory)), part(float64(held.GPU), float64(total.GPU)))
+		}
+	}
+	return most
 }

@@ -120,7 +120,7 @@ func reasonFor(s sim.Setup, f sim.Function) reason {
 		}
 		r.largest = max(r.largest, c.Config.Batch)
 		weight := settings.Beta*float64(c.Config.CPU)/1000 + float64(c.Config.GPU)
-		per := capacity.Bounds(c.Config.Batch, c.Exec, f.SLO, settings.Rounding).Up / weight
+		per := capacity.BoundsOf(c.Config, c.Exec, f.SLO, settings.Rounding).Up / weight
 		if c.Config.GPU > 0 {
 			r.accelerated = max(r.accelerated, per)
 		} else {

@@ -57,7 +57,9 @@ func Place(system systems.System, s sim.Setup, rates []float64) (Plan, error) {
 func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
 	used := map[string]cluster.Resources{}
 	for _, start := range made.Start {
-		used[start.Node] = used[start.Node].Add(start.Config.Resources)
+		for node, part := range cluster.Over(start.Node, start.Nodes, start.Config.Resources) {
+			used[node] = used[node].Add(part)
+		}
 		p.Held += Weigh(start.Config.Resources, s.Beta)
 	}
 	machine := s.Machine

@@ -15,7 +15,7 @@ var files embed.FS
 // copy.
 var order = []string{"testbed-osvt", "testbed-qa", "testbed-osvt-400ms", "traces", "scale", "coldstart", "batch-fig14",
 	"infaas-table3", "infaas-fig6", "infaas-production", "infaas-sharing", "accuracy-scaling",
-	"osvt-ramp", "poisson", "mmpp", "crowded", "one-machine"}
+	"osvt-ramp", "poisson", "mmpp", "crowded", "one-machine", "sets"}
 
 // ScenarioNames lists the scenarios.
 func ScenarioNames() []string { return slices.Clone(order) }

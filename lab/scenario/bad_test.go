@@ -31,6 +31,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		start + "spread: -1, " + poisson:                         `spread: "-1" is not a number from 0`,
 		start + "profile: absent.csv, " + poisson:                "functions[0].profile: open absent.csv: no such file or directory: name a file, or 2080ti",
 		start + "vary: {slo: [200ms]}, " + poisson:               "functions[0].slo: vary has slo too",
+		start + "concurrency: 2, " + poisson:                     "functions[0].concurrency: it needs parts",
+		start + "parts: [1], " + poisson:                         `parts: "1" is not a whole number from 2 to 64`,
 		start + "vary: {load: [0]}, " + poisson:                  `vary.load: "0" is not a number`,
 
 		// Negative rates, and no rates.

@@ -115,6 +115,7 @@ func (r *reader) function(o *fleet.Object, s *Scenario) []draft {
 	} else {
 		r.size(o, &f)
 		r.times(o, &f)
+		readSets(o, &f)
 	}
 	slos, loads := vary(o)
 	if len(slos) == 0 {
@@ -192,15 +193,15 @@ func (r *reader) times(o *fleet.Object, f *Function) {
 	f.Times = t
 }
 
-// possible checks that a function can run: a config must fit a node, and the fastest of
-// those that fit must execute one request within slo.
+// possible checks that a function can run: a config, or each member of a set, must fit a node,
+// and the fastest of those that fit must execute one request within slo.
 func possible(o *fleet.Object, f *Function, s *Scenario, slo time.Duration) {
 	nodes := s.Cluster.Kinds()
 	if f.Times == nil || len(nodes) == 0 || slo == 0 {
 		return
 	}
-	fastest, on, ok := testbed.Fastest(f.Times, func(need cluster.Resources) bool {
-		return slices.ContainsFunc(nodes, func(n cluster.Node) bool { return need.Fits(n.Total) })
+	fastest, on, ok := testbed.Fastest(f.Times, func(c cluster.Config) bool {
+		return slices.ContainsFunc(nodes, func(n cluster.Node) bool { return c.Each().Fits(n.Total) })
 	})
 	switch {
 	case !ok:
@@ -213,8 +214,8 @@ func possible(o *fleet.Object, f *Function, s *Scenario, slo time.Duration) {
 
 func smallest(configs []cluster.Config) cluster.Resources {
 	return slices.MinFunc(configs, func(a, b cluster.Config) int {
-		return slices.Compare([]int{a.CPU, a.GPU}, []int{b.CPU, b.GPU})
-	}).Resources
+		return slices.Compare([]int{a.Each().CPU, a.Each().GPU, -a.Members()}, []int{b.Each().CPU, b.Each().GPU, -b.Members()})
+	}).Each()
 }
 
 func largest(nodes []cluster.Node) cluster.Node {

@@ -25,9 +25,12 @@ type use struct{ busy, served float64 }
 
 func (g *group) full() int { return len(g.Truth) }
 
+// streams is how many batches the group executes at the same time.
+func (g *group) streams() float64 { return float64(g.count * g.Config.Streams()) }
+
 // capacity returns the requests/s that one instance serves in full batches.
 func (g *group) capacity() float64 {
-	return float64(g.full()) / g.Truth[g.full()-1].Seconds()
+	return float64(g.full()*g.Config.Streams()) / g.Truth[g.full()-1].Seconds()
 }
 
 // load is n requests that come between from and to. The first waits for waits[0] until its
@@ -66,10 +69,10 @@ func (f *Flow) execute(g *group, l load, n uint64) {
 	if n == 0 {
 		return
 	}
-	b, gathers := g.batch(f, float64(n)/float64(g.count)/max(l.to-l.from, time.Millisecond).Seconds())
+	b, gathers := g.batch(f, float64(n)/g.streams()/max(l.to-l.from, time.Millisecond).Seconds())
 	mean := g.Truth[b-1]
 	part := float64(f.options.Window.Overlap(l.from, max(l.to, l.from+1))) / float64(max(l.to-l.from, 1))
-	g.each.busy += part * float64(n) / float64(b) * mean.Seconds() / float64(g.count)
+	g.each.busy += part * float64(n) / float64(b) * mean.Seconds() / g.streams()
 	if l.measured {
 		g.each.served += float64(n) / float64(g.count)
 		f.record.Batch(b, max(1, n/uint64(b)))
@@ -197,16 +200,16 @@ func (f *Flow) join(p *fluidPeer) {
 	p.began = p.group.each
 	p.group.count++
 	f.sum()
-	f.bucket += float64(p.group.full())
+	f.bucket += float64(p.group.full() * p.Config.Streams())
 }
 
 // sum adds up the groups' counts, capacities and depths.
 func (f *Flow) sum() {
 	f.up, f.capacity, f.depth = 0, 0, 0
 	for _, g := range f.groups {
-		f.up += g.count
+		f.up += int(g.streams())
 		f.capacity += float64(g.count) * g.capacity()
-		f.depth += float64(g.count * g.full())
+		f.depth += float64(g.full()) * g.streams()
 	}
 }
 

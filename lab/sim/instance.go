@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,9 +15,12 @@ import (
 
 // instance is one instance of a function.
 type instance struct {
-	id       cluster.InstanceID
-	fn       *function
+	id cluster.InstanceID
+	fn *function
+	// node is the index of its node. nodes are those of a set's members, by member, if they are
+	// on several; node is then the first one's.
 	node     int
+	nodes    []int
 	artefact string
 	config   cluster.Config
 	revision uint64
@@ -52,8 +56,14 @@ type instance struct {
 func (r *run) start(s scaling.Start) {
 	fn := r.find(s.Function)
 	node, ok := r.node[s.Node]
+	nodes := make([]int, len(s.Nodes))
+	for k, name := range s.Nodes {
+		var known bool
+		nodes[k], known = r.node[name]
+		ok = ok && known
+	}
 	if fn == nil || !ok {
-		r.err = fmt.Errorf("the plan starts an instance of %q on %q: there is no such function or node", s.Function, s.Node)
+		r.err = fmt.Errorf("the plan starts an instance of %q on %q: there is no such function or node", s.Function, append([]string{s.Node}, s.Nodes...))
 		return
 	}
 	tables := r.times(fn, s.Artefact, s.Config)
@@ -63,7 +73,7 @@ func (r *run) start(s scaling.Start) {
 	}
 	r.started++
 	in := &instance{
-		id: r.name(fn), fn: fn, node: node, artefact: s.Artefact, config: s.Config, revision: s.Revision, tables: tables,
+		id: r.name(fn), fn: fn, node: node, nodes: nodes, artefact: s.Artefact, config: s.Config, revision: s.Revision, tables: tables,
 		exec: s.Exec, mean: s.Mean, timeout: s.Timeout, number: r.started, state: cluster.Starting,
 	}
 	if n := len(r.free); n > 0 {
@@ -118,9 +128,30 @@ func (r *run) find(name string) *function {
 // begin lets an instance take its resources and load.
 func (r *run) begin(in *instance) {
 	in.begun, in.heldSince = true, r.now
-	r.machines.Begin(r.now, in.node, cluster.Resources{})
+	on := r.now
+	for node := range in.over(in.config.Resources) {
+		r.machines.Begin(r.now, node, cluster.Resources{})
+		on = max(on, r.booted(node))
+	}
 	r.hold(in, in.config.Resources)
-	r.events.Plan(r.booted(in.node)+in.fn.loading(in.artefact), ready, in.slot, in.number)
+	r.events.Plan(on+in.fn.loading(in.artefact), ready, in.slot, in.number)
+}
+
+// over lists an instance's nodes and what it takes of each, if it takes of in all: for a set over
+// several nodes, an equal part for each member.
+func (in *instance) over(of cluster.Resources) iter.Seq2[int, cluster.Resources] {
+	return func(yield func(int, cluster.Resources) bool) {
+		if len(in.nodes) == 0 {
+			yield(in.node, of)
+			return
+		}
+		part := cluster.Config{Parts: len(in.nodes), Resources: of}.Each()
+		for _, node := range in.nodes {
+			if !yield(node, part) {
+				return
+			}
+		}
+	}
 }
 
 // booted returns when the machine of a node is on. It boots now if it is off.
@@ -134,21 +165,29 @@ func (r *run) booted(node int) time.Duration {
 	return max(on, r.now)
 }
 
-// claim sets what an instance claims of its node's free resources.
+// claim sets what an instance claims of its nodes' free resources.
 func (r *run) claim(in *instance, of cluster.Resources) {
-	n := &r.nodes[in.node]
-	n.Free = n.Free.Add(in.claims).Sub(of)
+	for node, was := range in.over(in.claims) {
+		r.nodes[node].Free = r.nodes[node].Free.Add(was)
+	}
+	for node, part := range in.over(of) {
+		r.nodes[node].Free = r.nodes[node].Free.Sub(part)
+	}
 	in.claims = of
 }
 
-// hold sets what an instance holds of its node from now on. The scheduler must not give
+// hold sets what an instance holds of its nodes from now on. The scheduler must not give
 // away more than a node has; if it does, the run ends with an error.
 func (r *run) hold(in *instance, to cluster.Resources) {
-	used := r.used[in.node].Sub(in.holds).Add(to)
-	if n := &r.nodes[in.node]; r.err == nil && !used.Fits(n.Total) {
-		r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, used, n.Total)
+	for node, was := range in.over(in.holds) {
+		r.used[node] = r.used[node].Sub(was)
 	}
-	r.used[in.node] = used
+	for node, part := range in.over(to) {
+		r.used[node] = r.used[node].Add(part)
+		if n := &r.nodes[node]; r.err == nil && !r.used[node].Fits(n.Total) {
+			r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, r.used[node], n.Total)
+		}
+	}
 	in.fn.held = in.fn.held.Sub(in.holds).Add(to)
 	r.machines.Change(r.now, in.holds, to)
 	in.holds = to
@@ -201,7 +240,9 @@ func (r *run) gone(in *instance) {
 	r.settle(in)
 	if in.begun {
 		r.hold(in, cluster.Resources{})
-		r.machines.End(r.now, in.node, cluster.Resources{})
+		for node := range in.over(in.config.Resources) {
+			r.machines.End(r.now, node, cluster.Resources{})
+		}
 	}
 	in.state = cluster.Exited
 	in.fn.carrier.Forget(in.id)

@@ -68,7 +68,7 @@ func (r *run) view(fn *function) scaling.Function {
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
 		x := scaling.Running{
-			ID: in.id, Node: r.nodes[in.node].Name, Artefact: in.artefact, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
+			ID: in.id, Node: r.nodes[in.node].Name, Nodes: r.names(in), Artefact: in.artefact, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
 		}
 		if in.loaded {
 			x.Loading = fn.loading(in.artefact)
@@ -110,13 +110,23 @@ func (r *run) view(fn *function) scaling.Function {
 	return f
 }
 
+// names are the names of the nodes of a set's members, nil if they are not on several.
+func (r *run) names(in *instance) (names []string) {
+	for _, node := range in.nodes {
+		names = append(names, r.nodes[node].Name)
+	}
+	return names
+}
+
 // room returns the resources for a function's instances if its present ones are replaced.
 func (r *run) room(fn *function) systems.Room {
 	return systems.RoomOn(r.nodes, func() map[string]cluster.Resources {
 		held := map[string]cluster.Resources{}
 		for i := range fn.running {
 			in := &fn.running[i]
-			held[in.Node] = held[in.Node].Add(in.Holds())
+			for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
+				held[node] = held[node].Add(part)
+			}
 		}
 		return held
 	})
@@ -153,7 +163,7 @@ func (r *run) deal(fn *function, rate float64) {
 		if in.serves() {
 			serving = append(serving, in)
 			full := in.tables.predicted[len(in.tables.predicted)-1]
-			ranges = append(ranges, capacity.Bounds(in.config.Batch, full, fn.SLO, capacity.Exact))
+			ranges = append(ranges, capacity.BoundsOf(in.config, full, fn.SLO, capacity.Exact))
 		}
 	}
 	r.serving, r.ranges = serving, ranges

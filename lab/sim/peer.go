@@ -64,7 +64,19 @@ type peer struct {
 	freeAt, idleSince time.Duration
 	busy, expected    time.Duration
 	budget            budget
+	// An instance that executes k batches at the same time has k-1 further streams, each with
+	// its own slot, freeAt and ID. Their work counts with the instance, of.
+	of      *peer
+	streams []*peer
 	Peer
+}
+
+// whole returns the instance of a stream, or the peer itself.
+func (p *peer) whole() *peer {
+	if p.of != nil {
+		return p.of
+	}
+	return p
 }
 
 // spread draws execution times. The logarithm of a time is normal with standard deviation
@@ -93,6 +105,7 @@ func (s *spread) draw(mean time.Duration) time.Duration {
 // execute lets the peer run n requests that arrive at a time, in batches of at most its
 // size. It returns the start of the first execution and the end of the last.
 func (p *peer) execute(arrive time.Duration, n int, s *spread, w Window, record *Record) (start, end time.Duration) {
+	all := p.whole()
 	start = max(arrive, p.freeAt)
 	end = start
 	if p.Device != nil {
@@ -102,17 +115,17 @@ func (p *peer) execute(arrive time.Duration, n int, s *spread, w Window, record 
 		size := min(rest, len(p.Truth))
 		rest -= size
 		end = p.budget.run(p.Quota, end, s.draw(p.Truth[size-1]))
-		p.expected += p.Truth[size-1]
+		all.expected += p.Truth[size-1]
 		if w.Has(start) {
 			record.Batch(size, 1)
 		}
 	}
 	p.freeAt = end
-	p.busy += end - start
+	all.busy += end - start
 	if p.Device != nil {
 		p.Device.freeAt = end
 	}
-	p.inFlight++
-	p.use.Busy += w.Overlap(start, end)
+	all.inFlight++
+	all.use.Busy += w.Overlap(start, end) / time.Duration(1+len(all.streams))
 	return start, end
 }

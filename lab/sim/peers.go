@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -12,9 +13,13 @@ func (r *Requests) Up(now time.Duration, in Peer) Ready {
 	p, ok := r.peers[in.ID]
 	switch {
 	case !ok:
-		p = &peer{up: true, idleSince: now, slot: r.slot()}
-		r.slots[p.slot] = p
-		r.peers[in.ID] = p
+		p = &peer{up: true, idleSince: now}
+		r.place(in.ID, p)
+		for i := 1; i < in.Config.Streams(); i++ {
+			stream := &peer{of: p}
+			p.streams = append(p.streams, stream)
+			r.place(batching.Stream(in.ID, i), stream)
+		}
 		r.ready++
 		r.waking.Cold(&r.total, &r.record.Counts)
 	case p.parked:
@@ -24,9 +29,19 @@ func (r *Requests) Up(now time.Duration, in Peer) Ready {
 		r.waking.Woken(&r.total, &r.record.Counts)
 	}
 	p.Peer = in
-	r.options.Policy.Up(TimeAt(now), in.Instance)
+	for i, stream := range p.streams {
+		stream.Peer = in
+		stream.ID = batching.Stream(in.ID, i+1)
+	}
+	batching.Up(r.options.Policy, TimeAt(now), in.Instance)
 	r.act(now)
 	return p
+}
+
+// place gives a peer a slot.
+func (r *Requests) place(id cluster.InstanceID, p *peer) {
+	p.slot = r.slot()
+	r.slots[p.slot], r.peers[id] = p, p
 }
 
 // slot returns a free slot for a peer.
@@ -50,7 +65,7 @@ func (r *Requests) Park(now time.Duration, id cluster.InstanceID) bool {
 	p.up, p.parked = false, true
 	r.ready--
 	r.parked++
-	r.options.Policy.Down(TimeAt(now), id)
+	batching.Down(r.options.Policy, TimeAt(now), &p.Instance)
 	r.act(now)
 	return true
 }
@@ -65,7 +80,7 @@ func (r *Requests) Down(now time.Duration, id cluster.InstanceID) (drained bool)
 	if p.up {
 		p.up = false
 		r.ready--
-		r.options.Policy.Down(TimeAt(now), id)
+		batching.Down(r.options.Policy, TimeAt(now), &p.Instance)
 		r.act(now)
 	}
 	if p.parked {
@@ -83,9 +98,11 @@ func (r *Requests) Forget(id cluster.InstanceID) {
 	if !ok || p.up || p.inFlight > 0 {
 		return
 	}
-	delete(r.peers, id)
-	r.slots[p.slot] = nil
-	r.free = append(r.free, p.slot)
+	for _, x := range append([]*peer{p}, p.streams...) {
+		delete(r.peers, x.ID)
+		r.slots[x.slot] = nil
+		r.free = append(r.free, x.slot)
+	}
 }
 
 // Waiting returns the number of waiting requests.

@@ -185,7 +185,7 @@ func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 			r.total.Missed++
 		}
 		if x.arrived >= o.Window.From {
-			p.use.Served++
+			p.whole().use.Served++
 			if late {
 				r.record.Missed++
 			}
@@ -194,14 +194,15 @@ func (r *Requests) send(now time.Duration, p *peer, ids []batching.RequestID) {
 	}
 }
 
-// finish handles the answer to a batch: the instance is free for another.
+// finish handles the answer to a batch: the instance, or a stream of it, is free for another.
 func (r *Requests) finish(now time.Duration, p *peer) {
-	p.inFlight--
+	all := p.whole()
+	all.inFlight--
 	r.inFlight--
-	p.idleSince = now
+	all.idleSince = now
 	r.options.Policy.Done(TimeAt(now), p.ID)
 	r.act(now)
-	if !p.up && p.inFlight == 0 {
-		r.options.OnDrained(p.ID)
+	if !all.up && all.inFlight == 0 {
+		r.options.OnDrained(all.ID)
 	}
 }

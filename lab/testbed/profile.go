@@ -180,10 +180,10 @@ func between(below, above point, at int) (float64, bool) {
 
 // Fastest returns the shortest mean time of a single request on a config that fits, and
 // that config. ok is false if none fits.
-func Fastest(t systems.Times, fits func(cluster.Resources) bool) (time.Duration, cluster.Config, bool) {
+func Fastest(t systems.Times, fits func(cluster.Config) bool) (time.Duration, cluster.Config, bool) {
 	best, on, found := time.Duration(0), cluster.Config{}, false
 	for _, c := range t.Configs() {
-		if !fits(c.Resources) {
+		if !fits(c) {
 			continue
 		}
 		if exec, ok := t.Exec(c, 1); ok && (!found || exec < best) {

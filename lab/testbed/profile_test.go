@@ -162,15 +162,15 @@ func TestMonotone(t *testing.T) {
 
 func TestFastest(t *testing.T) {
 	ssd := testbed(t, "ssd")
-	all := func(cluster.Resources) bool { return true }
+	all := func(cluster.Config) bool { return true }
 	if exec, c, ok := Fastest(ssd, all); !ok || exec != 125900*time.Microsecond || c.CPU != 2000 || c.GPU != 40 {
 		t.Errorf("%v on %v", exec, c)
 	}
-	noGPU := func(r cluster.Resources) bool { return r.GPU == 0 }
+	noGPU := func(r cluster.Config) bool { return r.GPU == 0 }
 	if exec, c, ok := Fastest(ssd, noGPU); !ok || exec != 157930*time.Microsecond || c.CPU != 16000 {
 		t.Errorf("%v on %v", exec, c)
 	}
-	if _, _, ok := Fastest(ssd, func(cluster.Resources) bool { return false }); ok {
+	if _, _, ok := Fastest(ssd, func(cluster.Config) bool { return false }); ok {
 		t.Error("nothing fits, but something is fastest")
 	}
 }

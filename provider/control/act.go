@@ -67,7 +67,7 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
 	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	spec := cluster.InstanceSpec{
-		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Config: s.Config,
+		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Nodes: s.Nodes, Config: s.Config,
 		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: a.fingerprint,
 	}
 	// The plan's configs come from the profile, so adopt finds their times.

@@ -79,7 +79,7 @@ func (in *instance) peak(a *artefact) float64 {
 	if in.batch <= len(in.promised) {
 		exec = time.Duration(a.usual.Ratio(in.Config.CPU, in.batch) * float64(in.promised[in.batch-1]))
 	}
-	return capacity.Bounds(in.batch, exec, in.function.Inference.SLO, capacity.Exact).Up
+	return capacity.BoundsOf(in.planned(), exec, in.function.Inference.SLO, capacity.Exact).Up
 }
 
 // interference follows the states of instances and relieves those that others slow down.
@@ -122,9 +122,10 @@ func (c interference) follow(now time.Time, fn *function, load float64) {
 }
 
 // movable reports whether the backend may be able to move the instance. It must have whole
-// cores: the kernel moves an instance without cores of its own by itself.
+// cores: the kernel moves an instance without cores of its own by itself. A set has several
+// processes, which are not moved together.
 func (c interference) movable(in *instance) bool {
-	return c.options.Move != nil && in.Config.CPU%1000 == 0
+	return c.options.Move != nil && in.Config.CPU%1000 == 0 && in.Config.Members() == 1
 }
 
 // calm reports whether another instance with the artefact and the share of in is not
@@ -168,10 +169,11 @@ func (c interference) relieve(now time.Time, in *instance) {
 }
 
 // replaceElsewhere makes the engine start another instance on a node without interference
-// and then stop this one, if such a node has room. The lock is held.
+// and then stop this one, if such a node has room. A set over several nodes stays. The lock is
+// held.
 func (c interference) replaceElsewhere(now time.Time, in *instance) {
 	fn := in.function
-	if in.relief.replaced || now.Sub(fn.replacedAt) < replacePause || in.follower.State() != variant.Interfered {
+	if in.relief.replaced || in.Nodes != nil || now.Sub(fn.replacedAt) < replacePause || in.follower.State() != variant.Interfered {
 		return
 	}
 	var eligible []string

@@ -129,11 +129,18 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	return f
 }
 
+// planned is the instance's config with the largest batch that the objective allows.
+func (in *instance) planned() cluster.Config {
+	c := in.Config
+	c.Batch = in.batch
+	return c
+}
+
 // running returns an instance as the engine sees it.
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
-	r := scaling.Running{ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
-	r.Config.Batch, r.Largest, r.Loading = in.batch, in.Config.Batch, in.Loading
+	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
+	r.Config, r.Largest, r.Loading = in.planned(), in.Config.Batch, in.Loading
 	if a := in.own(); a != nil {
 		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
 	}
@@ -198,7 +205,7 @@ func deal(instances []*instance, f scaling.Function) {
 	for _, in := range instances {
 		if in.serves() {
 			serving = append(serving, in)
-			ranges = append(ranges, capacity.Bounds(in.batch, in.exec, f.SLO, capacity.Exact))
+			ranges = append(ranges, capacity.BoundsOf(in.planned(), in.exec, f.SLO, capacity.Exact))
 		}
 	}
 	systems.Deal(f.Rate, ranges, func(i int) *float64 { return &serving[i].rate }, func(i int) { serving[i].tell() })

@@ -92,7 +92,7 @@ func (fn *function) example(a *artefact, in *instance) (best capacity.Candidate,
 
 // rate is the number of requests per second that a config serves (r_up).
 func (fn *function) rate(c capacity.Candidate) float64 {
-	return capacity.Bounds(c.Config.Batch, c.Exec, fn.Inference.SLO, capacity.Exact).Up
+	return capacity.BoundsOf(c.Config, c.Exec, fn.Inference.SLO, capacity.Exact).Up
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -11,6 +11,8 @@ import (
 // batch is the requests that the policy sends to an instance together.
 type batch struct {
 	instance cluster.InstanceID
+	// stream is where the policy sent it: the instance, or a stream of it.
+	stream cluster.InstanceID
 	// variant is the artefact that the instance has loaded.
 	variant string
 	link    *link
@@ -92,7 +94,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		// Reconfigure's new policy has not sent the batch, and a policy that was told of
 		// the instance anew since does not count it.
 		if m, ok := d.instances[b.instance]; ok && b.policy == d.policy && b.generation == m.generation {
-			d.policy.Done(now, b.instance)
+			d.policy.Done(now, b.stream)
 		}
 		d.release(b.instance, now)
 	}), nil)

@@ -315,11 +315,11 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 			d.reject(a.Reject)
 			continue
 		}
-		b := &batch{instance: a.Instance, policy: d.policy, calls: make([]*call, len(a.Dispatch)), sent: now}
+		m := receiver(d, a.Instance)
+		b := &batch{instance: m.ID, stream: a.Instance, policy: d.policy, calls: make([]*call, len(a.Dispatch)), sent: now}
 		for i, id := range a.Dispatch {
 			b.calls[i] = d.waiting.take(id)
 		}
-		m := d.instances[a.Instance]
 		m.inFlight++
 		b.generation, b.variant = m.generation, m.Variant
 		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
@@ -331,6 +331,14 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 	}
 	d.arm(now)
 	return batches
+}
+
+// receiver returns the instance to which the policy sends a batch.
+func receiver(d *Dispatcher, stream cluster.InstanceID) *instanceState {
+	if m, ok := d.instances[stream]; ok {
+		return m
+	}
+	return d.instances[batching.InstanceOf(stream)]
 }
 
 // predicted returns how long an instance with the times exec takes for n requests, in as

@@ -41,6 +41,9 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 			m.up = false
 			d.up.add(m.Serves(), -1)
 		}
+		if ok {
+			in.Config.Concurrency = m.Config.Concurrency // It is the instance's for good.
+		}
 		m.Instance = in
 		m.link.setTimeout(d.timeout(in))
 		if !m.suspect {
@@ -56,7 +59,7 @@ func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 		d.up.add(m.Serves(), 1)
 	}
 	if !m.lent {
-		d.policy.Up(now, m.Instance)
+		batching.Up(d.policy, now, m.Instance)
 	}
 }
 
@@ -66,7 +69,7 @@ func (d *Dispatcher) down(now time.Time, m *instanceState) {
 		m.up = false
 		m.generation++
 		d.up.add(m.Serves(), -1)
-		d.policy.Down(now, m.ID)
+		batching.Down(d.policy, now, &m.Instance)
 	}
 }
 
@@ -124,7 +127,7 @@ func (d *Dispatcher) Reconfigure(policy batching.Policy, slo time.Duration, once
 		d.policy, d.options.SLO, d.options.Once = policy, slo, once
 		for _, m := range d.instances {
 			if m.up && !m.lent {
-				policy.Up(now, m.Instance)
+				batching.Up(policy, now, m.Instance)
 			}
 		}
 		for _, c := range d.waiting.calls {

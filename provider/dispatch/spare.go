@@ -65,7 +65,7 @@ func lend(d *Dispatcher, c *call) *loan {
 		return nil
 	}
 	best.lent = true
-	d.policy.Down(now, best.ID)
+	batching.Down(d.policy, now, &best.Instance)
 	b := &batch{instance: best.ID, variant: best.Variant, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], calls: []*call{c}, sent: now}
 	b.overdue = d.tardiness.overdue(b.predicted)
 	return &loan{d: d, id: best.ID, m: best, batch: b, timeout: d.timeout(best.Instance)}
@@ -168,7 +168,7 @@ func (l *loan) end() {
 		}
 		l.m.lent = false
 		if l.m.up && l.d.instances[l.id] == l.m {
-			l.d.policy.Up(now, l.m.Instance)
+			batching.Up(l.d.policy, now, l.m.Instance)
 		}
 		l.d.settle(l.m)
 	}), nil)

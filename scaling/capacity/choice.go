@@ -53,7 +53,7 @@ func (o Options) Choices(d Demand) []Choice {
 	if len(cs) == 0 {
 		for _, c := range d.Configs {
 			if o.Meets(c, d.SLO) {
-				cs = o.choice(cs, c, o.Bounds(c.Config.Batch, c.Exec, d.SLO, d.Queue))
+				cs = o.choice(cs, c, o.Bounds(c.Config, c.Exec, d.SLO, d.Queue))
 			}
 		}
 	}
@@ -144,12 +144,15 @@ func InPlace(choices []Choice, has Candidate, largest int, more bool) []Choice {
 		if same.Batch <= largest {
 			same.Batch = config.Batch
 		}
-		if c.Artefact == has.Artefact && same == config && c.Config.CPU != config.CPU && c.Config.CPU > config.CPU == more && c.Config.Threads() == config.Threads() {
+		if c.Artefact == has.Artefact && same == config && c.Config.CPU != config.CPU && c.Config.CPU > config.CPU == more && threads(c.Config) == threads(config) {
 			all = append(all, c)
 		}
 	}
 	return all
 }
+
+// threads is the number of engine threads of an instance, or of each member of a set.
+func threads(c cluster.Config) int { return cluster.Config{Resources: c.Each()}.Threads() }
 
 // Usable is the largest batch that an instance may take under slo, by Eq. 3 and 4, if a batch of
 // b takes exec[b-1]. It is 0 if not even one request can be in time. With joint planning a batch

@@ -19,9 +19,12 @@ type Candidate struct {
 	// Accuracy is that of the artefact in percent. Of plans that cost the same the more
 	// accurate one is better.
 	Accuracy float64
-	Config   cluster.Config
-	// Exec is the time within which a batch is expected to end. It decides whether the SLO
-	// is met.
+	// Config is the instance's. With a Config.Concurrency of k the instance serves what k
+	// instances with the same times do. With Config.Parts it is a set, which takes its
+	// resources of one node, or in equal parts of several.
+	Config cluster.Config
+	// Exec is the time within which a batch is expected to end, while the instance executes as
+	// many others as it does at the same time. It decides whether the SLO is met.
 	Exec time.Duration
 	// Mean is the mean time of a batch. It decides how many requests an instance serves; 0
 	// means Exec. Only [Options.Joint] distinguishes the two.
@@ -187,8 +190,8 @@ func (o Options) Cores(r cluster.Resources) float64 {
 }
 
 // Bounds is Eq. 1 with the options' rounding, for a queue.
-func (o Options) Bounds(b int, exec, slo time.Duration, q Queue) Range {
-	r := Bounds(b, exec, slo, o.Rounding)
+func (o Options) Bounds(c cluster.Config, exec, slo time.Duration, q Queue) Range {
+	r := BoundsOf(c, exec, slo, o.Rounding)
 	if q == LateBound {
 		r.Low = 0
 	}

@@ -3,6 +3,8 @@ package capacity
 import (
 	"math"
 	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // Rounding is how Eq. 1 turns a time into a rate.
@@ -48,6 +50,19 @@ func Bounds(b int, exec, slo time.Duration, rounding Rounding) Range {
 	}
 	return Range{Low: min(wait*size, up), Up: up}
 }
+
+// BoundsOf is Eq. 1 for an instance with a config, whose Batch and Concurrency count. If it
+// executes k batches at the same time, exec is the time of each with the others running, and the
+// instance takes what k instances with that time take.
+//
+// For example ⟨8⟩ in 50 ms under 200 ms takes from 8/150 ms = 53.3/s to 8/50 ms = 160/s. With
+// three batches at the same time it takes from 160/s to 480/s.
+func BoundsOf(c cluster.Config, exec, slo time.Duration, rounding Rounding) Range {
+	return Bounds(c.Batch, exec, slo, rounding).times(c.Streams())
+}
+
+// times is the range of n instances.
+func (r Range) times(n int) Range { return Range{Low: float64(n) * r.Low, Up: float64(n) * r.Up} }
 
 // Total sums ranges to [R_min, R_max] (§3.2).
 func Total(ranges []Range) Range {

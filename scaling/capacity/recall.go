@@ -99,14 +99,14 @@ func (r *Recall) Range(c Candidate, load float64) Range {
 	o := r.options
 	q := rangeAt{artefact: c.Artefact, config: c.Config, exec: c.Exec, mean: c.Mean, load: r.at(load)}
 	if q.load == 0 {
-		return o.Bounds(c.Config.Batch, c.Exec, r.slo, r.queue)
+		return o.Bounds(c.Config, c.Exec, r.slo, r.queue)
 	}
 	if a, known := r.ranges[q]; known {
 		return a
 	}
-	a := o.Bounds(c.Config.Batch, c.Exec, r.slo, r.queue)
+	a := o.Bounds(c.Config, c.Exec, r.slo, r.queue)
 	if a.Up = Serves(c, r.configs, o.AtRandom(r.slo, q.load, r.percentile)); a.Up == 0 && c.Exec > 0 {
-		a.Up = min(1/c.Exec.Seconds(), q.load) // No better estimate exists.
+		a.Up = min(float64(c.Config.Streams())/c.Exec.Seconds(), q.load) // No better estimate exists.
 	}
 	return remember(r.ranges, q, a)
 }

@@ -4,8 +4,10 @@ import (
 	"time"
 )
 
-// Rating returns the rate that an instance serves with batches of b and these times. It returns
-// false if they are too long.
+// Rating returns the rate that an instance serves with batches of b and these times, one at a
+// time. It returns false if they are too long. An instance that executes k batches at the same
+// time serves k times the rate: to the pool it is k instances. If Crew demands 5 instances with
+// t(8) = 50 ms for 500/s, each serves 100/s, and two with a concurrency of 3 serve 600/s.
 type Rating func(b int, exec, mean time.Duration) (float64, bool)
 
 // AtRandom returns the Rating for requests that come at random.
@@ -49,7 +51,7 @@ func (o Options) jointChoices(d Demand) []Choice {
 			}
 		}
 		if d.Crowded || sensible(c, up, load) {
-			cs = o.choice(cs, c, Range{Up: up})
+			cs = o.choice(cs, c, Range{Up: up}.times(c.Config.Streams()))
 		}
 	}
 	return cs
@@ -63,7 +65,7 @@ func Serves(in Candidate, configs []Candidate, rate Rating) float64 {
 	if !ok {
 		best = between(in, configs, rate)
 	}
-	return max(best, smaller(in, configs, rate))
+	return float64(in.Config.Streams()) * max(best, smaller(in, configs, rate))
 }
 
 // smaller is the highest rate of an instance with batches of configs that are smaller than its
@@ -81,7 +83,8 @@ func smaller(in Candidate, configs []Candidate, rate Rating) float64 {
 }
 
 func sameShare(a, b *Candidate) bool {
-	return a.Config.CPU == b.Config.CPU && a.Config.GPU == b.Config.GPU && a.Artefact == b.Artefact
+	return a.Config.CPU == b.Config.CPU && a.Config.GPU == b.Config.GPU && a.Config.Streams() == b.Config.Streams() &&
+		a.Config.Members() == b.Config.Members() && a.Artefact == b.Artefact
 }
 
 // between is the rate of an instance whose full batch takes too long, with the largest batch that

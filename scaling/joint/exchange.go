@@ -41,6 +41,8 @@ type ExchangeInstance struct {
 	ID       cluster.InstanceID
 	Node     string
 	Starting bool
+	// Divided: it is a set over several nodes. It stays, and the others are exchanged around it.
+	Divided bool
 }
 
 // ExchangeMember is an instance and the index of its function.
@@ -165,7 +167,7 @@ func (x *swap) observe() {
 			m := ExchangeMember{in, k}
 			has += x.serves(&m)
 			i, ok := x.room.Find(in.Node)
-			if !ok {
+			if !ok || in.Divided {
 				continue
 			}
 			x.inside[i] = append(x.inside[i], m)

@@ -157,6 +157,21 @@ func (p *Problem) Place(room *placing.Room) []placing.Placement {
 	return placements
 }
 
+// Divide places sets on several nodes for what the k-th demand's placement leaves over because no
+// node has room, at most most of them if that is not 0. The patterns of Solve have none of these:
+// a pattern is of one node.
+func (p *Problem) Divide(room *placing.Room, k, most int, left *placing.Placement) {
+	if left.Reason != placing.NoRoom {
+		return
+	}
+	d := &p.Demands[k]
+	placed, _ := room.Divide(d.Choices, d.Allowed, left.Residual, most)
+	left.Placed, left.Reason = append(left.Placed, placed...), placing.None
+	if p.explain(k, left); left.Reason == placing.NoRoom {
+		left.Lack = room.Lack(d.Choices, d.Allowed)
+	}
+}
+
 // explain sets the load that a demand's placement leaves over, and the reason.
 func (p *Problem) explain(k int, left *placing.Placement) {
 	d := &p.Demands[k]

@@ -216,7 +216,9 @@ func fills(c *capacity.Choice, residual float64) bool {
 // scored is a choice on its best node.
 type scored struct {
 	capacity.Choice
-	node       int
+	node int
+	// nodes are the members' of a set on several nodes, by member; node is the first one's.
+	nodes      []int
 	efficiency float64
 }
 
@@ -241,7 +243,7 @@ func (r *Room) best(choices []capacity.Choice, on Allowed, residual, share float
 			used = min(used, least)
 		}
 		fragment := max(1-used/node.weight, r.Options.FragmentFloor)
-		s := scored{*c, node.index, r.perResource(c, residual) / top / fragment}
+		s := scored{*c, node.index, nil, r.perResource(c, residual) / top / fragment}
 		if !found || s.better(&best) {
 			best, found = s, true
 		}

@@ -12,7 +12,10 @@ import (
 // Placed is one instance that Algorithm 1 placed.
 type Placed struct {
 	capacity.Candidate
+	// Node is where it is. A set over several nodes has its members' Nodes, by member; Node is
+	// then the first one's.
 	Node  string
+	Nodes []string
 	Range capacity.Range
 	// Efficiency is e_ij of Eq. 10, with the numerator normalised to [0, 1].
 	Efficiency float64
@@ -45,6 +48,8 @@ type Placement struct {
 	// Fastest is the config with the shortest time, if Reason is NoConfig and there are
 	// configs.
 	Fastest capacity.Candidate
+	// Lack says which members had no room, if Reason is NoRoom and there are sets to choose from.
+	Lack Lack
 }
 
 // Explain returns a sentence that says why load is unplaced.
@@ -56,6 +61,8 @@ func (p Placement) Explain(slo time.Duration) string {
 		return "there is no config to choose from"
 	case p.Reason == NoNode:
 		return "there is no node on which the function may run"
+	case p.Reason == NoRoom && p.Lack.Of > 0:
+		return fmt.Sprintf("%v; %.3g requests/s more need one", p.Lack, p.Residual)
 	case p.Reason == NoRoom:
 		return fmt.Sprintf("no node has room for %.3g requests/s more", p.Residual)
 	case p.Reason == AtLimit:
@@ -66,7 +73,7 @@ func (p Placement) Explain(slo time.Duration) string {
 
 // Schedule is Algorithm 1. It places instances for d's load on the nodes, one by one, each with
 // the config and on the node of the highest Eq. 10, until the load is placed or nothing more
-// fits. It does not change nodes. The config and the node's name decide between equal
+// fits. A set for which no node has room may go to several. It does not change nodes. The config and the node's name decide between equal
 // efficiencies, never the order of the arguments.
 func Schedule(d capacity.Demand, nodes []cluster.Node, o capacity.Options) Placement {
 	return New(nodes, o).Schedule(d, 0)
@@ -101,11 +108,13 @@ func (r *Room) Schedule(d capacity.Demand, most int) Placement {
 		}
 		best, ok := r.pick(choices, allowed, p.Residual, share, d.Queue)
 		if !ok {
-			p.Reason = NoRoom
+			best, ok = r.pickSet(choices, allowed, p.Residual, share)
+		}
+		if !ok {
+			p.Reason, p.Lack = NoRoom, r.Lack(choices, allowed)
 			return p
 		}
-		r.Take(best.node, best.Config.Resources) // line 13
-		p.Placed = append(p.Placed, Placed{best.Candidate, r.Places[best.node].Name, best.Range, best.efficiency})
+		p.Placed = append(p.Placed, r.put(&best))
 		p.Residual -= best.Range.Up // line 14
 		if p.Residual <= capacity.Negligible*d.RPS {
 			p.Residual = 0

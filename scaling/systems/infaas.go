@@ -76,7 +76,7 @@ func pinned(s System, f Function, _ float64, t Times) []capacity.Candidate {
 		return s.predicted(f, t)
 	}
 	per := func(c capacity.Candidate) float64 {
-		return own.Price(c.Config.Resources).PerSecond * c.Exec.Seconds() / float64(c.Config.Batch)
+		return own.Price(c.Config.Resources).PerSecond * c.Exec.Seconds() / float64(c.Config.Batch*c.Config.Streams())
 	}
 	return []capacity.Candidate{slices.MinFunc(all, func(a, b capacity.Candidate) int { return cmp.Compare(per(a), per(b)) })}
 }
@@ -149,7 +149,7 @@ func (x *infaasScaler) application(f *scaling.Function) *application {
 	for i, c := range f.Configs {
 		o := infaas.Option{Latency: c.Exec, Cost: price(c.Config.Resources), Loading: c.Loading.Seconds(), Model: f.Name}
 		if f.SLO <= 0 || c.Exec <= f.SLO {
-			o.Rate = float64(c.Config.Batch) / c.Exec.Seconds()
+			o.Rate = float64(c.Config.Batch*c.Config.Streams()) / c.Exec.Seconds()
 		}
 		for k := range f.Instances {
 			in := &f.Instances[k]
@@ -378,4 +378,6 @@ func (x *infaasScaler) emptiest(all []*scaling.Running) *scaling.Running {
 }
 
 // peak is the rate at which an instance is saturated.
-func peak(in *scaling.Running) float64 { return float64(in.Config.Batch) / in.Exec.Seconds() }
+func peak(in *scaling.Running) float64 {
+	return float64(in.Config.Batch*in.Config.Streams()) / in.Exec.Seconds()
+}

@@ -90,6 +90,8 @@ func (x *Search) Run() {
 	config.Batch = best.Batch
 	exec := x.promised[best.Share][best.Batch-1]
 	x.list = []capacity.Candidate{tolerated(capacity.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: best.Timeout}, x.slo)}
-	x.instances, x.phases = min(best.Instances, otp.Ready(best.Busy)), plan.Phases
-	x.fit, x.short = x.shares[best.Share].Instances, plan.Short != nil
+	// To the optimiser an instance that executes k batches at the same time is k instances.
+	k := config.Streams()
+	x.instances, x.phases = (min(best.Instances, otp.Ready(best.Busy))+k-1)/k, plan.Phases
+	x.fit, x.short = x.shares[best.Share].Instances/k, plan.Short != nil
 }

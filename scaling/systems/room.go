@@ -58,7 +58,7 @@ func bound(shares []otp.Share, configs []cluster.Config, room Room) (none []clus
 		return none
 	}
 	for i, n := range rooms {
-		if shares[i].Instances = n; n < 1 {
+		if shares[i].Instances = n * configs[i].Streams(); n < 1 {
 			shares[i].Batches = nil
 		}
 	}

@@ -10,14 +10,16 @@ import (
 
 // Shares groups configs by their resources, as BATCH's optimiser needs them. A share has all
 // batch sizes of its configs, table's times of the config with the largest one, and the price
-// of its resources. configs[i] is that config of shares[i].
+// of its resources for one batch's time. configs[i] is that config of shares[i].
 func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, price otp.Pricing) (shares []otp.Share, configs []cluster.Config) {
 	for _, c := range all {
-		i := slices.IndexFunc(configs, func(l cluster.Config) bool { return l.Resources == c.Resources })
+		i := slices.IndexFunc(configs, func(l cluster.Config) bool {
+			return l.Resources == c.Resources && l.Streams() == c.Streams() && l.Members() == c.Members()
+		})
 		if i < 0 {
 			costs := price.Price(c.Resources)
 			i, configs = len(configs), append(configs, c)
-			shares = append(shares, otp.Share{Cost: costs.PerSecond, Call: costs.PerCall})
+			shares = append(shares, otp.Share{Cost: costs.PerSecond / float64(c.Streams()), Call: costs.PerCall})
 		}
 		if c.Batch >= configs[i].Batch {
 			configs[i] = c
