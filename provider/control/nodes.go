@@ -59,8 +59,10 @@ func (s *fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
 	}
 }
 
-// leaves reports whether an instance must start anew elsewhere, because its node is to go.
-func (s *fleetSize) leaves(in *instance) bool { return slices.Contains(s.drain, in.Node) }
+// leaves reports whether an instance must start anew elsewhere, because a node of it is to go.
+func (s *fleetSize) leaves(in *instance) bool {
+	return slices.ContainsFunc(s.drain, func(node string) bool { return node == in.Node || slices.Contains(in.Nodes, node) })
+}
 
 // staying returns the nodes that stay of the allowed ones (nil for all). It returns allowed itself
 // if none would be left.
@@ -91,17 +93,18 @@ func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
 	}
 	for _, f := range functions {
 		for _, in := range c.functions[f.Name].Instances {
-			n, ok := at[in.Node]
-			if !ok {
-				continue
+			for node, held := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
+				n, ok := at[node]
+				if !ok {
+					continue
+				}
+				n.Others = n.Others.Sub(held)
+				if held != (cluster.Resources{}) {
+					n.Instances = append(n.Instances, nodes.Instance{Holds: held, Nodes: f.Nodes})
+				}
+				n.Overloaded = n.Overloaded || in.follower.State() == variant.Overloaded
+				n.Interfered = n.Interfered || in.follower.State() == variant.Interfered
 			}
-			held := in.Holds()
-			n.Others = n.Others.Sub(held)
-			if held != (cluster.Resources{}) {
-				n.Instances = append(n.Instances, nodes.Instance{Holds: held, Nodes: f.Nodes})
-			}
-			n.Overloaded = n.Overloaded || in.follower.State() == variant.Overloaded
-			n.Interfered = n.Interfered || in.follower.State() == variant.Interfered
 		}
 	}
 	return all

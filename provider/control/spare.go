@@ -33,7 +33,9 @@ func Left(c *Controller, name string) (spare.State, bool) {
 			s.Interfered++
 		case variant.Active, variant.Inactive:
 		}
-		s.CPU = max(s.CPU, c.shares.of(c, time.Now(), in.Node))
+		for node := range in.Shares() {
+			s.CPU = max(s.CPU, c.shares.of(c, time.Now(), node))
+		}
 	}
 	return s, true
 }
@@ -77,10 +79,12 @@ func (s *shares) of(c *Controller, now time.Time, node string) float64 {
 func (c *Controller) usedShares() map[string]float64 {
 	used := map[string]int{}
 	for _, in := range c.keeper.Instances() {
-		if in.Usage == (cluster.Resources{}) {
-			used[in.Node] += in.Holds().CPU // There is no reading.
-		} else {
-			used[in.Node] += in.Usage.CPU
+		usage := in.Usage
+		if usage == (cluster.Resources{}) {
+			usage = in.Holds() // There is no reading.
+		}
+		for node, part := range cluster.Over(in.Node, in.Nodes, usage) {
+			used[node] += part.CPU
 		}
 	}
 	by := make(map[string]float64, len(c.nodes))

@@ -79,7 +79,9 @@ func eligible(nodes []cluster.Node, names []string) []cluster.Node {
 func (fn *function) heldOn() map[string]cluster.Resources {
 	held := map[string]cluster.Resources{}
 	for _, in := range fn.Instances {
-		held[in.Node] = held[in.Node].Add(in.Holds())
+		for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
+			held[node] = held[node].Add(part)
+		}
 	}
 	return held
 }

@@ -15,7 +15,7 @@ import (
 type Instance interface {
 	comparable
 	kept() *Kept
-	// Holds returns the resources that it takes from its node.
+	// Holds returns the resources that it takes from its node, or from its nodes together.
 	Holds() cluster.Resources
 	// Current reports whether its function would now start the same instance.
 	Current() bool

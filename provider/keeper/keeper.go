@@ -384,16 +384,18 @@ func (k *Keeper[I]) Free(nodes []cluster.Node) {
 		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
 		at[nodes[i].Name] = &nodes[i]
 	}
-	hold := func(node string, held cluster.Resources) {
-		if n, ok := at[node]; ok {
-			n.Free = n.Free.Sub(held)
+	hold := func(in *cluster.Instance, held cluster.Resources) {
+		for node, part := range cluster.Over(in.Node, in.Nodes, held) {
+			if n, ok := at[node]; ok {
+				n.Free = n.Free.Sub(part)
+			}
 		}
 	}
 	for _, in := range k.instances {
-		hold(in.kept().Node, in.Holds())
+		hold(&in.kept().Instance, in.Holds())
 	}
 	for _, in := range k.unclaimed {
-		hold(in.Node, in.Holds())
+		hold(&in.Instance, in.Holds())
 	}
 }
 

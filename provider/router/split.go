@@ -108,9 +108,11 @@ func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
 		return nil, err
 	}
 	for _, in := range others {
-		for i := range nodes {
-			if nodes[i].Name == in.Node {
-				nodes[i].Others = nodes[i].Others.Add(in.Holds())
+		for node, part := range in.Shares() {
+			for i := range nodes {
+				if nodes[i].Name == node {
+					nodes[i].Others = nodes[i].Others.Add(part)
+				}
 			}
 		}
 	}
