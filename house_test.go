@@ -46,6 +46,7 @@ var layers = map[string][]string{
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"gpu"},
+	"cluster/sets":       {"model"},
 	"instance":           {"model"},
 	"model":              {},
 	"gpu":                {},
@@ -63,7 +64,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // lists the exceptions: the backends and the measuring packages.
 var (
 	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "profiler", "cluster", "model/cut"}
-	drivers = []string{"cluster/local", "cluster/kubernetes", "profiler/measuring"}
+	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring"}
 )
 
 // impure lists imports that no decision needs. An entry that ends in a slash includes

@@ -57,12 +57,53 @@ func TestHolding(t *testing.T) {
 	}
 }
 
+// A set's members hold their shares of their own nodes. A set on one node holds all of it there, as
+// an instance does.
+func TestHoldingOnNodes(t *testing.T) {
+	s := InstanceSpec{Node: "a", Config: Config{Batch: 1, Parts: 3, Resources: Resources{CPU: 3000, Memory: 300}}}
+	held := func() map[string]Resources {
+		on := map[string]Resources{}
+		for node, r := range s.Shares() {
+			on[node] = on[node].Add(r)
+		}
+		return on
+	}
+	if got := held(); len(got) != 1 || got["a"] != s.Config.Resources {
+		t.Errorf("on one node: %+v", got)
+	}
+	s.Nodes = []string{"a", "b", "a"}
+	if got := held(); len(got) != 2 || got["a"] != (Resources{CPU: 2000, Memory: 200}) || got["b"] != (Resources{CPU: 1000, Memory: 100}) {
+		t.Errorf("on two nodes: %+v", got)
+	}
+	s.Parked = true
+	if got := held(); got["a"] != (Resources{Memory: 200}) || got["b"] != (Resources{Memory: 100}) {
+		t.Errorf("parked: %+v", got)
+	}
+	for node := range Over(s.Node, s.Nodes, Resources{}) {
+		if node != "a" {
+			t.Error("it does not end when it is left")
+		}
+		break
+	}
+}
+
+// A member's config is a share of the set's, and gives it back.
+func TestShares(t *testing.T) {
+	set := Config{Batch: 8, Parts: 4, Concurrency: 2, Resources: Resources{CPU: 4000, GPU: 40, Memory: 400, GPUMemory: 80}}
+	if got := set.Share(); got != (Config{Batch: 8, Parts: 4, Concurrency: 2, Resources: Resources{CPU: 1000, GPU: 10, Memory: 100, GPUMemory: 20}}) || got.Sum() != set {
+		t.Errorf("a member has %+v", got)
+	}
+	if one := (Config{Batch: 8, Resources: Resources{CPU: 1}}); one.Share() != one || one.Sum() != one {
+		t.Error("an instance that is no set has another share than all")
+	}
+}
+
 // A later provider reads the records of instances: every field survives, and a record
 // without a kind is a model's.
 func TestRecords(t *testing.T) {
 	in := Instance{InstanceSpec: InstanceSpec{
-		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Parked: true, Artefact: Artefact{Bundle: "b"}, Env: map[string]string{"A": "1"},
-		Config: Config{Batch: 2, Resources: Resources{CPU: 500, Memory: 1 << 20}},
+		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Nodes: []string{"a", "b"}, Set: "f", Member: 2, Parked: true, Artefact: Artefact{Bundle: "b", Plan: "{}"}, Env: map[string]string{"A": "1"},
+		Config: Config{Batch: 2, Parts: 3, Concurrency: 2, Resources: Resources{CPU: 500, Memory: 1 << 20}},
 	}, State: Ready, Network: "unix", Address: "/s", Reason: "r"}
 	text, err := json.Marshal(in)
 	if err != nil {

@@ -66,6 +66,19 @@ func (c Config) Each() Resources {
 	return Resources{CPU: c.CPU / n, GPU: c.GPU / n, Memory: c.Memory / int64(n), GPUMemory: c.GPUMemory / int64(n)}
 }
 
+// Share returns the config of one member: the same, with the resources of Each.
+func (c Config) Share() Config {
+	c.Resources = c.Each()
+	return c
+}
+
+// Sum is the inverse of Share: it returns the config of a set whose members have the config c.
+func (c Config) Sum() Config {
+	n := c.Members()
+	c.Resources = Resources{CPU: c.CPU * n, GPU: c.GPU * n, Memory: c.Memory * int64(n), GPUMemory: c.GPUMemory * int64(n)}
+	return c
+}
+
 // Threads returns the number of engine threads for the config's CPU share:
 // ceil(millicores / 1000), at least one. With more threads than quota, the threads
 // throttle each other.

@@ -9,7 +9,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster/local"
+	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -57,7 +59,13 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	found := newRegistrar(bundles(f.bundles), f.state, looked)
-	controller, err := f.control(ctx, b, backend, kept, secrets, found)
+	models, ordinary := router.Split(backend)
+	made, err := sets.New(ctx, models, sets.Options{Logger: b.Log})
+	if err != nil {
+		return p, err
+	}
+	close = append(close, made.Close)
+	controller, err := f.control(ctx, b, made, ordinary, backend, kept, secrets, found)
 	if err != nil {
 		return p, err
 	}

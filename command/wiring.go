@@ -61,7 +61,8 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 }
 
 // InstanceArguments returns the arguments of "faas-infer instance" that are the same on
-// every platform: all except the model's path and the address to listen at.
+// every platform: all except the model's path, its plan, and the address to listen at. A
+// member of a set is told its number, and its threads and memory are its share.
 func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	argv := []string{"--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
@@ -69,6 +70,12 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 		"--max-rows", strconv.Itoa(rowsPerRequest)}
 	if spec.Images != "" {
 		argv = append(argv, "--image", spec.Images)
+	}
+	if spec.Set != "" {
+		argv = append(argv, "--part", strconv.Itoa(spec.Member))
+	}
+	if spec.Config.Concurrency > 1 {
+		argv = append(argv, "--concurrency", strconv.Itoa(spec.Config.Concurrency))
 	}
 	return argv
 }
@@ -97,15 +104,15 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 	return warm
 }
 
-// control makes the controllers of models and of ordinary functions.
-func (f *ProviderFlags) control(ctx context.Context, b Base, backend *local.Backend, kept *store.Store, secrets *store.Secrets, found *registrar) (*router.Controller, error) {
-	models, ordinary := router.Split(backend)
+// control makes the controllers of models and of ordinary functions, each with the instances of its
+// kind. machine is the backend that runs them all.
+func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cluster.Backend, machine *local.Backend, kept *store.Store, secrets *store.Secrets, found *registrar) (*router.Controller, error) {
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
-	o.Move, o.CPU = backend.Move, backend.CPU
+	o.Move, o.CPU = machine.Move, machine.CPU
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/events"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 )
 
@@ -41,7 +42,7 @@ type Backend struct {
 	selector labels.Selector
 	prober   *prober
 	meter    *usageMeter
-	events   *queue
+	events   *events.Queue
 	writes   writes
 	// noResize logs once that the cluster cannot resize pods.
 	noResize sync.Once
@@ -114,7 +115,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 		options: options, selector: selector,
 		log:    options.Logger.With().Str("component", "cluster/kubernetes").Logger(),
 		prober: newProber(options.Dial),
-		events: newQueue(),
+		events: events.NewQueue(),
 		writes: make(writes, options.Parallel),
 
 		entries:    map[cluster.InstanceID]*entry{},
@@ -127,7 +128,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	if err := b.watch(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	b.background(func() { b.events.run(b.ctx) })
+	b.background(func() { b.events.Run(b.ctx) })
 	nodeWatch{b}.check()
 	return b, nil
 }
@@ -170,12 +171,12 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 // Events delivers the states of every instance, in order per instance. It includes
 // instances that another replica of the provider started; these begin with Starting.
 // Resizing and parking are events, too. Close closes the channel.
-func (b *Backend) Events() <-chan cluster.Instance { return b.events.out }
+func (b *Backend) Events() <-chan cluster.Instance { return b.events.Out() }
 
 // emit queues an event. The lock is held.
 func (b *Backend) emit(in cluster.Instance) {
 	if b.announced {
-		b.events.push(in)
+		b.events.Push(in)
 	}
 }
 

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/events"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 )
 
@@ -19,7 +19,7 @@ import (
 // cluster.
 func still(nodeCount, perNode int) *Backend {
 	b := &Backend{
-		options: Options{Now: time.Now}, selector: labels.Everything(), events: newQueue(),
+		options: Options{Now: time.Now}, selector: labels.Everything(), events: events.NewQueue(),
 		entries: map[cluster.InstanceID]*entry{}, exited: map[cluster.InstanceID]time.Time{},
 		fleet: fleet{generation: 1, nodes: map[string]*nodes.Node{}, instances: map[string]map[*entry]bool{}, tolerated: map[string][]corev1.Toleration{}, eligible: map[string]*answer{}},
 	}
@@ -74,24 +74,6 @@ func TestForgets(t *testing.T) {
 	}
 	if n := len(b.exited); n < 100 || n > 2000 {
 		t.Errorf("%d of 10000 are remembered, of which 100 should be", n)
-	}
-}
-
-func TestQueue(t *testing.T) {
-	q := newQueue()
-	ctx, cancel := context.WithCancel(t.Context())
-	go q.run(ctx)
-	for n := range 1000 {
-		q.push(cluster.Instance{InstanceSpec: cluster.InstanceSpec{Revision: uint64(n)}})
-	}
-	for n := range 1000 {
-		if in := <-q.out; in.Revision != uint64(n) {
-			t.Fatalf("event %d in place %d", in.Revision, n)
-		}
-	}
-	cancel()
-	if _, ok := <-q.out; ok {
-		t.Error("the channel is not closed")
 	}
 }
 

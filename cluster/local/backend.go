@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/events"
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
@@ -53,7 +54,7 @@ type Backend struct {
 	sandboxed, isolated, users bool
 
 	logs      *logs.Store
-	events    *queue
+	events    *events.Queue
 	leftovers *leftovers
 
 	// ctx ends with Close; work counts the goroutines and calls that Close
@@ -123,7 +124,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	b := &Backend{
 		options: options,
 		log:     options.Logger.With().Str("component", "cluster/local").Logger(),
-		events:  newQueue(),
+		events:  events.NewQueue(),
 		entries: map[cluster.InstanceID]*entry{},
 	}
 	b.leftovers = newLeftovers(b)
@@ -143,7 +144,7 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	if err := errors.Join(b.layout.openSockets(), b.takeOver()); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	b.work.Go(func() { b.events.run(b.ctx) })
+	b.work.Go(func() { b.events.Run(b.ctx) })
 	b.work.Go(b.keepLogs)
 	b.work.Go(b.leftovers.run)
 	return b, nil
@@ -265,7 +266,7 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 
 // Events delivers the states Ready, Stopping and Exited of every instance, in
 // order per instance. Close closes the channel.
-func (b *Backend) Events() <-chan cluster.Instance { return b.events.out }
+func (b *Backend) Events() <-chan cluster.Instance { return b.events.Out() }
 
 // Place gives a process that this one started the CPU weight of any other process on the
 // machine. With idle, the process gets only CPU time that nobody else wants. Without
@@ -312,7 +313,7 @@ func (e *entry) emit(change func(*cluster.Instance) bool) bool {
 	if !change(&e.instance) {
 		return false
 	}
-	b.events.push(e.instance)
+	b.events.Push(e.instance)
 	return true
 }
 

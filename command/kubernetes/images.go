@@ -122,7 +122,11 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 // instanceArguments returns the arguments of the image's program in a model's pod.
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
-	return append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
+	args := append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
+	if spec.Set != "" { // It cuts its own part out of the model in its image.
+		args = append(args, "--plan", spec.Plan)
+	}
+	return args
 }
 
 // imageModels reads and measures the copies of models on this machine, for instances that

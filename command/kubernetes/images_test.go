@@ -2,9 +2,11 @@ package kubernetes
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
@@ -38,5 +40,19 @@ func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	}
 	if inside, err := m.Prepare(t.Context(), "copy"); inside != "/bundle/model.onnx@sha256:1" || err != nil {
 		t.Errorf("prepare: %q, %v", inside, err)
+	}
+}
+
+// A member of a set cuts its part out of the model in its image.
+func TestMembersAreToldThePlan(t *testing.T) {
+	var f providerFlags
+	spec := cluster.InstanceSpec{ID: "s", Set: "s", Function: "vgg.openfaas-fn", Config: cluster.Config{Batch: 1, Parts: 2},
+		Artefact: cluster.Artefact{Model: "/bundle/model.onnx@sha256:1", Plan: `{"model":"m"}`}}
+	args := strings.Join(f.instanceArguments(spec), " ")
+	if !strings.HasPrefix(args, "instance --model /bundle/model.onnx --listen ") || !strings.HasSuffix(args, ` --part 0 --plan {"model":"m"}`) {
+		t.Errorf("the member is started with %s", args)
+	}
+	if spec.Set = ""; strings.Contains(strings.Join(f.instanceArguments(spec), " "), "--plan") {
+		t.Error("an instance that is no member is told the plan")
 	}
 }

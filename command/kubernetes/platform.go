@@ -14,6 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
+	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
@@ -46,6 +47,8 @@ type platform struct {
 	election *client.Election
 	profiles *kubernetes.Profiles
 	backend  *kubernetes.Backend
+	// sets makes sets of members on the backend, for the models that are cut.
+	sets     *sets.Backend
 	control  *control.Controller
 	ordinary *deployments.Controller
 	// images reads the functions' images.
@@ -169,9 +172,13 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike}
-	o.Backend, o.Models, o.Bundles, o.Secrets = lasting{p.backend, p.ctx}, models, p.images, p.secrets
+	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
 	o.Replica, o.Eligible = p.replica(), p.eligible
+	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Logger: b.Log}); err != nil {
+		return nil, err
+	}
+	o.Backend = lasting{p.sets, p.ctx}
 	if err := p.openPlaceholders(&o); err != nil {
 		return nil, err
 	}
@@ -241,7 +248,10 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 func (p *platform) close() error {
 	p.watching.Wait()
 	var err error
-	if p.backend != nil {
+	switch {
+	case p.sets != nil: // It closes the backend.
+		err = p.sets.Close()
+	case p.backend != nil:
 		err = p.backend.Close()
 	}
 	if p.history != nil {

@@ -196,7 +196,9 @@ func (fn *function) troubledNodes() map[string]bool {
 	nodes := map[string]bool{}
 	for _, in := range fn.Instances {
 		if in.follower.State() == variant.Interfered {
-			nodes[in.Node] = true
+			for node := range in.Shares() {
+				nodes[node] = true
+			}
 		}
 	}
 	return nodes

@@ -190,6 +190,23 @@ func TestVariantsAreShown(t *testing.T) {
 	})
 }
 
+// A set is shown on each of its nodes, once.
+func TestSetsAreShownOnTheirNodes(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("fn", "plain", wholeCore)
+		r.answered("fn", "plain")
+		r.mu.Lock()
+		for _, in := range r.functions[full("fn")].Instances {
+			in.Nodes = []string{"n2", "n1", "n2"}
+		}
+		r.mu.Unlock()
+		all, _ := r.Variants(full("fn"))
+		if len(all) != 1 || all[0].Instances != 1 || len(all[0].Nodes) != 2 || all[0].Nodes[0].Node != "n1" || all[0].Nodes[1].Instances != 1 {
+			t.Errorf("%+v", all)
+		}
+	})
+}
+
 // An instance that gets more than its peak is Overloaded, also while it is disturbed.
 func TestOverloadedIsNotInterfered(t *testing.T) {
 	try(t, func(r *rig) {

@@ -157,5 +157,22 @@ func TestFleetNodes(t *testing.T) {
 		if got[1].Others != (cluster.Resources{}) || len(got[1].Instances) != 0 {
 			t.Errorf("%+v", got[1])
 		}
+		// The members of a set hold their shares on their own nodes.
+		for _, in := range r.functions[full("fn")].Instances {
+			in.Nodes = []string{"n1", "n2"}
+			if !(&fleetSize{drain: []string{"n2"}}).leaves(in) {
+				t.Error("a set with a member on a node that is to go stays")
+			}
+		}
+		r.keeper.Free(r.nodes)
+		got = r.fleetNodes([]scaling.Function{{Name: full("fn")}})
+		for i, free := range []int{3000, 500} {
+			if r.nodes[i].Free.CPU != free || len(got[i].Instances) != 1 || got[i].Instances[0].Holds.CPU != 500 || got[i].Others.CPU != 500-500*i {
+				t.Errorf("%+v, free %+v", got[i], r.nodes[i].Free)
+			}
+		}
+		if held := r.functions[full("fn")].heldOn(); held["n1"].CPU != 500 || held["n2"].CPU != 500 {
+			t.Errorf("held %+v", held)
+		}
 	})
 }

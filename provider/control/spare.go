@@ -33,7 +33,9 @@ func Left(c *Controller, name string) (spare.State, bool) {
 			s.Interfered++
 		case variant.Active, variant.Inactive:
 		}
-		s.CPU = max(s.CPU, c.shares.of(c, time.Now(), in.Node))
+		for node := range in.Shares() {
+			s.CPU = max(s.CPU, c.shares.of(c, time.Now(), node))
+		}
 	}
 	return s, true
 }

@@ -128,5 +128,12 @@ func TestUsedShares(t *testing.T) {
 		if s := r.shares.of(r.Controller, time.Now(), "other"); !math.IsInf(s, 1) {
 			t.Errorf("an unknown node: %v", s)
 		}
+		for _, in := range r.functions[full("fn")].Instances {
+			in.Usage, in.Nodes = reading, []string{"n1", "n2"} // A set uses half of it on each node.
+		}
+		r.Controller.options.CPU, r.shares = nil, shares{}
+		if s := r.shares.of(r.Controller, time.Now(), "n1"); s != 0.075 {
+			t.Errorf("a set on two nodes: %v", s)
+		}
 	})
 }

@@ -47,14 +47,20 @@ func (fn *function) variant(a *artefact) provider.Variant {
 			continue
 		}
 		state := in.follower.State()
-		i := slices.IndexFunc(v.Nodes, func(n provider.VariantNode) bool { return n.Node == in.Node })
-		if i < 0 {
-			i, v.Nodes = len(v.Nodes), append(v.Nodes, provider.VariantNode{Node: in.Node})
+		places := in.Nodes
+		if len(places) == 0 {
+			places = []string{in.Node}
 		}
-		at[in.Node] = max(at[in.Node], state)
+		for _, place := range slices.Compact(slices.Sorted(slices.Values(places))) {
+			i := slices.IndexFunc(v.Nodes, func(n provider.VariantNode) bool { return n.Node == place })
+			if i < 0 {
+				i, v.Nodes = len(v.Nodes), append(v.Nodes, provider.VariantNode{Node: place})
+			}
+			at[place] = max(at[place], state)
+			v.Nodes[i].State = at[place].String()
+			v.Nodes[i].Instances++
+		}
 		worst = max(worst, state)
-		v.Nodes[i].State = at[in.Node].String()
-		v.Nodes[i].Instances++
 		v.Instances++
 		held = held.Add(in.Holds())
 		if largest == nil || in.Config.CPU > largest.Config.CPU {

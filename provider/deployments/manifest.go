@@ -59,6 +59,7 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 	}
 	selector := map[string]string{v1alpha1.FunctionLabel: d.Service}
 	delete(labels, v1alpha1.InstanceLabel) // Only models' pods have it: ordinarySelector excludes it.
+	delete(labels, v1alpha1.MemberLabel)   // A network policy lets only members reach workers.
 	maps.Copy(labels, selector)
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	// Every deployment replaces the instances, even an equal one: the image's tag may name

@@ -32,7 +32,9 @@ func made(t *testing.T, f *provider.Function) *Manifest {
 
 func TestObjects(t *testing.T) {
 	owner := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "figlet", Namespace: "fns", UID: "u"}}
-	m := made(t, manifestFunction(func(*provider.Function) {}))
+	m := made(t, manifestFunction(func(f *provider.Function) {
+		(*f.Deployment.Labels)[v1alpha1.MemberLabel] = v1alpha1.MemberMaster // It would reach the workers of models.
+	}))
 	text, err := m.Deployment(owner, 3)
 	if err != nil {
 		t.Fatal(err)

@@ -112,6 +112,13 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	labels[v1alpha1.FunctionLabel] = name
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	labels[v1alpha1.InstanceLabel] = string(p.Spec.ID)
+	delete(labels, v1alpha1.MemberLabel) // A function must not choose whom it may reach.
+	switch {
+	case p.Spec.Set != "" && p.Spec.Member == 0:
+		labels[v1alpha1.MemberLabel] = v1alpha1.MemberMaster
+	case p.Spec.Set != "":
+		labels[v1alpha1.MemberLabel] = v1alpha1.MemberWorker
+	}
 	annotations := map[string]string{}
 	for key, value := range p.Owner.Spec.Annotations {
 		if len(validation.IsQualifiedName(key)) == 0 {

@@ -72,6 +72,48 @@ func TestBuildAndRead(t *testing.T) {
 	}
 }
 
+// A member's pod says its place in the set, by which another provider finds the set again, and has
+// a label that no other pod can have.
+func TestMembers(t *testing.T) {
+	for number, role := range []string{v1alpha1.MemberMaster, v1alpha1.MemberWorker, ""} {
+		p := plan()
+		p.Owner.Spec.Labels = map[string]string{v1alpha1.MemberLabel: "master"}
+		if role != "" {
+			p.Spec.Set, p.Spec.Member, p.Spec.Plan, p.Spec.Config.Parts, p.Spec.Config.Concurrency = p.Spec.ID, number, `{"model":"m"}`, 2, 3
+		}
+		if number == 1 {
+			p.Spec.ID += "-1-abcdef"
+		}
+		pod, err := Model(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, has := pod.Labels[v1alpha1.MemberLabel]; got != role || has != (role != "") {
+			t.Errorf("member %d has the label %q", number, got)
+		}
+		if in, err := ReadModel(Trim(pod)); err != nil || !reflect.DeepEqual(in.InstanceSpec, p.Spec) {
+			t.Errorf("read %+v, %v", in, err)
+		}
+	}
+	for want, change := range map[string]func(*cluster.InstanceSpec){
+		"config.parts is 257":      func(s *cluster.InstanceSpec) { s.Config.Parts = 257 },
+		"config.concurrency is -1": func(s *cluster.InstanceSpec) { s.Config.Concurrency = -1 },
+		"member is 2: it must":     func(s *cluster.InstanceSpec) { s.Set, s.Config.Parts, s.Member = "s", 2, 2 },
+		"member is 0 of set \"s\"": func(s *cluster.InstanceSpec) { s.Set, s.Config.Parts = "s", 2 },
+		"member is 1: it must be":  func(s *cluster.InstanceSpec) { s.Member = 1 },
+	} {
+		p := plan()
+		change(&p.Spec)
+		pod, err := Model(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadModel(pod); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestBuildRefuses(t *testing.T) {
 	for name, change := range map[string]func(*ModelPlan){
 		"exist any more": func(p *ModelPlan) { p.Owner = nil },

@@ -64,7 +64,27 @@ func recorded(pod *corev1.Pod) (in cluster.Instance, err error) {
 	case len(pod.Spec.Containers) == 0:
 		return in, errors.New("the pod has no container")
 	}
-	return in, checkConfig(in.Config, in.Kind)
+	return in, errors.Join(checkConfig(in.Config, in.Kind), checkMember(in.InstanceSpec))
+}
+
+// maxMembers is the maximum number of members of a set, as in a plan.
+const maxMembers = 256
+
+// checkMember refuses an impossible place in a set.
+func checkMember(s cluster.InstanceSpec) error {
+	switch {
+	case s.Config.Parts < 0 || s.Config.Parts > maxMembers:
+		return fmt.Errorf("config.parts is %d: it must be from 0 to %d", s.Config.Parts, maxMembers)
+	case s.Config.Concurrency < 0:
+		return fmt.Errorf("config.concurrency is %d: it must not be below 0", s.Config.Concurrency)
+	case s.Set == "" && s.Member == 0:
+		return nil
+	case s.Member < 0 || s.Member >= s.Config.Parts:
+		return fmt.Errorf("member is %d: it must be from 0 to %d", s.Member, s.Config.Parts-1)
+	case (s.Member == 0) != (s.ID == s.Set):
+		return fmt.Errorf("member is %d of set %q: only the master, member 0, has the set's name", s.Member, s.Set)
+	}
+	return nil
 }
 
 // checkConfig refuses an impossible config. Annotations can be edited by hand, and the

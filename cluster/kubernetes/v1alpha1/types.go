@@ -58,6 +58,11 @@ const (
 	ManagedBy      = "faas-infer"
 	// InstanceLabel is an instance's ID, on the pods of models only.
 	InstanceLabel = "faas-infer.dev/instance"
+	// MemberLabel is MemberMaster or MemberWorker, on the pods of members of a set only. A
+	// network policy lets the one reach the other.
+	MemberLabel  = "faas-infer.dev/member"
+	MemberMaster = "master"
+	MemberWorker = "worker"
 	// SpecAnnotation is the instance's spec as JSON, on the pods of models.
 	SpecAnnotation = "faas-infer.dev/spec"
 )

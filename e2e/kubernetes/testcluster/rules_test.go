@@ -1,6 +1,8 @@
 package testcluster_test
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
@@ -85,6 +88,49 @@ func TestRules(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", rules, c.want)
 			}
 		})
+	}
+}
+
+// The project's own policies let the provider reach all instances and a master reach workers. They
+// let nothing else reach an instance, not even a worker.
+func TestMembersReachWorkersOnly(t *testing.T) {
+	text, err := os.ReadFile("../../../yaml/network-policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := testcluster.PolicyState{Pods: []*corev1.Pod{
+		pod("openfaas", "provider", "10.88.0.1", map[string]string{"app.kubernetes.io/name": "faas-infer", "app.kubernetes.io/component": "provider"}),
+		pod("openfaas-fn", "plain", "10.88.0.2", map[string]string{"faas_function": "plain"}),
+		pod("openfaas-fn", "master", "10.88.0.3", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),
+		pod("openfaas-fn", "worker", "10.88.0.4", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}),
+		pod("other", "master", "10.88.0.5", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),
+	}}
+	for _, name := range []string{"openfaas", "openfaas-fn", "other"} {
+		n := namespace(name)
+		n.Labels["kubernetes.io/metadata.name"] = name
+		s.Namespaces = append(s.Namespaces, n)
+	}
+	for object := range strings.SplitSeq(string(text), "\n---\n") {
+		p := new(networkingv1.NetworkPolicy)
+		if err := yaml.Unmarshal([]byte(object), p); err != nil {
+			t.Fatal(err)
+		}
+		s.Policies = append(s.Policies, p)
+	}
+	rules, err := testcluster.PolicyRules(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(rules) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ip daddr") && !strings.HasPrefix(line, "ip daddr 10.88.0.1 ") {
+			got = append(got, strings.ReplaceAll(line, "10.88.0.", ""))
+		}
+	}
+	want := []string{"ip daddr 2 ip saddr 1 tcp dport 8080 accept", "ip daddr 2 drop", "ip daddr 3 ip saddr 1 tcp dport 8080 accept", "ip daddr 3 drop",
+		"ip daddr 4 ip saddr 1 tcp dport 8080 accept", "ip daddr 4 ip saddr 3 tcp dport 8080 accept", "ip daddr 4 drop"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 
