@@ -127,10 +127,18 @@ func (p *Parts) write() error {
 	return os.WriteFile(filepath.Join(p.Dir, recordFile), append(text, '\n'), 0o644)
 }
 
+// checkMember refuses a member that the plan does not have, unless it is All.
+func checkMember(p *cut.Plan, member int) error {
+	if member != All && (member < 0 || member >= p.Members) {
+		return fmt.Errorf("member %d: the plan has members 0 to %d", member, p.Members-1)
+	}
+	return nil
+}
+
 // check refuses a member that the plan does not have, or whose parts are not there.
 func (p *Parts) check(member int) error {
-	if member < 0 || member >= p.Plan.Members {
-		return fmt.Errorf("member %d: the plan has members 0 to %d", member, p.Plan.Members-1)
+	if err := checkMember(&p.Plan, member); err != nil {
+		return err
 	}
 	if p.Member != All && p.Member != member {
 		return fmt.Errorf("member %d: %s has the parts of member %d only", member, p.Dir, p.Member)

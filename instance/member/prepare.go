@@ -38,6 +38,9 @@ func Prepare(ctx context.Context, c *forkjoin.Cutting, member int, cache string,
 }
 
 func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache string, prepare Preparer) (_ *Parts, err error) {
+	if err := checkMember(&c.Plan, member); err != nil {
+		return nil, err
+	}
 	if p, err := Find(&c.Plan, member, cache); err == nil {
 		return p, nil
 	}
@@ -131,10 +134,8 @@ func cutInto(ctx context.Context, c *forkjoin.Cutting, member int, dir string, e
 		Dir: dir, Format: format, Plan: c.Plan, Source: filepath.Base(c.Source), Engine: onnxruntime.Version(), CPU: onnxruntime.HostCPU(),
 		Member: member, plain: true,
 	}
-	if member != All {
-		if err := p.check(member); err != nil {
-			return nil, err
-		}
+	if err := checkMember(&c.Plan, member); err != nil {
+		return nil, err
 	}
 	m, parts, err := analyse(c)
 	if err != nil {
