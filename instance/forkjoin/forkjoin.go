@@ -16,6 +16,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -169,14 +170,17 @@ func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.
 			took[i] = time.Since(began)
 		})
 	}
-	var mine time.Duration
 	if own >= 0 {
 		// The workers' goroutines run first: what they send lets the workers begin.
 		runtime.Gosched()
 		fail(own, e.own(ctx, &calls[own]))
-		mine = time.Since(began)
+		e.metrics.part(i, "master", time.Since(began))
 	}
 	workers.Wait()
+	if own < 0 && len(r) > 0 || len(r) > 1 {
+		e.metrics.part(i, "workers", slices.Max(took))
+	}
+	e.metrics.rounds.WithLabelValues(strconv.Itoa(i + 1)).Observe(time.Since(began).Seconds())
 	if err != nil {
 		return err
 	}
@@ -188,7 +192,6 @@ func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.
 	for name, t := range joined {
 		have[name] = t
 	}
-	e.metrics.ran(i, time.Since(began), mine, slices.Max(took))
 	return nil
 }
 

@@ -27,16 +27,9 @@ func newMetrics() *metrics {
 	}
 }
 
-// ran counts a round that began at a time and took own and remote for its parts, 0 for none.
-func (m *metrics) ran(round int, took, own, remote time.Duration) {
-	number := strconv.Itoa(round + 1)
-	m.rounds.WithLabelValues(number).Observe(took.Seconds())
-	if own > 0 {
-		m.parts.WithLabelValues(number, "master").Observe(own.Seconds())
-	}
-	if remote > 0 {
-		m.parts.WithLabelValues(number, "workers").Observe(remote.Seconds())
-	}
+// part counts the time of a round's own part or of its slowest worker.
+func (m *metrics) part(round int, by string, took time.Duration) {
+	m.parts.WithLabelValues(strconv.Itoa(round+1), by).Observe(took.Seconds())
 }
 
 // Describe implements prometheus.Collector.
