@@ -149,7 +149,7 @@ func (f *instanceFlags) parts(ctx context.Context, logger zerolog.Logger) (p *me
 	}
 	remove = func() error { return os.RemoveAll(temporary) }
 	p, err = member.Cut(ctx, c, f.part, filepath.Join(temporary, "parts"))
-	if err == nil && !p.Fits(f.part, f.engineMemory()) {
+	if err == nil && p.PrepareFirst(f.part, f.engineMemory()) {
 		logger.Info().Msg("the memory is short for loading the parts as they are; preparing them one by one")
 		p, err = member.Prepare(ctx, c, f.part, filepath.Join(temporary, "prepared"), prepareApart(f.library))
 	}

@@ -176,13 +176,17 @@ func TestPlansOfOtherModels(t *testing.T) {
 	}
 }
 
-// Loading parts as they were cut needs more memory than they have weights.
-func TestFits(t *testing.T) {
+// Parts are prepared first where loading them as they were cut needs too much memory, and
+// preparing them does not.
+func TestPrepareFirst(t *testing.T) {
 	p := member.Parts{Rounds: [][]member.Part{{{Member: 1, Weights: 100}, {Member: 0, Weights: 1000}}, {{Member: 1, Weights: 50}}}}
-	for memory, want := range map[int64]bool{0: true, 319: false, 320: true} {
-		if got := p.Fits(1, memory); got != want {
-			t.Errorf("150 bytes of weights within %d: %v", memory, got)
+	for memory, want := range map[int64]bool{0: false, 269: false, 270: true, 319: true, 320: false} {
+		if got := p.PrepareFirst(1, memory); got != want {
+			t.Errorf("parts of 100 and 50 bytes within %d: %v", memory, got)
 		}
+	}
+	if p.PrepareFirst(0, 2699) {
+		t.Error("preparing one part does not help")
 	}
 }
 

@@ -156,10 +156,12 @@ func (p *Parts) options(part Part, o Options) onnxruntime.Options {
 	return opened
 }
 
-// Fits reports whether a member's parts can be loaded as they were cut within so many bytes of
-// memory, 0 for no limit. ONNX Runtime holds all weights and, while it loads a part, that one's
-// up to 1.7 times more (measured with wide ResNets).
-func (p *Parts) Fits(member int, memory int64) bool {
+// PrepareFirst reports whether a process with so many bytes of memory, 0 for no limit, should
+// prepare a member's parts one by one before it loads them. Loading takes the memory of all
+// weights, and of 1.7 times the largest part's more while that is optimised; preparing takes 2.7
+// times the largest part's (measured with wide ResNets). So preparing helps a member with
+// several parts. It takes longer, so it is only for memory that would not suffice otherwise.
+func (p *Parts) PrepareFirst(member int, memory int64) bool {
 	var all, largest int64
 	for _, round := range p.Rounds {
 		for _, part := range round {
@@ -168,5 +170,6 @@ func (p *Parts) Fits(member int, memory int64) bool {
 			}
 		}
 	}
-	return memory == 0 || all+largest+largest*7/10 <= memory
+	more := largest + largest*7/10
+	return memory > 0 && all+more > memory && largest+more <= memory
 }
