@@ -20,6 +20,8 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 )
@@ -47,6 +49,14 @@ type instanceFlags struct {
 	device string
 	// image says how the model expects images, as [model.ParseImageForm] reads it.
 	image string
+	// part is the member of a set whose parts of a cut model are served, -1 for a whole model.
+	// plan is the plan's JSON, "" if the parts are prepared.
+	part int
+	plan string
+	// concurrency is the number of batches that a master runs at the same time.
+	concurrency int
+	// began is when the program began to run.
+	began time.Time
 }
 
 // NewInstanceCommand returns "faas-infer instance", the server inside an instance.
@@ -71,12 +81,21 @@ With --prepared, the directory that "faas-infer instance prepare" printed, insta
 maps a model that was optimised for this host before. That takes milliseconds, and all
 instances share the weights.
 
+With --part, instance is a member of a set that serves a cut model together. Member 0 is
+the master: it answers requests, and PUT /v1/workers tells it where the others are. The
+others serve their parts of each round at /v2/models/PLAN-ROUND. The parts come from the
+directory that "faas-infer instance prepare" printed for a model's file *.plan.json. With
+--plan, the member cuts its own parts out of --model.
+
 On SIGTERM it finishes the requests in flight and exits.`,
 		Example: `  faas-infer instance --model mnist.onnx --name mnist --listen tcp://127.0.0.1:9000
   curl http://127.0.0.1:9000/v2/models/mnist
 
   faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
-    --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock`,
+    --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock
+
+  faas-infer instance --prepared "$(faas-infer instance prepare --model vgg.plan.json --cache .prepared)" \
+    --part 0 --concurrency 2 --name vgg --listen unix:///tmp/vgg-0.sock`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			// The secrets come first: Enter must run at the very start.
@@ -101,12 +120,15 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.DurationVar(&f.warmUp, "warm-up", 20*time.Millisecond, "run one row before ready, unless the run is known to take longer than this: a request that waits for the instance would also wait for the run")
 	flags.StringVar(&f.library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+", or the one that `make onnxruntime` installs)")
 	flags.StringVar(&f.device, "device", automatic, "device for an ONNX model: cpu, cuda, or auto, which is cuda if the instance has a share of a GPU")
+	flags.IntVar(&f.part, "part", member.All, "serve a member's parts of a cut model: 0 is the master (-1: a whole model)")
+	flags.StringVar(&f.plan, "plan", "", "the plan of a cut model as JSON, for a member that cuts its own parts out of --model")
+	flags.IntVar(&f.concurrency, "concurrency", 1, "number of batches that the master of a cut model runs at the same time; each worker computes one part at a time")
 	c.AddCommand(newPrepareCommand())
 	return c
 }
 
 func (f *instanceFlags) run(c *cobra.Command) error {
-	began := time.Now()
+	f.began = time.Now()
 	if f.model == "" && f.prepared == "" {
 		return errors.New("--model is missing: give the ONNX file or bundle.yaml to serve")
 	}
@@ -116,7 +138,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	if f.name == "" {
 		f.name = profile.SubjectName(f.model)
 	}
-	images, err := f.images()
+	if _, err := f.images(); err != nil {
+		return err
+	}
+	ofSet, err := f.isMember()
 	if err != nil {
 		return err
 	}
@@ -133,24 +158,22 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 			l.Close()
 		}
 	}()
-	engine, startup, err := f.load(ctx, logger)
+	open := f.whole
+	if ofSet {
+		logger = logger.With().Int("member", f.part).Logger()
+		open = f.member
+	}
+	s, err := open(ctx, logger)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // It was stopped while it loaded.
 	case err != nil:
 		return err
 	}
-	defer engine.Close()
-	startup.Began = began
-	server, err := instance.NewServer(engine, instance.Options{
-		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Threads: f.threads, Images: images, Startup: startup, Logger: logger,
-	})
-	if err != nil {
-		return err
-	}
-	return instance.Serve(ctx, server, listeners, logger, func() error {
-		logger.Info().Dur("library_ms", startup.Library).Dur("load_ms", startup.Load).
-			Dur("first_run_ms", startup.FirstRun).Dur("start_ms", time.Since(began)).Msg("ready")
+	defer s.closer.Close()
+	return instance.Serve(ctx, s, listeners, logger, func() error {
+		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
+			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")
 		for _, l := range listeners {
 			if l.Addr().Network() == "tcp" {
 				fmt.Fprintf(c.OutOrStdout(), "http://%s\n", l.Addr())
@@ -158,6 +181,25 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 		return instance.AnnounceReady()
 	})
+}
+
+// whole opens a whole model and makes what serves it.
+func (f *instanceFlags) whole(ctx context.Context, logger zerolog.Logger) (*served, error) {
+	images, err := f.images()
+	if err != nil {
+		return nil, err
+	}
+	engine, startup, err := f.load(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	options := f.serverOptions(startup, logger)
+	options.Images = images
+	server, err := instance.NewServer(engine, options)
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	return &served{server, startup, engine}, nil
 }
 
 // images reads how the model expects images, nil if it takes none.
@@ -257,7 +299,8 @@ func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, 
 
 func newPrepareCommand() *cobra.Command {
 	var model, cache, library string
-	var asJSON bool
+	var part int
+	var lean, asJSON bool
 	c := &cobra.Command{
 		Use:   "prepare --model FILE --cache DIR",
 		Short: "Prepare a model for this host, once, and print the directory for --prepared",
@@ -265,12 +308,22 @@ func newPrepareCommand() *cobra.Command {
 instances map into memory. It does so once per model, CPU and engine version,
 and checks that the outputs stay the same. For the bundle.yaml of a bundle that
 Python or a model server runs, it installs the bundle's requirements into a virtual
-environment in the user's cache, once, and keeps a copy of the bundle.`,
-		Example: `  faas-infer instance prepare --model mnist.onnx --cache /var/lib/faas-infer/prepared`,
-		Args:    cobra.NoArgs,
+environment in the user's cache, once, and keeps a copy of the bundle.
+
+For a cut model, whose file ends in .plan.json and has the keys "plan" and "source", it
+cuts the source and prepares the parts one after the other, each in a process of its own.`,
+		Example: `  faas-infer instance prepare --model mnist.onnx --cache /var/lib/faas-infer/prepared
+  faas-infer instance prepare --model vgg.plan.json --part 1 --cache /var/lib/faas-infer/prepared`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if model == "" || cache == "" {
 				return errors.New("--model or --cache is missing: give both")
+			}
+			if forkjoin.IsCutting(model) {
+				return prepareParts(c.Context(), c.OutOrStdout(), model, part, cache, library, asJSON)
+			}
+			if part != member.All {
+				return fmt.Errorf("--part is %d: only a cut model (*%s) has parts", part, forkjoin.Suffix)
 			}
 			if engines.IsManifest(model) {
 				return prepareBeside(c.Context(), c.OutOrStdout(), model, cache, asJSON)
@@ -278,7 +331,11 @@ environment in the user's cache, once, and keeps a copy of the bundle.`,
 			if err := onnxruntime.Load(library); err != nil {
 				return err
 			}
-			prepared, err := onnxruntime.Prepare(model, cache)
+			prepare := onnxruntime.Prepare
+			if lean {
+				prepare = onnxruntime.PrepareLean
+			}
+			prepared, err := prepare(model, cache)
 			if err != nil {
 				return err
 			}
@@ -293,9 +350,11 @@ environment in the user's cache, once, and keeps a copy of the bundle.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&model, "model", "", "the ONNX file, or a bundle.yaml")
+	flags.StringVar(&model, "model", "", "the ONNX file, a bundle.yaml, or a cut model's *.plan.json")
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
+	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
+	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory, and a quarter more time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c
 }

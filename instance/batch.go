@@ -204,13 +204,25 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 }
 
 // run waits for this batch's turn and runs its members on the engine, unless its turn
-// comes after due. rows holds each member's number of rows. A single member runs at most MaxBatch rows at a time. The
+// comes after due. A run on a distributed engine ends at due with errLate. rows holds each
+// member's number of rows. A single member runs at most MaxBatch rows at a time. The
 // outputs are valid until release is called; release is never nil.
 func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, due time.Time, spent *Spent) (outputs [][]tensor.Tensor, failed []error, release func(), err error) {
+	if s.distributed && !due.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, due, errLate)
+		defer cancel()
+		defer func() {
+			if err != nil && errors.Is(context.Cause(ctx), errLate) {
+				err = errLate
+			}
+		}()
+	}
 	arrived := time.Now()
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
+		spent.Waited += time.Since(arrived)
 		return nil, nil, func() {}, ctx.Err()
 	}
 	defer func() { <-s.turn }()
@@ -264,8 +276,12 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 		total += n
 	}
 	start := time.Now()
+	threads := s.options.Threads
+	if s.distributed { // It computes on further threads, which exchange tensors.
+		threads = 0
+	}
 	if engine, ok := s.engine.(RequestEngine); ok {
-		s.processor.running(s.options.Threads, func() {
+		s.processor.running(threads, func() {
 			outputs, failed, release, err = runRequests(ctx, engine, rows, inputs)
 		})
 		exec = time.Since(start)
@@ -273,7 +289,7 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 		return outputs, failed, release, exec, err
 	}
 	var whole []tensor.Tensor
-	s.processor.running(s.options.Threads, func() { whole, err = s.engine.Run(ctx, total, inputs) })
+	s.processor.running(threads, func() { whole, err = s.engine.Run(ctx, total, inputs) })
 	exec = time.Since(start)
 	s.metrics.run(total, exec)
 	if err == nil {

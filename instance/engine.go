@@ -23,7 +23,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Engine runs a model. The server calls Run for one batch at a time.
+// Engine runs a model. The server calls Run for one batch at a time, unless the engine is
+// a [DistributedEngine].
 type Engine interface {
 	// Inputs and Outputs describe the model's inputs and outputs in its own order.
 	// The first dimension of each is the batch, -1.
@@ -37,4 +38,14 @@ type Engine interface {
 	Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error)
 	// Close frees the model.
 	Close() error
+}
+
+// DistributedEngine is an Engine that has other processes compute parts of a batch. Most of a
+// run it waits, so the server may run several batches at the same time
+// (Options.Concurrency). It ends a run's context once no member of the batch needs an answer
+// any more: other processes may never answer.
+type DistributedEngine interface {
+	Engine
+	// Distributed marks the engine. It does nothing.
+	Distributed()
 }

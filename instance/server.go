@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -44,6 +45,15 @@ type Options struct {
 	BodyLimit int64
 	// Threads is the number of threads that the engine computes on, 0 if unknown.
 	Threads int
+	// Concurrency is the maximum number of batches that run at the same time, 0 for 1. More
+	// than one needs a [DistributedEngine].
+	Concurrency int
+	// Beside is another server in this process, nil for none. Both take turns as one server
+	// would: never do their engines run more batches at once than Beside allows. They share
+	// the metrics, too.
+	Beside *Server
+	// Collectors are further metrics, which /metrics serves beside the server's own.
+	Collectors []prometheus.Collector
 	// Images says how the model takes an image, nil if it takes none.
 	Images *model.ImageForm
 	// Startup holds the start's times for the metrics.
@@ -52,18 +62,20 @@ type Options struct {
 }
 
 // Server answers inference requests, one by one and in batches, with an engine
-// that runs one batch at a time. It is safe for concurrent use.
+// that runs one batch at a time, or Options.Concurrency. It is safe for concurrent use.
 type Server struct {
 	engine  Engine
 	model   protocol.Model
 	options Options
 	dynamic bool
-	turn    chan struct{} // holds one element while the engine runs
+	turn    chan struct{} // holds one element for each batch that runs
 	buffers buffers
 	// processor measures the CPU time that batches cost beside the engine.
-	processor processor
-	metrics   *metrics
-	router    *mux.Router
+	processor *processor
+	// distributed says that the engine is a DistributedEngine.
+	distributed bool
+	metrics     *metrics
+	router      *mux.Router
 	// frameLimit is the maximum length of a frame in bytes.
 	frameLimit int64
 }
@@ -80,6 +92,10 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	if options.Name == "" {
 		return nil, errors.New("the model's name is empty; give it one")
 	}
+	_, distributed := engine.(DistributedEngine)
+	if options.Concurrency < 0 || options.Concurrency > 1 && !distributed {
+		return nil, fmt.Errorf("the concurrency is %d; this model runs one batch at a time, so it must be 1", options.Concurrency)
+	}
 	if options.BodyLimit == 0 {
 		options.BodyLimit = DefaultBodyLimit
 	}
@@ -90,10 +106,21 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		engine:  engine,
 		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxBody: options.BodyLimit},
 		options: options,
-		turn:    make(chan struct{}, 1),
-		metrics: newMetrics(options.Startup),
+		turn:    make(chan struct{}, max(1, options.Concurrency)),
 
-		frameLimit: max(frameBodies, options.BodyLimit) + frame.Overhead(options.MaxBatch),
+		processor:   new(processor),
+		distributed: distributed,
+		frameLimit:  max(frameBodies, options.BodyLimit) + frame.Overhead(options.MaxBatch),
+	}
+	if b := options.Beside; b != nil {
+		s.turn, s.processor, s.metrics = b.turn, b.processor, b.metrics
+	} else {
+		s.metrics = newMetrics(options.Startup)
+	}
+	for _, c := range options.Collectors {
+		if err := s.metrics.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("the engine's metrics: %w", err)
+		}
 	}
 	if options.Images != nil {
 		var err error

@@ -5,7 +5,8 @@
 // the workers are or where: a [Worker] may be an engine in this process or an instance
 // elsewhere.
 //
-// Begin with [New] and [Engine.Run]; [Writer] makes what a worker loads.
+// Begin with [New] and [Engine.Run]; [Writer] makes what a worker loads. [Workers] says where
+// the workers in other processes are. Package member makes masters and workers of these.
 package forkjoin
 
 import (
@@ -13,7 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
+	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -38,10 +43,14 @@ type Part struct {
 // Round is the parts that run at the same time.
 type Round []Part
 
-// Engine runs the rounds. It is safe for concurrent use as far as its workers are.
+// Engine runs the rounds. It is safe for concurrent use as far as its workers are. Of its own
+// parts it computes one at a time.
 type Engine struct {
 	inputs, outputs []tensor.Info
 	rounds          []Round
+	// turn holds one element while an own part is computed.
+	turn    chan struct{}
+	metrics *metrics
 	// last is the last round that reads a tensor, by name.
 	last map[string]int
 }
@@ -49,7 +58,7 @@ type Engine struct {
 // New makes the master of a model with these inputs and outputs. The error names a tensor
 // that a round needs and none before it gives.
 func New(inputs, outputs []tensor.Info, rounds []Round) (*Engine, error) {
-	e := &Engine{inputs: inputs, outputs: outputs, rounds: rounds, last: make(map[string]int)}
+	e := &Engine{inputs: inputs, outputs: outputs, rounds: rounds, last: make(map[string]int), turn: make(chan struct{}, 1), metrics: newMetrics()}
 	given := make(map[string]bool)
 	for _, in := range inputs {
 		given[in.Name] = true
@@ -84,6 +93,9 @@ func (e *Engine) Inputs() []tensor.Info { return e.inputs }
 // Outputs implements [instance.Engine].
 func (e *Engine) Outputs() []tensor.Info { return e.outputs }
 
+// Distributed implements [instance.DistributedEngine].
+func (e *Engine) Distributed() {}
+
 // Close closes the workers that can be closed.
 func (e *Engine) Close() error {
 	var errs []error
@@ -107,8 +119,8 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	for i, in := range e.inputs {
 		have[in.Name] = inputs[i]
 	}
-	for i, r := range e.rounds {
-		if err := r.run(ctx, rows, have); err != nil {
+	for i := range e.rounds {
+		if err := e.round(ctx, i, rows, have); err != nil {
 			return nil, fmt.Errorf("round %d of %d: %w", i+1, len(e.rounds), err)
 		}
 		for name := range have {
@@ -124,12 +136,14 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	return out, nil
 }
 
-// run runs a round and adds its outputs to the tensors that the master has.
-func (r Round) run(ctx context.Context, rows int, have map[string]tensor.Tensor) error {
+// round runs round i and adds its outputs to the tensors that the master has.
+func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.Tensor) error {
+	began := time.Now()
+	r := e.rounds[i]
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	joined := r.outputs(rows)
-	calls := make([]call, len(r))
+	calls, took := make([]call, len(r)), make([]time.Duration, len(r))
 	for i, p := range r {
 		calls[i] = call{part: p, rows: rows, joined: joined}
 		if err := calls[i].fork(have); err != nil {
@@ -139,8 +153,8 @@ func (r Round) run(ctx context.Context, rows int, have map[string]tensor.Tensor)
 	var workers sync.WaitGroup
 	var failed sync.Once
 	var err error
-	run := func(i int) {
-		if e := calls[i].run(ctx); e != nil {
+	fail := func(i int, e error) {
+		if e != nil {
 			failed.Do(func() { err = fmt.Errorf("part %d of %d: %w", i+1, len(r), e) })
 			cancel()
 		}
@@ -151,12 +165,22 @@ func (r Round) run(ctx context.Context, rows int, have map[string]tensor.Tensor)
 			own = i
 			continue
 		}
-		workers.Go(func() { run(i) })
+		workers.Go(func() {
+			fail(i, calls[i].run(ctx))
+			took[i] = time.Since(began)
+		})
 	}
 	if own >= 0 {
-		run(own)
+		// The workers' goroutines run first: what they send lets the workers begin.
+		runtime.Gosched()
+		fail(own, e.own(ctx, &calls[own]))
+		e.metrics.part(i, "master", time.Since(began))
 	}
 	workers.Wait()
+	if own < 0 && len(r) > 0 || len(r) > 1 {
+		e.metrics.part(i, "workers", slices.Max(took))
+	}
+	e.metrics.rounds.WithLabelValues(strconv.Itoa(i + 1)).Observe(time.Since(began).Seconds())
 	if err != nil {
 		return err
 	}
@@ -169,6 +193,17 @@ func (r Round) run(ctx context.Context, rows int, have map[string]tensor.Tensor)
 		have[name] = t
 	}
 	return nil
+}
+
+// own waits for the turn and computes an own part.
+func (e *Engine) own(ctx context.Context, c *call) error {
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-e.turn }()
+	return c.run(ctx)
 }
 
 // outputs are the tensors into which the parts' regions are put. A tensor that one part
@@ -231,6 +266,9 @@ func (c *call) run(ctx context.Context) error {
 	for i, out := range c.part.Outputs {
 		got := results[i]
 		if out.Region == nil {
+			if err := check(out, got); err != nil {
+				return err
+			}
 			got.Name = out.Name
 			c.wholes = append(c.wholes, got)
 			continue
@@ -242,6 +280,15 @@ func (c *call) run(ctx context.Context) error {
 		if err := cut.Put(to.Data, to.Shape, out.At(to.Shape), to.Type.Size(), got.Data); err != nil {
 			return fmt.Errorf("output %q: %w", out.Name, err)
 		}
+	}
+	return nil
+}
+
+// check refuses a whole output that is not what the plan says: later rounds take regions of it.
+func check(out cut.Tensor, got tensor.Tensor) error {
+	n, err := tensor.Elements(got.Shape)
+	if err != nil || got.Type != out.Type() || n*int64(got.Type.Size()) != int64(len(got.Data)) {
+		return fmt.Errorf("output %q is %s %v of %d bytes; the plan says %s", out.Name, got.Type, got.Shape, len(got.Data), out.Type())
 	}
 	return nil
 }

@@ -31,7 +31,14 @@ const (
 
 // NewOpenInference returns the client of a model at a server. It sends no request yet.
 func NewOpenInference(base, model string) *OpenInference {
-	return &OpenInference{caller: newCaller(base, model)}
+	return &OpenInference{caller: newCaller(base, model, newTransport(1))}
+}
+
+// NewPeer returns the client of a model at another instance of this program, over that
+// instance's connections. An instance takes tensors as bytes, so [OpenInference.Signature]
+// need not be called first.
+func NewPeer(over *http.Transport, model string) *OpenInference {
+	return &OpenInference{caller: newCaller("http://instance", model, over), binary: true}
 }
 
 func (s *OpenInference) path(end string) string {

@@ -26,7 +26,7 @@ var _ Server = (*Predict)(nil)
 
 // NewPredict returns the client of a model at a server. It sends no request yet.
 func NewPredict(base, model string) *Predict {
-	return &Predict{caller: newCaller(base, model), signature: "serving_default"}
+	return &Predict{caller: newCaller(base, model, newTransport(1)), signature: "serving_default"}
 }
 
 func (s *Predict) path(end string) string { return "/v1/models/" + url.PathEscape(s.model) + end }

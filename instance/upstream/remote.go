@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -58,12 +59,27 @@ type caller struct {
 	client      *http.Client
 }
 
-func newCaller(base, model string) caller {
+// NewTransport makes the connections to one server at an address of a network: "tcp" or
+// "unix". Requests go there whatever host their URL names. It keeps up to the given number of
+// idle connections.
+func NewTransport(network, address string, connections int) *http.Transport {
+	t := newTransport(connections)
+	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	return t
+}
+
+func newTransport(connections int) *http.Transport {
+	return &http.Transport{
+		Proxy: nil, DisableCompression: true, MaxIdleConnsPerHost: connections, IdleConnTimeout: idle,
+		WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
+	}
+}
+
+func newCaller(base, model string, over *http.Transport) caller {
 	return caller{base: strings.TrimRight(base, "/"), model: model, client: &http.Client{
-		Transport: &http.Transport{
-			Proxy: nil, DisableCompression: true, MaxIdleConnsPerHost: 1, IdleConnTimeout: idle,
-			WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10,
-		},
+		Transport: over,
 		// A model server does not redirect.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

@@ -1,0 +1,272 @@
+package forkjoin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/faas-infer/faas-infer/instance/upstream"
+	"github.com/faas-infer/faas-infer/model/cut"
+)
+
+const (
+	// WorkersPath is the master's route for the addresses of its workers.
+	WorkersPath = "/v1/workers"
+	// maxTold bounds the body of a request to it in bytes.
+	maxTold = 256 << 10
+	// maxSocket is the longest path of a Unix socket in bytes (unix(7)).
+	maxSocket = 107
+)
+
+// Address says where a worker listens.
+type Address struct {
+	// Member is the worker's number in the plan, from 1.
+	Member int `json:"member"`
+	// Network is "unix" or "tcp", Address the socket's absolute path or host:port.
+	Network string `json:"network"`
+	Address string `json:"address"`
+}
+
+// told is the body of a request to [WorkersPath].
+type told struct {
+	Plan    string    `json:"plan"`
+	Workers []Address `json:"workers"`
+}
+
+// Workers knows where a master's workers are. [Workers.ServeHTTP] takes their addresses;
+// until a worker has one, and after it broke off, its [Remote] waits for a new one. It is safe
+// for concurrent use.
+type Workers struct {
+	plan        string
+	members     int
+	connections int
+
+	mu sync.Mutex
+	at map[int]*place
+	// changed is closed when at changes.
+	changed chan struct{}
+	resent  *prometheus.CounterVec
+}
+
+// place is one worker's address as one request told it.
+type place struct {
+	Address
+	over *http.Transport
+}
+
+// NewWorkers makes the register of a plan's workers. Up to concurrency batches run at the
+// same time.
+func NewWorkers(p *cut.Plan, concurrency int) *Workers {
+	return &Workers{
+		plan: PlanName(p), members: p.Members, connections: max(1, concurrency),
+		at: make(map[int]*place), changed: make(chan struct{}),
+		resent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "faas_infer_instance_parts_resent_total",
+			Help: "Parts sent once more, because the worker broke off, by the worker's number.",
+		}, []string{"member"}),
+	}
+}
+
+// ServeHTTP takes PUT with the addresses of the workers: {"plan": PLAN, "workers": [{"member":
+// 1, "network": "unix", "address": "/path"}]}, where PLAN is [PlanName]'s. They replace the
+// earlier ones; the batches that wait for one of them go on. The answer is 204, 404 for another
+// plan, or 400 with the reason. GET answers the same JSON.
+func (w *Workers) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodPut:
+	case http.MethodGet:
+		out.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(out).Encode(w.list()) // The client may have hung up.
+		return
+	default:
+		out.Header().Set("Allow", "GET, PUT")
+		refuse(out, http.StatusMethodNotAllowed, fmt.Errorf("%s takes PUT and GET, not %s", WorkersPath, r.Method))
+		return
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxTold))
+	if err != nil {
+		status := http.StatusBadRequest
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		refuse(out, status, fmt.Errorf("reading the workers' addresses: %w", err))
+		return
+	}
+	t, err := readTold(text, w.members)
+	switch {
+	case err != nil:
+		refuse(out, http.StatusBadRequest, err)
+	case t.Plan != w.plan:
+		refuse(out, http.StatusNotFound, fmt.Errorf("the workers are of the plan %.32q; this is the master of the plan %q", t.Plan, w.plan))
+	default:
+		w.Set(t.Workers)
+		out.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func refuse(out http.ResponseWriter, status int, err error) {
+	out.Header().Set("Content-Type", "application/json")
+	out.WriteHeader(status)
+	_ = json.NewEncoder(out).Encode(map[string]string{"error": err.Error()}) // The client may have hung up.
+}
+
+// readTold reads the body of a request to [WorkersPath].
+func readTold(text []byte, members int) (*told, error) {
+	t := new(told)
+	if err := json.Unmarshal(text, t); err != nil {
+		return nil, fmt.Errorf("the workers' addresses are not JSON: %w", err)
+	}
+	if t.Plan == "" {
+		return nil, errors.New("plan is missing: give the first 16 digits of the plan's hash")
+	}
+	seen := make(map[int]bool)
+	for _, a := range t.Workers {
+		if a.Member < 1 || a.Member >= members {
+			return nil, fmt.Errorf("member is %d: the workers are members 1 to %d", a.Member, members-1)
+		}
+		if seen[a.Member] {
+			return nil, fmt.Errorf("member %d is given twice", a.Member)
+		}
+		seen[a.Member] = true
+		if err := a.check(); err != nil {
+			return nil, fmt.Errorf("member %d: %w", a.Member, err)
+		}
+	}
+	return t, nil
+}
+
+func (a Address) check() error {
+	switch a.Network {
+	case "unix":
+		if !filepath.IsAbs(a.Address) || len(a.Address) > maxSocket {
+			return fmt.Errorf("address is %.200q: give the absolute path of a socket, of at most %d bytes", a.Address, maxSocket)
+		}
+		return nil
+	case "tcp":
+		host, port, err := net.SplitHostPort(a.Address)
+		n, wrong := strconv.ParseUint(port, 10, 16)
+		if err != nil || wrong != nil || n == 0 || host == "" {
+			return fmt.Errorf("address is %.200q: give host:port", a.Address)
+		}
+		return nil
+	}
+	return fmt.Errorf("network is %.20q: give unix or tcp", a.Network)
+}
+
+// Set replaces the addresses of the workers. Connections to those that are gone are closed
+// once their answers have come.
+func (w *Workers) Set(to []Address) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.at
+	w.at = make(map[int]*place, len(to))
+	for _, a := range to {
+		p := &place{Address: a}
+		if old := before[a.Member]; old != nil && old.Address == a {
+			p.over = old.over
+			delete(before, a.Member)
+		} else {
+			p.over = upstream.NewTransport(a.Network, a.Address, w.connections)
+		}
+		w.at[a.Member] = p
+	}
+	for _, old := range before {
+		old.over.CloseIdleConnections()
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// list returns what Set got last, by member.
+func (w *Workers) list() told {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := told{Plan: w.plan, Workers: []Address{}}
+	for member := range w.members {
+		if p := w.at[member]; p != nil {
+			t.Workers = append(t.Workers, p.Address)
+		}
+	}
+	return t
+}
+
+// look returns a worker's place, nil if it has none, and a channel that is closed when that
+// changes.
+func (w *Workers) look(member int) (*place, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at[member], w.changed
+}
+
+// first waits until a worker has an address.
+func (w *Workers) first(ctx context.Context, member int) (*place, error) {
+	for {
+		at, changed := w.look(member)
+		if at != nil {
+			return at, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("worker %d has no address yet: %w", member, ctx.Err())
+		}
+	}
+}
+
+// pause is how long a worker that broke off has before it is tried at its old address.
+const pause = 100 * time.Millisecond
+
+// next waits until a worker that broke off has another address, or listens at its old one
+// after a pause.
+func (w *Workers) next(ctx context.Context, member int, old *place) (*place, error) {
+	again := time.NewTicker(pause)
+	defer again.Stop()
+	for {
+		at, changed := w.look(member)
+		if at != nil && at != old {
+			return at, nil
+		}
+		select {
+		case <-changed:
+		case <-again.C:
+			if at == old && old.listens(ctx) {
+				return old, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("worker %d was not replaced in time: %w", member, ctx.Err())
+		}
+	}
+}
+
+// listens reports whether a process takes connections at the address.
+func (p *place) listens(ctx context.Context) bool {
+	dialer := net.Dialer{Timeout: pause}
+	c, err := dialer.DialContext(ctx, p.Network, p.Address.Address)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
+// Close closes the idle connections.
+func (w *Workers) Close() error {
+	w.Set(nil)
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (w *Workers) Describe(ch chan<- *prometheus.Desc) { w.resent.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (w *Workers) Collect(ch chan<- prometheus.Metric) { w.resent.Collect(ch) }
