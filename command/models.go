@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -48,8 +49,15 @@ type childModels struct {
 // and prepared in a directory.
 func ModelsIn(prepared string) latency.Models { return &childModels{prepared: prepared} }
 
-// contentHash returns the hash of an ONNX file, or of the bundle of a manifest.
+// contentHash returns the hash of an ONNX file, of a plan, or of the bundle of a manifest.
 func contentHash(file string) (string, error) {
+	if forkjoin.IsCutting(file) {
+		c, err := forkjoin.ReadCutting(file)
+		if err != nil {
+			return "", err
+		}
+		return c.Plan.Hash(), nil
+	}
 	if engines.IsManifest(file) {
 		return engines.Of(file).Hash(file)
 	}

@@ -68,7 +68,7 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
 		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
 		"--max-rows", strconv.Itoa(rowsPerRequest)}
-	if spec.Images != "" {
+	if spec.Images != "" && spec.Member == 0 {
 		argv = append(argv, "--image", spec.Images)
 	}
 	if spec.Set != "" {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -93,7 +94,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.setClasses(now, &f, stats)
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
-		f.Configs = fn.candidates()
+		if f.Configs = fn.candidates(); fn.Inference.Partition == annotation.PartitionLatency {
+			f.Configs = fn.quickest(f.Configs, c.nodes)
+		}
 		if fn.measured() {
 			fn.planned = fn.Revision
 		}

@@ -210,9 +210,6 @@ func (c preparation) serve(tried bool) {
 		}
 		return refuse != nil
 	})
-	if tried && r.Inference.Partition == annotation.PartitionLatency && !c.cutting {
-		found = fastest(found)
-	}
 	if !slices.ContainsFunc(found, func(a *artefact) bool { return a.accuracy >= r.Inference.Accuracy }) {
 		if why != nil && tried && !c.cutting {
 			c.refuse(fn, why.Error())
