@@ -68,6 +68,9 @@ type Platform struct {
 	// Compute has the time of operators by their kind; see [Platform.Compute]. A platform
 	// whose operators are profiled leaves it out.
 	Compute  map[string]Line `json:"compute"`
+	// Crowding is the factor by which functions that compute at the same time slow each other,
+	// at least 1: instances on one machine share its memory and its clock. 0 means 1.
+	Crowding float64         `json:"crowding,omitempty"`
 	Codec    Codec           `json:"codec"`
 	Transfer delay.Transfer  `json:"transfer"`
 }
@@ -115,8 +118,16 @@ func (p *Platform) decode(size int64) float64 {
 
 // worker returns how long a worker runs for a part, in ms. The way there and back is not
 // billed.
-func (p *Platform) worker(part *Part) float64 {
-	return p.decode(part.In) + part.Compute + p.encode(part.Out)
+func (p *Platform) worker(part *Part, crowded float64) float64 {
+	return p.decode(part.In) + crowded*part.Compute + p.encode(part.Out)
+}
+
+// crowded is the factor of the computation of one of so many parts at the same time.
+func (p *Platform) crowded(parts int) float64 {
+	if parts < 2 {
+		return 1
+	}
+	return max(1, p.Crowding)
 }
 
 //go:embed platforms/*.json
@@ -186,6 +197,7 @@ func (p *Platform) Validate() error {
 	}{
 		{"memory_mib", p.MemoryMiB, tick},
 		{"max_parts", float64(p.MaxParts), 0},
+		{"crowding", p.Crowding, 0},
 		{"billing.granularity_ms", p.Billing.Granularity, 0},
 		{"billing.price", p.Billing.Price, 0},
 		{"codec.unit_bytes", p.Codec.UnitBytes, tick},

@@ -35,13 +35,14 @@ func newTimer(p *Platform) *timer { return &timer{p: p, noises: delay.Noises{}} 
 // takes longest after its send goes first, which makes the last answer come earliest.
 func (t *timer) prepare(parts []Part, master int) []call {
 	t.calls = t.calls[:0]
+	crowded := t.p.crowded(len(parts))
 	for i := range parts {
 		if i == master {
 			continue
 		}
 		part := &parts[i]
 		trip := t.p.Transfer.RoundTrip(part.In, part.Out)
-		t.calls = append(t.calls, call{part: part, index: i, trip: trip, after: trip.Moments().Mean + t.p.worker(part)})
+		t.calls = append(t.calls, call{part: part, index: i, trip: trip, after: trip.Moments().Mean + t.p.worker(part, crowded)})
 	}
 	slices.SortStableFunc(t.calls, func(a, b call) int { return cmp.Compare(b.after, a.after) })
 	return t.calls
@@ -75,7 +76,7 @@ func (t *timer) round(parts []Part, master int) delay.Largest {
 		left += t.p.decode(c.part.Out)
 	}
 	if master != Nobody {
-		own += parts[master].Compute
+		own += t.p.crowded(len(parts)) * parts[master].Compute
 	}
 	slices.SortStableFunc(calls, func(a, b call) int { return cmp.Compare(a.ready, b.ready) })
 	l := delay.Largest{Floor: own + left, Delays: t.delays[:0]}

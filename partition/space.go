@@ -149,7 +149,7 @@ func (s *Space) placements(t *timer, first, end int, o *Option) []Round {
 				continue
 			}
 			r.Activations += parts[i].In + parts[i].Out
-			r.Work += s.platform.Billing.billed(s.platform.worker(&parts[i]))
+			r.Work += s.platform.Billing.billed(s.platform.worker(&parts[i], s.platform.crowded(len(parts))))
 		}
 		if r.Weights+r.Activations > memory {
 			continue

@@ -14,7 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"sync"
@@ -150,7 +150,7 @@ func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.
 			return fmt.Errorf("part %d of %d: %w", i+1, len(r), err)
 		}
 	}
-	var workers sync.WaitGroup
+	var workers, sending sync.WaitGroup
 	var failed sync.Once
 	var err error
 	fail := func(i int, e error) {
@@ -165,14 +165,18 @@ func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.
 			own = i
 			continue
 		}
+		sending.Add(1)
+		sent := sync.OnceFunc(sending.Done)
 		workers.Go(func() {
-			fail(i, calls[i].run(ctx))
+			defer sent()
+			fail(i, calls[i].run(whenSent(ctx, p.Worker, sent)))
 			took[i] = time.Since(began)
 		})
 	}
 	if own >= 0 {
-		// The workers' goroutines run first: what they send lets the workers begin.
-		runtime.Gosched()
+		// The workers begin when they have their inputs. Sending would only get half of the
+		// core beside the computation.
+		await(&sending, mostSending)
 		fail(own, e.own(ctx, &calls[own]))
 		e.metrics.part(i, "master", time.Since(began))
 	}
@@ -193,6 +197,38 @@ func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.
 		have[name] = t
 	}
 	return nil
+}
+
+// mostSending is how long the master's own part waits until the workers have their inputs: a
+// worker that is away should not keep it.
+const mostSending = 20 * time.Millisecond
+
+// sender is a worker that is sent its inputs.
+type sender interface{ remote() }
+
+// whenSent makes a context in which sent is called when the worker has its inputs. It is
+// called at once for a worker in this process.
+func whenSent(ctx context.Context, w Worker, sent func()) context.Context {
+	if _, ok := w.(sender); !ok {
+		sent()
+		return ctx
+	}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent() }})
+}
+
+// await waits for a group, at most for a time.
+func await(group *sync.WaitGroup, most time.Duration) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		group.Wait()
+	}()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // own waits for the turn and computes an own part.

@@ -36,6 +36,9 @@ func (r *Remote) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	return r.client.Infer(ctx, rows, inputs, r.outputs)
 }
 
+func (r *Remote) remote() {}
+func (m *Member) remote() {}
+
 // Close closes the connections.
 func (r *Remote) Close() error {
 	r.client.Close()

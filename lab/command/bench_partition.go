@@ -18,7 +18,7 @@ import (
 
 func newPartitionBenchCommand() *cobra.Command {
 	b := partitions.Bench{}
-	served := partitions.Served{Steps: partitions.Steps(), Requests: 20, Small: "resnet-18", Fast: "vgg-16", Large: "wrn-50-4", Limit: "768Mi", Layers: [2]int{12, 3}}
+	served := partitions.Served{Steps: partitions.Steps(), Requests: 20, Small: "resnet-34", Fast: "vgg-16", Large: "wrn-50-4", Limit: "768Mi", Layers: [2]int{12, 3}}
 	c := benchCommand(&cobra.Command{
 		Use:   "partition",
 		Short: "Measure models in one piece and cut over two instances",
