@@ -132,7 +132,7 @@ func threadsText(n int) string {
 // readPlatform returns the platform of the flags.
 func (o *partitionOptions) readPlatform(ctx context.Context) (p *partition.Platform, err error) {
 	if o.platform == partitioning.Local {
-		p, err = partitioning.Platform(ctx)
+		p, err = partitioning.Platform(ctx, o.database)
 	} else {
 		p, err = o.builtinOrFile()
 	}

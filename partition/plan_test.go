@@ -98,10 +98,10 @@ func simulate(r *rand.Rand, p *Platform, parts []Part, master int, order []int) 
 		in, out := units(part.In), units(part.Out)
 		way := emg(s.K+s.KPerUnit*in, s.Loc+s.LocPerUnit*in, s.Scale+s.ScalePerUnit*in) +
 			emg(b.K+b.KPerUnit*out, b.Loc+b.LocPerUnit*out, b.Scale+b.ScalePerUnit*out) - emg(s.K, s.Loc, s.Scale)
-		answers = append(answers, answer{at + way + p.worker(part), p.decode(part.Out)})
+		answers = append(answers, answer{at + way + p.worker(part, p.crowded(len(parts))), p.decode(part.Out)})
 	}
 	if master != Nobody {
-		at += parts[master].Compute
+		at += p.crowded(len(parts)) * parts[master].Compute
 	}
 	for len(answers) > 0 {
 		first := 0

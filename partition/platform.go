@@ -67,12 +67,12 @@ type Platform struct {
 	Billing  Billing `json:"billing"`
 	// Compute has the time of operators by their kind; see [Platform.Compute]. A platform
 	// whose operators are profiled leaves it out.
-	Compute  map[string]Line `json:"compute"`
+	Compute map[string]Line `json:"compute"`
 	// Crowding is the factor by which functions that compute at the same time slow each other,
 	// at least 1: instances on one machine share its memory and its clock. 0 means 1.
-	Crowding float64         `json:"crowding,omitempty"`
-	Codec    Codec           `json:"codec"`
-	Transfer delay.Transfer  `json:"transfer"`
+	Crowding float64        `json:"crowding,omitempty"`
+	Codec    Codec          `json:"codec"`
+	Transfer delay.Transfer `json:"transfer"`
 }
 
 // kinds lists the kinds of operators in Platform.Compute and the unit of their size.

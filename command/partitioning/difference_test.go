@@ -53,18 +53,3 @@ func TestDifference(t *testing.T) {
 		}
 	}
 }
-
-// The round trips that are fitted are those that are measured.
-func TestTransfer(t *testing.T) {
-	transfer, samples, err := Transfer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(samples) != calls*len(transferred) {
-		t.Fatalf("%d samples", len(samples))
-	}
-	small, large := transfer.RoundTrip(4<<10, 4<<10).Moments().Mean, transfer.RoundTrip(4<<20, 4<<20).Moments().Mean
-	if small <= 0 || large <= small {
-		t.Errorf("4 KiB take %v ms, 4 MiB %v", small, large)
-	}
-}

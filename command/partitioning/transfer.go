@@ -1,8 +1,12 @@
 package partitioning
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -11,10 +15,13 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/upstream"
@@ -27,26 +34,70 @@ import (
 // anyMemory is more than any machine has, in MiB.
 const anyMemory = 1 << 24
 
-// Platform measures this machine: an instance computes on one thread, on each core one at a
-// time, and is reached over the loopback interface. Its memory is not limited. Costs are the
-// time of cores.
-func Platform(ctx context.Context) (*partition.Platform, error) {
-	codec, err := Codec()
+// Platform is this machine: an instance computes on one thread, on each core one at a time,
+// and is reached over the loopback interface. Its memory is not limited. Costs are the time of
+// cores. The machine is measured once, as far as it is calm enough: the result is kept beside
+// the database of operators' profiles, "" for the usual one.
+func Platform(ctx context.Context, database string) (*partition.Platform, error) {
+	path, err := profile.DatabasePath(database)
 	if err != nil {
 		return nil, err
 	}
-	transfer, _, err := Transfer(ctx)
+	path += ".platform.json"
+	if p := kept(path); p != nil {
+		return p, nil
+	}
+	p, calm, err := measure(ctx)
+	if err != nil || !calm {
+		return p, err
+	}
+	return p, keep(path, p)
+}
+
+// kept reads a platform that was measured on this machine, nil if there is none.
+func kept(path string) *partition.Platform {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil
+	}
+	defer f.Close()
+	p, err := partition.ReadPlatform(f)
+	if err != nil || p.Name != Local || p.Source != source() {
+		return nil // It is measured again.
+	}
+	return p
+}
+
+// source identifies this machine and the program that has measured it.
+func source() string { return "measured on " + report.Machine() + " with " + onnxruntime.Name() }
+
+func keep(path string, p *partition.Platform) error {
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	partial := fmt.Sprintf("%s.%d", path, os.Getpid())
+	return errors.Join(os.WriteFile(partial, append(text, '\n'), 0o644), os.Rename(partial, path))
+}
+
+// measure measures this machine. calm says that other programs left it the cores that it needed.
+func measure(ctx context.Context) (p *partition.Platform, calm bool, err error) {
+	codec, err := Codec()
+	if err != nil {
+		return nil, false, err
 	}
 	n := runtime.NumCPU()
 	crowding, err := crowding(ctx, n)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
+	transfer, _, calm, err := Transfer(ctx)
 	return &partition.Platform{
-		Name: Local, Source: "measured on this machine", MemoryMiB: anyMemory, MaxParts: n, Crowding: crowding, Codec: codec, Transfer: transfer,
-	}, nil
+		Name: Local, Source: source(), MemoryMiB: anyMemory, MaxParts: n, Crowding: crowding, Codec: codec, Transfer: transfer,
+	}, calm, err
 }
 
 // work is a computation that takes the same time again and again, as long as it has a core.
@@ -62,22 +113,23 @@ func newWork(ms float64) *work {
 	for {
 		if w.measure(5); w.ms >= ms/2 {
 			w.steps = int(float64(w.steps) * ms / w.ms)
-			w.measure(9)
+			w.measure(19)
 			return w
 		}
 		w.steps *= 2
 	}
 }
 
-// measure sets ms to the median of some runs.
+// measure sets ms to the least of some runs.
 func (w *work) measure(runs int) {
-	var all []float64
+	w.ms = math.Inf(1)
 	for range runs {
-		all = append(all, w.do())
+		w.ms = min(w.ms, w.do())
 	}
-	slices.Sort(all)
-	w.ms = all[len(all)/2]
 }
+
+// undisturbed reports whether a run that took so many ms had a core for itself.
+func (w *work) undisturbed(ms float64) bool { return ms <= 1.1*w.ms }
 
 // do computes once and returns how long it took in ms. It may run several times at once.
 func (w *work) do() float64 {
@@ -96,7 +148,7 @@ func (w *work) do() float64 {
 const crowded = "vggnet"
 
 // crowding measures by how much n instances of a model slow each other, each with a core: they
-// share the machine's memory and its clock.
+// share the machine's memory and its clock. The least times count: other programs only add.
 func crowding(ctx context.Context, n int) (factor float64, err error) {
 	if err := onnxruntime.Load(""); err != nil {
 		return 0, err
@@ -135,19 +187,21 @@ func crowding(ctx context.Context, n int) (factor float64, err error) {
 			if err != nil {
 				return 0, err
 			}
+			mean := 0.0
+			for _, ms := range took {
+				mean += ms / float64(len(took))
+			}
 			if len(group) == 1 {
-				alone = append(alone, took...)
+				alone = append(alone, mean)
 			} else {
-				together = append(together, took...)
+				together = append(together, mean)
 			}
 		}
 	}
 	if len(together) == 0 {
 		return 1, nil
 	}
-	slices.Sort(alone)
-	slices.Sort(together)
-	return max(1, together[len(together)/2]/alone[len(alone)/2]), nil
+	return max(1, slices.Min(together)/slices.Min(alone)), nil
 }
 
 // atOnce runs all engines at the same time and returns how long each took in ms.
@@ -165,8 +219,12 @@ func atOnce(ctx context.Context, engines []*onnxruntime.Engine, inputs []tensor.
 	return took, errors.Join(failed...)
 }
 
-// echo is an engine that computes for a while and returns its input.
-type echo struct{ work *work }
+// echo is an engine that computes for a while and returns its input. It says how long it
+// computed in µs.
+type echo struct {
+	work *work
+	took *atomic.Int64
+}
 
 var echoed = []tensor.Info{{Name: "x", Type: tensor.FP32, Shape: []int64{-1, -1}}}
 
@@ -177,7 +235,7 @@ func (e echo) Run(_ context.Context, _ int, inputs []tensor.Tensor) ([]tensor.Te
 	out := inputs[0]
 	out.Data = append([]byte(nil), out.Data...)
 	if e.work != nil {
-		e.work.do()
+		e.took.Store(int64(1000 * e.work.do()))
 	}
 	return []tensor.Tensor{out}, nil
 }
@@ -185,28 +243,37 @@ func (e echo) Run(_ context.Context, _ int, inputs []tensor.Tensor) ([]tensor.Te
 // transferred are the sizes in bytes whose round trips are measured, calls how often.
 var transferred = []int64{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
 
-const calls = 60
+const (
+	calls = 60
+	// disturbed is how many more calls are tried if other programs disturb some.
+	disturbed = 4 * calls
+)
 
 // Transfer measures round trips to an instance over the loopback interface, with tensors of
 // several sizes, and fits the delays. Both ways carry the same, so each gets half of what
 // grows with the size. Both sides compute meanwhile, as in a round: the delay is what the
-// round takes longer than the computation.
-func Transfer(ctx context.Context) (delay.Transfer, []delay.Sample, error) {
+// round takes longer than the computation. Calls in which other programs took a core do not
+// count; calm says that enough were left.
+func Transfer(ctx context.Context) (t delay.Transfer, samples []delay.Sample, calm bool, err error) {
 	const computing = 5 // ms
 	return transfer(ctx, newWork(computing))
 }
 
 // Idle is Transfer without any computation.
-func Idle(ctx context.Context) (delay.Transfer, []delay.Sample, error) { return transfer(ctx, nil) }
+func Idle(ctx context.Context) (delay.Transfer, []delay.Sample, error) {
+	t, samples, _, err := transfer(ctx, nil)
+	return t, samples, err
+}
 
-func transfer(ctx context.Context, beside *work) (delay.Transfer, []delay.Sample, error) {
-	handler, err := instance.NewServer(echo{beside}, instance.Options{Name: "echo", MaxBatch: 1, Logger: zerolog.Nop()})
+func transfer(ctx context.Context, beside *work) (t delay.Transfer, samples []delay.Sample, calm bool, err error) {
+	engine := echo{beside, new(atomic.Int64)}
+	handler, err := instance.NewServer(engine, instance.Options{Name: "echo", MaxBatch: 1, Logger: zerolog.Nop()})
 	if err != nil {
-		return delay.Transfer{}, nil, err
+		return t, nil, false, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return delay.Transfer{}, nil, err
+		return t, nil, false, err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	served := make(chan struct{})
@@ -221,53 +288,76 @@ func transfer(ctx context.Context, beside *work) (delay.Transfer, []delay.Sample
 	client := upstream.NewOpenInference("http://"+l.Addr().String(), "echo")
 	defer client.Close()
 	if _, _, err := client.Signature(ctx); err != nil {
-		return delay.Transfer{}, nil, err
+		return t, nil, false, err
 	}
-	samples, err := roundTrips(ctx, client, beside)
-	if err != nil {
-		return delay.Transfer{}, nil, err
+	calm = true
+	for _, size := range transferred {
+		of, undisturbed, err := (&caller{client, engine}).roundTrips(ctx, size)
+		if err != nil {
+			return t, nil, false, err
+		}
+		samples, calm = append(samples, of...), calm && undisturbed
 	}
 	const mib = 1 << 20
 	both, err := delay.Fit(samples, mib)
 	if err != nil {
-		return delay.Transfer{}, nil, err
+		return t, nil, false, err
 	}
 	both.KPerUnit, both.LocPerUnit, both.ScalePerUnit = both.KPerUnit/2, both.LocPerUnit/2, both.ScalePerUnit/2
-	return delay.Transfer{UnitBytes: mib, Send: both, Return: both}, samples, nil
+	return delay.Transfer{UnitBytes: mib, Send: both, Return: both}, samples, calm, nil
 }
 
-func roundTrips(ctx context.Context, client *upstream.OpenInference, beside *work) (samples []delay.Sample, err error) {
-	for _, size := range transferred {
-		in := []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1, size / 4}, Data: make([]byte, size)}}
-		for i := range calls + 3 {
-			ms, err := roundTrip(ctx, client, in, beside)
-			if err != nil {
-				return nil, err
-			}
-			if i >= 3 { // The first ones make connections and buffers.
-				samples = append(samples, delay.Sample{Bytes: size, Ms: ms})
-			}
+// caller calls an echo.
+type caller struct {
+	client *upstream.OpenInference
+	echo   echo
+}
+
+// roundTrips measures calls with one size. If other programs disturb nearly all, the quickest
+// of the disturbed ones count.
+func (c *caller) roundTrips(ctx context.Context, size int64) (samples []delay.Sample, calm bool, err error) {
+	in := []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1, size / 4}, Data: make([]byte, size)}}
+	var rest []delay.Sample
+	const first = 3 // make connections and buffers
+	for i := 0; i < first+calls+disturbed && len(samples) < calls; i++ {
+		ms, undisturbed, err := c.roundTrip(ctx, in)
+		if err != nil {
+			return nil, false, err
+		}
+		switch one := (delay.Sample{Bytes: size, Ms: ms}); {
+		case i < first:
+		case undisturbed:
+			samples = append(samples, one)
+		default:
+			rest = append(rest, one)
 		}
 	}
-	return samples, nil
+	if len(samples) >= calls/2 {
+		return samples, true, nil
+	}
+	slices.SortFunc(rest, func(a, b delay.Sample) int { return cmp.Compare(a.Ms, b.Ms) })
+	return append(samples, rest[:min(len(rest), calls/2)]...), false, nil
 }
 
 // roundTrip is one call, and the computation beside it as soon as its input is sent.
-func roundTrip(ctx context.Context, client *upstream.OpenInference, in []tensor.Tensor, beside *work) (float64, error) {
+func (c *caller) roundTrip(ctx context.Context, in []tensor.Tensor) (ms float64, undisturbed bool, err error) {
 	began := time.Now()
+	since := func() float64 { return float64(time.Since(began).Nanoseconds()) / 1e6 }
+	beside := c.echo.work
 	if beside == nil {
-		_, err := client.Infer(ctx, 1, in, echoed)
-		return float64(time.Since(began).Nanoseconds()) / 1e6, err
+		_, err := c.client.Infer(ctx, 1, in, echoed)
+		return since(), true, err
 	}
 	sent, answered := make(chan struct{}), make(chan error, 1)
 	once := sync.OnceFunc(func() { close(sent) })
 	go func() {
-		_, err := client.Infer(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once() }}), 1, in, echoed)
+		_, err := c.client.Infer(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once() }}), 1, in, echoed)
 		once()
 		answered <- err
 	}()
 	<-sent
-	beside.do()
-	err := <-answered
-	return max(0.001, float64(time.Since(began).Nanoseconds())/1e6-beside.ms), err
+	own := beside.do()
+	err = <-answered
+	const least = 0.001 // The fit needs times above 0.
+	return max(least, since()-beside.ms), beside.undisturbed(own) && beside.undisturbed(float64(c.echo.took.Load())/1000), err
 }

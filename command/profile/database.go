@@ -17,8 +17,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 )
 
-// operatorsPath returns path, or the usual file of operators' profiles if path is "".
-func operatorsPath(path string) (string, error) {
+// DatabasePath returns path, or the usual file of operators' profiles if path is "".
+func DatabasePath(path string) (string, error) {
 	if path != "" {
 		return path, nil
 	}
@@ -32,7 +32,7 @@ func DatabaseFlag(c *cobra.Command, path *string) {
 
 // loadOperators reads a database and warns of damaged lines.
 func loadOperators(c *cobra.Command, path string) (*database.Database, string, []database.Damage, error) {
-	path, err := operatorsPath(path)
+	path, err := DatabasePath(path)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -146,7 +146,7 @@ them. import reports damaged lines and leaves them out.`,
   faas-infer profile import - < operators.jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			to, err := operatorsPath(path)
+			to, err := DatabasePath(path)
 			if err != nil {
 				return err
 			}

@@ -136,7 +136,7 @@ func (o *operatorsOptions) graphs(ctx context.Context, args []string) ([]*operat
 // OpenOperators opens the database of operators. It prints a message if it repaired the
 // file.
 func OpenOperators(path string) (*operators.File, error) {
-	path, err := operatorsPath(path)
+	path, err := DatabasePath(path)
 	if err != nil {
 		return nil, err
 	}

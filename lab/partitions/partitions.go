@@ -51,12 +51,12 @@ func (b Bench) Run(ctx context.Context, o rig.Options, r *report.Report) error {
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}
-	platform, err := partitioning.Platform(ctx)
+	platform, err := partitioning.Platform(ctx, b.Database)
 	if err != nil {
 		return err
 	}
 	platform.MaxParts = 2
-	transfer, samples, err := partitioning.Transfer(ctx)
+	transfer, samples, err := partitioning.Idle(ctx)
 	if err != nil {
 		return err
 	}

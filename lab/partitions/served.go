@@ -189,7 +189,7 @@ func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.I
 		if n >= members && n == len(records) {
 			return records, nil
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Second) // Planning needs cores.
 	}
 	return nil, fmt.Errorf("no set of %d members serves after %v", members, patience)
 }

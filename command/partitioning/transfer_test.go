@@ -1,0 +1,54 @@
+package partitioning
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The round trips that are fitted are those that are measured, and a larger tensor takes
+// longer. Disturbed calls are few or do not count.
+func TestTransfer(t *testing.T) {
+	transfer, samples, calm, err := Transfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(samples); n > calls*len(transferred) || calm && n < calls/2*len(transferred) {
+		t.Fatalf("%d samples", n)
+	}
+	small, large := transfer.RoundTrip(4<<10, 4<<10).Moments().Mean, transfer.RoundTrip(4<<20, 4<<20).Moments().Mean
+	if small <= 0 || large <= small {
+		t.Errorf("4 KiB take %v ms, 4 MiB %v", small, large)
+	}
+	if _, samples, err := Idle(t.Context()); err != nil || len(samples) != calls*len(transferred) {
+		t.Errorf("%d samples without computation, %v", len(samples), err)
+	}
+}
+
+// What was measured is kept, and measured again for another machine.
+func TestPlatformIsKept(t *testing.T) {
+	database := filepath.Join(t.TempDir(), "state", "operators.jsonl")
+	p, err := Platform(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := database + ".platform.json"
+	if err := keep(path, p); err != nil { // It is not kept if the machine was not calm.
+		t.Fatal(err)
+	}
+	again, err := Platform(t.Context(), database)
+	if err != nil || again.Transfer != p.Transfer || again.Codec != p.Codec {
+		t.Errorf("%+v became %+v, %v", p, again, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "measured on", "measured elsewhere than on", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if kept(path) != nil {
+		t.Error("another machine's is taken")
+	}
+}
