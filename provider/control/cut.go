@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -29,25 +30,65 @@ func isCut(models []Model) bool {
 // times are corrected all the time, and each change starts other instances.
 const quicker = 0.9
 
-// quickest reduces candidates to the artefact and the share that answer one request fastest, for
-// com.openfaas.infer.partition: latency. It leaves out what the nodes could not hold even if
-// they were empty.
-func (fn *function) quickest(all []capacity.Candidate, nodes []cluster.Node) []capacity.Candidate {
+// quickest is the artefact and the share in millicores that answer one request fastest, for
+// com.openfaas.infer.partition: latency. A share of 0 says that it was not looked for.
+type quickest struct {
+	artefact string
+	cpu      int
+}
+
+// among reduces candidates to those of the quickest artefact and share. It leaves out what the
+// nodes could not hold even if they were empty. All shares of the artefact are left as long as
+// the function has other instances, which may hold the room.
+func (q *quickest) among(all []capacity.Candidate, nodes []cluster.Node, instances []*instance) []capacity.Candidate {
 	fit := slices.DeleteFunc(slices.Clone(all), func(c capacity.Candidate) bool { return !holdable(c.Config, nodes) })
 	if len(fit) == 0 {
 		return all
 	}
 	best := capacity.Fastest(fit)
-	own := slices.DeleteFunc(slices.Clone(fit), func(c capacity.Candidate) bool { return c.Artefact != fn.quick })
-	if len(own) > 0 && best.Artefact != fn.quick {
+	own := slices.DeleteFunc(slices.Clone(fit), func(c capacity.Candidate) bool { return c.Artefact != q.artefact })
+	if len(own) > 0 && best.Artefact != q.artefact {
 		if now := capacity.Fastest(own); float64(best.Exec) >= quicker*float64(now.Exec) {
 			best = now
 		}
 	}
-	fn.quick = best.Artefact
+	q.artefact, q.cpu = best.Artefact, best.Config.CPU
+	others := slices.ContainsFunc(instances, func(in *instance) bool { return in.Artefact.Name != q.artefact || in.Config.CPU != q.cpu })
 	return slices.DeleteFunc(fit, func(c capacity.Candidate) bool {
-		return c.Artefact != best.Artefact || c.Config.CPU != best.Config.CPU
+		return c.Artefact != best.Artefact || !others && c.Config.CPU != best.Config.CPU
 	})
+}
+
+// replaces reports whether an instance has to make room for the quickest.
+func (q *quickest) replaces(in *instance) bool { return q.cpu > 0 && in.Artefact.Name != q.artefact }
+
+// raise gives the instances of a function that shall answer as fast as possible the share with
+// which they do, as soon as their nodes have room: while instances of another artefact hold it,
+// they start with less.
+func (c driver) raise(fn *function, nodes []cluster.Node) {
+	if fn.quick.cpu == 0 {
+		return
+	}
+	free := map[string]cluster.Resources{}
+	for _, n := range nodes {
+		free[n.Name] = n.Free
+	}
+	for _, in := range fn.Sorted() {
+		if !in.serves() || fn.quick.replaces(in) || in.Config.CPU >= fn.quick.cpu {
+			continue
+		}
+		next := in.Config
+		next.CPU = fn.quick.cpu
+		more := cluster.InstanceSpec{Node: in.Node, Nodes: in.Nodes, Config: next}
+		more.Config.Resources = cluster.Resources{CPU: next.CPU - in.Config.CPU}
+		fits := true
+		for node, share := range more.Shares() {
+			fits = fits && share.Fits(free[node])
+		}
+		if fits {
+			c.resize(in, scaling.Resize{Function: fn.Name, ID: in.ID, Config: next})
+		}
+	}
 }
 
 // holdable reports whether the nodes could hold an instance if they were empty.

@@ -62,8 +62,8 @@ type function struct {
 	// fallsBack: no instance is fast enough by its corrected times, so those that are
 	// too slow serve.
 	fallsBack bool
-	// quick is the artefact that answers fastest, as far as that was asked.
-	quick string
+	// quick is what answers fastest, as far as that is asked.
+	quick quickest
 	// steering adapts the capacity to the share of requests that miss the objective.
 	steering steering.Loop
 	// carried is R_max (§3.2) divided by the measured load, in the latest plan.

@@ -68,6 +68,11 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	}
 	plan = driver{c}.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
+	for _, fn := range c.functions {
+		if leading {
+			driver{c}.raise(fn, nodes)
+		}
+	}
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {
 			fn.carried = x.Over
@@ -95,7 +100,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
 		if f.Configs = fn.candidates(); fn.Inference.Partition == annotation.PartitionLatency {
-			f.Configs = fn.quickest(f.Configs, c.nodes)
+			f.Configs = fn.quick.among(f.Configs, c.nodes, fn.Sorted())
+		} else {
+			fn.quick = quickest{}
 		}
 		if fn.measured() {
 			fn.planned = fn.Revision
@@ -150,7 +157,7 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	if in.Retiring || in.Suspect {
 		r.State = cluster.Stopping // Its room is taken, and it carries no load.
 	}
-	if in.Revision != fn.Revision || in.useless || in.relief.replaced || !fn.accurate(fn.artefact(in.Artefact.Name)) {
+	if fn.quick.replaces(in) || in.Revision != fn.Revision || in.useless || in.relief.replaced || !fn.accurate(fn.artefact(in.Artefact.Name)) {
 		r.Revision = 0 // Also if its revision is higher: that deployment was undone.
 	}
 	if r.IdleSince = stats.Instances[in.ID]; in.away {
