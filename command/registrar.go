@@ -25,12 +25,12 @@ type registrar struct {
 	models  *childModels
 	makings makings
 	// cutter has the plans of models that are cut over several instances, below state, too.
-	cutter *cutter
+	cutter *Cutter
 }
 
 // newRegistrar makes a registrar for a directory of bundles and the provider's own.
 func newRegistrar(root bundles, state string, models *childModels) *registrar {
-	return &registrar{bundles: root, state: state, models: models, cutter: &cutter{dir: filepath.Join(state, "plans"), models: models}}
+	return &registrar{bundles: root, state: state, models: models, cutter: &Cutter{dir: filepath.Join(state, plansDir), models: models, loading: 1}}
 }
 
 var _ control.Bundles = (*registrar)(nil)
@@ -47,7 +47,7 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 		err = r.models.Alike(ctx, b)
 	}
 	if err == nil {
-		models, err = r.cutter.withPlans(ctx, f, models)
+		models, err = r.cutter.WithPlans(ctx, f, models)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
@@ -70,7 +70,7 @@ func (r *registrar) cuttable(ctx context.Context, f *provider.Function) []contro
 	if err != nil {
 		return nil
 	}
-	return r.cutter.suggestions(ctx, f, models)
+	return r.cutter.Suggestions(ctx, f, models)
 }
 
 // open opens the bundle of a function's model.
@@ -112,7 +112,7 @@ func (r *registrar) register(ctx context.Context, f *provider.Function) error {
 	if f.Inference.Partition != "" {
 		models, err := r.uncut(f)
 		if err == nil {
-			err = r.cutter.makeAll(ctx, background, f, models)
+			err = r.cutter.Make(ctx, f, models)
 		}
 		if err != nil || !f.Inference.Auto {
 			return err

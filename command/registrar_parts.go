@@ -27,16 +27,30 @@ import (
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
-// cutter finds the plans by which models are cut over several instances, and has them made by
+// Cutter finds the plans by which models are cut over several instances, and has them made by
 // children of this program.
-type cutter struct {
+type Cutter struct {
 	// dir has a directory for each model and each set of limits.
 	dir     string
 	models  *childModels
 	makings makings
+	// loading is how many times a part's size an instance takes while it loads the part, 1 if
+	// it maps what was prepared.
+	loading float64
 	// read has the plans of a directory that was read: []control.Model by path.
 	read sync.Map
 }
+
+// podLoading is how many times a part's size a pod takes that cuts and loads it by itself.
+const podLoading = 2.7
+
+// Cutter makes a cutter for instances that cut their parts out of their own images.
+func (f *ProviderFlags) Cutter() *Cutter {
+	return &Cutter{dir: filepath.Join(f.state, plansDir), models: f.childModels(), loading: podLoading}
+}
+
+// plansDir is where plans are, below the provider's directory.
+const plansDir = "plans"
 
 // wanted is what a deployment asks of the plans of one of its models.
 type wanted struct {
@@ -47,7 +61,7 @@ type wanted struct {
 }
 
 // want returns what a function asks of the plans of a model.
-func (c *cutter) want(f *provider.Function, m control.Model) (w wanted, err error) {
+func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err error) {
 	in := &f.Inference
 	if engines.IsManifest(m.File) {
 		return w, &annotation.Error{Key: annotation.InferPartition, Value: in.Partition, Why: "only an ONNX model without a handler can be cut, and this one runs beside its instance; it must be off"}
@@ -61,7 +75,7 @@ func (c *cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 		"model", "partition", m.File, "--instances", strconv.Itoa(instances), "--max-batch", strconv.Itoa(in.MaxBatch), "--until", (in.SLO / 2).String(),
 	}}
 	if in.Limits.Memory > 0 {
-		w.arguments = append(w.arguments, "--memory", strconv.FormatInt(in.Limits.Memory, 10))
+		w.arguments = append(w.arguments, "--memory", strconv.FormatInt(c.held(in.Limits.Memory), 10))
 	}
 	if c.models.database != "" {
 		w.arguments = append(w.arguments, "--database", c.models.database)
@@ -72,8 +86,11 @@ func (c *cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 	return w, nil
 }
 
+// held is what of an instance's memory its parts may be.
+func (c *Cutter) held(limit int64) int64 { return int64(float64(limit) / c.loading) }
+
 // plans returns a model's plans, and false if they are not made yet.
-func (c *cutter) plans(w wanted) (all []control.Model, made bool, err error) {
+func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
 	if known, ok := c.read.Load(w.dir); ok {
 		return known.([]control.Model), true, nil
 	}
@@ -95,7 +112,8 @@ func (c *cutter) plans(w wanted) (all []control.Model, made bool, err error) {
 			return nil, false, fmt.Errorf("%s: %w; remove its directory", path, err)
 		}
 		m := w.Model
-		m.File, m.Plan, m.Profile = path, s.Plan, s.Profile
+		m.File, m.From, m.Plan, m.Profile = path, w.Name, s.Plan, s.Profile
+		m.Profile.Memory = int64(max(1, c.loading/2) * float64(m.Profile.Memory)) // Twice that is the limit.
 		if m.Name = s.Name; w.Name != cluster.Whole {
 			m.Name = w.Name + "-" + s.Name
 		}
@@ -106,7 +124,7 @@ func (c *cutter) plans(w wanted) (all []control.Model, made bool, err error) {
 }
 
 // make makes a model's plans, unless they are there.
-func (c *cutter) make(ctx context.Context, weight weight, w wanted) error {
+func (c *Cutter) make(ctx context.Context, weight weight, w wanted) error {
 	if _, made, err := c.plans(w); made || err != nil {
 		return err
 	}
@@ -124,8 +142,8 @@ func (c *cutter) make(ctx context.Context, weight weight, w wanted) error {
 
 // roomless returns an error if some operator of the model is too large for one instance: no
 // plan would help.
-func (c *cutter) roomless(ctx context.Context, f *provider.Function, m control.Model) error {
-	memory := f.Inference.Limits.Memory - partitioning.Overhead
+func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.Model) error {
+	memory := c.held(f.Inference.Limits.Memory) - partitioning.Overhead
 	if memory <= 0 {
 		return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("an instance needs %d MiB beside its part of a model", partitioning.Overhead>>20)}
 	}
@@ -157,9 +175,9 @@ func oversized(f *provider.Function, m control.Model) (bytes int64, is bool) {
 	return bytes, bytes > f.Inference.Limits.Memory
 }
 
-// withPlans adds the known plans of a function's models, and leaves out models that are too
+// WithPlans adds the known plans of a function's models, and leaves out models that are too
 // large for one instance.
-func (c *cutter) withPlans(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model, err error) {
+func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model, err error) {
 	for _, m := range models {
 		bytes, large := oversized(f, m)
 		if f.Inference.Partition == "" {
@@ -190,8 +208,14 @@ func (c *cutter) withPlans(ctx context.Context, f *provider.Function, models []c
 	return all, nil
 }
 
+// Make makes the plans of a function's models, with CPU time that nobody else wants. It does
+// nothing for those that are made.
+func (c *Cutter) Make(ctx context.Context, f *provider.Function, models []control.Model) error {
+	return c.makeAll(ctx, background, f, models)
+}
+
 // makeAll makes the plans of a function's models.
-func (c *cutter) makeAll(ctx context.Context, weight weight, f *provider.Function, models []control.Model) error {
+func (c *Cutter) makeAll(ctx context.Context, weight weight, f *provider.Function, models []control.Model) error {
 	for _, m := range models {
 		if m.Plan != nil {
 			continue
@@ -214,9 +238,9 @@ const (
 	suggestAfter  = 10 * time.Minute
 )
 
-// suggestions returns the plans of a function's models as if it could be cut, as far as they
+// Suggestions returns the plans of a function's models as if it could be cut, as far as they
 // are known within suggestWithin.
-func (c *cutter) suggestions(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model) {
+func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model) {
 	as := *f
 	as.Inference.Partition = annotation.PartitionAuto
 	made := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -44,6 +45,8 @@ type images struct {
 	models   *imageModels
 	// alike returns an error unless all models of a bundle answer the same requests.
 	alike func(ctx context.Context, b *bundle.Bundle) error
+	// cutter plans how models are cut over several pods.
+	cutter *command.Cutter
 }
 
 var _ control.Bundles = (*images)(nil)
@@ -53,34 +56,73 @@ var _ control.Bundles = (*images)(nil)
 func (i *images) Models(ctx context.Context, f *provider.Function) (reference string, models []control.Model, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
+	b, models, err := i.uncut(ctx, f)
+	if err != nil {
+		return "", nil, err
+	}
+	inside := map[string]string{}
+	for _, m := range models {
+		if inside[m.Name], err = b.InImage(m.File); err != nil {
+			return "", nil, err
+		}
+		i.models.keep(m.File, inside[m.Name]+"@"+b.Digest)
+	}
+	cut, err := i.cutter.WithPlans(ctx, f, models)
+	if err != nil {
+		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+	}
+	for _, m := range cut {
+		if m.Plan != nil { // Its pods have the model itself.
+			i.models.keep(m.File, inside[m.From]+"@"+b.Digest)
+		}
+	}
+	i.makeRoom()
+	return b.Reference, cut, nil
+}
+
+// register makes the plans of a function's models.
+func (i *images) register(ctx context.Context, f *provider.Function) error {
+	if f.Inference.Partition == "" {
+		return nil // Variants come in the image.
+	}
+	_, models, err := i.uncut(ctx, f)
+	if err != nil {
+		return err
+	}
+	return i.cutter.Make(ctx, f, models)
+}
+
+// cuttable implements Cuttable of [control.Options].
+func (i *images) cuttable(ctx context.Context, f *provider.Function) []control.Model {
+	_, models, err := i.uncut(ctx, f)
+	if err != nil {
+		return nil
+	}
+	return i.cutter.Suggestions(ctx, f, models)
+}
+
+// uncut returns a function's image and its models without the ways to cut them.
+func (i *images) uncut(ctx context.Context, f *provider.Function) (b *image.Bundle, models []control.Model, err error) {
 	keychain, err := i.keychain(ctx, f.Deployment)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
-	b, err := image.Pull(ctx, f.Deployment.Image, keychain, i.models.root, image.WithPlain(i.platform.flags.plain...))
+	b, err = image.Pull(ctx, f.Deployment.Image, keychain, i.models.root, image.WithPlain(i.platform.flags.plain...))
 	if err != nil {
-		return "", nil, err
+		return nil, nil, err
 	}
 	if err := b.CheckModel(); err != nil {
-		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
 	if models, err = control.ModelsOf(b.Bundle, f, i.registrations(b)); err != nil {
-		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
 	if len(models) > 1 {
 		if err := i.alike(ctx, b.Bundle); err != nil {
-			return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+			return nil, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 		}
 	}
-	for _, m := range models {
-		inside, err := b.InImage(m.File)
-		if err != nil {
-			return "", nil, err
-		}
-		i.models.keep(m.File, inside+"@"+b.Digest)
-	}
-	i.makeRoom()
-	return b.Reference, models, nil
+	return b, models, nil
 }
 
 // registrations finds the registered variants in an image.

@@ -171,9 +171,10 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: f.Cutter()}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
+	o.Register, o.Cuttable = p.images.register, p.images.cuttable
 	o.Replica, o.Eligible = p.replica(), p.eligible
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Logger: b.Log}); err != nil {
 		return nil, err

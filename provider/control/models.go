@@ -25,8 +25,9 @@ type Model struct {
 	Images string
 	// Accuracy is in percent, 0 if it is not known.
 	Accuracy float64
-	// Plan says how the model in the file is cut, and Profile has the predicted times of the
-	// instances that run it together; both nil if it is not cut.
+	// From is the name of the model that Plan cuts, Plan says how, and Profile has the predicted
+	// times of the instances that run it together; "" and nil if the model is not cut.
+	From    string
 	Plan    *cut.Plan
 	Profile *profiler.Profile
 }

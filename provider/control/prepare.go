@@ -262,7 +262,7 @@ func (c preparation) artefacts() (found []*artefact) {
 			a.Artefact.Plan = t.Plan.String()
 		}
 		if !fn.replica.Alone() { // A provider alone recognises its instances by their revision.
-			a.fingerprint = fingerprintOf(r.Deployment, r.bundle, t.prepared, r.values, c.options.Engine)
+			a.fingerprint = fingerprintOf(r.Deployment, r.bundle, t.prepared+a.Artefact.Plan, r.values, c.options.Engine)
 		}
 		found = append(found, a)
 	}
