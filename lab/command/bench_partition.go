@@ -18,7 +18,7 @@ import (
 
 func newPartitionBenchCommand() *cobra.Command {
 	b := partitions.Bench{}
-	served := partitions.Served{Steps: partitions.Steps(), Requests: 20, Small: "resnet-34", Fast: "vgg-16", Large: "wrn-50-4", Limit: "768Mi", Layers: [2]int{12, 3}}
+	served := partitions.Served{Steps: partitions.Steps(), Requests: 20, Fast: "vgg-16", Large: "wrn-50-4", Limit: "768Mi", Layers: [2]int{12, 3}}
 	c := benchCommand(&cobra.Command{
 		Use:   "partition",
 		Short: "Measure models in one piece and cut over two instances",
@@ -35,11 +35,11 @@ Results of each model:
   rel_diff         how far the parts' answer is from the whole's
 
 Then it measures the --served steps behind a provider:
-  speedup  one instance of one core over two that hold half the model each
-  cold     the first answer from zero over the slowest member's own start
-  killed   requests while a worker is killed every second
-  large    a model that fits into no instance, and the memory of all processes
-  rnn      the time of a layer, cut over whole (Fig. 12)
+  fast   one instance of one core over two that hold half the model each; the first
+         answer from zero over the slowest member's own start; requests while a worker
+         is killed every second
+  large  a model that fits into no instance, and the memory of all processes
+  rnn    the time of a layer, cut over whole (Fig. 12)
 It needs two cores, and a machine that does nothing else. Planning takes minutes if the
 operators of a model have not been measured.`,
 		Example: `  faas-infer-lab bench partition
@@ -69,8 +69,7 @@ operators of a model have not been measured.`,
 	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make")
 	f.IntVar(&b.Rounds, "rounds", 5, "how often the ways take turns")
 	f.StringSliceVar(&served.Steps, "served", served.Steps, "what to measure behind a provider")
-	f.StringVar(&served.Fast, "fast", served.Fast, "model of the steps speedup and cold")
-	f.StringVar(&served.Small, "small", served.Small, "model of the step killed")
+	f.StringVar(&served.Fast, "fast", served.Fast, "model of the step fast")
 	f.StringVar(&served.Large, "large", served.Large, "model of the step large")
 	f.StringVar(&served.Limit, "limit", served.Limit, "memory of an instance of the large models")
 	f.IntVar(&b.Requests, "requests", 10, "requests of each way in a turn")

@@ -27,10 +27,9 @@ type Served struct {
 	Steps []string
 	// Requests is how often a way is asked.
 	Requests int
-	// Small, Fast, Large are models of the zoo: one that is killed, one that two instances
-	// answer faster than one, and one that fits into no instance. Limit is the memory of an
-	// instance of the large one.
-	Small, Fast, Large, Limit string
+	// Fast and Large are models of the zoo: one that two instances answer faster than one, and
+	// one that fits into no instance. Limit is the memory of an instance of the large one.
+	Fast, Large, Limit string
 	// Layers are the numbers of layers of the recurrent networks, cut and whole.
 	Layers [2]int
 }
@@ -40,7 +39,7 @@ var steps = []struct {
 	name string
 	run  func(*served, context.Context) error
 }{
-	{"speedup", (*served).speedup}, {"cold", (*served).cold}, {"killed", (*served).killed}, {"large", (*served).large}, {"rnn", (*served).rnn},
+	{"fast", (*served).fast}, {"large", (*served).large}, {"rnn", (*served).rnn},
 }
 
 // Steps lists the names of the steps.
@@ -212,8 +211,9 @@ func core(memory string) types.FunctionResources {
 	return types.FunctionResources{CPU: "1000m", Memory: memory}
 }
 
-// speedup compares a model on one instance of one core with one that is cut over two.
-func (s *served) speedup(ctx context.Context) error {
+// fast compares a model on one instance of one core with one that is cut over two, starts the
+// set from zero, and kills its workers.
+func (s *served) fast(ctx context.Context) error {
 	subject, err := rig.NewSubject(s.Fast)
 	if err != nil {
 		return err
@@ -252,7 +252,10 @@ func (s *served) speedup(ctx context.Context) error {
 	s.report.Add("served.parts_ms."+s.Fast, together, "ms", "median through the provider, two instances of one core")
 	s.report.Add("served.speedup."+s.Fast, alone/together, "", "")
 	s.report.Add("served.rel_diff."+s.Fast, off, "", "")
-	return nil
+	if err := s.cold(ctx, parts, together); err != nil {
+		return err
+	}
+	return s.killed(ctx, parts)
 }
 
 // settled waits until the function's profile is a full one, so nothing is measured beside.
@@ -278,20 +281,7 @@ func (s *served) cut(ctx context.Context, subject *rig.Subject, memory string, m
 }
 
 // cold measures first answers from zero instances against the members' own starts.
-func (s *served) cold(ctx context.Context) error {
-	subject, err := rig.NewSubject(s.Fast)
-	if err != nil {
-		return err
-	}
-	defer subject.Close()
-	a, _, err := s.cut(ctx, subject, "", 2)
-	if err != nil {
-		return err
-	}
-	warm, err := s.median(ctx, a, 5)
-	if err != nil {
-		return err
-	}
+func (s *served) cold(ctx context.Context, a *asked, warm float64) error {
 	var over, cold []float64
 	const starts = 7
 	for range starts {
@@ -322,16 +312,7 @@ func (s *served) cold(ctx context.Context) error {
 }
 
 // killed kills a worker every second while a client asks.
-func (s *served) killed(ctx context.Context) error {
-	subject, err := rig.NewSubject(s.Small)
-	if err != nil {
-		return err
-	}
-	defer subject.Close()
-	a, _, err := s.cut(ctx, subject, "", 2)
-	if err != nil {
-		return err
-	}
+func (s *served) killed(ctx context.Context, a *asked) error {
 	if _, err := a.ask(ctx); err != nil {
 		return err
 	}
