@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -131,7 +132,7 @@ func (s *served) deploy(ctx context.Context, name string, subject *rig.Subject, 
 		all[k] = v
 	}
 	f := rig.Function(name, image, all)
-	f.Limits = &limits
+	f.Limits, f.Requests = &limits, rig.CPU(limits.CPU) // Otherwise the cheapest share would do.
 	fmt.Fprintf(s.Log, "%s: deploying\n", name)
 	if err := s.DeployFunction(ctx, f); err != nil {
 		return nil, err
@@ -318,23 +319,12 @@ func (s *served) killed(ctx context.Context, a *asked) error {
 	}
 	right := a.answer
 	const lasts = 30 * time.Second
-	began, next := time.Now(), time.Now()
 	requests, unanswered, wrong, kills := 0, 0, 0, 0
-	for time.Since(began) < lasts {
-		if time.Now().After(next) {
-			next = next.Add(time.Second)
-			records, err := s.Records()
-			if err != nil {
-				return err
-			}
-			for _, r := range records {
-				if r.Spec.Member > 0 && r.Process.PID > 0 {
-					kills++
-					_ = syscall.Kill(r.Process.PID, syscall.SIGKILL)
-					break
-				}
-			}
-		}
+	killing, end := context.WithTimeout(ctx, lasts)
+	defer end()
+	var killer sync.WaitGroup
+	killer.Go(func() { kills = s.killWorkers(killing) })
+	for killing.Err() == nil {
 		requests++
 		if _, err := a.ask(ctx); err != nil {
 			unanswered++
@@ -345,10 +335,31 @@ func (s *served) killed(ctx context.Context, a *asked) error {
 			wrong++
 		}
 	}
+	killer.Wait()
 	note := fmt.Sprintf("of %d requests, while %d workers were killed", requests, kills)
 	s.report.Add("killed.unanswered", float64(unanswered), "", note)
 	s.report.Add("killed.wrong", float64(wrong), "", note)
 	return nil
+}
+
+// killWorkers kills a worker every second until ctx ends, and returns how many.
+func (s *served) killWorkers(ctx context.Context) (kills int) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return kills
+		case <-tick.C:
+		}
+		records, _ := s.Records() // A record may be half gone.
+		for _, r := range records {
+			if r.Spec.Member > 0 && r.Process.PID > 0 && syscall.Kill(r.Process.PID, syscall.SIGKILL) == nil {
+				kills++
+				break
+			}
+		}
+	}
 }
 
 // rnn compares the time of a layer in a recurrent network that is cut and in one that is not
