@@ -142,6 +142,7 @@ func (t *timing) batch(b, members int) (rows int, out point) {
 	rows = t.parts[0][0][b].Batch
 	out.Measurement = profiler.Measurement{Batch: rows, Threads: members, Predicted: true}
 	busy := make([]float64, members)
+	margin, computed := 0.0, 0.0 // A part that takes no time may be quite uncertain.
 	for i, r := range t.Rounds {
 		usual, slow := make([]partition.Part, len(r.Option.Parts)), make([]partition.Part, len(r.Option.Parts))
 		for k, part := range r.Option.Parts {
@@ -151,12 +152,15 @@ func (t *timing) batch(b, members int) (rows int, out point) {
 			usual[k].Compute, slow[k].Compute = m.Median/1000, m.P95/1000
 			busy[t.at[i][k]] += m.CPU
 			out.CPU += m.CPU
-			out.Margin = max(out.Margin, m.Margin)
+			margin, computed = margin+m.Margin*m.Median, computed+m.Median
 		}
 		mean, late := t.on.RoundTime(usual, r.Master), t.on.RoundTime(slow, r.Master)
 		moments := mean.Moments()
 		out.Median += 1000 * moments.Mean
 		out.P95 += 1000 * max(moments.Mean, late.Quantile(0.95))
+	}
+	if computed > 0 {
+		out.Margin = margin / computed
 	}
 	for _, us := range busy {
 		out.busiest = max(out.busiest, us)

@@ -132,7 +132,9 @@ func (s *served) deploy(ctx context.Context, name string, subject *rig.Subject, 
 		all[k] = v
 	}
 	f := rig.Function(name, image, all)
-	f.Limits, f.Requests = &limits, rig.CPU(limits.CPU) // Otherwise the cheapest share would do.
+	if f.Limits = &limits; annotations == nil {
+		f.Requests = rig.CPU(limits.CPU) // Otherwise the cheapest share would do.
+	}
 	fmt.Fprintf(s.Log, "%s: deploying\n", name)
 	if err := s.DeployFunction(ctx, f); err != nil {
 		return nil, err
