@@ -65,7 +65,7 @@ func (o *partitionOptions) writeServed(ctx context.Context, m *model.Model, file
 		}
 	}
 	planner, err := partitioning.NewPlanner(ctx, m, p, partitioning.Goal{
-		SLO: partition.SLO{Percentile: o.percentile}, Database: o.database, Progress: report.ProgressBar(os.Stderr, "predicting layers"),
+		SLO: partition.SLO{Percentile: o.percentile}, Database: o.database, Prepare: prepareLarge, Progress: report.ProgressBar(os.Stderr, "predicting layers"),
 	})
 	if err != nil {
 		return err
@@ -99,4 +99,10 @@ func writePlans(dir string, served []*partitioning.Served) error {
 		return err
 	}
 	return os.Rename(work, dir)
+}
+
+// prepareLarge prepares a large part in a process of its own.
+func prepareLarge(ctx context.Context, file, cache string) error {
+	_, err := prepareApart("")(ctx, file, cache)
+	return err
 }

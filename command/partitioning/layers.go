@@ -69,7 +69,13 @@ type Instance struct {
 	profile.PredictOptions
 	// CPU is its share in millicores, 0 for a core. It has a thread for each core of it.
 	CPU int
+	// Prepare prepares the model of a large part below a directory. A process that prepares
+	// grows by several times the part, so it had better be another one. nil prepares here.
+	Prepare func(ctx context.Context, file, cache string) error
 }
+
+// largePart is the size in bytes of weights from which Prepare is worth another process.
+const largePart = 64 << 20
 
 // threads is the number of the instance's threads.
 func (o *Instance) threads() int { return max(1, (o.CPU+999)/1000) }
@@ -86,6 +92,11 @@ func PartTimes(ctx context.Context, o Instance, p *cut.Part, weights cut.Source,
 	file, err := forkjoin.NewWriter(weights).Write(dir, p)
 	if err != nil {
 		return nil, err
+	}
+	if o.Prepare != nil && p.WeightBytes() >= largePart {
+		if err := o.Prepare(ctx, file, dir); err != nil {
+			return nil, err
+		}
 	}
 	o.MaxBatch, o.Threads, o.Prepared, o.Sketch, o.Until = rows, o.threads(), dir, false, until
 	found, err := o.Model(ctx, file)

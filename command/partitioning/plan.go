@@ -24,6 +24,8 @@ type Goal struct {
 	Functions int
 	// CPU is the share of an instance in millicores, for this machine; 0 is a core.
 	CPU int
+	// Prepare is that of [Instance].
+	Prepare func(ctx context.Context, file, cache string) error
 	// Database is the file of operators' profiles, for this machine.
 	Database string
 	// Progress is told how many layers are predicted, for this machine.
@@ -52,7 +54,7 @@ func NewPlanner(ctx context.Context, m *model.Model, p *partition.Platform, goal
 	if err != nil {
 		return nil, err
 	}
-	out := &Planner{cut: c, weights: m.OpenWeights(), on: p, goal: goal, predict: Instance{profile.PredictOptions{Database: goal.Database}, goal.CPU}, foreseen: make(map[string]bool)}
+	out := &Planner{cut: c, weights: m.OpenWeights(), on: p, goal: goal, predict: Instance{profile.PredictOptions{Database: goal.Database}, goal.CPU, goal.Prepare}, foreseen: make(map[string]bool)}
 	if err := out.list(ctx); err != nil {
 		out.Close()
 		return nil, err
