@@ -342,6 +342,9 @@ const (
 // Suggestions returns the plans of a function's models as if it could be cut, as far as they
 // are known within suggestWithin.
 func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model) {
+	if limit := f.Inference.Limits.Memory; limit > 0 && c.held(limit) <= partitioning.Overhead {
+		return nil // No part fits.
+	}
 	as := *f
 	as.Inference.Partition = annotation.PartitionAuto
 	made := make(chan error, 1)

@@ -138,6 +138,19 @@ func TestALargeModelWithoutPlans(t *testing.T) {
 	}
 }
 
+// Nothing is planned for instances that could hold no part.
+func TestNoSuggestionsForTinyInstances(t *testing.T) {
+	p := newPlanned(t)
+	p.f.Inference.Partition, p.f.Inference.Limits.Memory = "", 1<<20
+	p.models.place = func(int, bool) error {
+		t.Error("it is planned")
+		return nil
+	}
+	if got := p.Suggestions(t.Context(), p.f, []control.Model{p.model}); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Weights count wherever they are, and other files of a bundle do not.
 func TestWeightsOf(t *testing.T) {
 	m, err := zoo.Make("identity", 1)
