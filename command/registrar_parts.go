@@ -22,6 +22,8 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -37,8 +39,15 @@ type Cutter struct {
 	// loading is how many times a part's size an instance takes while it loads the part, 1 if
 	// it maps what was prepared.
 	loading float64
-	// read has the plans of a directory that was read: []control.Model by path.
+	// read has what was read of directories, by path.
 	read sync.Map
+}
+
+// readPlans are the plans of a directory, as long as it was changed last at a time.
+type readPlans struct {
+	changed time.Time
+	files   []string
+	plans   []*partitioning.Served
 }
 
 // podLoading is how many times a part's size a pod takes that cuts and loads it by itself.
@@ -55,8 +64,9 @@ const plansDir = "plans"
 // wanted is what a deployment asks of the plans of one of its models.
 type wanted struct {
 	control.Model
-	// key identifies it, dir is where its plans are.
-	key, dir  string
+	// content is the model's hash. key identifies what is asked, dir is where the plans are.
+	content, key, dir string
+
 	arguments []string
 }
 
@@ -71,7 +81,7 @@ func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 		return w, err
 	}
 	instances := cmp.Or(in.PartitionInstances, annotation.DefaultPartitionInstances)
-	w = wanted{Model: m, arguments: []string{
+	w = wanted{Model: m, content: hash, arguments: []string{
 		"model", "partition", m.File, "--instances", strconv.Itoa(instances), "--max-batch", strconv.Itoa(in.MaxBatch), "--until", (in.SLO / 2).String(),
 	}}
 	if in.Limits.Memory > 0 {
@@ -91,36 +101,87 @@ func (c *Cutter) held(limit int64) int64 { return int64(float64(limit) / c.loadi
 
 // plans returns a model's plans, and false if they are not made yet.
 func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
-	if known, ok := c.read.Load(w.dir); ok {
-		return known.([]control.Model), true, nil
-	}
-	files, err := os.ReadDir(w.dir)
+	read, err := c.readDir(w)
 	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if damaged := (*damagedError)(nil); errors.As(err, &damaged) {
+		c.models.log.Warn().Err(err).Msg("a plan for cutting a model cannot be used; it is made again")
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	for _, file := range files {
-		path := filepath.Join(w.dir, file.Name())
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, false, err
-		}
-		var s partitioning.Served
-		if err := json.Unmarshal(text, &s); err != nil {
-			return nil, false, fmt.Errorf("%s: %w; remove its directory", path, err)
-		}
+	for i, s := range read.plans {
 		m := w.Model
-		m.File, m.From, m.Plan, m.Profile = path, w.Name, s.Plan, s.Profile
-		m.Profile.Memory = int64(max(1, c.loading/2) * float64(m.Profile.Memory)) // Twice that is the limit.
+		m.File, m.From, m.Plan, m.Profile = read.files[i], w.Name, s.Plan, s.Profile
 		if m.Name = s.Name; w.Name != cluster.Whole {
 			m.Name = w.Name + "-" + s.Name
 		}
 		all = append(all, m)
 	}
-	c.read.Store(w.dir, all)
 	return all, true, nil
+}
+
+// readDir reads a directory of plans, unless it was read before and has not changed since.
+func (c *Cutter) readDir(w wanted) (*readPlans, error) {
+	info, err := os.Stat(w.dir)
+	if err != nil {
+		return nil, err
+	}
+	if known, ok := c.read.Load(w.dir); ok && known.(*readPlans).changed.Equal(info.ModTime()) {
+		return known.(*readPlans), nil
+	}
+	files, err := filepath.Glob(filepath.Join(w.dir, "*"+planSuffix))
+	if err != nil {
+		return nil, err
+	}
+	read := &readPlans{changed: info.ModTime(), files: files}
+	for _, file := range files {
+		s, err := readServed(file, w.content)
+		if err != nil {
+			return nil, err
+		}
+		s.Profile.Memory = int64(max(1, c.loading/2) * float64(s.Profile.Memory)) // Twice that is the limit.
+		read.plans = append(read.plans, s)
+	}
+	c.read.Store(w.dir, read)
+	return read, nil
+}
+
+// damagedError says that a file is no plan of a model.
+type damagedError struct {
+	file string
+	why  error
+}
+
+// Error names the file.
+func (e *damagedError) Error() string { return fmt.Sprintf("%s: %v", e.file, e.why) }
+
+// readServed reads the file of a plan. The model's content has this hash.
+func readServed(file, content string) (*partitioning.Served, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	s := new(partitioning.Served)
+	switch err := json.Unmarshal(text, s); {
+	case err != nil:
+		return nil, &damagedError{file, err}
+	case s.Plan == nil || s.Profile == nil || s.Name == "":
+		return nil, &damagedError{file, errors.New("it lacks the plan, its name or its times")}
+	case s.Plan.Model != content:
+		return nil, &damagedError{file, fmt.Errorf("it is of the model %.12s, and this one is %.12s", s.Plan.Model, content)}
+	case s.Plan.Members != s.Profile.Parts:
+		return nil, &damagedError{file, fmt.Errorf("it has %d members, and the times of %d", s.Plan.Members, s.Profile.Parts)}
+	}
+	if _, err := cut.ReadPlan(strings.NewReader(s.Plan.String())); err != nil {
+		return nil, &damagedError{file, err}
+	}
+	if err := s.Profile.Validate(); err != nil {
+		return nil, &damagedError{file, err}
+	}
+	return s, nil
 }
 
 // make makes a model's plans, unless they are there.
@@ -135,8 +196,16 @@ func (c *Cutter) make(ctx context.Context, weight weight, w wanted) error {
 		if _, made, err := c.plans(w); made || err != nil {
 			return err
 		}
-		_, err := c.models.run(ctx, weight, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...)
-		return err
+		if err := os.RemoveAll(w.dir); err != nil { // It is damaged.
+			return err
+		}
+		if _, err := c.models.run(ctx, weight, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...); err != nil {
+			return err
+		}
+		if _, made, err := c.plans(w); made || err != nil {
+			return err
+		}
+		return fmt.Errorf("%s has changed while it was planned how to cut it", w.File)
 	})
 }
 
@@ -151,6 +220,9 @@ func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.M
 	_, err := c.models.run(ctx, foreground, nil, "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if wrong := c.models.check(ctx, m.File); wrong != nil {
+		return wrong // The file is no model, and not its size is the reason.
 	}
 	return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model cannot be cut for it: %v, and %d MiB beside that", err, partitioning.Overhead>>20)}
 }
@@ -167,12 +239,38 @@ func oversized(f *provider.Function, m control.Model) (bytes int64, is bool) {
 	if f.Inference.Limits.Memory == 0 || engines.IsManifest(m.File) {
 		return 0, false
 	}
-	for _, file := range []string{m.File, m.File + ".data"} {
-		if info, err := os.Stat(file); err == nil {
+	bytes = weightsOf(m.File, f.Inference.Limits.Memory)
+	return bytes, bytes > f.Inference.Limits.Memory
+}
+
+// weightsOf is the size in bytes of a model's file and of its files of external weights. It looks
+// for these only if the file's directory has more than limit bytes.
+func weightsOf(file string, limit int64) (bytes int64) {
+	all := int64(0)
+	_ = filepath.WalkDir(filepath.Dir(file), func(path string, _ fs.DirEntry, err error) error {
+		if info, failed := os.Stat(path); err == nil && failed == nil && info.Mode().IsRegular() {
+			all += info.Size()
+		}
+		return nil // What cannot be read is refused elsewhere.
+	})
+	info, err := os.Stat(file)
+	if err != nil {
+		return 0
+	}
+	bytes = info.Size()
+	if all <= limit {
+		return bytes
+	}
+	m, err := model.ReadOutline(file)
+	if err != nil {
+		return bytes
+	}
+	for _, name := range m.ExternalFiles() {
+		if info, err := os.Stat(filepath.Join(filepath.Dir(file), name)); err == nil && filepath.Clean(name) != filepath.Base(file) {
 			bytes += info.Size()
 		}
 	}
-	return bytes, bytes > f.Inference.Limits.Memory
+	return bytes
 }
 
 // WithPlans adds the known plans of a function's models, and leaves out models that are too
@@ -199,6 +297,9 @@ func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []c
 			if err := c.roomless(ctx, f, m); err != nil {
 				return nil, err
 			}
+		}
+		if large && made && len(plans) == 0 {
+			return nil, &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model has %d MiB of weights, and cannot be cut; raise it", bytes>>20)}
 		}
 		if !large {
 			all = append(all, m)
@@ -241,6 +342,9 @@ const (
 // Suggestions returns the plans of a function's models as if it could be cut, as far as they
 // are known within suggestWithin.
 func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model) {
+	if limit := f.Inference.Limits.Memory; limit > 0 && c.held(limit) <= partitioning.Overhead {
+		return nil // No part fits.
+	}
 	as := *f
 	as.Inference.Partition = annotation.PartitionAuto
 	made := make(chan error, 1)

@@ -58,7 +58,7 @@ type Workers struct {
 	resent  *prometheus.CounterVec
 }
 
-// place is one worker's address as one request told it.
+// place is one worker's address, as long as it has that one.
 type place struct {
 	Address
 	over *http.Transport
@@ -171,12 +171,11 @@ func (w *Workers) Set(to []Address) {
 	before := w.at
 	w.at = make(map[int]*place, len(to))
 	for _, a := range to {
-		p := &place{Address: a}
-		if old := before[a.Member]; old != nil && old.Address == a {
-			p.over = old.over
+		p := before[a.Member]
+		if p != nil && p.Address == a { // One that broke off has no other address yet.
 			delete(before, a.Member)
 		} else {
-			p.over = upstream.NewTransport(a.Network, a.Address, w.connections)
+			p = &place{Address: a, over: upstream.NewTransport(a.Network, a.Address, w.connections)}
 		}
 		w.at[a.Member] = p
 	}

@@ -257,3 +257,23 @@ func FuzzWorkers(f *testing.F) {
 		}
 	})
 }
+
+// A worker that broke off is not asked at its old address again because another worker got a new
+// one.
+func TestAnotherWorkerIsReplaced(t *testing.T) {
+	w, m := member(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var old *fake
+	old = serve(t, filepath.Join(t.TempDir(), "s"), func(http.ResponseWriter, *http.Request) {
+		other := `,{"member":2,"network":"unix","address":"/other"}]}`
+		if code, text := put(w, strings.TrimSuffix(at(w, old.path), "]}")+other); code != http.StatusNoContent {
+			t.Errorf("%d %s", code, text)
+		}
+		old.Close()
+	})
+	put(w, at(w, old.path))
+	if err := run(ctx, m); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "was not replaced in time") {
+		t.Errorf("it did not wait: %v", err)
+	}
+}

@@ -462,3 +462,19 @@ func FuzzParts(f *testing.F) {
 		}
 	})
 }
+
+// What a process left that was killed while it prepared parts is removed a day later.
+func TestWhatKilledProcessesLeave(t *testing.T) {
+	c, cache := mnist(t), t.TempDir()
+	for name, age := range map[string]time.Duration{".parts-old": 25 * time.Hour, ".parts-now": 0} {
+		dir := filepath.Join(cache, name)
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "round1-part1"), 0o755), os.Chtimes(dir, time.Time{}, time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepare(t, c, member.All, cache)
+	left, err := filepath.Glob(filepath.Join(cache, ".parts-*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != ".parts-now" {
+		t.Errorf("%v, %v", left, err)
+	}
+}

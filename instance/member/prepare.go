@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -47,7 +48,10 @@ func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache strin
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
-	work, err := os.MkdirTemp(cache, ".parts-")
+	if err := removeLeft(cache, time.Now().Add(-leftFor)); err != nil {
+		return nil, err
+	}
+	work, err := os.MkdirTemp(cache, unfinished)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +79,24 @@ func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache strin
 		return nil, err
 	}
 	return publish(work, filepath.Join(cache, dirOf(&c.Plan, member)))
+}
+
+const (
+	// unfinished begins the names of directories in which parts are prepared. leftFor is the
+	// age from which such a directory was left by a process that was killed.
+	unfinished = ".parts-"
+	leftFor    = 24 * time.Hour
+)
+
+// removeLeft removes the directories below cache in which nothing was prepared since a time.
+func removeLeft(cache string, since time.Time) error {
+	left, err := filepath.Glob(filepath.Join(cache, unfinished+"*"))
+	for _, dir := range left {
+		if info, gone := os.Stat(dir); gone == nil && info.ModTime().Before(since) {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return err
 }
 
 // publish moves a finished directory to its place. If another process was quicker, it keeps

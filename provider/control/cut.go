@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,36 +60,89 @@ func (q *quickest) among(all []capacity.Candidate, nodes []cluster.Node, instanc
 	})
 }
 
-// replaces reports whether an instance has to make room for the quickest.
-func (q *quickest) replaces(in *instance) bool { return q.cpu > 0 && in.Artefact.Name != q.artefact }
+// of reduces candidates of a function to those of the artefact and share that answer fastest the requests
+// that ask nothing. It leaves those of artefacts that others need.
+func (q *quickest) of(fn *function, all []capacity.Candidate, nodes []cluster.Node) []capacity.Candidate {
+	var own, rest []capacity.Candidate
+	for _, x := range all {
+		if x.Accuracy >= fn.Inference.Accuracy {
+			own = append(own, x)
+		} else {
+			rest = append(rest, x)
+		}
+	}
+	if len(own) == 0 {
+		*q = quickest{}
+		return all
+	}
+	fastest := q.among(own, nodes, fn.Sorted())
+	for _, x := range append(own, rest...) {
+		if q.lacks(fn, x.Artefact) {
+			fastest = append(fastest, x)
+		}
+	}
+	return fastest
+}
 
-// raise gives the instances of a function that shall answer as fast as possible the share with
+// lacks reports whether some requests of late may be answered by an artefact, and not by the
+// quickest: they ask for a model, or for more accuracy.
+func (q *quickest) lacks(fn *function, name string) bool {
+	for _, l := range fn.classing.loads {
+		if l.active(fn.classing.at) && slices.Contains(l.artefacts, name) && !slices.Contains(l.artefacts, q.artefact) {
+			return true
+		}
+	}
+	return false
+}
+
+// replaces reports whether an instance has to make room for the quickest.
+func (q *quickest) replaces(in *instance) bool {
+	return q.cpu > 0 && in.Artefact.Name != q.artefact && !q.lacks(in.function, in.Artefact.Name)
+}
+
+// raiseAll gives the instances of functions that shall answer as fast as possible the share with
 // which they do, as soon as their nodes have room: while instances of another artefact hold it,
-// they start with less.
-func (c driver) raise(fn *function, nodes []cluster.Node) {
-	if fn.quick.cpu == 0 {
-		return
+// they start with less. It sets the free resources of nodes: the plan has taken some.
+func (c driver) raiseAll(nodes []cluster.Node) {
+	var free map[string]cluster.Resources
+	for _, fn := range c.functions {
+		if fn.quick.cpu == 0 {
+			continue
+		}
+		if free == nil {
+			free = make(map[string]cluster.Resources, len(nodes))
+			c.keeper.Free(nodes)
+			for _, n := range nodes {
+				free[n.Name] = n.Free
+			}
+		}
+		free = c.raise(fn, free)
 	}
-	free := map[string]cluster.Resources{}
-	for _, n := range nodes {
-		free[n.Name] = n.Free
-	}
+}
+
+// raise is raiseAll for a function. It returns what is left of the nodes' free resources.
+func (c driver) raise(fn *function, free map[string]cluster.Resources) map[string]cluster.Resources {
 	for _, in := range fn.Sorted() {
-		if !in.serves() || fn.quick.replaces(in) || in.Config.CPU >= fn.quick.cpu {
+		if !in.serves() || in.Artefact.Name != fn.quick.artefact || in.Config.CPU >= fn.quick.cpu {
 			continue
 		}
 		next := in.Config
 		next.CPU = fn.quick.cpu
 		more := cluster.InstanceSpec{Node: in.Node, Nodes: in.Nodes, Config: next}
 		more.Config.Resources = cluster.Resources{CPU: next.CPU - in.Config.CPU}
-		fits := true
-		for node, share := range more.Shares() {
-			fits = fits && share.Fits(free[node])
+		left, fits := maps.Clone(free), true
+		for node, share := range more.Shares() { // A node with several members comes several times.
+			fits = fits && share.Fits(left[node])
+			left[node] = left[node].Sub(share)
 		}
-		if fits {
-			c.resize(in, scaling.Resize{Function: fn.Name, ID: in.ID, Config: next})
+		if !fits {
+			continue
+		}
+		if c.resize(in, scaling.Resize{Function: fn.Name, ID: in.ID, Config: next}); in.Config.CPU == next.CPU {
+			free = left
 		}
 	}
+	return free
 }
 
 // holdable reports whether the nodes could hold an instance if they were empty.
@@ -102,6 +156,9 @@ func holdable(c cluster.Config, nodes []cluster.Node) bool {
 	return n == 0
 }
 
+// limitsMemory is the key of refusals of models that are too large for an instance.
+const limitsMemory = "limits.memory"
+
 // suggestion adds to refusals of models that may not be cut whether cutting would help.
 // Cuttable is that of [Options].
 type suggestion struct {
@@ -112,13 +169,13 @@ type suggestion struct {
 // to returns the error with the suggestion.
 func (s suggestion) to(ctx context.Context, f *provider.Function, err error) error {
 	var why *annotation.Error
-	if s.cuttable == nil || f.Inference.Partition != "" || !errors.As(err, &why) {
+	if s.cuttable == nil || f.Inference.Partition != "" || !errors.As(err, &why) || !latency.TooSlow(why) && why.Key != limitsMemory {
 		return err
 	}
 	var way string
 	for _, m := range s.cuttable(ctx, f) {
 		candidates := s.rules.Promised(f, m.Profile)
-		if s.rules.Hopeless(f, candidates) != nil {
+		if m.Accuracy < f.Inference.Accuracy || s.rules.Hopeless(f, candidates) != nil {
 			continue
 		}
 		best := capacity.Fastest(candidates)

@@ -24,6 +24,8 @@ type planner struct {
 	planned *Model
 	fails   error
 	took    time.Duration
+	// calls counts the calls of register that have not returned.
+	calls int
 }
 
 func newPlanner() *planner {
@@ -56,7 +58,13 @@ func (p *planner) Models(_ context.Context, f *provider.Function) (string, []Mod
 func (p *planner) register(ctx context.Context, _ *provider.Function) error {
 	p.mu.Lock()
 	took := p.took
+	p.calls++
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.calls--
+	}()
 	if !wait(ctx, took) {
 		return ctx.Err()
 	}
@@ -165,5 +173,130 @@ func TestTooSlowHoweverItIsCut(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		t.Log(err)
+	})
+}
+
+// The same is found only when the plan is made: then the function says so, with the fastest of all.
+func TestTooSlowOnceItIsPlanned(t *testing.T) {
+	tryPlanner(t, newPlanner(), func(r *rig) {
+		r.deploy("f", "slow", cutting("auto"), func(f *provider.Function) { f.Inference.SLO = 50 * time.Millisecond })
+		time.Sleep(time.Minute)
+		if why := r.describe("f").Problem; !strings.HasPrefix(why, `com.openfaas.slo.latency is "50ms": no config meets the SLO of 50ms: the fastest, ⟨1,2000m,0%⟩, takes 66`) {
+			t.Errorf("its problem is %q", why)
+		}
+		began := time.Now()
+		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), "no config meets") || time.Since(began) > time.Second {
+			t.Errorf("after %v a request got %v", time.Since(began), err)
+		}
+	})
+}
+
+// A deployment with other limits ends the planning for the earlier ones. One with the same goes on
+// with it.
+func TestOtherLimitsArePlannedAnew(t *testing.T) {
+	p := newPlanner()
+	tryPlanner(t, p, func(r *rig) {
+		r.deploy("f", "slow", cutting("auto"))
+		for _, step := range []struct {
+			edit  func(*provider.Function)
+			calls int
+		}{
+			{cutting("latency"), 2}, {func(f *provider.Function) { f.Inference.Partition, f.Inference.Limits.Memory = "latency", 1<<30 }, 1}, {nil, 0},
+		} {
+			time.Sleep(5 * time.Second)
+			if step.edit != nil {
+				r.deploy("f", "slow", step.edit)
+			} else if err := r.Remove(t.Context(), full("f")); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(5 * time.Second)
+			p.mu.Lock()
+			if p.calls != step.calls {
+				t.Errorf("%d plans are being made, want %d", p.calls, step.calls)
+			}
+			p.mu.Unlock()
+		}
+	})
+}
+
+// Requests that ask for something else get it, and the quickest goes on to serve those that ask
+// nothing.
+func TestTheQuickestAndWhatRequestsAsk(t *testing.T) {
+	tryWith(t, func(*Options) {}, func(r *rig) {
+		r.backend.widen(8000)
+		r.measured("any", twoVariants, cutting("latency"))
+		r.measured("good", twoVariants, cutting("latency"), accurate(75))
+		r.until("the quickest answers", func() bool {
+			got, err := r.invoke("any", "x")
+			return err == nil && got == "slim:x"
+		})
+		r.answered("good", "precise")
+		ask := func(name, header, value, want string) {
+			t.Helper()
+			if got, err := r.asks(name, header, value); err != nil || string(got.Body) != want+":x" {
+				t.Errorf("%s, asked for %s: %v, %v", name, value, got, err)
+			}
+		}
+		ask("any", "Accuracy", "75", "precise")
+		ask("good", "Model", "slim", "slim")
+		for range 20 {
+			time.Sleep(time.Second)
+			if _, err := r.invoke("any", "x"); err != nil { // From either: both are there.
+				t.Error(err)
+			}
+			if _, err := r.asks("good", "Accuracy", "60"); err != nil {
+				t.Error(err)
+			}
+			r.answered("good", "precise")
+		}
+		for range 120 {
+			time.Sleep(time.Second)
+			if _, err := r.invoke("any", "x"); err != nil {
+				t.Error(err)
+			}
+		}
+		r.answered("any", "slim")
+		ask("any", "Model", "precise", "precise")
+	})
+}
+
+// Of several instances on a node only as many get the share of the quickest as there is room for.
+func TestRaisingTakesNoMoreThanIsFree(t *testing.T) {
+	tryWith(t, func(*Options) {}, func(r *rig) {
+		r.backend.widen(8000)
+		r.measured("f", "a", func(f *provider.Function) {
+			f.Inference.Requests.CPU, f.Inference.Limits.CPU, f.Inference.MinReplicas, f.Inference.MaxReplicas = 1000, 1000, 2, 2
+			f.Replicas = 2
+		})
+		r.until("both are ready", func() bool { return r.describe("f").Ready == 2 })
+		for total, want := range map[int]int{2500: 0, 3000: 1, 4000: 2} {
+			r.mu.Lock()
+			fn := r.functions[full("f")]
+			fn.quick = quickest{cpu: 2000}
+			nodes := []cluster.Node{{Name: fn.Sorted()[0].Node, Total: cluster.Resources{CPU: total, Memory: 1 << 40}}}
+			driver{r.Controller}.raiseAll(nodes)
+			raised := 0
+			for _, in := range fn.Sorted() {
+				if in.Config.CPU == 2000 {
+					raised++
+				}
+				in.Config.CPU, in.previousConfig, in.previousTable = 1000, nil, nil
+			}
+			if raised != want {
+				t.Errorf("of %dm, %d get more, want %d", total, raised, want)
+			}
+			fn.quick = quickest{}
+			r.mu.Unlock()
+		}
+	})
+}
+
+// A refusal for another reason than size and speed says nothing of cutting.
+func TestCuttingMakesNothingMoreAccurate(t *testing.T) {
+	tryPlanner(t, newPlanner(), func(r *rig) {
+		_, err := r.Deploy(t.Context(), r.function("f", "slow", accurate(50)))
+		if err == nil || !strings.Contains(err.Error(), "com.openfaas.slo.accuracy") || strings.Contains(err.Error(), "partition") {
+			t.Errorf("%v", err)
+		}
 	})
 }

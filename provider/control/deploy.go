@@ -14,7 +14,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 var _ provider.Controller = (*Controller)(nil)
@@ -54,7 +56,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
-		fn.making.keep(f.Inference.Auto || f.Inference.Partition != "", bundle)
+		fn.making.keep(f.Inference.Auto || f.Inference.Partition != "", made(f, bundle))
 		// The new deployment may not have the problem of the earlier one.
 		fn.failed, fn.unregistered = "", ""
 		fn.tell(time.Now())
@@ -99,7 +101,29 @@ func (c *Controller) check(ctx context.Context, f *provider.Function, models []M
 	if able {
 		return nil
 	}
+	if isCut(models) {
+		return cmp.Or[error](tooSlow(&c.rules, c.finder, f, models), hopeless)
+	}
 	return hopeless
+}
+
+// tooSlow returns why neither the models nor the ways to cut them meet the objective: with the
+// fastest of all. It returns nil if one of them does.
+func tooSlow(rules *latency.Rules, finder *latency.Finder, f *provider.Function, models []Model) error {
+	var all []capacity.Candidate
+	for _, m := range models {
+		switch {
+		case m.Accuracy < f.Inference.Accuracy:
+		case m.Profile != nil:
+			all = append(all, rules.Promised(f, m.Profile)...)
+		default:
+			all = append(all, finder.Promised(f, m.File)...)
+		}
+	}
+	if why := rules.Hopeless(f, all); why != nil {
+		return why
+	}
+	return nil
 }
 
 // named adds a variant's name to an error about its model.

@@ -6,33 +6,46 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // generation adds generated variants to a revision that is served, if its deployment says
 // com.openfaas.infer.variants: auto.
 type generation struct{ preparation }
 
-// making bounds the calls of Options.Register for a function and a bundle. Such a call outlives the
-// revision that began it: the next one may want the same variants, and then shares the work.
+// making bounds the calls of Options.Register for a function. Such a call outlives the
+// revision that began it: the next one may want the same, and then shares the work.
 type making struct {
-	bundle string
-	ctx    context.Context
-	end    context.CancelFunc
+	// what is the result of made.
+	what string
+	ctx  context.Context
+	end  context.CancelFunc
 }
 
-// of returns the context for calls that make variants of a bundle's models.
-func (m *making) of(ctx context.Context, bundle string) context.Context {
+// made identifies what Options.Register makes of a bundle for a deployment: variants depend on the
+// bundle only, the ways to cut its models also on limits and objective.
+func made(f *provider.Function, bundle string) string {
+	in := &f.Inference
+	if in.Auto || in.Partition == "" {
+		return bundle
+	}
+	return fmt.Sprintf("%s for %v with batches of %d on %d instances with %d bytes", bundle, in.SLO, in.MaxBatch, in.PartitionInstances, in.Limits.Memory)
+}
+
+// of returns the context for calls that make something.
+func (m *making) of(ctx context.Context, what string) context.Context {
 	if m.end == nil {
-		m.bundle = bundle
+		m.what = what
 		m.ctx, m.end = context.WithCancel(ctx)
 	}
 	return m.ctx
 }
 
-// keep ends the calls unless a deployment wants variants of the same bundle's models.
-func (m *making) keep(wanted bool, bundle string) {
-	if m.end != nil && (!wanted || bundle != m.bundle) {
+// keep ends the calls unless a deployment wants the same.
+func (m *making) keep(wanted bool, what string) {
+	if m.end != nil && (!wanted || what != m.what) {
 		m.end()
 		*m = making{}
 	}
@@ -49,13 +62,13 @@ const (
 // failed attempts until ctx ends.
 func (c generation) run(ctx context.Context) {
 	for n := 1; ; n++ {
+		cutting := c.cutting
 		err := c.generate(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if c.report(err); err != nil && c.cutting {
-			c.cutting = false
-			c.serve(true)
+		if c.report(err); err != nil && cutting {
+			c.refuseUncut(err)
 		}
 		if err == nil {
 			return
@@ -65,6 +78,16 @@ func (c generation) run(ctx context.Context) {
 		if !wait(ctx, retry) {
 			return
 		}
+	}
+}
+
+// refuseUncut serves the whole model although it is not cut, or says why it cannot be served: that
+// it is too slow was no reason as long as it might be cut.
+func (c *generation) refuseUncut(err error) {
+	c.cutting = false
+	c.serve(true)
+	if latency.TooSlow(err) {
+		c.fail(err.Error()) // It is cut, and too slow in every way.
 	}
 }
 
@@ -95,15 +118,15 @@ func (c *generation) generate(ctx context.Context) error {
 // register calls Options.Register. When ctx ends because of a later deployment, the call goes on
 // until that makes no use of it.
 func (c generation) register(ctx context.Context) error {
-	made := make(chan error, 1)
+	done := make(chan error, 1)
 	c.mu.Lock()
 	if ctx.Err() == nil { // A deployment and a removal end ctx under the lock.
-		lasting := c.fn.making.of(c.keeper.Context(), c.bundle)
-		c.keeper.Begin(func() { made <- c.options.Register(lasting, c.Function) })
+		lasting := c.fn.making.of(c.keeper.Context(), made(c.Function, c.bundle))
+		c.keeper.Begin(func() { done <- c.options.Register(lasting, c.Function) })
 	}
 	c.mu.Unlock()
 	select {
-	case err := <-made:
+	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()

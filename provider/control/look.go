@@ -68,10 +68,8 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	}
 	plan = driver{c}.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
-	for _, fn := range c.functions {
-		if leading {
-			driver{c}.raise(fn, nodes)
-		}
+	if leading {
+		driver{c}.raiseAll(nodes)
 	}
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {
@@ -100,7 +98,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
 		if f.Configs = fn.candidates(); fn.Inference.Partition == annotation.PartitionLatency {
-			f.Configs = fn.quick.among(f.Configs, c.nodes, fn.Sorted())
+			f.Configs = fn.quick.of(fn, f.Configs, c.nodes)
 		} else {
 			fn.quick = quickest{}
 		}

@@ -2,6 +2,7 @@ package latency
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -215,6 +216,12 @@ func (r Rules) Fallback(f *provider.Function, exec []time.Duration) []time.Durat
 		return nil
 	}
 	return Plan{Scale: r.fitting(f, exec[0])}.Scaled(slices.Clone(exec))
+}
+
+// TooSlow reports whether an error is one of [Rules.Hopeless].
+func TooSlow(err error) bool {
+	var why *annotation.Error
+	return errors.As(err, &why) && why.Key == annotation.SLOLatency
 }
 
 // Hopeless returns why none of the candidates meets the function's objective, nil if one does.

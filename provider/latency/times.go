@@ -16,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // Models reads, measures and prepares model files, outside the provider's own process.
@@ -95,6 +96,19 @@ func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) e
 		return why
 	}
 	return nil
+}
+
+// Promised lists the candidates of a model by its stored profile; none if it has none.
+func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidate {
+	hash, err := t.Models.Hash(file)
+	if err != nil {
+		return nil
+	}
+	p := t.stored(t.Key(hash, f))
+	if p == nil {
+		return nil
+	}
+	return t.Rules.Promised(f, p)
 }
 
 // ErrUnpredictable is wrapped by errors of Models.Predict if a model's times do not follow from
