@@ -11,14 +11,12 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
-
-// planSuffix ends the names of files of plans that the provider serves.
-const planSuffix = ".plan.json"
 
 // validateServe checks the flags of --serve.
 func (o *partitionOptions) validateServe() error {
@@ -90,7 +88,7 @@ func writePlans(dir string, served []*partitioning.Served) error {
 		if err != nil {
 			return err
 		}
-		name := filepath.Join(work, s.Name+planSuffix)
+		name := filepath.Join(work, s.Name+forkjoin.Suffix)
 		if err := os.WriteFile(name, append(text, '\n'), 0o644); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
@@ -132,7 +133,7 @@ func (c *Cutter) readDir(w wanted) (*readPlans, error) {
 	if known, ok := c.read.Load(w.dir); ok && known.(*readPlans).changed.Equal(info.ModTime()) {
 		return known.(*readPlans), nil
 	}
-	files, err := filepath.Glob(filepath.Join(w.dir, "*"+planSuffix))
+	files, err := filepath.Glob(filepath.Join(w.dir, "*"+forkjoin.Suffix))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func readServed(file, content string) (*partitioning.Served, error) {
 }
 
 // make makes a model's plans, unless they are there.
-func (c *Cutter) make(ctx context.Context, weight weight, w wanted) error {
+func (c *Cutter) make(ctx context.Context, w wanted) error {
 	if _, made, err := c.plans(w); made || err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (c *Cutter) make(ctx context.Context, weight weight, w wanted) error {
 		if err := os.RemoveAll(w.dir); err != nil { // It is damaged.
 			return err
 		}
-		if _, err := c.models.run(ctx, weight, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...); err != nil {
+		if _, err := c.models.run(ctx, background, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...); err != nil {
 			return err
 		}
 		if _, made, err := c.plans(w); made || err != nil {
@@ -312,11 +313,6 @@ func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []c
 // Make makes the plans of a function's models, with CPU time that nobody else wants. It does
 // nothing for those that are made.
 func (c *Cutter) Make(ctx context.Context, f *provider.Function, models []control.Model) error {
-	return c.makeAll(ctx, background, f, models)
-}
-
-// makeAll makes the plans of a function's models.
-func (c *Cutter) makeAll(ctx context.Context, weight weight, f *provider.Function, models []control.Model) error {
 	for _, m := range models {
 		if m.Plan != nil {
 			continue
@@ -325,7 +321,7 @@ func (c *Cutter) makeAll(ctx context.Context, weight weight, f *provider.Functio
 		if err != nil {
 			return err
 		}
-		if err := c.make(ctx, weight, w); err != nil {
+		if err := c.make(ctx, w); err != nil {
 			return fmt.Errorf("%s: %w", annotation.InferPartition, err)
 		}
 	}
@@ -351,7 +347,7 @@ func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models [
 	lasting, end := context.WithTimeout(context.WithoutCancel(ctx), suggestAfter)
 	go func() {
 		defer end()
-		made <- c.makeAll(lasting, background, &as, models)
+		made <- c.Make(lasting, &as, models)
 	}()
 	select {
 	case err := <-made:

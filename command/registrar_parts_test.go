@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -94,7 +95,7 @@ func TestPlansOfFunctions(t *testing.T) {
 // A plan that is damaged, or of another model, counts as none and is made again.
 func TestDamagedPlans(t *testing.T) {
 	p := newPlanned(t)
-	file := filepath.Join(p.wanted.dir, "parts-2"+planSuffix)
+	file := filepath.Join(p.wanted.dir, "parts-2"+forkjoin.Suffix)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -205,8 +205,8 @@ func (fn *function) planText() string {
 	return strings.Join(all, "; ")
 }
 
-// describeCut is for example "parts-2: 2 instances with 271 MiB each; layers 0–12 2x1 on 0, 1;
-// 13–20 whole on 0; one request predicted 94 ms, seen 101 ms".
+// describeCut is for example "parts-2: 2 instances with 271 MiB each, layers 0–12 2x1 on 0 1,
+// layers 13–20 whole on 0, one request predicted 94ms, seen 101ms".
 func (a *artefact) describeCut() string {
 	n := a.cut.Members
 	share := 1000 * slices.Max(append(a.profile.Threads(), n))
