@@ -298,3 +298,47 @@ func TestDiffer(t *testing.T) {
 		}
 	}
 }
+
+// Evidence of a GPU's shares corrects these and not the CPU's, and survives a restart.
+func TestSharesOfAGPU(t *testing.T) {
+	p := profile(0)
+	for _, g := range []int{20, 100} {
+		for b := 1; b <= 32; b *= 2 {
+			p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, GPU: g, Median: 5e4 / float64(g), P95: 5e4 / float64(g), CPU: 100, Runs: 9})
+		}
+	}
+	c, now := New(p, 0.95), start
+	small, large := profiler.Share{CPU: 250, GPU: 20}, profiler.Share{CPU: 250, GPU: 100}
+	for range 60 {
+		now = now.Add(time.Second)
+		for range 10 {
+			c.Observe(now, []Observation{{Share: small, Batch: 1, Exec: 2 * c.share(small).predicted[0]}})
+		}
+		c.Update(now)
+	}
+	ratio := func(c *Correction, on profiler.Share) float64 {
+		t, _ := c.ExecTime(1, on)
+		promised, _ := c.Profile().ExecTime(1, on)
+		return float64(t) / float64(promised)
+	}
+	if got := ratio(c, small); got < 1.7 {
+		t.Errorf("on the share it is %.2f of the prediction", got)
+	}
+	if got := ratio(c, large); got < 1.2 {
+		t.Errorf("on a larger share it is %.2f of the prediction", got)
+	}
+	if got := ratio(c, cores(1000)); got > 1 {
+		t.Errorf("on the CPU it is %.2f of the prediction", got)
+	}
+	again := New(p, 0.95)
+	if err := again.Restore(c.State(), now); err != nil {
+		t.Fatal(err)
+	}
+	if got := ratio(again, small); got < 1.7 || ratio(again, cores(1000)) > 1 {
+		t.Errorf("after a restart it is %.2f of the prediction", got)
+	}
+	cs := c.Correct(p.DeviceCandidates(profiler.Bounds{MaxBatch: 1}))
+	if cs[0].GPU != 20 || cs[0].Exec < 2*c.share(small).predicted[0] {
+		t.Errorf("%+v", cs[0])
+	}
+}
