@@ -49,7 +49,7 @@ func (m Measurement) wrong() string {
 	if m.Batch < 1 || m.Threads < 1 || m.GPU < 0 || m.GPU > 100 || m.GPU > 0 && m.Threads != 1 {
 		return "does not exist"
 	}
-	for _, t := range []float64{m.Median, m.P95, m.CPU, m.In, m.Out} {
+	for _, t := range []float64{m.Median, m.P95, m.CPU, m.In, m.Compute, m.Out} {
 		if !(t >= 0 && t <= float64(time.Hour.Microseconds())) {
 			return fmt.Sprintf("took %v µs", t)
 		}

@@ -31,10 +31,11 @@ type Measurement struct {
 	// Margin is the safety margin to add to the times, 0.1 for 10 %; 0 means
 	// [Margin].
 	Margin float64 `json:"margin,omitempty"`
-	// In and Out are the times in µs to copy the batch to the GPU and its answers back. They
-	// are parts of Median.
-	In  float64 `json:"in_us,omitzero"`
-	Out float64 `json:"out_us,omitzero"`
+	// In, Compute and Out are the times in µs to copy the batch to the GPU, to compute there
+	// and to copy the answers back. They are parts of Median; the rest is the host's.
+	In      float64 `json:"in_us,omitzero"`
+	Compute float64 `json:"compute_us,omitzero"`
+	Out     float64 `json:"out_us,omitzero"`
 	// DeviceMemory is what an engine for batches up to this one holds of the GPU's memory,
 	// in bytes.
 	DeviceMemory int64 `json:"device_memory,omitzero"`

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Copies are the times in µs to copy a batch to a GPU and its answers back.
-type Copies struct{ In, Out float64 }
+// DeviceTimes are the times in µs of one batch on a GPU: to copy it there, to compute, and to
+// copy the answers back.
+type DeviceTimes struct{ In, Compute, Out float64 }
 
 // DeviceRunner executes batches of one model on a share of a GPU.
 type DeviceRunner interface {
 	// Run executes one batch of the given size on realistic inputs. It returns when the
 	// answers are in the host's memory.
-	Run(ctx context.Context, batch int) (Copies, error)
+	Run(ctx context.Context, batch int) (DeviceTimes, error)
 	// Memory is what the runner holds of the GPU's memory, in bytes; 0 if it is unknown.
 	Memory() (int64, error)
 	// Close frees the model.
@@ -117,15 +118,15 @@ func (p DevicePlan) point(ctx context.Context, runner DeviceRunner, batch int) (
 	var all window
 	for _, w := range last {
 		all.wall, all.cpu = append(all.wall, w.wall...), append(all.cpu, w.cpu...)
-		all.in, all.out = append(all.in, w.in...), append(all.out, w.out...)
+		all.in, all.compute, all.out = append(all.in, w.in...), append(all.compute, w.compute...), append(all.out, w.out...)
 	}
 	m.Runs, m.Median, m.P95 = len(all.wall), quantile(all.wall, 0.5), quantile(all.wall, 0.95)
-	m.CPU, m.In, m.Out = mean(all.cpu), quantile(all.in, 0.5), quantile(all.out, 0.5)
+	m.CPU, m.In, m.Compute, m.Out = mean(all.cpu), quantile(all.in, 0.5), quantile(all.compute, 0.5), quantile(all.out, 0.5)
 	return m, nil
 }
 
 // window holds the times in µs of the runs in a window.
-type window struct{ wall, cpu, in, out []float64 }
+type window struct{ wall, cpu, in, compute, out []float64 }
 
 func (p DevicePlan) window(ctx context.Context, runner DeviceRunner, batch int) (w window, err error) {
 	began := p.Now()
@@ -134,13 +135,13 @@ func (p DevicePlan) window(ctx context.Context, runner DeviceRunner, batch int) 
 			return w, err
 		}
 		used, before := p.CPU(), p.Now()
-		copies, err := runner.Run(ctx, batch)
+		took, err := runner.Run(ctx, batch)
 		if err != nil {
 			return w, err
 		}
 		w.wall = append(w.wall, microseconds(p.Now().Sub(before)))
 		w.cpu = append(w.cpu, microseconds(p.CPU()-used))
-		w.in, w.out = append(w.in, copies.In), append(w.out, copies.Out)
+		w.in, w.compute, w.out = append(w.in, took.In), append(w.compute, took.Compute), append(w.out, took.Out)
 	}
 	return w, nil
 }

@@ -19,7 +19,7 @@ type fakeDevice struct {
 	largest    int
 }
 
-func (d *fakeDevice) Run(_ context.Context, batch int) (Copies, error) {
+func (d *fakeDevice) Run(_ context.Context, batch int) (DeviceTimes, error) {
 	took := time.Millisecond + time.Duration(batch)*100*us
 	if *d.clock < d.warm {
 		took *= 2
@@ -27,7 +27,7 @@ func (d *fakeDevice) Run(_ context.Context, batch int) (Copies, error) {
 	}
 	*d.clock += took
 	*d.cpu += took / 10
-	return Copies{In: float64(batch), Out: 1}, d.fails
+	return DeviceTimes{In: float64(batch), Compute: 5, Out: 1}, d.fails
 }
 func (d *fakeDevice) Memory() (int64, error) { return int64(d.largest) << 20, nil }
 func (d *fakeDevice) Close() error           { *d.closed++; return nil }
@@ -60,7 +60,7 @@ func TestMeasureDevice(t *testing.T) {
 		m := ms[i]
 		want := 1000 + 100*float64(b)
 		if m.Batch != b || m.GPU != 40 || m.Threads != 1 || m.Median != want || m.P95 != want || m.CPU < 0.09*want || m.CPU > 0.11*want ||
-			m.In != float64(b) || m.Out != 1 || m.DeviceMemory != int64(b)<<20 || m.Runs < 15 {
+			m.In != float64(b) || m.Out != 1 || m.Compute != 5 || m.DeviceMemory != int64(b)<<20 || m.Runs < 15 {
 			t.Errorf("%v: %v µs, P95 %v, CPU %v, %v in, %v out, %d bytes, %d runs; want %v µs", m, m.Median, m.P95, m.CPU, m.In, m.Out, m.DeviceMemory, m.Runs, want)
 		}
 	}

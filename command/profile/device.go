@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,8 @@ type DeviceOptions struct {
 	Shares []int
 	// Plain runs without CUDA graphs.
 	Plain bool
+	// Pipe is the directory of a running MPS daemon, "" for none.
+	Pipe string
 }
 
 func (o *DeviceOptions) flags(c *cobra.Command) {
@@ -42,6 +45,7 @@ func (o *DeviceOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.GPU, "gpu", "0", "with --device cuda: index or UUID of the GPU")
 	f.IntSliceVar(&o.Shares, "shares", []int{10, 20, 40, 60, 80, 100}, "with --device cuda: shares of the GPU's multiprocessors in %")
 	f.BoolVar(&o.Plain, "plain", false, "with --device cuda: run without CUDA graphs")
+	f.StringVar(&o.Pipe, "mps-pipe", "", "with --device cuda: directory of a running MPS daemon's pipes (default: $CUDA_MPS_PIPE_DIRECTORY; otherwise one is started)")
 }
 
 // check sorts the shares. An error names the invalid flag.
@@ -64,7 +68,7 @@ func (o *DeviceOptions) open(ctx context.Context) (*shares.Card, error) {
 		return nil, err
 	}
 	return shares.Open(ctx, shares.Options{
-		GPU: o.GPU, Library: nvml.New(), Self: self, Whole: slices.Equal(o.Shares, []int{100}), Getenv: os.Getenv,
+		GPU: o.GPU, Library: nvml.New(), Self: self, Whole: slices.Equal(o.Shares, []int{100}), Pipe: cmp.Or(o.Pipe, os.Getenv(shares.PipeEnv)),
 	})
 }
 

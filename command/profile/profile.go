@@ -139,6 +139,7 @@ func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) 
 		if m.GPU > 0 {
 			name = fmt.Sprintf("g%d.b%d.", m.GPU, m.Batch)
 			r.Add(name+"in_us", m.In, "µs", "copy to the GPU, part of the median")
+			r.Add(name+"compute_us", m.Compute, "µs", "on the GPU, part of the median")
 			r.Add(name+"out_us", m.Out, "µs", "copy from the GPU, part of the median")
 		}
 		if m.DeviceMemory > 0 {

@@ -13,7 +13,7 @@ func EngineName() string { return onnxruntime.Name() + " cuda" }
 // provider is ONNX Runtime with its CUDA provider.
 type provider struct{ *onnxruntime.Engine }
 
-func (provider) Copies() profiler.Copies { return profiler.Copies{} }
+func (provider) Times() profiler.DeviceTimes { return profiler.DeviceTimes{} }
 func (provider) Memory() (int64, error)  { return 0, nil }
 func (provider) Note() string            { return "" }
 

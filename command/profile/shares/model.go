@@ -89,8 +89,8 @@ type Child struct {
 // Engine runs one model on the GPU.
 type Engine interface {
 	Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error)
-	// Copies are those of the last run.
-	Copies() profiler.Copies
+	// Times are those of the last run.
+	Times() profiler.DeviceTimes
 	// Memory is what the engine holds of the GPU in bytes, 0 if it is unknown.
 	Memory() (int64, error)
 	// Note is that of [Result].
@@ -144,16 +144,16 @@ type runner struct {
 }
 
 // Run implements [profiler.DeviceRunner].
-func (r *runner) Run(ctx context.Context, batch int) (profiler.Copies, error) {
+func (r *runner) Run(ctx context.Context, batch int) (profiler.DeviceTimes, error) {
 	if r.batch != batch {
 		inputs, err := r.model.SampleInputs(batch, uint64(batch))
 		if err != nil {
-			return profiler.Copies{}, err
+			return profiler.DeviceTimes{}, err
 		}
 		r.batch, r.inputs = batch, inputs
 	}
 	_, err := r.Engine.Run(ctx, batch, r.inputs)
-	return r.Copies(), err
+	return r.Times(), err
 }
 
 // Memory implements [profiler.DeviceRunner]. The driver's figure counts what the engine does

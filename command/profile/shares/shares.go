@@ -25,8 +25,8 @@ import (
 	"github.com/faas-infer/faas-infer/gpu/device"
 )
 
-// pipeEnv is the variable by which CUDA finds an MPS daemon that runs already.
-const pipeEnv = "CUDA_MPS_PIPE_DIRECTORY"
+// PipeEnv is the variable by which CUDA finds an MPS daemon that runs already.
+const PipeEnv = "CUDA_MPS_PIPE_DIRECTORY"
 
 // Options say which GPU to measure.
 type Options struct {
@@ -40,8 +40,8 @@ type Options struct {
 	Self string
 	// Whole says that only the whole GPU is measured, which needs no MPS.
 	Whole bool
-	// Getenv reads the environment.
-	Getenv func(string) string
+	// Pipe is the directory of the pipes of an MPS daemon that runs already, "" if none does.
+	Pipe string
 }
 
 // Card is a GPU whose shares processes get.
@@ -53,8 +53,7 @@ type Card struct {
 	directory string
 }
 
-// Open finds the GPU and starts an MPS daemon for it, unless one runs already: the
-// environment then names its directory. The error wraps [gpu.ErrNone] if there is no GPU that
+// Open finds the GPU and starts an MPS daemon for it, unless one runs already. The error wraps [gpu.ErrNone] if there is no GPU that
 // can be shared.
 func Open(ctx context.Context, o Options) (*Card, error) {
 	i, err := device.Read(o.Library)
@@ -74,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Card, error) {
 		return nil, fmt.Errorf("--gpu %s: %w to share: %s; --shares 100 measures the whole of it", o.GPU, gpu.ErrNone, why)
 	}
 	c.inventory.Sharing = gpu.MPS
-	if c.inventory.PipeDirectory = o.Getenv(pipeEnv); c.inventory.PipeDirectory != "" {
+	if c.inventory.PipeDirectory = o.Pipe; c.inventory.PipeDirectory != "" {
 		return c, nil
 	}
 	if c.directory, err = os.MkdirTemp("", "faas-infer-mps-"); err != nil {

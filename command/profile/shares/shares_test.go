@@ -97,7 +97,7 @@ func options(t *testing.T, kind string) Options {
 	if err := os.WriteFile(mps, []byte(standIn), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return Options{GPU: "1", Library: dgx(), MPS: mps, Self: self, Getenv: func(string) string { return "" }}
+	return Options{GPU: "1", Library: dgx(), MPS: mps, Self: self}
 }
 
 // Every share is measured in a process that has it, the memory on the largest, and the daemon
@@ -135,7 +135,7 @@ func TestWithoutOwnDaemon(t *testing.T) {
 	if _, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--shares 100") {
 		t.Errorf("without the program: %v", err)
 	}
-	o.Getenv = func(name string) string { return map[string]string{pipeEnv: "/run/mps"}[name] }
+	o.Pipe = "/run/mps"
 	c, err := Open(t.Context(), o)
 	if err != nil || c.daemon != nil || c.inventory.PipeDirectory != "/run/mps" {
 		t.Fatalf("%+v, %v", c, err)
@@ -189,7 +189,7 @@ func (e echo) Run(_ context.Context, rows int, inputs []tensor.Tensor) ([]tensor
 	*e.rows = append(*e.rows, rows)
 	return nil, nil
 }
-func (e echo) Copies() profiler.Copies { return profiler.Copies{In: 3, Out: 2} }
+func (e echo) Times() profiler.DeviceTimes { return profiler.DeviceTimes{In: 3, Out: 2} }
 func (e echo) Memory() (int64, error)  { return int64(e.maxBatch), nil }
 func (e echo) Note() string            { return "no graphs" }
 func (e echo) Close() error            { return nil }
