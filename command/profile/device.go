@@ -115,6 +115,7 @@ func (o *Options) measureDevice(ctx context.Context, file string) (measured *Mea
 // newShareCommand returns the command of the child processes that have a share.
 func newShareCommand() *cobra.Command {
 	var c shares.Child
+	var ops shares.OperatorsChild
 	var uuid string
 	command := &cobra.Command{
 		Use:    "share",
@@ -123,7 +124,14 @@ func newShareCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Held, c.Open, c.CPU, c.Peak = shares.Held(nvml.New(), uuid), shares.OpenEngine, processorTime, residentPeak
-			found, err := c.Measure(cmd.Context())
+			var found any
+			var err error
+			if len(ops.Graphs) > 0 {
+				ops.Batches, ops.Percent, ops.Open, ops.CPU = c.Batches, c.Percent, c.Open, c.CPU
+				found, err = ops.Measure(cmd.Context())
+			} else {
+				found, err = c.Measure(cmd.Context())
+			}
 			if err != nil {
 				return err
 			}
@@ -135,6 +143,9 @@ func newShareCommand() *cobra.Command {
 	f.IntSliceVar(&c.Batches, "batch", []int{1}, "batch sizes")
 	f.DurationVar(&c.Until, "until", 0, "stop increasing the batch once one takes longer (0: never)")
 	f.IntVar(&c.Percent, "gpu-share", 100, "the share in %")
+	f.StringSliceVar(&ops.Graphs, "graphs", nil, "measure the operators of the graphs in these files instead of a model")
+	f.StringVar(&ops.Known, "known", "", "file of operators' profiles that are not measured again")
+	f.StringVar(&ops.Machine, "gpu-name", "", "the GPU's name in rows")
 	f.StringVar(&uuid, "gpu", "", "UUID of the GPU")
 	f.BoolVar(&c.Memory, "memory", false, "measure the memory of the GPU by batch")
 	f.BoolVar(&c.Plain, "plain", false, "run without CUDA graphs")

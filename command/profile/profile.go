@@ -119,12 +119,8 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 		return err
 	}
 	if o.Out != "" {
-		text, err := json.MarshalIndent(measured, "", "  ")
-		if err != nil {
+		if err := measured.write(o.Out); err != nil {
 			return err
-		}
-		if err := os.WriteFile(o.Out, append(text, '\n'), 0o644); err != nil {
-			return fmt.Errorf("write profile: %w", err)
 		}
 	}
 	return printProfile("profile model "+filepath.Base(file), measured.Profile, o.JSON, out)
@@ -161,6 +157,18 @@ type Measured struct {
 	// Prepared is the directory that instances load.
 	Prepared string            `json:"prepared"`
 	Profile  *profiler.Profile `json:"profile"`
+}
+
+// write writes the result to a file.
+func (m Measured) write(path string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	return nil
 }
 
 // measure prepares the model and measures it.

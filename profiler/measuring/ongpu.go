@@ -81,7 +81,7 @@ func (m *OnGPU) Close() error { return os.RemoveAll(m.directory) }
 // elementwise measures a chain of Sigmoid operators on width numbers.
 func (m *OnGPU) elementwise(ctx context.Context, width int64, length int) (profiler.Measurement, error) {
 	operand := []operator.Operand{{Type: tensor.FP32, Shape: []operator.Dim{{PerRow: 1}, {Fixed: width}}}}
-	op := &operator.Operator{Type: "Sigmoid", Inputs: operand, Outputs: operand}
+	op := &operator.Operator{Type: "Sigmoid", Opset: 17, Inputs: operand, Outputs: operand}
 	made, err := op.Model()
 	if err != nil {
 		return profiler.Measurement{}, err

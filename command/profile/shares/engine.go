@@ -14,8 +14,8 @@ func EngineName() string { return onnxruntime.Name() + " cuda" }
 type provider struct{ *onnxruntime.Engine }
 
 func (provider) Times() profiler.DeviceTimes { return profiler.DeviceTimes{} }
-func (provider) Memory() (int64, error)  { return 0, nil }
-func (provider) Note() string            { return "" }
+func (provider) Memory() (int64, error)      { return 0, nil }
+func (provider) Note() string                { return "" }
 
 // OpenEngine opens a model on the first GPU that the process sees. The error wraps
 // [onnxruntime.ErrDevice] if the library or the driver cannot use it.

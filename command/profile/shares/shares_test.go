@@ -190,9 +190,9 @@ func (e echo) Run(_ context.Context, rows int, inputs []tensor.Tensor) ([]tensor
 	return nil, nil
 }
 func (e echo) Times() profiler.DeviceTimes { return profiler.DeviceTimes{In: 3, Out: 2} }
-func (e echo) Memory() (int64, error)  { return int64(e.maxBatch), nil }
-func (e echo) Note() string            { return "no graphs" }
-func (e echo) Close() error            { return nil }
+func (e echo) Memory() (int64, error)      { return int64(e.maxBatch), nil }
+func (e echo) Note() string                { return "no graphs" }
+func (e echo) Close() error                { return nil }
 
 // A child measures each batch on inputs of its size. It takes the driver's memory if it knows
 // it, otherwise the engine's.
