@@ -57,7 +57,7 @@ enum {
 	ort_ReleaseCUDAProviderOptions = 208,
 	ort_MemoryInfoGetDeviceType = 225,
 	ort_UpdateCUDAProviderOptionsWithValue = 263,
-	ort_SessionGetMemoryInfoForInputs = 373,
+	ort_SessionGetMemoryInfoForInputs = 380,
 };
 
 enum { max_dimensions = 16 };

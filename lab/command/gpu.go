@@ -73,8 +73,8 @@ func newGPUWorkerCommand() *cobra.Command {
 		Short: "Work on a share of a GPU",
 		Example: `  faas-infer-lab bench gpu-worker --each 3s </dev/null
   faas-infer-lab bench gpu-worker --model resnet-50.onnx --batch 8 --check </dev/null`,
-		Hidden:  true,
-		Args:    cobra.NoArgs,
+		Hidden: true,
+		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Do(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},
