@@ -25,9 +25,9 @@ static const char program[] =
 	"add.f32 %a0, %a0, %a2;\nadd.f32 %a4, %a4, %a6;\nadd.f32 %a0, %a0, %a4;\n"
 	"st.global.f32 [%o], %a0;\nret;\n}\n";
 
-char *burner_open(session *s, burner *b) {
+char *burner_open(engine *e, burner *b) {
 	void *module;
-	CU("cuCtxSetCurrent", cu.current(s->context));
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuModuleLoadData", cu.load(&module, program));
 	CU("cuModuleGetFunction", cu.function(&b->kernel, module, "burn"));
 	CU("cuMemAlloc", cu.allocate(&b->sum, 256));
@@ -35,9 +35,9 @@ char *burner_open(session *s, burner *b) {
 }
 
 // burner_run runs the kernel once and waits for its end.
-char *burner_run(session *s, burner *b, unsigned blocks, unsigned threads, unsigned rounds) {
+char *burner_run(engine *e, session *s, burner *b, unsigned blocks, unsigned threads, unsigned rounds) {
 	void *parameters[] = {&b->sum, &rounds};
-	CU("cuCtxSetCurrent", cu.current(s->context));
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuLaunchKernel", cu.launch(b->kernel, blocks, 1, 1, threads, 1, 1, 0, s->stream, parameters, NULL));
 	CU("cuStreamSynchronize", cu.wait_stream(s->stream));
 	return NULL;

@@ -10,6 +10,7 @@ import "C"
 type Burner struct {
 	// SMs is the number of multiprocessors that the process may use.
 	SMs     int
+	engine  C.engine
 	session C.session
 	burner  C.burner
 }
@@ -32,13 +33,13 @@ func OpenBurner() (*Burner, error) {
 	}
 	b := &Burner{SMs: d.SMs}
 	steps := []func() *C.char{
-		func() *C.char { return C.device_context(&b.session) },
-		func() *C.char { return C.stream_open(&b.session) },
-		func() *C.char { return C.burner_open(&b.session, &b.burner) },
+		func() *C.char { return C.device_context(&b.engine) },
+		func() *C.char { return C.stream_open(&b.engine, &b.session) },
+		func() *C.char { return C.burner_open(&b.engine, &b.burner) },
 	}
 	for _, step := range steps {
 		if err := failed(step()); err != nil {
-			C.session_close(&b.session)
+			b.Close()
 			return nil, refused(err)
 		}
 	}
@@ -47,11 +48,14 @@ func OpenBurner() (*Burner, error) {
 
 // Run does a number of rounds and returns the number of floating-point operations.
 func (b *Burner) Run(rounds int) (operations float64, err error) {
-	if err := failed(C.burner_run(&b.session, &b.burner, blocks, threads, C.uint(rounds))); err != nil {
+	if err := failed(C.burner_run(&b.engine, &b.session, &b.burner, blocks, threads, C.uint(rounds))); err != nil {
 		return 0, err
 	}
 	return 2 * chains * threads * blocks * float64(rounds), nil
 }
 
 // Close gives the kernel's memory and the context back.
-func (b *Burner) Close() { C.session_close(&b.session) }
+func (b *Burner) Close() {
+	C.session_close(&b.engine, &b.session)
+	C.engine_close(&b.engine)
+}

@@ -25,8 +25,8 @@ typedef struct {
 	size_t width, height, depth;
 } copy;
 
-// Kinds of nodes and of memory.
-enum { node_copy = 1, node_host = 3, memory_host = 1, memory_device = 2, memory_unified = 4, attribute_kind = 2 };
+// Kinds of memory.
+enum { memory_host = 1, memory_device = 2, attribute_kind = 2 };
 
 // kind_of is the kind of memory of a copy's source or destination, 0 for memory that the driver
 // does not know.
@@ -39,7 +39,7 @@ static int kind_of(const place *p) {
 
 // keep makes a copy from the host's memory independent of it: ONNX Runtime frees such memory
 // after the run, but a graph reads it in every run.
-static char *keep(session *s, void *node) {
+static char *keep(engine *e, void *node) {
 	copy c;
 	memset(&c, 0, sizeof c);
 	CU("cuGraphMemcpyNodeGetParams", cu.copy_of(node, &c));
@@ -50,7 +50,7 @@ static char *keep(session *s, void *node) {
 	if (c.height > 1 || c.depth > 1) return strdup("a node copies a block from the host");
 	void *kept;
 	const void *source = c.from.kind == memory_host ? c.from.host : (const void *)(uintptr_t)c.from.device;
-	TRY(host_reserve(s, c.width, &kept)); // It lives as long as the process.
+	TRY(host_reserve(e, c.width, &kept)); // It lives as long as the process.
 	memcpy(kept, (const char *)source + c.from.x, c.width);
 	memset(&c.from, 0, sizeof c.from);
 	c.from.kind = memory_host;
@@ -59,23 +59,46 @@ static char *keep(session *s, void *node) {
 	return NULL;
 }
 
-// check makes a graph fit for many launches, or says why it is not. It removes the host's
-// functions at its end, with which ONNX Runtime frees memory of the one run.
-static char *check(session *s, void *graph, size_t *count) {
-	*count = 0;
-	CU("cuGraphGetNodes", cu.nodes(graph, NULL, count));
-	void **all = calloc(*count + 1, sizeof *all);
-	char *failure = driver_failed("cuGraphGetNodes", cu.nodes(graph, all, count));
-	for (size_t i = 0; i < *count && !failure; i++) {
-		int type = 0;
-		failure = driver_failed("cuGraphNodeGetType", cu.node_type(all[i], &type));
-		if (!failure && type == node_copy) failure = keep(s, all[i]);
-		if (!failure && type == node_host) {
-			size_t after = 0;
-			failure = driver_failed("cuGraphNodeGetDependentNodes", cu.dependents(all[i], NULL, &after));
-			if (!failure && after) failure = strdup("a node runs a function on the host");
-			if (!failure) failure = driver_failed("cuGraphDestroyNode", cu.destroy_node(all[i]));
-		}
+// drop removes a function on the host at the end of a graph: with it ONNX Runtime frees memory
+// of the one run.
+static char *drop(void *node) {
+	size_t after = 0;
+	CU("cuGraphNodeGetDependentNodes", cu.dependents(node, NULL, &after));
+	if (after) return strdup("a node runs a function on the host");
+	return driver_failed("cuGraphDestroyNode", cu.destroy_node(node));
+}
+
+// fit makes a node fit for many launches, or says why it is not.
+static char *fit(engine *e, void *node, size_t *counts) {
+	int type = 0;
+	char *message;
+	CU("cuGraphNodeGetType", cu.node_type(node, &type));
+	if (type >= 0 && type < node_types) counts[type]++;
+	switch (type) {
+	case node_kernel:
+	case node_set:
+	case node_empty:
+		return NULL;
+	case node_copy:
+		return keep(e, node);
+	case node_host:
+		return drop(node);
+	}
+	if (asprintf(&message, "a node has the type %d", type) < 0) return strdup("a node has another type");
+	return message;
+}
+
+static char *check(engine *e, void *graph, size_t *counts) {
+	size_t count = 0;
+	CU("cuGraphGetNodes", cu.nodes(graph, NULL, &count));
+	void **all = calloc(count + 1, sizeof *all);
+	char *failure = driver_failed("cuGraphGetNodes", cu.nodes(graph, all, &count));
+	for (size_t i = 0; i < count; i++) {
+		char *failed = fit(e, all[i], counts);
+		if (failure)
+			free(failed);
+		else
+			failure = failed;
 	}
 	free(all);
 	return failure;
@@ -84,11 +107,11 @@ static char *check(session *s, void *graph, size_t *count) {
 // batch_capture records one run of the model as a graph. Nothing may be captured that needs an
 // answer from the host in between: the driver refuses to wait for a stream that is captured
 // (mode 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).
-char *batch_capture(session *s, batch *b, size_t *nodes) {
+char *batch_capture(engine *e, session *s, batch *b) {
 	void *graph = NULL;
-	CU("cuCtxSetCurrent", cu.current(s->context));
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuStreamBeginCapture", cu.begin_capture(s->stream, 1));
-	char *failure = batch_compute(s, b);
+	char *failure = batch_compute(e, s, b);
 	char *ended = driver_failed("cuStreamEndCapture", cu.end_capture(s->stream, &graph));
 	if (failure) {
 		free(ended);
@@ -96,7 +119,7 @@ char *batch_capture(session *s, batch *b, size_t *nodes) {
 		failure = ended;
 	}
 	if (!failure && !graph) failure = strdup("cuStreamEndCapture: no graph");
-	if (!failure) failure = check(s, graph, nodes);
+	if (!failure) failure = check(e, graph, b->nodes);
 	if (!failure) failure = driver_failed("cuGraphInstantiateWithFlags", cu.instantiate(&b->exec, graph, 0));
 	if (graph) cu.destroy_graph(graph);
 	return failure;

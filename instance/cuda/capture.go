@@ -7,19 +7,23 @@ import "C"
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // firstRun runs one row, which loads the kernels. For inputs of unknown sizes it does nothing.
-func (e *Engine) firstRun() error {
+func (e *Engine) firstRun(l *lane) error {
 	if _, ok := static(e.inputs); !ok {
 		return nil
 	}
-	_, err := e.runPlain(1, e.samples(1, 1))
+	_, _, err := l.plain(1, 1, e.samples(1, 1))
 	return err
 }
 
@@ -38,53 +42,6 @@ func (e *Engine) samples(rows int, seed uint64) []tensor.Tensor {
 	return all
 }
 
-// capture makes a graph of each bucket. If that is not possible, runs are plain, and whyNot
-// has the reason.
-func (e *Engine) capture() error {
-	if e.whyNot = e.uncapturable(); e.whyNot != "" {
-		return nil
-	}
-	// The largest goes first, so that the arena grows only once.
-	want := map[int][]tensor.Tensor{}
-	for n := len(e.buckets) - 1; n >= 0; n-- {
-		rows := e.buckets[n]
-		var err error
-		// The first of the two runs loads kernels and allocates memory.
-		for range 2 {
-			if want[rows], err = e.runPlain(rows, e.samples(rows, 2)); err != nil {
-				return fmt.Errorf("a batch of %d: %w", rows, err)
-			}
-		}
-		// The graph must not remember these inputs.
-		if _, err = e.runPlain(rows, e.samples(rows, 3)); err != nil {
-			return fmt.Errorf("a batch of %d: %w", rows, err)
-		}
-		var nodes C.size_t
-		if err := failed(C.batch_capture(e.session, e.batches[rows].c, &nodes)); err != nil {
-			e.plain(fmt.Sprintf("a batch of %d cannot be captured: %v", rows, err))
-			return nil
-		}
-	}
-	for rows, outputs := range want {
-		got, err := e.run(e.batches[rows], rows, e.samples(rows, 2))
-		if err != nil {
-			return fmt.Errorf("the graph of a batch of %d: %w", rows, err)
-		}
-		for i := range got {
-			if d := Difference(got[i], outputs[i]); d > tolerance {
-				e.plain(fmt.Sprintf("the graph of a batch of %d answers otherwise: output %q differs by %.2g", rows, got[i].Name, d))
-				return nil
-			}
-		}
-	}
-	e.graphs = true
-	return nil
-}
-
-// tolerance of a graph's answers, next to the largest number of the output: kernels may add
-// up in any order.
-const tolerance = 1e-3
-
 // uncapturable says why no graph is tried.
 func (e *Engine) uncapturable() string {
 	if e.options.Plain {
@@ -101,14 +58,199 @@ func (e *Engine) uncapturable() string {
 	return ""
 }
 
-// plain gives up graphs for a reason.
-func (e *Engine) plain(why string) {
-	for rows, b := range e.batches {
-		e.discard(b)
-		delete(e.batches, rows)
+// complete prepares all batch sizes, beside requests. The first reason why one has no graph
+// becomes whyNot. It ends early with ctx.
+func (e *Engine) complete(ctx context.Context) {
+	defer close(e.completed)
+	fail := func(rows int, err error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.whyNot == "" && ctx.Err() == nil {
+			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)
+		}
 	}
-	e.whyNot = why
+	if !e.apart {
+		e.captureAll(ctx, fail)
+	} else {
+		e.openApart(ctx, fail)
+	}
 }
+
+// openApart opens a lane for each batch size and captures its run. The largest goes first,
+// because most batches are full.
+func (e *Engine) openApart(ctx context.Context, fail func(int, error)) {
+	for _, rows := range append([]int{1}, descending(e.buckets)...) {
+		if ctx.Err() != nil {
+			return
+		}
+		start := time.Now()
+		l, err := e.laneFor(rows)
+		if err == nil && e.capturable {
+			var want []tensor.Tensor
+			if want, err = l.capture(ctx, rows); err == nil {
+				err = l.verify(ctx, rows, want)
+			}
+			l.launch(rows, err == nil)
+		}
+		if err != nil {
+			fail(rows, err)
+		}
+		e.publish(rows, l, time.Since(start))
+	}
+}
+
+// descending are the batch sizes above 1, the largest first.
+func descending(buckets []int) []int {
+	all := slices.Clone(buckets)
+	slices.Reverse(all)
+	return slices.DeleteFunc(all, func(rows int) bool { return rows == 1 })
+}
+
+// laneFor opens the lane of a batch size and runs it once. The one of 1 is open.
+func (e *Engine) laneFor(rows int) (*lane, error) {
+	if rows == 1 {
+		return e.lanes[0], nil
+	}
+	limit := e.options.Memory
+	for _, l := range e.lanes {
+		if limit == 0 {
+			break
+		}
+		used, err := l.used()
+		if err != nil {
+			return nil, err
+		}
+		if limit -= used; limit <= 0 {
+			return nil, fmt.Errorf("the limit of %d bytes is used up", e.options.Memory)
+		}
+	}
+	l := e.newLane(rows, limit)
+	restore := keepSignals()
+	err := l.thread.do(func() error {
+		for _, step := range []func() error{l.openStream, l.provide, l.openSession, l.openBuffers} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		_, _, err := l.plain(rows, rows, e.samples(rows, 1))
+		return err
+	})
+	if err = errors.Join(err, restore()); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
+}
+
+// publish lets runs use a lane for a batch size. A lane that could not be opened is nil.
+func (e *Engine) publish(rows int, l *lane, took time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stages = append(e.stages, Stage{fmt.Sprintf("batch %d", rows), milliseconds(took)})
+	if l == nil {
+		return
+	}
+	if l != e.lanes[0] {
+		e.lanes = append(e.lanes, l)
+	}
+	e.ready[rows] = l
+}
+
+// captureAll captures the runs of all batch sizes in one session. Only if all graphs answer as
+// plain runs do, after all of them have been captured, requests launch them.
+func (e *Engine) captureAll(ctx context.Context, fail func(int, error)) {
+	l := e.lanes[0]
+	want := map[int][]tensor.Tensor{}
+	order := append(descending(e.buckets), 1) // The arena grows only once.
+	for _, rows := range order {
+		start := time.Now()
+		var err error
+		if want[rows], err = l.capture(ctx, rows); err != nil {
+			fail(rows, err)
+			return
+		}
+		e.publish(rows, nil, time.Since(start))
+	}
+	for _, rows := range order {
+		if err := l.verify(ctx, rows, want[rows]); err != nil {
+			fail(rows, err)
+			return
+		}
+	}
+	for _, rows := range order {
+		l.launch(rows, true)
+		e.mu.Lock()
+		e.ready[rows] = l
+		e.mu.Unlock()
+	}
+}
+
+// capture makes a graph of a batch size and returns the answer of a plain run for samples(rows,
+// 2). Requests run between its steps.
+func (l *lane) capture(ctx context.Context, rows int) (want []tensor.Tensor, err error) {
+	// The first of the two runs loads kernels and allocates memory. The last has other inputs,
+	// because the graph must not remember these.
+	for _, seed := range []uint64{2, 2, 3} {
+		got, err := l.sample(ctx, false, rows, seed)
+		if err != nil {
+			return nil, err
+		}
+		if seed == 2 {
+			want = got
+		}
+	}
+	return want, l.next(ctx, func() error { return failed(C.batch_capture(l.e.c, l.c, l.batches[rows].c)) })
+}
+
+// verify compares a graph's answer with a plain run's.
+func (l *lane) verify(ctx context.Context, rows int, want []tensor.Tensor) error {
+	got, err := l.sample(ctx, true, rows, 2)
+	if err != nil {
+		return fmt.Errorf("its graph: %w", err)
+	}
+	for i := range got {
+		if d := Difference(got[i], want[i]); d > tolerance {
+			return fmt.Errorf("its graph answers otherwise: output %q differs by %.2g", got[i].Name, d)
+		}
+	}
+	return nil
+}
+
+// sample is one run with random inputs.
+func (l *lane) sample(ctx context.Context, graph bool, rows int, seed uint64) (outputs []tensor.Tensor, err error) {
+	inputs := l.e.samples(rows, seed)
+	err = l.next(ctx, func() (err error) {
+		if graph {
+			outputs, _, err = l.execute(l.batches[rows], true, rows, inputs)
+		} else {
+			outputs, _, err = l.plain(rows, rows, inputs)
+		}
+		return err
+	})
+	return outputs, err
+}
+
+// next is step unless ctx has ended.
+func (l *lane) next(ctx context.Context, f func() error) error {
+	return l.step(func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// launch makes runs launch the graph of a batch size, or not.
+func (l *lane) launch(rows int, graph bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b, ok := l.batches[rows]; ok {
+		b.graph = graph
+	}
+}
+
+// tolerance of a graph's answers, next to the largest number of the output: kernels may add
+// up in any order.
+const tolerance = 1e-3
 
 // Difference is the largest difference of two tensors, next to the largest number of want. It
 // is infinite if they cannot be compared.

@@ -39,17 +39,17 @@ func Describe() (Device, error) {
 
 func describe() (Device, error) {
 	var version, device, sms C.int
-	var s C.session
+	var e C.engine
 	if err := openDriver(); err != nil {
 		return Device{}, err
 	}
 	if err := failed(C.device_open(&version)); err != nil {
 		return Device{}, err
 	}
-	if err := failed(C.device_context(&s)); err != nil {
+	if err := failed(C.device_context(&e)); err != nil {
 		return Device{}, err
 	}
-	defer C.session_close(&s)
+	defer C.engine_close(&e)
 	var name [256]C.char
 	var uuid [16]C.uchar
 	var memory C.size_t

@@ -101,6 +101,48 @@ func bucketFor(buckets []int, rows int) int {
 	return rows
 }
 
+// parts splits a batch into runs of the batch sizes that are ready, in ascending order. Rows
+// fill a size at least by half; otherwise smaller sizes take them. Size 1 is always ready.
+func parts(ready []int, rows int) (sizes []int) {
+	for rows > 0 {
+		size := 1
+		for _, s := range ready {
+			if s <= 2*rows {
+				size = s
+			}
+			if s >= rows {
+				break
+			}
+		}
+		sizes, rows = append(sizes, size), rows-size
+	}
+	return sizes
+}
+
+// rowsOf returns n rows of each tensor. They share its memory.
+func rowsOf(tensors []tensor.Tensor, from, n int) []tensor.Tensor {
+	some := make([]tensor.Tensor, len(tensors))
+	for i, t := range tensors {
+		row := len(t.Data) / int(t.Shape[0])
+		some[i] = t
+		some[i].Shape = append([]int64{int64(n)}, t.Shape[1:]...)
+		some[i].Data = t.Data[from*row : (from+n)*row]
+	}
+	return some
+}
+
+// joined appends the rows of more to those of tensors, nil for none.
+func joined(tensors, more []tensor.Tensor) []tensor.Tensor {
+	if tensors == nil {
+		return more
+	}
+	for i, t := range more {
+		tensors[i].Data = append(tensors[i].Data, t.Data...)
+		tensors[i].Shape[0] += t.Shape[0]
+	}
+	return tensors
+}
+
 // join writes the inputs into the region, and zeroes behind each up to its place's size. Zero is
 // a valid index in every table.
 func join(region []byte, l layout, inputs []tensor.Tensor) {

@@ -71,53 +71,73 @@ char *device_attribute(int device, int attribute, int *value) {
 
 // device_context makes the primary context, which CUDA's libraries share. A thread that waits
 // for the device sleeps (flag 4, CU_CTX_SCHED_BLOCKING_SYNC).
-char *device_context(session *s) {
+char *device_context(engine *e) {
 	int set = cu.flags(0, 4);
 	if (set != 708) CU("cuDevicePrimaryCtxSetFlags", set); // 708: the context exists already.
-	CU("cuDevicePrimaryCtxRetain", cu.retain(&s->context, 0));
-	CU("cuCtxSetCurrent", cu.current(s->context));
+	CU("cuDevicePrimaryCtxRetain", cu.retain(&e->context, 0));
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	return NULL;
 }
 
 // stream_open makes a stream that does not wait for the default one (flag 1), and events
 // whose waiters sleep (flag 1, CU_EVENT_BLOCKING_SYNC).
-char *stream_open(session *s) {
+char *stream_open(engine *e, session *s) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuStreamCreate", cu.stream(&s->stream, 1));
 	for (int i = 0; i < 4; i++) CU("cuEventCreate", cu.event(&s->at[i], 1));
 	return NULL;
 }
 
-char *device_memory(session *s, size_t *free, size_t *total) {
-	CU("cuCtxSetCurrent", cu.current(s->context));
+char *device_memory(engine *e, size_t *free, size_t *total) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuMemGetInfo", cu.free_memory(free, total));
 	return NULL;
 }
 
-char *device_reserve(session *s, size_t bytes, address *to) {
-	CU("cuCtxSetCurrent", cu.current(s->context));
+char *device_reserve(engine *e, size_t bytes, address *to) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuMemAlloc", cu.allocate(to, bytes));
 	return NULL;
 }
 
-char *host_reserve(session *s, size_t bytes, void **to) {
-	CU("cuCtxSetCurrent", cu.current(s->context));
+char *host_reserve(engine *e, size_t bytes, void **to) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuMemHostAlloc", cu.pin(to, bytes, 0));
 	memset(*to, 0, bytes);
 	return NULL;
 }
 
-void device_release(session *s, address at) {
-	if (at && !cu.current(s->context)) cu.free(at);
+void device_release(engine *e, address at) {
+	if (at && !cu.current(e->context)) cu.free(at);
 }
 
-void host_release(session *s, void *at) {
-	if (at && !cu.current(s->context)) cu.unpin(at);
+void host_release(engine *e, void *at) {
+	if (at && !cu.current(e->context)) cu.unpin(at);
 }
 
-// session_provide makes the environment and the session's options with the CUDA provider,
-// which loads CUDA's libraries. It computes on our stream.
+// engine_open makes what sessions share. memory is the name of the device's.
+char *engine_open(engine *e, const char *memory) {
+	OK("CreateEnv", ORT(CreateEnv, int, const char *, void **)(3, "faas-infer", &e->env));
+	OK("CreateRunOptions", ORT(CreateRunOptions, void **)(&e->run));
+	// We wait for the stream ourselves, after the copy of the outputs.
+	OK("AddRunConfigEntry", ORT(AddRunConfigEntry, void *, const char *, const char *)(e->run, "disable_synchronize_execution_providers", "1"));
+	OK("CreateMemoryInfo", ORT(CreateMemoryInfo, const char *, int, int, int, void **)(memory, 0, 0, 0, &e->memory));
+	OK("CreateCpuMemoryInfo", ORT(CreateCpuMemoryInfo, int, int, void **)(0, 0, &e->host));
+	return NULL;
+}
+
+void engine_close(engine *e) {
+	if (e->run) ORT(ReleaseRunOptions, void *)(e->run);
+	if (e->host) ORT(ReleaseMemoryInfo, void *)(e->host);
+	if (e->memory) ORT(ReleaseMemoryInfo, void *)(e->memory);
+	if (e->env) ORT(ReleaseEnv, void *)(e->env);
+	if (e->context && !cu.current(e->context)) cu.release(0);
+	memset(e, 0, sizeof *e);
+}
+
+// session_provide makes a session's options with the CUDA provider, which loads CUDA's
+// libraries. It computes on the session's stream.
 char *session_provide(session *s, const char **keys, const char **values, size_t count) {
-	OK("CreateEnv", ORT(CreateEnv, int, const char *, void **)(3, "faas-infer", &s->env));
 	OK("CreateSessionOptions", ORT(CreateSessionOptions, void **)(&s->options));
 	OK("SetSessionLogSeverityLevel", ORT(SetSessionLogSeverityLevel, void *, int)(s->options, 3));
 	OK("SetSessionGraphOptimizationLevel", ORT(SetSessionGraphOptimizationLevel, void *, int)(s->options, 99));
@@ -138,14 +158,27 @@ char *session_provide(session *s, const char **keys, const char **values, size_t
 	return failure;
 }
 
-char *session_open(session *s, const char *model, const char *memory) {
-	OK("CreateSession", ORT(CreateSession, void *, const char *, void *, void **)(s->env, model, s->options, &s->session));
-	OK("CreateRunOptions", ORT(CreateRunOptions, void **)(&s->run));
-	// We wait for the stream ourselves, after the copy of the outputs.
-	OK("AddRunConfigEntry", ORT(AddRunConfigEntry, void *, const char *, const char *)(s->run, "disable_synchronize_execution_providers", "1"));
-	OK("CreateMemoryInfo", ORT(CreateMemoryInfo, const char *, int, int, int, void **)(memory, 0, 0, 0, &s->memory));
-	OK("CreateCpuMemoryInfo", ORT(CreateCpuMemoryInfo, int, int, void **)(0, 0, &s->host));
+char *session_open(engine *e, session *s, const char *model) {
+	OK("CreateSession", ORT(CreateSession, void *, const char *, void *, void **)(e->env, model, s->options, &s->session));
 	return NULL;
+}
+
+// session_used gives the bytes that the session's arena took of the device's memory.
+char *session_used(engine *e, session *s, int64_t *bytes) {
+	void *allocator = NULL, *stats = NULL;
+	const char *total;
+	OK("CreateAllocator", ORT(CreateAllocator, void *, void *, void **)(s->session, e->memory, &allocator));
+	char *failure = ort_failed("AllocatorGetStats", ORT(AllocatorGetStats, void *, void **)(allocator, &stats));
+	if (!failure) {
+		total = ((const char *(*)(void *, const char *))api[ort_GetKeyValue])(stats, "TotalAllocated");
+		if (total)
+			*bytes = strtoll(total, NULL, 10);
+		else
+			failure = say("AllocatorGetStats", "there is no TotalAllocated");
+		((void (*)(void *))api[ort_ReleaseKeyValuePairs])(stats);
+	}
+	((void (*)(void *))api[ort_ReleaseAllocator])(allocator);
+	return failure;
 }
 
 size_t session_ports(session *s, int output) {
@@ -197,18 +230,13 @@ char *session_port(session *s, int output, size_t index, port *to) {
 	return failure;
 }
 
-void session_close(session *s) {
+void session_close(engine *e, session *s) {
 	if (s->session) ORT(ReleaseSession, void *)(s->session);
-	if (s->run) ORT(ReleaseRunOptions, void *)(s->run);
-	if (s->host) ORT(ReleaseMemoryInfo, void *)(s->host);
-	if (s->memory) ORT(ReleaseMemoryInfo, void *)(s->memory);
 	if (s->options) ORT(ReleaseSessionOptions, void *)(s->options);
-	if (s->env) ORT(ReleaseEnv, void *)(s->env);
-	if (s->context && !cu.current(s->context)) {
+	if (e->context && !cu.current(e->context)) {
 		for (int i = 0; i < 4; i++)
 			if (s->at[i]) cu.destroy_event(s->at[i]);
 		if (s->stream) cu.destroy_stream(s->stream);
-		cu.release(0);
 	}
 	memset(s, 0, sizeof *s);
 }
@@ -219,11 +247,11 @@ char *batch_open(session *s, batch *b) {
 }
 
 // batch_bind puts an input or output at a place of the device's or the host's memory.
-char *batch_bind(session *s, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes) {
+char *batch_bind(engine *e, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes) {
 	void *value;
 	OK("CreateTensorWithDataAsOrtValue",
 		ORT(CreateTensorWithDataAsOrtValue, void *, void *, size_t, const int64_t *, size_t, int, void **)
-		(on_host ? s->host : s->memory, (void *)(uintptr_t)data, bytes, shape, dimensions, type, &value));
+		(on_host ? e->host : e->memory, (void *)(uintptr_t)data, bytes, shape, dimensions, type, &value));
 	char *failure = output ? ort_failed("BindOutput", ORT(BindOutput, void *, const char *, void *)(b->binding, name, value))
 			       : ort_failed("BindInput", ORT(BindInput, void *, const char *, void *)(b->binding, name, value));
 	// The binding keeps a reference of its own.
@@ -232,27 +260,27 @@ char *batch_bind(session *s, batch *b, int output, const char *name, int type, c
 }
 
 // batch_bind_unknown lets ONNX Runtime allocate an output in the device's memory.
-char *batch_bind_unknown(session *s, batch *b, const char *name) {
-	OK("BindOutputToDevice", ORT(BindOutputToDevice, void *, const char *, void *)(b->binding, name, s->memory));
+char *batch_bind_unknown(engine *e, batch *b, const char *name) {
+	OK("BindOutputToDevice", ORT(BindOutputToDevice, void *, const char *, void *)(b->binding, name, e->memory));
 	return NULL;
 }
 
-char *batch_compute(session *s, batch *b) {
-	OK("RunWithBinding", ORT(RunWithBinding, void *, void *, void *)(s->session, s->run, b->binding));
+char *batch_compute(engine *e, session *s, batch *b) {
+	OK("RunWithBinding", ORT(RunWithBinding, void *, void *, void *)(s->session, e->run, b->binding));
 	return NULL;
 }
 
 // batch_run copies the inputs, computes, copies the outputs and waits. The times are those of
 // the three steps on the device.
-char *batch_run(session *s, batch *b, float *milliseconds) {
-	CU("cuCtxSetCurrent", cu.current(s->context));
+char *batch_run(engine *e, session *s, batch *b, int graph, float *milliseconds) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuEventRecord", cu.record(s->at[0], s->stream));
 	CU("cuMemcpyHtoDAsync", cu.to_device(b->in, b->from, b->in_bytes, s->stream));
 	CU("cuEventRecord", cu.record(s->at[1], s->stream));
-	if (b->exec)
+	if (graph)
 		CU("cuGraphLaunch", cu.launch_graph(b->exec, s->stream));
 	else
-		TRY(batch_compute(s, b));
+		TRY(batch_compute(e, s, b));
 	CU("cuEventRecord", cu.record(s->at[2], s->stream));
 	if (b->out_bytes) CU("cuMemcpyDtoHAsync", cu.to_host(b->to, b->out, b->out_bytes, s->stream));
 	CU("cuEventRecord", cu.record(s->at[3], s->stream));
@@ -263,7 +291,7 @@ char *batch_run(session *s, batch *b, float *milliseconds) {
 
 // batch_output gives an output that ONNX Runtime allocated in the last run. The caller
 // releases the value after it has copied the data.
-char *batch_output(session *s, batch *b, size_t index, port *shape, address *data, void **value) {
+char *batch_output(batch *b, size_t index, port *shape, address *data, void **value) {
 	void *allocator, **values, *info, *at;
 	size_t count;
 	OK("GetAllocatorWithDefaultOptions", ORT(GetAllocatorWithDefaultOptions, void **)(&allocator));
@@ -286,8 +314,8 @@ char *batch_output(session *s, batch *b, size_t index, port *shape, address *dat
 	return NULL;
 }
 
-char *batch_fetch(session *s, address data, void *to, size_t bytes) {
-	CU("cuCtxSetCurrent", cu.current(s->context));
+char *batch_fetch(engine *e, session *s, address data, void *to, size_t bytes) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuMemcpyDtoHAsync", cu.to_host(to, data, bytes, s->stream));
 	CU("cuStreamSynchronize", cu.wait_stream(s->stream));
 	return NULL;
@@ -297,8 +325,8 @@ void value_release(void *value) {
 	if (value) ORT(ReleaseValue, void *)(value);
 }
 
-void batch_close(session *s, batch *b) {
-	if (b->exec && !cu.current(s->context)) cu.destroy_exec(b->exec);
+void batch_close(engine *e, batch *b) {
+	if (b->exec && !cu.current(e->context)) cu.destroy_exec(b->exec);
 	if (b->binding) ORT(ReleaseIoBinding, void *)(b->binding);
 	b->exec = b->binding = NULL;
 }

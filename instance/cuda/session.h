@@ -43,6 +43,8 @@ enum {
 	ort_ReleaseTensorTypeAndShapeInfo = 99,
 	ort_ReleaseSessionOptions = 100,
 	ort_AddSessionConfigEntry = 130,
+	ort_CreateAllocator = 131,
+	ort_ReleaseAllocator = 132,
 	ort_RunWithBinding = 133,
 	ort_CreateIoBinding = 134,
 	ort_ReleaseIoBinding = 135,
@@ -57,16 +59,24 @@ enum {
 	ort_ReleaseCUDAProviderOptions = 208,
 	ort_MemoryInfoGetDeviceType = 225,
 	ort_UpdateCUDAProviderOptionsWithValue = 263,
+	ort_GetKeyValue = 297,
+	ort_ReleaseKeyValuePairs = 300,
+	ort_AllocatorGetStats = 319,
 	ort_SessionGetMemoryInfoForInputs = 380,
 };
 
 enum { max_dimensions = 16 };
 
-// A session and what its runs need. at are events: before and after the copy of the inputs,
+// What the sessions of an engine share: the device's context and ONNX Runtime's environment.
+typedef struct {
+	void *context, *env, *run, *memory, *host;
+} engine;
+
+// A session on a stream of its own. at are events: before and after the copy of the inputs,
 // after the model, after the copy of the outputs.
 typedef struct {
-	void *context, *stream, *at[4];
-	void *env, *options, *session, *run, *memory, *host;
+	void *stream, *at[4];
+	void *options, *session;
 } session;
 
 // An input or output of the model.
@@ -77,9 +87,14 @@ typedef struct {
 	int64_t shape[max_dimensions];
 } port;
 
-// A batch size with its place in memory. exec is its captured graph, or NULL.
+// node_types are the driver's types of a graph's nodes: kernel, copy, …
+enum { node_kernel, node_copy, node_set, node_host, node_empty = 5, node_types = 14 };
+
+// A batch size with its place in memory. exec is its captured graph, or NULL, and nodes are the
+// numbers of the graph's nodes by type.
 typedef struct {
 	void *binding, *exec;
+	size_t nodes[node_types];
 	address in, out;
 	void *from, *to;
 	size_t in_bytes, out_bytes;
@@ -91,31 +106,35 @@ char *library_load(const char *path);
 char *device_open(int *version);
 char *device_describe(int device, char *name, int length, unsigned char *uuid, size_t *total);
 char *device_attribute(int device, int attribute, int *value);
-char *device_context(session *s);
-char *device_memory(session *s, size_t *free, size_t *total);
-char *device_reserve(session *s, size_t bytes, address *to);
-char *host_reserve(session *s, size_t bytes, void **to);
-void device_release(session *s, address at);
-void host_release(session *s, void *at);
-char *stream_open(session *s);
+char *device_context(engine *e);
+char *device_memory(engine *e, size_t *free, size_t *total);
+char *device_reserve(engine *e, size_t bytes, address *to);
+char *host_reserve(engine *e, size_t bytes, void **to);
+void device_release(engine *e, address at);
+void host_release(engine *e, void *at);
 
+char *engine_open(engine *e, const char *memory);
+void engine_close(engine *e);
+
+char *stream_open(engine *e, session *s);
 char *session_provide(session *s, const char **keys, const char **values, size_t count);
-char *session_open(session *s, const char *model, const char *memory);
+char *session_open(engine *e, session *s, const char *model);
 char *session_port(session *s, int output, size_t index, port *to);
 size_t session_ports(session *s, int output);
 char *session_places(session *s, int *on_host, size_t inputs);
-void session_close(session *s);
+char *session_used(engine *e, session *s, int64_t *bytes);
+void session_close(engine *e, session *s);
 
 char *batch_open(session *s, batch *b);
-char *batch_bind(session *s, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes);
-char *batch_bind_unknown(session *s, batch *b, const char *name);
-char *batch_compute(session *s, batch *b);
-char *batch_run(session *s, batch *b, float *milliseconds);
-char *batch_output(session *s, batch *b, size_t index, port *shape, address *data, void **value);
-char *batch_fetch(session *s, address data, void *to, size_t bytes);
+char *batch_bind(engine *e, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes);
+char *batch_bind_unknown(engine *e, batch *b, const char *name);
+char *batch_compute(engine *e, session *s, batch *b);
+char *batch_run(engine *e, session *s, batch *b, int graph, float *milliseconds);
+char *batch_output(batch *b, size_t index, port *shape, address *data, void **value);
+char *batch_fetch(engine *e, session *s, address data, void *to, size_t bytes);
 void value_release(void *value);
-char *batch_capture(session *s, batch *b, size_t *nodes);
-void batch_close(session *s, batch *b);
+char *batch_capture(engine *e, session *s, batch *b);
+void batch_close(engine *e, batch *b);
 
 // A kernel of multiply-adds.
 typedef struct {
@@ -123,5 +142,5 @@ typedef struct {
 	address sum;
 } burner;
 
-char *burner_open(session *s, burner *b);
-char *burner_run(session *s, burner *b, unsigned blocks, unsigned threads, unsigned rounds);
+char *burner_open(engine *e, burner *b);
+char *burner_run(engine *e, session *s, burner *b, unsigned blocks, unsigned threads, unsigned rounds);

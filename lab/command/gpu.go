@@ -86,7 +86,6 @@ func newGPUWorkerCommand() *cobra.Command {
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
 	f.BoolVar(&w.Plain, "plain", false, "run without CUDA graphs")
 	f.BoolVar(&w.Exhaustive, "exhaustive", false, "try all algorithms of convolutions at the start")
-	f.BoolVar(&w.TF32, "tf32", false, "allow 19-bit products of 32-bit numbers")
 	f.BoolVar(&w.Check, "check", false, "compare the answers with the CPU's")
 	return c
 }

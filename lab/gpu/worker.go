@@ -27,9 +27,9 @@ type Work struct {
 	Each time.Duration
 	// CPU runs the model on the CPU, to try the bench without a GPU.
 	CPU bool
-	// Plain runs without CUDA graphs, Exhaustive tries all algorithms of convolutions, and TF32
-	// allows short products: see [cuda.Options].
-	Plain, Exhaustive, TF32 bool
+	// Plain runs without CUDA graphs, and Exhaustive tries all algorithms of convolutions: see
+	// [cuda.Options].
+	Plain, Exhaustive bool
 	// Check compares the answers with the CPU's.
 	Check bool
 }
@@ -57,8 +57,22 @@ type Outcome struct {
 	// Difference is the largest difference to the CPU's answers, next to the largest number of
 	// each output.
 	Difference *float64 `json:"difference,omitzero"`
-	// Stages are the parts of the engine's opening.
+	// Nodes are the numbers of nodes by type of the graph of each batch size.
+	Nodes map[int]map[string]int `json:"nodes,omitempty"`
+	// Load is how long the engine's opening took in ms. Stages are its parts, and those of the
+	// preparation after it.
+	Load   float64      `json:"load_ms,omitzero"`
 	Stages []cuda.Stage `json:"stages,omitempty"`
+	// During are the times in ms of single runs of the batch from the opening to the end of the
+	// preparation: their number, median and maximum.
+	During *During `json:"during,omitempty"`
+}
+
+// During are runs beside the engine's preparation, with their times in ms.
+type During struct {
+	Runs   int     `json:"runs"`
+	Median float64 `json:"median_ms"`
+	Most   float64 `json:"most_ms"`
 }
 
 // ready is the line that a process writes when it waits for the start.
@@ -83,10 +97,9 @@ func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer t.close()
-	for range 3 {
-		if _, err := t.run(ctx); err != nil {
-			return err
-		}
+	during, err := t.prepare(ctx)
+	if err != nil {
+		return err
 	}
 	if _, err := fmt.Fprintln(out, ready); err != nil {
 		return err
@@ -98,10 +111,36 @@ func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	o.During = during
 	if err := w.describe(ctx, t, &o); err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(o)
+}
+
+// prepare runs until the engine has prepared all batch sizes, and three times in any case.
+func (t *task) prepare(ctx context.Context) (*During, error) {
+	var times []float64
+	for {
+		done := t.engine == nil
+		if !done {
+			now, cancel := context.WithCancel(ctx)
+			cancel()
+			done = t.engine.Wait(now) == nil
+		}
+		if done && len(times) >= 3 {
+			break
+		}
+		at := time.Now()
+		if _, err := t.run(ctx); err != nil {
+			return nil, err
+		}
+		times = append(times, float64(time.Since(at))/float64(time.Millisecond))
+	}
+	if t.engine == nil {
+		return nil, nil
+	}
+	return &During{Runs: len(times), Median: quantile(times, 50), Most: slices.Max(times)}, nil
 }
 
 // measure repeats the task.
@@ -138,7 +177,8 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 	if t.engine == nil {
 		return nil
 	}
-	o.Graphs, o.WhyNot, o.Stages = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Stages()
+	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
+	o.Load, o.Stages = float64(t.engine.LoadTime())/float64(time.Millisecond), t.engine.Stages()
 	if o.Memory, err = t.engine.Memory(); err != nil || !w.Check {
 		return err
 	}
@@ -220,7 +260,7 @@ func (w Work) openModel() (*task, error) {
 	if w.CPU {
 		engine, err = openCPU(w.Model)
 	} else {
-		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive, TF32: w.TF32})
+		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive})
 		engine = t.engine
 	}
 	if err != nil {
