@@ -89,7 +89,7 @@ type Engine struct {
 	// onHost are the inputs that nodes on the host read.
 	onHost  []bool
 	buckets []int
-	load    time.Duration
+	opened  time.Duration
 	// baseline is the device's free memory in bytes before the engine took any.
 	baseline int64
 	c        *C.engine
@@ -134,7 +134,7 @@ func Open(o Options) (*Engine, error) {
 		close(e.completed)
 		return nil, errors.Join(err, e.Close())
 	}
-	e.load = time.Since(start)
+	e.opened = time.Since(start)
 	if e.whyNot = e.uncapturable(); e.whyNot == "" {
 		e.capturable = true
 	}
@@ -238,8 +238,29 @@ func (e *Engine) Inputs() []tensor.Info { return e.inputs }
 // Outputs describes the model's outputs in the order in which Run gives them.
 func (e *Engine) Outputs() []tensor.Info { return e.outputs }
 
-// LoadTime returns how long Open took.
-func (e *Engine) LoadTime() time.Duration { return e.load }
+// LibraryTime returns how long the libraries, the device and its context took to open.
+func (e *Engine) LibraryTime() time.Duration {
+	return e.spent(StageLibrary, StageDriver, StageDevice, StageContext, StageProvider)
+}
+
+// LoadTime returns how long the model took to load, without the libraries and the first run.
+func (e *Engine) LoadTime() time.Duration { return e.opened - e.LibraryTime() - e.FirstRun() }
+
+// FirstRun returns how long the run of one row took in Open, 0 if there was none.
+func (e *Engine) FirstRun() time.Duration { return e.spent(StageFirstRun) }
+
+// Opened returns how long Open took.
+func (e *Engine) Opened() time.Duration { return e.opened }
+
+// spent is the time of stages.
+func (e *Engine) spent(names ...string) (total time.Duration) {
+	for _, s := range e.Stages() {
+		if slices.Contains(names, s.Name) {
+			total += time.Duration(s.Milliseconds * float64(time.Millisecond))
+		}
+	}
+	return total
+}
 
 // Wait waits until runs of all batch sizes are as fast as they get: their graphs are captured,
 // or WhyNot has the reason why not. Its error is ctx's.

@@ -1,11 +1,13 @@
 package cuda
 
 import (
+	"errors"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -103,4 +105,20 @@ func TestNoDriver(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	t.Log(err)
+}
+
+// keepSignals restores a handler that a library has changed.
+func TestKeepSignals(t *testing.T) {
+	const n = int(syscall.SIGUSR2)
+	var before, changed, after action
+	if err := sigaction(n, nil, &before); err != nil {
+		t.Fatal(err)
+	}
+	restore := keepSignals()
+	if err := errors.Join(sigaction(n, &action{handler: ignored}, nil), sigaction(n, nil, &changed)); err != nil || changed == before {
+		t.Fatalf("%+v, %v", changed, err)
+	}
+	if err := errors.Join(restore(), sigaction(n, nil, &after)); err != nil || after != before {
+		t.Errorf("%+v, before %+v, %v", after, before, err)
+	}
 }

@@ -178,7 +178,7 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 		return nil
 	}
 	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
-	o.Load, o.Stages = float64(t.engine.LoadTime())/float64(time.Millisecond), t.engine.Stages()
+	o.Load, o.Stages = float64(t.engine.Opened())/float64(time.Millisecond), t.engine.Stages()
 	if o.Memory, err = t.engine.Memory(); err != nil || !w.Check {
 		return err
 	}
