@@ -17,7 +17,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/command/profile"
-	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
@@ -132,8 +131,8 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	if f.model == "" && f.prepared == "" {
 		return errors.New("--model is missing: give the ONNX file or bundle.yaml to serve")
 	}
-	if !slices.Contains([]string{automatic, string(onnxruntime.CPU), string(onnxruntime.CUDA)}, f.device) {
-		return fmt.Errorf("--device %q: it must be %s, %s or %s", f.device, automatic, onnxruntime.CPU, onnxruntime.CUDA)
+	if !slices.Contains([]string{automatic, onCPU, onCUDA}, f.device) {
+		return fmt.Errorf("--device %q: it must be %s, %s or %s", f.device, automatic, onCPU, onCUDA)
 	}
 	if f.name == "" {
 		f.name = profile.SubjectName(f.model)
@@ -251,6 +250,9 @@ func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instan
 	if kind, ok := f.beside(); ok {
 		return f.loadBeside(ctx, kind, logger)
 	}
+	if f.onGPU() {
+		return f.loadOnGPU(ctx, logger)
+	}
 	if err := onnxruntime.Load(f.library); err != nil {
 		return nil, instance.Startup{}, err
 	}
@@ -268,22 +270,8 @@ func (f *instanceFlags) load(ctx context.Context, logger zerolog.Logger) (instan
 	return engine, startup, nil
 }
 
-// automatic is the --device that depends on the instance's GPU share.
-const automatic = "auto"
-
-// computesOn returns the device of an ONNX model.
-func (f *instanceFlags) computesOn() onnxruntime.Device {
-	switch {
-	case f.device != automatic:
-		return onnxruntime.Device(f.device)
-	case gpu.Shared(os.Getenv):
-		return onnxruntime.CUDA
-	}
-	return onnxruntime.CPU
-}
-
 func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, error) {
-	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads, Device: f.computesOn()}
+	options := onnxruntime.Options{Model: f.model, Prepared: f.prepared, Threads: f.threads}
 	options.MemoryLimit = f.engineMemory()
 	if f.prepared == "" {
 		return onnxruntime.Open(options)

@@ -31,7 +31,7 @@ func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger
 	o := engine.Options{Threads: f.threads, MaxBatch: f.maxBatch, Warm: f.warm, Memory: f.engineMemory(), Library: f.library, Logger: logger}
 	switch {
 	case kind.TakesDevice:
-		o.Device = string(f.computesOn())
+		o.CUDA = f.onGPU()
 	case f.device != "" && f.device != automatic:
 		return nil, instance.Startup{}, fmt.Errorf("--device is %s: it is for ONNX models only; leave it out, as a model in Python or a model server chooses its device itself", f.device)
 	}

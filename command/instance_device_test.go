@@ -1,33 +1,44 @@
 package command
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
 // An instance computes on a GPU if it has a share of one, or with --device cuda.
 func TestDevice(t *testing.T) {
-	on := func(device string) onnxruntime.Device { return (&instanceFlags{device: device}).computesOn() }
-	if got := on(automatic); got != onnxruntime.CPU {
-		t.Errorf("without a share it computes on %s", got)
+	on := func(device string) bool { return (&instanceFlags{device: device}).onGPU() }
+	if on(automatic) || !on(onCUDA) {
+		t.Error("without a share, auto computes on a GPU or cuda does not")
 	}
 	for name, value := range (gpu.Share{Device: "GPU-1", Percent: 20}).Env() {
 		t.Setenv(name, value)
 	}
-	if got := on(automatic); got != onnxruntime.CUDA {
-		t.Errorf("with a share it computes on %s", got)
-	}
-	if got := on("cpu"); got != onnxruntime.CPU {
-		t.Errorf("told to use the CPU, it computes on %s", got)
+	if !on(automatic) || on(onCPU) {
+		t.Error("with a share, auto computes on the CPU or cpu does not")
 	}
 }
 
-// An invalid device is refused with the flag's name, for every engine.
+// An invalid device is refused with the flag's name, for every engine. A model that exists only
+// for the CPU is not computed on a GPU.
 func TestDeviceRefused(t *testing.T) {
 	f := &instanceFlags{model: "bundle.yaml", device: "gpu"}
 	if err := f.run(nil); err == nil || err.Error() != `--device "gpu": it must be auto, cpu or cuda` {
 		t.Errorf("%v", err)
+	}
+	for _, f := range []*instanceFlags{
+		{prepared: t.TempDir(), part: -1, concurrency: 1, device: onCUDA}, {model: "m.onnx", plan: "{}", part: 0, concurrency: 1, device: onCUDA},
+	} {
+		_, err := f.isMember()
+		if err == nil {
+			_, _, err = f.loadOnGPU(t.Context(), zerolog.Nop())
+		}
+		if err == nil || !strings.Contains(err.Error(), "CPU") {
+			t.Errorf("%v", err)
+		}
 	}
 }

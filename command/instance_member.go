@@ -49,6 +49,8 @@ func (f *instanceFlags) isMember() (bool, error) {
 		return false, fmt.Errorf("--part is %d, but there is no cut model: give --plan with --model, or the directory that \"faas-infer instance prepare\" printed for a plan with --prepared", f.part)
 	case f.plan != "" && (f.model == "" || cutting):
 		return false, errors.New("--plan needs the model's ONNX file: give it with --model")
+	case f.device == onCUDA:
+		return false, errors.New("--device is cuda: the parts of a cut model are computed on CPUs; leave it out")
 	case f.part > 0 && f.image != "":
 		return false, errors.New("--image is for the master of a cut model (--part 0); workers get tensors")
 	}
@@ -64,7 +66,7 @@ func (f *instanceFlags) member(ctx context.Context, logger zerolog.Logger) (*ser
 	if err != nil {
 		return nil, err
 	}
-	o := member.Options{Threads: f.threads, Memory: f.engineMemory(), Device: f.computesOn(), Concurrency: f.concurrency}
+	o := member.Options{Threads: f.threads, Memory: f.engineMemory(), Concurrency: f.concurrency}
 	var s *served
 	if f.part == 0 {
 		s, err = f.master(parts, o, logger)

@@ -43,9 +43,10 @@ type Options struct {
 	Threads, MaxBatch int
 	// Memory is the limit of the processes' memory in bytes, 0 for no limit.
 	Memory int64
-	// Device is the device for ONNX models, see onnxruntime.Device. Library is the path
-	// of the ONNX Runtime library, "" for the default one.
-	Device, Library string
+	// CUDA computes an ONNX model on the GPU.
+	CUDA bool
+	// Library is the path of the ONNX Runtime library, "" for the default one.
+	Library string
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
 	// Timeout is the maximum time of a batch, 0 for [DefaultTimeout].

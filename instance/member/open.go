@@ -17,8 +17,6 @@ type Options struct {
 	// Memory limits what the engines of all parts together allocate, in bytes, 0 for no
 	// limit.
 	Memory int64
-	// Device computes the parts, the CPU if empty. Prepared parts are for the CPU.
-	Device onnxruntime.Device
 	// Concurrency is the number of batches that a master runs at the same time, 0 for 1.
 	Concurrency int
 }

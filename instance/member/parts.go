@@ -149,7 +149,7 @@ func (p *Parts) check(member int) error {
 // options say how to open a part here.
 func (p *Parts) options(part Part, o Options) onnxruntime.Options {
 	dir := filepath.Join(p.Dir, part.Dir)
-	opened := onnxruntime.Options{Prepared: dir, Threads: o.Threads, MemoryLimit: o.Memory, Device: o.Device}
+	opened := onnxruntime.Options{Prepared: dir, Threads: o.Threads, MemoryLimit: o.Memory}
 	if p.plain {
 		opened.Model, opened.Prepared = filepath.Join(dir, forkjoin.ModelFile), ""
 	}

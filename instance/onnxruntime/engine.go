@@ -2,7 +2,6 @@ package onnxruntime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -17,7 +16,7 @@ import (
 // Options say which model to open and how much of the machine to use.
 type Options struct {
 	// Model is the ONNX file, which ONNX Runtime optimises at every Open. Prepared is
-	// the directory of a prepared model. On a CPU, Prepared takes precedence.
+	// the directory of a prepared model. Prepared takes precedence.
 	Model    string
 	Prepared string
 	// Threads is the number of computing threads, at least 1. More threads than the
@@ -27,8 +26,6 @@ type Options struct {
 	// its own copies of weights, 0 for no limit. A batch that needs more gets an error.
 	// Without a limit the kernel would kill the whole process.
 	MemoryLimit int64
-	// Device computes the model, the CPU if empty. [CUDA] needs Model.
-	Device Device
 }
 
 // Engine is one loaded model. It is safe for concurrent use and runs one batch
@@ -47,9 +44,6 @@ type Engine struct {
 func Open(o Options) (*Engine, error) {
 	if o.Threads < 1 {
 		return nil, fmt.Errorf("threads is %d; it must be at least 1", o.Threads)
-	}
-	if err := o.Device.check(); err != nil {
-		return nil, err
 	}
 	start := time.Now()
 	if err := limitMemory(o.MemoryLimit); err != nil {
@@ -74,21 +68,17 @@ type form struct {
 	settings  []setting
 	signature signature
 	run       time.Duration // time of one row, 0 if not measured
-	device    Device
 }
 
 func formOf(o Options) (form, error) {
-	if o.Device == CUDA && o.Model == "" {
-		return form{}, fmt.Errorf("%w for a prepared model, which is for this host's CPU; also name the model's original file", ErrDevice)
-	}
-	if o.Prepared != "" && o.Device != CUDA {
+	if o.Prepared != "" {
 		p, err := ReadPrepared(o.Prepared)
 		if err != nil {
 			return form{}, err
 		}
 		return p.form(), nil
 	}
-	f := form{path: o.Model, level: ort.GraphOptimizationLevelEnableAll, device: o.Device}
+	f := form{path: o.Model, level: ort.GraphOptimizationLevelEnableAll}
 	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll)
 	if err != nil {
 		return form{}, err
@@ -110,13 +100,6 @@ func open(f form, threads int) (e *Engine, err error) {
 		return nil, err
 	}
 	defer options.Destroy()
-	if f.device == CUDA {
-		restore := keepSignals()
-		defer func() { err = errors.Join(err, restore()) }()
-	}
-	if err := f.device.use(options); err != nil {
-		return nil, err
-	}
 	session, err := newSession(f.path, f.signature, options)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -37,8 +39,11 @@ import (
 // Options say how to run a model.
 type Options struct {
 	Prepared Prepared
-	// Device computes the model.
-	Device onnxruntime.Device
+	// CUDA computes the model on the GPU, in batches of at most MaxBatch rows. Library is the
+	// path of the ONNX Runtime library, "" for the default one.
+	CUDA     bool
+	Library  string
+	MaxBatch int
 	// Threads is the number of threads for the model, and for the handler, at least 1.
 	Threads int
 	// MemoryLimit limits the memory of the model's activations in bytes, 0 for no limit.
@@ -55,7 +60,9 @@ type Options struct {
 // Engine runs a model between Pre and Post. It implements instance.Engine.
 type Engine struct {
 	options Options
-	model   *onnxruntime.Engine
+	model   computer
+	// library is how long the engine's library took to load.
+	library time.Duration
 	// first is the signature that the first program sent, nil before.
 	first           *signature
 	inputs, outputs []tensor.Info
@@ -65,19 +72,25 @@ type Engine struct {
 	started  time.Duration
 }
 
-// Open loads the model and starts the handler. Call onnxruntime.Load first.
+// computer computes the model, on the CPU or the GPU.
+type computer interface {
+	instance.Engine
+	LoadTime() time.Duration
+}
+
+// Open loads the model and starts the handler.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = os.Stderr
 	}
-	model, err := openModel(o)
+	model, library, err := openModel(o)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkOpen(model.Inputs()); err != nil {
 		return nil, errors.Join(fmt.Errorf("the model's input %w", err), model.Close())
 	}
-	e := &Engine{options: o, model: model, limit: engine.Limit{Timeout: o.Timeout}}
+	e := &Engine{options: o, model: model, library: library, limit: engine.Limit{Timeout: o.Timeout}}
 	e.programs = engine.NewLine(e.begin, func(err error) {
 		o.Logger.Error().Err(err).Msg("the handler cannot be restarted")
 	})
@@ -88,19 +101,30 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 }
 
 // openModel loads the prepared form of the model, or the original model if that form is
-// not for this host.
-func openModel(o Options) (*onnxruntime.Engine, error) {
-	how := onnxruntime.Options{
-		Model: filepath.Join(o.Prepared.Dir, o.Prepared.Model), Prepared: o.Prepared.Form, Threads: o.Threads, MemoryLimit: o.MemoryLimit,
-		Device: o.Device,
+// not for this host or the model runs on the GPU. It also returns how long the library took.
+func openModel(o Options) (computer, time.Duration, error) {
+	file := filepath.Join(o.Prepared.Dir, o.Prepared.Model)
+	if o.CUDA {
+		engine, err := cuda.Open(cuda.Options{Model: file, Library: o.Library, MaxBatch: max(1, o.MaxBatch)})
+		if err != nil {
+			return nil, 0, err
+		}
+		return engine, engine.LibraryTime(), nil
 	}
+	if err := onnxruntime.Load(o.Library); err != nil {
+		return nil, 0, err
+	}
+	how := onnxruntime.Options{Model: file, Prepared: o.Prepared.Form, Threads: o.Threads, MemoryLimit: o.MemoryLimit}
 	engine, err := onnxruntime.Open(how)
 	if errors.Is(err, onnxruntime.ErrNotPrepared) {
 		o.Logger.Warn().Err(err).Msg("loading the original model instead of the prepared one")
 		how.Prepared = ""
-		return onnxruntime.Open(how)
+		engine, err = onnxruntime.Open(how)
 	}
-	return engine, err
+	if err != nil {
+		return nil, 0, err
+	}
+	return engine, onnxruntime.LibraryTime(), nil
 }
 
 // begin starts a program and checks its signature. The caller holds the turn.

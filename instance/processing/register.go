@@ -38,12 +38,11 @@ func Kind() engine.Kind {
 }
 
 func openPrepared(ctx context.Context, p Prepared, o engine.Options) (engine.Opened, error) {
-	if err := onnxruntime.Load(o.Library); err != nil {
-		return engine.Opened{}, err
-	}
-	e, err := Open(ctx, Options{Prepared: p, Device: onnxruntime.Device(o.Device), Threads: o.Threads, MemoryLimit: o.Memory, Timeout: o.Timeout, Logger: o.Logger})
+	e, err := Open(ctx, Options{
+		Prepared: p, CUDA: o.CUDA, Library: o.Library, MaxBatch: o.MaxBatch, Threads: o.Threads, MemoryLimit: o.Memory, Timeout: o.Timeout, Logger: o.Logger,
+	})
 	if err != nil {
 		return engine.Opened{}, err
 	}
-	return engine.Opened{Running: e, Library: onnxruntime.LibraryTime(), Load: e.LoadTime(), First: engine.TolerantRun}, nil
+	return engine.Opened{Running: e, Library: e.library, Load: e.LoadTime(), First: engine.TolerantRun}, nil
 }

@@ -69,11 +69,12 @@ Without a GPU it ends with an error. Nothing else should use the GPU.`,
 func newGPUWorkerCommand() *cobra.Command {
 	w := benchgpu.Work{Batch: 1, Each: time.Second}
 	c := &cobra.Command{
-		Use:     "gpu-worker",
-		Short:   "Work on a share of a GPU",
-		Example: `  faas-infer-lab bench gpu-worker --each 3s`,
-		Hidden:  true,
-		Args:    cobra.NoArgs,
+		Use:   "gpu-worker",
+		Short: "Work on a share of a GPU",
+		Example: `  faas-infer-lab bench gpu-worker --each 3s </dev/null
+  faas-infer-lab bench gpu-worker --model resnet-50.onnx --batch 8 --check </dev/null`,
+		Hidden: true,
+		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.Do(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},
@@ -83,5 +84,8 @@ func newGPUWorkerCommand() *cobra.Command {
 	f.IntVar(&w.Batch, "batch", w.Batch, "requests in one execution")
 	f.DurationVar(&w.Each, "each", w.Each, "how long to work")
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
+	f.BoolVar(&w.Plain, "plain", false, "run without CUDA graphs")
+	f.BoolVar(&w.Exhaustive, "exhaustive", false, "try all algorithms of convolutions at the start")
+	f.BoolVar(&w.Check, "check", false, "compare the answers with the CPU's")
 	return c
 }

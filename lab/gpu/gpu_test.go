@@ -14,6 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -161,10 +162,10 @@ func TestWorkOnCPU(t *testing.T) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	w.CPU = false
-	if err := w.Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !strings.Contains(err.Error(), "built with CUDA") {
+	if err := w.Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !errors.Is(err, cuda.ErrDevice) {
 		t.Errorf("on a GPU: %v", err)
 	}
-	if err := (Work{Each: time.Millisecond}).Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !errors.Is(err, ErrNoDriver) {
+	if err := (Work{Each: time.Millisecond}).Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !errors.Is(err, cuda.ErrDevice) {
 		t.Errorf("the kernel: %v", err)
 	}
 }

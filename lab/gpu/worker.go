@@ -4,10 +4,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/cuda"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Work is the work of one process on its share of a GPU.
@@ -20,6 +27,11 @@ type Work struct {
 	Each time.Duration
 	// CPU runs the model on the CPU, to try the bench without a GPU.
 	CPU bool
+	// Plain runs without CUDA graphs, and Exhaustive tries all algorithms of convolutions: see
+	// [cuda.Options].
+	Plain, Exhaustive bool
+	// Check compares the answers with the CPU's.
+	Check bool
 }
 
 // Outcome is the result of a process's work.
@@ -30,67 +42,234 @@ type Outcome struct {
 	GFLOPS float64 `json:"gflops,omitzero"`
 	// Runs is the number of executions. Median and P99 are their times in ms.
 	Runs   int     `json:"runs"`
-	Median float64 `json:"median"`
-	P99    float64 `json:"p99"`
+	Median float64 `json:"median_ms"`
+	P99    float64 `json:"p99_ms"`
+	// Copies and computation on the device in µs, medians, and the process's CPU time per run.
+	In      float64 `json:"in_us,omitzero"`
+	Compute float64 `json:"compute_us,omitzero"`
+	Out     float64 `json:"out_us,omitzero"`
+	CPU     float64 `json:"cpu_us,omitzero"`
+	// Memory is what the engine holds of the device, without the CUDA context.
+	Memory int64 `json:"memory_bytes,omitzero"`
+	// Graphs says whether runs launch CUDA graphs, WhyNot why they do not.
+	Graphs bool   `json:"graphs"`
+	WhyNot string `json:"why_not,omitzero"`
+	// Difference is the largest difference to the CPU's answers, next to the largest number of
+	// each output.
+	Difference *float64 `json:"difference,omitzero"`
+	// Nodes are the numbers of nodes by type of the graph of each batch size.
+	Nodes map[int]map[string]int `json:"nodes,omitempty"`
+	// Load is how long the engine's opening took in ms. Stages are its parts, and those of the
+	// preparation after it.
+	Load   float64      `json:"load_ms,omitzero"`
+	Stages []cuda.Stage `json:"stages,omitempty"`
+	// During are the times in ms of single runs of the batch from the opening to the end of the
+	// preparation: their number, median and maximum.
+	During *During `json:"during,omitempty"`
+}
+
+// During are runs beside the engine's preparation, with their times in ms.
+type During struct {
+	Runs   int     `json:"runs"`
+	Median float64 `json:"median_ms"`
+	Most   float64 `json:"most_ms"`
 }
 
 // ready is the line that a process writes when it waits for the start.
 const ready = "ready"
 
+// task is work that can be repeated. run returns the number of floating-point operations, 0 for
+// a model.
+type task struct {
+	run   func(context.Context) (float64, error)
+	close func()
+	// engine is set for a model on the GPU.
+	engine *cuda.Engine
+	inputs []tensor.Tensor
+	sms    int
+}
+
 // Do warms up, writes ready, waits for a line, works, and writes the outcome as JSON. The
-// line starts several processes at the same time.
+// line starts several processes at the same time. The end of in starts it, too.
 func (w Work) Do(ctx context.Context, in io.Reader, out io.Writer) error {
-	run, done, outcome, err := w.open()
+	t, err := w.open()
 	if err != nil {
 		return err
 	}
-	defer done()
-	for range 3 {
-		if _, err := run(); err != nil {
-			return err
-		}
+	defer t.close()
+	during, err := t.prepare(ctx)
+	if err != nil {
+		return err
 	}
 	if _, err := fmt.Fprintln(out, ready); err != nil {
 		return err
 	}
-	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
+	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("wait for the start: %w", err)
 	}
+	o, err := w.measure(ctx, t)
+	if err != nil {
+		return err
+	}
+	o.During = during
+	if err := w.describe(ctx, t, &o); err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(o)
+}
+
+// prepare runs until the engine has prepared all batch sizes, and three times in any case.
+func (t *task) prepare(ctx context.Context) (*During, error) {
 	var times []float64
-	operations, begin := 0.0, time.Now()
+	for {
+		done := t.engine == nil
+		if !done {
+			now, cancel := context.WithCancel(ctx)
+			cancel()
+			done = t.engine.Wait(now) == nil
+		}
+		if done && len(times) >= 3 {
+			break
+		}
+		at := time.Now()
+		if _, err := t.run(ctx); err != nil {
+			return nil, err
+		}
+		times = append(times, float64(time.Since(at))/float64(time.Millisecond))
+	}
+	if t.engine == nil {
+		return nil, nil
+	}
+	return &During{Runs: len(times), Median: quantile(times, 50), Most: slices.Max(times)}, nil
+}
+
+// measure repeats the task.
+func (w Work) measure(ctx context.Context, t *task) (o Outcome, err error) {
+	var times, in, compute, result []float64
+	operations, begin, before := 0.0, time.Now(), processorTime()
 	for time.Since(begin) < w.Each && ctx.Err() == nil {
 		at := time.Now()
-		n, err := run()
+		n, err := t.run(ctx)
 		if err != nil {
-			return err
+			return o, err
 		}
 		operations += n
 		times = append(times, float64(time.Since(at))/float64(time.Millisecond))
+		if t.engine != nil {
+			on := t.engine.Times()
+			in, compute, result = append(in, on.In), append(compute, on.Compute), append(result, on.Out)
+		}
 	}
 	if len(times) == 0 {
-		return fmt.Errorf("no execution finished: %w", context.Cause(ctx))
+		return o, fmt.Errorf("no execution finished: %w", context.Cause(ctx))
 	}
-	outcome.GFLOPS = operations / time.Since(begin).Seconds() / 1e9
-	slices.Sort(times)
-	outcome.Runs, outcome.Median, outcome.P99 = len(times), times[len(times)/2], times[len(times)*99/100]
-	return json.NewEncoder(out).Encode(outcome)
+	o.CPU = float64(processorTime()-before) / float64(time.Microsecond) / float64(len(times))
+	o.GFLOPS = operations / time.Since(begin).Seconds() / 1e9
+	o.SMs, o.Runs, o.Median, o.P99 = t.sms, len(times), quantile(times, 50), quantile(times, 99)
+	if t.engine != nil {
+		o.In, o.Compute, o.Out = quantile(in, 50), quantile(compute, 50), quantile(result, 50)
+	}
+	return o, nil
 }
 
-// open prepares the work. run does it once and returns the number of floating-point
-// operations, 0 for a model.
-func (w Work) open() (run func() (float64, error), done func(), o Outcome, err error) {
-	if w.Model != "" {
-		s, err := openSession(w)
-		if err != nil {
-			return nil, nil, o, err
-		}
-		return func() (float64, error) { return 0, s.run() }, s.close, o, nil
+// describe adds what the engine says of itself.
+func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
+	if t.engine == nil {
+		return nil
 	}
-	b, err := OpenBurner()
+	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
+	o.Load, o.Stages = float64(t.engine.Opened())/float64(time.Millisecond), t.engine.Stages()
+	if o.Memory, err = t.engine.Memory(); err != nil || !w.Check {
+		return err
+	}
+	difference, err := w.compare(ctx, t)
+	o.Difference = &difference
+	return err
+}
+
+// compare runs the model on the CPU, too, and returns the largest difference.
+func (w Work) compare(ctx context.Context, t *task) (most float64, err error) {
+	got, err := t.engine.Run(ctx, w.Batch, t.inputs)
 	if err != nil {
-		return nil, nil, o, err
+		return 0, err
 	}
-	o.SMs = b.SMs
+	e, err := openCPU(w.Model)
+	if err != nil {
+		return 0, err
+	}
+	defer e.Close()
+	want, err := e.Run(ctx, w.Batch, t.inputs)
+	if err != nil {
+		return 0, err
+	}
+	for i := range want {
+		most = max(most, cuda.Difference(got[i], want[i]))
+	}
+	return most, nil
+}
+
+func quantile(times []float64, percent int) float64 {
+	slices.Sort(times)
+	return times[len(times)*percent/100]
+}
+
+// processorTime is the CPU time of the process.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func openCPU(file string) (*onnxruntime.Engine, error) {
+	if err := onnxruntime.Load(""); err != nil {
+		return nil, err
+	}
+	return onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
+}
+
+// open prepares the work.
+func (w Work) open() (*task, error) {
+	if w.Model != "" {
+		return w.openModel()
+	}
+	b, err := cuda.OpenBurner()
+	if err != nil {
+		return nil, err
+	}
 	const rounds = 20_000 // A few milliseconds on a whole GPU.
-	return func() (float64, error) { return b.Run(rounds) }, func() {}, o, nil
+	run := func(context.Context) (float64, error) { return b.Run(rounds) }
+	return &task{run: run, close: b.Close, sms: b.SMs}, nil
+}
+
+func (w Work) openModel() (*task, error) {
+	m, err := model.ReadFile(w.Model)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := m.SampleInputs(w.Batch, 1)
+	if err != nil {
+		return nil, err
+	}
+	t := &task{inputs: inputs}
+	var engine interface {
+		Run(context.Context, int, []tensor.Tensor) ([]tensor.Tensor, error)
+		Close() error
+	}
+	if w.CPU {
+		engine, err = openCPU(w.Model)
+	} else {
+		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive})
+		engine = t.engine
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.close = func() { _ = engine.Close() } // The process ends after this.
+	t.run = func(ctx context.Context) (float64, error) {
+		_, err := engine.Run(ctx, w.Batch, inputs)
+		return 0, err
+	}
+	return t, nil
 }

@@ -1,4 +1,4 @@
-package onnxruntime
+package cuda
 
 import (
 	"fmt"
@@ -9,18 +9,22 @@ import (
 // action is the kernel's struct sigaction on amd64 and arm64 (rt_sigaction(2)).
 type action struct{ handler, flags, restorer, mask uintptr }
 
-// lastSignal is the highest signal number on Linux.
-const lastSignal = 64
+const (
+	// lastSignal is the highest signal number on Linux.
+	lastSignal = 64
+	// ignored is SIG_IGN. Below it is SIG_DFL, no handler.
+	ignored = 1
+)
 
 // keepSignals records the handlers of all signals; restore sets them again. CUDA's
 // libraries replace Go's handlers with ones that do not use the alternate stack that Go
 // needs. The next signal, such as the SIGTERM that stops an instance, would crash the
-// process.
+// process. Signals without a handler are left alone: Go may get one for them meanwhile.
 func keepSignals() (restore func() error) {
 	var before [lastSignal + 1]action
 	known := [lastSignal + 1]bool{}
 	for n := range before {
-		known[n] = n > 0 && sigaction(n, nil, &before[n]) == nil
+		known[n] = n > 0 && sigaction(n, nil, &before[n]) == nil && before[n].handler > ignored
 	}
 	return func() error {
 		for n, ok := range known {

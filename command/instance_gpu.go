@@ -1,0 +1,43 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/cuda"
+)
+
+// The values of --device. With automatic it depends on the instance's GPU share.
+const (
+	automatic = "auto"
+	onCPU     = "cpu"
+	onCUDA    = "cuda"
+)
+
+// onGPU reports whether an ONNX model is computed on a GPU.
+func (f *instanceFlags) onGPU() bool {
+	return f.device == onCUDA || f.device == automatic && gpu.Shared(os.Getenv)
+}
+
+// loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside
+// requests. The share limits the memory, so the engine does not.
+func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	if f.model == "" {
+		return nil, instance.Startup{}, errors.New("--model is missing: a prepared model is for this host's CPU; also give the ONNX file to compute on a GPU")
+	}
+	e, err := cuda.Open(cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch})
+	if err != nil {
+		return nil, instance.Startup{}, err
+	}
+	go func() {
+		if e.Wait(ctx) == nil {
+			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Msg("all batch sizes are prepared")
+		}
+	}()
+	return e, instance.Startup{Library: e.LibraryTime(), Load: e.LoadTime(), FirstRun: e.FirstRun()}, nil
+}

@@ -1,0 +1,124 @@
+package cuda
+
+import (
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/zoo"
+)
+
+// onModel makes Open use a model of the driver, with ONNX Runtime on the CPU.
+func onModel(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "libcuda.so.1")
+	if said, err := exec.Command("gcc", "-shared", "-fPIC", "-O1", "-o", file, "testdata/driver.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	before := driver
+	driver = file
+	t.Cleanup(func() { driver = before })
+}
+
+func zooFile(t *testing.T, name string) (string, *model.Model) {
+	t.Helper()
+	m, err := zoo.Make(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), name+".onnx")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return file, m
+}
+
+// With a model of the driver, models answer as on the CPU, whatever the number of rows.
+func TestRun(t *testing.T) {
+	onModel(t)
+	if err := onnxruntime.Load(""); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mnist", "textcnn-69", "ssd", "bert-small", "lstm-2365"} {
+		t.Run(name, func(t *testing.T) {
+			file, m := zooFile(t, name)
+			e, err := Open(Options{Model: file, MaxBatch: 6, onHost: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			cpu, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cpu.Close()
+			for i, rows := range []int{1, 3, 6, 3, 6, 1, 5, 2} {
+				if i == 4 {
+					if err := e.Wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				inputs, err := m.SampleInputs(rows, uint64(rows))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := e.Run(t.Context(), rows, inputs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := cpu.Run(t.Context(), rows, inputs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range want {
+					if d := Difference(got[i], want[i]); d > 1e-5 || math.IsNaN(d) {
+						t.Errorf("%d rows, %q differs by %g", rows, want[i].Name, d)
+					}
+				}
+			}
+			if err := e.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			t.Log(e.Graphs(), e.WhyNot(), e.Stages(), e.Times())
+			if m, err := e.Memory(); err != nil || m <= 0 {
+				t.Errorf("%d bytes, %v", m, err)
+			}
+		})
+	}
+}
+
+// Without a driver the error wraps ErrDevice and says what is needed.
+func TestNoDriver(t *testing.T) {
+	file, _ := zooFile(t, "mnist")
+	if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+		t.Log("this machine has a GPU")
+	}
+	_, err := Open(Options{Model: file, MaxBatch: 1})
+	if err != nil && (!strings.Contains(err.Error(), "libcuda.so.1") && !strings.Contains(err.Error(), "CUDA") || !strings.Contains(err.Error(), onnxruntime.LibraryVersion)) {
+		t.Errorf("%v", err)
+	}
+	t.Log(err)
+}
+
+// keepSignals restores a handler that a library has changed.
+func TestKeepSignals(t *testing.T) {
+	const n = int(syscall.SIGUSR2)
+	var before, changed, after action
+	if err := sigaction(n, nil, &before); err != nil {
+		t.Fatal(err)
+	}
+	restore := keepSignals()
+	if err := errors.Join(sigaction(n, &action{handler: ignored}, nil), sigaction(n, nil, &changed)); err != nil || changed == before {
+		t.Fatalf("%+v, %v", changed, err)
+	}
+	if err := errors.Join(restore(), sigaction(n, nil, &after)); err != nil || after != before {
+		t.Errorf("%+v, before %+v, %v", after, before, err)
+	}
+}

@@ -1,0 +1,122 @@
+package cuda
+
+/*
+#cgo LDFLAGS: -ldl
+#include "session.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// ErrDevice is wrapped by Open's error if the device is not available.
+var ErrDevice = errors.New("the device cuda cannot be used")
+
+// refused wraps an error in ErrDevice and says what CUDA needs.
+func refused(err error) error {
+	return fmt.Errorf("%w: %w; it needs a GPU, NVIDIA's driver, and the GPU build of ONNX Runtime %s with CUDA and cuDNN (run `make onnxruntime-cuda`, or build the template onnx-infer with --build-arg VARIANT=cuda)", ErrDevice, err, onnxruntime.LibraryVersion)
+}
+
+// failed turns a message of our C code into an error, nil for none.
+func failed(message *C.char) error {
+	if message == nil {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(message))
+	return errors.New(brief(C.GoString(message)))
+}
+
+// brief removes line breaks.
+func brief(said string) string { return strings.Join(strings.Fields(said), " ") }
+
+// beside are the libraries of CUDA that ONNX Runtime's provider needs, in the order in which
+// they need each other. A library that is already loaded under its name is found by all others,
+// so one that lies beside ONNX Runtime needs no search path. cuDNN finds its parts by itself.
+var beside = []string{
+	"libcudart.so.*", "libnvrtc.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcurand.so.*", "libcufft.so.*", "libcudnn.so.*",
+}
+
+// libraries is the process's one ONNX Runtime.
+var libraries struct {
+	sync.Mutex
+	version string
+}
+
+// load opens ONNX Runtime at path, by default that of package onnxruntime, and CUDA's libraries
+// beside it.
+func load(path string) error {
+	libraries.Lock()
+	defer libraries.Unlock()
+	if libraries.version != "" {
+		return nil
+	}
+	if path == "" {
+		var err error
+		if path, err = onnxruntime.LibraryPath(); err != nil {
+			return err
+		}
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	for _, pattern := range beside {
+		found, err := filepath.Glob(filepath.Join(filepath.Dir(path), pattern))
+		if err != nil {
+			return err
+		}
+		for _, file := range found {
+			if err := open(file); err != nil {
+				return err
+			}
+		}
+	}
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	var version *C.char
+	if err := failed(C.ort_load(name, &version)); err != nil {
+		return fmt.Errorf("ONNX Runtime library %s, tested version %s: %w", path, onnxruntime.LibraryVersion, err)
+	}
+	libraries.version = C.GoString(version)
+	C.free(unsafe.Pointer(version))
+	return nil
+}
+
+// driver is the driver's library; tests put a model of it in its place.
+var driver = "libcuda.so.1"
+
+func openDriver() error {
+	name := C.CString(driver)
+	defer C.free(unsafe.Pointer(name))
+	return failed(C.driver_open(name))
+}
+
+func open(file string) error {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	return failed(C.library_load(name))
+}
+
+// elements are the numbers of ONNX Runtime's element types.
+var elements = map[tensor.Type]C.int{
+	tensor.FP32: 1, tensor.Uint8: 2, tensor.Int8: 3, tensor.Uint16: 4, tensor.Int16: 5, tensor.Int32: 6, tensor.Int64: 7,
+	tensor.Bool: 9, tensor.FP16: 10, tensor.FP64: 11, tensor.Uint32: 12, tensor.Uint64: 13,
+}
+
+func typeOf(number C.int) (tensor.Type, bool) {
+	for t, n := range elements {
+		if n == number {
+			return t, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,67 @@
+// A model of the CUDA driver for tests: device memory is the host's, a stream does all at once,
+// and a graph cannot be captured.
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long address;
+
+static int one;
+static size_t used;
+
+int cuInit(unsigned flags) { return 0; }
+int cuDriverGetVersion(int *v) { *v = 13000; return 0; }
+int cuDeviceGet(int *d, int n) { *d = n; return 0; }
+int cuDeviceGetName(char *to, int n, int d) { strncpy(to, "model", n); return 0; }
+int cuDeviceGetUuid_v2(unsigned char *to, int d) { for (int i = 0; i < 16; i++) to[i] = i; return 0; }
+int cuDeviceTotalMem_v2(size_t *to, int d) { *to = 1 << 30; return 0; }
+int cuDeviceGetAttribute(int *to, int what, int d) { *to = what == 16 ? 132 : 0; return 0; }
+int cuDevicePrimaryCtxSetFlags_v2(int d, unsigned flags) { return flags == 4 ? 0 : 1; }
+int cuDevicePrimaryCtxRetain(void **to, int d) { *to = &one; return 0; }
+int cuDevicePrimaryCtxRelease_v2(int d) { return 0; }
+int cuCtxSetCurrent(void *c) { return c == &one ? 0 : 201; }
+int cuMemGetInfo_v2(size_t *unused, size_t *total) { *total = 1 << 30; *unused = *total - used; return 0; }
+int cuMemAlloc_v2(address *to, size_t n) {
+	if (n > 1 << 30) return 2;
+	size_t *at = malloc(n + 64);
+	*at = n;
+	used += n;
+	*to = (address)(size_t)at + 64;
+	return 0;
+}
+int cuMemFree_v2(address at) {
+	size_t *start = (size_t *)(size_t)(at - 64);
+	used -= *start;
+	free(start);
+	return 0;
+}
+int cuMemHostAlloc(void **to, size_t n, unsigned flags) { return posix_memalign(to, 256, n); }
+int cuMemFreeHost(void *at) { free(at); return 0; }
+int cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *s) { memcpy((void *)(size_t)to, from, n); return 0; }
+int cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *s) { memcpy(to, (void *)(size_t)from, n); return 0; }
+int cuStreamCreate(void **to, unsigned flags) { *to = &one; return flags == 1 ? 0 : 1; }
+int cuStreamDestroy_v2(void *s) { return 0; }
+int cuStreamSynchronize(void *s) { return 0; }
+int cuEventCreate(void **to, unsigned flags) { *to = &one; return flags == 1 ? 0 : 1; }
+int cuEventDestroy_v2(void *e) { return 0; }
+int cuEventRecord(void *e, void *s) { return 0; }
+int cuEventSynchronize(void *e) { return 0; }
+int cuEventElapsedTime(float *ms, void *from, void *to) { *ms = 0.5; return 0; }
+int cuStreamBeginCapture_v2(void *s, int mode) { return mode == 1 ? 0 : 1; }
+int cuStreamEndCapture(void *s, void **graph) { return 901; }
+int cuGraphInstantiateWithFlags(void **to, void *graph, unsigned long long flags) { return 1; }
+int cuGraphLaunch(void *g, void *s) { return 1; }
+int cuGraphExecDestroy(void *g) { return 1; }
+int cuGraphDestroy(void *g) { return 0; }
+int cuGraphGetNodes(void *g, void **to, size_t *n) { *n = 0; return 0; }
+int cuGraphNodeGetType(void *n, int *type) { return 1; }
+int cuGraphNodeGetDependentNodes(void *n, void **to, size_t *count) { return 1; }
+int cuGraphDestroyNode(void *n) { return 1; }
+int cuGraphMemcpyNodeGetParams(void *n, void *to) { return 1; }
+int cuGraphMemcpyNodeSetParams(void *n, const void *to) { return 1; }
+int cuPointerGetAttribute(void *to, int what, address at) { return 1; }
+int cuModuleLoadData(void **to, const void *image) { *to = &one; return 0; }
+int cuModuleGetFunction(void **to, void *m, const char *name) { *to = &one; return strcmp(name, "burn") ? 500 : 0; }
+int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void *s, void **p, void **x) { return f == &one ? 0 : 1; }
+int cuGetErrorName(int r, const char **to) { *to = r == 901 ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" : "CUDA_ERROR"; return 0; }
+int cuGetErrorString(int r, const char **to) { *to = r == 901 ? "operation failed due to a previous error during capture" : "error"; return 0; }
