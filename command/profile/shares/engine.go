@@ -1,8 +1,12 @@
 package shares
 
 import (
+	"context"
+	"errors"
+
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -10,24 +14,32 @@ import (
 // EngineName is the engine of profiles on a GPU.
 func EngineName() string { return onnxruntime.Name() + " cuda" }
 
-// provider is ONNX Runtime with its CUDA provider.
-type provider struct{ *onnxruntime.Engine }
+// engine is the engine of instances on a GPU.
+type engine struct{ *cuda.Engine }
 
-func (provider) Times() profiler.DeviceTimes { return profiler.DeviceTimes{} }
-func (provider) Memory() (int64, error)      { return 0, nil }
-func (provider) Note() string                { return "" }
+// Times implements [Engine].
+func (e engine) Times() profiler.DeviceTimes { return profiler.DeviceTimes(e.Engine.Times()) }
+
+// Note implements [Engine].
+func (e engine) Note() string {
+	if e.Graphs() {
+		return ""
+	}
+	return "runs launch no CUDA graph: " + e.WhyNot()
+}
 
 // OpenEngine opens a model on the first GPU that the process sees. The error wraps
-// [onnxruntime.ErrDevice] if the library or the driver cannot use it.
-func OpenEngine(file string, _ int, _ bool) (Engine, error) {
-	if err := onnxruntime.Load(""); err != nil {
-		return nil, err
-	}
-	e, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1, Device: onnxruntime.CUDA})
+// [cuda.ErrDevice] if the library or the driver cannot use it.
+func OpenEngine(file string, maxBatch int, plain bool) (Engine, error) {
+	e, err := cuda.Open(cuda.Options{Model: file, MaxBatch: maxBatch, Plain: plain})
 	if err != nil {
 		return nil, err
 	}
-	return provider{e}, nil
+	// Until then runs take longer. The parent ends this process if it must.
+	if err := e.Wait(context.Background()); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return engine{e}, nil
 }
 
 // Held returns a function that reads how much of a GPU's memory all processes hold, in bytes.
