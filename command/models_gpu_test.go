@@ -20,7 +20,13 @@ func TestGPUKinds(t *testing.T) {
 	if got := m.Devices(); !slices.Equal(got, []string{"NVIDIA A100, driver 580.95.05", "NVIDIA T4, driver 580.95.05"}) {
 		t.Errorf("%q", got)
 	}
-	i = gpu.Inventory{}
+	other := i
+	other.Driver = "570.1"
+	m.others = func() []gpu.Inventory { return []gpu.Inventory{other, i} }
+	if got := m.Devices(); len(got) != 4 {
+		t.Errorf("with other nodes: %q", got)
+	}
+	i, m.others = gpu.Inventory{}, nil
 	if got := m.Devices(); len(got) != 0 {
 		t.Errorf("without a GPU: %q", got)
 	}
