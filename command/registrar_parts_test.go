@@ -41,11 +41,16 @@ func newPlanned(t *testing.T) *planned {
 	if p.wanted, err = p.want(p.f, p.model); err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, &partitioning.Served{
-		Name: "parts-2", Source: p.model.File, Plan: &cut.Plan{Model: p.wanted.content, Members: 2, Rounds: []cut.Round{{End: 3, Cut: "2x1", On: []int{0, 1}}}},
-		Profile: &profiler.Profile{Parts: 2, Memory: 1 << 30, Measurements: []profiler.Measurement{{Batch: 1, Threads: 2, Median: 1000, P95: 1000, CPU: 2000, Predicted: true}}},
-	})
+	p.write(t, servedMnist(p.wanted))
 	return p
+}
+
+// servedMnist is a plan for mnist on two members.
+func servedMnist(w wanted) *partitioning.Served {
+	return &partitioning.Served{
+		Name: "parts-2", Source: w.File, Plan: &cut.Plan{Model: w.content, Members: 2, Rounds: []cut.Round{{End: 2, Cut: "2x1", On: []int{0, 1}}, {First: 2, End: 5, Cut: "whole", On: []int{0}}}},
+		Profile: &profiler.Profile{Parts: 2, Memory: 1 << 30, Measurements: []profiler.Measurement{{Batch: 1, Threads: 2, Median: 1000, P95: 1000, CPU: 2000, Predicted: true}}},
+	}
 }
 
 func (p *planned) write(t *testing.T, all ...*partitioning.Served) {
