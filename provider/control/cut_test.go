@@ -113,6 +113,36 @@ func TestASlowModelIsCut(t *testing.T) {
 	})
 }
 
+// The parts of a plan may be damaged: they are looked at again after an early exit.
+func TestPartsArePreparedAgain(t *testing.T) {
+	p := newPlanner()
+	p.large, p.took = true, 0
+	tryPlanner(t, p, func(r *rig) {
+		prepared := func() int {
+			r.models.mu.Lock()
+			defer r.models.mu.Unlock()
+			return r.models.prepares
+		}
+		atStart := 0
+		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
+			if n == 0 {
+				atStart = prepared()
+			}
+			if prepared() == atStart {
+				return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "part 1 of round 1 is damaged"}
+			}
+			return behaviour{}
+		})
+		r.deploy("f", "slow", cutting("auto"))
+		r.until("it serves", func() bool { return r.describe("f").Measured })
+		r.answered("f", "parts")
+		time.Sleep(time.Minute)
+		if n := prepared(); n != atStart+1 {
+			t.Errorf("parts were looked at %d times after one exit", n-atStart)
+		}
+	})
+}
+
 // With a quick model as whole, auto takes what is cheaper and latency what is faster.
 func TestLatencyTakesTheFastest(t *testing.T) {
 	for how, want := range map[string]string{"auto": "quick", "latency": "quick"} {

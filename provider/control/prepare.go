@@ -254,7 +254,7 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan,
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
 			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
 			promised: c.rules.Promised(r.Function, profile),
 		}
