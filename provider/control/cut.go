@@ -213,7 +213,8 @@ func (s suggestion) to(ctx context.Context, f *provider.Function, err error) err
 	return &better
 }
 
-// planText describes how the function's model is cut, "" if it is not.
+// planText describes how the function's model is cut, and whether that is being planned; "" if it is
+// not cut.
 func (fn *function) planText() string {
 	var all []string
 	for _, a := range fn.artefacts {
@@ -222,6 +223,9 @@ func (fn *function) planText() string {
 		}
 	}
 	slices.Sort(all)
+	if fn.planning {
+		all = append(all, "it is being planned how to cut the model, with CPU time that nothing else needs")
+	}
 	return strings.Join(all, "; ")
 }
 

@@ -100,6 +100,9 @@ func TestASlowModelIsCut(t *testing.T) {
 		if d := r.describe("f"); d.Problem != "" {
 			t.Errorf("while it is planned: %s", d.Problem)
 		}
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "being planned") {
+			t.Errorf("while it is planned, its plan is %q", s.Plan)
+		}
 		r.until("it serves", func() bool { return r.describe("f").Measured })
 		r.answered("f", "parts")
 		in := r.only()
@@ -182,6 +185,9 @@ func TestAModelCannotBeCut(t *testing.T) {
 	tryPlanner(t, p, func(r *rig) {
 		r.deploy("f", "slow", cutting("auto"))
 		r.until("it says why", func() bool { return strings.Contains(r.describe("f").Problem, "nine instances") })
+		if s, _ := r.Status(full("f")); s.Plan != "" {
+			t.Errorf("its plan is %q", s.Plan)
+		}
 		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), "nine instances") {
 			t.Errorf("a request got %v", err)
 		}

@@ -73,6 +73,11 @@ func (c preparation) prepare(ctx context.Context) {
 	}
 	more := c.options.Register != nil && (c.Inference.Auto || c.Inference.Partition != "")
 	c.cutting = more && c.Inference.Partition != "" && !isCut(c.models)
+	c.mu.Lock()
+	if c.fn.wanted == c.Function {
+		c.fn.planning = c.cutting
+	}
+	c.mu.Unlock()
 	if c.complete(ctx, c.all) && more {
 		generation{c}.run(ctx)
 	}
