@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -55,8 +57,10 @@ type readPlans struct {
 const podLoading = 2.7
 
 // Cutter makes a cutter for instances that cut their parts out of their own images.
-func (f *ProviderFlags) Cutter() *Cutter {
-	return &Cutter{dir: filepath.Join(f.state, plansDir), models: f.childModels(), loading: podLoading}
+func (f *ProviderFlags) Cutter(log zerolog.Logger) *Cutter {
+	models := f.childModels()
+	models.log = log
+	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading}
 }
 
 // plansDir is where plans are, below the provider's directory.

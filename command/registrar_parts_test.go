@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
+	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -125,6 +127,27 @@ func TestDamagedPlans(t *testing.T) {
 	}
 	if got := p.found(t); len(got) != 2 {
 		t.Errorf("once it is whole: %+v", got)
+	}
+}
+
+// A cutter for pods says in the log what it does not use.
+func TestACutterLogs(t *testing.T) {
+	p := newPlanned(t)
+	var log bytes.Buffer
+	p.Cutter = (&ProviderFlags{state: t.TempDir()}).Cutter(zerolog.New(&log))
+	var err error
+	if p.wanted, err = p.want(p.f, p.model); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(p.wanted.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(p.wanted.dir, "parts-2"+forkjoin.Suffix)
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.found(t); len(got) != 1 || !strings.Contains(log.String(), file) {
+		t.Errorf("%+v; the log has %q", got, log.String())
 	}
 }
 
