@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
-	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // TestRealClients sends requests in every format with Triton's Python client, requests and
@@ -89,7 +89,7 @@ func writeSame(t *testing.T, file string) {
 // freeAddress returns an address of this machine at which nobody listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := web.UnusedAddress()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.StringVar(&o.cpu, "cpu", "", "CPU of a function, such as 1000m, for --platform local (default: a core)")
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
 	profile.DatabaseFlag(c, &o.database)
-	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, and plan.json")
+	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, with the plan, "+planFile+", that instances serve")
 	f.StringVar(&o.plot, "plot", "", "also draw the plan into this SVG file")
 	f.BoolVar(&o.check, "check", false, "run all parts here and compare the answer with the whole model's")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
@@ -204,7 +204,7 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 	if o.serve != "" {
 		return o.writeServed(ctx, m, file, p)
 	}
-	t := &trial{partitionOptions: o, source: file}
+	t := &trial{partitionOptions: o, source: file, memory: p.Memory()}
 	if err := t.begin(); err != nil { // Planning may take minutes.
 		return err
 	}

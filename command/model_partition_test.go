@@ -1,12 +1,12 @@
 package command
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/model"
 )
 
@@ -33,18 +33,19 @@ func TestModelPartitionCheck(t *testing.T) {
 	if got["check.rel_diff"].Value > 1e-5 || got["functions"].Value < 4 || got["check.parts_ms"].Value <= 0 {
 		t.Errorf("%+v", got)
 	}
-	text, err := os.ReadFile(filepath.Join(parts, planFile))
+	// The plan is in the form that instances read.
+	c, err := forkjoin.ReadCutting(filepath.Join(parts, planFile))
+	if err != nil || !forkjoin.IsCutting(planFile) {
+		t.Fatal(err)
+	}
+	again, err := member.Cut(t.Context(), c, member.All, filepath.Join(t.TempDir(), "again"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var plan []roundFile
-	if err := json.Unmarshal(text, &plan); err != nil {
-		t.Fatal(err)
-	}
 	read := 0
-	for _, r := range plan {
-		for _, p := range r.Parts {
-			if _, err := model.ReadFile(filepath.Join(parts, p.Dir, "model.onnx")); err != nil {
+	for _, r := range again.Rounds {
+		for _, p := range r {
+			if _, err := model.ReadFile(filepath.Join(parts, p.Dir, forkjoin.ModelFile)); err != nil {
 				t.Error(err)
 			}
 			read++
@@ -52,9 +53,6 @@ func TestModelPartitionCheck(t *testing.T) {
 	}
 	if read < 4 {
 		t.Errorf("%d parts are written", read)
-	}
-	if left, _ := filepath.Glob(filepath.Join(parts, ".whole-*")); len(left) > 0 {
-		t.Errorf("%v is left", left)
 	}
 }
 

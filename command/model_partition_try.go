@@ -20,15 +20,21 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// planFile is the name of the plan in the directory of --out.
-const planFile = "plan.json"
+const (
+	// planFile is the name of the plan in the directory of --out, wholeFile that of a whole
+	// model of the zoo.
+	planFile  = "model" + forkjoin.Suffix
+	wholeFile = "model.onnx"
+)
 
 // trial writes the parts of a plan, and runs them.
 type trial struct {
 	*partitionOptions
 	*partitioning.Planned
-	// source is the model's file, "" for a model of the zoo.
+	// source is the model's file, "" for a model of the zoo that is not written yet.
 	source string
+	// memory is what a function may hold in bytes.
+	memory int64
 }
 
 // begin returns an error for what can be refused before the model is planned.
@@ -65,23 +71,26 @@ func (t *trial) run(ctx context.Context, m *model.Model, r *report.Report) (err 
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
+	if t.source == "" {
+		t.source = filepath.Join(dir, wholeFile)
+		if err := m.WriteFile(t.source); err != nil {
+			return err
+		}
+	}
 	weights := m.OpenWeights()
 	defer weights.Close()
 	rounds, err := t.write(ctx, dir, weights)
 	if err != nil || !t.check {
 		return err
 	}
-	return t.compare(ctx, dir, m, rounds, r)
+	return t.compare(ctx, m, rounds, r)
 }
 
-// roundFile is a round as plan.json has it.
-type roundFile struct {
-	First int    `json:"first"`
-	End   int    `json:"end"`
-	Cut   string `json:"cut"`
-	// Master is the index of the master's own part, -1 if it has none.
-	Master int        `json:"master"`
-	Parts  []partFile `json:"parts"`
+// outFile is the content of planFile.
+type outFile struct {
+	forkjoin.Cutting
+	// Parts are those of the plan by round.
+	Parts [][]partFile `json:"parts"`
 }
 
 // partFile is a part: its directory, and the region of the group's output that it computes;
@@ -99,7 +108,10 @@ type writtenPart struct {
 
 // write writes the models of all parts and the plan, and returns the parts by round.
 func (t *trial) write(ctx context.Context, dir string, weights *model.Weights) ([][]writtenPart, error) {
-	var plan []roundFile
+	out, err := t.cutting()
+	if err != nil {
+		return nil, err
+	}
 	w := forkjoin.NewWriter(weights)
 	var rounds [][]writtenPart
 	for i, r := range t.Rounds {
@@ -107,7 +119,7 @@ func (t *trial) write(ctx context.Context, dir string, weights *model.Weights) (
 		if err != nil {
 			return nil, err
 		}
-		file := roundFile{First: r.First, End: r.End, Cut: c.Name, Master: r.Master}
+		var files []partFile
 		var round []writtenPart
 		for k, part := range parts {
 			if err := ctx.Err(); err != nil {
@@ -128,19 +140,40 @@ func (t *trial) write(ctx context.Context, dir string, weights *model.Weights) (
 					one.Region = append(one.Region, s.String())
 				}
 			}
-			file.Parts = append(file.Parts, one)
+			files = append(files, one)
 		}
-		plan, rounds = append(plan, file), append(rounds, round)
+		out.Parts, rounds = append(out.Parts, files), append(rounds, round)
 	}
-	text, err := json.MarshalIndent(plan, "", "  ")
+	text, err := json.MarshalIndent(out, "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	return rounds, os.WriteFile(filepath.Join(dir, planFile), append(text, '\n'), 0o644)
 }
 
+// cutting is planFile without its parts.
+func (t *trial) cutting() (out outFile, err error) {
+	content, err := model.ContentHash(t.source)
+	if err != nil {
+		return out, err
+	}
+	if filepath.Dir(t.source) != filepath.Clean(t.out) { // The directory may be moved with a model in it.
+		out.Source, err = filepath.Abs(t.source)
+	} else {
+		out.Source = filepath.Base(t.source)
+	}
+	if err != nil {
+		return out, err
+	}
+	plan, _, err := t.Members(content, t.memory, t.Functions())
+	if err == nil {
+		out.Plan = *plan
+	}
+	return out, err
+}
+
 // compare runs the parts and the user's own model with the same input.
-func (t *trial) compare(ctx context.Context, dir string, m *model.Model, rounds [][]writtenPart, r *report.Report) error {
+func (t *trial) compare(ctx context.Context, m *model.Model, rounds [][]writtenPart, r *report.Report) error {
 	inputs, err := m.SampleInputs(1, 1)
 	if err != nil {
 		return err
@@ -153,7 +186,7 @@ func (t *trial) compare(ctx context.Context, dir string, m *model.Model, rounds 
 	if err := errors.Join(err, master.Close()); err != nil {
 		return err
 	}
-	whole, err := t.openWhole(dir, m)
+	whole, err := onnxruntime.Open(onnxruntime.Options{Model: t.source, Threads: 1})
 	if err != nil {
 		return err
 	}
@@ -207,23 +240,6 @@ func (t *trial) openParts(m *model.Model, rounds [][]writtenPart) (master *forkj
 		all = append(all, round)
 	}
 	return forkjoin.New(m.Inputs(), m.Outputs(), all)
-}
-
-// openWhole opens the user's own file; a model of the zoo is written first.
-func (t *trial) openWhole(dir string, m *model.Model) (*onnxruntime.Engine, error) {
-	file := t.source
-	if file == "" {
-		where, err := os.MkdirTemp(dir, ".whole-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(where)
-		file = filepath.Join(where, "model.onnx")
-		if err := m.WriteFile(file); err != nil {
-			return nil, err
-		}
-	}
-	return onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
 }
 
 // timed runs an engine a few times and returns its answer and the median time in ms.

@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -107,10 +108,8 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	if seen.ready != "" {
-		if _, err := os.Stat(seen.ready); err == nil {
-			return seen.ready, m.keepWarm(seen.ready)
-		}
+	if seen.ready != "" && isReady(file, seen.ready) {
+		return seen.ready, m.keepWarm(seen.ready)
 	}
 	out, err := m.run(ctx, foreground, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
 	if err != nil {
@@ -119,6 +118,15 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	prepared := strings.TrimSpace(string(out))
 	m.keep(file, seen, prepared)
 	return prepared, m.keepWarm(prepared)
+}
+
+// isReady reports whether a model is still prepared in a directory.
+func isReady(file, dir string) bool {
+	if forkjoin.IsCutting(file) {
+		return member.Use(dir, time.Now()) == nil
+	}
+	_, err := os.Stat(dir)
+	return err == nil
 }
 
 // Measure implements [latency.Models].

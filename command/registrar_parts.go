@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -44,19 +46,21 @@ type Cutter struct {
 	read sync.Map
 }
 
-// readPlans are the plans of a directory, as long as it was changed last at a time.
+// readPlans are the plans of a directory with this stamp.
 type readPlans struct {
-	changed time.Time
-	files   []string
-	plans   []*partitioning.Served
+	stamp string
+	files []string
+	plans []*partitioning.Served
 }
 
 // podLoading is how many times a part's size a pod takes that cuts and loads it by itself.
 const podLoading = 2.7
 
 // Cutter makes a cutter for instances that cut their parts out of their own images.
-func (f *ProviderFlags) Cutter() *Cutter {
-	return &Cutter{dir: filepath.Join(f.state, plansDir), models: f.childModels(), loading: podLoading}
+func (f *ProviderFlags) Cutter(log zerolog.Logger) *Cutter {
+	models := f.childModels()
+	models.log = log
+	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading}
 }
 
 // plansDir is where plans are, below the provider's directory.
@@ -102,6 +106,8 @@ func (c *Cutter) held(limit int64) int64 { return int64(float64(limit) / c.loadi
 
 // plans returns a model's plans, and false if they are not made yet.
 func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
+	now := time.Now()
+	_ = os.Chtimes(w.dir, now, now) // There may be none.
 	read, err := c.readDir(w)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -126,18 +132,18 @@ func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
 
 // readDir reads a directory of plans, unless it was read before and has not changed since.
 func (c *Cutter) readDir(w wanted) (*readPlans, error) {
-	info, err := os.Stat(w.dir)
+	stamp, err := stampOf(w.dir)
 	if err != nil {
 		return nil, err
 	}
-	if known, ok := c.read.Load(w.dir); ok && known.(*readPlans).changed.Equal(info.ModTime()) {
+	if known, ok := c.read.Load(w.dir); ok && known.(*readPlans).stamp == stamp {
 		return known.(*readPlans), nil
 	}
 	files, err := filepath.Glob(filepath.Join(w.dir, "*"+forkjoin.Suffix))
 	if err != nil {
 		return nil, err
 	}
-	read := &readPlans{changed: info.ModTime(), files: files}
+	read := &readPlans{stamp: stamp, files: files}
 	for _, file := range files {
 		s, err := readServed(file, w.content)
 		if err != nil {

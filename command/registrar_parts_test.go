@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
+	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -41,11 +43,16 @@ func newPlanned(t *testing.T) *planned {
 	if p.wanted, err = p.want(p.f, p.model); err != nil {
 		t.Fatal(err)
 	}
-	p.write(t, &partitioning.Served{
-		Name: "parts-2", Source: p.model.File, Plan: &cut.Plan{Model: p.wanted.content, Members: 2, Rounds: []cut.Round{{End: 3, Cut: "2x1", On: []int{0, 1}}}},
-		Profile: &profiler.Profile{Parts: 2, Memory: 1 << 30, Measurements: []profiler.Measurement{{Batch: 1, Threads: 2, Median: 1000, P95: 1000, CPU: 2000, Predicted: true}}},
-	})
+	p.write(t, servedMnist(p.wanted))
 	return p
+}
+
+// servedMnist is a plan for mnist on two members.
+func servedMnist(w wanted) *partitioning.Served {
+	return &partitioning.Served{
+		Name: "parts-2", Source: w.File, Plan: &cut.Plan{Model: w.content, Members: 2, Rounds: []cut.Round{{End: 2, Cut: "2x1", On: []int{0, 1}}, {First: 2, End: 5, Cut: "whole", On: []int{0}}}},
+		Profile: &profiler.Profile{Parts: 2, Memory: 1 << 30, Measurements: []profiler.Measurement{{Batch: 1, Threads: 2, Median: 1000, P95: 1000, CPU: 2000, Predicted: true}}},
+	}
 }
 
 func (p *planned) write(t *testing.T, all ...*partitioning.Served) {
@@ -120,6 +127,27 @@ func TestDamagedPlans(t *testing.T) {
 	}
 	if got := p.found(t); len(got) != 2 {
 		t.Errorf("once it is whole: %+v", got)
+	}
+}
+
+// A cutter for pods says in the log what it does not use.
+func TestACutterLogs(t *testing.T) {
+	p := newPlanned(t)
+	var log bytes.Buffer
+	p.Cutter = (&ProviderFlags{state: t.TempDir()}).Cutter(zerolog.New(&log))
+	var err error
+	if p.wanted, err = p.want(p.f, p.model); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(p.wanted.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(p.wanted.dir, "parts-2"+forkjoin.Suffix)
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.found(t); len(got) != 1 || !strings.Contains(log.String(), file) {
+		t.Errorf("%+v; the log has %q", got, log.String())
 	}
 }
 

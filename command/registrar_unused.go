@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// unusedFor is how long variants that the provider has made are kept after their last use:
+	// unusedFor is how long variants and plans that the provider has made are kept after their last use:
 	// making them takes minutes, and a function may come back.
 	unusedFor = time.Hour
 	// tidyPeriod is the time between two looks for unused ones.
 	tidyPeriod = 10 * time.Minute
 )
 
-// beginTidying removes unused variants at once and every tidyPeriod, in the background, until stop is
+// beginTidying removes unused variants and plans at once and every tidyPeriod, in the background, until stop is
 // called. functions lists the stored functions, and instances the running instances: after a restart
 // both are there before any function is restored.
 func (r *registrar) beginTidying(functions func(namespace string) ([]store.Function, error), instances func(context.Context) ([]cluster.Instance, error), log zerolog.Logger) (stop func() error) {
@@ -44,7 +44,10 @@ func (r *registrar) beginTidying(functions func(namespace string) ([]store.Funct
 		for _, f := range stored {
 			images = append(images, f.Deployment.Image)
 		}
-		return r.tidy(time.Now(), images, running)
+		now := time.Now()
+		removed, err = r.tidy(now, images, running)
+		plans, failed := r.tidyPlans(now, stored, running)
+		return append(removed, plans...), errors.Join(err, failed)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -54,10 +57,10 @@ func (r *registrar) beginTidying(functions func(namespace string) ([]store.Funct
 		for {
 			removed, err := look()
 			if err != nil && ctx.Err() == nil {
-				log.Warn().Err(err).Msg("cannot remove unused variants of models")
+				log.Warn().Err(err).Msg("cannot remove all unused variants and parts of models")
 			}
 			if len(removed) > 0 {
-				log.Info().Strs("directories", removed).Msg("removed variants of models that nothing has used for an hour")
+				log.Info().Strs("directories", removed).Msg("removed variants or parts of models that nothing has used for an hour")
 			}
 			select {
 			case <-tick.C:

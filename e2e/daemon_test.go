@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 // patience bounds how long tests wait. The wait ends at once on success, so the bound is
@@ -308,7 +308,7 @@ func (d *daemon) tail() string {
 // freeAddress returns an unused address, for a provider that will restart at it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := web.UnusedAddress()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

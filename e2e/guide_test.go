@@ -30,6 +30,7 @@ var pages = map[string]func(*desk, *testing.T){
 	"variants":        nil,
 	"programs":        nil,
 	"one-machine":     nil,
+	"partition":       nil,
 	"troubleshooting": nil,
 }
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
-	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // playWatchdog is an ordinary function's instance, with the real watchdog.
@@ -349,7 +349,7 @@ func TestPortOfAnotherInstance(t *testing.T) {
 		t.Log("not the rights for other users; nothing more to try")
 		return
 	}
-	address, err := web.UnusedAddress()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

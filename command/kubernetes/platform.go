@@ -171,7 +171,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: f.Cutter()}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: f.Cutter(b.Log)}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable

@@ -50,25 +50,34 @@ type Serving struct {
 	Engine, Machine string
 }
 
+// Members gives the plan's parts to as few members as hold them: at most most, with memory bytes
+// each. The content of the model has this hash.
+func (p *Planned) Members(content string, memory int64, most int) (*cut.Plan, []partition.Member, error) {
+	at, members, err := p.Assign(memory, most)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := &cut.Plan{Model: content, Members: len(members)}
+	for i, r := range p.Rounds {
+		out.Rounds = append(out.Rounds, cut.Round{First: r.First, End: r.End, Cut: r.Option.Name, On: at[i]})
+	}
+	return out, members, nil
+}
+
 // Serve assigns a plan's parts to members and predicts the set's times by batch.
 func (p *Planned) Serve(ctx context.Context, on *partition.Platform, s Serving) (*Served, error) {
-	memory := on.Memory()
-	at, members, err := p.Assign(memory, s.Members)
+	plan, members, err := p.Members(s.Content, on.Memory(), s.Members)
 	if err != nil {
 		return nil, err
 	}
-	out := &Served{Plan: &cut.Plan{Model: s.Content, Members: len(members)}, Source: s.Source, Profile: &profiler.Profile{
-		Model: "", Engine: s.Engine, Machine: s.Machine, Parts: len(members), MeasuredAt: time.Now(),
+	out := &Served{Plan: plan, Source: s.Source, Profile: &profiler.Profile{
+		Model: plan.Hash(), Engine: s.Engine, Machine: s.Machine, Parts: len(members), MeasuredAt: time.Now(),
 	}}
-	for i, r := range p.Rounds {
-		out.Plan.Rounds = append(out.Plan.Rounds, cut.Round{First: r.First, End: r.End, Cut: r.Option.Name, On: at[i]})
-	}
-	out.Profile.Model = out.Plan.Hash()
 	parts, err := p.timeParts(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	t := timing{Planned: p, on: on, at: at, parts: parts}
+	t := timing{Planned: p, on: on, plan: plan, parts: parts}
 	busiest := 0.0
 	for b := range parts[0][0] {
 		batch, point := t.batch(b, len(members))
@@ -127,7 +136,7 @@ func (p *Planned) timeParts(ctx context.Context, s Serving) (times [][][]profile
 type timing struct {
 	*Planned
 	on    *partition.Platform
-	at    [][]int
+	plan  *cut.Plan
 	parts [][][]profiler.Measurement
 }
 
@@ -150,7 +159,7 @@ func (t *timing) batch(b, members int) (rows int, out point) {
 			part.In, part.Out = part.In*int64(rows), part.Out*int64(rows)
 			usual[k], slow[k] = part, part
 			usual[k].Compute, slow[k].Compute = m.Median/1000, m.P95/1000
-			busy[t.at[i][k]] += m.CPU
+			busy[t.plan.Rounds[i].On[k]] += m.CPU
 			out.CPU += m.CPU
 			margin, computed = margin+m.Margin*m.Median, computed+m.Median
 		}

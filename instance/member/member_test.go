@@ -426,7 +426,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	for wrong, c := range map[string][2]string{
 		"unexpected end":         {string(good[len(good)/2:]), ""},
-		"has the format 9":       {`"format": 1`, `"format": 9`},
+		"has the format 9":       {`"format": 2`, `"format": 9`},
 		"is for ONNX Runtime 9":  {`"engine": "`, `"engine": "9`},
 		"is for the CPU 9":       {`"cpu": "`, `"cpu": "9`},
 		"outside the directory":  {`"round1-part1"`, `"../round1-part1"`},
@@ -443,8 +443,69 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
+// Parts of which a file is gone, or of another size, are prepared again.
+func TestDamagedParts(t *testing.T) {
+	c, cache := mnist(t), t.TempDir()
+	for what, damage := range map[string]func(part string) error{
+		"is gone": os.RemoveAll,
+		"is empty": func(part string) error {
+			files, err := filepath.Glob(filepath.Join(part, "*"))
+			for _, file := range files {
+				err = errors.Join(err, os.Truncate(file, 1))
+			}
+			return err
+		},
+	} {
+		p := prepare(t, c, member.All, cache)
+		if err := member.Use(p.Dir, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(filepath.Join(p.Dir, "round1-part2")); err != nil {
+			t.Fatal(err)
+		}
+		if err := member.Use(p.Dir, time.Now()); err == nil || !strings.Contains(err.Error(), "part 2 of round 1 is damaged") {
+			t.Errorf("a part %s: %v", what, err)
+		}
+		again := prepare(t, c, member.All, cache)
+		w, err := again.Worker(1, member.Options{Threads: 1})
+		if err != nil {
+			t.Fatalf("a part %s: %v", what, err)
+		}
+		if err := w.Close(); err != nil || again.Dir != p.Dir {
+			t.Errorf("%s, %v", again.Dir, err)
+		}
+	}
+}
+
+// Parts go when nobody has used them since a time.
+func TestRemoveUnused(t *testing.T) {
+	c, cache, now := mnist(t), t.TempDir(), time.Now()
+	p := prepare(t, c, member.All, cache)
+	other := filepath.Join(cache, "0123")
+	if err := os.Mkdir(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	remove := func(since time.Time, want int) {
+		t.Helper()
+		if removed, err := member.RemoveUnused(cache, since); err != nil || len(removed) != want {
+			t.Errorf("%v, %v", removed, err)
+		}
+	}
+	remove(now.Add(-time.Hour), 0)
+	if err := member.Use(p.Dir, now.Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, c, member.All, cache) // That is a use.
+	remove(now.Add(-time.Hour), 0)
+	remove(now.Add(time.Hour), 1)
+	if left, err := os.ReadDir(cache); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	remove(now.Add(time.Hour), 0)
+}
+
 func FuzzParts(f *testing.F) {
-	f.Add([]byte(`{"format":1,"plan":{"model":"m","members":1,"rounds":[{"first":0,"end":1,"cut":"whole","on":[0]}]},"rounds":[[{"member":0,"dir":"a"}]]}`))
+	f.Add([]byte(`{"format":2,"plan":{"model":"m","members":1,"rounds":[{"first":0,"end":1,"cut":"whole","on":[0]}]},"rounds":[[{"member":0,"dir":"a"}]]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "parts.json"), text, 0o644); err != nil {

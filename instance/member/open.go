@@ -33,7 +33,7 @@ type Master struct {
 
 // Master opens member 0. The caller closes it.
 func (p *Parts) Master(o Options) (*Master, error) {
-	if err := p.check(0); err != nil {
+	if err := p.has(0); err != nil {
 		return nil, err
 	}
 	m := &Master{Workers: forkjoin.NewWorkers(&p.Plan, o.Concurrency)}
@@ -101,7 +101,7 @@ type Worker struct {
 
 // Worker opens a member other than the master. The caller closes it.
 func (p *Parts) Worker(member int, o Options) (*Worker, error) {
-	if err := p.check(member); err != nil {
+	if err := p.has(member); err != nil {
 		return nil, err
 	}
 	w := &Worker{plan: forkjoin.PlanName(&p.Plan), member: member}

@@ -9,7 +9,9 @@ package member
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -27,7 +29,7 @@ const (
 	recordFile = "parts.json"
 	// format is the version of the record and of how parts are cut. Models cut by another
 	// version are cut again.
-	format = 1
+	format = 2
 )
 
 // Parts describes the parts of a plan in a directory: recordFile's content.
@@ -64,6 +66,8 @@ type Part struct {
 	Outputs []cut.Tensor `json:"outputs"`
 	// Weights is the size of its weights in bytes.
 	Weights int64 `json:"weights"`
+	// Files are the sizes of its prepared files in bytes, by name in Dir.
+	Files map[string]int64 `json:"files,omitempty"`
 }
 
 // IsPrepared reports whether [Prepare] made a directory.
@@ -72,50 +76,64 @@ func IsPrepared(dir string) bool {
 	return err == nil
 }
 
-// Read reads the record of a directory that [Prepare] made. It refuses one that is for another
-// kind of CPU or another version of ONNX Runtime. onnxruntime.Load comes first.
+// Read reads the record of a directory that [Prepare] made. It refuses one that is damaged, or
+// for another kind of CPU or another version of ONNX Runtime. onnxruntime.Load comes first.
 func Read(dir string) (*Parts, error) {
-	text, err := os.ReadFile(filepath.Join(dir, recordFile))
-	if err != nil {
+	p, err := readRecord(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the cut model: %w", err)
 	}
-	p, err := readParts(text)
+	if err == nil {
+		err = p.check()
+	}
+	if err == nil {
+		err = p.whole()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the cut model in %s: %w; cut it again with \"faas-infer instance prepare\"", dir, err)
+	}
+	return p, nil
+}
+
+func readRecord(dir string) (*Parts, error) {
+	text, err := os.ReadFile(filepath.Join(dir, recordFile))
+	if err != nil {
+		return nil, err
+	}
+	p := &Parts{}
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, fmt.Errorf("%s: %w", recordFile, err)
 	}
 	p.Dir = dir
 	return p, nil
 }
 
-func readParts(text []byte) (*Parts, error) {
-	p := new(Parts)
-	if err := json.Unmarshal(text, p); err != nil {
-		return nil, fmt.Errorf("%s: %w", recordFile, err)
-	}
+// check refuses a record that is not for this host, or does not fit its plan.
+func (p *Parts) check() error {
 	switch {
 	case p.Format != format:
-		return nil, fmt.Errorf("%s has the format %d, not %d", recordFile, p.Format, format)
+		return fmt.Errorf("%s has the format %d, not %d", recordFile, p.Format, format)
 	case p.Engine != onnxruntime.Version():
-		return nil, fmt.Errorf("it is for ONNX Runtime %s, but the loaded version is %s", p.Engine, onnxruntime.Version())
+		return fmt.Errorf("it is for ONNX Runtime %s, but the loaded version is %s", p.Engine, onnxruntime.Version())
 	case p.CPU != onnxruntime.HostCPU():
-		return nil, fmt.Errorf("it is for the CPU %s, but this host's is %s", p.CPU, onnxruntime.HostCPU())
+		return fmt.Errorf("it is for the CPU %s, but this host's is %s", p.CPU, onnxruntime.HostCPU())
 	case len(p.Rounds) != len(p.Plan.Rounds):
-		return nil, fmt.Errorf("%s has %d rounds for a plan with %d", recordFile, len(p.Rounds), len(p.Plan.Rounds))
+		return fmt.Errorf("%s has %d rounds for a plan with %d", recordFile, len(p.Rounds), len(p.Plan.Rounds))
 	}
 	for i, round := range p.Rounds {
 		if len(round) != len(p.Plan.Rounds[i].On) {
-			return nil, fmt.Errorf("round %d has %d parts, and the plan %d", i+1, len(round), len(p.Plan.Rounds[i].On))
+			return fmt.Errorf("round %d has %d parts, and the plan %d", i+1, len(round), len(p.Plan.Rounds[i].On))
 		}
 		for k, part := range round {
 			if part.Member != p.Plan.Rounds[i].On[k] {
-				return nil, fmt.Errorf("part %d of round %d is of member %d, and the plan says %d", k+1, i+1, part.Member, p.Plan.Rounds[i].On[k])
+				return fmt.Errorf("part %d of round %d is of member %d, and the plan says %d", k+1, i+1, part.Member, p.Plan.Rounds[i].On[k])
 			}
 			if part.Dir != "" && !filepath.IsLocal(part.Dir) {
-				return nil, fmt.Errorf("part %d of round %d is in %q, outside the directory", k+1, i+1, part.Dir)
+				return fmt.Errorf("part %d of round %d is in %q, outside the directory", k+1, i+1, part.Dir)
 			}
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // write writes the record. The directory is complete from then on.
@@ -135,8 +153,8 @@ func checkMember(p *cut.Plan, member int) error {
 	return nil
 }
 
-// check refuses a member that the plan does not have, or whose parts are not there.
-func (p *Parts) check(member int) error {
+// has refuses a member that the plan does not have, or whose parts are not there.
+func (p *Parts) has(member int) error {
 	if err := checkMember(&p.Plan, member); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache strin
 		return nil, err
 	}
 	if p, err := Find(&c.Plan, member, cache); err == nil {
-		return p, nil
+		return p, Use(p.Dir, time.Now())
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
@@ -75,16 +75,18 @@ func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache strin
 		return nil, err
 	}
 	p.Dir, p.plain = work, false
-	if err := p.write(); err != nil {
+	if err := errors.Join(p.measure(), p.write()); err != nil {
 		return nil, err
 	}
 	return publish(work, filepath.Join(cache, dirOf(&c.Plan, member)))
 }
 
 const (
-	// unfinished begins the names of directories in which parts are prepared. leftFor is the
-	// age from which such a directory was left by a process that was killed.
+	// finished begins the names of directories of parts, unfinished those of directories in
+	// which parts are prepared. leftFor is the age from which such a directory was left by a
+	// process that was killed.
 	unfinished = ".parts-"
+	finished   = "parts-"
 	leftFor    = 24 * time.Hour
 )
 
@@ -120,7 +122,7 @@ func publish(work, dir string) (*Parts, error) {
 func dirOf(p *cut.Plan, member int) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n%s\n%s\n%d\n", p.Hash(), onnxruntime.Version(), onnxruntime.HostCPU(), format)
-	name := "parts-" + hex.EncodeToString(sum.Sum(nil))[:32]
+	name := finished + hex.EncodeToString(sum.Sum(nil))[:32]
 	if member != All {
 		name += fmt.Sprintf("-%d", member)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
@@ -53,10 +54,10 @@ type queued struct {
 // at most concurrency asynchronous requests at a time (0: its default).
 func queue(ctx context.Context, o rig.Options, s *rig.Subject, slo time.Duration, concurrency int) (_ *queued, err error) {
 	q := &queued{options: o, dir: s.Dir, closeGateway: func() {}}
-	if q.address, err = rig.FreePort(); err != nil {
+	if q.address, err = engine.FreeAddress(); err != nil {
 		return nil, err
 	}
-	if q.nats, err = rig.FreePort(); err != nil {
+	if q.nats, err = engine.FreeAddress(); err != nil {
 		return nil, err
 	}
 	if err := q.start(ctx, concurrency); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -88,7 +89,7 @@ func start(ctx context.Context, o rig.Options, s *rig.Subject) (ways []*way, sto
 	socket := filepath.Join(s.Dir, "instance.sock")
 	var addresses [3]string
 	for i := range addresses {
-		if addresses[i], err = rig.FreePort(); err != nil {
+		if addresses[i], err = engine.FreeAddress(); err != nil {
 			return nil, stop, err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // asked is how many functions get a request after a restart. They are spread evenly over
@@ -28,7 +28,7 @@ func Restart(ctx context.Context, o rig.Options, model string, functions int) (*
 		return nil, err
 	}
 	defer s.Close()
-	address, err := web.UnusedAddress()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
@@ -63,10 +64,10 @@ func newWorld(ctx context.Context, o rig.Options, dir string) (_ *world, err err
 			w.close()
 		}
 	}()
-	if w.address, err = rig.FreePort(); err != nil {
+	if w.address, err = engine.FreeAddress(); err != nil {
 		return nil, err
 	}
-	if w.nats, err = rig.FreePort(); err != nil {
+	if w.nats, err = engine.FreeAddress(); err != nil {
 		return nil, err
 	}
 	if w.proxy, err = newProxy(w.nats); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/lab/rig"
@@ -299,7 +300,7 @@ func (b *bench) remote(ctx context.Context, p *cut.Part, on []int, threads int) 
 	if err != nil {
 		return part, err
 	}
-	address, err := rig.FreePort()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		return part, err
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
@@ -328,7 +328,7 @@ func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	}
 	site := &site{dir: dir, model: m.File, output: m.Model.Outputs()[0].Name, python: u.python[p.Name], inputs: s.inputs[0], settings: settings}
 	for _, port := range []*int{&site.http, &site.grpc} {
-		if *port, err = freePort(); err != nil {
+		if *port, err = engine.FreePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -361,19 +361,4 @@ func (u *run) point(ctx context.Context, s *subject, server *running, x point, b
 		return 0, err
 	}
 	return s.rate(ctx, t, beat)
-}
-
-// freePort returns an unused port of the loopback interface.
-func freePort() (int, error) {
-	at, err := rig.FreePort()
-	if err != nil {
-		return 0, err
-	}
-	_, port, err := net.SplitHostPort(at)
-	if err != nil {
-		return 0, err
-	}
-	var n int
-	_, err = fmt.Sscan(port, &n)
-	return n, err
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
-	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Child is a process of faas-infer or faas-infer-lab.
@@ -124,11 +123,6 @@ func Get(ctx context.Context, client *http.Client, url string) (status int, body
 	defer response.Body.Close()
 	body, err = io.ReadAll(response.Body)
 	return response.StatusCode, body, err
-}
-
-// FreePort returns an unused address of the loopback interface.
-func FreePort() (string, error) {
-	return web.UnusedAddress()
 }
 
 // OverUnix returns an HTTP client whose connections all go to one Unix socket.

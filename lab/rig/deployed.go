@@ -18,6 +18,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
@@ -30,7 +31,7 @@ type Deployed struct {
 
 // Provider starts a provider without functions.
 func (o Options) Provider(ctx context.Context, dir string, arguments ...string) (*Deployed, error) {
-	address, err := FreePort()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		return nil, err
 	}

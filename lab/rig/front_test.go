@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -53,7 +54,7 @@ func TestFronts(t *testing.T) {
 	remote := httptest.NewServer(s)
 	defer remote.Close()
 	for _, kind := range []string{"provider", "faas-proxy"} {
-		address, err := FreePort()
+		address, err := engine.FreeAddress()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/spare"
-	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // childRole is the environment variable with the role of this process instead of a test.
@@ -124,7 +124,7 @@ func (c *child) kill() {
 // freeAddress returns a loopback address that stays free while its server is dead.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	address, err := web.UnusedAddress()
+	address, err := engine.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,10 @@ type artefact struct {
 	// fingerprint is the fingerprint of instances that load it now, "" if the provider has
 	// no other replicas.
 	fingerprint string
-	// cut says how the model is cut over several instances, nil if it is not.
+	// cut says how the model is cut over several instances, nil if it is not. file is the model's
+	// or the plan's.
 	cut     *cut.Plan
+	file    string
 	profile *profiler.Profile
 	// times are the profile's times, corrected by executions; plan is made from them.
 	// candidates are the plan's candidates with mean times, promised are candidates with

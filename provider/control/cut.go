@@ -146,6 +146,26 @@ func (c driver) raise(fn *function, free map[string]cluster.Resources) map[strin
 	return free
 }
 
+// mend prepares the parts of a function's plans again if they are damaged, which its instances may
+// have exited for. It looks after each failure. The lock is held.
+func (c driver) mend(fn *function) {
+	after := fn.Failures.Count
+	if after == fn.mended {
+		return
+	}
+	fn.mended = after
+	for _, a := range fn.artefacts {
+		if a.cut == nil || after == 0 {
+			continue
+		}
+		c.keeper.Begin(func() {
+			if _, err := c.finder.Ready(c.keeper.Context(), a.file); err != nil && c.keeper.Context().Err() == nil {
+				fn.log.Error().Err(err).Str("plan", a.Name).Msg("cannot prepare the parts of the model")
+			}
+		})
+	}
+}
+
 // holdable reports whether the nodes could hold an instance if they were empty.
 func holdable(c cluster.Config, nodes []cluster.Node) bool {
 	each, n := c.Each(), c.Members()
@@ -194,7 +214,8 @@ func (s suggestion) to(ctx context.Context, f *provider.Function, err error) err
 	return &better
 }
 
-// planText describes how the function's model is cut, "" if it is not.
+// planText describes how the function's model is cut, and whether that is being planned; "" if it is
+// not cut.
 func (fn *function) planText() string {
 	var all []string
 	for _, a := range fn.artefacts {
@@ -203,6 +224,9 @@ func (fn *function) planText() string {
 		}
 	}
 	slices.Sort(all)
+	if fn.planning {
+		all = append(all, "it is being planned how to cut the model, with CPU time that nothing else needs")
+	}
 	return strings.Join(all, "; ")
 }
 

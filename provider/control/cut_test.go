@@ -100,6 +100,9 @@ func TestASlowModelIsCut(t *testing.T) {
 		if d := r.describe("f"); d.Problem != "" {
 			t.Errorf("while it is planned: %s", d.Problem)
 		}
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "being planned") {
+			t.Errorf("while it is planned, its plan is %q", s.Plan)
+		}
 		r.until("it serves", func() bool { return r.describe("f").Measured })
 		r.answered("f", "parts")
 		in := r.only()
@@ -109,6 +112,36 @@ func TestASlowModelIsCut(t *testing.T) {
 		s, _ := r.Status(full("f"))
 		if !strings.Contains(s.Plan, "parts-2: 2 instances with 20 MiB each, layers 0–2 2x1 on 0 1, one request predicted ") {
 			t.Errorf("its plan is %q", s.Plan)
+		}
+	})
+}
+
+// The parts of a plan may be damaged: they are looked at again after an early exit.
+func TestPartsArePreparedAgain(t *testing.T) {
+	p := newPlanner()
+	p.large, p.took = true, 0
+	tryPlanner(t, p, func(r *rig) {
+		prepared := func() int {
+			r.models.mu.Lock()
+			defer r.models.mu.Unlock()
+			return r.models.prepares
+		}
+		atStart := 0
+		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
+			if n == 0 {
+				atStart = prepared()
+			}
+			if prepared() == atStart {
+				return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "part 1 of round 1 is damaged"}
+			}
+			return behaviour{}
+		})
+		r.deploy("f", "slow", cutting("auto"))
+		r.until("it serves", func() bool { return r.describe("f").Measured })
+		r.answered("f", "parts")
+		time.Sleep(time.Minute)
+		if n := prepared(); n != atStart+1 {
+			t.Errorf("parts were looked at %d times after one exit", n-atStart)
 		}
 	})
 }
@@ -152,6 +185,9 @@ func TestAModelCannotBeCut(t *testing.T) {
 	tryPlanner(t, p, func(r *rig) {
 		r.deploy("f", "slow", cutting("auto"))
 		r.until("it says why", func() bool { return strings.Contains(r.describe("f").Problem, "nine instances") })
+		if s, _ := r.Status(full("f")); s.Plan != "" {
+			t.Errorf("its plan is %q", s.Plan)
+		}
 		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), "nine instances") {
 			t.Errorf("a request got %v", err)
 		}

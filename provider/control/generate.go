@@ -159,6 +159,7 @@ func (c generation) report(err error) {
 	if c.fn.wanted != c.Function {
 		return
 	}
+	c.fn.planning = false
 	switch {
 	case err == nil:
 		c.fn.unregistered = ""

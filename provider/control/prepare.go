@@ -74,6 +74,11 @@ func (c preparation) prepare(ctx context.Context) {
 	}
 	more := c.options.Register != nil && (c.Inference.Auto || c.Inference.Partition != "")
 	c.cutting = more && c.Inference.Partition != "" && !isCut(c.models)
+	c.mu.Lock()
+	if c.fn.wanted == c.Function {
+		c.fn.planning = c.cutting
+	}
+	c.mu.Unlock()
 	if c.complete(ctx, c.all) && more {
 		generation{c}.run(ctx)
 	}
@@ -255,7 +260,7 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan,
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
 			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
 			promised: c.rules.Promised(r.Function, profile),
 		}

@@ -116,23 +116,3 @@ func TestListeners(t *testing.T) {
 		t.Errorf("port 4223: %v", got)
 	}
 }
-
-// Every call returns another address, and each can be listened at.
-func TestUnused(t *testing.T) {
-	seen := map[string]bool{}
-	for range 200 {
-		address, err := UnusedAddress()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[address] {
-			t.Errorf("%s is given twice", address)
-		}
-		seen[address] = true
-		l, err := Listen(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
-	}
-}

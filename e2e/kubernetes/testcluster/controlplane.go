@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 const (
@@ -93,22 +92,11 @@ func (o Options) watchesNodes() bool { return o.Node || o.NodeLifecycle }
 func (c *Cluster) choosePorts() error {
 	for _, port := range []*int{&c.etcd, &c.peer, &c.server} {
 		var err error
-		if *port, err = freePort(); err != nil {
+		if *port, err = engine.FreePort(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func freePort() (int, error) {
-	const lowest, highest = 15000, 32000
-	for range 100 {
-		port := lowest + rand.IntN(highest-lowest)
-		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("found no free port from %d to %d", lowest, highest)
 }
 
 func (c *Cluster) makeCertificates() (err error) {

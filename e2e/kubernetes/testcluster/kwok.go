@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 )
 
 func (c *Cluster) startKwok() error {
-	port, err := freePort()
+	port, err := engine.FreePort()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 // metricsServer is the name of the metrics server, of its user and of its service.
@@ -77,7 +78,7 @@ func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := engine.FreePort()
 	if err != nil {
 		return err
 	}
