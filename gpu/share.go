@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // Share is what one instance gets of one GPU.
@@ -19,10 +21,6 @@ type Share struct {
 	// /dev/shm that it shares with its clients, both on the node.
 	PipeDirectory, SharedMemory string
 }
-
-// MaxShares is the maximum number of shares of one GPU. MPS serves at most so many
-// processes (48 from Volta on).
-const MaxShares = 48
 
 // megabyte is the unit of MPS' limit.
 const megabyte = 1 << 20
@@ -81,77 +79,42 @@ type Held struct {
 	Memory  int64
 }
 
-// room is what a GPU has left.
-type room struct {
-	Device
-	percent int
-	memory  int64
-	shares  int
-}
-
-// byRoom compares rooms by multiprocessors, then by memory.
-func byRoom(a, b room) int {
-	return cmp.Or(cmp.Compare(a.percent, b.percent), cmp.Compare(a.memory, b.memory))
-}
-
-// left returns what each shared GPU has left. A GPU with [MaxShares] shares has no
-// multiprocessors left.
-func (i Inventory) left(held []Held) []room {
-	var all []room
-	for _, d := range i.Shareable() {
-		r := room{d, 100, d.Memory, 0}
+// Rooms returns the GPUs that instances may use and what these shares leave free of each.
+func (i Inventory) Rooms(held []Held) (rooms []cluster.DeviceRoom) {
+	for _, d := range i.Usable() {
+		total := cluster.Resources{GPU: d.percent(), GPUMemory: d.Memory}
+		r := cluster.DeviceRoom{UUID: d.UUID, Total: total, Free: total, Whole: d.Whole, Lost: d.Lost}
 		for _, h := range held {
 			if h.Device == d.UUID {
-				r.percent, r.memory, r.shares = r.percent-h.Percent, r.memory-h.Memory, r.shares+1
+				r.Free, r.Instances = r.Free.Sub(cluster.Resources{GPU: h.Percent, GPUMemory: h.Memory}), r.Instances+1
 			}
 		}
-		if r.shares >= MaxShares {
-			r.percent = 0
-		}
-		all = append(all, r)
+		rooms = append(rooms, r)
 	}
-	return all
+	return rooms
 }
 
-// Free returns what the node can still give if these shares are held. If some GPUs hold no
-// share, it is the sum of these GPUs. Otherwise it is the rest of the GPU with the most
-// left, because a share is on one GPU: with 60 % held of each of two, 40 % are free and
-// not 80.
-func (i Inventory) Free(held []Held) (percent int, memory int64) {
-	all := i.left(held)
-	for _, r := range all {
-		if r.percent >= 100 && r.memory >= r.Memory {
-			percent, memory = percent+100, memory+r.Memory
-		}
-	}
-	if percent > 0 || len(all) == 0 {
-		return percent, memory
-	}
-	most := slices.MaxFunc(all, byRoom)
-	return max(0, most.percent), max(0, most.memory)
-}
-
-// Place chooses the GPU of a new share: among the GPUs with enough left, the one with the
-// fewest multiprocessors left, then the least memory. Whole GPUs thus stay free for large
-// shares. The error wraps [ErrNone] if no GPU has enough left.
-func (i Inventory) Place(held []Held, percent int, memory int64) (Share, error) {
+// Place chooses the GPU of a new share ([cluster.BestDevice]). wish is the one that a scheduler
+// chose, "" if there is none: it is taken as long as it has enough left. The error wraps [ErrNone]
+// if no GPU has.
+func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (Share, error) {
 	if percent < 1 || percent > 100 || memory < 0 {
 		return Share{}, fmt.Errorf("a share of %d %% of a GPU and %d bytes: it must be 1 to 100 %% and at least 0 bytes, as an instance uses at most one GPU", percent, memory)
 	}
-	all := i.left(held)
-	if len(all) == 0 {
+	rooms, need := i.Rooms(held), cluster.Resources{GPU: percent, GPUMemory: memory}
+	if len(rooms) == 0 {
 		return Share{}, fmt.Errorf("%w to share: %s", ErrNone, i.why())
 	}
-	fits := slices.DeleteFunc(slices.Clone(all), func(r room) bool { return r.percent < percent || r.memory < memory })
-	if len(fits) == 0 {
-		best := slices.MaxFunc(all, byRoom)
-		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the one with the most left, %s, has %d %% and %d MiB",
-			ErrNone, percent, memory/megabyte, best.UUID, best.percent, best.memory/megabyte)
+	at := slices.IndexFunc(rooms, func(r cluster.DeviceRoom) bool { return r.UUID == wish && r.Fits(need) })
+	if at < 0 {
+		at = cluster.BestDevice(rooms, need)
 	}
-	at := slices.MinFunc(fits, func(a, b room) int {
-		return cmp.Or(byRoom(a, b), cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
-	})
-	return i.On(at.UUID, percent, memory), nil
+	if at < 0 {
+		most := slices.MaxFunc(rooms, func(a, b cluster.DeviceRoom) int { return cluster.CompareDevices(&a, &b) })
+		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the one with the most left, %s, has %d %% and %d MiB",
+			ErrNone, percent, memory/megabyte, most.UUID, most.Free.GPU, most.Free.GPUMemory/megabyte)
+	}
+	return i.On(rooms[at].UUID, percent, memory), nil
 }
 
 // On returns a share of the GPU with that UUID.

@@ -381,13 +381,13 @@ func (k *Keeper[I]) TakeOver(found []cluster.Instance) {
 func (k *Keeper[I]) Free(nodes []cluster.Node) {
 	at := make(map[string]*cluster.Node, len(nodes))
 	for i := range nodes {
-		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
+		nodes[i].Clear()
 		at[nodes[i].Name] = &nodes[i]
 	}
 	hold := func(in *cluster.Instance, held cluster.Resources) {
 		for node, part := range cluster.Over(in.Node, in.Nodes, held) {
 			if n, ok := at[node]; ok {
-				n.Free = n.Free.Sub(part)
+				n.Take(&in.InstanceSpec, part)
 			}
 		}
 	}
