@@ -255,6 +255,15 @@ func (g *GPUs) Files(s *cluster.InstanceSpec) []string {
 	})
 }
 
+// Daemon returns the process of a device's MPS daemon.
+func (g *GPUs) Daemon(device string) (pid int, err error) {
+	d := g.daemons[device]
+	if d == nil {
+		return 0, fmt.Errorf("%s is given out whole, without an MPS daemon", device)
+	}
+	return d.options.PID()
+}
+
 // Close ends the watching. keep leaves the daemons to the next provider, because instances use them;
 // otherwise Close ends them.
 func (g *GPUs) Close(keep bool) error {

@@ -20,9 +20,9 @@ type Machine struct {
 	*dgxa100.Server
 	events chan nvml.EventData
 
-	mu   sync.Mutex
-	bad  map[int]nvml.Return
-	mig  map[int][]nvml.Device
+	mu  sync.Mutex
+	bad map[int]nvml.Return
+	mig map[int][]nvml.Device
 }
 
 // cores is the number of an A100's cores: 64 in each of 108 multiprocessors.
