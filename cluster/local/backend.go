@@ -143,10 +143,10 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.claimRights()
-	if err := errors.Join(b.layout.openSockets(), b.openGPUs(ctx), b.takeOver()); err != nil {
+	if err := errors.Join(b.layout.openSockets(), openGPUs(ctx, b), b.takeOver()); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	b.dropFailed()
+	dropWhere(b, b.gpus.Stale) // Instances of an earlier provider may not be able to go on.
 	b.work.Go(func() { b.events.Run(b.ctx) })
 	b.work.Go(b.keepLogs)
 	b.work.Go(b.leftovers.run)

@@ -241,7 +241,7 @@ func gone(t *testing.T, b *Backend, on map[cluster.InstanceID]string, device, wh
 
 func killDaemon(t *testing.T, b *Backend, device string) {
 	t.Helper()
-	pid, err := b.gpus.Daemon(device)
+	pid, err := b.GPUs().Daemon(device)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (b *Backend) reserve(spec cluster.InstanceSpec) (*entry, error) {
 	if _, exists := b.entries[spec.ID]; exists {
 		return nil, errors.New("an instance with this ID exists already")
 	}
-	if err := b.allot(e); err != nil {
+	if err := e.allot(); err != nil {
 		return nil, err
 	}
 	if spec.Kind == cluster.Process && b.users {
@@ -271,7 +271,11 @@ func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings [
 			env = append(env, name+"="+value)
 		}
 	}
-	env = append(env, sandbox.Wrap(b.allowed(spec.Env))...)
+	own := spec.Env
+	if b.gpus.Present() {
+		own = withoutDevices(own)
+	}
+	env = append(env, sandbox.Wrap(own)...)
 	env = append(env, command...)
 	env = append(env, surroundings...)
 	env = append(env, b.gpus.Env(&spec)...)
