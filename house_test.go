@@ -49,7 +49,7 @@ var layers = map[string][]string{
 	"cluster/sets":       {"model"},
 	"instance":           {"model"},
 	"model":              {},
-	"gpu":                {},
+	"gpu":                {"cluster"},
 	"templates":          {},
 	"scripts":            {"*"},
 	"instance/frame":     {},

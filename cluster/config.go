@@ -99,6 +99,9 @@ type Node struct {
 	// Others is what instances hold that the caller does not see, such as
 	// instances of the other kind.
 	Others Resources `json:"others,omitzero"`
+	// Devices are its GPUs; nil if it has none or does not list them. The GPU of Total and Free
+	// is their sum, for Eq. 10 of INFless; whether a share has room is [Node.Fits].
+	Devices []DeviceRoom `json:"devices,omitempty"`
 }
 
 // InstanceID names one instance. It is a DNS label and is never reused.
@@ -166,6 +169,10 @@ type InstanceSpec struct {
 	// members, by member, if they are not all on Node.
 	Node  string   `json:"node"`
 	Nodes []string `json:"nodes,omitempty"`
+	// Devices are GPUs of the node, by UUID: the one of which a model's instance has a share, or
+	// those that a process has to itself. Before the start, it is the scheduler's choice, which
+	// the backend follows while there is room; if it is empty, the backend chooses.
+	Devices []string `json:"devices,omitempty"`
 	// Set is the ID of the set of which this is a member, "" if it is none: a set, which
 	// drivers see as one instance, is a model that is cut over several instances (Gillis).
 	// Member is its number there; 0 is the master, which answers for the set and has its ID.
@@ -194,6 +201,14 @@ type InstanceSpec struct {
 	// Secrets maps a secret's name to the file that holds its value; the
 	// instance sees it as /var/openfaas/secrets/NAME.
 	Secrets map[string]string `json:"secrets,omitempty"`
+}
+
+// Device returns the GPU of which a model's instance has a share; "" if it has none.
+func (s *InstanceSpec) Device() string {
+	if len(s.Devices) != 1 {
+		return ""
+	}
+	return s.Devices[0]
 }
 
 // Holds returns what the instance takes of its node.

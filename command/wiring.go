@@ -113,6 +113,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU = machine.Move, machine.CPU
+	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
 	if err != nil {

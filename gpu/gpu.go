@@ -54,8 +54,28 @@ type Device struct {
 	SMs int `json:"sms,omitzero"`
 	// Capability is the compute capability, for example "8.0".
 	Capability string `json:"capability"`
+	// Minor is the number of its file, /dev/nvidiaN; a MIG instance's is its GPU's.
+	Minor int `json:"minor,omitzero"`
+	// Percent is the part of a whole GPU's multiprocessors that a MIG instance has, 0 for a
+	// whole GPU. Parent is the UUID of the GPU of which it is an instance.
+	Percent int    `json:"percent,omitzero"`
+	Parent  string `json:"parent,omitempty"`
+	// Divided: MIG is enabled, and only its MIG instances can be used.
+	Divided bool `json:"divided,omitempty"`
 	// Unshareable says why it cannot be shared; "" if it can.
 	Unshareable string `json:"unshareable,omitempty"`
+	// Whole: instances use it, one at a time, because it cannot be shared.
+	Whole bool `json:"whole,omitempty"`
+	// Lost says why it cannot be used any more; "" if it can.
+	Lost string `json:"lost,omitempty"`
+}
+
+// percent is the device's multiprocessors in % of a GPU's.
+func (d *Device) percent() int {
+	if d.Percent == 0 {
+		return 100
+	}
+	return d.Percent
 }
 
 // Inventory describes a node's GPUs and how they are allocated.
@@ -125,6 +145,8 @@ func (i Inventory) check() error {
 			return fmt.Errorf("devices[%d].memory is %d: it must be a number of bytes from 0 to 2^50", n, d.Memory)
 		case d.SMs < 0:
 			return fmt.Errorf("devices[%d].sms is %d: it must not be below 0", n, d.SMs)
+		case d.Percent < 0 || d.Percent > 100:
+			return fmt.Errorf("devices[%d].percent is %d: it must be 0 to 100", n, d.Percent)
 		}
 		seen[d.UUID] = true
 	}
@@ -139,11 +161,20 @@ func (i Inventory) Shareable() []Device {
 	return slices.DeleteFunc(slices.Clone(i.Devices), func(d Device) bool { return d.Unshareable != "" })
 }
 
-// Total returns what all instances together may have of the node's GPUs: a percentage, 100
-// for each GPU, and memory in bytes.
+// Usable returns the GPUs that instances use, in shares or whole.
+func (i Inventory) Usable() []Device {
+	return slices.DeleteFunc(slices.Clone(i.Devices), func(d Device) bool {
+		return !d.Whole && (i.Sharing != MPS || d.Unshareable != "")
+	})
+}
+
+// Total returns what all instances together may have of the node's GPUs that are not lost: a
+// percentage, 100 for each whole GPU, and memory in bytes.
 func (i Inventory) Total() (percent int, memory int64) {
-	for _, d := range i.Shareable() {
-		percent, memory = percent+100, memory+d.Memory
+	for _, d := range i.Usable() {
+		if d.Lost == "" {
+			percent, memory = percent+d.percent(), memory+d.Memory
+		}
 	}
 	return percent, memory
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 const gib = 1 << 30
@@ -80,10 +82,10 @@ func TestPlace(t *testing.T) {
 		{"what is held of others does not count", []Held{{"GPU-c", 100, 40 * gib}}, 100, 0, "GPU-a"},
 		{"60 % of two that have 40 % each", []Held{{"GPU-a", 60, 0}, {"GPU-b", 60, 0}}, 60, 0, ""},
 		{"no memory", []Held{{"GPU-a", 60, 40 * gib}, {"GPU-b", 60, 39 * gib}}, 10, 2 * gib, ""},
-		{"as many shares as MPS serves", append(slices.Repeat([]Held{{"GPU-a", 1, 0}}, MaxShares), Held{"GPU-b", 40, 0}), 10, 0, "GPU-b"},
+		{"as many shares as MPS serves", append(slices.Repeat([]Held{{"GPU-a", 1, 0}}, cluster.MaxShares), Held{"GPU-b", 40, 0}), 10, 0, "GPU-b"},
 		{"over-full", []Held{{"GPU-a", 160, 0}, {"GPU-b", 160, 0}}, 1, 0, ""},
 	} {
-		share, err := two().Place(test.held, test.percent, test.memory)
+		share, err := two().Place(test.held, "", test.percent, test.memory)
 		switch {
 		case test.want == "" && !errors.Is(err, ErrNone):
 			t.Errorf("%s: %v, %v", test.name, share, err)
@@ -92,37 +94,51 @@ func TestPlace(t *testing.T) {
 		}
 	}
 	for _, percent := range []int{-1, 0, 101} {
-		if _, err := two().Place(nil, percent, 0); err == nil || errors.Is(err, ErrNone) {
+		if _, err := two().Place(nil, "", percent, 0); err == nil || errors.Is(err, ErrNone) {
 			t.Errorf("%d %%: %v", percent, err)
 		}
 	}
 	none := Inventory{Sharing: Whole, Reason: "the plugin has them", Devices: two().Devices}
-	if _, err := none.Place(nil, 10, 0); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "the plugin has them") {
+	if _, err := none.Place(nil, "", 10, 0); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "the plugin has them") {
 		t.Errorf("%v", err)
 	}
 }
 
-// Place can give what Free reports, at least up to one share.
-func TestFree(t *testing.T) {
+// A scheduler's wish is followed as long as there is room on that GPU.
+func TestWish(t *testing.T) {
 	for _, test := range []struct {
-		held    []Held
-		percent int
-		memory  int64
+		held []Held
+		wish string
+		want string
 	}{
-		{nil, 200, 80 * gib},
-		{[]Held{{"GPU-a", 10, gib}}, 100, 40 * gib},
-		{[]Held{{"GPU-a", 60, gib}, {"GPU-b", 70, 0}}, 40, 39 * gib},
-		{[]Held{{"GPU-a", 100, 40 * gib}, {"GPU-b", 120, 50 * gib}}, 0, 0},
+		{nil, "GPU-b", "GPU-b"}, {nil, "GPU-c", "GPU-a"}, {[]Held{{"GPU-b", 80, 0}}, "GPU-b", "GPU-a"},
 	} {
-		percent, memory := two().Free(test.held)
-		if percent != test.percent || memory != test.memory {
-			t.Errorf("%v: %d %%, %d; want %d %%, %d", test.held, percent, memory, test.percent, test.memory)
+		if share, err := two().Place(test.held, test.wish, 30, gib); err != nil || share.Device != test.want {
+			t.Errorf("%q beside %v: %v, %v", test.wish, test.held, share, err)
 		}
-		if percent > 0 {
-			if _, err := two().Place(test.held, min(percent, 100), min(memory, 40*gib)); err != nil {
-				t.Errorf("%v: %v", test.held, err)
-			}
-		}
+	}
+}
+
+// Rooms counts what is held of each GPU, leaves out those that are not given out, and knows MIG
+// instances and lost GPUs.
+func TestRooms(t *testing.T) {
+	i := two()
+	i.Devices = append(i.Devices,
+		Device{Index: 2, UUID: "GPU-c", Memory: 40 * gib, Unshareable: "it is not among the devices that are named for sharing"},
+		Device{Index: 3, UUID: "MIG-d", Memory: 20 * gib, Percent: 42, Unshareable: "MIG", Whole: true},
+		Device{Index: 4, UUID: "GPU-e", Memory: 40 * gib, Lost: "XID 79"})
+	rooms := i.Rooms([]Held{{"GPU-a", 30, gib}, {"GPU-a", 0, 2 * gib}, {"MIG-d", 40, gib}})
+	want := []cluster.DeviceRoom{
+		{UUID: "GPU-a", Total: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}, Free: cluster.Resources{GPU: 70, GPUMemory: 37 * gib}, Instances: 2},
+		{UUID: "GPU-b", Total: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}, Free: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}},
+		{UUID: "MIG-d", Total: cluster.Resources{GPU: 42, GPUMemory: 20 * gib}, Free: cluster.Resources{GPU: 2, GPUMemory: 19 * gib}, Instances: 1, Whole: true},
+		{UUID: "GPU-e", Total: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}, Free: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}, Lost: "XID 79"},
+	}
+	if !slices.Equal(rooms, want) {
+		t.Errorf("%+v,\nwant %+v", rooms, want)
+	}
+	if percent, memory := i.Total(); percent != 242 || memory != 100*gib {
+		t.Errorf("in all %d %%, %d bytes", percent, memory)
 	}
 }
 
@@ -137,16 +153,16 @@ func FuzzPlace(f *testing.F) {
 				held = append(held[:n%len(held)], held[n%len(held)+1:]...)
 				continue
 			}
-			free, _ := i.Free(held)
-			share, err := i.Place(held, int(s), int64(s)<<28)
+			share, err := i.Place(held, []string{"", "GPU-a", "GPU-b"}[n%3], int(s), int64(s)<<28)
 			if err == nil {
 				held = append(held, Held{share.Device, share.Percent, share.Memory})
-			} else if int(s) >= 1 && int(s) <= min(100, free) && int64(s)<<28 == 0 {
-				t.Fatalf("%d %% of the %d %% that are free: %v", s, free, err)
 			}
-			for _, r := range i.left(held) {
-				if r.percent < 0 || r.memory < 0 {
-					t.Fatalf("%s has %d %% and %d left", r.UUID, r.percent, r.memory)
+			for _, r := range i.Rooms(held) {
+				if r.Free.GPU < 0 || r.Free.GPUMemory < 0 {
+					t.Fatalf("%+v", r)
+				}
+				if err != nil && int(s) >= 1 && int(s) <= min(100, r.Free.GPU) && int64(s)<<28 <= r.Free.GPUMemory {
+					t.Fatalf("%d %% of %+v: %v", s, r, err)
 				}
 			}
 		}
@@ -154,7 +170,7 @@ func FuzzPlace(f *testing.F) {
 }
 
 func TestEnv(t *testing.T) {
-	share, err := two().Place(nil, 30, 4*gib+1)
+	share, err := two().Place(nil, "", 30, 4*gib+1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // Share is what one instance gets of one GPU.
@@ -16,13 +19,10 @@ type Share struct {
 	Percent int
 	Memory  int64
 	// PipeDirectory is where the MPS control daemon listens, SharedMemory the
-	// /dev/shm that it shares with its clients, both on the node.
+	// /dev/shm that it shares with its clients, both on the node. Without a daemon both are
+	// empty, and the instance has the device to itself.
 	PipeDirectory, SharedMemory string
 }
-
-// MaxShares is the maximum number of shares of one GPU. MPS serves at most so many
-// processes (48 from Volta on).
-const MaxShares = 48
 
 // megabyte is the unit of MPS' limit.
 const megabyte = 1 << 20
@@ -47,15 +47,31 @@ func (s Share) Env() map[string]string {
 	env := map[string]string{
 		devicesEnv:                   s.Device,
 		percentEnv:                   strconv.Itoa(s.Percent),
-		"CUDA_MPS_PIPE_DIRECTORY":    s.PipeDirectory,
 		"NVIDIA_VISIBLE_DEVICES":     s.Device,
 		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 	}
+	if s.PipeDirectory == "" {
+		return env
+	}
+	env["CUDA_MPS_PIPE_DIRECTORY"] = s.PipeDirectory
 	if s.Memory > 0 {
 		// Round up: with less memory than planned, a model may fail to load.
 		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
 	}
 	return env
+}
+
+// Devices returns the environment with which CUDA sees only these devices, by UUID, each of them
+// whole, or none.
+func Devices(uuids []string) map[string]string {
+	visible := strings.Join(uuids, ",")
+	return map[string]string{devicesEnv: visible, "NVIDIA_VISIBLE_DEVICES": cmp.Or(visible, "void")}
+}
+
+// Ours reports whether a variable of the environment says which GPU a process uses, so that a
+// function must not set it.
+func Ours(name string) bool {
+	return name == devicesEnv || name == "NVIDIA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_")
 }
 
 // Mount is a directory of the node that a container needs at a path.
@@ -81,77 +97,39 @@ type Held struct {
 	Memory  int64
 }
 
-// room is what a GPU has left.
-type room struct {
-	Device
-	percent int
-	memory  int64
-	shares  int
-}
-
-// byRoom compares rooms by multiprocessors, then by memory.
-func byRoom(a, b room) int {
-	return cmp.Or(cmp.Compare(a.percent, b.percent), cmp.Compare(a.memory, b.memory))
-}
-
-// left returns what each shared GPU has left. A GPU with [MaxShares] shares has no
-// multiprocessors left.
-func (i Inventory) left(held []Held) []room {
-	var all []room
-	for _, d := range i.Shareable() {
-		r := room{d, 100, d.Memory, 0}
+// Rooms returns the GPUs that instances may use and what these shares leave free of each.
+func (i Inventory) Rooms(held []Held) (rooms []cluster.DeviceRoom) {
+	for _, d := range i.Usable() {
+		total := cluster.Resources{GPU: d.percent(), GPUMemory: d.Memory}
+		r := cluster.DeviceRoom{UUID: d.UUID, Total: total, Free: total, Whole: d.Whole, Lost: d.Lost}
 		for _, h := range held {
 			if h.Device == d.UUID {
-				r.percent, r.memory, r.shares = r.percent-h.Percent, r.memory-h.Memory, r.shares+1
+				r.Free, r.Instances = r.Free.Sub(cluster.Resources{GPU: h.Percent, GPUMemory: h.Memory}), r.Instances+1
 			}
 		}
-		if r.shares >= MaxShares {
-			r.percent = 0
-		}
-		all = append(all, r)
+		rooms = append(rooms, r)
 	}
-	return all
+	return rooms
 }
 
-// Free returns what the node can still give if these shares are held. If some GPUs hold no
-// share, it is the sum of these GPUs. Otherwise it is the rest of the GPU with the most
-// left, because a share is on one GPU: with 60 % held of each of two, 40 % are free and
-// not 80.
-func (i Inventory) Free(held []Held) (percent int, memory int64) {
-	all := i.left(held)
-	for _, r := range all {
-		if r.percent >= 100 && r.memory >= r.Memory {
-			percent, memory = percent+100, memory+r.Memory
-		}
-	}
-	if percent > 0 || len(all) == 0 {
-		return percent, memory
-	}
-	most := slices.MaxFunc(all, byRoom)
-	return max(0, most.percent), max(0, most.memory)
-}
-
-// Place chooses the GPU of a new share: among the GPUs with enough left, the one with the
-// fewest multiprocessors left, then the least memory. Whole GPUs thus stay free for large
-// shares. The error wraps [ErrNone] if no GPU has enough left.
-func (i Inventory) Place(held []Held, percent int, memory int64) (Share, error) {
+// Place chooses the GPU of a new share ([cluster.BestDevice]). wish is the one that a scheduler
+// chose, "" if there is none: it is taken as long as it has enough left. The error wraps [ErrNone]
+// if no GPU has.
+func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (Share, error) {
 	if percent < 1 || percent > 100 || memory < 0 {
 		return Share{}, fmt.Errorf("a share of %d %% of a GPU and %d bytes: it must be 1 to 100 %% and at least 0 bytes, as an instance uses at most one GPU", percent, memory)
 	}
-	all := i.left(held)
-	if len(all) == 0 {
+	rooms, need := i.Rooms(held), cluster.Resources{GPU: percent, GPUMemory: memory}
+	if len(rooms) == 0 {
 		return Share{}, fmt.Errorf("%w to share: %s", ErrNone, i.why())
 	}
-	fits := slices.DeleteFunc(slices.Clone(all), func(r room) bool { return r.percent < percent || r.memory < memory })
-	if len(fits) == 0 {
-		best := slices.MaxFunc(all, byRoom)
+	at := cluster.ChooseDevice(rooms, need, wish)
+	if at < 0 {
+		most := slices.MaxFunc(rooms, func(a, b cluster.DeviceRoom) int { return cluster.CompareDevices(&a, &b) })
 		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the one with the most left, %s, has %d %% and %d MiB",
-			ErrNone, percent, memory/megabyte, best.UUID, best.percent, best.memory/megabyte)
+			ErrNone, percent, memory/megabyte, most.UUID, most.Free.GPU, most.Free.GPUMemory/megabyte)
 	}
-	at := slices.MinFunc(fits, func(a, b room) int {
-		return cmp.Or(byRoom(a, b), cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
-	})
-	return i.On(at.UUID, percent, memory), nil
+	return i.On(rooms[at].UUID, percent, memory), nil
 }
 
 // On returns a share of the GPU with that UUID.

@@ -224,7 +224,7 @@ func (p *pass) stop(v *view, in Running, why Why) {
 // start plans the starts of instances that were placed for v.
 func (p *pass) start(v *view, placed []placing.Placed) {
 	for _, x := range placed {
-		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Nodes: x.Nodes, Timeout: x.Timeout}
+		s := Start{Function: v.Name, Revision: v.Revision, Artefact: x.Artefact, Config: x.Config, Exec: x.Exec, Mean: x.Mean, Node: x.Node, Nodes: x.Nodes, Device: x.Device, Timeout: x.Timeout}
 		s.After = leavingAny(p, &x)
 		p.plan.Start = append(p.plan.Start, s)
 		v.started++

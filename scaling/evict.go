@@ -43,7 +43,7 @@ func (p *pass) evict(v *view, d capacity.Demand) bool {
 		if !p.allowed(v).Has(i) {
 			continue
 		}
-		set := p.enough(i, v, append(slices.Clip(others[i]), own[i]...), v.unparked(p.space().Places[i].Name, choices))
+		set := p.enough(i, v, append(slices.Clip(others[i]), own[i]...), choices)
 		if set != nil && (at < 0 || cheaper(set, best)) {
 			best, at = set, i
 		}
@@ -198,11 +198,11 @@ func (x victim) may(v *view, taken map[*view]int) bool {
 	return true
 }
 
-// enough returns the first few victims on place i that make room for one of v's choices,
-// without those that are not needed for that. It returns nil if all of them are not
+// enough returns the first few victims on place i that make room for one of v's choices or parked
+// instances, without those that are not needed for that. It returns nil if all of them are not
 // enough.
 func (p *pass) enough(i int, v *view, victims []victim, choices []capacity.Choice) []victim {
-	free := p.space().Places[i].Free
+	free := p.space().Places[i].Node
 	taken := map[*view]int{}
 	var set []victim
 	for _, x := range victims {
@@ -210,25 +210,22 @@ func (p *pass) enough(i int, v *view, victims []victim, choices []capacity.Choic
 			continue
 		}
 		set = append(set, x)
-		if free = free.Add(x.here); fitsAny(choices, free) {
-			return needed(set, free, choices)
+		if free.Drop(x.here, x.Device); v.serves(&free, choices) {
+			return v.needed(set, free, choices)
 		}
 	}
 	return nil
 }
 
 // needed drops the victims without which a choice still fits, the later ones first.
-func needed(set []victim, free cluster.Resources, choices []capacity.Choice) []victim {
+func (v *view) needed(set []victim, free cluster.Node, choices []capacity.Choice) []victim {
 	for i := len(set) - 2; i >= 0; i-- {
-		if without := free.Sub(set[i].here); fitsAny(choices, without) {
+		without := free
+		if without.Hold(set[i].here, set[i].Device); v.serves(&without, choices) {
 			free, set = without, slices.Delete(set, i, i+1)
 		}
 	}
 	return set
-}
-
-func fitsAny(choices []capacity.Choice, free cluster.Resources) bool {
-	return slices.ContainsFunc(choices, func(c capacity.Choice) bool { return c.Config.Resources.Fits(free) })
 }
 
 // cheaper compares two sets of victims by their most valuable one, then by their number.

@@ -74,7 +74,7 @@ func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
 		for i := range v.live {
 			in := &v.live[i]
 			f.Instances = append(f.Instances, joint.ExchangeInstance{
-				Candidate: in.best(choices), ID: in.ID, Node: in.Node, Starting: in.State == cluster.Starting, Divided: in.Nodes != nil,
+				Candidate: in.best(choices), ID: in.ID, Node: in.Node, Device: in.Device, Starting: in.State == cluster.Starting, Divided: in.Nodes != nil,
 			})
 		}
 		f.Serves = func(with capacity.Candidate, crowded bool) float64 {

@@ -87,15 +87,15 @@ func (p *pass) wake(v *view, in *Running) bool {
 	if !ok {
 		return false
 	}
-	free := p.space().Places[place].Free
-	if !share(in.Config).Fits(free) {
-		smaller, ok := p.smaller(v, *in, free)
+	at := &p.space().Places[place]
+	if !at.FitsOn(share(in.Config), in.Device) {
+		smaller, ok := p.smaller(v, *in, &at.Node)
 		if !ok {
 			return false
 		}
 		in.Config, in.Exec, in.Mean = smaller.Config, smaller.Exec, smaller.Mean
 	}
-	p.space().Take(place, share(in.Config))
+	p.space().Grow(place, share(in.Config), in.Device)
 	in.Parked, v.woken = false, true
 	p.plan.Unpark = append(p.plan.Unpark, Unpark{
 		Resize{Function: v.Name, ID: in.ID, Config: in.Config, Exec: in.Exec, Mean: in.Mean}, p.leaving(place),
@@ -108,25 +108,22 @@ func share(c cluster.Config) cluster.Resources {
 	return c.Resources.Sub(c.Resources.Parked())
 }
 
-// smaller returns the candidate that an instance of v can become if less is free than it
+// smaller returns the candidate that an instance of v can become if less is free on its node than it
 // had.
-func (p *pass) smaller(v *view, in Running, free cluster.Resources) (capacity.Choice, bool) {
+func (p *pass) smaller(v *view, in Running, at *cluster.Node) (capacity.Choice, bool) {
 	s := p.engine.settings
-	if !s.Vertical || in.Config.GPU > free.GPU {
+	if !s.Vertical || !at.FitsOn(cluster.Resources{GPU: in.Config.GPU}, in.Device) {
 		return capacity.Choice{}, false
 	}
 	need := max(v.demand, capacity.SomeLoad)
-	return capacity.Raise(capacity.InPlace(s.Choices(v.wanted(need)), in.with(), in.Largest, false), free.CPU, 0, need)
+	return capacity.Raise(capacity.InPlace(s.Choices(v.wanted(need)), in.with(), in.Largest, false), at.Free.CPU, 0, need)
 }
 
-// unparked adds to choices the shares of v's parked instances on a node.
-func (v *view) unparked(node string, choices []capacity.Choice) []capacity.Choice {
-	for _, in := range v.parked {
-		if in.Node == node {
-			choices = append(slices.Clip(choices), capacity.Choice{Candidate: capacity.Candidate{Config: cluster.Config{Resources: share(in.Config)}}})
-		}
-	}
-	return choices
+// serves reports whether a node has room for one of the choices, or for the share of one of v's
+// parked instances there.
+func (v *view) serves(n *cluster.Node, choices []capacity.Choice) bool {
+	return slices.ContainsFunc(choices, func(c capacity.Choice) bool { return n.Fits(c.Config.Resources) }) ||
+		slices.ContainsFunc(v.parked, func(in Running) bool { return in.Node == n.Name && n.FitsOn(share(in.Config), in.Device) })
 }
 
 // all is how many instances of the current revision there are, parked or not.

@@ -15,6 +15,8 @@ type Running struct {
 	// several; Node is then the first one's.
 	Node  string
 	Nodes []string
+	// Device is the GPU of which it has a share, by UUID; "" if it has none.
+	Device string
 	// Artefact names what the instance has loaded. That does not change while it runs.
 	Artefact string
 	Config   cluster.Config
@@ -154,6 +156,8 @@ type Start struct {
 	// several; Node is then the first one's, the master's.
 	Node  string
 	Nodes []string
+	// Device is the GPU of which it gets a share, by UUID; "" if it gets none.
+	Device string
 	// Timeout is the candidate's.
 	Timeout time.Duration
 	// After has the instances on its nodes that the same plan stops and that must be

@@ -35,7 +35,7 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 		carried += x.Range.Up
 		for node, part := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
 			i, _ := trial.Find(node)
-			trial.Set(i, trial.Places[i].Free.Add(part))
+			trial.Undo(i, part, x.Device)
 		}
 	}
 	for i := range v.live {
@@ -43,6 +43,7 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 			return false
 		}
 	}
+	emptied := trial.Clone()
 	d := v.wanted(v.steady)
 	d.Limit = v.Max
 	fresh := trial.Schedule(d, 0)
@@ -51,26 +52,66 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 	}
 	p.room = trial
 	v.memory.rearranged = p.now
-	p.replace(v, fresh)
+	p.replace(v, fresh, emptied)
 	return true
 }
 
 // replace stops the instances that are not in the fresh placement and starts those that
-// are missing.
-func (p *pass) replace(v *view, fresh placing.Placement) {
-	missing := slices.Clone(fresh.Placed)
+// are missing. emptied is the room without any of them: an instance that stays keeps its device,
+// which may not be the placement's, and the others are placed beside it if they fit there.
+func (p *pass) replace(v *view, fresh placing.Placement, emptied *placing.Room) {
+	stay, missing := matched(v.live, fresh.Placed, false)
+	if !beside(emptied, stay, missing) {
+		stay, missing = matched(v.live, fresh.Placed, true)
+	} else {
+		p.room = emptied
+	}
 	for _, in := range slices.Clone(v.live) {
-		same := slices.IndexFunc(missing, func(x placing.Placed) bool {
-			return x.Node == in.Node && slices.Equal(x.Nodes, in.Nodes) && sameSize(x.Config, in.Config) && x.Config.Batch <= max(in.Largest, in.Config.Batch)
-		})
-		if same >= 0 {
-			missing = slices.Delete(missing, same, same+1)
-			continue
+		if !slices.ContainsFunc(stay, func(x Running) bool { return x.ID == in.ID }) {
+			p.stop(v, in, Rearranged)
 		}
-		p.stop(v, in, Rearranged)
 	}
 	p.start(v, missing)
 	if fresh.Reason != placing.None {
 		p.unplaced(v, fresh)
 	}
+}
+
+// matched returns the instances that a fresh placement has, too, and the rest of the placement.
+// exactly: also on the same device.
+func matched(live []Running, placed []placing.Placed, exactly bool) (stay []Running, missing []placing.Placed) {
+	missing = slices.Clone(placed)
+	for _, in := range live {
+		same := slices.IndexFunc(missing, func(x placing.Placed) bool {
+			return x.Node == in.Node && slices.Equal(x.Nodes, in.Nodes) && (!exactly || x.Device == in.Device) &&
+				sameSize(x.Config, in.Config) && x.Config.Batch <= max(in.Largest, in.Config.Batch)
+		})
+		if same >= 0 {
+			stay, missing = append(stay, in), slices.Delete(missing, same, same+1)
+		}
+	}
+	return stay, missing
+}
+
+// beside takes the room of instances that stay, and of others, for which it chooses devices. It
+// reports whether all have room.
+func beside(room *placing.Room, stay []Running, placed []placing.Placed) bool {
+	for _, in := range stay {
+		for node, part := range onNodes(&in) {
+			if i, ok := room.Find(node); ok {
+				room.Hold(i, part, in.Device)
+			}
+		}
+	}
+	for k := range placed {
+		x := &placed[k]
+		for node, part := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
+			i, _ := room.Find(node)
+			if !room.Places[i].Fits(part) {
+				return false
+			}
+			x.Device = room.Take(i, part)
+		}
+	}
+	return true
 }

@@ -80,12 +80,12 @@ func (w *world) settle() {
 		}
 	}
 	for i := range w.nodes {
-		w.nodes[i].Free = w.nodes[i].Total
+		w.nodes[i].Clear()
 		for _, f := range w.functions {
 			for _, in := range f.Instances {
 				for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
 					if node == w.nodes[i].Name {
-						w.nodes[i].Free = w.nodes[i].Free.Sub(part)
+						w.nodes[i].Hold(part, in.Device)
 					}
 				}
 			}
@@ -116,7 +116,7 @@ func (w *world) scale() Plan {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
 		f := w.function(s.Function)
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Device: s.Device, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan

@@ -35,7 +35,7 @@ func give(room *placing.Room, in *Running) (all bool) {
 	all = true
 	for node, held := range onNodes(in) {
 		if i, ok := room.Find(node); ok {
-			room.Give(i, held, in.ID)
+			room.Give(i, held, in.Device, in.ID)
 		} else {
 			all = false
 		}

@@ -52,7 +52,7 @@ func reconsider(p *pass, v *view) {
 	own := p.space().Clone()
 	for _, in := range v.live {
 		if i, ok := own.Find(in.Node); ok {
-			own.Give(i, in.Config.Resources, in.ID)
+			own.Give(i, in.Config.Resources, in.Device, in.ID)
 		}
 	}
 	choices, load := v.choices(v.peak, false), max(v.peak, capacity.SomeLoad)

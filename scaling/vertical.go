@@ -49,7 +49,7 @@ func (p *pass) stretch(v *view) {
 			continue
 		}
 		if c, ok := capacity.Raise(larger, in.Config.CPU+p.space().Places[place].Free.CPU, v.bounds(in).Up, residual); ok {
-			p.space().Take(place, c.Config.Resources.Sub(in.Config.Resources))
+			p.space().Grow(place, c.Config.Resources.Sub(in.Config.Resources), in.Device)
 			p.resize(v, i, c)
 		}
 	}

@@ -31,17 +31,19 @@ func widen(p *pass, v *view, placed []placing.Placed) {
 			continue
 		}
 		held, best := x.Config.Resources, -1
-		room, most := p.room.Places[at].Free.Add(held), widePrice*options.Weigh(held)
+		room, most := p.room.Places[at].Node, widePrice*options.Weigh(held)
+		room.Drop(held, x.Device)
 		for i := range choices {
 			c := &choices[i]
 			if c.Artefact == x.Artefact && c.Cost <= most && c.Range.Up >= wideGain*x.Range.Up && c.Range.Up <= v.demand &&
-				c.Config.Resources.Fits(room) && (best < 0 || c.Range.Up > choices[best].Range.Up) {
+				room.Fits(c.Config.Resources) && (best < 0 || c.Range.Up > choices[best].Range.Up) {
 				best = i
 			}
 		}
 		if best >= 0 {
+			p.room.Undo(at, held, x.Device)
 			x.Candidate, x.Range = choices[best].Candidate, choices[best].Range
-			p.room.Set(at, room.Sub(x.Config.Resources))
+			x.Device = p.room.Take(at, x.Config.Resources)
 		}
 	}
 }

@@ -169,10 +169,12 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 		total.CPU, total.Memory = min(total.CPU, held.CPU), min(total.Memory, held.Memory)
 	}
 	free := total.Sub(held)
+	devices := n.GPUs.Rooms(b.fleet.heldGPUs(n.Name))
 	if n.Allocatable.GPU > 0 {
-		free.GPU, free.GPUMemory = n.GPUs.Free(b.fleet.heldGPUs(n.Name))
+		_, left := cluster.SumDevices(devices)
+		free.GPU, free.GPUMemory = left.GPU, left.GPUMemory
 	}
-	return cluster.Node{Name: n.Name, Total: total, Free: cluster.Resources{
+	return cluster.Node{Name: n.Name, Total: total, Devices: devices, Free: cluster.Resources{
 		CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory), GPUMemory: max(0, free.GPUMemory),
 	}}
 }

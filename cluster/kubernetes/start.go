@@ -106,11 +106,12 @@ func (b *Backend) reserve(p *podspec.ModelPlan, namespace string) (*entry, error
 	}
 	e := b.newEntry(cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: p.StartedAt}, namespace)
 	if spec.Config.GPU > 0 {
-		share, err := b.fleet.nodes[spec.Node].GPUs.Place(b.fleet.heldGPUs(spec.Node), spec.Config.GPU, spec.Config.GPUMemory)
+		share, err := b.fleet.nodes[spec.Node].GPUs.Place(b.fleet.heldGPUs(spec.Node), spec.Device(), spec.Config.GPU, spec.Config.GPUMemory)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", spec.Node, err)
 		}
 		p.Share, e.device = &share, share.Device
+		p.Spec.Devices, e.instance.Devices = []string{share.Device}, []string{share.Device}
 	}
 	e.enter()
 	return e, nil

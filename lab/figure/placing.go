@@ -41,7 +41,7 @@ func Place(system systems.System, s sim.Setup, rates []float64) (Plan, error) {
 	}
 	nodes := slices.Clone(s.Nodes)
 	for i := range nodes {
-		nodes[i].Free = nodes[i].Total
+		nodes[i].Clear()
 	}
 	scaler := system.Scaler()
 	started := time.Now()

@@ -19,8 +19,10 @@ type instance struct {
 	fn *function
 	// node is the index of its node. nodes are those of a set's members, by member, if they are
 	// on several; node is then the first one's.
-	node     int
-	nodes    []int
+	node  int
+	nodes []int
+	// gpu is the device of which it has a share, "" for none.
+	gpu      string
 	artefact string
 	config   cluster.Config
 	revision uint64
@@ -39,6 +41,7 @@ type instance struct {
 	// holds is what it holds of its node. claims is what the scheduler must not plan
 	// with; it is more than holds while the instance waits for others to leave.
 	holds, claims cluster.Resources
+	claimed       bool
 	// parked is set while it has given back its share. away is set while it gets no
 	// batches: it is parked or on its way back.
 	parked, away bool
@@ -73,7 +76,7 @@ func (r *run) start(s scaling.Start) {
 	}
 	r.started++
 	in := &instance{
-		id: r.name(fn), fn: fn, node: node, nodes: nodes, artefact: s.Artefact, config: s.Config, revision: s.Revision, tables: tables,
+		id: r.name(fn), fn: fn, node: node, nodes: nodes, gpu: s.Device, artefact: s.Artefact, config: s.Config, revision: s.Revision, tables: tables,
 		exec: s.Exec, mean: s.Mean, timeout: s.Timeout, number: r.started, state: cluster.Starting,
 	}
 	if n := len(r.free); n > 0 {
@@ -167,13 +170,22 @@ func (r *run) booted(node int) time.Duration {
 
 // claim sets what an instance claims of its nodes' free resources.
 func (r *run) claim(in *instance, of cluster.Resources) {
-	for node, was := range in.over(in.claims) {
-		r.nodes[node].Free = r.nodes[node].Free.Add(was)
-	}
+	r.unclaim(in)
 	for node, part := range in.over(of) {
-		r.nodes[node].Free = r.nodes[node].Free.Sub(part)
+		r.nodes[node].Hold(part, in.gpu)
 	}
-	in.claims = of
+	in.claims, in.claimed = of, true
+}
+
+// unclaim ends an instance's claim.
+func (r *run) unclaim(in *instance) {
+	if !in.claimed {
+		return
+	}
+	for node, was := range in.over(in.claims) {
+		r.nodes[node].Drop(was, in.gpu)
+	}
+	in.claims, in.claimed = cluster.Resources{}, false
 }
 
 // hold sets what an instance holds of its nodes from now on. The scheduler must not give
@@ -247,7 +259,7 @@ func (r *run) gone(in *instance) {
 	in.state = cluster.Exited
 	in.fn.carrier.Forget(in.id)
 	in.fn.instances = slices.DeleteFunc(in.fn.instances, func(x *instance) bool { return x == in })
-	r.claim(in, cluster.Resources{})
+	r.unclaim(in)
 	delete(r.instances, in.id)
 	r.slots[in.slot] = nil
 	r.free = append(r.free, in.slot)

@@ -68,7 +68,7 @@ func (r *run) view(fn *function) scaling.Function {
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
 		x := scaling.Running{
-			ID: in.id, Node: r.nodes[in.node].Name, Nodes: r.names(in), Artefact: in.artefact, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
+			ID: in.id, Node: r.nodes[in.node].Name, Nodes: r.names(in), Device: in.gpu, Artefact: in.artefact, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
 		}
 		if in.loaded {
 			x.Loading = fn.loading(in.artefact)
@@ -120,12 +120,12 @@ func (r *run) names(in *instance) (names []string) {
 
 // room returns the resources for a function's instances if its present ones are replaced.
 func (r *run) room(fn *function) systems.Room {
-	return systems.RoomOn(r.nodes, func() map[string]cluster.Resources {
-		held := map[string]cluster.Resources{}
+	return systems.RoomOn(r.nodes, func() map[string][]systems.Held {
+		held := map[string][]systems.Held{}
 		for i := range fn.running {
 			in := &fn.running[i]
 			for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
-				held[node] = held[node].Add(part)
+				held[node] = append(held[node], systems.Held{Resources: part, Device: in.Device})
 			}
 		}
 		return held

@@ -95,7 +95,7 @@ func newRun(s *Setup) (*run, error) {
 	}
 	r.machines = NewMachines(s.Nodes, s.Machine, s.Beta, r.window)
 	for i, n := range s.Nodes {
-		n.Free = n.Total.Sub(n.Others)
+		n.Clear()
 		r.nodes = append(r.nodes, n)
 		r.node[n.Name] = i
 	}

@@ -71,6 +71,9 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Nodes: s.Nodes, Config: s.Config,
 		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: a.fingerprint,
 	}
+	if s.Device != "" {
+		spec.Devices = []string{s.Device}
+	}
 	// The plan's configs come from the profile, so adopt finds their times.
 	if in := c.adopt(fn, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()}); in != nil {
 		c.keeper.Start(in, s.After)

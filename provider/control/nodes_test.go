@@ -171,7 +171,7 @@ func TestFleetNodes(t *testing.T) {
 				t.Errorf("%+v, free %+v", got[i], r.nodes[i].Free)
 			}
 		}
-		if held := r.functions[full("fn")].heldOn(); held["n1"].CPU != 500 || held["n2"].CPU != 500 {
+		if held := r.functions[full("fn")].heldOn(); len(held["n1"]) != 1 || held["n1"][0].CPU != 500 || held["n2"][0].CPU != 500 {
 			t.Errorf("held %+v", held)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // A set that the engine places on several nodes is started with them, and what it holds counts on
@@ -34,8 +35,8 @@ func TestSetOverSeveralNodes(t *testing.T) {
 			t.Errorf("the engine sees %+v", seen)
 		}
 		for i, cpu := range []int{1500, 500} {
-			if free := nodes[i].Total.CPU - nodes[i].Free.CPU; free != cpu || held[nodes[i].Name].CPU != cpu {
-				t.Errorf("%s: %dm taken, %dm held, want %dm", nodes[i].Name, free, held[nodes[i].Name].CPU, cpu)
+			if free := nodes[i].Total.CPU - nodes[i].Free.CPU; free != cpu || heldCPU(held[nodes[i].Name]) != cpu {
+				t.Errorf("%s: %dm taken, %v held, want %dm", nodes[i].Name, free, held[nodes[i].Name], cpu)
 			}
 			sum := 0
 			for _, x := range fleet[i].Instances {
@@ -51,4 +52,11 @@ func TestSetOverSeveralNodes(t *testing.T) {
 		}
 		r.answered("f", "a")
 	})
+}
+
+func heldCPU(all []systems.Held) (sum int) {
+	for _, h := range all {
+		sum += h.CPU
+	}
+	return sum
 }

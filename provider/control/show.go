@@ -118,7 +118,7 @@ func (fn *function) tell(now time.Time) {
 // shows functions.
 func (c *Controller) record(nodes []cluster.Node) {
 	for _, n := range nodes {
-		if c.shown[n.Name] != n {
+		if !c.shown[n.Name].Same(&n) {
 			c.shown[n.Name] = n
 			c.options.Metrics.SetNode(n)
 		}

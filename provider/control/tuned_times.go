@@ -78,11 +78,11 @@ func eligible(nodes []cluster.Node, names []string) []cluster.Node {
 }
 
 // heldOn returns the resources that the function's instances hold, by node.
-func (fn *function) heldOn() map[string]cluster.Resources {
-	held := map[string]cluster.Resources{}
+func (fn *function) heldOn() map[string][]systems.Held {
+	held := map[string][]systems.Held{}
 	for _, in := range fn.Instances {
 		for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
-			held[node] = held[node].Add(part)
+			held[node] = append(held[node], systems.Held{Resources: part, Device: in.Device()})
 		}
 	}
 	return held

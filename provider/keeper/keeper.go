@@ -141,7 +141,12 @@ func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
 			err = k.mayStart(kept)
 		}
 		if err == nil {
-			_, err = k.options.Backend.Start(ctx, spec)
+			var started cluster.Instance
+			if started, err = k.options.Backend.Start(ctx, spec); err == nil && !slices.Equal(started.Devices, spec.Devices) {
+				k.options.Lock.Lock()
+				kept.Devices = started.Devices // The backend's choice; the plan's had no room any more.
+				k.options.Lock.Unlock()
+			}
 		}
 		close(kept.begun)
 		if err != nil {
@@ -381,13 +386,13 @@ func (k *Keeper[I]) TakeOver(found []cluster.Instance) {
 func (k *Keeper[I]) Free(nodes []cluster.Node) {
 	at := make(map[string]*cluster.Node, len(nodes))
 	for i := range nodes {
-		nodes[i].Free = nodes[i].Total.Sub(nodes[i].Others)
+		nodes[i].Clear()
 		at[nodes[i].Name] = &nodes[i]
 	}
 	hold := func(in *cluster.Instance, held cluster.Resources) {
 		for node, part := range cluster.Over(in.Node, in.Nodes, held) {
 			if n, ok := at[node]; ok {
-				n.Free = n.Free.Sub(part)
+				n.Take(&in.InstanceSpec, part)
 			}
 		}
 	}

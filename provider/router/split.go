@@ -111,7 +111,7 @@ func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
 		for node, part := range in.Shares() {
 			for i := range nodes {
 				if nodes[i].Name == node {
-					nodes[i].Others = nodes[i].Others.Add(part)
+					nodes[i].Yield(&in.InstanceSpec, part)
 				}
 			}
 		}

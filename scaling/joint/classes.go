@@ -33,13 +33,13 @@ func (p *Problem) classes(room *placing.Room) []Class {
 	fresh := map[cluster.Resources]int{} // By kind: one with a GPU does not replace one without.
 	for i := range room.Places {
 		at := &room.Places[i]
-		k := kind{at.Free, at.Used, zone[i]}
+		k := kind{p.free(at), at.Used, zone[i]}
 		n, known := index[k]
 		if !known {
 			n = -1
-			if p.fits(at.Free, barred[k.zone]) {
+			if p.fits(k.free, barred[k.zone]) {
 				n = len(all)
-				all = append(all, Class{Class: packing.Class{Free: at.Free, Cost: p.cost(room, at), Barred: barred[k.zone]}})
+				all = append(all, Class{Class: packing.Class{Free: k.free, Cost: p.cost(room, at), Barred: barred[k.zone]}})
 			}
 			index[k] = n
 		}

@@ -40,6 +40,7 @@ type ExchangeInstance struct {
 	capacity.Candidate
 	ID       cluster.InstanceID
 	Node     string
+	Device   string
 	Starting bool
 	// Divided: it is a set over several nodes. It stays, and the others are exchanged around it.
 	Divided bool

@@ -159,10 +159,32 @@ func (x *swap) move(plan ideal, place int, items []int) move {
 		m.stops = append(m.stops, in)
 		m.gains[in.Function] -= x.serves(&in)
 	}
+	m.starts = x.fitting(plan, m)
 	for _, i := range m.starts {
 		m.gains[plan.Of(i)] += plan.Item(i).Rate
 	}
 	return m
+}
+
+// fitting returns a move's starts for which the place's devices have room beside the instances that
+// stay, the largest shares first.
+func (x *swap) fitting(plan ideal, m move) (fit []int) {
+	at := x.room.Places[m.place].Node
+	if at.Devices == nil {
+		return m.starts
+	}
+	for _, in := range m.stops {
+		at.Drop(in.Config.Resources, in.Device)
+	}
+	starts := slices.Clone(m.starts)
+	slices.SortStableFunc(starts, func(a, b int) int { return largestFirst(plan.Item(a).Need, plan.Item(b).Need) })
+	for _, i := range starts {
+		if need := plan.Item(i).Need; at.Fits(need) {
+			at.Start(need)
+			fit = append(fit, i)
+		}
+	}
+	return fit
 }
 
 func (x *swap) kindOf(plan ideal, item int) kind {

@@ -69,6 +69,8 @@ type Problem struct {
 	needs  []float64
 	owners []int
 	items  []packing.Item
+	// oneDevice: patterns have no more than the emptiest device of a node.
+	oneDevice bool
 	// from has the first item of each demand, of the demand of each item.
 	from, of []int
 }
@@ -139,17 +141,8 @@ func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 func (p *Problem) Place(room *placing.Room) []placing.Placement {
 	placements := make([]placing.Placement, len(p.Demands))
 	classes, s := p.Solve(room)
-	next := make([]int, len(classes))
-	for _, f := range s.Filled {
-		for range f.Count {
-			at := classes[f.Class].Places[next[f.Class]]
-			next[f.Class]++
-			for _, u := range f.Uses {
-				for range u.Count {
-					p.put(room, at, u.Item, placements)
-				}
-			}
-		}
+	if !p.fill(room, classes, s, placements) {
+		p.repair(room, placements)
 	}
 	for k := range placements {
 		p.explain(k, &placements[k])
@@ -202,12 +195,13 @@ func (p *Problem) explain(k int, left *placing.Placement) {
 	}
 }
 
-// put takes the room for one instance if it fits.
-func (p *Problem) put(room *placing.Room, at, item int, placements []placing.Placement) {
+// put takes the room for one instance. It reports whether it fits.
+func (p *Problem) put(room *placing.Room, at, item int, placements []placing.Placement) bool {
 	k, c := p.of[item], p.Choice(item)
-	if !c.Config.Resources.Fits(room.Places[at].Free) {
-		return
+	if !room.Places[at].Fits(c.Config.Resources) {
+		return false
 	}
-	room.Take(at, c.Config.Resources)
-	placements[k].Placed = append(placements[k].Placed, placing.Placed{Candidate: c.Candidate, Node: room.Places[at].Name, Range: c.Range})
+	device := room.Take(at, c.Config.Resources)
+	placements[k].Placed = append(placements[k].Placed, placing.Placed{Candidate: c.Candidate, Node: room.Places[at].Name, Device: device, Range: c.Range})
+	return true
 }

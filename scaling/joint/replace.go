@@ -27,11 +27,9 @@ func (x *swap) emptied(places []int) *placing.Room {
 		slices.Sort(places)
 	}
 	for _, i := range places {
-		free := trial.Places[i].Free
 		for _, in := range x.inside[i] {
-			free = free.Add(in.Config.Resources)
+			trial.Undo(i, in.Config.Resources, in.Device)
 		}
-		trial.Set(i, free)
 		trial.Places[i].Used = false
 	}
 	return trial
@@ -104,50 +102,82 @@ func (x *swap) replace(places []int) bool {
 	if better < 0 || gain <= valueGain*old && (better < Gain || gain < -Gain*old) {
 		return false
 	}
-	x.carry(of, places, placements)
-	return true
+	return x.carry(of, places, placements)
 }
 
 // carry plans the stops and starts. An instance stays if the placement has one like it on
-// the same node.
-func (x *swap) carry(of, places []int, placements []placing.Placement) {
+// the same node. It stays on its device, which may not be the placement's: if the devices then have
+// no room for the others, carry plans nothing and returns false.
+func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
+	leave := map[int][]ExchangeMember{}
+	for _, i := range places {
+		leave[i] = slices.Clone(x.inside[i])
+	}
+	var starts []ExchangeStart
 	for n, k := range of {
+		fresh := slices.Clone(placements[n].Placed)
 		for _, i := range places {
-			x.inside[i] = slices.DeleteFunc(x.inside[i], func(in ExchangeMember) bool {
+			leave[i] = slices.DeleteFunc(leave[i], func(in ExchangeMember) bool {
 				if in.Function != k {
 					return false
 				}
-				same := slices.IndexFunc(placements[n].Placed, func(y placing.Placed) bool {
+				same := slices.IndexFunc(fresh, func(y placing.Placed) bool {
 					return y.Node == in.Node && y.Artefact == in.Artefact && y.Config == in.Config
 				})
 				if same >= 0 {
-					placements[n].Placed = slices.Delete(placements[n].Placed, same, same+1)
+					fresh = slices.Delete(fresh, same, same+1)
 				}
 				return same >= 0
 			})
 		}
+		for _, y := range fresh {
+			starts = append(starts, ExchangeStart{y, k})
+		}
+	}
+	if slices.ContainsFunc(starts, func(s ExchangeStart) bool { return s.Device != "" }) {
+		slices.SortStableFunc(starts, func(a, b ExchangeStart) int { return largestFirst(a.Config.Resources, b.Config.Resources) })
+	}
+	trial := x.room.Clone()
+	for _, i := range places {
+		for _, in := range leave[i] {
+			trial.Undo(i, in.Config.Resources, in.Device)
+		}
+	}
+	if !takeAll(trial, starts) {
+		return false
 	}
 	for _, i := range places {
-		for _, in := range x.inside[i] {
+		for _, in := range leave[i] {
 			x.stop(i, in)
 		}
 	}
-	for n, k := range of {
-		for _, y := range placements[n].Placed {
-			i, _ := x.room.Find(y.Node)
-			x.start(i, k, y)
-		}
+	for _, s := range starts {
+		i, _ := x.room.Find(s.Node)
+		x.start(i, s.Function, s.Placed)
 	}
+	return true
+}
+
+// takeAll takes the room of instances that are to start. It reports whether all fit.
+func takeAll(room *placing.Room, starts []ExchangeStart) bool {
+	for _, s := range starts {
+		i, _ := room.Find(s.Node)
+		if !room.Places[i].Fits(s.Config.Resources) {
+			return false
+		}
+		room.Take(i, s.Config.Resources)
+	}
+	return true
 }
 
 // stop gives an instance's room to others.
 func (x *swap) stop(place int, in ExchangeMember) {
-	x.room.Give(place, in.Config.Resources, in.ID)
+	x.room.Give(place, in.Config.Resources, in.Device, in.ID)
 	x.step.Stop = append(x.step.Stop, in)
 }
 
 // start takes room for an instance.
 func (x *swap) start(place, function int, y placing.Placed) {
-	x.room.Take(place, y.Config.Resources)
+	y.Device = x.room.Take(place, y.Config.Resources)
 	x.step.Start = append(x.step.Start, ExchangeStart{y, function})
 }

@@ -25,11 +25,10 @@ type Room struct {
 	order []weighed
 }
 
-// Place is one node.
+// Place is one node, with what is free while the plan is made. Change that by the methods of
+// [Room] only.
 type Place struct {
-	Name string
-	// Free is free for instances. Total is what instances may have of the node in all.
-	Free, Total cluster.Resources
+	cluster.Node
 	// Used: the node holds something.
 	Used bool
 	// Leaving has the instances whose room already counts as free. An instance that takes
@@ -55,7 +54,7 @@ func New(nodes []cluster.Node, o capacity.Options) *Room {
 	o.FragmentFloor = max(o.FragmentFloor, 1e-6)
 	r := &Room{Options: o, Places: make([]Place, len(nodes)), order: make([]weighed, len(nodes))}
 	for i, n := range nodes {
-		r.Places[i] = Place{Name: n.Name, Free: n.Free, Total: n.Total, Used: n.Free != n.Total}
+		r.Places[i] = Place{Node: n, Used: n.Free != n.Total}
 	}
 	slices.SortFunc(r.Places, func(a, b Place) int { return strings.Compare(a.Name, b.Name) })
 	for i, p := range r.Places {
@@ -75,25 +74,45 @@ func (r *Room) Find(name string) (int, bool) {
 	return slices.BinarySearchFunc(r.Places, name, func(p Place, name string) int { return strings.Compare(p.Name, name) })
 }
 
-// Take takes res from place i.
-func (r *Room) Take(i int, res cluster.Resources) {
+// Take takes what a new instance needs from place i. It returns the device of its share, "" if
+// it has none.
+func (r *Room) Take(i int, need cluster.Resources) (device string) {
 	r.Places[i].Used = true
-	r.Set(i, r.Places[i].Free.Sub(res))
+	r.change(i, func(n *cluster.Node) { device = n.Start(need) })
+	return device
 }
 
-// Give returns to place i the resources of an instance that is about to stop.
-func (r *Room) Give(i int, res cluster.Resources, id cluster.InstanceID) {
-	r.Set(i, r.Places[i].Free.Add(res))
+// Hold takes from place i what an instance that is there holds, on a device or on none.
+func (r *Room) Hold(i int, held cluster.Resources, device string) {
+	r.Places[i].Used = true
+	r.change(i, func(n *cluster.Node) { n.Hold(held, device) })
+}
+
+// Grow takes more from place i for an instance that is there, on a device or on none, or less if
+// more is negative.
+func (r *Room) Grow(i int, more cluster.Resources, device string) {
+	r.Places[i].Used = true
+	r.change(i, func(n *cluster.Node) { n.Change(more, device) })
+}
+
+// Give returns to place i what an instance holds that is about to stop.
+func (r *Room) Give(i int, held cluster.Resources, device string, id cluster.InstanceID) {
+	r.Undo(i, held, device)
 	p := &r.Places[i]
 	// A clone shares the list; Clip hides the addition from it.
 	p.Leaving = append(slices.Clip(p.Leaving), id)
 }
 
-// Set changes the free resources of place i and moves it in order.
-func (r *Room) Set(i int, free cluster.Resources) {
+// Undo returns to place i what an instance holds that will not start, or as if it had not.
+func (r *Room) Undo(i int, held cluster.Resources, device string) {
+	r.change(i, func(n *cluster.Node) { n.Drop(held, device) })
+}
+
+// change changes what is free on place i and moves it in order.
+func (r *Room) change(i int, by func(*cluster.Node)) {
 	was := weighed{r.Options.Weigh(r.Places[i].Free), i}
-	is := weighed{r.Options.Weigh(free), i}
-	r.Places[i].Free = free
+	by(&r.Places[i].Node)
+	is := weighed{r.Options.Weigh(r.Places[i].Free), i}
 	from, _ := slices.BinarySearchFunc(r.order, was, compareWeighed)
 	to, _ := slices.BinarySearchFunc(r.order, is, compareWeighed)
 	if to > from {
@@ -113,7 +132,7 @@ func (r *Room) fit(c *capacity.Choice, on Allowed) (weighed, bool) {
 	}
 	from := sort.Search(len(r.order), func(i int) bool { return r.order[i].weight >= c.Cost })
 	for _, w := range r.order[from:] {
-		if on.Has(w.index) && c.Config.Resources.Fits(r.Places[w.index].Free) {
+		if on.Has(w.index) && r.Places[w.index].Fits(c.Config.Resources) {
 			return w, true
 		}
 	}
@@ -125,7 +144,7 @@ func (r *Room) elsewhere(c *capacity.Choice, on Allowed) (weighed, bool) {
 	best, most := -1, math.Inf(-1)
 	for i := range r.Places {
 		p := &r.Places[i]
-		if !on.Has(i) || !c.Config.Resources.Fits(p.Free) {
+		if !on.Has(i) || !p.Fits(c.Config.Resources) {
 			continue
 		}
 		if r.Options.Placement == capacity.FirstFit {

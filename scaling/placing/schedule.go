@@ -16,7 +16,10 @@ type Placed struct {
 	// then the first one's.
 	Node  string
 	Nodes []string
-	Range capacity.Range
+	// Device is the GPU of which it has a share, by UUID; "" if it has none, or if the node does
+	// not list its devices.
+	Device string
+	Range  capacity.Range
 	// Efficiency is e_ij of Eq. 10, with the numerator normalised to [0, 1].
 	Efficiency float64
 }

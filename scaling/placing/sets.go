@@ -39,6 +39,15 @@ func (l Lack) String() string {
 // isSet reports whether instances with the choice have several members.
 func isSet(c *capacity.Choice) bool { return c.Config.Members() > 1 }
 
+// copies is how often part fits on place i, at most n. A set has no share of a device: each of its
+// members would need one.
+func (r *Room) copies(i int, part cluster.Resources, n int) int {
+	if r.Places[i].Devices != nil && part.OnDevice() != (cluster.Resources{}) {
+		return 0
+	}
+	return copies(part, r.Places[i].Free, n)
+}
+
 // copies is how often part fits into free, at most n.
 func copies(part, free cluster.Resources, n int) int {
 	for _, x := range [...][2]int64{{int64(part.CPU), int64(free.CPU)}, {int64(part.GPU), int64(free.GPU)}, {part.Memory, free.Memory}, {part.GPUMemory, free.GPUMemory}} {
@@ -66,7 +75,7 @@ func (r *Room) divide(c *capacity.Choice, on Allowed) (places []int, weight floa
 		if !on.Has(i) {
 			continue
 		}
-		if k := copies(each, r.Places[i].Free, n); k > 0 {
+		if k := r.copies(i, each, n); k > 0 {
 			hosts, lacks = append(hosts, host{i, k}), lacks-k
 		}
 	}
@@ -178,7 +187,7 @@ func nodesOf(places []int) int { return len(slices.Compact(slices.Clone(places))
 func (r *Room) put(s *scored) Placed {
 	p := Placed{Candidate: s.Candidate, Node: r.Places[s.node].Name, Range: s.Range, Efficiency: s.efficiency}
 	if s.nodes == nil {
-		r.Take(s.node, s.Config.Resources) // line 13
+		p.Device = r.Take(s.node, s.Config.Resources) // line 13
 		return p
 	}
 	for _, i := range s.nodes {

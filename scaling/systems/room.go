@@ -2,6 +2,7 @@ package systems
 
 import (
 	"math"
+	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/otp"
@@ -11,27 +12,51 @@ import (
 // replace the function's present ones.
 type Room func(cluster.Resources) int
 
+// Held is what an instance holds of a node, and of which device; "" is none.
+type Held struct {
+	cluster.Resources
+	Device string
+}
+
 // RoomOn returns the room on nodes. held returns what the function's own instances hold on
 // each node; it is called only when the room is needed.
-func RoomOn(nodes []cluster.Node, held func() map[string]cluster.Resources) Room {
-	var free []cluster.Resources
+func RoomOn(nodes []cluster.Node, held func() map[string][]Held) Room {
+	var free []cluster.Node
 	return func(r cluster.Resources) int {
 		if free == nil {
 			own := held()
-			for _, n := range nodes {
-				free = append(free, n.Free.Add(own[n.Name]))
+			free = slices.Clone(nodes)
+			for i := range free {
+				for _, h := range own[free[i].Name] {
+					free[i].Drop(h.Resources, h.Device)
+				}
 			}
 		}
 		sum := 0
-		for _, f := range free {
-			sum += fits(f, r)
+		for i := range free {
+			sum += fits(&free[i], r)
 		}
 		return sum
 	}
 }
 
-// fits is how often r fits in free.
-func fits(free, r cluster.Resources) int {
+// fits is how often r fits on a node, and on its devices.
+func fits(n *cluster.Node, r cluster.Resources) int {
+	most := often(n.Free, r)
+	if n.Devices == nil || r.OnDevice() == (cluster.Resources{}) {
+		return most
+	}
+	sum := 0
+	for i := range n.Devices {
+		if d := &n.Devices[i]; d.Fits(r) {
+			sum += min(often(d.Free, r.OnDevice()), cluster.MaxShares-d.Instances)
+		}
+	}
+	return min(most, sum)
+}
+
+// often is how often r fits in free.
+func often(free, r cluster.Resources) int {
 	most := int64(math.MaxInt32)
 	for _, x := range [][2]int64{{int64(free.CPU), int64(r.CPU)}, {int64(free.GPU), int64(r.GPU)}, {free.Memory, r.Memory}, {free.GPUMemory, r.GPUMemory}} {
 		if x[1] > 0 {

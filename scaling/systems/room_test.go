@@ -17,9 +17,11 @@ func TestRoomOn(t *testing.T) {
 		{Name: "a", Free: cluster.Resources{CPU: 3000, Memory: 10 << 30}},
 		{Name: "b", Free: cluster.Resources{CPU: 500, Memory: 1 << 30, GPU: 50}},
 		{Name: "c", Free: cluster.Resources{CPU: -100, Memory: 1 << 30}},
+		{Name: "d", Free: cluster.Resources{CPU: 900, GPU: 120}, Devices: []cluster.DeviceRoom{
+			{UUID: "x", Free: cluster.Resources{GPU: 30}}, {UUID: "y", Free: cluster.Resources{GPU: 90}}, {UUID: "z", Free: cluster.Resources{GPU: 100}, Lost: "XID 79"}}},
 	}
-	room := RoomOn(nodes, func() map[string]cluster.Resources {
-		return map[string]cluster.Resources{"b": {CPU: 1500, Memory: 1 << 30}}
+	room := RoomOn(nodes, func() map[string][]Held {
+		return map[string][]Held{"b": {{cluster.Resources{CPU: 1500, Memory: 1 << 30}, ""}}, "d": {{cluster.Resources{GPU: 20}, "x"}}}
 	})
 	for _, c := range []struct {
 		r    cluster.Resources
@@ -27,6 +29,8 @@ func TestRoomOn(t *testing.T) {
 	}{
 		{cluster.Resources{CPU: 1000, Memory: 1 << 30}, 5}, {cluster.Resources{CPU: 250, Memory: 2 << 30}, 6},
 		{cluster.Resources{CPU: 4000}, 0}, {cluster.Resources{CPU: 1000, GPU: 20}, 2},
+		// 50 % of x are free once the function's own are gone, and 90 % of y: of 60 % only one fits.
+		{cluster.Resources{CPU: 100, GPU: 60}, 1}, {cluster.Resources{CPU: 100, GPU: 50}, 3},
 	} {
 		if got := room(c.r); got != c.want {
 			t.Errorf("%+v fits %d times, want %d", c.r, got, c.want)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/gpu"
 )
 
 const (
@@ -39,6 +40,9 @@ func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 		return in, fmt.Errorf("pod %s/%s: annotation %s: %w", pod.Namespace, pod.Name, v1alpha1.SpecAnnotation, err)
 	}
 	share(pod, &in.InstanceSpec)
+	if device := pod.Annotations[gpu.DeviceAnnotation]; device != "" {
+		in.Devices = []string{device}
+	}
 	in.State, in.StartedAt = cluster.Starting, pod.CreationTimestamp.Time
 	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[StartedAnnotation]); err == nil {
 		in.StartedAt = at

@@ -1,0 +1,108 @@
+package joint
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/packing"
+	"github.com/faas-infer/faas-infer/scaling/placing"
+)
+
+// A pattern is of a node, whose GPUs are one sum in it. But an instance needs its share of one
+// device: three of 60 % are 180 of the 200 % of two GPUs, and only two fit. So what does not fit on
+// the devices is packed once more, and then no pattern has more than the emptiest device of its
+// node. That always fits.
+
+// fill puts a solution's instances on the places, the largest shares of GPUs first. It reports
+// whether all of them fit.
+func (p *Problem) fill(room *placing.Room, classes []Class, s packing.Solution, placements []placing.Placement) bool {
+	next, all := make([]int, len(classes)), true
+	for _, f := range s.Filled {
+		for range f.Count {
+			at := classes[f.Class].Places[next[f.Class]]
+			next[f.Class]++
+			for _, item := range p.listed(f.Uses, room.Places[at].Devices != nil) {
+				all = p.put(room, at, item, placements) && all
+			}
+		}
+	}
+	return all
+}
+
+// listed lists the items of a pattern, each as often as it is used. With devices those with the
+// largest share come first.
+func (p *Problem) listed(uses []packing.Use, devices bool) (items []int) {
+	for _, u := range uses {
+		items = append(items, slices.Repeat([]int{u.Item}, u.Count)...)
+	}
+	if devices {
+		slices.SortStableFunc(items, func(a, b int) int { return largestFirst(p.items[a].Need, p.items[b].Need) })
+	}
+	return items
+}
+
+// largestFirst orders needs by their share of a device, the largest first.
+func largestFirst(a, b cluster.Resources) int {
+	return cmp.Or(cmp.Compare(b.GPU, a.GPU), cmp.Compare(b.GPUMemory, a.GPUMemory))
+}
+
+// repair places what a first solution could not place because a device had no room.
+func (p *Problem) repair(room *placing.Room, placements []placing.Placement) {
+	for range repairs {
+		rest := p.rest(placements)
+		before := count(placements)
+		classes, s := rest.Solve(room)
+		rest.fill(room, classes, s, placements)
+		if count(placements) == before {
+			return
+		}
+	}
+}
+
+// repairs bounds the number of repairs. The first mostly suffices: each fills one device of a node.
+const repairs = 8
+
+func count(placements []placing.Placement) (n int) {
+	for k := range placements {
+		n += len(placements[k].Placed)
+	}
+	return n
+}
+
+// rest returns the problem of what placements leave over, on one device of each node.
+func (p *Problem) rest(placements []placing.Placement) *Problem {
+	demands := slices.Clone(p.Demands)
+	for k := range demands {
+		d := &demands[k]
+		d.Shares = slices.Clone(d.Shares)
+		for _, x := range placements[k].Placed {
+			d.Need = max(0, d.Need-x.Range.Up)
+			for n := range d.Shares {
+				if d.Shares[n].has(x.Artefact) {
+					d.Shares[n].Need = max(0, d.Shares[n].Need-x.Range.Up)
+				}
+			}
+		}
+	}
+	rest := New(p.Thrift, demands)
+	rest.oneDevice = true
+	return rest
+}
+
+// free is what patterns may have of a place: all that is free, or not more than its emptiest device.
+func (p *Problem) free(at *placing.Place) cluster.Resources {
+	if !p.oneDevice || len(at.Devices) == 0 {
+		return at.Free
+	}
+	free := at.Free
+	free.GPU, free.GPUMemory = 0, 0
+	most := cluster.DeviceRoom{Free: cluster.Resources{GPU: -1}}
+	for i := range at.Devices {
+		if d := &at.Devices[i]; d.Lost == "" && cluster.CompareDevices(d, &most) > 0 {
+			most = *d
+		}
+	}
+	free.GPU, free.GPUMemory = max(0, min(at.Free.GPU, most.Free.GPU)), max(0, min(at.Free.GPUMemory, most.Free.GPUMemory))
+	return free
+}
