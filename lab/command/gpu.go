@@ -1,69 +1,125 @@
 package command
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	benchgpu "github.com/faas-infer/faas-infer/lab/gpu"
 	"github.com/faas-infer/faas-infer/lab/gpu/trial"
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
 // newGPUBenchCommand returns "bench gpu".
 func newGPUBenchCommand() *cobra.Command {
 	o := benchgpu.Options{
-		Device: "0", MPS: device.MPSProgram, Models: []string{"mobilenet", "resnet-50", "bert"}, Batch: 8,
-		Shares: []int{10, 20, 30, 50, 70, 100}, Each: 3 * time.Second,
+		Device: "0", MPS: device.MPSProgram, Parts: benchgpu.Parts(), Models: []string{"resnet-50", "mobilenet", "bert-v1"}, Batch: 8,
+		Small: []string{"mobilenet", "lstm-2365", "textcnn-69", "resnet-20", "bert-v1"}, SLO: 50 * time.Millisecond,
+		Shares: []int{10, 20, 30, 40, 60, 80, 100}, Each: 2 * time.Second,
 	}
-	var asJSON bool
-	c := &cobra.Command{
+	c := benchCommand(&cobra.Command{
 		Use:   "gpu",
-		Short: "Measure how CUDA MPS shares a GPU: two processes with 30 and 70 %, and latency by share",
-		Long: `gpu reads the machine's GPUs from NVIDIA's driver, starts its own MPS control daemon,
-and measures what processes with 30, 70 and 100 % of one GPU compute, alone and
-together. Then it measures the latency of models by share. This part needs an ONNX
-Runtime library built with CUDA; otherwise gpu says so and leaves the models out.
-Without a GPU it ends with an error. Nothing else should use the GPU.`,
+		Short: "Measure how CUDA MPS shares a GPU, and what models gain by shares",
+		Long: `gpu reads the machine's GPUs from NVIDIA's driver, starts its own MPS control daemon, and
+measures in parts:
+
+  kernels  what processes with 30, 70 and 100 % of one GPU compute, alone and together
+  shares   the latency of models by share and batch, and how well the latency on a share
+           follows from those on its neighbours
+  coexist  what a model with a quarter of the GPU loses beside three others
+  shared   how much several small models answer at the same time on equal shares, against the
+           same models with the whole GPU in turn
+
+gpu needs an ONNX Runtime library built with CUDA ("make onnxruntime-cuda"). Without a GPU it
+ends with an error. Nothing else should use the GPU.`,
 		Example: `  faas-infer-lab bench gpu
-  faas-infer-lab bench gpu --device 1 --models resnet-50 --shares 25,50,100 --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Batch < 1 || o.Each <= 0 {
-				return errors.New("--batch and --each must be positive")
+  faas-infer-lab bench gpu --device 1 --parts shares --models resnet-50 --shares 25,50,100 --json`,
+	}, func(ctx context.Context, r rig.Options) (_ *report.Report, err error) {
+		if o.Batch < 1 || o.Each <= 0 || o.SLO <= 0 {
+			return nil, errors.New("--batch, --each and --slo must be positive")
+		}
+		if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
+			return nil, errors.New("--shares must be one or more numbers from 1 to 100 (%)")
+		}
+		if len(o.Models) == 0 {
+			return nil, errors.New("--models must have one or more architectures")
+		}
+		for _, part := range o.Parts {
+			if !slices.Contains(benchgpu.Parts(), part) {
+				return nil, fmt.Errorf("--parts has %q; the parts are %s", part, strings.Join(benchgpu.Parts(), ", "))
 			}
-			if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
-				return errors.New("--shares must be one or more numbers from 1 to 100 (%)")
-			}
-			slices.Sort(o.Shares)
-			if o.Self, err = os.Executable(); err != nil {
-				return err
-			}
-			o.Log, o.Library = cmd.ErrOrStderr(), nvml.New()
-			r, err := benchgpu.Run(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return r.JSON(cmd.OutOrStdout())
-			}
-			return r.Table(cmd.OutOrStdout())
-		},
-	}
+		}
+		slices.Sort(o.Shares)
+		if o.Self, err = os.Executable(); err != nil {
+			return nil, err
+		}
+		o.Program, o.Log, o.Library = r.Program, r.Log, nvml.New()
+		return benchgpu.Run(ctx, o)
+	})
 	f := c.Flags()
-	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Device, "device", o.Device, "index or UUID of the GPU")
 	f.StringVar(&o.MPS, "mps-control", o.MPS, "MPS control program")
-	f.StringSliceVar(&o.Models, "models", o.Models, "architectures of faas-infer model make")
-	f.IntVar(&o.Batch, "batch", o.Batch, "requests in one execution")
+	f.StringSliceVar(&o.Parts, "parts", o.Parts, "parts to run")
+	f.StringSliceVar(&o.Models, "models", o.Models, "architectures of faas-infer model make whose latency is measured")
+	f.IntVar(&o.Batch, "batch", o.Batch, "requests in one execution of the first model beside itself")
+	f.StringSliceVar(&o.Small, "small", o.Small, "architectures that share the GPU")
+	f.DurationVar(&o.SLO, "slo", o.SLO, "latency objective of those")
 	f.IntSliceVar(&o.Shares, "shares", o.Shares, "shares of the GPU, in %")
 	f.DurationVar(&o.Each, "each", o.Each, "how long each process works")
+	return c
+}
+
+// newGPUServedCommand returns "bench gpu-served".
+func newGPUServedCommand() *cobra.Command {
+	s := benchgpu.Served{
+		Models: []string{"resnet-50", "bert-v1", "mobilenet"}, SLO: 50 * time.Millisecond, Ramp: 10 * time.Second, Hold: 10 * time.Second, Colds: 5,
+	}
+	var rates []string
+	c := benchCommand(&cobra.Command{
+		Use:   "gpu-served",
+		Short: "Measure models behind a provider that shares a GPU",
+		Long: `gpu-served starts a provider on this machine, deploys models with an objective, and offers each
+a rising and then a steady open-loop load, all at the same time. It reports the requests within
+the objective and the shares that the instances hold, and how long the first model takes from
+zero instances to an answer.`,
+		Example: `  faas-infer-lab bench gpu-served
+  faas-infer-lab bench gpu-served --models resnet-50 --rates 1000 --slo 30ms --json`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		s.Rates = nil
+		for _, text := range rates {
+			rate, err := strconv.ParseFloat(text, 64)
+			if err != nil || !(rate > 0) {
+				return nil, fmt.Errorf("--rates has %q; each must be a number of requests/s above 0", text)
+			}
+			s.Rates = append(s.Rates, rate)
+		}
+		if len(s.Rates) != len(s.Models) || len(s.Models) == 0 {
+			return nil, fmt.Errorf("--rates has %d numbers for the %d models; give one for each", len(s.Rates), len(s.Models))
+		}
+		r := report.New("bench gpu-served", time.Now())
+		return r, s.Run(ctx, o, r)
+	})
+	f := c.Flags()
+	f.StringSliceVar(&s.Models, "models", s.Models, "architectures of faas-infer model make")
+	f.StringSliceVar(&rates, "rates", []string{"1200", "600", "1500"}, "requests/s of each at the end of the rise")
+	f.DurationVar(&s.SLO, "slo", s.SLO, "latency objective")
+	f.DurationVar(&s.Ramp, "rise", s.Ramp, "how long the load rises")
+	f.DurationVar(&s.Hold, "hold", s.Hold, "how long it stays")
+	f.IntVar(&s.Colds, "colds", s.Colds, "starts of the first model from zero")
+	f.StringSliceVar(&s.Arguments, "provider", nil, "arguments for the provider, such as --gpus,none")
 	return c
 }
 
@@ -89,6 +145,7 @@ func newGPUWorkerCommand() *cobra.Command {
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
 	f.BoolVar(&w.Plain, "plain", false, "run without CUDA graphs")
 	f.BoolVar(&w.Exhaustive, "exhaustive", false, "try all algorithms of convolutions at the start")
+	f.DurationVar(&w.Limit, "limit", 0, "count the executions that take no longer")
 	f.BoolVar(&w.Check, "check", false, "compare the answers with the CPU's")
 	return c
 }
@@ -141,7 +198,7 @@ func newGPUInstanceCommand() *cobra.Command {
 			if err := sandbox.Enter(); err != nil {
 				return err
 			}
-			b, err := benchgpu.OpenBurner()
+			b, err := cuda.OpenBurner()
 			if err != nil {
 				return err
 			}

@@ -80,6 +80,9 @@ func (b *bench) start(j job) (*child, error) {
 	if j.Model != "" {
 		arguments = append(arguments, "--model", j.Model, "--batch", strconv.Itoa(j.Batch))
 	}
+	if j.Limit > 0 {
+		arguments = append(arguments, "--limit", j.Limit.String())
+	}
 	if j.CPU {
 		arguments = append(arguments, "--cpu")
 	}

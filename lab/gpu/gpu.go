@@ -1,7 +1,7 @@
 // Package gpu measures how CUDA MPS shares a GPU: the multiply-adds of two processes
-// with 30 and 70 % of one, alone and together, and models' latency by share. It is not
-// part of the product, which shares GPUs with the packages of gpu at the root. Begin with
-// Run.
+// with 30 and 70 % of one, alone and together, models' latency by share, what models lose
+// beside each other and gain over turns, and models behind a provider. It is not part of the
+// product, which shares GPUs with the packages of gpu at the root. Begin with Run and Served.
 package gpu
 
 import (
@@ -10,32 +10,40 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Options are the options of the bench.
 type Options struct {
-	// Self is this program, which "bench gpu-worker" runs.
-	Self string
+	// Self is this program, which "bench gpu-worker" runs. Program is faas-infer, which measures
+	// profiles.
+	Self, Program string
 	// Library is the driver's NVML library.
 	Library nvml.Interface
 	// Device is the index or UUID of the GPU.
 	Device string
 	// MPS is the MPS control program.
 	MPS string
-	// Models are architectures of the zoo. Batch is the number of requests in one
-	// execution.
+	// Parts are names of [Parts].
+	Parts []string
+	// Models are architectures of the zoo whose latency is measured by share. Batch is the number
+	// of requests in one execution of the first of them where it works beside itself.
 	Models []string
 	Batch  int
+	// Small are the models that share the GPU. SLO is their objective.
+	Small []string
+	SLO   time.Duration
 	// Shares are in %, ascending.
 	Shares []int
 	// Each is how long each process works.
@@ -47,9 +55,23 @@ type Options struct {
 // small and large are the shares of the two processes.
 const small, large = 30, 70
 
-// Run measures kernels and models. Its error wraps [gpu.ErrNone] if there is no GPU. With
-// an ONNX Runtime library without CUDA it leaves the models out: models_measured is the
-// number of measured models, and Log has the reasons for the others.
+// parts are the parts of the bench in their order.
+var parts = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"kernels", (*bench).kernels}, {"shares", (*bench).shares}, {"coexist", (*bench).coexist}, {"shared", (*bench).shared},
+}
+
+// Parts lists the names of the bench's parts.
+func Parts() (names []string) {
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Run measures kernels and models. Its error wraps [gpu.ErrNone] if there is no GPU.
 func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	i, err := device.Read(o.Library)
 	if err != nil {
@@ -82,10 +104,18 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 	r := report.New("bench gpu", time.Now())
 	describe(r, i, shared)
 	b := &bench{Options: o, inventory: i, device: shared, dir: dir, report: r}
-	if err := b.kernels(ctx); err != nil {
+	if b.card, err = shares.Open(ctx, shares.Options{GPU: shared.UUID, Library: o.Library, Self: o.Program, Pipe: i.PipeDirectory}); err != nil {
 		return nil, err
 	}
-	return r, b.models(ctx)
+	for _, p := range parts {
+		if !slices.Contains(o.Parts, p.name) {
+			continue
+		}
+		if err := p.run(b, ctx); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	return r, nil
 }
 
 // why returns the reason why the GPU of a name cannot be shared.
@@ -110,6 +140,7 @@ type bench struct {
 	Options
 	inventory gpu.Inventory
 	device    gpu.Device
+	card      *shares.Card
 	dir       string
 	report    *report.Report
 }
@@ -148,39 +179,51 @@ func (b *bench) kernels(ctx context.Context) error {
 	return nil
 }
 
-// models measures latency by share. It leaves out models that cannot run.
-func (b *bench) models(ctx context.Context) error {
-	measured := 0
+// file writes a model of the zoo, once, and returns its file.
+func (b *bench) file(name string) (string, error) {
+	file := filepath.Join(b.dir, name+".onnx")
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	m, err := zoo.Make(name, 1)
+	if err != nil {
+		return "", err
+	}
+	return file, m.WriteFile(file)
+}
+
+// sizes are the batch sizes whose latency is measured by share.
+var sizes = []int{1, 4, 16}
+
+// shares measures models' latency by share, and how well the latency on a share follows from
+// those on its neighbours.
+func (b *bench) shares(ctx context.Context) error {
+	sum, n := 0.0, 0
 	for _, name := range b.Models {
-		m, err := zoo.Make(name, 1)
+		file, err := b.file(name)
 		if err != nil {
 			return err
 		}
-		file := filepath.Join(b.dir, name+".onnx")
-		if err := m.WriteFile(file); err != nil {
-			return err
+		fmt.Fprintf(b.Log, "measuring %s on %v %%\n", name, b.Shares)
+		found, err := b.card.Model(ctx, shares.Work{Model: file, Shares: b.Shares, Batches: sizes, TimesOnly: true}, func(int, int) {})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		var whole float64
-		for n := len(b.Shares) - 1; n >= 0; n-- {
-			percent := b.Shares[n]
-			out, err := b.run(ctx, job{Work{Model: file, Batch: b.Batch, Each: b.Each}, percent})
-			if err != nil && n == len(b.Shares)-1 && ctx.Err() == nil {
-				fmt.Fprintf(b.Log, "%s is left out: %v\n", name, err)
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if whole == 0 {
-				whole = out[0].Median
-				measured++
-			}
-			at := fmt.Sprintf("%s.share_%d", name, percent)
-			b.report.Add(at+".median_ms", out[0].Median, "ms", fmt.Sprintf("batch of %d", b.Batch))
-			b.report.Add(at+".p99_ms", out[0].P99, "ms", "")
-			b.report.Add(at+".slower", out[0].Median/whole, "", fmt.Sprintf("than with %d %%", b.Shares[len(b.Shares)-1]))
+		if found.Note != "" {
+			fmt.Fprintln(b.Log, name+": "+found.Note)
+		}
+		p := &profiler.Profile{Measurements: found.Measurements}
+		for _, m := range found.Measurements {
+			at := fmt.Sprintf("%s.share_%d.batch_%d", name, m.GPU, m.Batch)
+			b.report.Add(at+".median_ms", m.Median/1000, "ms", fmt.Sprintf("p95 %.2f ms, processor %.2f ms", m.P95/1000, m.CPU/1000))
+		}
+		if mean, shares := p.HeldOut(); shares > 0 {
+			b.report.Add(name+".share.error_pct", 100*mean, "%", fmt.Sprintf("of %d times, each predicted from the next smaller and larger share", shares))
+			sum, n = sum+mean*float64(shares), n+shares
 		}
 	}
-	b.report.Add("models_measured", float64(measured), "", "of "+strings.Join(b.Models, ", "))
+	if n > 0 {
+		b.report.Add("share.error_pct", 100*sum/float64(n), "%", "mean of all; at most 10 is the aim")
+	}
 	return nil
 }

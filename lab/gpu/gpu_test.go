@@ -6,16 +6,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // worker is an environment variable that makes the test's binary work like "bench
@@ -35,13 +38,20 @@ func TestMain(m *testing.M) {
 
 // workAs answers like a worker on an ideal GPU: it computes in proportion to its share.
 func workAs(kind string) error {
-	percent := map[string]float64{"10": 10, "30": 30, "70": 70, "100": 100}[os.Getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")]
+	percent, _ := strconv.ParseFloat(os.Getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), 64)
 	model := strings.Contains(strings.Join(os.Args, " "), "--model")
 	switch {
 	case os.Getenv("CUDA_VISIBLE_DEVICES") == "" || os.Getenv("CUDA_MPS_PIPE_DIRECTORY") == "":
 		return errors.New("no share was given")
 	case kind == "broken" || kind == "modelless" && model:
 		return errors.New("this engine has no CUDA")
+	case os.Args[1] == "profile":
+		var r shares.Result
+		for _, batch := range []int{1, 4, 16} {
+			t := 1e5 * (0.5 + float64(batch)/2) / percent
+			r.Measurements = append(r.Measurements, profiler.Measurement{Batch: batch, Threads: 1, GPU: int(percent), Median: t, P95: t, Runs: 9})
+		}
+		return json.NewEncoder(os.Stdout).Encode(r)
 	}
 	os.Stdout.WriteString(ready + "\n")
 	if _, err := io.ReadFull(os.Stdin, make([]byte, 3)); err != nil {
@@ -49,7 +59,7 @@ func workAs(kind string) error {
 	}
 	o := Outcome{SMs: int(1.08 * percent), GFLOPS: 195 * percent, Runs: 10, Median: 1}
 	if model {
-		o = Outcome{Runs: 10, Median: 1000 / percent, P99: 1100 / percent}
+		o = Outcome{Runs: 10, Within: 10, Median: 1000 / percent, P99: 1100 / percent}
 	}
 	return json.NewEncoder(os.Stdout).Encode(o)
 }
@@ -66,8 +76,8 @@ func options(t *testing.T, kind string) Options {
 		t.Fatal(err)
 	}
 	return Options{
-		Self: self, Library: dgx.New(), Device: "3", MPS: control, Models: []string{"mnist"}, Batch: 4,
-		Shares: []int{10, 100}, Each: time.Second, Log: t.Output(),
+		Self: self, Program: self, Library: dgx.New(), Device: "3", MPS: control, Parts: Parts(), Models: []string{"mnist"}, Batch: 4,
+		Small: []string{"mnist", "dssm"}, SLO: 100 * time.Millisecond, Shares: []int{10, 30, 100}, Each: time.Second, Log: t.Output(),
 	}
 }
 
@@ -89,7 +99,9 @@ func TestRun(t *testing.T) {
 	got := results(t, options(t, "ideal"))
 	for name, want := range map[string]float64{
 		"gpus": 8, "sms": 108, "share_30.sms": 32, "share_30.alone_gflops": 5850, "share_70.together_part": 0.7,
-		"share_30.kept": 1, "together_of_whole": 1, "mnist.share_10.median_ms": 100, "mnist.share_10.slower": 10, "models_measured": 1,
+		"share_30.kept": 1, "together_of_whole": 1, "mnist.share_10.batch_1.median_ms": 10, "share.error_pct": 0, "coexist.slowdown": 1,
+		// In turn 1,882 each of the whole GPU, in batches of 16 of 8.5 ms; at once 10 batches of 16 a second.
+		"shared.dssm.in_turn_rps": 16 / 0.0085 / 2, "shared.dssm.rps": 160, "rps_ratio.shared_over_whole": 160 / (16 / 0.0085 / 2),
 	} {
 		if x, ok := got[name]; !ok || x < want-1e-9 || x > want+1e-9 {
 			t.Errorf("%s is %v, want %v", name, x, want)
@@ -97,11 +109,10 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// With an engine without CUDA, only the models are left out.
+// The error of an engine without CUDA says which part failed.
 func TestWithoutCUDA(t *testing.T) {
-	got := results(t, options(t, "modelless"))
-	if n, ok := got["models_measured"]; !ok || n != 0 || got["share_30.alone_gflops"] == 0 {
-		t.Errorf("%v", got)
+	if _, err := Run(t.Context(), options(t, "modelless")); err == nil || !strings.Contains(err.Error(), "shares: mnist: on 10 % of the GPU: this engine has no CUDA") {
+		t.Errorf("%v", err)
 	}
 }
 

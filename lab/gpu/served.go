@@ -64,7 +64,7 @@ func (s Served) Run(ctx context.Context, o rig.Options, r *report.Report) error 
 
 // logs passes on what the provider said, for people who look for the cause of a figure.
 func (s Served) logs(o rig.Options, d *rig.Deployed) {
-	for _, line := range lastLines(d.Output(), 20) {
+	for _, line := range lastLines(d.Said(), 20) {
 		fmt.Fprintln(o.Log, "provider: "+line)
 	}
 }

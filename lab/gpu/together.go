@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/faas-infer/faas-infer/command/profile/shares"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // quarter is the share of each of the four processes that work beside each other, in %.
@@ -12,7 +15,11 @@ const quarter = 25
 
 // coexist measures what a process with a quarter of the GPU loses beside three others. Shares of
 // multiprocessors do not divide the memory's bandwidth and caches, so it can lose something.
-func (b *bench) coexist(ctx context.Context, file string) error {
+func (b *bench) coexist(ctx context.Context) error {
+	file, err := b.file(b.Models[0])
+	if err != nil {
+		return err
+	}
 	one := job{Work{Model: file, Batch: b.Batch, Each: b.Each}, quarter}
 	alone, err := b.run(ctx, one)
 	if err != nil {
@@ -33,54 +40,51 @@ func (b *bench) coexist(ctx context.Context, file string) error {
 	return nil
 }
 
-// batches are the batch sizes of which shared chooses.
+// batches are the batch sizes of which shared chooses, ascending.
 var batches = []int{1, 2, 4, 8, 16, 32}
 
 // shared compares models that work at the same time on equal shares with the same models that
 // have the whole GPU in turn, each for an equal part of the time. Each works in batches of the
 // size with which it answers most within half the objective, as a batch waits as long again to
 // be filled (INFless Eq. 4).
-func (b *bench) shared(ctx context.Context, files map[string]string) error {
-	names := slices.Sorted(func(yield func(string) bool) {
-		for name := range files {
-			if !yield(name) {
-				return
-			}
-		}
-	})
-	percent := 100 / len(names)
+func (b *bench) shared(ctx context.Context) error {
+	n := len(b.Small)
+	if n == 0 {
+		return nil
+	}
+	percent := 100 / n
 	var together []job
 	inTurn := map[string]float64{}
-	for _, name := range names {
-		whole, err := b.best(ctx, files[name], 100)
+	for _, name := range b.Small {
+		file, err := b.file(name)
 		if err != nil {
-			return fmt.Errorf("%s on the whole GPU: %w", name, err)
+			return err
 		}
-		inTurn[name] = whole.rate / float64(len(names))
-		share, err := b.best(ctx, files[name], percent)
+		found, err := b.card.Model(ctx, shares.Work{Model: file, Shares: []int{percent, 100}, Batches: batches, Until: b.SLO / 2, TimesOnly: true}, func(int, int) {})
 		if err != nil {
-			return fmt.Errorf("%s on %d %%: %w", name, percent, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
+		whole, share := best(found.Measurements, 100, b.SLO/2), best(found.Measurements, percent, b.SLO/2)
+		inTurn[name] = whole.rate / float64(n)
 		fmt.Fprintf(b.Log, "%s: %.0f/s in batches of %d on the whole GPU, %.0f/s of %d on %d %%\n", name, whole.rate, whole.batch, share.rate, share.batch, percent)
-		together = append(together, job{Work{Model: files[name], Batch: share.batch, Each: b.Each}, percent})
+		together = append(together, job{Work{Model: file, Batch: share.batch, Each: b.Each, Limit: b.SLO / 2}, percent})
 	}
 	at, err := b.run(ctx, together...)
 	if err != nil {
 		return err
 	}
-	ratios, least := 0.0, 0.0
-	for n, name := range names {
+	sum, least := 0.0, 0.0
+	for i, name := range b.Small {
 		// Executions above half the objective answer nobody in time.
-		rate := float64(together[n].Batch*at[n].Within(b.SLO/2)) / b.Each.Seconds()
+		rate := float64(together[i].Batch*at[i].Within) / b.Each.Seconds()
 		ratio := rate / inTurn[name]
-		ratios += ratio
-		if least == 0 || ratio < least {
+		if sum += ratio; least == 0 || ratio < least {
 			least = ratio
 		}
-		b.report.Add("shared."+name+".rps", rate, "requests/s", fmt.Sprintf("batches of %d within %v, on %d %% beside the others", together[n].Batch, b.SLO/2, percent))
+		b.report.Add("shared."+name+".rps", rate, "requests/s", fmt.Sprintf("batches of %d within %v, on %d %% beside the others", together[i].Batch, b.SLO/2, percent))
 		b.report.Add("shared."+name+".in_turn_rps", inTurn[name], "requests/s", "the whole GPU for a part of the time")
 	}
-	b.report.Add("rps_ratio.shared_over_whole", ratios/float64(len(names)), "ratio", "mean of the models; at least 2 is the aim")
+	b.report.Add("rps_ratio.shared_over_whole", sum/float64(n), "ratio", "mean of the models; at least 2 is the aim")
 	b.report.Add("rps_ratio.shared_over_whole_worst", least, "ratio", "")
 	return nil
 }
@@ -91,20 +95,16 @@ type choice struct {
 	rate  float64
 }
 
-// best measures the batch sizes on a share and returns the one with the highest rate within half
-// the objective.
-func (b *bench) best(ctx context.Context, file string, percent int) (c choice, err error) {
-	for _, batch := range batches {
-		out, err := b.run(ctx, job{Work{Model: file, Batch: batch, Each: min(b.Each, 300*time.Millisecond)}, percent})
-		if err != nil {
-			return choice{}, err
+// best returns the batch size with the highest rate on a share whose batches take no longer than
+// limit, and the smallest batch if none is.
+func best(measured []profiler.Measurement, percent int, limit time.Duration) (c choice) {
+	for _, m := range measured {
+		if m.GPU != percent || m.P95 > float64(limit.Microseconds()) && c.batch > 0 {
+			continue
 		}
-		if time.Duration(out[0].P99*float64(time.Millisecond)) > b.SLO/2 && batch > 1 {
-			break
-		}
-		if rate := 1000 * float64(batch) / out[0].Median; rate > c.rate {
-			c = choice{batch, rate}
+		if rate := 1e6 * float64(m.Batch) / m.Median; rate > c.rate {
+			c = choice{m.Batch, rate}
 		}
 	}
-	return c, nil
+	return c
 }

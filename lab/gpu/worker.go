@@ -32,6 +32,8 @@ type Work struct {
 	Plain, Exhaustive bool
 	// Check compares the answers with the CPU's.
 	Check bool
+	// Limit is the time of an execution up to which it counts in [Outcome.Within], 0 for any.
+	Limit time.Duration
 }
 
 // Outcome is the result of a process's work.
@@ -40,8 +42,10 @@ type Outcome struct {
 	SMs int `json:"sms,omitzero"`
 	// GFLOPS is the computation rate of a kernel.
 	GFLOPS float64 `json:"gflops,omitzero"`
-	// Runs is the number of executions. Median and P99 are their times in ms.
+	// Runs is the number of executions, Within that of those that took no longer than the limit.
+	// Median and P99 are their times in ms.
 	Runs   int     `json:"runs"`
+	Within int     `json:"within"`
 	Median float64 `json:"median_ms"`
 	P99    float64 `json:"p99_ms"`
 	// Copies and computation on the device in µs, medians, and the process's CPU time per run.
@@ -154,6 +158,9 @@ func (w Work) measure(ctx context.Context, t *task) (o Outcome, err error) {
 			return o, err
 		}
 		operations += n
+		if w.Limit == 0 || time.Since(at) <= w.Limit {
+			o.Within++
+		}
 		times = append(times, float64(time.Since(at))/float64(time.Millisecond))
 		if t.engine != nil {
 			on := t.engine.Times()

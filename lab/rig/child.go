@@ -60,6 +60,9 @@ func (o Options) Start(arguments ...string) (*Child, error) {
 	return c, nil
 }
 
+// Said returns what the process has written. Call it after the process has exited.
+func (c *Child) Said() string { return c.output.String() }
+
 // Stop sends SIGTERM, and kills the process if it has not exited after 20 s.
 func (c *Child) Stop() {
 	_ = c.Process.Signal(syscall.SIGTERM)

@@ -21,6 +21,8 @@ type Work struct {
 	Until time.Duration
 	// Plain runs without CUDA graphs.
 	Plain bool
+	// TimesOnly leaves out the memory of the GPU, which needs another opening for each batch.
+	TimesOnly bool
 }
 
 // Result is what a child has measured.
@@ -40,7 +42,7 @@ func (c *Card) Model(ctx context.Context, w Work, progress func(done, total int)
 		progress(i, len(w.Shares))
 		arguments := []string{"profile", "share", "--model", w.Model, "--gpu-share", strconv.Itoa(percent), "--batch", list(w.Batches),
 			"--until", w.Until.String(), "--gpu", c.device.UUID}
-		if i == len(w.Shares)-1 {
+		if i == len(w.Shares)-1 && !w.TimesOnly {
 			arguments = append(arguments, "--memory")
 		}
 		if w.Plain {
