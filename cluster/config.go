@@ -148,6 +148,9 @@ type Artefact struct {
 	Bundle string `json:"bundle"`
 	// Model is the model file inside the bundle; "" for a process.
 	Model string `json:"model"`
+	// Original is the file from which Model was prepared for this kind of CPU. An instance on a
+	// GPU loads it; "" for one on the CPU.
+	Original string `json:"original,omitempty"`
 	// Images says how the model expects images, as the deployment declares it; "" if
 	// it takes none.
 	Images string `json:"images,omitempty"`

@@ -49,7 +49,7 @@ func (m gpuModels) Unable(file string) string {
 }
 
 // OnDevice implements [latency.Devices]. It predicts the times if the database has operators of
-// that GPU. Otherwise it measures the model, which takes about a minute. Instances on the GPU
+// that GPU. Otherwise it measures the model, which takes about half a minute. Instances on the GPU
 // are slower meanwhile, and make the figures larger.
 func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
 	_, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, "--gpu-name", device)
@@ -66,9 +66,13 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return nil, fmt.Errorf("this machine has no %s, and %w", device, err)
 	}
 	// The child must not be idle work: it measures.
-	_, p, err = m.profile(ctx, foreground, "model", file, maxBatch, until, "--device", "cuda", "--gpu", all[at].UUID, "--mps-pipe", i.On(all[at].UUID, 100, 0).PipeDirectory)
+	_, p, err = m.profile(ctx, foreground, "model", file, maxBatch, until, "--device", "cuda", "--gpu", all[at].UUID, "--shares", deploymentShares, "--mps-pipe", i.On(all[at].UUID, 100, 0).PipeDirectory)
 	return p, err
 }
+
+// deploymentShares are the shares in % that are measured while a function waits for its GPU. The
+// times on the others lie between them.
+const deploymentShares = "10,20,50,100"
 
 // GPUModels finds models' times on the nodes' GPUs. inventory lists this machine's, others those
 // of the other nodes; others may be nil.

@@ -51,6 +51,9 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 		return watchdogCommand(spec, socket)
 	}
 	argv = append([]string{process.Self(), "instance", "--prepared", spec.Model, "--warm", f.warmDir()}, f.InstanceArguments(spec)...)
+	if spec.Original != "" {
+		argv = append(argv, "--model", spec.Original)
+	}
 	argv = append(argv, "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {

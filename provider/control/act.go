@@ -66,10 +66,15 @@ func (c driver) upToDate(plan scaling.Plan) scaling.Plan {
 // start starts one instance. The lock is held.
 func (c *Controller) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
-	s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
+	if s.Config.GPU == 0 { // A larger batch takes more of a GPU's memory than was planned.
+		s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
+	}
 	spec := cluster.InstanceSpec{
 		ID: keeper.NewID(fn.Name), Function: fn.Name, Revision: fn.Revision, Node: s.Node, Nodes: s.Nodes, Config: s.Config,
 		Artefact: a.Artefact, Env: fn.Deployment.EnvVars, Secrets: fn.secrets, Fingerprint: a.fingerprint,
+	}
+	if s.Config.GPU > 0 {
+		spec.Original = a.file
 	}
 	if s.Device != "" {
 		spec.Devices = []string{s.Device}
