@@ -25,6 +25,11 @@ typedef struct {
 	size_t width, height, depth;
 } copy;
 
+const char *const node_names[node_types] = {
+	"kernel", "memcpy", "memset", "host", "graph", "empty", "wait", "record", "signal semaphore", "wait semaphore",
+	"allocate", "free", "memory operations", "conditional",
+};
+
 // Kinds of memory.
 enum { memory_host = 1, memory_device = 2, attribute_kind = 2 };
 
@@ -68,9 +73,24 @@ static char *drop(void *node) {
 	return driver_failed("cuGraphDestroyNode", cu.destroy_node(node));
 }
 
+// The driver's CUDA_MEM_ALLOC_NODE_PARAMS, of which the address at its end counts.
+typedef struct {
+	unsigned char pool[88];
+	const void *access;
+	size_t accesses, bytes;
+	address at;
+} allocation;
+
+// memory lists the addresses that a graph allocates and frees.
+typedef struct {
+	address *allocated, *freed;
+	size_t allocations, frees;
+} memory;
+
 // fit makes a node fit for many launches, or says why it is not.
-static char *fit(engine *e, void *node, size_t *counts) {
+static char *fit(engine *e, void *node, size_t *counts, memory *m) {
 	int type = 0;
+	allocation taken;
 	char *message;
 	CU("cuGraphNodeGetType", cu.node_type(node, &type));
 	if (type >= 0 && type < node_types) counts[type]++;
@@ -83,23 +103,49 @@ static char *fit(engine *e, void *node, size_t *counts) {
 		return keep(e, node);
 	case node_host:
 		return drop(node);
+	case node_allocate:
+		memset(&taken, 0, sizeof taken);
+		CU("cuGraphMemAllocNodeGetParams", cu.allocated(node, &taken));
+		m->allocated[m->allocations++] = taken.at;
+		return NULL;
+	case node_free:
+		CU("cuGraphMemFreeNodeGetParams", cu.freed(node, &m->freed[m->frees]));
+		m->frees++;
+		return NULL;
 	}
-	if (asprintf(&message, "a node has the type %d", type) < 0) return strdup("a node has another type");
+	const char *name = type >= 0 && type < node_types ? node_names[type] : "unknown";
+	if (asprintf(&message, "a node has the type %s (%d)", name, type) < 0) return strdup("a node has another type");
 	return message;
+}
+
+// balanced says which memory outlives a launch: the driver refuses to launch such a graph again.
+// cuBLAS takes memory for the time of a product.
+static char *balanced(memory *m) {
+	for (size_t i = 0; i < m->allocations; i++) {
+		size_t j = 0;
+		while (j < m->frees && m->freed[j] != m->allocated[i]) j++;
+		if (j == m->frees) return strdup("a node allocates memory that no node frees");
+		m->freed[j] = m->freed[--m->frees];
+	}
+	return m->frees ? strdup("a node frees memory that no node allocates") : NULL;
 }
 
 static char *check(engine *e, void *graph, size_t *counts) {
 	size_t count = 0;
 	CU("cuGraphGetNodes", cu.nodes(graph, NULL, &count));
 	void **all = calloc(count + 1, sizeof *all);
+	memory m = {.allocated = calloc(count + 1, sizeof(address)), .freed = calloc(count + 1, sizeof(address))};
 	char *failure = driver_failed("cuGraphGetNodes", cu.nodes(graph, all, &count));
 	for (size_t i = 0; i < count; i++) {
-		char *failed = fit(e, all[i], counts);
+		char *failed = fit(e, all[i], counts, &m);
 		if (failure)
 			free(failed);
 		else
 			failure = failed;
 	}
+	if (!failure) failure = balanced(&m);
+	free(m.allocated);
+	free(m.freed);
 	free(all);
 	return failure;
 }

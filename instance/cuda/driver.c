@@ -51,6 +51,8 @@ static const struct {
 	F(destroy_node, "cuGraphDestroyNode"),
 	F(copy_of, "cuGraphMemcpyNodeGetParams"),
 	F(set_copy, "cuGraphMemcpyNodeSetParams"),
+	F(allocated, "cuGraphMemAllocNodeGetParams"),
+	F(freed, "cuGraphMemFreeNodeGetParams"),
 	F(pointer, "cuPointerGetAttribute"),
 	F(load, "cuModuleLoadData"),
 	F(function, "cuModuleGetFunction"),

@@ -46,6 +46,8 @@ typedef struct {
 	int (*destroy_node)(void *);
 	int (*copy_of)(void *, void *);
 	int (*set_copy)(void *, const void *);
+	int (*allocated)(void *, void *);
+	int (*freed)(void *, address *);
 	int (*pointer)(void *, int, address);
 	int (*load)(void **, const void *);
 	int (*function)(void **, void *, const char *);

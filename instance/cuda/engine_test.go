@@ -94,6 +94,41 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A graph that frees the memory that it allocates is launched. One that does not can be launched
+// only once, so runs stay plain.
+func TestGraphs(t *testing.T) {
+	onModel(t)
+	file, _ := zooFile(t, "mnist")
+	for nodes, want := range map[string]string{
+		"0 2 5":         "",
+		"0 10 0 11":     "",
+		"10 0 11 10 11": "",
+		"0 10 0":        "a node allocates memory that no node frees",
+		"0 11":          "a node frees memory that no node allocates",
+		"0 4":           "a node has the type graph (4)",
+		"0 99":          "a node has the type unknown (99)",
+		"":              "cuStreamEndCapture",
+	} {
+		t.Setenv("MODEL_GRAPH", nodes)
+		e, err := Open(Options{Model: file, MaxBatch: 2, onHost: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := e.WhyNot(); e.Graphs() != (want == "") || !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("%s: graphs %t, %q", nodes, e.Graphs(), got)
+		}
+		if got := e.Nodes()[2]["allocate"]; got != strings.Count(nodes, "10") {
+			t.Errorf("%s: %v", nodes, e.Nodes())
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Without a driver the error wraps ErrDevice and says what is needed.
 func TestNoDriver(t *testing.T) {
 	file, _ := zooFile(t, "mnist")

@@ -53,12 +53,6 @@ func (l *lane) step(f func() error) error {
 	return l.thread.do(f)
 }
 
-// nodeTypes are the names of the driver's types of nodes.
-var nodeTypes = [C.node_types]string{
-	"kernel", "memcpy", "memset", "host", "graph", "empty", "wait", "record", "signal semaphore", "wait semaphore",
-	"allocate", "free", "memory operations", "conditional",
-}
-
 // nodes returns the number of nodes by type of each captured graph.
 func (l *lane) nodes() map[int]map[string]int {
 	l.mu.Lock()
@@ -68,7 +62,7 @@ func (l *lane) nodes() map[int]map[string]int {
 		counts := map[string]int{}
 		for i, n := range b.c.nodes {
 			if n > 0 {
-				counts[nodeTypes[i]] = int(n)
+				counts[C.GoString(C.node_names[i])] = int(n)
 			}
 		}
 		if len(counts) > 0 {

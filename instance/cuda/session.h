@@ -88,7 +88,9 @@ typedef struct {
 } port;
 
 // node_types are the driver's types of a graph's nodes: kernel, copy, …
-enum { node_kernel, node_copy, node_set, node_host, node_empty = 5, node_types = 14 };
+enum { node_kernel, node_copy, node_set, node_host, node_empty = 5, node_allocate = 10, node_free, node_types = 14 };
+
+extern const char *const node_names[node_types];
 
 // A batch size with its place in memory. exec is its captured graph, or NULL, and nodes are the
 // numbers of the graph's nodes by type.
