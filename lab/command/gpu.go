@@ -85,7 +85,7 @@ ends with an error. Nothing else should use the GPU.`,
 // newGPUServedCommand returns "bench gpu-served".
 func newGPUServedCommand() *cobra.Command {
 	s := benchgpu.Served{
-		Models: []string{"resnet-50", "bert-v1", "mobilenet"}, SLO: 50 * time.Millisecond, Ramp: 10 * time.Second, Hold: 10 * time.Second, Colds: 5,
+		Models: []string{"resnet-50", "bert-v1", "mobilenet"}, SLO: 50 * time.Millisecond, Settle: 2 * time.Minute, Ramp: 10 * time.Second, Hold: 10 * time.Second, Colds: 5,
 	}
 	var rates []string
 	c := benchCommand(&cobra.Command{
@@ -116,6 +116,7 @@ zero instances to an answer.`,
 	f.StringSliceVar(&s.Models, "models", s.Models, "architectures of faas-infer model make")
 	f.StringSliceVar(&rates, "rates", []string{"1200", "600", "1500"}, "requests/s of each at the end of the rise")
 	f.DurationVar(&s.SLO, "slo", s.SLO, "latency objective")
+	f.DurationVar(&s.Settle, "settle", s.Settle, "time before the load, in which the provider measures the models on the GPU")
 	f.DurationVar(&s.Ramp, "rise", s.Ramp, "how long the load rises")
 	f.DurationVar(&s.Hold, "hold", s.Hold, "how long it stays")
 	f.IntVar(&s.Colds, "colds", s.Colds, "starts of the first model from zero")

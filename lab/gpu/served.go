@@ -22,8 +22,9 @@ type Served struct {
 	Rates  []float64
 	// SLO is the objective of each.
 	SLO time.Duration
-	// Ramp is how long the load rises, Hold how long it stays.
-	Ramp, Hold time.Duration
+	// Settle is the time from the deployments to the load, in which the provider measures the
+	// models on the GPU. Ramp is how long the load rises, Hold how long it stays.
+	Settle, Ramp, Hold time.Duration
 	// Colds is the number of cold starts of the first model.
 	Colds int
 	// Arguments are passed to the provider.
@@ -56,6 +57,11 @@ func (s Served) Run(ctx context.Context, o rig.Options, r *report.Report) error 
 		t.Shape = func(at time.Duration) float64 { return min(1, 0.05+float64(at)/float64(max(1, s.Ramp))) }
 		targets = append(targets, t)
 	}
+	select {
+	case <-time.After(s.Settle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if err := s.offer(ctx, o, d, targets, r); err != nil {
 		return err
 	}
@@ -64,7 +70,7 @@ func (s Served) Run(ctx context.Context, o rig.Options, r *report.Report) error 
 
 // logs passes on what the provider said, for people who look for the cause of a figure.
 func (s Served) logs(o rig.Options, d *rig.Deployed) {
-	for _, line := range lastLines(d.Said(), 20) {
+	for _, line := range lastLines(d.Said(), 40) {
 		fmt.Fprintln(o.Log, "provider: "+line)
 	}
 }
