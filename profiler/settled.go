@@ -2,7 +2,6 @@ package profiler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,10 +16,6 @@ type DeviceRunner interface {
 	// Run executes one batch of the given size on realistic inputs. It returns when the
 	// answers are in the host's memory.
 	Run(ctx context.Context, batch int) (DeviceTimes, error)
-	// Memory is what the runner holds of the GPU's memory, in bytes; 0 if it is unknown.
-	Memory() (int64, error)
-	// Close frees the model.
-	Close() error
 }
 
 // DevicePlan says what to measure on a share of a GPU and for how long.
@@ -29,9 +24,6 @@ type DevicePlan struct {
 	GPU int
 	// Batches are measured in ascending order.
 	Batches []int
-	// Each opens a runner for every batch, which shows the memory of an engine for that
-	// batch. Otherwise one runner for the largest executes all.
-	Each bool
 	// Until skips larger batches once a batch's median exceeds it. 0 is no limit.
 	Until time.Duration
 	// Window is the time of one window, and MaxTime the maximum of a batch. See
@@ -50,48 +42,20 @@ const (
 	fewRuns = 5
 )
 
-// MeasureDevice runs the plan. open opens a runner for batches up to maxBatch. MeasureDevice
-// reports the number of finished batches to progress, which may be nil.
-func MeasureDevice(ctx context.Context, open func(maxBatch int) (DeviceRunner, error), plan DevicePlan, progress func(done, total int)) (all []Measurement, err error) {
+// MeasureDevice runs the plan.
+func MeasureDevice(ctx context.Context, runner DeviceRunner, plan DevicePlan) (all []Measurement, err error) {
 	batches := ascending(plan.Batches)
 	if len(batches) == 0 || batches[0] < 1 || plan.GPU < 1 || plan.GPU > 100 {
 		return nil, fmt.Errorf("profile: nothing to measure: batches %v on %d %% of a GPU", plan.Batches, plan.GPU)
 	}
-	var runner DeviceRunner
-	closed := func() error {
-		if runner == nil {
-			return nil
-		}
-		defer func() { runner = nil }()
-		return runner.Close()
-	}
-	defer func() { err = errors.Join(err, closed()) }()
-	for i, b := range batches {
-		if plan.Each || runner == nil {
-			if err := closed(); err != nil {
-				return nil, err
-			}
-			largest := batches[len(batches)-1]
-			if plan.Each {
-				largest = b
-			}
-			if runner, err = open(largest); err != nil {
-				return nil, fmt.Errorf("profile: open for batches of %d on %d %% of a GPU: %w", largest, plan.GPU, err)
-			}
-		}
+	for _, b := range batches {
 		m, err := plan.point(ctx, runner, b)
-		if err == nil && plan.Each {
-			m.DeviceMemory, err = runner.Memory()
-		}
 		if err != nil {
-			return nil, fmt.Errorf("profile: %v: %w", m, err)
+			return nil, fmt.Errorf("profile: a batch of %d on %d %% of a GPU: %w", b, plan.GPU, err)
 		}
 		all = append(all, m)
 		if plan.Until > 0 && m.Median > microseconds(plan.Until) {
 			break
-		}
-		if progress != nil {
-			progress(i+1, len(batches))
 		}
 	}
 	return all, nil

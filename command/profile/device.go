@@ -37,6 +37,8 @@ type DeviceOptions struct {
 	Plain bool
 	// Pipe is the directory of a running MPS daemon, "" for none.
 	Pipe string
+	// Timings prints how long the parts of the work take.
+	Timings bool
 }
 
 func (o *DeviceOptions) flags(c *cobra.Command) {
@@ -45,6 +47,7 @@ func (o *DeviceOptions) flags(c *cobra.Command) {
 	f.StringVar(&o.GPU, "gpu", "0", "with --device cuda: index or UUID of the GPU")
 	f.IntSliceVar(&o.Shares, "shares", []int{10, 20, 40, 60, 80, 100}, "with --device cuda: shares of the GPU's multiprocessors in %")
 	f.BoolVar(&o.Plain, "plain", false, "with --device cuda: run without CUDA graphs")
+	f.BoolVar(&o.Timings, "timings", false, "with --device cuda: print to stderr how long the parts of the work take")
 	f.StringVar(&o.Pipe, "mps-pipe", "", "with --device cuda: directory of a running MPS daemon's pipes (default: $CUDA_MPS_PIPE_DIRECTORY; otherwise one is started)")
 }
 
@@ -67,9 +70,13 @@ func (o *DeviceOptions) open(ctx context.Context) (*shares.Card, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shares.Open(ctx, shares.Options{
+	options := shares.Options{
 		GPU: o.GPU, Library: nvml.New(), Self: self, Whole: slices.Equal(o.Shares, []int{100}), Pipe: cmp.Or(o.Pipe, os.Getenv(shares.PipeEnv)),
-	})
+	}
+	if o.Timings {
+		options.Log = os.Stderr
+	}
+	return shares.Open(ctx, options)
 }
 
 // measureDevice measures the model on shares of a GPU.
@@ -124,10 +131,11 @@ func newShareCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Held, c.Open, c.CPU, c.Peak = shares.Held(nvml.New(), uuid), shares.OpenEngine, processorTime, residentPeak
+			c.Log = cmd.ErrOrStderr()
 			var found any
 			var err error
 			if len(ops.Graphs) > 0 {
-				ops.Batches, ops.Percent, ops.Open, ops.CPU = c.Batches, c.Percent, c.Open, c.CPU
+				ops.Batches, ops.Percent, ops.Open, ops.CPU, ops.Log = c.Batches, c.Percent, shares.OpenOperator, c.CPU, c.Log
 				found, err = ops.Measure(cmd.Context())
 			} else {
 				found, err = c.Measure(cmd.Context())

@@ -97,6 +97,9 @@ func (o *operatorsOptions) runDevice(ctx context.Context, args []string, out io.
 		for _, why := range r.Unmeasured {
 			unmeasured[why] = true
 		}
+		if o.Timings {
+			fmt.Fprintln(os.Stderr, r.Spent)
+		}
 		return errors.Join(file.Append(r.Rows...), file.Sync())
 	}, report.ProgressBar(os.Stderr, "measuring operators on shares of "+card.Machine()))
 	if err != nil {

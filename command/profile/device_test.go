@@ -3,6 +3,7 @@ package profile
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,22 +12,28 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/measuring"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 )
 
 // onGPU is the CPU's engine as a GPU on which a run takes the same time on any share.
 type onGPU struct{ *onnxruntime.Engine }
 
+func (e onGPU) Prepare(ctx context.Context, rows int, inputs []tensor.Tensor) error {
+	_, err := e.Run(ctx, rows, inputs)
+	return err
+}
+func (e onGPU) Repeat(context.Context) (profiler.DeviceTimes, error) { return e.Times(), nil }
+
 func (onGPU) Times() profiler.DeviceTimes {
 	return profiler.DeviceTimes{In: 2, Compute: 30, Out: 1}
 }
-func (onGPU) Memory() (int64, error) { return 5 << 20, nil }
-func (onGPU) Note() string           { return "" }
 
-func openOnGPU(file string, _ int, _ bool) (shares.Engine, error) {
+func openOnGPU(file string, _ int) (measuring.DeviceEngine, error) {
 	e, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
 	return onGPU{e}, err
 }
@@ -56,7 +63,7 @@ func TestPredictOnDevice(t *testing.T) {
 	}
 	for i, percent := range []int{20, 100} {
 		child := shares.OperatorsChild{
-			Graphs: graphs, Batches: []int{1, 8}, Percent: percent, Machine: name, Known: path, Open: openOnGPU, CPU: func() time.Duration { return 0 },
+			Graphs: graphs, Batches: []int{1, 8}, Percent: percent, Machine: name, Known: path, Open: openOnGPU, Log: io.Discard, CPU: func() time.Duration { return 0 },
 		}
 		found, err := child.Measure(t.Context())
 		if err != nil || len(found.Unmeasured) > 0 {

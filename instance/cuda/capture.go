@@ -18,12 +18,14 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// firstRun runs one row, which loads the kernels. For inputs of unknown sizes it does nothing.
+// firstRun runs the smallest batch, which loads the kernels. For inputs of unknown sizes it does
+// nothing.
 func (e *Engine) firstRun(l *lane) error {
-	if _, ok := static(e.inputs); !ok {
+	if _, ok := static(e.inputs); !ok || e.options.Single {
 		return nil
 	}
-	_, _, err := l.plain(1, 1, e.samples(1, 1))
+	rows := e.buckets[0]
+	_, _, err := l.plain(rows, rows, e.samples(rows, 1))
 	return err
 }
 
@@ -79,7 +81,8 @@ func (e *Engine) complete(ctx context.Context) {
 // openApart opens a lane for each batch size and captures its run. The largest goes first,
 // because most batches are full.
 func (e *Engine) openApart(ctx context.Context, fail func(int, error)) {
-	for _, rows := range append([]int{1}, descending(e.buckets)...) {
+	free := e.baseline
+	for _, rows := range append([]int{e.buckets[0]}, descending(e.buckets)...) {
 		if ctx.Err() != nil {
 			return
 		}
@@ -95,20 +98,25 @@ func (e *Engine) openApart(ctx context.Context, fail func(int, error)) {
 		if err != nil {
 			fail(rows, err)
 		}
+		if after, _, err := e.deviceMemory(); err == nil {
+			e.mu.Lock()
+			e.held[rows], free = free-after, after
+			e.mu.Unlock()
+		}
 		e.publish(rows, l, time.Since(start))
 	}
 }
 
-// descending are the batch sizes above 1, the largest first.
+// descending are the batch sizes above the smallest, the largest first.
 func descending(buckets []int) []int {
-	all := slices.Clone(buckets)
+	all := slices.Clone(buckets[1:])
 	slices.Reverse(all)
-	return slices.DeleteFunc(all, func(rows int) bool { return rows == 1 })
+	return all
 }
 
-// laneFor opens the lane of a batch size and runs it once. The one of 1 is open.
+// laneFor opens the lane of a batch size and runs it once. The one of the smallest is open.
 func (e *Engine) laneFor(rows int) (*lane, error) {
-	if rows == 1 {
+	if rows == e.buckets[0] {
 		return e.lanes[0], nil
 	}
 	limit := e.options.Memory
@@ -160,7 +168,7 @@ func (e *Engine) publish(rows int, l *lane, took time.Duration) {
 func (e *Engine) captureAll(ctx context.Context, fail func(int, error)) {
 	l := e.lanes[0]
 	want := map[int][]tensor.Tensor{}
-	order := append(descending(e.buckets), 1) // The arena grows only once.
+	order := append(descending(e.buckets), e.buckets[0]) // The arena grows only once.
 	for _, rows := range order {
 		start := time.Now()
 		var err error

@@ -45,6 +45,12 @@ type Options struct {
 	MaxBatch int
 	// Memory limits in bytes what ONNX Runtime allocates on the device, 0 for no limit.
 	Memory int64
+	// Batches are the batch sizes that are prepared, up to MaxBatch, by default [Buckets]. Runs
+	// of other numbers of rows take longer.
+	Batches []int
+	// Single prepares no batch size until [Engine.Prepare], and then one at a time, to measure
+	// many models for a short time each. Open makes no first run.
+	Single bool
 	// Plain runs without CUDA graphs.
 	Plain bool
 	// Exhaustive tries all algorithms of convolutions at the first run of each batch size. By
@@ -106,7 +112,9 @@ type Engine struct {
 	lanes  []*lane
 	// ready has the lane of each batch size whose graph is launched, or in an engine with lanes
 	// apart, whose lane is open.
-	ready  map[int]*lane
+	ready map[int]*lane
+	// held are the device's bytes that each batch size's own lane took.
+	held   map[int]int64
 	whyNot string
 	stages []Stage
 	times  Times
@@ -119,9 +127,13 @@ func Open(o Options) (*Engine, error) {
 	if o.MaxBatch < 1 {
 		return nil, fmt.Errorf("the maximum batch is %d; it must be at least 1", o.MaxBatch)
 	}
+	prepared, err := sizes(o)
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	e := &Engine{
-		options: o, buckets: buckets(o.MaxBatch), ready: map[int]*lane{}, completed: make(chan struct{}),
+		options: o, buckets: prepared, ready: map[int]*lane{}, held: map[int]int64{}, completed: make(chan struct{}),
 		c: (*C.engine)(C.calloc(1, C.sizeof_engine)),
 	}
 	first := e.newLane(o.MaxBatch, o.Memory)
@@ -129,7 +141,7 @@ func Open(o Options) (*Engine, error) {
 	var ctx context.Context
 	ctx, e.cancel = context.WithCancel(context.Background())
 	restore := keepSignals()
-	err := first.thread.do(func() error { return e.open(first) })
+	err = first.thread.do(func() error { return e.open(first) })
 	if err = errors.Join(err, restore()); err != nil {
 		close(e.completed)
 		return nil, errors.Join(err, e.Close())
@@ -139,14 +151,26 @@ func Open(o Options) (*Engine, error) {
 		e.capturable = true
 	}
 	if e.apart {
-		e.ready[1] = first
+		e.ready[e.buckets[0]] = first
 	}
-	if e.apart || e.capturable {
+	if !o.Single && (e.apart || e.capturable) {
 		go e.complete(ctx)
 	} else {
 		close(e.completed)
 	}
 	return e, nil
+}
+
+// sizes are the batch sizes to prepare, ascending.
+func sizes(o Options) ([]int, error) {
+	if len(o.Batches) == 0 {
+		return Buckets(o.MaxBatch), nil
+	}
+	all := slices.Compact(slices.Sorted(slices.Values(o.Batches)))
+	if all[0] < 1 || all[len(all)-1] > o.MaxBatch {
+		return nil, fmt.Errorf("the batch sizes are %v; each must be from 1 to the maximum batch, %d", o.Batches, o.MaxBatch)
+	}
+	return all, nil
 }
 
 // open is Open on the first lane's thread.
@@ -219,8 +243,8 @@ func (e *Engine) openModel(l *lane) error {
 	if err := e.describe(l); err != nil {
 		return err
 	}
-	if !e.options.Plain && e.static() == "" && len(e.buckets) > 1 && plans(e.options.Model) {
-		e.apart, l.rows = true, 1
+	if !e.options.Plain && !e.options.Single && e.static() == "" && plans(e.options.Model) {
+		e.apart, l.rows = true, e.buckets[0]
 	}
 	return nil
 }
@@ -331,6 +355,17 @@ func (e *Engine) Memory() (int64, error) {
 	return e.baseline - free, err
 }
 
+// Lanes returns the device's bytes that the session of each batch size holds, nil if one session
+// is for all. See Memory for what else must hold.
+func (e *Engine) Lanes() map[int]int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.apart {
+		return nil
+	}
+	return maps.Clone(e.held)
+}
+
 var errClosed = errors.New("the model is closed")
 
 // Run computes one batch of at most MaxBatch rows. inputs are all of the model's inputs in its
@@ -339,21 +374,15 @@ var errClosed = errors.New("the model is closed")
 func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
-		return nil, errClosed
-	}
-	if err := ctx.Err(); err != nil {
+	if err := e.accept(ctx, rows, inputs); err != nil {
 		return nil, err
-	}
-	if err := check(e.inputs, rows, inputs); err != nil {
-		return nil, err
-	}
-	if rows > e.options.MaxBatch {
-		return nil, fmt.Errorf("%d rows; the engine takes %d at once", rows, e.options.MaxBatch)
 	}
 	e.times = Times{}
 	if e.apart {
 		return e.inParts(rows, inputs)
+	}
+	if e.options.Single && e.ready[rows] == nil {
+		return nil, fmt.Errorf("a batch of %d is not prepared", rows)
 	}
 	size := bucketFor(e.buckets, rows)
 	if e.ready[size] == nil {
@@ -362,6 +391,23 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	outputs, times, err := e.lanes[0].run(size, rows, inputs)
 	e.times = times
 	return outputs, err
+}
+
+// accept refuses a batch that cannot be run. The caller holds the lock.
+func (e *Engine) accept(ctx context.Context, rows int, inputs []tensor.Tensor) error {
+	if e.closed {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := check(e.inputs, rows, inputs); err != nil {
+		return err
+	}
+	if rows > e.options.MaxBatch {
+		return fmt.Errorf("%d rows; the engine takes %d at once", rows, e.options.MaxBatch)
+	}
+	return nil
 }
 
 // inParts runs a batch on the lanes that are open, in several runs if it must.

@@ -170,23 +170,40 @@ func (l *lane) grow(in, out int) error {
 		C.host_release(l.e.c, l.to)
 		C.device_release(l.e.c, l.out)
 		l.to, l.out, l.outBytes = nil, 0, 0
-		if err := failed(C.host_reserve(l.e.c, C.size_t(out), &l.to)); err != nil {
-			return fmt.Errorf("%d bytes for outputs: %w", out, err)
-		}
 		if err := failed(C.device_reserve(l.e.c, C.size_t(out), &l.out)); err != nil {
 			return fmt.Errorf("%d bytes for outputs: %w", out, err)
 		}
 		l.outBytes = out
 	}
+	if l.e.options.Single {
+		return nil
+	}
+	return l.pinOutputs()
+}
+
+// pinOutputs allocates the host's memory for outputs. An engine with [Options.Single] does so
+// at the first run, since Repeat copies none.
+func (l *lane) pinOutputs() error {
+	if l.to != nil || l.outBytes == 0 {
+		return nil
+	}
+	if err := failed(C.host_reserve(l.e.c, C.size_t(l.outBytes), &l.to)); err != nil {
+		return fmt.Errorf("%d bytes for outputs: %w", l.outBytes, err)
+	}
 	return nil
 }
 
-// release frees the batches and the memory.
-func (l *lane) release() {
+// forget frees the batches.
+func (l *lane) forget() {
 	for rows, b := range l.batches {
 		l.discard(b)
 		delete(l.batches, rows)
 	}
+}
+
+// release frees the batches and the memory.
+func (l *lane) release() {
+	l.forget()
 	C.host_release(l.e.c, l.from)
 	C.host_release(l.e.c, l.to)
 	C.device_release(l.e.c, l.in)
@@ -199,12 +216,13 @@ func (l *lane) discard(b *prepared) {
 	C.free(unsafe.Pointer(b.c))
 }
 
-// prepare binds the memory for a number of rows. shapes are the inputs'.
-func (l *lane) prepare(rows int, shapes [][]int64) (*prepared, error) {
-	in := make([]int, len(shapes))
-	for i, shape := range shapes {
+// prepare binds the memory for a number of rows of inputs like these.
+func (l *lane) prepare(rows int, inputs []tensor.Tensor) (*prepared, error) {
+	in, shapes := make([]int, len(inputs)), make([][]int64, len(inputs))
+	for i, t := range inputs {
+		shapes[i] = append([]int64{int64(rows)}, t.Shape[1:]...)
 		var err error
-		if in[i], err = bytesOf(l.e.inputs[i].Type, shape); err != nil {
+		if in[i], err = bytesOf(t.Type, shapes[i]); err != nil {
 			return nil, fmt.Errorf("input %q: %w", l.e.inputs[i].Name, err)
 		}
 	}

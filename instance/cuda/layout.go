@@ -82,8 +82,8 @@ func static(infos []tensor.Info) (name string, ok bool) {
 	return "", true
 }
 
-// buckets are the batch sizes with a graph: 1, 2, 4, … and the largest.
-func buckets(largest int) []int {
+// Buckets are the batch sizes that an engine prepares by default: 1, 2, 4, … and the largest.
+func Buckets(largest int) []int {
 	var all []int
 	for b := 1; b < largest; b *= 2 {
 		all = append(all, b)
@@ -102,10 +102,10 @@ func bucketFor(buckets []int, rows int) int {
 }
 
 // parts splits a batch into runs of the batch sizes that are ready, in ascending order. Rows
-// fill a size at least by half; otherwise smaller sizes take them. Size 1 is always ready.
+// fill a size at least by half; otherwise smaller sizes take them. The smallest takes any.
 func parts(ready []int, rows int) (sizes []int) {
 	for rows > 0 {
-		size := 1
+		size := ready[0]
 		for _, s := range ready {
 			if s <= 2*rows {
 				size = s

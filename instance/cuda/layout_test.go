@@ -24,6 +24,8 @@ func TestParts(t *testing.T) {
 		{[]int{1, 2, 4, 8}, 3, []int{4}},
 		{[]int{1, 2, 4}, 7, []int{4, 4}},
 		{[]int{1, 4, 32}, 9, []int{4, 4, 1}},
+		{[]int{8}, 3, []int{8}},
+		{[]int{8}, 9, []int{8, 8}},
 	} {
 		if got := parts(c.ready, c.rows); !slices.Equal(got, c.want) {
 			t.Errorf("%d rows with %v: %v, want %v", c.rows, c.ready, got, c.want)
@@ -78,10 +80,10 @@ func TestLayout(t *testing.T) {
 	if !bytes.Equal(region[:4], []byte{1, 2, 0, 0}) || region[299] != 0 || region[300] != 9 || !bytes.Equal(region[512:516], []byte{3, 4, 5, 6}) || region[1023] != 7 {
 		t.Errorf("%v", region)
 	}
-	if got := buckets(6); !slices.Equal(got, []int{1, 2, 4, 6}) || bucketFor(got, 5) != 6 || bucketFor(got, 2) != 2 {
+	if got := Buckets(6); !slices.Equal(got, []int{1, 2, 4, 6}) || bucketFor(got, 5) != 6 || bucketFor(got, 2) != 2 {
 		t.Errorf("buckets %v", got)
 	}
-	if got := buckets(1); !slices.Equal(got, []int{1}) {
+	if got := Buckets(1); !slices.Equal(got, []int{1}) {
 		t.Errorf("buckets %v", got)
 	}
 }

@@ -34,11 +34,7 @@ func (l *lane) plain(size, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, T
 	if b, ok := l.batches[size]; ok {
 		return l.execute(b, false, rows, inputs)
 	}
-	shapes := make([][]int64, len(inputs))
-	for i, in := range inputs {
-		shapes[i] = append([]int64{int64(size)}, in.Shape[1:]...)
-	}
-	b, err := l.prepare(size, shapes)
+	b, err := l.prepare(size, inputs)
 	if err != nil {
 		return nil, Times{}, err
 	}
@@ -54,20 +50,18 @@ func (l *lane) plain(size, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, T
 // holds the lane's lock.
 func (l *lane) execute(b *prepared, graph bool, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, Times, error) {
 	join(unsafe.Slice((*byte)(l.from), l.inBytes), b.in, inputs)
-	var ms [3]C.float
-	launch := C.int(0)
-	if graph {
-		launch = 1
-	}
-	if err := failed(C.batch_run(l.e.c, l.c, b.c, launch, &ms[0])); err != nil {
+	if err := l.pinOutputs(); err != nil {
 		return nil, Times{}, err
 	}
-	times := Times{In: 1000 * float64(ms[0]), Compute: 1000 * float64(ms[1]), Out: 1000 * float64(ms[2])}
+	b.c.to = l.to
+	times, err := l.compute(b, graph, true, true)
+	if err != nil {
+		return nil, Times{}, err
+	}
 	outputs := make([]tensor.Tensor, len(l.e.outputs))
 	for i, info := range l.e.outputs {
 		shape, known := shapeOf(info, rows)
 		outputs[i] = tensor.Tensor{Name: info.Name, Type: info.Type, Shape: shape}
-		var err error
 		if known {
 			err = l.split(b, i, &outputs[i])
 		} else {
@@ -78,6 +72,20 @@ func (l *lane) execute(b *prepared, graph bool, rows int, inputs []tensor.Tensor
 		}
 	}
 	return outputs, times, nil
+}
+
+// compute runs a batch, with or without the copies to and from the device.
+func (l *lane) compute(b *prepared, graph, in, out bool) (Times, error) {
+	var ms [3]C.float
+	err := failed(C.batch_run(l.e.c, l.c, b.c, flag(graph), flag(in), flag(out), &ms[0]))
+	return Times{In: 1000 * float64(ms[0]), Compute: 1000 * float64(ms[1]), Out: 1000 * float64(ms[2])}, err
+}
+
+func flag(set bool) C.int {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 // split copies an output out of the region.

@@ -75,6 +75,9 @@ char *device_context(engine *e) {
 	int set = cu.flags(0, 4);
 	if (set != 708) CU("cuDevicePrimaryCtxSetFlags", set); // 708: the context exists already.
 	CU("cuDevicePrimaryCtxRetain", cu.retain(&e->context, 0));
+	// The process keeps the context: making it again takes 130 ms, and loads all kernels again.
+	static int kept;
+	if (!__atomic_exchange_n(&kept, 1, __ATOMIC_SEQ_CST)) CU("cuDevicePrimaryCtxRetain", cu.retain(&e->context, 0));
 	CU("cuCtxSetCurrent", cu.current(e->context));
 	return NULL;
 }
@@ -118,6 +121,9 @@ void host_release(engine *e, void *at) {
 // engine_open makes what sessions share. memory is the name of the device's.
 char *engine_open(engine *e, const char *memory) {
 	OK("CreateEnv", ORT(CreateEnv, int, const char *, void **)(3, "faas-infer", &e->env));
+	// The process keeps the environment, whose end would unload the provider.
+	static int kept;
+	if (!__atomic_exchange_n(&kept, 1, __ATOMIC_SEQ_CST)) OK("CreateEnv", ORT(CreateEnv, int, const char *, void **)(3, "faas-infer", &e->env));
 	OK("CreateRunOptions", ORT(CreateRunOptions, void **)(&e->run));
 	// We wait for the stream ourselves, after the copy of the outputs.
 	OK("AddRunConfigEntry", ORT(AddRunConfigEntry, void *, const char *, const char *)(e->run, "disable_synchronize_execution_providers", "1"));
@@ -271,18 +277,18 @@ char *batch_compute(engine *e, session *s, batch *b) {
 }
 
 // batch_run copies the inputs, computes, copies the outputs and waits. The times are those of
-// the three steps on the device.
-char *batch_run(engine *e, session *s, batch *b, int graph, float *milliseconds) {
+// the three steps on the device. Without copies it computes on the inputs that are there.
+char *batch_run(engine *e, session *s, batch *b, int graph, int copy_in, int copy_out, float *milliseconds) {
 	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuEventRecord", cu.record(s->at[0], s->stream));
-	CU("cuMemcpyHtoDAsync", cu.to_device(b->in, b->from, b->in_bytes, s->stream));
+	if (copy_in) CU("cuMemcpyHtoDAsync", cu.to_device(b->in, b->from, b->in_bytes, s->stream));
 	CU("cuEventRecord", cu.record(s->at[1], s->stream));
 	if (graph)
 		CU("cuGraphLaunch", cu.launch_graph(b->exec, s->stream));
 	else
 		TRY(batch_compute(e, s, b));
 	CU("cuEventRecord", cu.record(s->at[2], s->stream));
-	if (b->out_bytes) CU("cuMemcpyDtoHAsync", cu.to_host(b->to, b->out, b->out_bytes, s->stream));
+	if (copy_out && b->out_bytes) CU("cuMemcpyDtoHAsync", cu.to_host(b->to, b->out, b->out_bytes, s->stream));
 	CU("cuEventRecord", cu.record(s->at[3], s->stream));
 	CU("cuEventSynchronize", cu.wait_event(s->at[3]));
 	for (int i = 0; i < 3; i++) CU("cuEventElapsedTime", cu.elapsed(&milliseconds[i], s->at[i], s->at[i + 1]));

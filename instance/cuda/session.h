@@ -131,7 +131,7 @@ char *batch_open(session *s, batch *b);
 char *batch_bind(engine *e, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes);
 char *batch_bind_unknown(engine *e, batch *b, const char *name);
 char *batch_compute(engine *e, session *s, batch *b);
-char *batch_run(engine *e, session *s, batch *b, int graph, float *milliseconds);
+char *batch_run(engine *e, session *s, batch *b, int graph, int copy_in, int copy_out, float *milliseconds);
 char *batch_output(batch *b, size_t index, port *shape, address *data, void **value);
 char *batch_fetch(engine *e, session *s, address data, void *to, size_t bytes);
 void value_release(void *value);

@@ -19,8 +19,13 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-// DeviceEngine runs one model on the share of a GPU that this process has.
+// DeviceEngine runs one model on the share of a GPU that this process has, in batches of the
+// size that was prepared last.
 type DeviceEngine interface {
+	// Prepare prepares a batch size and copies the inputs to the GPU. Repeat computes these
+	// once more, without copies.
+	Prepare(ctx context.Context, rows int, inputs []tensor.Tensor) error
+	Repeat(ctx context.Context) (profiler.DeviceTimes, error)
 	Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error)
 	// Times are those of the last run.
 	Times() profiler.DeviceTimes
@@ -36,6 +41,8 @@ type OnGPU struct {
 	Engine, Machine string
 	// Open opens a model for batches up to maxBatch.
 	Open func(file string, maxBatch int) (DeviceEngine, error)
+	// Spent adds up the time of the parts of the work, for people.
+	Spent Spent
 	// CPU is the processor time that this process has used so far.
 	CPU func() time.Duration
 	// Window and MaxTime are those of [profiler.DevicePlan].
@@ -46,12 +53,32 @@ type OnGPU struct {
 	launch float64
 }
 
+// Spent says how many models were opened and how long the parts took: to make the models and
+// their inputs, to open them, to prepare batches, and to measure these.
+type Spent struct {
+	Models                           int
+	Making, Opening, Preparing, Runs time.Duration
+}
+
+// String implements [fmt.Stringer].
+func (s Spent) String() string {
+	return fmt.Sprintf("%d models: making %.1f s, opening %.1f s, preparing %.1f s, runs %.1f s",
+		s.Models, s.Making.Seconds(), s.Opening.Seconds(), s.Preparing.Seconds(), s.Runs.Seconds())
+}
+
+// took adds the time since a moment to a part, and returns the time now.
+func took(part *time.Duration, since time.Time) time.Time {
+	now := time.Now()
+	*part += now.Sub(since)
+	return now
+}
+
 const (
 	// links is the number of copies in a chain, fewLinks that of copies side by side. Their
-	// weights have at most maxLinked bytes together, and their outputs maxOutputs, which
-	// are copied to the host.
-	links, fewLinks       = 16, 4
-	maxLinked, maxOutputs = 256 << 20, 64 << 20
+	// weights have at most maxLinked bytes together, about twice a GPU's cache, and their
+	// outputs maxOutputs.
+	links, fewLinks       = 8, 4
+	maxLinked, maxOutputs = 96 << 20, 64 << 20
 )
 
 // Begin measures the cost of a launch. Close frees what Begin takes.
@@ -86,7 +113,7 @@ func (m *OnGPU) elementwise(ctx context.Context, width int64, length int) (profi
 	if err != nil {
 		return profiler.Measurement{}, err
 	}
-	all, err := m.measure(ctx, op, linked(made, 0, length), []int{1})
+	all, err := m.measure(ctx, op, linked(made, 0, length), []int{1}, length == 1)
 	if err != nil {
 		return profiler.Measurement{}, err
 	}
@@ -153,6 +180,7 @@ func (m *OnGPU) Operator(ctx context.Context, op *operator.Operator, batches []i
 		}
 		return nil
 	}
+	began := time.Now()
 	made, err := op.Model()
 	if err != nil {
 		return err
@@ -165,7 +193,8 @@ func (m *OnGPU) Operator(ctx context.Context, op *operator.Operator, batches []i
 			return err
 		}
 	}
-	all, err := m.measure(ctx, op, chain, batches)
+	took(&m.Spent.Making, began)
+	all, err := m.measure(ctx, op, chain, batches, false)
 	if err != nil {
 		return fmt.Errorf("%s: %w", op.Type, err)
 	}
@@ -229,44 +258,56 @@ func linked(m *model.Model, through, n int) *model.Model {
 	return linked
 }
 
-// measure measures a model whose inputs are those of op.
-func (m *OnGPU) measure(ctx context.Context, op *operator.Operator, made *model.Model, batches []int) ([]profiler.Measurement, error) {
+// measure measures a model whose inputs are those of op, with or without the copies of inputs and
+// outputs.
+func (m *OnGPU) measure(ctx context.Context, op *operator.Operator, made *model.Model, batches []int, copies bool) (all []profiler.Measurement, err error) {
+	at := time.Now()
 	file := filepath.Join(m.directory, "operator.onnx")
 	if err := made.WriteFile(file); err != nil {
 		return nil, err
 	}
-	open := func(maxBatch int) (profiler.DeviceRunner, error) {
-		e, err := m.Open(file, maxBatch)
+	at = took(&m.Spent.Making, at)
+	e, err := m.Open(file, slices.Max(batches))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	m.Spent.Models++
+	at = took(&m.Spent.Opening, at)
+	for _, b := range batches {
+		inputs, err := op.Samples(b, uint64(b))
 		if err != nil {
 			return nil, err
 		}
-		return &deviceSubject{DeviceEngine: e, op: op}, nil
+		at = took(&m.Spent.Making, at)
+		if err := e.Prepare(ctx, b, inputs); err != nil {
+			return nil, err
+		}
+		at = took(&m.Spent.Preparing, at)
+		one, err := profiler.MeasureDevice(ctx, deviceSubject{e, inputs, copies}, profiler.DevicePlan{
+			GPU: m.Percent, Batches: []int{b}, Window: m.Window, MaxTime: m.MaxTime, Now: time.Now, CPU: m.CPU,
+		})
+		if err != nil {
+			return nil, err
+		}
+		at = took(&m.Spent.Runs, at)
+		all = append(all, one...)
 	}
-	return profiler.MeasureDevice(ctx, open, profiler.DevicePlan{
-		GPU: m.Percent, Batches: batches, Window: m.Window, MaxTime: m.MaxTime, Now: time.Now, CPU: m.CPU,
-	}, nil)
+	return all, nil
 }
 
-// deviceSubject runs copies of an operator.
+// deviceSubject runs copies of an operator on inputs of one batch size.
 type deviceSubject struct {
-	DeviceEngine
-	op     *operator.Operator
-	batch  int
+	engine DeviceEngine
 	inputs []tensor.Tensor
+	copies bool
 }
 
 // Run implements [profiler.DeviceRunner].
-func (s *deviceSubject) Run(ctx context.Context, batch int) (profiler.DeviceTimes, error) {
-	if s.batch != batch {
-		inputs, err := s.op.Samples(batch, uint64(batch))
-		if err != nil {
-			return profiler.DeviceTimes{}, err
-		}
-		s.batch, s.inputs = batch, inputs
+func (s deviceSubject) Run(ctx context.Context, batch int) (profiler.DeviceTimes, error) {
+	if !s.copies {
+		return s.engine.Repeat(ctx)
 	}
-	_, err := s.DeviceEngine.Run(ctx, batch, s.inputs)
-	return s.Times(), err
+	_, err := s.engine.Run(ctx, batch, s.inputs)
+	return s.engine.Times(), err
 }
-
-// Memory implements [profiler.DeviceRunner]. It is not measured of operators.
-func (s *deviceSubject) Memory() (int64, error) { return 0, nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,11 @@ type asGPU struct {
 	nodes int
 }
 
+func (e asGPU) Prepare(ctx context.Context, rows int, inputs []tensor.Tensor) error {
+	_, err := e.Run(ctx, rows, inputs)
+	return err
+}
+func (e asGPU) Repeat(context.Context) (profiler.DeviceTimes, error) { return e.Times(), nil }
 func (e asGPU) Times() profiler.DeviceTimes {
 	return profiler.DeviceTimes{In: 3, Compute: 7 + 10*float64(e.nodes), Out: 2}
 }
@@ -58,6 +64,7 @@ func TestOperatorsOnGPU(t *testing.T) {
 		if err := m.Fixed(t.Context(), put); err != nil {
 			t.Fatal(err)
 		}
+		fixed := m.Spent.Models
 		for _, op := range g.Operators {
 			if err := m.Operator(t.Context(), op, []int{1, 4}, put); err != nil {
 				t.Fatal(err)
@@ -67,6 +74,11 @@ func TestOperatorsOnGPU(t *testing.T) {
 					t.Errorf("%s: %+v", op.Type, r)
 				}
 			}
+		}
+		// Each operator is one model, whatever the number of batch sizes.
+		moving := slices.DeleteFunc(slices.Clone(g.Operators), func(op *operator.Operator) bool { return op.View })
+		if n := m.Spent.Models - fixed; n != len(moving) || fixed != 2+len(widths) {
+			t.Errorf("%d models for %d operators, %d for the rest", n, len(moving), fixed)
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)

@@ -3,12 +3,14 @@ package shares
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/measuring"
 )
 
 // EngineName is the engine of profiles on a GPU.
@@ -16,6 +18,12 @@ func EngineName() string { return onnxruntime.Name() + " cuda" }
 
 // engine is the engine of instances on a GPU.
 type engine struct{ *cuda.Engine }
+
+// Repeat implements [measuring.DeviceEngine].
+func (e engine) Repeat(ctx context.Context) (profiler.DeviceTimes, error) {
+	t, err := e.Engine.Repeat(ctx)
+	return profiler.DeviceTimes(t), err
+}
 
 // Times implements [Engine].
 func (e engine) Times() profiler.DeviceTimes { return profiler.DeviceTimes(e.Engine.Times()) }
@@ -28,10 +36,19 @@ func (e engine) Note() string {
 	return "runs launch no CUDA graph: " + e.WhyNot()
 }
 
-// OpenEngine opens a model on the first GPU that the process sees. The error wraps
+// OpenOperator opens a model whose batches are prepared one at a time.
+func OpenOperator(file string, maxBatch int) (measuring.DeviceEngine, error) {
+	e, err := cuda.Open(cuda.Options{Model: file, MaxBatch: maxBatch, Single: true})
+	if err != nil {
+		return nil, err
+	}
+	return engine{e}, nil
+}
+
+// OpenEngine opens a model for batches of these sizes on the first GPU that the process sees. The error wraps
 // [cuda.ErrDevice] if the library or the driver cannot use it.
-func OpenEngine(file string, maxBatch int, plain bool) (Engine, error) {
-	e, err := cuda.Open(cuda.Options{Model: file, MaxBatch: maxBatch, Plain: plain})
+func OpenEngine(file string, batches []int, plain bool) (Engine, error) {
+	e, err := cuda.Open(cuda.Options{Model: file, MaxBatch: slices.Max(batches), Batches: batches, Plain: plain})
 	if err != nil {
 		return nil, err
 	}

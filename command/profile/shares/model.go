@@ -2,10 +2,16 @@ package shares
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -83,9 +89,11 @@ type Child struct {
 	Held func() (int64, bool)
 	// Open opens the model. CPU is the processor time that this process has used so far, Peak
 	// its largest resident set in bytes.
-	Open func(file string, maxBatch int, plain bool) (Engine, error)
+	Open func(file string, batches []int, plain bool) (Engine, error)
 	CPU  func() time.Duration
 	Peak func() int64
+	// Log gets lines for people about what was done.
+	Log io.Writer
 }
 
 // Engine runs one model on the GPU.
@@ -93,8 +101,10 @@ type Engine interface {
 	Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error)
 	// Times are those of the last run.
 	Times() profiler.DeviceTimes
-	// Memory is what the engine holds of the GPU in bytes, 0 if it is unknown.
+	// Memory is what the engine holds of the GPU in bytes, 0 if it is unknown. Lanes are the
+	// parts of it that each batch size takes alone, nil if batch sizes share all.
 	Memory() (int64, error)
+	Lanes() map[int]int64
 	// Note is that of [Result].
 	Note() string
 	Close() error
@@ -108,8 +118,7 @@ const (
 )
 
 // Measure does the child's work.
-func (c Child) Measure(ctx context.Context) (Result, error) {
-	var out Result
+func (c Child) Measure(ctx context.Context) (out Result, err error) {
 	m, err := model.ReadFile(c.Model)
 	if err != nil {
 		return out, err
@@ -118,22 +127,75 @@ func (c Child) Measure(ctx context.Context) (Result, error) {
 	if c.Memory {
 		before, known = c.Held()
 	}
-	open := func(maxBatch int) (profiler.DeviceRunner, error) {
-		e, err := c.Open(c.Model, maxBatch, c.Plain)
-		if err != nil {
-			return nil, err
-		}
-		out.Note = e.Note()
+	open := func(batches []int) (*runner, error) {
+		e, err := c.Open(c.Model, batches, c.Plain)
 		return &runner{Engine: e, model: m, held: func() (int64, bool) {
 			now, ok := c.Held()
 			return now - before, known && ok
-		}}, nil
+		}}, err
 	}
-	out.Measurements, err = profiler.MeasureDevice(ctx, open, profiler.DevicePlan{
-		GPU: c.Percent, Batches: c.Batches, Each: c.Memory, Until: c.Until, Window: span, MaxTime: patience, Now: time.Now, CPU: c.CPU,
-	}, nil)
+	began := time.Now()
+	r, err := open(c.Batches)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out.Note = r.Note()
+	opened := time.Now()
+	out.Measurements, err = profiler.MeasureDevice(ctx, r, profiler.DevicePlan{
+		GPU: c.Percent, Batches: c.Batches, Until: c.Until, Window: span, MaxTime: patience, Now: time.Now, CPU: c.CPU,
+	})
+	measured := time.Now()
+	if err == nil && c.Memory {
+		err = c.memory(ctx, r, open, out.Measurements)
+	}
 	out.Memory = c.Peak()
+	fmt.Fprintf(c.Log, "opening %.1f s, runs %.1f s, memory %.1f s\n", opened.Sub(began).Seconds(), measured.Sub(opened).Seconds(), time.Since(measured).Seconds())
 	return out, err
+}
+
+// memory measures how much memory of the GPU an instance needs for batches up to each measured
+// one. Where batch sizes share a session, an engine is opened for each alone.
+func (c Child) memory(ctx context.Context, r *runner, open func(batches []int) (*runner, error), to []profiler.Measurement) error {
+	lanes := r.Lanes()
+	if lanes != nil {
+		held, err := r.Memory()
+		for i := range to {
+			to[i].DeviceMemory = instanceMemory(held, lanes, cuda.Buckets(to[i].Batch))
+		}
+		return err
+	}
+	if err := r.Close(); err != nil {
+		return err
+	}
+	for i := range to {
+		one, err := open([]int{to[i].Batch})
+		if err != nil {
+			return err
+		}
+		_, err = one.Run(ctx, to[i].Batch)
+		if err == nil {
+			to[i].DeviceMemory, err = one.Memory()
+		}
+		if err = errors.Join(err, one.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// instanceMemory is what an instance with lanes of some batch sizes holds, in bytes. A process with
+// the lanes that are given holds held. A batch size that has none takes as much as the next larger.
+func instanceMemory(held int64, lanes map[int]int64, batches []int) int64 {
+	for _, bytes := range lanes {
+		held -= bytes
+	}
+	sizes := slices.Sorted(maps.Keys(lanes))
+	for _, b := range batches {
+		at, _ := slices.BinarySearch(sizes, b)
+		held += lanes[sizes[min(at, len(sizes)-1)]]
+	}
+	return held
 }
 
 // runner executes a model on sample inputs, made once per batch size.
@@ -143,6 +205,16 @@ type runner struct {
 	batch  int
 	inputs []tensor.Tensor
 	held   func() (int64, bool)
+	closed bool
+}
+
+// Close closes the engine once.
+func (r *runner) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	return r.Engine.Close()
 }
 
 // Run implements [profiler.DeviceRunner].
@@ -158,7 +230,7 @@ func (r *runner) Run(ctx context.Context, batch int) (profiler.DeviceTimes, erro
 	return r.Times(), err
 }
 
-// Memory implements [profiler.DeviceRunner]. The driver's figure counts what the engine does
+// Memory is what this process holds of the GPU. The driver's figure counts what the engine does
 // not know: the context, and the kernels' code and stacks. Nothing else may use the GPU
 // meanwhile.
 func (r *runner) Memory() (int64, error) {

@@ -3,6 +3,7 @@ package shares
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ type OperatorsResult struct {
 	Rows []database.Row `json:"rows"`
 	// Unmeasured says why some operators could not be measured alone.
 	Unmeasured []string `json:"unmeasured,omitempty"`
+	// Spent is how long the parts of the work took.
+	Spent measuring.Spent `json:"spent"`
 }
 
 // Operators measures the operators on each share in turn, and passes the result of each to take.
@@ -58,14 +61,15 @@ type OperatorsChild struct {
 	Machine string
 	// Known is the file of rows that are not measured again, "" for none.
 	Known string
-	// Open and CPU are those of [Child].
-	Open func(file string, maxBatch int, plain bool) (Engine, error)
+	// Open is that of [measuring.OnGPU]. CPU and Log are those of [Child].
+	Open func(file string, maxBatch int) (measuring.DeviceEngine, error)
 	CPU  func() time.Duration
+	Log  io.Writer
 }
 
 // operatorSpan and operatorPatience are those of a window and a batch of an operator. The
 // operators before have settled the clocks.
-const operatorSpan, operatorPatience = 10 * time.Millisecond, 120 * time.Millisecond
+const operatorSpan, operatorPatience = 2 * time.Millisecond, 20 * time.Millisecond
 
 // Measure does the child's work.
 func (c OperatorsChild) Measure(ctx context.Context) (out OperatorsResult, err error) {
@@ -77,9 +81,10 @@ func (c OperatorsChild) Measure(ctx context.Context) (out OperatorsResult, err e
 	}
 	m := &measuring.OnGPU{
 		Percent: c.Percent, Engine: EngineName(), Machine: c.Machine, CPU: c.CPU, Window: operatorSpan, MaxTime: operatorPatience,
-		Open: func(file string, maxBatch int) (measuring.DeviceEngine, error) { return c.Open(file, maxBatch, false) },
+		Open: c.Open,
 	}
 	defer func() {
+		out.Spent = m.Spent
 		if closed := m.Close(); err == nil {
 			err = closed
 		}
@@ -97,6 +102,7 @@ func (c OperatorsChild) Measure(ctx context.Context) (out OperatorsResult, err e
 	if err := m.Fixed(ctx, put); err != nil {
 		return out, err
 	}
+	fmt.Fprintf(c.Log, "launches and copies: %v\n", m.Spent)
 	seen := map[string]bool{}
 	for _, file := range c.Graphs {
 		g, err := readGraph(file)
@@ -108,7 +114,10 @@ func (c OperatorsChild) Measure(ctx context.Context) (out OperatorsResult, err e
 				continue
 			}
 			seen[op.Key()] = true
-			if err := m.Operator(ctx, op, c.Batches, put); ctx.Err() != nil {
+			began := time.Now()
+			err := m.Operator(ctx, op, c.Batches, put)
+			fmt.Fprintf(c.Log, "%s: %d ms\n", op.Type, time.Since(began).Milliseconds())
+			if ctx.Err() != nil {
 				return out, ctx.Err()
 			} else if err != nil {
 				out.Unmeasured = append(out.Unmeasured, fmt.Sprintf("%s: %v", op.Type, err))

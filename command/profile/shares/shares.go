@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -42,6 +43,8 @@ type Options struct {
 	Whole bool
 	// Pipe is the directory of the pipes of an MPS daemon that runs already, "" if none does.
 	Pipe string
+	// Log gets what children write to their standard error, nil for none.
+	Log io.Writer
 }
 
 // Card is a GPU whose shares processes get.
@@ -121,6 +124,9 @@ func (c *Card) Run(ctx context.Context, percent int, to any, arguments ...string
 	var out, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, c.options.Self, arguments...)
 	command.Env, command.Stdout, command.Stderr = c.environment(percent), &out, &complaint
+	if c.options.Log != nil {
+		command.Stderr = io.MultiWriter(&complaint, c.options.Log)
+	}
 	child, err := process.Start(command, syscall.SIGKILL)
 	if err == nil {
 		err = child.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -179,23 +181,25 @@ func TestRefused(t *testing.T) {
 // echo is an engine that answers at once.
 type echo struct {
 	rows, opened *[]int
-	maxBatch     int
+	batches      []int
+	lanes        map[int]int64
 }
 
 func (e echo) Run(_ context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
-	if len(inputs) == 0 || inputs[0].Shape[0] != int64(rows) || rows > e.maxBatch {
+	if len(inputs) == 0 || inputs[0].Shape[0] != int64(rows) || !slices.Contains(e.batches, rows) {
 		return nil, errors.New("wrong inputs")
 	}
 	*e.rows = append(*e.rows, rows)
 	return nil, nil
 }
 func (e echo) Times() profiler.DeviceTimes { return profiler.DeviceTimes{In: 3, Out: 2} }
-func (e echo) Memory() (int64, error)      { return int64(e.maxBatch), nil }
+func (e echo) Memory() (int64, error)      { return int64(100 * slices.Max(e.batches)), nil }
+func (e echo) Lanes() map[int]int64        { return e.lanes }
 func (e echo) Note() string                { return "no graphs" }
 func (e echo) Close() error                { return nil }
 
 // A child measures each batch on inputs of its size. It takes the driver's memory if it knows
-// it, otherwise the engine's.
+// it, otherwise the engine's. Batch sizes that share a session are opened alone for that.
 func TestChild(t *testing.T) {
 	m, err := zoo.Make("mnist", 1)
 	if err != nil {
@@ -205,25 +209,44 @@ func TestChild(t *testing.T) {
 	if err := m.WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
-	for _, known := range []bool{true, false} {
+	for _, k := range []struct {
+		known  bool
+		lanes  map[int]int64
+		opened []int
+		memory []int64
+	}{
+		{true, nil, []int{2, 1, 2}, []int64{2000, 3000}},
+		{false, nil, []int{2, 1, 2}, []int64{100, 200}},
+		{true, map[int]int64{1: 200, 2: 300}, []int{2}, []int64{700, 1000}},
+	} {
 		var rows, opened []int
 		c := Child{
 			Model: file, Batches: []int{1, 2}, Percent: 30, Memory: true,
-			Held: func() (int64, bool) { return int64(1000 * len(opened)), known },
-			Open: func(_ string, maxBatch int, _ bool) (Engine, error) {
-				opened = append(opened, maxBatch)
-				return echo{&rows, &opened, maxBatch}, nil
+			Held: func() (int64, bool) { return int64(1000 * len(opened)), k.known },
+			Open: func(_ string, batches []int, _ bool) (Engine, error) {
+				opened = append(opened, slices.Max(batches))
+				return echo{&rows, &opened, batches, k.lanes}, nil
 			},
-			CPU: func() time.Duration { return 0 }, Peak: func() int64 { return 7 },
+			CPU: func() time.Duration { return 0 }, Peak: func() int64 { return 7 }, Log: io.Discard,
 		}
 		got, err := c.Measure(t.Context())
-		if err != nil || len(got.Measurements) != 2 || got.Memory != 7 || got.Note != "no graphs" || !slices.IsSorted(rows) {
-			t.Fatalf("%+v, %v", got, err)
+		if err != nil || len(got.Measurements) != 2 || got.Memory != 7 || got.Note != "no graphs" || !slices.Equal(opened, k.opened) {
+			t.Fatalf("%+v, opened %v, %v", got, opened, err)
 		}
-		second := got.Measurements[1]
-		want := map[bool]int64{true: 2000, false: 2}[known]
-		if second.Batch != 2 || second.GPU != 30 || second.In != 3 || second.Out != 2 || second.DeviceMemory != want {
-			t.Errorf("%+v", second)
+		for i, m := range got.Measurements {
+			if m.Batch != i+1 || m.GPU != 30 || m.In != 3 || m.Out != 2 || m.DeviceMemory != k.memory[i] {
+				t.Errorf("%+v, want %d bytes", m, k.memory[i])
+			}
+		}
+	}
+}
+
+// An instance has a lane of each size up to its batch. An unknown one is as the next larger.
+func TestInstanceMemory(t *testing.T) {
+	lanes := map[int]int64{1: 10, 3: 30, 8: 80}
+	for batch, want := range map[int]int64{1: 510, 2: 540, 4: 620, 8: 700, 16: 780} {
+		if got := instanceMemory(620, lanes, cuda.Buckets(batch)); got != want {
+			t.Errorf("batches up to %d: %d, want %d", batch, got, want)
 		}
 	}
 }
