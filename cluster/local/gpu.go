@@ -33,12 +33,15 @@ func openGPUs(ctx context.Context, b *Backend) (err error) {
 	return err
 }
 
+// gpusName is the name of the directory of MPS daemons.
+const gpusName = "gpus"
+
 // gpus is the directory of MPS daemons, where the paths of sockets are short enough.
 func (l layout) gpus() string {
 	if l.sockets != "" {
-		return filepath.Join(l.sockets, "gpus")
+		return filepath.Join(l.sockets, gpusName)
 	}
-	return filepath.Join(l.dir, "gpus")
+	return filepath.Join(l.dir, gpusName)
 }
 
 // allot chooses the devices of an instance that is about to start, if there is room for it. The error

@@ -157,7 +157,7 @@ func (l *leftovers) sweepSockets() error {
 	}
 	var errs []error
 	for _, entry := range entries {
-		if l.backend.exists(entry.Name()) {
+		if l.backend.exists(entry.Name()) || entry.Name() == gpusName {
 			continue
 		}
 		if err := os.Remove(filepath.Join(l.backend.layout.sockets, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -68,10 +69,17 @@ func (s Served) Run(ctx context.Context, o rig.Options, r *report.Report) error 
 	return s.cold(ctx, o, d, targets[0], r)
 }
 
-// logs passes on what the provider said, for people who look for the cause of a figure.
+// logs passes on what the provider and its instances said, for people who look for the cause of a figure.
 func (s Served) logs(o rig.Options, d *rig.Deployed) {
 	for _, line := range lastLines(d.Said(), 40) {
 		fmt.Fprintln(o.Log, "provider: "+line)
+	}
+	files, _ := filepath.Glob(filepath.Join(d.State, "local", "logs", "*", "*"))
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // It may just have been removed.
+		for _, line := range lastLines(string(text), 4) {
+			fmt.Fprintln(o.Log, filepath.Base(file)+": "+line)
+		}
 	}
 }
 

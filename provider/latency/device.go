@@ -134,6 +134,29 @@ func (t *Finder) withDevices(ctx context.Context, f *provider.Function, hash, fi
 	return &later, nil
 }
 
+// early finds the times on GPUs before the full ones on the CPU, which take minutes on a machine
+// of many cores. p is a sketch on the CPU, nil if there is none. The result is provisional. It is
+// nil if the function cannot serve with it, or if nothing was missing.
+func (t *Finder) early(ctx context.Context, f *provider.Function, file string, p *profiler.Profile) *profiler.Profile {
+	hash, err := t.Models.Hash(file)
+	if err != nil || p == nil {
+		return nil
+	}
+	if _, missing := t.join(f, hash, file, nil); len(missing) == 0 || !t.Leading() {
+		return nil
+	}
+	joined, err := t.complete(ctx, f, hash, file, p)
+	if err != nil || len(joined.DeviceShares()) == 0 {
+		return nil
+	}
+	out := *joined
+	out.Provisional = true
+	if !t.serves(f, &out) {
+		return nil
+	}
+	return &out
+}
+
 // onlyDevices is Profile for a function that runs on GPUs only.
 func (t *Finder) onlyDevices(ctx context.Context, f *provider.Function, hash, file string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	if err := t.refuseDevice(f, file); err != nil {

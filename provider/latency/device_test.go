@@ -95,6 +95,36 @@ func bothDevices(t *testing.T) {
 	}
 }
 
+// The times on a GPU come before the full ones on the CPU, at first and when a sketch serves.
+func TestGPUFirst(t *testing.T) { synctest.Test(t, gpuFirst) }
+
+func gpuFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		sketch float64
+		first  string
+	}{
+		"a sketch that is too slow": {1000, "[sketch]"},
+		"a sketch that serves":      {1, "[sketch]"},
+	} {
+		f := function(200*time.Millisecond, 4)
+		r, d := deviceRig(a100)
+		r.Predict, r.models.sketch = true, test.sketch
+		_, p, err := r.Profile(t.Context(), f, "m", false)
+		if err != nil || !p.Provisional || r.models.did() != test.first {
+			t.Fatalf("%s: %+v, %v", name, p, err)
+		}
+		if test.sketch == 1 {
+			_, p, err = r.Refine(t.Context(), f, "m")
+		}
+		if err != nil || !p.Provisional || len(d.asked) != 1 || len(p.DeviceShares()) == 0 || strings.Contains(r.models.did(), "predict") {
+			t.Errorf("%s, with the GPU: %+v, %v", name, p, err)
+		}
+		if _, p, err = r.Refine(t.Context(), f, "m"); err != nil || p.Provisional || len(d.asked) != 1 || len(p.DeviceShares()) == 0 || r.models.did() != "[predict]" {
+			t.Errorf("%s, full: %+v, %v", name, p, err)
+		}
+	}
+}
+
 // com.openfaas.infer.device limits a function to one of them.
 func TestDeviceAnnotation(t *testing.T) { synctest.Test(t, deviceAnnotation) }
 

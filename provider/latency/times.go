@@ -215,15 +215,18 @@ func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, key stri
 		return "", nil, ErrFollowing
 	}
 	if t.Predict {
-		if prepared, p, err = t.begin(ctx, f, file, key); p != nil || err != nil {
+		if prepared, p, err = t.begin(ctx, f, file, key); t.serves(f, p) || err != nil {
 			return prepared, p, err
+		}
+		if on := t.early(ctx, f, file, p); on != nil {
+			return prepared, on, nil
 		}
 	}
 	return t.whole(ctx, f, file, key)
 }
 
-// begin returns a sketch to serve with at once, or no profile if the sketch is not good enough.
-// It sketches one model at a time.
+// begin returns a sketch, to serve with at once if it is good enough, and no profile if the model
+// cannot be sketched. It sketches one model at a time.
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	if err := take(ctx, t.sketching); err != nil {
 		return "", nil, err
@@ -233,12 +236,10 @@ func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key stri
 		prepared, err := t.Ready(ctx, file)
 		return prepared, p, err
 	}
-	prepared, p = t.sketch(ctx, f, file)
-	if !t.serves(f, p) {
-		return "", nil, ctx.Err()
+	if prepared, p = t.sketch(ctx, f, file); t.serves(f, p) {
+		t.keep(f, key, p)
 	}
-	t.keep(f, key, p)
-	return prepared, p, nil
+	return prepared, p, ctx.Err()
 }
 
 // Refine finds the full profile that replaces a provisional one. A replica that does not lead
@@ -256,6 +257,9 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 		prepared, err = t.Ready(ctx, file)
 	} else if !t.Leading() {
 		return "", nil, ErrFollowing
+	} else if on := t.early(ctx, f, file, p); on != nil {
+		prepared, err = t.Ready(ctx, file)
+		return prepared, on, err
 	} else {
 		prepared, p, err = t.whole(ctx, f, file, key)
 	}
