@@ -161,6 +161,7 @@ func (s Served) held(d *rig.Deployed) map[string][2]int {
 
 // cold measures requests that find no instance.
 func (s Served) cold(ctx context.Context, o rig.Options, d *rig.Deployed, t load.Target, r *report.Report) error {
+	t.Shape = nil // One request is all.
 	var times []float64
 	for range s.Colds {
 		if err := errors.Join(d.Scale(ctx, s.Models[0], 0), d.Available(ctx, s.Models[0], 0)); err != nil {
