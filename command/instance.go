@@ -144,7 +144,8 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ctx := c.Context()
+	ctx, end := context.WithCancelCause(c.Context())
+	defer end(nil)
 	f.tuneRuntime()
 	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
 
@@ -170,7 +171,8 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return err
 	}
 	defer s.closer.Close()
-	return instance.Serve(ctx, s, listeners, logger, func() error {
+	endWithGPU(ctx, s.closer, end)
+	err = instance.Serve(ctx, s, listeners, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
 			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")
 		for _, l := range listeners {
@@ -180,6 +182,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 		return instance.AnnounceReady()
 	})
+	if why := context.Cause(ctx); errors.Is(why, errGPU) {
+		return errors.Join(why, err)
+	}
+	return err
 }
 
 // whole opens a whole model and makes what serves it.

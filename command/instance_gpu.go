@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 
 	"github.com/rs/zerolog"
@@ -22,6 +24,25 @@ const (
 // onGPU reports whether an ONNX model is computed on a GPU.
 func (f *instanceFlags) onGPU() bool {
 	return f.device == onCUDA || f.device == automatic && gpu.Shared(os.Getenv)
+}
+
+// errGPU ends an instance that cannot compute any more.
+var errGPU = errors.New("the GPU's context has ended, so this instance ends")
+
+// endWithGPU calls end once an engine's GPU has failed. An instance that went on would answer every
+// request with an error, and under MPS keep the GPU from those that start.
+func endWithGPU(ctx context.Context, e io.Closer, end context.CancelCauseFunc) {
+	f, ok := e.(interface{ Failed() <-chan error })
+	if !ok || f.Failed() == nil {
+		return
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case err := <-f.Failed():
+			end(fmt.Errorf("%w: %w", errGPU, err))
+		}
+	}()
 }
 
 // loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside

@@ -67,6 +67,9 @@ func (e *Engine) complete(ctx context.Context) {
 	fail := func(rows int, err error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+		if ctx.Err() == nil {
+			err = e.examined(err)
+		}
 		if e.whyNot == "" && ctx.Err() == nil {
 			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)
 		}

@@ -106,6 +106,9 @@ type Engine struct {
 	cancel    context.CancelFunc
 	completed chan struct{}
 
+	// failed gets the error after which the context cannot be used any more.
+	failed chan error
+
 	// mu is held for each Run.
 	mu     sync.Mutex
 	closed bool
@@ -134,7 +137,8 @@ func Open(o Options) (*Engine, error) {
 	start := time.Now()
 	e := &Engine{
 		options: o, buckets: prepared, ready: map[int]*lane{}, held: map[int]int64{}, completed: make(chan struct{}),
-		c: (*C.engine)(C.calloc(1, C.sizeof_engine)),
+		failed: make(chan error, 1),
+		c:      (*C.engine)(C.calloc(1, C.sizeof_engine)),
 	}
 	first := e.newLane(o.MaxBatch, o.Memory)
 	e.lanes = []*lane{first}
@@ -390,7 +394,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	}
 	outputs, times, err := e.lanes[0].run(size, rows, inputs)
 	e.times = times
-	return outputs, err
+	return outputs, e.examined(err)
 }
 
 // accept refuses a batch that cannot be run. The caller holds the lock.
@@ -418,7 +422,7 @@ func (e *Engine) inParts(rows int, inputs []tensor.Tensor) ([]tensor.Tensor, err
 		n := min(size, rows-from)
 		outputs, times, err := e.ready[size].run(size, n, rowsOf(inputs, from, n))
 		if err != nil {
-			return nil, err
+			return nil, e.examined(err)
 		}
 		e.times.add(times)
 		all, from = joined(all, outputs), from+n

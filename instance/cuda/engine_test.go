@@ -129,6 +129,54 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
+// After a fault on the GPU the context cannot be used: the batch's requests do not run again, and the
+// process learns that it must end. Inputs that are not the model's end nothing.
+func TestFault(t *testing.T) {
+	onModel(t)
+	for _, name := range []string{"mnist", "lstm-2365"} { // With lanes apart, and with one.
+		file, m := zooFile(t, name)
+		e, err := Open(Options{Model: file, MaxBatch: 2, Plain: name != "mnist", onHost: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		inputs, err := m.SampleInputs(1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isLost := func(err error) bool {
+			var l interface{ Lost() bool }
+			return errors.As(err, &l) && l.Lost()
+		}
+		if _, err := e.Run(t.Context(), 2, inputs); err == nil || isLost(err) || len(e.Failed()) != 0 {
+			t.Errorf("%s: other inputs: %v", name, err)
+		}
+		t.Setenv("MODEL_FAULT", "1")
+		for range 2 {
+			if _, err := e.Run(t.Context(), 1, inputs); !isLost(err) || !strings.Contains(err.Error(), "cuEventSynchronize") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		select {
+		case err := <-e.Failed():
+			if !strings.Contains(err.Error(), "700") {
+				t.Errorf("%s: %v", name, err)
+			}
+		default:
+			t.Errorf("%s: nobody learns of it", name)
+		}
+		t.Setenv("MODEL_FAULT", "")
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := e.Run(t.Context(), 1, inputs); err == nil {
+			t.Error("a closed engine runs")
+		}
+	}
+}
+
 // Without a driver the error wraps ErrDevice and says what is needed.
 func TestNoDriver(t *testing.T) {
 	file, _ := zooFile(t, "mnist")

@@ -320,6 +320,14 @@ char *batch_output(batch *b, size_t index, port *shape, address *data, void **va
 	return NULL;
 }
 
+// stream_check gives the error of what ran on a stream, such as one that ended the context: each
+// later call then fails, too.
+char *stream_check(engine *e, session *s) {
+	CU("cuCtxSetCurrent", cu.current(e->context));
+	CU("cuStreamSynchronize", cu.wait_stream(s->stream));
+	return NULL;
+}
+
 char *batch_fetch(engine *e, session *s, address data, void *to, size_t bytes) {
 	CU("cuCtxSetCurrent", cu.current(e->context));
 	CU("cuMemcpyDtoHAsync", cu.to_host(to, data, bytes, s->stream));

@@ -119,6 +119,7 @@ char *engine_open(engine *e, const char *memory);
 void engine_close(engine *e);
 
 char *stream_open(engine *e, session *s);
+char *stream_check(engine *e, session *s);
 char *session_provide(session *s, const char **keys, const char **values, size_t count);
 char *session_open(engine *e, session *s, const char *model);
 char *session_port(session *s, int output, size_t index, port *to);

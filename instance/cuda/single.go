@@ -77,6 +77,9 @@ func (l *lane) single(rows int, inputs []tensor.Tensor) (whyNot, err error) {
 func (e *Engine) Repeat(ctx context.Context) (Times, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.closed {
+		return Times{}, errClosed
+	}
 	if err := ctx.Err(); err != nil {
 		return Times{}, err
 	}

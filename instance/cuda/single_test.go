@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -98,6 +99,17 @@ func TestSingle(t *testing.T) {
 		if d := Difference(got[0], want[0]); d > 1e-5 {
 			t.Errorf("%d rows differ by %g", rows, d)
 		}
+	}
+	closing, err := Open(Options{Model: file, MaxBatch: 4, Single: true, onHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs, err := m.SampleInputs(1, 1)
+	if err = errors.Join(err, closing.Prepare(t.Context(), 1, inputs), closing.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := closing.Repeat(t.Context()); !errors.Is(err, errClosed) {
+		t.Errorf("closed: %v", err)
 	}
 	if len(e.lanes) != 1 || len(e.lanes[0].batches) != 1 || len(e.Stages()) == 0 || slices.ContainsFunc(e.Stages(), func(s Stage) bool { return s.Name == "batch 4" }) {
 		t.Errorf("%d lanes, %v", len(e.lanes), e.Stages())

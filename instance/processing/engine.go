@@ -232,6 +232,14 @@ func (e *Engine) call(p *program, call string, rows int, given []tensor.Tensor, 
 	return nil, engine.Lost{Why: err}
 }
 
+// Failed gets one error if the model's device has failed, after which every batch fails; nil on the CPU.
+func (e *Engine) Failed() <-chan error {
+	if m, ok := e.model.(interface{ Failed() <-chan error }); ok {
+		return m.Failed()
+	}
+	return nil
+}
+
 // Close ends the handler and frees the model.
 func (e *Engine) Close() error {
 	err := e.programs.Close(func(p *program) error { return p.end(stopTimeout) })
