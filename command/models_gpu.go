@@ -32,12 +32,18 @@ func (m gpuModels) Devices() (names []string) {
 		all = append(all, m.others()...)
 	}
 	for _, i := range all {
-		for _, d := range i.Shareable() {
+		for _, d := range usable(i) {
 			names = append(names, shares.Machine(d.Model, i.Driver))
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// usable lists the GPUs on which models run: those that are shared, and those that each instance has
+// as a whole, such as without MPS. MIG instances have no times of their own, so they are left out.
+func usable(i gpu.Inventory) []gpu.Device {
+	return slices.DeleteFunc(i.Usable(), func(d gpu.Device) bool { return d.Lost != "" || d.Parent != "" })
 }
 
 // Unable implements [latency.Devices].
@@ -60,14 +66,24 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return nil, err
 	}
 	i := m.inventory()
-	all := i.Shareable()
+	all := usable(i)
 	at := slices.IndexFunc(all, func(d gpu.Device) bool { return shares.Machine(d.Model, i.Driver) == device })
 	if at < 0 {
 		return nil, fmt.Errorf("this machine has no %s, and %w", device, err)
 	}
 	// The child must not be idle work: it measures.
-	_, p, err = m.profile(ctx, foreground, "model", file, maxBatch, until, "--device", "cuda", "--gpu", all[at].UUID, "--shares", deploymentShares, "--mps-pipe", i.On(all[at].UUID, 100, 0).PipeDirectory)
+	_, p, err = m.profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
 	return p, err
+}
+
+// measureOn are the arguments that measure on a GPU: by shares of the daemon that serves instances,
+// or as a whole without one. A second daemon would take turns with the first.
+func measureOn(i gpu.Inventory, d *gpu.Device) []string {
+	arguments := []string{"--device", "cuda", "--gpu", d.UUID, "--shares"}
+	if d.Whole {
+		return append(arguments, "100")
+	}
+	return append(arguments, deploymentShares, "--mps-pipe", i.On(d.UUID, 100, 0).PipeDirectory)
 }
 
 // deploymentShares are the shares in % that are measured while a function waits for its GPU. The

@@ -15,6 +15,7 @@ func TestGPUKinds(t *testing.T) {
 	i := gpu.Inventory{Driver: "580.95.05", Sharing: gpu.MPS, PipeDirectory: "/run/mps", Devices: []gpu.Device{
 		{UUID: "GPU-a", Model: "NVIDIA T4"}, {UUID: "GPU-b", Model: "NVIDIA A100"}, {UUID: "GPU-c", Model: "NVIDIA T4"},
 		{UUID: "GPU-d", Model: "NVIDIA P4", Unshareable: "compute capability 6.1"},
+		{UUID: "GPU-e", Model: "NVIDIA L4", Lost: "XID 79"},
 	}}
 	m := gpuModels{inventory: func() gpu.Inventory { return i }}
 	if got := m.Devices(); !slices.Equal(got, []string{"NVIDIA A100, driver 580.95.05", "NVIDIA T4, driver 580.95.05"}) {
@@ -29,6 +30,23 @@ func TestGPUKinds(t *testing.T) {
 	i, m.others = gpu.Inventory{}, nil
 	if got := m.Devices(); len(got) != 0 {
 		t.Errorf("without a GPU: %q", got)
+	}
+}
+
+// A GPU that cannot be shared is used as a whole, without MPS. One that is shared is measured through the
+// daemon that serves it.
+func TestMeasureOn(t *testing.T) {
+	i := gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{
+		{UUID: "GPU-a", Model: "NVIDIA P4", Unshareable: "MPS is missing", Whole: true}, {UUID: "GPU-b", Model: "NVIDIA T4", PipeDirectory: "/state/b/pipe"},
+		{UUID: "MIG-c", Model: "NVIDIA A100", Parent: "GPU-c", Percent: 42, Unshareable: "it is a MIG instance", Whole: true},
+	}}
+	if got := (gpuModels{inventory: func() gpu.Inventory { return i }}).Devices(); !slices.Equal(got, []string{"NVIDIA P4, driver 1", "NVIDIA T4, driver 1"}) {
+		t.Errorf("%q", got)
+	}
+	for n, want := range []string{"--device cuda --gpu GPU-a --shares 100", "--device cuda --gpu GPU-b --shares " + deploymentShares + " --mps-pipe /state/b/pipe"} {
+		if got := strings.Join(measureOn(i, &i.Devices[n]), " "); got != want {
+			t.Errorf("%s", got)
+		}
 	}
 }
 

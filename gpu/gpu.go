@@ -68,6 +68,8 @@ type Device struct {
 	Whole bool `json:"whole,omitempty"`
 	// Lost says why it cannot be used any more; "" if it can.
 	Lost string `json:"lost,omitempty"`
+	// PipeDirectory is where its own MPS control daemon listens; "" for the inventory's.
+	PipeDirectory string `json:"pipeDirectory,omitempty"`
 }
 
 // percent is the device's multiprocessors in % of a GPU's.

@@ -134,7 +134,11 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 
 // On returns a share of the GPU with that UUID.
 func (i Inventory) On(device string, percent int, memory int64) Share {
-	return Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory}
+	s := Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory}
+	if n := slices.IndexFunc(i.Devices, func(d Device) bool { return d.UUID == device }); n >= 0 {
+		s.PipeDirectory = cmp.Or(i.Devices[n].PipeDirectory, s.PipeDirectory)
+	}
+	return s
 }
 
 // why says why no GPU is shared.

@@ -13,7 +13,7 @@ import (
 // Devices finds models' times on shares of the nodes' GPUs.
 type Devices interface {
 	// Devices lists the nodes' GPUs, each kind once, by the names that profiles carry as their
-	// machine; none if no node has a GPU to share.
+	// machine; none if no node has a GPU for models.
 	Devices() []string
 	// Unable returns why the model in a file cannot run on a share of a GPU, as the end of a
 	// sentence; "" if it can.
@@ -46,7 +46,7 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 		return refuse(why)
 	}
 	if len(t.Devices.Devices()) == 0 {
-		return refuse("no node has a GPU that can be shared")
+		return refuse("no node has a GPU that models can use")
 	}
 	return nil
 }

@@ -169,7 +169,8 @@ func (g *GPUs) fail(uuid, why string) {
 // Present reports whether the machine has GPUs that instances use.
 func (g *GPUs) Present() bool { return len(g.inventory.Devices) > 0 }
 
-// Inventory returns the devices, how they are given out, and which are lost or paused.
+// Inventory returns the devices, how they are given out, which are lost or paused, and where their
+// daemons listen.
 func (g *GPUs) Inventory() gpu.Inventory {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,6 +179,9 @@ func (g *GPUs) Inventory() gpu.Inventory {
 	for k := range i.Devices {
 		d := &i.Devices[k]
 		d.Lost = cmp.Or(g.lost[d.UUID], g.paused[d.UUID])
+		if own := g.daemons[d.UUID]; own != nil {
+			d.PipeDirectory = own.options.Pipes()
+		}
 	}
 	return i
 }

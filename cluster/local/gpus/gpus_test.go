@@ -86,6 +86,9 @@ func TestShares(t *testing.T) {
 		t.Fatalf("%+v", rooms)
 	}
 	for _, uuid := range []string{a, b} {
+		if pipes := g.daemons[uuid].options.Pipes(); g.Inventory().On(uuid, 100, 0).PipeDirectory != pipes {
+			t.Errorf("the inventory does not say that the daemon of %s listens in %s", uuid, pipes)
+		}
 		env, err := os.ReadFile(filepath.Join(g.daemons[uuid].options.Pipes(), "environment"))
 		if err != nil || !strings.Contains(string(env), "CUDA_VISIBLE_DEVICES="+uuid+"\n") {
 			t.Errorf("%s, %v", env, err)
