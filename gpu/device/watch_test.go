@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
@@ -100,6 +102,27 @@ func TestWatch(t *testing.T) {
 	}
 	if strings.Count(lost, ";") != 6 || notes != "3 XID 31: a process used a wrong address" {
 		t.Errorf("lost %s; noted %s", lost, notes)
+	}
+}
+
+// A GPU that has fallen off the bus makes NVML answer at once; Watch does not ask without a pause.
+func TestWatchPausesWithoutAGPU(t *testing.T) {
+	var asked atomic.Int64
+	lost, _ := watch(t, func(m *dgx.Machine) {
+		m.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
+			return &mock.EventSet{FreeFunc: func() nvml.Return { return nvml.SUCCESS }, WaitFunc: func(uint32) (nvml.EventData, nvml.Return) {
+				if asked.Add(1) > 1000 {
+					time.Sleep(time.Minute)
+				}
+				return nvml.EventData{}, nvml.ERROR_GPU_IS_LOST
+			}}, nvml.SUCCESS
+		}
+	}, func(m *dgx.Machine, pass func(time.Duration)) {
+		m.Lose(1)
+		pass(10 * time.Second)
+	})
+	if n := asked.Load(); n > 50 || !strings.HasPrefix(lost, "1 ") {
+		t.Errorf("asked %d times in 10 s; lost %q", n, lost)
 	}
 }
 
