@@ -23,6 +23,9 @@ const (
 	// firstPause is the time until the second try to start a daemon that died. It doubles up to
 	// longestPause.
 	firstPause, longestPause = time.Second, 30 * time.Second
+	// maxSilent is the number of checks in a row that a daemon may leave unanswered. On a busy machine
+	// one can fail, and a restart ends all instances of the GPU.
+	maxSilent = 3
 )
 
 // daemon is the MPS control daemon of one device. It may be a child of this process or of an earlier
@@ -98,8 +101,16 @@ func (d *daemon) identity() (id process.Identity, err error) {
 	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !isMPS(string(name), d.options.Program) {
 		return id, process.ErrGone
 	}
+	// Another GPU's daemon may have the pid by now. The environment of another user's cannot be read.
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err == nil && !slices.Contains(strings.Split(string(env), "\x00"), pipesEnv+"="+d.options.Pipes()) {
+		return id, process.ErrGone
+	}
 	return process.Identify(pid)
 }
+
+// pipesEnv names the directory in which a daemon listens, in its environment.
+const pipesEnv = "CUDA_MPS_PIPE_DIRECTORY"
 
 // isMPS reports whether a command line is that of the control program: the pid in an old file may be
 // another process's by now.
@@ -186,7 +197,7 @@ func (d *daemon) kill() error {
 // servers lists the processes of MPS that belong to the daemon's directory.
 func (d *daemon) servers() ([]int, error) {
 	const server = "nvidia-cuda-mps" // The kernel keeps 15 bytes of a name.
-	pids, err := process.Marked("CUDA_MPS_PIPE_DIRECTORY=" + d.options.Pipes())
+	pids, err := process.Marked(pipesEnv + "=" + d.options.Pipes())
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		return err != nil || strings.TrimSpace(string(name)) != server
@@ -239,14 +250,17 @@ func (d *daemon) failed(ctx context.Context, every time.Duration) error {
 	})
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for silent := 0; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-exited:
 			return fmt.Errorf("its MPS daemon ended%s", d.options.LastLine())
 		case <-tick.C:
-			if err := d.options.Healthy(ctx); err != nil && ctx.Err() == nil {
+			err := d.options.Healthy(ctx)
+			if err == nil {
+				silent = 0
+			} else if silent++; silent >= maxSilent && ctx.Err() == nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -163,6 +164,54 @@ func TestDeathBetweenProviders(t *testing.T) {
 	if second.Stale(model(uuid, 10)) == "" || second.Stale(model(r.Device(0).UUID, 10)) != "" {
 		t.Error("not just the instances of the dead daemon are stale")
 	}
+}
+
+// A pid file from before a restart of the machine may name the daemon of another GPU, which must live.
+func TestPidOfAnotherDaemon(t *testing.T) {
+	r := newRig(t)
+	first := r.open(t)
+	a, b := first.daemonOf("GPU-other"), first.daemons[r.Device(1).UUID]
+	was := b.watch.Identity()
+	if err := os.MkdirAll(a.options.Pipes(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.options.Pipes(), "nvidia-cuda-mps-control.pid"), []byte(strconv.Itoa(was.PID)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := a.identity(); err == nil {
+		t.Errorf("the daemon is taken for %+v, that of another GPU", id)
+	}
+	if _, err := b.identity(); err != nil || !was.Alive() {
+		t.Errorf("the other daemon: %v, alive %v", err, was.Alive())
+	}
+}
+
+// A daemon that leaves a check unanswered goes on, and so do its instances. One that answers none any
+// more is started again.
+func TestSilence(t *testing.T) {
+	r := newRig(t)
+	g := r.open(t)
+	d := g.daemons[r.Device(0).UUID]
+	was := d.watch.Identity()
+	silent := filepath.Join(d.options.Pipes(), "silent")
+	asked := func(times int) { // The stand-in counts the questions that it leaves unanswered.
+		until(t, "asked", func() bool {
+			text, err := os.ReadFile(silent + ".asked")
+			return err == nil && strings.Count(string(text), "\n") >= times
+		})
+	}
+	if err := os.WriteFile(silent, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked(1)
+	until(t, "answering", func() bool { return d.options.Healthy(t.Context()) == nil })
+	if seen := r.seen(); seen != "" || !was.Alive() {
+		t.Errorf("after one silence: %s, alive %v", seen, was.Alive())
+	}
+	if err := os.WriteFile(silent, []byte("9"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "failed", func() bool { return r.seen() != "" })
 }
 
 func kill(t *testing.T, pid int) {

@@ -114,7 +114,8 @@ func (m *Machine) wait(milliseconds uint32) (nvml.EventData, nvml.Return) {
 
 // control answers as nvidia-cuda-mps-control does. It writes the daemon's environment to the file
 // "environment" in the pipe directory. With BROKEN in the environment or a file "broken" there, a
-// daemon does not start, with DEAF it ignores its end.
+// daemon does not start, with DEAF it ignores its end. A file "silent" has a number: so many questions
+// get no answer, and "silent.asked" lists them.
 const control = `#!/bin/sh
 pid=$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
 if [ "$1" = -f ]; then
@@ -127,6 +128,12 @@ if [ "$1" = -f ]; then
 fi
 read -r command
 [ -e "$pid" ] && kill -0 "$(cat "$pid")" 2>/dev/null || { echo "Cannot find MPS control daemon process"; exit 1; }
+silent=$CUDA_MPS_PIPE_DIRECTORY/silent
+if [ -e "$silent" ]; then
+	echo "$command" >> "$silent.asked"
+	[ "$(wc -l < "$silent.asked")" -ge "$(cat "$silent")" ] && rm "$silent"
+	exit 1
+fi
 case $command in
 quit) rm "$pid" ;;
 get_default_active_thread_percentage) echo 100.0 ;;
