@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
@@ -46,7 +47,7 @@ func (s Share) Env() map[string]string {
 		devicesEnv:                   s.Device,
 		percentEnv:                   strconv.Itoa(s.Percent),
 		"CUDA_MPS_PIPE_DIRECTORY":    s.PipeDirectory,
-		"NVIDIA_VISIBLE_DEVICES":     s.Device,
+		VisibleEnv:                   s.Device,
 		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 	}
 	if s.Memory > 0 {
@@ -140,17 +141,53 @@ func (i Inventory) why() string {
 
 // Offer decides how a node's GPUs are allocated, and says why if not by MPS. present is
 // the number of its GPUs, ours the number of GPUs to share, and whole the number that
-// NVIDIA's device plugin advertises. The plugin does not say which GPUs it has. So GPUs
-// are shared only if there are enough for both: whole + ours ≤ present.
-func Offer(present, ours, whole int) (Sharing, string) {
+// NVIDIA's device plugin advertises. With claimed, the plugin gave ours to the agent, and thus
+// gives them to nobody else unless it hands out each GPU several times. Without, the plugin does
+// not say which GPUs it has, so GPUs are shared only if there are enough for both:
+// whole + ours ≤ present.
+func Offer(present, ours, whole int, claimed bool) (Sharing, string) {
 	switch {
 	case present == 0:
 		return None, "the machine has no GPU"
-	case whole > 0 && whole+ours > present:
+	case claimed && whole > present:
+		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s and the agent sees %d GPUs: it hands out a GPU several times, so another pod may get one of ours. "+
+			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present)
+	case !claimed && whole > 0 && whole+ours > present:
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d more are to be shared: the same GPU would be given out twice. "+
-			"Keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
+			"Let the agent ask the plugin for its GPUs (--device-plugin), keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
 	case ours == 0:
 		return None, "none of the node's GPUs can be shared"
 	}
 	return MPS, ""
+}
+
+// VisibleEnv is the variable by which NVIDIA's device plugin tells a container its GPUs.
+const VisibleEnv = "NVIDIA_VISIBLE_DEVICES"
+
+// Given returns the GPUs, by UUID or index, that NVIDIA's device plugin gave to a container with
+// this value of [VisibleEnv]. An error says why they are not the container's alone.
+func Given(value string) (names []string, err error) {
+	ask := fmt.Sprintf("give the container resources %s, and do not set the variable yourself", WholeResource)
+	switch value {
+	case "":
+		return nil, fmt.Errorf("%s is empty: the device plugin gave no GPU; %s", VisibleEnv, ask)
+	case "all", "none", "void":
+		return nil, fmt.Errorf("%s is %q: it must name the GPUs that the device plugin gave; %s", VisibleEnv, value, ask)
+	}
+	if strings.HasPrefix(value, "/") {
+		return nil, fmt.Errorf("%s is %q: set the device plugin's deviceListStrategy to envvar", VisibleEnv, value)
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("%s is %q: it has an entry with no name", VisibleEnv, value)
+		case slices.Contains(names, name):
+			return nil, fmt.Errorf("%s is %q: the device plugin hands out %s twice; turn off its own sharing (time slicing or MPS) on this node", VisibleEnv, value, name)
+		case strings.Contains(name, "::"):
+			return nil, fmt.Errorf("%s is %q: %s is one of several copies of a GPU that the device plugin hands out; turn off its own sharing (time slicing or MPS) on this node", VisibleEnv, value, name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }

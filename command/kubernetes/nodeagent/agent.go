@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
 )
@@ -37,6 +38,12 @@ type Agent struct {
 	Read func() (gpu.Inventory, error)
 	// Devices are indexes or UUIDs of the GPUs to share, all if empty.
 	Devices []string
+	// Plugin: share the GPUs that NVIDIA's device plugin gave to the agent's container, and no
+	// others. Visible is the value of [gpu.VisibleEnv], which names them.
+	Plugin  bool
+	Visible string
+	// RuntimeClass is published as the one with which instances reach their GPU.
+	RuntimeClass string
 	// Share: share the GPUs. If false, the agent only publishes them.
 	Share bool
 	// MPS says how the daemon runs; the agent fills in its devices.
@@ -65,6 +72,8 @@ func (a *Agent) Check() error {
 		return fmt.Errorf("--directory is %q: it must be an absolute path", a.MPS.Directory)
 	case a.SharedMemory != "" && !filepath.IsAbs(a.SharedMemory):
 		return fmt.Errorf("--shared-memory is %q: it must be an absolute path", a.SharedMemory)
+	case a.Plugin && len(a.Devices) > 0:
+		return errors.New("--devices and --device-plugin exclude each other: with --device-plugin, the device plugin names the GPUs")
 	case a.Every < time.Second:
 		return fmt.Errorf("--every is %v: it must be at least 1s", a.Every)
 	}
@@ -147,11 +156,12 @@ func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 // inventory returns what the node has to give now. It starts the daemon if it is needed.
 func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	i, err := a.Read()
-	if err == nil {
-		i, err = device.Only(i, a.Devices)
-	}
 	if err != nil {
 		return gpu.Inventory{Devices: []gpu.Device{}, Sharing: gpu.None, Reason: err.Error()}
+	}
+	if i, err = a.only(i); err != nil {
+		i.Sharing, i.Reason = gpu.None, err.Error()
+		return i
 	}
 	if !a.Share {
 		i.Sharing, i.Reason = gpu.None, "sharing is turned off (--share=false)"
@@ -159,7 +169,7 @@ func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory 
 	}
 	i.Sharing = gpu.MPS
 	ours := i.Shareable()
-	if i.Sharing, i.Reason = gpu.Offer(len(i.Devices), len(ours), whole(node)); i.Sharing != gpu.MPS {
+	if i.Sharing, i.Reason = gpu.Offer(len(i.Devices), len(ours), nodes.Whole(node), a.Plugin); i.Sharing != gpu.MPS {
 		// A running daemon stays, because instances compute through it.
 		return i
 	}
@@ -168,18 +178,20 @@ func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory 
 		return i
 	}
 	i.PipeDirectory, i.SharedMemory = a.MPS.Pipes(), a.SharedMemory
+	i.Claimed, i.RuntimeClass = a.Plugin, a.RuntimeClass
 	return i
 }
 
-// whole returns how many GPUs NVIDIA's device plugin offers on a node, each to one
-// container or to several by time slicing.
-func whole(node *corev1.Node) int {
-	sum := 0
-	for _, name := range []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource + ".shared"} {
-		n := node.Status.Allocatable[name]
-		sum += int(n.Value())
+// only makes the GPUs unshareable that are not the agent's to share.
+func (a *Agent) only(i gpu.Inventory) (gpu.Inventory, error) {
+	names := a.Devices
+	if a.Plugin {
+		var err error
+		if names, err = gpu.Given(a.Visible); err != nil {
+			return i, err
+		}
 	}
-	return sum
+	return device.Only(i, names)
 }
 
 // ensureDaemon makes sure that a healthy daemon runs for these GPUs. It starts a failing
