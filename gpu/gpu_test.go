@@ -182,6 +182,17 @@ func TestEnv(t *testing.T) {
 	if got := share.Env(); !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
+	if got := ReadShare(func(name string) string { return share.Env()[name] }); got != (Share{Device: "GPU-a", Percent: 30, Memory: 4097 << 20}) {
+		t.Errorf("read again: %+v", got)
+	}
+	for name := range share.Env() {
+		if IsShare(name) != strings.HasPrefix(name, "CUDA_") && name != "CUDA_MPS_PIPE_DIRECTORY" {
+			t.Error(name)
+		}
+	}
+	if got := ReadShare(func(string) string { return "7x" }); got != (Share{}) {
+		t.Errorf("nonsense is the share %+v", got)
+	}
 	share.Memory = 0
 	if _, limited := share.Env()["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]; limited {
 		t.Error("a limit where none was asked for")

@@ -21,6 +21,8 @@ type Share struct {
 	// PipeDirectory is where the MPS control daemon listens, SharedMemory the
 	// /dev/shm that it shares with its clients, both on the node.
 	PipeDirectory, SharedMemory string
+	// RuntimeClass is that of the inventory.
+	RuntimeClass string
 }
 
 // megabyte is the unit of MPS' limit.
@@ -30,6 +32,8 @@ const megabyte = 1 << 20
 const (
 	devicesEnv = "CUDA_VISIBLE_DEVICES"
 	percentEnv = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+	// memoryEnv is set if the memory is limited.
+	memoryEnv = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
 // Shared reports whether a process with this environment has a [Share].
@@ -52,9 +56,27 @@ func (s Share) Env() map[string]string {
 	}
 	if s.Memory > 0 {
 		// Round up: with less memory than planned, a model may fail to load.
-		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
+		env[memoryEnv] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
 	}
 	return env
+}
+
+// IsShare reports whether a variable of the environment is one from which [ReadShare] reads.
+func IsShare(name string) bool { return name == devicesEnv || name == percentEnv || name == memoryEnv }
+
+// ReadShare returns the share that [Share.Env] wrote: its device, percentage and memory, in whole
+// MiB. It returns an empty share if there is none.
+func ReadShare(getenv func(name string) string) Share {
+	percent, err := strconv.Atoi(getenv(percentEnv))
+	if err != nil || percent < 1 || percent > 100 || getenv(devicesEnv) == "" {
+		return Share{}
+	}
+	s := Share{Device: getenv(devicesEnv), Percent: percent}
+	limit, _ := strings.CutPrefix(getenv(memoryEnv), "0=")
+	if mib, err := strconv.ParseInt(strings.TrimSuffix(limit, "M"), 10, 32); err == nil && mib > 0 {
+		s.Memory = mib * megabyte
+	}
+	return s
 }
 
 // Mount is a directory of the node that a container needs at a path.
@@ -111,7 +133,11 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 		at = cluster.BestDevice(rooms, need)
 	}
 	if at < 0 {
-		most := slices.MaxFunc(rooms, func(a, b cluster.DeviceRoom) int { return cluster.CompareDevices(&a, &b) })
+		usable := slices.DeleteFunc(slices.Clone(rooms), func(r cluster.DeviceRoom) bool { return r.Lost != "" })
+		if len(usable) == 0 {
+			return Share{}, fmt.Errorf("%w is left for %d %%: %s: %s", ErrNone, percent, rooms[0].UUID, rooms[0].Lost)
+		}
+		most := slices.MaxFunc(usable, func(a, b cluster.DeviceRoom) int { return cluster.CompareDevices(&a, &b) })
 		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the one with the most left, %s, has %d %% and %d MiB",
 			ErrNone, percent, memory/megabyte, most.UUID, most.Free.GPU, most.Free.GPUMemory/megabyte)
 	}
@@ -120,7 +146,7 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 
 // On returns a share of the GPU with that UUID.
 func (i Inventory) On(device string, percent int, memory int64) Share {
-	return Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory}
+	return Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory, RuntimeClass: i.RuntimeClass}
 }
 
 // why says why no GPU is shared.

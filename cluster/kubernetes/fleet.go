@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
@@ -38,6 +39,12 @@ type fleet struct {
 	// of Eligible.
 	tolerated map[string][]corev1.Toleration
 	eligible  map[string]*answer
+	// claims knows the GPUs that are allocated by DRA; nil if the cluster allocates none so.
+	// unclaimed says why, until it has been logged.
+	claims    *claims.Book
+	unclaimed string
+	// overfull holds what was logged of GPUs of which instances hold more than all.
+	overfull map[string]string
 }
 
 // all returns the nodes by name.
@@ -169,11 +176,13 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 		total.CPU, total.Memory = min(total.CPU, held.CPU), min(total.Memory, held.Memory)
 	}
 	free := total.Sub(held)
-	devices := n.GPUs.Rooms(b.fleet.heldGPUs(n.Name))
+	usable := b.fleet.gpus(n, "")
+	devices := usable.Rooms(b.fleet.heldGPUs(n.Name))
 	if n.Allocatable.GPU > 0 {
-		_, left := cluster.SumDevices(devices)
-		free.GPU, free.GPUMemory = left.GPU, left.GPUMemory
+		all, left := cluster.SumDevices(devices)
+		total.GPU, total.GPUMemory, free.GPU, free.GPUMemory = all.GPU, all.GPUMemory, left.GPU, left.GPUMemory
 	}
+	b.sayOverfull(n, devices)
 	return cluster.Node{Name: n.Name, Total: total, Devices: devices, Free: cluster.Resources{
 		CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory), GPUMemory: max(0, free.GPUMemory),
 	}}
