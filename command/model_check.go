@@ -157,7 +157,7 @@ func checkModel(p *profiler.Profile, maxBatch, limit int, slo time.Duration) che
 	out := checkedModel{slo: slo, memory: p.Memory}
 	usable := map[int]int{}
 	for _, share := range shares {
-		usable[share] = options.Usable(p.Table(maxBatch, share), slo)
+		usable[share] = options.Usable(p.Table(maxBatch, profiler.Share{CPU: share}), slo)
 	}
 	for _, c := range capacity.Candidates(p.Candidates(shares, maxBatch, 0)) {
 		up := capacity.BoundsOf(c.Config, c.Exec, slo, capacity.Exact).Up

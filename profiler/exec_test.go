@@ -42,15 +42,15 @@ func TestExecTime(t *testing.T) {
 		{4, 100, 2200*us + 3*9*time.Millisecond}, // ⌈2.2/1⌉ = 3
 		{4, 1500, 1320*us + 1*2500*us},           // two threads, 2.64 of 15 ms
 	} {
-		got, ok := p.ExecTime(c.batch, c.millicores)
+		got, ok := p.ExecTime(c.batch, Share{CPU: c.millicores})
 		if ok != (c.want > 0) || (got-c.want).Abs() > us {
 			t.Errorf("b = %d at %dm: %v, %v; want %v", c.batch, c.millicores, got, ok, c.want)
 		}
 	}
-	if got := p.Table(10, 1000); len(got) != 8 || got[7] != 2200*us {
+	if got := p.Table(10, Share{CPU: 1000}); len(got) != 8 || got[7] != 2200*us {
 		t.Errorf("table %v, want 8 entries to 2.2ms", got)
 	}
-	if got := p.Table(10, 0); got != nil {
+	if got := p.Table(10, Share{CPU: 0}); got != nil {
 		t.Errorf("table without a share: %v", got)
 	}
 }
@@ -112,12 +112,12 @@ func TestSharesOfASet(t *testing.T) {
 		t.Errorf("with limits of 600m each: %v", got)
 	}
 	for _, share := range p.Shares(0) {
-		if _, ok := p.ExecTime(2, share); !ok {
+		if _, ok := p.ExecTime(2, Share{CPU: share}); !ok {
 			t.Errorf("no time at %dm", share)
 		}
 	}
 	got := p.Candidates([]int{2000}, 1, 0)
-	if want := (Candidate{Batch: 1, CPU: 2000, Memory: 40 << 20, Parts: 2, Concurrency: 3, Exec: 1100 * us}); len(got) != 1 || got[0] != want {
+	if want := (Candidate{Batch: 1, Share: Share{CPU: 2000}, Memory: 40 << 20, Parts: 2, Concurrency: 3, Exec: 1100 * us}); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -126,8 +126,8 @@ func TestCandidates(t *testing.T) {
 	p := profile(point(1, 1, 1000), point(2, 1, 1100), point(4, 1, 1200), point(8, 1, 1300))
 	got := p.Candidates([]int{500, 1000}, 6, 0)
 	want := []Candidate{
-		{Batch: 1, CPU: 500, Memory: 40 << 20, Exec: 6100 * us}, {Batch: 2, CPU: 500, Memory: 40 << 20, Exec: 6210 * us}, {Batch: 4, CPU: 500, Memory: 40 << 20, Exec: 6320 * us}, {Batch: 6, CPU: 500, Memory: 40 << 20, Exec: 6375 * us},
-		{Batch: 1, CPU: 1000, Memory: 40 << 20, Exec: 1100 * us}, {Batch: 2, CPU: 1000, Memory: 40 << 20, Exec: 1210 * us}, {Batch: 4, CPU: 1000, Memory: 40 << 20, Exec: 1320 * us}, {Batch: 6, CPU: 1000, Memory: 40 << 20, Exec: 1375 * us},
+		{Batch: 1, Share: Share{CPU: 500}, Memory: 40 << 20, Exec: 6100 * us}, {Batch: 2, Share: Share{CPU: 500}, Memory: 40 << 20, Exec: 6210 * us}, {Batch: 4, Share: Share{CPU: 500}, Memory: 40 << 20, Exec: 6320 * us}, {Batch: 6, Share: Share{CPU: 500}, Memory: 40 << 20, Exec: 6375 * us},
+		{Batch: 1, Share: Share{CPU: 1000}, Memory: 40 << 20, Exec: 1100 * us}, {Batch: 2, Share: Share{CPU: 1000}, Memory: 40 << 20, Exec: 1210 * us}, {Batch: 4, Share: Share{CPU: 1000}, Memory: 40 << 20, Exec: 1320 * us}, {Batch: 6, Share: Share{CPU: 1000}, Memory: 40 << 20, Exec: 1375 * us},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("got %v, want %v", got, want)
@@ -218,12 +218,12 @@ func FuzzExecTime(f *testing.F) {
 		})
 		for _, share := range []int{50, 100, 250, 500, 999, 1000, 1500, 2000, 5000} {
 			last := time.Duration(0)
-			for b, got := range p.Table(70, share) {
+			for b, got := range p.Table(70, Share{CPU: share}) {
 				if got < last {
 					t.Fatalf("b = %d at %dm takes %v, less than %v", b+1, share, got, last)
 				}
 				last = got
-				if more, ok := p.ExecTime(b+1, 2*share); 2*share <= 1000 && (!ok || more > got) {
+				if more, ok := p.ExecTime(b+1, Share{CPU: 2 * share}); 2*share <= 1000 && (!ok || more > got) {
 					t.Fatalf("b = %d takes %v at %dm and %v at %dm", b+1, got, share, more, 2*share)
 				}
 			}
@@ -241,11 +241,11 @@ func TestPredicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for batch, want := range map[int]time.Duration{1: 1500 * us, 2: 2200 * us} {
-		if got, ok := p.ExecTime(batch, 1000); !ok || (got-want).Abs() > us {
+		if got, ok := p.ExecTime(batch, Share{CPU: 1000}); !ok || (got-want).Abs() > us {
 			t.Errorf("b = %d: %v, %v; want %v", batch, got, ok, want)
 		}
 	}
-	if got, _ := p.ExecTime(1, 500); (got - 6500*us).Abs() > us { // 1.5 + 1 period's 5 ms
+	if got, _ := p.ExecTime(1, Share{CPU: 500}); (got - 6500*us).Abs() > us { // 1.5 + 1 period's 5 ms
 		t.Errorf("b = 1 at 500m: %v, want 6.5ms", got)
 	}
 }

@@ -10,12 +10,14 @@ import (
 )
 
 // Measurement is one measured or predicted point of a model: a batch size on a
-// number of threads.
+// number of threads, or on a share of a GPU.
 type Measurement struct {
 	// Batch is the number of requests.
 	Batch int `json:"batch"`
-	// Threads is the number of the engine's threads, each on its own core.
+	// Threads is the number of the engine's threads, each on its own core; 1 on a GPU.
 	Threads int `json:"threads"`
+	// GPU is g in % of one GPU's SMs; 0 is on the CPU.
+	GPU int `json:"gpu,omitzero"`
 	// Median, P95 and CPU are times in µs; CPU is processor time summed over
 	// threads.
 	Median float64 `json:"median_us"`
@@ -29,6 +31,14 @@ type Measurement struct {
 	// Margin is the safety margin to add to the times, 0.1 for 10 %; 0 means
 	// [Margin].
 	Margin float64 `json:"margin,omitempty"`
+	// In, Compute and Out are the times in µs to copy the batch to the GPU, to compute there
+	// and to copy the answers back. They are parts of Median; the rest is the host's.
+	In      float64 `json:"in_us,omitzero"`
+	Compute float64 `json:"compute_us,omitzero"`
+	Out     float64 `json:"out_us,omitzero"`
+	// DeviceMemory is what an engine for batches up to this one holds of the GPU's memory,
+	// in bytes.
+	DeviceMemory int64 `json:"device_memory,omitzero"`
 }
 
 // Beside is the CPU time in µs that an instance uses outside the engine, to read and
@@ -57,8 +67,10 @@ type Profile struct {
 	// "AMD EPYC × 2". A profile of another engine or machine is not used.
 	Engine  string `json:"engine"`
 	Machine string `json:"machine"`
-	// Memory is the resident set in bytes after the largest batch.
-	Memory int64 `json:"memory"`
+	// Memory is the resident set in bytes after the largest batch. DeviceHost is that of an
+	// engine on a GPU, in a profile that has both ([Profile.With]).
+	Memory     int64 `json:"memory"`
+	DeviceHost int64 `json:"device_host,omitzero"`
 	// Parts is the number of instances of the same size that run the model together, 0 or 1
 	// for one; Memory and the measurements' threads are of all together. Concurrency is the
 	// number of batches that they run at the same time, 0 for 1.
@@ -87,11 +99,11 @@ func (p *Profile) MaxBatch() int {
 	return largest
 }
 
-// Threads lists the profile's thread counts, ascending.
+// Threads lists the profile's thread counts on the CPU, ascending.
 func (p *Profile) Threads() []int {
 	var ts []int
 	for _, m := range p.Measurements {
-		if !slices.Contains(ts, m.Threads) {
+		if m.GPU == 0 && !slices.Contains(ts, m.Threads) {
 			ts = append(ts, m.Threads)
 		}
 	}

@@ -2,6 +2,15 @@ package profiler
 
 import "slices"
 
+// Share is the part of a machine on which an instance's engine computes: the c and g of
+// INFless' ⟨b, c, g⟩.
+type Share struct {
+	// CPU in millicores.
+	CPU int
+	// GPU in % of one GPU's SMs, 0 without a GPU.
+	GPU int
+}
+
 // smallestShare is the minimum CPU share of an instance, in millicores.
 const smallestShare = 250
 

@@ -24,7 +24,7 @@ const (
 )
 
 // Usual learns the usual times of a variant's executions, as a ratio to its profile, for each
-// CPU share and class of batch sizes (1, 2, 3–4, 5–8, …). All instances of the variant share
+// share and class of batch sizes (1, 2, 3–4, 5–8, …). All instances of the variant share
 // it. A profile that is wrong everywhere is therefore no interference; package correction
 // corrects it. Interference is what one instance has and the others, or it itself before, have
 // not. The zero value knows nothing.
@@ -32,8 +32,14 @@ type Usual struct {
 	of map[slot]*ratio
 }
 
-// slot is a CPU share in millicores and a class of batch sizes.
-type slot struct{ share, class int }
+// Part is a share of a machine: CPU in millicores, GPU in % of one GPU's SMs.
+type Part struct{ CPU, GPU int }
+
+// slot is a share and a class of batch sizes.
+type slot struct {
+	share Part
+	class int
+}
 
 // ratio is the mean of ratios and of their distances from it.
 type ratio struct {
@@ -48,14 +54,14 @@ func (r *ratio) learn(x float64) {
 }
 
 // Ratio returns the usual time of a batch over that of the profile, 1 if it is not known.
-func (u *Usual) Ratio(share, batch int) float64 {
+func (u *Usual) Ratio(share Part, batch int) float64 {
 	if r := u.of[slotOf(share, batch)]; r != nil && r.n >= sure {
 		return r.mean
 	}
 	return 1
 }
 
-func slotOf(share, batch int) slot { return slot{share, bits.Len(uint(batch - 1))} }
+func slotOf(share Part, batch int) slot { return slot{share, bits.Len(uint(batch - 1))} }
 
 func (u *Usual) learn(s seen) {
 	if u.of == nil {
@@ -95,9 +101,9 @@ func (f *Follower) Calm(now time.Time) bool {
 // Doubtful reports whether the latest observations may be the first of interference.
 func (f *Follower) Doubtful() bool { return f.State() != Interfered && f.watch.against > 0 }
 
-// Executed adds the execution of a batch on a CPU share. profile is the time of that batch in
+// Executed adds the execution of a batch on a share. profile is the time of that batch in
 // the variant's profile.
-func (f *Follower) Executed(share, batch int, exec, profile time.Duration) {
+func (f *Follower) Executed(share Part, batch int, exec, profile time.Duration) {
 	if batch < 1 || exec <= 0 || profile <= 0 || len(f.executed) >= maxSeen {
 		return
 	}

@@ -17,7 +17,7 @@ type followed struct {
 func (f *followed) run(d, took time.Duration, calm bool) (changed time.Duration) {
 	for past := time.Duration(0); past < d; past += 100 * time.Millisecond {
 		f.now = f.now.Add(100 * time.Millisecond)
-		f.Executed(1000, 1, took, 10*time.Millisecond)
+		f.Executed(Part{CPU: 1000}, 1, took, 10*time.Millisecond)
 		before := f.State()
 		if f.Look(f.now, f.usual, 10, 100, calm); f.State() != before && changed == 0 {
 			changed = past
@@ -79,7 +79,7 @@ func TestSlowForGoodBecomesUsual(t *testing.T) {
 		if interfered := f.State() == Interfered; interfered != calm {
 			t.Errorf("calm %v: %v", calm, f.State())
 		}
-		if got := usual.Ratio(1000, 1); !calm && (got < 1.9 || got > 2.1) {
+		if got := usual.Ratio(Part{CPU: 1000}, 1); !calm && (got < 1.9 || got > 2.1) {
 			t.Errorf("the usual ratio is %v", got)
 		}
 	}
@@ -91,13 +91,13 @@ func TestUsualByShareAndBatch(t *testing.T) {
 	f.run(20*time.Second, 10*time.Millisecond, false)
 	for range 300 {
 		f.now = f.now.Add(100 * time.Millisecond)
-		f.Executed(1000, 8, 90*time.Millisecond, 30*time.Millisecond)
-		f.Executed(500, 1, 90*time.Millisecond, 30*time.Millisecond)
+		f.Executed(Part{CPU: 1000}, 8, 90*time.Millisecond, 30*time.Millisecond)
+		f.Executed(Part{CPU: 500}, 1, 90*time.Millisecond, 30*time.Millisecond)
 		if f.Look(f.now, f.usual, 10, 100, false); f.State() != Active {
 			t.Fatal(f.State())
 		}
 	}
-	if a, b, c := f.usual.Ratio(1000, 1), f.usual.Ratio(1000, 8), f.usual.Ratio(500, 1); a > 1.01 || b < 2.9 || c < 2.9 || f.usual.Ratio(1000, 2) != 1 {
+	if a, b, c := f.usual.Ratio(Part{CPU: 1000}, 1), f.usual.Ratio(Part{CPU: 1000}, 8), f.usual.Ratio(Part{CPU: 500}, 1); a > 1.01 || b < 2.9 || c < 2.9 || f.usual.Ratio(Part{CPU: 1000}, 2) != 1 {
 		t.Errorf("%v, %v, %v", a, b, c)
 	}
 }

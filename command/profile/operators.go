@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ type operatorsOptions struct {
 	patience           time.Duration
 	database, prepared string
 	json, again        bool
+	// batches, if there are any, are measured on a GPU instead of the powers of two.
+	batches []int
+	DeviceOptions
 }
 
 func newProfileOperatorsCommand() *cobra.Command {
@@ -41,16 +45,27 @@ continue. MODEL is a model of the zoo ("faas-infer model make --list"). Without
 arguments, operators measures all models of the INFless paper's Table 1.
 
 Do not use the machine meanwhile. Times that were measured while it was busy are left
-out. If there are no others, they are corrected by a yardstick, and operators says so.`,
+out. If there are no others, they are corrected by a yardstick, and operators says so.
+
+With --device cuda, operators measures on shares of an NVIDIA GPU instead, as "faas-infer
+profile model" does. Their rows are named by the GPU and its driver.`,
 		Example: `  faas-infer profile operators
   faas-infer profile operators resnet-50 my-model.onnx --max-batch 16`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			if o.Device == deviceCUDA {
+				return o.runDevice(cmd.Context(), args, cmd.OutOrStdout())
+			}
 			return o.run(cmd.Context(), args, cmd.OutOrStdout())
 		},
 	}
 	f := c.Flags()
 	f.IntVar(&o.maxBatch, "max-batch", 32, "largest batch to measure")
 	f.IntVar(&o.threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	f.IntSliceVar(&o.batches, "batch", nil, "with --device cuda: batch sizes to measure (default: the powers of two up to --max-batch)")
+	o.flags(c)
 	f.DurationVar(&o.patience, "patience", 4*time.Minute, "total time to wait for the machine to become quiet")
 	DatabaseFlag(c, &o.database)
 	f.StringVar(&o.prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
@@ -59,10 +74,18 @@ out. If there are no others, they are corrected by a yardstick, and operators sa
 	return c
 }
 
-func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer) error {
+// check checks the flags.
+func (o *operatorsOptions) check() error {
 	if o.maxBatch < 1 || o.threads < 0 {
 		return errors.New("--max-batch must be at least 1, --threads not negative")
 	}
+	if len(o.batches) > 0 && slices.Min(o.batches) < 1 {
+		return fmt.Errorf("--batch is %v; each must be at least 1", o.batches)
+	}
+	return o.DeviceOptions.check()
+}
+
+func (o *operatorsOptions) run(ctx context.Context, args []string, out io.Writer) error {
 	if err := onnxruntime.Load(""); err != nil {
 		return err
 	}

@@ -2,11 +2,9 @@ package profile
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,6 +74,8 @@ type PredictOptions struct {
 	// Sketch measures the whole model for about a second, instead of its operators, if
 	// the database knows too little of them. The profile is then provisional.
 	Sketch bool
+	// GPUName, if it is not "", is the GPU whose operators the prediction uses.
+	GPUName string
 	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
 	Content string
@@ -107,6 +107,7 @@ wider margin.`,
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
 	f.StringVar(&o.Content, "content", "", "hash of the model's content, if known: with --sketch, a large model is then not prepared first")
+	f.StringVar(&o.GPUName, "gpu-name", "", "predict for shares of this GPU, by its name in faas-infer profile list")
 	f.BoolVar(&o.Sketch, "sketch", false, "if too little is known of the operators, measure the whole model for about a second instead of them")
 	return c
 }
@@ -119,17 +120,23 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 	if o.MaxBatch < 1 || o.Threads < 0 || o.Until < 0 {
 		return errors.New("--max-batch must be at least 1, --threads and --until not negative")
 	}
+	if o.GPUName != "" {
+		p, err := o.onDevice(ctx, argument)
+		if err == nil && o.Out != "" {
+			err = Measured{Profile: p}.write(o.Out)
+		}
+		if err != nil {
+			return err
+		}
+		return printProfile("profile predict "+filepath.Base(argument), p, o.JSON, out)
+	}
 	found, err := o.Model(ctx, argument)
 	if err != nil {
 		return err
 	}
 	if o.Out != "" {
-		text, err := json.MarshalIndent(Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}, "", "  ")
-		if err != nil {
+		if err := (Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}).write(o.Out); err != nil {
 			return err
-		}
-		if err := os.WriteFile(o.Out, append(text, '\n'), 0o644); err != nil {
-			return fmt.Errorf("write profile: %w", err)
 		}
 	}
 	if found.Prediction == nil {

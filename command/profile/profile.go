@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,15 +42,18 @@ the same.`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(),
-		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand())
+		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
 	return c
 }
 
 // Options are the flags of "profile model".
 type Options struct {
 	MaxBatch, Threads int
+	// Batches, if there are any, are measured instead of the powers of two up to MaxBatch.
+	Batches []int
 	// Until, if it is not 0, ends the batches with the first that takes longer.
 	Until time.Duration
+	DeviceOptions
 	// Prepared is the directory of prepared models, "" for the usual one. Out is a file
 	// for the profile, "" for none.
 	Prepared, Out string
@@ -68,9 +72,15 @@ func newProfileModelCommand() *cobra.Command {
 		Long: `model prepares the model for this host, as instances do. It then runs batches of
 1, 2, 4, … requests with realistic random inputs on 1, 2, 4, … threads, and prints the
 median, 95th percentile and processor time of each. FILE is an ONNX file, or the
-bundle.yaml of a bundle in Python or a model server.`,
+bundle.yaml of a bundle in Python or a model server.
+
+With --device cuda, model measures an ONNX model on shares of an NVIDIA GPU instead, each
+share in a process of its own. It starts an MPS daemon for that and ends it. With
+$CUDA_MPS_PIPE_DIRECTORY it uses the one that runs there. It needs ONNX Runtime's GPU build.
+Nothing else should use the GPU.`,
 		Example: `  faas-infer profile model mnist.onnx
-  faas-infer profile model mnist.onnx --max-batch 64 --threads 1 --until 50ms --json`,
+  faas-infer profile model mnist.onnx --max-batch 64 --threads 1 --until 50ms --json
+  faas-infer profile model resnet-50.onnx --device cuda --shares 25,50,100 --batch 1,8,32`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), args[0], cmd.OutOrStdout())
@@ -78,7 +88,9 @@ bundle.yaml of a bundle in Python or a model server.`,
 	}
 	f := c.Flags()
 	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch to measure")
+	f.IntSliceVar(&o.Batches, "batch", nil, "batch sizes to measure (default: the powers of two up to --max-batch)")
 	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
+	o.DeviceOptions.flags(c)
 	f.DurationVar(&o.Until, "until", 0, "stop increasing the batch once one takes longer than this (0: never)")
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
@@ -92,17 +104,23 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 	if o.MaxBatch < 1 || o.Threads < 0 || o.Until < 0 {
 		return errors.New("--max-batch must be at least 1, --threads and --until not negative")
 	}
-	measured, err := o.measure(ctx, file)
+	if len(o.Batches) > 0 && slices.Min(o.Batches) < 1 {
+		return fmt.Errorf("--batch is %v; each must be at least 1", o.Batches)
+	}
+	if err := o.DeviceOptions.check(); err != nil {
+		return err
+	}
+	measure := o.measure
+	if o.Device == deviceCUDA {
+		measure = o.measureDevice
+	}
+	measured, err := measure(ctx, file)
 	if err != nil {
 		return err
 	}
 	if o.Out != "" {
-		text, err := json.MarshalIndent(measured, "", "  ")
-		if err != nil {
+		if err := measured.write(o.Out); err != nil {
 			return err
-		}
-		if err := os.WriteFile(o.Out, append(text, '\n'), 0o644); err != nil {
-			return fmt.Errorf("write profile: %w", err)
 		}
 	}
 	return printProfile("profile model "+filepath.Base(file), measured.Profile, o.JSON, out)
@@ -111,8 +129,18 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 // printProfile prints a measured profile.
 func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) error {
 	r := report.New(what, time.Now())
+	r.Machine = p.Machine
 	for _, m := range p.Measurements {
 		name := fmt.Sprintf("t%d.b%d.", m.Threads, m.Batch)
+		if m.GPU > 0 {
+			name = fmt.Sprintf("g%d.b%d.", m.GPU, m.Batch)
+			r.Add(name+"in_us", m.In, "µs", "copy to the GPU, part of the median")
+			r.Add(name+"compute_us", m.Compute, "µs", "on the GPU, part of the median")
+			r.Add(name+"out_us", m.Out, "µs", "copy from the GPU, part of the median")
+		}
+		if m.DeviceMemory > 0 {
+			r.Add(name+"gpu_memory_mib", float64(m.DeviceMemory)/(1<<20), "MiB", "of the GPU")
+		}
 		r.Add(name+"median_ms", m.Median/1000, "ms", fmt.Sprintf("%d runs", m.Runs))
 		r.Add(name+"p95_ms", m.P95/1000, "ms", "")
 		r.Add(name+"cpu_ms", m.CPU/1000, "ms", "")
@@ -129,6 +157,18 @@ type Measured struct {
 	// Prepared is the directory that instances load.
 	Prepared string            `json:"prepared"`
 	Profile  *profiler.Profile `json:"profile"`
+}
+
+// write writes the result to a file.
+func (m Measured) write(path string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write profile: %w", err)
+	}
+	return nil
 }
 
 // measure prepares the model and measures it.
@@ -174,7 +214,18 @@ func (o *Options) plan(cpu func() time.Duration) profiler.Plan {
 	}
 	plan := profiler.Quick(o.MaxBatch, 1, o.Until, time.Now, cpu)
 	plan.Threads = ThreadsUpTo(o.Threads)
+	if len(o.Batches) > 0 {
+		plan.Batches = o.Batches
+	}
 	return plan
+}
+
+// batches returns the batches to measure on a GPU.
+func (o *Options) batches() []int {
+	if len(o.Batches) > 0 {
+		return o.Batches
+	}
+	return BatchesUpTo(o.MaxBatch)
 }
 
 // openSamples returns a function that opens a prepared model to run it on sample inputs.

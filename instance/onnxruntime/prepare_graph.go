@@ -95,9 +95,30 @@ func inline(t *onnxpb.TensorProto, dir string) error {
 	return nil
 }
 
+// SaveExtended writes to path the graph of the model in an ONNX file as a GPU runs it: with the
+// optimiser's fusions, but not with the layouts and operators that only CPUs have.
+func SaveExtended(file, path string) error {
+	plain, err := formOf(Options{Model: file})
+	if err != nil {
+		return err
+	}
+	if err := saveGraph(plain, path, ort.GraphOptimizationLevelEnableExtended, onlyCPU); err != nil {
+		return fmt.Errorf("the graph for a GPU: %w", err)
+	}
+	return nil
+}
+
+// onlyCPU leaves out the fusions that the CUDA provider has no operators for.
+var onlyCPU = []setting{{"optimization.disable_specified_optimizers", "GemmActivationFusion"}}
+
 // saveOptimised optimises the model for this CPU and writes it to path.
 func saveOptimised(plain form, path string, save []setting) error {
-	options, err := newOptions(1, ort.GraphOptimizationLevelEnableAll, save...)
+	return saveGraph(plain, path, ort.GraphOptimizationLevelEnableAll, save)
+}
+
+// saveGraph optimises the model up to a level and writes it to path.
+func saveGraph(plain form, path string, level ort.GraphOptimizationLevel, save []setting) error {
+	options, err := newOptions(1, level, save...)
 	if err != nil {
 		return err
 	}

@@ -94,3 +94,39 @@ func TestWholeNumbersAreInTheGraph(t *testing.T) {
 		t.Error("a file that ends early was taken")
 	}
 }
+
+// TestSaveExtended: the graph for a GPU has fused operators, and none that only CPUs have.
+func TestSaveExtended(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "extended.onnx")
+	if err := SaveExtended(zooFile(t, "resnet-50"), path); err != nil {
+		t.Fatal(err)
+	}
+	types := func(path string) []string {
+		m, err := model.ReadGraph(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := m.Graph(8)
+		if err != nil || len(g.Unknown) > 0 {
+			t.Fatalf("unknown are %v, %v", g, err)
+		}
+		var all []string
+		for _, o := range g.Operators {
+			all = append(all, o.Type)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	if got := types(path); !slices.Contains(got, "com.microsoft.FusedConv") || slices.Contains(got, "com.microsoft.nchwc.Conv") {
+		t.Errorf("%v", got)
+	}
+	if err := SaveExtended(zooFile(t, "mnist"), path); err != nil {
+		t.Fatal(err)
+	}
+	if got := types(path); slices.Contains(got, "com.microsoft.FusedGemm") || !slices.Contains(got, "Gemm") {
+		t.Errorf("%v", got)
+	}
+	if err := SaveExtended("none.onnx", path); err == nil {
+		t.Error("there is no such model")
+	}
+}

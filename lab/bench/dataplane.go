@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // way is one way to call the instance.
@@ -83,7 +84,7 @@ func start(ctx context.Context, o rig.Options, s *rig.Subject) (ways []*way, sto
 	if err != nil {
 		return nil, stop, err
 	}
-	exec, _ := profile.ExecTime(1, 1000)
+	exec, _ := profile.ExecTime(1, profiler.Share{CPU: 1000})
 	socket := filepath.Join(s.Dir, "instance.sock")
 	var addresses [3]string
 	for i := range addresses {

@@ -250,7 +250,7 @@ func (p Handler) batches(ctx context.Context, o rig.Options, dir, name string, r
 	if s.Inputs, err = inputsOf(ctx, prepared); err != nil {
 		return err
 	}
-	table := profile.Table(p.MaxBatch, 1000)
+	table := profile.Table(p.MaxBatch, profiler.Share{CPU: 1000})
 	if len(table) == 0 || table[0] > p.SLO {
 		return fmt.Errorf("one request takes %v on one core: no rate meets an SLO of %v", table, p.SLO)
 	}

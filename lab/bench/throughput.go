@@ -60,7 +60,7 @@ func RunThroughput(ctx context.Context, o rig.Options, t Throughput) (*report.Re
 	}); err != nil {
 		return nil, err
 	}
-	table := profile.Table(t.MaxBatch, 1000)
+	table := profile.Table(t.MaxBatch, profiler.Share{CPU: 1000})
 	if len(table) == 0 || table[0] > t.SLO {
 		return nil, fmt.Errorf("one request takes %v on one core: no rate meets an SLO of %v", table, t.SLO)
 	}

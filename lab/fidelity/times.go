@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // promised are the times that the provider plans with: its profile of the model, corrected
@@ -69,7 +70,7 @@ func (p *promised) Configs() []cluster.Config {
 
 // Exec implements systems.Times.
 func (p *promised) Exec(c cluster.Config, b int) (time.Duration, bool) {
-	return p.times.ExecTime(b, c.CPU)
+	return p.times.ExecTime(b, capacity.ShareOf(c))
 }
 
 // Spread implements systems.Times.

@@ -41,12 +41,18 @@ type Options struct {
 	// Run is the pseudo-operator for the fixed cost of an execution (the call,
 	// binding, the outputs' memory). Its time is added once. It may be nil.
 	Run *operator.Operator
+	// GPU is the share in % on which the times are, 0 for the CPU. In and Out are the
+	// pseudo-operators for the copies to the GPU and back, which are added once each.
+	GPU     int
+	In, Out *operator.Operator
 }
 
 // Config is the prediction for a batch size on a number of threads.
 type Config struct {
 	Batch   int `json:"batch"`
 	Threads int `json:"threads"`
+	// GPU is [Options.GPU].
+	GPU int `json:"gpu,omitzero"`
 	// Median, P95 and CPU are the model's times in µs; CPU is processor time
 	// summed over threads.
 	Median float64 `json:"median_us"`
@@ -60,8 +66,10 @@ type Config struct {
 	// Times has the time of one execution of each of Graph.Operators, in their
 	// order.
 	Times []Estimate `json:"-"`
-	// Run is the fixed cost.
+	// Run is the fixed cost. In and Out are the copies to a GPU and back.
 	Run Estimate `json:"-"`
+	In  Estimate `json:"-"`
+	Out Estimate `json:"-"`
 }
 
 // Prediction is a model's times at every config.
@@ -101,7 +109,7 @@ func Predict(g *operator.Graph, t Times, o Options) (*Prediction, error) {
 	}
 	c := &combination{
 		Prediction: &Prediction{Graph: g, Configs: make([]Config, 0, len(o.Batches)*len(o.Threads))},
-		times:      t, options: o, calls: make([]int, len(g.Operators)), found: make([]uint8, len(g.Operators)+1),
+		times:      t, options: o, calls: make([]int, len(g.Operators)), found: make([]uint8, len(g.Operators)+pseudo),
 	}
 	for _, n := range g.Nodes {
 		c.calls[n.Operator]++
@@ -114,7 +122,7 @@ func Predict(g *operator.Graph, t Times, o Options) (*Prediction, error) {
 		for _, batch := range o.Batches {
 			times := slab[:len(g.Operators):len(g.Operators)]
 			slab = slab[len(g.Operators):]
-			c.add(Config{Batch: batch, Threads: threads, Times: times})
+			c.add(Config{Batch: batch, Threads: threads, GPU: o.GPU, Times: times})
 		}
 	}
 	c.report()
@@ -154,6 +162,13 @@ const (
 	missing                   // It has no estimate at some config.
 )
 
+// pseudo is the number of pseudo-operators.
+const pseudo = 3
+
+func (o Options) pseudo() [pseudo]*operator.Operator {
+	return [pseudo]*operator.Operator{o.Run, o.In, o.Out}
+}
+
 // combination is one call of Predict.
 type combination struct {
 	*Prediction
@@ -161,7 +176,7 @@ type combination struct {
 	options Options
 	path    *path
 	// calls is the number of executions of each operator. found has the findings
-	// about each, with those about Run last.
+	// about each, with those about Run, In and Out last.
 	calls []int
 	found []uint8
 }
@@ -171,8 +186,11 @@ func (c *combination) add(config Config) {
 	for i, op := range c.Graph.Operators {
 		config.Times[i] = c.time(i, op, &config, c.coldShare(op, config.Batch))
 	}
-	if c.options.Run != nil {
-		config.Run = c.time(len(c.Graph.Operators), c.options.Run, &config, 0)
+	fixed := [pseudo]*Estimate{&config.Run, &config.In, &config.Out}
+	for i, op := range c.options.pseudo() {
+		if op != nil {
+			*fixed[i] = c.time(len(c.Graph.Operators)+i, op, &config, 0)
+		}
 	}
 	calls := c.calls
 	if c.path != nil {
@@ -183,8 +201,10 @@ func (c *combination) add(config Config) {
 		s.add(e, float64(calls[i]))
 		config.CPU += e.CPU * float64(c.calls[i])
 	}
-	s.add(config.Run, 1)
-	config.CPU += config.Run.CPU
+	for _, e := range fixed {
+		s.add(*e, 1)
+		config.CPU += e.CPU
+	}
 	config.Median, config.P95 = s.median, s.median+math.Sqrt(s.variance)
 	if s.median > 0 {
 		config.Margin = s.margin / s.median
@@ -244,7 +264,7 @@ func (c *combination) time(i int, op *operator.Operator, config *Config, share f
 		c.found[i] |= missing
 		return e
 	}
-	if e.Source != Regressed || op == c.options.Run { // Run is always regressed.
+	if e.Source != Regressed || i >= len(c.Graph.Operators) { // Run and copies are always regressed.
 		c.found[i] |= own
 	}
 	return e
@@ -253,8 +273,9 @@ func (c *combination) time(i int, op *operator.Operator, config *Config, share f
 // report lists the operators without measurements and without estimates.
 func (c *combination) report() {
 	for i, found := range c.found {
-		op := c.options.Run
-		if i < len(c.Graph.Operators) {
+		n := len(c.Graph.Operators)
+		op := c.options.pseudo()[max(0, i-n)]
+		if i < n {
 			op = c.Graph.Operators[i]
 		}
 		if op == nil {

@@ -20,7 +20,8 @@ func (p *Prediction) Profile(model, engine, machine string, memory int64, at tim
 	profile := &profiler.Profile{Model: model, Engine: engine, Machine: machine, Memory: memory, MeasuredAt: at}
 	for _, c := range p.Configs {
 		profile.Measurements = append(profile.Measurements, profiler.Measurement{
-			Batch: c.Batch, Threads: c.Threads, Median: c.Median, P95: c.P95, CPU: c.CPU,
+			Batch: c.Batch, Threads: c.Threads, GPU: c.GPU, Median: c.Median, P95: c.P95, CPU: c.CPU,
+			In: c.In.Median, Out: c.Out.Median,
 			Predicted: true, Margin: max(profiler.Margin, c.Margin),
 		})
 	}

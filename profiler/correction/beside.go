@@ -80,7 +80,10 @@ func (c *Correction) relearn() bool {
 
 // differs reports whether next makes a difference for the smallest or the largest batch.
 func (c *Correction) differs(next profiler.Beside) bool {
-	s := c.share(1000)
+	s := c.share(profiler.Share{CPU: 1000})
+	if gpus := c.profile.DeviceShares(); len(s.predicted) == 0 && len(gpus) > 0 {
+		s = c.share(profiler.Share{CPU: 1000, GPU: gpus[len(gpus)-1]})
+	}
 	for _, b := range []int{1, len(s.predicted)} {
 		if b < 1 || b > len(s.predicted) {
 			continue

@@ -52,16 +52,16 @@ func TestSmallBatchesTellOfLargeOnes(t *testing.T) {
 		p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, Median: took, P95: took, CPU: took, Runs: 1})
 	}
 	c := New(p, 0.95)
-	before, _ := c.ExecTime(32, 1000)
+	before, _ := c.ExecTime(32, cores(1000))
 	for i := range 50 {
 		b := 1 + i%3
 		beside := time.Duration(50+250*b) * µs
-		c.Observe(start, []Observation{{Millicores: 1000, Batch: b, Exec: time.Duration(1400+90*b)*µs + beside, Beside: beside}})
+		c.Observe(start, []Observation{{Share: cores(1000), Batch: b, Exec: time.Duration(1400+90*b)*µs + beside, Beside: beside}})
 	}
 	if !c.Update(start) {
 		t.Fatal("nothing has changed")
 	}
-	after, _ := c.ExecTime(32, 1000)
+	after, _ := c.ExecTime(32, cores(1000))
 	if more := after - before; more < 8*time.Millisecond || more > 10*time.Millisecond {
 		t.Errorf("32 requests take %v more than the engine's time, not 32·250 µs and a tenth", more)
 	}
@@ -69,7 +69,7 @@ func TestSmallBatchesTellOfLargeOnes(t *testing.T) {
 	if err := again.Restore(c.State(), start); err != nil {
 		t.Fatal(err)
 	}
-	if kept, _ := again.ExecTime(32, 1000); kept != after {
+	if kept, _ := again.ExecTime(32, cores(1000)); kept != after {
 		t.Errorf("a restart makes %v of %v", kept, after)
 	}
 	if c.Update(start) {
@@ -83,8 +83,8 @@ func TestJSONIsExpected(t *testing.T) {
 	bare := New(p, 0.95)
 	p.Payloads = &profiler.Payloads{Binary: 10, JSON: 1000}
 	with := New(p, 0.95)
-	a, _ := bare.ExecTime(8, 1000)
-	b, _ := with.ExecTime(8, 1000)
+	a, _ := bare.ExecTime(8, cores(1000))
+	b, _ := with.ExecTime(8, cores(1000))
 	if more := b - a; more < 8*time.Millisecond || more > 9*time.Millisecond {
 		t.Errorf("8 requests of 1 ms take %v more", more)
 	}

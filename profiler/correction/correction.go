@@ -7,12 +7,13 @@
 //
 // The margin begins as the prediction's own and shrinks with the evidence. The rest of it
 // is what the binomial confidence bound of that quantile still needs ([ranks]). Evidence
-// is kept by CPU share and by class of batch sizes (1, 2, 3–4, 5–8, …).
+// is kept by share of CPU and GPU and by class of batch sizes (1, 2, 3–4, 5–8, …).
 //
 // A class with little evidence of its own borrows from the other classes of its share. A
 // share borrows from other shares only evidence that is slower than predicted: a model
-// that is slower than predicted on one share is probably slower on the next. The rest
-// counts as executions that took the predicted time.
+// that is slower than predicted on one share is probably slower on the next, but what it is
+// on the CPU says nothing of a GPU. The rest counts as executions that took the predicted
+// time.
 //
 // The instance's work outside the engine, mostly reading JSON, grows with the requests and
 // not with the engine's time. So a factor of small batches says nothing about large ones.
@@ -32,9 +33,9 @@ import (
 
 // Observation is one batch that an instance has executed.
 type Observation struct {
-	// Millicores is the CPU share of the instance's config, Batch the requests
-	// in the batch.
-	Millicores, Batch int
+	// Share is that of the instance's config, Batch the requests in the batch.
+	profiler.Share
+	Batch int
 	// Exec is the time of the exchange with the instance. Beside is the CPU time that
 	// the instance used outside the engine, 0 if unknown.
 	Exec, Beside time.Duration
@@ -46,7 +47,7 @@ type Correction struct {
 	bare     *profiler.Profile
 	id       string
 	quantile float64
-	shares   map[int]*share
+	shares   map[profiler.Share]*share
 	beside   beside
 	// now is the latest time that a caller passed.
 	now time.Time
@@ -54,9 +55,9 @@ type Correction struct {
 	pool counts
 }
 
-// share holds the evidence of one CPU share.
+// share holds the evidence of one share of a machine.
 type share struct {
-	millicores int
+	profiler.Share
 	// predicted[b-1] is the prediction without its margin, cautious[b-1] the
 	// prediction with it.
 	predicted, cautious []time.Duration
@@ -78,7 +79,7 @@ func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
 // New corrects the times of p such that the given part of the executions takes no longer:
 // 0.95 is the 95th percentile. It begins without evidence, with p's own times.
 func New(p *profiler.Profile, quantile float64) *Correction {
-	c := &Correction{profile: p, id: Fingerprint(p), shares: map[int]*share{}}
+	c := &Correction{profile: p, id: Fingerprint(p), shares: map[profiler.Share]*share{}}
 	c.setBeside(expected(p))
 	c.SetQuantile(quantile)
 	return c
@@ -110,17 +111,17 @@ func bare(p *profiler.Profile) *profiler.Profile {
 	return &out
 }
 
-// share returns the evidence of a CPU share, and adds a new share. Evidence of other
-// shares counts for a new one at once.
-func (c *Correction) share(millicores int) *share {
-	s, ok := c.shares[millicores]
+// share returns the evidence of a share, and adds a new share. Evidence of other shares
+// counts for a new one at once.
+func (c *Correction) share(of profiler.Share) *share {
+	s, ok := c.shares[of]
 	if !ok {
 		largest := c.profile.MaxBatch()
-		s = &share{millicores: millicores, predicted: c.bare.Table(largest, millicores), cautious: c.profile.Table(largest, millicores)}
+		s = &share{Share: of, predicted: c.bare.Table(largest, of), cautious: c.profile.Table(largest, of)}
 		if n := len(s.predicted); n > 0 {
 			s.classes = make([]class, classOf(n)+1)
 		}
-		c.shares[millicores] = s
+		c.shares[of] = s
 		c.update(s)
 	}
 	return s
@@ -128,7 +129,9 @@ func (c *Correction) share(millicores int) *share {
 
 // sorted lists the shares in order, so sums do not depend on a map's order.
 func (c *Correction) sorted() []*share {
-	return slices.SortedFunc(maps.Values(c.shares), func(a, b *share) int { return cmp.Compare(a.millicores, b.millicores) })
+	return slices.SortedFunc(maps.Values(c.shares), func(a, b *share) int {
+		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.CPU, b.CPU))
+	})
 }
 
 // narrowest and widest are the minimum and the maximum of [Correction.window].
@@ -161,9 +164,9 @@ func (c *Correction) Observe(now time.Time, seen []Observation) {
 		if o.Beside > 0 {
 			c.beside.observe(o.Batch, o.Beside)
 		}
-		ratio := float64(o.Exec) / float64(c.shares[o.Millicores].predicted[o.Batch-1])
+		ratio := float64(o.Exec) / float64(c.shares[o.Share].predicted[o.Batch-1])
 		k.counts[bucket(ratio)] += weights[k]
-		c.shares[o.Millicores].given(k, weights[k])
+		c.shares[o.Share].given(k, weights[k])
 	}
 }
 
@@ -176,10 +179,10 @@ func (s *share) given(to *class, weight float64) {
 }
 
 func (c *Correction) class(o Observation) *class {
-	if o.Millicores < 1 || o.Batch < 1 || o.Exec <= 0 {
+	if o.CPU < 1 || o.Batch < 1 || o.Exec <= 0 {
 		return nil
 	}
-	s := c.share(o.Millicores)
+	s := c.share(o.Share)
 	if o.Batch > len(s.predicted) {
 		return nil
 	}
@@ -188,11 +191,11 @@ func (c *Correction) class(o Observation) *class {
 
 // ExecTime is the corrected [profiler.Profile.ExecTime]. It never decreases with
 // the batch.
-func (c *Correction) ExecTime(batch, millicores int) (time.Duration, bool) {
-	if batch < 1 || millicores < 1 {
+func (c *Correction) ExecTime(batch int, on profiler.Share) (time.Duration, bool) {
+	if batch < 1 || on.CPU < 1 {
 		return 0, false
 	}
-	s := c.share(millicores)
+	s := c.share(on)
 	if batch > len(s.predicted) {
 		return 0, false
 	}
@@ -201,11 +204,11 @@ func (c *Correction) ExecTime(batch, millicores int) (time.Duration, bool) {
 }
 
 // Table lists ExecTime for b = 1…maxBatch. It is shorter if the profile ends before.
-func (c *Correction) Table(maxBatch, millicores int) []time.Duration {
-	if millicores < 1 {
+func (c *Correction) Table(maxBatch int, on profiler.Share) []time.Duration {
+	if on.CPU < 1 {
 		return nil
 	}
-	s := c.share(millicores)
+	s := c.share(on)
 	return s.table(min(maxBatch, len(s.predicted)))
 }
 
@@ -226,23 +229,23 @@ func (s *share) table(n int) []time.Duration {
 	return table
 }
 
-// Candidates is [profiler.Profile.Candidates] with corrected times.
-func (c *Correction) Candidates(shares []int, maxBatch int, memory int64) []profiler.Candidate {
-	candidates := c.profile.Candidates(shares, maxBatch, memory)
-	tables := map[int][]time.Duration{}
+// Correct gives candidates of [Correction.Profile] corrected times, in place, and returns
+// them.
+func (c *Correction) Correct(candidates []profiler.Candidate) []profiler.Candidate {
+	tables := map[profiler.Share][]time.Duration{}
 	for i, x := range candidates {
-		if tables[x.CPU] == nil {
-			tables[x.CPU] = c.Table(maxBatch, x.CPU)
+		if tables[x.Share] == nil {
+			tables[x.Share] = c.Table(c.profile.MaxBatch(), x.Share)
 		}
-		candidates[i].Exec = tables[x.CPU][x.Batch-1]
+		candidates[i].Exec = tables[x.Share][x.Batch-1]
 	}
 	return candidates
 }
 
-// Ratio is the quantile of measured over predicted times on a CPU share, over all its
-// batch sizes. It is false with too few executions.
-func (c *Correction) Ratio(millicores int) (float64, bool) {
-	s, ok := c.shares[millicores]
+// Ratio is the quantile of measured over predicted times on a share, over all its batch
+// sizes. It is false with too few executions.
+func (c *Correction) Ratio(on profiler.Share) (float64, bool) {
+	s, ok := c.shares[on]
 	if !ok {
 		return 0, false
 	}

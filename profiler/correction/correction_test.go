@@ -9,6 +9,9 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
+// cores is a share without a GPU.
+func cores(millicores int) profiler.Share { return profiler.Share{CPU: millicores} }
+
 // profile has times of 1 + b ms on one thread and six tenths of that on two.
 func profile(margin float64) *profiler.Profile {
 	p := &profiler.Profile{Model: "m", Engine: "e", Machine: "x"}
@@ -40,17 +43,17 @@ func newSeries(p *profiler.Profile, quantile float64, millicores, batch int) *se
 }
 
 // predicted is the prediction without its margin.
-func (s *series) predicted() time.Duration { return s.share(s.millicores).predicted[s.batch-1] }
+func (s *series) predicted() time.Duration { return s.share(cores(s.millicores)).predicted[s.batch-1] }
 
 // run executes n batches that take ratio(i) times the prediction.
 func (s *series) run(n int, ratio func(i int) float64) {
-	held := s.Table(32, s.millicores)
+	held := s.Table(32, cores(s.millicores))
 	for i := range n {
 		s.at = s.at.Add(100 * time.Millisecond)
-		s.Observe(s.at, []Observation{{Millicores: s.millicores, Batch: s.batch, Exec: time.Duration(ratio(i) * float64(s.predicted()))}})
+		s.Observe(s.at, []Observation{{Share: cores(s.millicores), Batch: s.batch, Exec: time.Duration(ratio(i) * float64(s.predicted()))}})
 		if i%10 == 9 {
 			s.Update(s.at)
-			if now := s.Table(32, s.millicores); Differ(held, now) {
+			if now := s.Table(32, cores(s.millicores)); Differ(held, now) {
 				held = now
 				s.changes++
 			}
@@ -61,7 +64,7 @@ func (s *series) run(n int, ratio func(i int) float64) {
 
 // times is the corrected time of the series' batch, over the prediction without margin.
 func (s *series) times() float64 {
-	t, _ := s.ExecTime(s.batch, s.millicores)
+	t, _ := s.ExecTime(s.batch, cores(s.millicores))
 	return float64(t) / float64(s.predicted())
 }
 
@@ -80,15 +83,15 @@ func TestWithoutEvidenceThePredictionHolds(t *testing.T) {
 		c := New(p, 0.95)
 		c.Update(start)
 		for _, share := range []int{100, 250, 500, 1000, 1500, 2000, 4000} {
-			if got, want := c.Table(40, share), p.Table(40, share); !slices.Equal(got, want) {
+			if got, want := c.Table(40, cores(share)), p.Table(40, cores(share)); !slices.Equal(got, want) {
 				t.Errorf("at %dm: %v, want %v", share, got, want)
 			}
 		}
 		shares := []int{250, 1000, 2000}
-		if got, want := c.Candidates(shares, 32, 1<<30), p.Candidates(shares, 32, 1<<30); !slices.Equal(got, want) {
+		if got, want := c.Correct(p.Candidates(shares, 32, 1<<30)), p.Candidates(shares, 32, 1<<30); !slices.Equal(got, want) {
 			t.Errorf("candidates %v, want %v", got, want)
 		}
-		if _, ok := c.Ratio(1000); ok {
+		if _, ok := c.Ratio(cores(1000)); ok {
 			t.Error("there is a ratio without evidence")
 		}
 	}
@@ -120,7 +123,7 @@ func TestSlowerModel(t *testing.T) {
 	}
 	s.run(600, always(2))
 	near(t, "the factor", s.times(), 2, 0.05)
-	if r, ok := s.Ratio(1000); !ok || math.Abs(r-2) > 0.03 {
+	if r, ok := s.Ratio(cores(1000)); !ok || math.Abs(r-2) > 0.03 {
 		t.Errorf("ratio %.3f, %v", r, ok)
 	}
 	if s.changes > 3 {
@@ -173,8 +176,8 @@ func TestOutliersAreNotTheQuantile(t *testing.T) {
 
 func TestEvidenceIsBorrowed(t *testing.T) {
 	factor := func(c *Correction, batch, share int) float64 {
-		t, _ := c.ExecTime(batch, share)
-		return float64(t) / float64(c.share(share).predicted[batch-1])
+		t, _ := c.ExecTime(batch, cores(share))
+		return float64(t) / float64(c.share(cores(share)).predicted[batch-1])
 	}
 	slow := newSeries(profile(0), 0.95, 1000, 4)
 	slow.run(100, always(2))
@@ -217,7 +220,7 @@ func TestEvidenceIsForgotten(t *testing.T) {
 		t.Error("after three hours nothing has changed")
 	}
 	near(t, "after three hours", s.times(), 1.1, 0.001)
-	if _, ok := s.Ratio(1000); ok {
+	if _, ok := s.Ratio(cores(1000)); ok {
 		t.Error("after three hours there is still a ratio")
 	}
 }
@@ -228,7 +231,7 @@ func TestOneMomentDoesNotDecide(t *testing.T) {
 	s.run(600, always(1))
 	burst := make([]Observation, 5000)
 	for i := range burst {
-		burst[i] = Observation{Millicores: 1000, Batch: 1, Exec: 5 * s.predicted()}
+		burst[i] = Observation{Share: cores(1000), Batch: 1, Exec: 5 * s.predicted()}
 	}
 	s.at = s.at.Add(100 * time.Millisecond)
 	s.Observe(s.at, burst)
@@ -249,18 +252,18 @@ func TestOneMomentDoesNotDecide(t *testing.T) {
 func TestWhatIsNoObservation(t *testing.T) {
 	c := New(profile(0), 0.95)
 	for range 100 {
-		c.Observe(start, []Observation{{0, 1, time.Second, 0}, {1000, 0, time.Second, 0}, {1000, 33, time.Second, 0}, {1000, 1, 0, 0}, {1000, 1, -1, 0}, {-5, 1, 1, 0}})
+		c.Observe(start, []Observation{{cores(0), 1, time.Second, 0}, {cores(1000), 0, time.Second, 0}, {cores(1000), 33, time.Second, 0}, {cores(1000), 1, 0, 0}, {cores(1000), 1, -1, 0}, {cores(-5), 1, 1, 0}})
 	}
 	c.Update(start)
-	if got, want := c.Table(32, 1000), profile(0).Table(32, 1000); !slices.Equal(got, want) {
+	if got, want := c.Table(32, cores(1000)), profile(0).Table(32, cores(1000)); !slices.Equal(got, want) {
 		t.Errorf("table %v", got)
 	}
 	for _, x := range [][2]int{{0, 1000}, {33, 1000}, {1, 0}, {1, -1}} {
-		if _, ok := c.ExecTime(x[0], x[1]); ok {
+		if _, ok := c.ExecTime(x[0], cores(x[1])); ok {
 			t.Errorf("b = %d at %dm has a time", x[0], x[1])
 		}
 	}
-	if c.Table(4, 0) != nil || New(&profiler.Profile{}, 0.95).Table(4, 1000) != nil {
+	if c.Table(4, cores(0)) != nil || New(&profiler.Profile{}, 0.95).Table(4, cores(1000)) != nil {
 		t.Error("there is a table without a share or a profile")
 	}
 }
@@ -293,5 +296,49 @@ func TestDiffer(t *testing.T) {
 		if Differ(c.a, c.b) != c.want {
 			t.Errorf("%v, %v: not %v", c.a, c.b, c.want)
 		}
+	}
+}
+
+// Evidence of a GPU's shares corrects these and not the CPU's, and survives a restart.
+func TestSharesOfAGPU(t *testing.T) {
+	p := profile(0)
+	for _, g := range []int{20, 100} {
+		for b := 1; b <= 32; b *= 2 {
+			p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, GPU: g, Median: 5e4 / float64(g), P95: 5e4 / float64(g), CPU: 100, Runs: 9})
+		}
+	}
+	c, now := New(p, 0.95), start
+	small, large := profiler.Share{CPU: 250, GPU: 20}, profiler.Share{CPU: 250, GPU: 100}
+	for range 60 {
+		now = now.Add(time.Second)
+		for range 10 {
+			c.Observe(now, []Observation{{Share: small, Batch: 1, Exec: 2 * c.share(small).predicted[0]}})
+		}
+		c.Update(now)
+	}
+	ratio := func(c *Correction, on profiler.Share) float64 {
+		t, _ := c.ExecTime(1, on)
+		promised, _ := c.Profile().ExecTime(1, on)
+		return float64(t) / float64(promised)
+	}
+	if got := ratio(c, small); got < 1.7 {
+		t.Errorf("on the share it is %.2f of the prediction", got)
+	}
+	if got := ratio(c, large); got < 1.2 {
+		t.Errorf("on a larger share it is %.2f of the prediction", got)
+	}
+	if got := ratio(c, cores(1000)); got > 1 {
+		t.Errorf("on the CPU it is %.2f of the prediction", got)
+	}
+	again := New(p, 0.95)
+	if err := again.Restore(c.State(), now); err != nil {
+		t.Fatal(err)
+	}
+	if got := ratio(again, small); got < 1.7 || ratio(again, cores(1000)) > 1 {
+		t.Errorf("after a restart it is %.2f of the prediction", got)
+	}
+	cs := c.Correct(p.DeviceCandidates(profiler.Bounds{MaxBatch: 1}))
+	if cs[0].GPU != 20 || cs[0].Exec < 2*c.share(small).predicted[0] {
+		t.Errorf("%+v", cs[0])
 	}
 }

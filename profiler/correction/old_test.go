@@ -25,8 +25,8 @@ func TestRestartAfterOverload(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, share := range []int{250, 1000, 2000} {
-			for k := range after.share(share).classes {
-				if got := after.share(share).classes[k].factor; got > Believed*after.share(share).caution(k)*1.02 {
+			for k := range after.share(cores(share)).classes {
+				if got := after.share(cores(share)).classes[k].factor; got > Believed*after.share(cores(share)).caution(k)*1.02 {
 					t.Errorf("a restart multiplies batches up to %d at %dm by %.2f", 1<<k, share, got)
 				}
 			}
@@ -46,7 +46,7 @@ func TestRestartOfASlowModel(t *testing.T) {
 	if err := after.Restore(before.State(), before.at.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if was, is := before.Table(32, 1000), after.Table(32, 1000); Differ(was, is) {
+	if was, is := before.Table(32, cores(1000)), after.Table(32, cores(1000)); Differ(was, is) {
 		t.Errorf("%v before the restart, %v after it", was, is)
 	}
 }
@@ -56,7 +56,7 @@ func TestRestartOfASlowModel(t *testing.T) {
 func TestOldEvidenceIsNotBelievedForLong(t *testing.T) {
 	s := newSeries(profile(0), 0.99, 2000, 4)
 	s.run(2000, disturbed)
-	factor := func() float64 { return s.share(2000).classes[classOf(4)].factor }
+	factor := func() float64 { return s.share(cores(2000)).classes[classOf(4)].factor }
 	s.millicores = 1000
 	s.run(int(old.Seconds()*10)-100, always(1))
 	if got := factor(); got < 25 {
@@ -73,7 +73,7 @@ func TestOldEvidenceIsNotBelievedForLong(t *testing.T) {
 func TestEvidenceAgesWithItsShare(t *testing.T) {
 	s := newSeries(profile(0), 0.99, 1000, 8)
 	s.run(1000, disturbed)
-	factor := func() float64 { return s.share(1000).classes[classOf(8)].factor }
+	factor := func() float64 { return s.share(cores(1000)).classes[classOf(8)].factor }
 	if got := factor(); got < 25 {
 		t.Fatalf("it is %.1f while the machine is disturbed", got)
 	}
@@ -99,13 +99,13 @@ func TestDelaysAreLentAsDelays(t *testing.T) {
 		return 1
 	})
 	near(t, "b = 1", s.times(), 15, 0.3)
-	large, _ := s.ExecTime(32, 1000)
+	large, _ := s.ExecTime(32, cores(1000))
 	want := (33 + 28) / 33.0
 	if got := large.Seconds() * 1000 / 33; math.Abs(got-1.1*want) > 0.1*want {
 		t.Errorf("b = 32: a factor of %.2f, want %.2f and the margin", got, want)
 	}
 	slow := newSeries(profile(0), 0.95, 1000, 1)
 	slow.run(600, always(3))
-	large, _ = slow.ExecTime(32, 1000)
+	large, _ = slow.ExecTime(32, cores(1000))
 	near(t, "b = 32 of a model that is always slower", large.Seconds()*1000/33, 3*1.1, 0.3)
 }

@@ -110,14 +110,14 @@ func TestStateIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, share := range []int{250, 500, 1000, 2000} {
-		if got, want := back.Table(32, share), s.Table(32, share); Differ(want, got) {
+		if got, want := back.Table(32, cores(share)), s.Table(32, cores(share)); Differ(want, got) {
 			t.Errorf("at %dm: %v, want %v", share, got, want)
 		}
 	}
 	// A day later only the prediction counts again.
 	late := New(profile(0), 0.95)
-	if err := late.Restore(state, s.at.Add(24*time.Hour)); err != nil || !slices.Equal(late.Table(32, 1000), profile(0).Table(32, 1000)) {
-		t.Errorf("a day later: %v, %v", late.Table(32, 1000), err)
+	if err := late.Restore(state, s.at.Add(24*time.Hour)); err != nil || !slices.Equal(late.Table(32, cores(1000)), profile(0).Table(32, cores(1000))) {
+		t.Errorf("a day later: %v, %v", late.Table(32, cores(1000)), err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestForeignStateIsRefused(t *testing.T) {
 		if err := c.Restore(s, start); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
-		if !slices.Equal(c.Table(32, 1000), profile(0).Table(32, 1000)) {
+		if !slices.Equal(c.Table(32, cores(1000)), profile(0).Table(32, cores(1000))) {
 			t.Errorf("%s: it had an effect", want)
 		}
 	}
@@ -163,7 +163,7 @@ func FuzzCorrection(f *testing.F) {
 			}
 			seen := make([]Observation, r.IntN(200))
 			for i := range seen {
-				seen[i] = Observation{shares[r.IntN(len(shares))], r.IntN(40), time.Duration(math.Exp(30*r.Float64()) - 5), time.Duration(r.IntN(2)) * time.Duration(math.Exp(25*r.Float64()))}
+				seen[i] = Observation{cores(shares[r.IntN(len(shares))]), r.IntN(40), time.Duration(math.Exp(30*r.Float64()) - 5), time.Duration(r.IntN(2)) * time.Duration(math.Exp(25*r.Float64()))}
 			}
 			c.Observe(now, seen)
 			c.Update(now)
@@ -181,7 +181,7 @@ func FuzzCorrection(f *testing.F) {
 func check(t *testing.T, c *Correction, share int) {
 	t.Helper()
 	last := time.Duration(0)
-	table := c.Table(40, share)
+	table := c.Table(40, cores(share))
 	if len(table) != 32 {
 		t.Fatalf("%d times at %dm", len(table), share)
 	}
@@ -190,12 +190,12 @@ func check(t *testing.T, c *Correction, share int) {
 		lowest = 1
 	}
 	for i, got := range table {
-		if got < last || float64(got) < lowest*float64(c.share(share).predicted[i])-1 {
-			t.Fatalf("b = %d at %dm: %v after %v, predicted %v", i+1, share, got, last, c.share(share).predicted[i])
+		if got < last || float64(got) < lowest*float64(c.share(cores(share)).predicted[i])-1 {
+			t.Fatalf("b = %d at %dm: %v after %v, predicted %v", i+1, share, got, last, c.share(cores(share)).predicted[i])
 		}
 		last = got
 	}
-	if most := time.Duration(1.001 * 32 * float64(c.share(share).predicted[31])); last > most {
+	if most := time.Duration(1.001 * 32 * float64(c.share(cores(share)).predicted[31])); last > most {
 		t.Fatalf("at %dm: %v, at most %v", share, last, most)
 	}
 }
@@ -208,7 +208,7 @@ func BenchmarkUpdate(b *testing.B) {
 		now = now.Add(time.Second)
 		for _, share := range []int{250, 500, 1000, 1500, 2000} {
 			for batch := 1; batch <= 32; batch *= 2 {
-				c.Observe(now, []Observation{{Millicores: share, Batch: batch, Exec: c.share(share).predicted[batch-1]}})
+				c.Observe(now, []Observation{{Share: cores(share), Batch: batch, Exec: c.share(cores(share)).predicted[batch-1]}})
 			}
 		}
 	}
@@ -224,7 +224,7 @@ func BenchmarkObserve(b *testing.B) {
 	now := start
 	seen := make([]Observation, 100)
 	for i := range seen {
-		seen[i] = Observation{Millicores: 1000, Batch: 1 + i%32, Exec: time.Millisecond}
+		seen[i] = Observation{Share: cores(1000), Batch: 1 + i%32, Exec: time.Millisecond}
 	}
 	b.ReportAllocs()
 	for b.Loop() {

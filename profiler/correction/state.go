@@ -23,11 +23,12 @@ type State struct {
 // longestBeside is the maximum of a valid [State.Beside], in µs.
 const longestBeside = 60e6
 
-// Class is the evidence of some batch sizes on one CPU share.
+// Class is the evidence of some batch sizes on one share.
 type Class struct {
-	// Millicores is the share; Largest the class's largest batch size, a power
-	// of two.
+	// Millicores and GPU are the share, the latter in % of one GPU's SMs. Largest is the
+	// class's largest batch size, a power of two.
 	Millicores int `json:"millicores"`
+	GPU        int `json:"gpu,omitzero"`
 	Largest    int `json:"largest"`
 	// Factor multiplies the prediction; 0 is no correction.
 	Factor float64 `json:"factor"`
@@ -47,6 +48,9 @@ func Fingerprint(p *profiler.Profile) string {
 		for _, x := range []float64{float64(m.Batch), float64(m.Threads), m.Median, m.P95, m.CPU, m.Margin} {
 			h.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)))
 		}
+		if m.GPU > 0 {
+			fmt.Fprintf(h, "gpu %d\n", m.GPU)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
@@ -57,15 +61,15 @@ func (c *Correction) State() State {
 	for _, s := range c.sorted() {
 		for i := range s.classes {
 			if k := &s.classes[i]; k.counts != nil || k.factor != 0 {
-				out.Classes = append(out.Classes, k.state(s.millicores, i))
+				out.Classes = append(out.Classes, k.state(s.Share, i))
 			}
 		}
 	}
 	return out
 }
 
-func (k *class) state(millicores, i int) Class {
-	out := Class{Millicores: millicores, Largest: 1 << i, Factor: k.factor, Seen: k.seen, Weights: []float64{}}
+func (k *class) state(on profiler.Share, i int) Class {
+	out := Class{Millicores: on.CPU, GPU: on.GPU, Largest: 1 << i, Factor: k.factor, Seen: k.seen, Weights: []float64{}}
 	if k.counts == nil {
 		return out
 	}
@@ -108,7 +112,7 @@ func (c *Correction) Restore(s State, now time.Time) error {
 		c.now = now
 	}
 	for _, k := range s.Classes {
-		s := c.share(k.Millicores)
+		s := c.share(k.on())
 		to := &s.classes[classOf(k.Largest)]
 		*to = class{factor: min(k.Factor, Believed*s.caution(classOf(k.Largest))), evidence: evidence{seen: k.Seen}}
 		if len(k.Weights) > 0 {
@@ -121,9 +125,12 @@ func (c *Correction) Restore(s State, now time.Time) error {
 	return nil
 }
 
+// on is the share.
+func (k Class) on() profiler.Share { return profiler.Share{CPU: k.Millicores, GPU: k.GPU} }
+
 func (c *Correction) check(k Class) error {
-	where := fmt.Sprintf("evidence of batches up to %d at %dm", k.Largest, k.Millicores)
-	if k.Millicores < 1 || k.Largest < 1 || k.Largest&(k.Largest-1) != 0 || classOf(k.Largest) >= len(c.share(k.Millicores).classes) {
+	where := fmt.Sprintf("evidence of batches up to %d at %dm and %d %% of a GPU", k.Largest, k.Millicores, k.GPU)
+	if k.Millicores < 1 || k.Largest < 1 || k.Largest&(k.Largest-1) != 0 || classOf(k.Largest) >= len(c.share(k.on()).classes) {
 		return fmt.Errorf("%s: the profile does not cover these", where)
 	}
 	if !(k.Factor >= 0 && k.Factor <= maxRatio) {

@@ -96,7 +96,7 @@ func (s *share) caution(i int) float64 {
 }
 
 func (s *share) clamp(factor float64) float64 {
-	if s.millicores%1000 != 0 {
+	if s.part() {
 		return max(1, min(maxRatio, factor))
 	}
 	return max(lowestFactor, min(maxRatio, factor))
@@ -119,7 +119,7 @@ func (c *Correction) collect(s *share, i int) (executed float64) {
 	})
 	executed += c.borrow(enough-executed, 1, func(lend func(*evidence, float64)) {
 		for _, other := range c.sorted() {
-			if other == s || other.part() && !s.part() {
+			if other == s || other.part() && !s.part() || (other.GPU > 0) != (s.GPU > 0) {
 				continue
 			}
 			for j := range other.classes {
@@ -134,8 +134,9 @@ func (c *Correction) collect(s *share, i int) (executed float64) {
 }
 
 // part reports whether the share has a quota that may pause an instance. The quota may
-// then cause its times, so they say nothing about whole cores.
-func (s *share) part() bool { return s.millicores%1000 != 0 }
+// then cause its times, so they say nothing about whole cores. The quota beside a share of a
+// GPU is one that pauses nothing.
+func (s *share) part() bool { return s.GPU == 0 && s.CPU%1000 != 0 }
 
 // longest is the prediction for the largest batch of a class, without margin.
 func (s *share) longest(i int) time.Duration {

@@ -83,8 +83,8 @@ func (m *Model) add(r database.Row) {
 	s.features[r.Batch] = r.Features
 	e := cop.Estimate{Median: r.Median, P95: max(r.P95, r.Median), CPU: r.CPU, Margin: profiler.Margin, Source: cop.Measured}
 	// All threads together compute at most this long. CPU time above it was used
-	// elsewhere in the process.
-	if most := e.Median * float64((r.Millicores+999)/1000); e.CPU == 0 || e.CPU > most {
+	// elsewhere in the process. On a GPU a kernel needs none.
+	if most := e.Median * float64((r.Millicores+999)/1000); e.CPU == 0 && r.GPU == 0 || e.CPU > most {
 		e.CPU = most
 	}
 	at := setting{r.Millicores, r.Cold}

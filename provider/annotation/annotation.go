@@ -75,6 +75,9 @@ const (
 	// InferPartitionInstances is the maximum number of instances that run the model
 	// together: 2 to [MostPartitionInstances], [DefaultPartitionInstances] if absent.
 	InferPartitionInstances = "com.openfaas.infer.partition-instances"
+	// InferDevice says on what the model may run: "auto", the default, for the CPU or a GPU,
+	// whichever is cheaper; "cuda" for an NVIDIA GPU only; or "cpu".
+	InferDevice = "com.openfaas.infer.device"
 	// InferPlan is in a function's status how its model is cut. In a deployment it is ignored.
 	InferPlan = "com.openfaas.infer.plan"
 	// InferProblem is in a function's status the reason why the function, or its latest
@@ -112,6 +115,12 @@ const (
 const (
 	PartitionAuto    = "auto"
 	PartitionLatency = "latency"
+)
+
+// The values of InferDevice beside "auto".
+const (
+	DeviceCPU  = "cpu"
+	DeviceCUDA = "cuda"
 )
 
 // The values of ScaleType.
@@ -152,7 +161,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferVariants, InferWeight},
+	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -186,6 +195,8 @@ type Inference struct {
 	// Partition is InferPartition, "" for off. PartitionInstances is InferPartitionInstances.
 	Partition          string
 	PartitionInstances int
+	// Device is InferDevice, "" for auto.
+	Device string
 	// Image is InferImage, for model.ParseImageForm, "" if the function takes no images.
 	Image string
 	// MaxBatch is InferMaxBatch.
@@ -371,6 +382,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Partition, err = partition(key, value)
 	case InferPartitionInstances:
 		in.PartitionInstances, err = integer(key, value, 2, MostPartitionInstances, "4")
+	case InferDevice:
+		in.Device, err = device(key, value)
 	case InferImage:
 		in.Image, err = image(key, value)
 	case InferMaxBatch:

@@ -54,6 +54,17 @@ func prefer(key, value string) (accurate bool, err error) {
 	return value == "accuracy", nil
 }
 
+// device reads on what the model may run.
+func device(key, value string) (string, error) {
+	switch value {
+	case "auto":
+		return "", nil
+	case DeviceCPU, DeviceCUDA:
+		return value, nil
+	}
+	return "", &Error{Key: key, Value: value, Why: "it must be auto, cpu or cuda", Example: "auto"}
+}
+
 // Admits reports whether a variant may serve.
 func (in *Inference) Admits(name string) bool {
 	return in.Variants == "" || slices.Contains(strings.Split(in.Variants, ","), name)

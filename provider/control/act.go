@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -86,7 +87,7 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 	if a == nil {
 		return nil
 	}
-	table := a.table(seen.Config.Batch, seen.Config.CPU)
+	table := a.table(seen.Config.Batch, capacity.ShareOf(seen.Config))
 	if len(table) == 0 {
 		return nil
 	}

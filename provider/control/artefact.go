@@ -44,7 +44,7 @@ type artefact struct {
 	times                *correction.Correction
 	plan                 latency.Plan
 	candidates, promised []capacity.Candidate
-	// means are the mean times of executions, by CPU share.
+	// means are the mean times of executions, by share.
 	means latency.Means
 	// usual are the usual times of its executions, by which interference shows. loading is
 	// how long an instance last took to load it, 0 if unknown.
@@ -58,10 +58,10 @@ type artefact struct {
 	fresh, unsaved bool
 }
 
-// table lists the corrected times of batches of 1 to batch requests on a CPU share, as the
-// engine plans with them.
-func (a *artefact) table(batch, millicores int) []time.Duration {
-	return a.plan.Scaled(a.times.Table(batch, millicores))
+// table lists the corrected times of batches of 1 to batch requests on a share, as the engine
+// plans with them.
+func (a *artefact) table(batch int, on profiler.Share) []time.Duration {
+	return a.plan.Scaled(a.times.Table(batch, on))
 }
 
 // named sets the artefact's name and accuracy in candidates and returns them.
@@ -74,7 +74,7 @@ func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 
 // observe records an execution of an instance for the times.
 func (a *artefact) observe(in *instance, x execution) {
-	a.observed = append(a.observed, correction.Observation{Millicores: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
+	a.observed = append(a.observed, correction.Observation{Share: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
 	a.means.Observe(x.share, x.size, x.exec, in.promised)
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	System systems.System
 	Cold   coldstart.Policy
 	Models latency.Models
+	// Devices may be nil: then no model runs on a GPU.
+	Devices latency.Devices
 	// Predict makes the controller predict the times of a model when it is deployed.
 	// It measures a model that it cannot predict, or any model if Predict is false.
 	Predict  bool
@@ -146,7 +148,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
 	c.finder = latency.NewFinder(latency.Finder{
-		Models: o.Models, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
+		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
 	var err error

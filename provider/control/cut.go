@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -209,7 +210,7 @@ func (fn *function) planText() string {
 // layers 13–20 whole on 0, one request predicted 94ms, seen 101ms".
 func (a *artefact) describeCut() string {
 	n := a.cut.Members
-	share := 1000 * slices.Max(append(a.profile.Threads(), n))
+	share := profiler.Share{CPU: 1000 * slices.Max(append(a.profile.Threads(), n))}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d instances with %d MiB each", cmp.Or(a.Name, onlyModel), n, a.profile.Memory/int64(n)>>20)
 	for _, r := range a.cut.Rounds {

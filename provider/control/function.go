@@ -294,7 +294,7 @@ func (in *instance) own() *artefact {
 // can reports whether the times of the instance with a config are known.
 func (in *instance) can(config cluster.Config) bool {
 	a := in.own()
-	return a != nil && len(a.table(config.Batch, config.CPU)) > 0
+	return a != nil && len(a.table(config.Batch, capacity.ShareOf(config))) > 0
 }
 
 // refit gives an instance its artefact's corrected times and passes changes on to the
@@ -310,10 +310,10 @@ func (in *instance) refit() {
 func (in *instance) fit() (changed bool) {
 	fn := in.function
 	if a := in.own(); a != nil {
-		if table := a.table(in.Config.Batch, in.Config.CPU); correction.Differ(in.table, table) {
+		if table := a.table(in.Config.Batch, capacity.ShareOf(in.Config)); correction.Differ(in.table, table) {
 			in.table, changed = table, true
 		}
-		in.promised = a.times.Profile().Table(len(in.table), in.Config.CPU)
+		in.promised = a.times.Profile().Table(len(in.table), capacity.ShareOf(in.Config))
 	}
 	usable := fn.rules.Usable(fn.Function, in.table)
 	if in.useless = usable == 0; in.useless {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/variant"
@@ -33,9 +34,10 @@ type relief struct {
 	withheld []execution
 }
 
-// execution is a batch that an instance has executed with a CPU share.
+// execution is a batch that an instance has executed with a share.
 type execution struct {
-	share, size  int
+	share        profiler.Share
+	size         int
 	exec, beside time.Duration
 }
 
@@ -45,9 +47,9 @@ type execution struct {
 // refuse requests for another ten seconds after the move.
 func (in *instance) executed(a *artefact, e dispatch.Executed, movable bool) {
 	if e.Size <= len(in.promised) {
-		in.follower.Executed(in.Config.CPU, e.Size, e.Exec, in.promised[e.Size-1])
+		in.follower.Executed(variant.Part(capacity.ShareOf(in.Config)), e.Size, e.Exec, in.promised[e.Size-1])
 	}
-	x := execution{in.Config.CPU, e.Size, e.Exec, e.Beside}
+	x := execution{capacity.ShareOf(in.Config), e.Size, e.Exec, e.Beside}
 	switch {
 	case !movable || in.relief.stuck:
 		a.observe(in, x)
@@ -59,7 +61,7 @@ func (in *instance) executed(a *artefact, e dispatch.Executed, movable bool) {
 // release gives the artefact's times the executions that were withheld.
 func (in *instance) release(a *artefact) {
 	for _, x := range in.relief.withheld {
-		if x.share == in.Config.CPU {
+		if x.share == capacity.ShareOf(in.Config) {
 			a.observe(in, x)
 		}
 	}
@@ -77,7 +79,7 @@ func (in *instance) loaded() bool {
 func (in *instance) peak(a *artefact) float64 {
 	exec := in.exec
 	if in.batch <= len(in.promised) {
-		exec = time.Duration(a.usual.Ratio(in.Config.CPU, in.batch) * float64(in.promised[in.batch-1]))
+		exec = time.Duration(a.usual.Ratio(variant.Part(capacity.ShareOf(in.Config)), in.batch) * float64(in.promised[in.batch-1]))
 	}
 	return capacity.BoundsOf(in.planned(), exec, in.function.Inference.SLO, capacity.Exact).Up
 }
@@ -123,16 +125,16 @@ func (c interference) follow(now time.Time, fn *function, load float64) {
 
 // movable reports whether the backend may be able to move the instance. It must have whole
 // cores: the kernel moves an instance without cores of its own by itself. A set has several
-// processes, which are not moved together.
+// processes, which are not moved together. An instance on a GPU hardly computes on its cores.
 func (c interference) movable(in *instance) bool {
-	return c.options.Move != nil && in.Config.CPU%1000 == 0 && in.Config.Members() == 1
+	return c.options.Move != nil && in.Config.CPU%1000 == 0 && in.Config.GPU == 0 && in.Config.Members() == 1
 }
 
 // calm reports whether another instance with the artefact and the share of in is not
 // interfered with.
 func (fn *function) calm(now time.Time, in *instance) bool {
 	return slices.ContainsFunc(fn.Sorted(), func(o *instance) bool {
-		return o != in && o.times == in.times && o.Config.CPU == in.Config.CPU && o.follower.Calm(now)
+		return o != in && o.times == in.times && capacity.ShareOf(o.Config) == capacity.ShareOf(in.Config) && o.follower.Calm(now)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -56,7 +57,7 @@ func (r *rig) within(d time.Duration, name string, want variant.State) {
 func (r *rig) corrected(name string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.functions[full(name)].artefacts[0].table(1, 1000)[0]
+	return r.functions[full(name)].artefacts[0].table(1, profiler.Share{CPU: 1000})[0]
 }
 
 // An instance that something interferes with is moved once, and is Active again afterwards.

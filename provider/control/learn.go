@@ -1,6 +1,7 @@
 package control
 
 import (
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"time"
 )
 
@@ -59,7 +60,7 @@ func (fn *function) recordRatios() {
 			continue
 		}
 		asked[in.config] = true
-		if ratio, ok := a.times.Ratio(in.Config.CPU); ok {
+		if ratio, ok := a.times.Ratio(capacity.ShareOf(in.Config)); ok {
 			ratios[in.config] = ratio
 		}
 	}

@@ -150,7 +150,7 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Fixed: now.Before(in.resizeAfter)}
 	r.Config, r.Largest, r.Loading = in.planned(), in.Config.Batch, in.Loading
 	if a := in.own(); a != nil {
-		r.Mean = a.means.Of(a.times.Profile(), in.Config.CPU, in.batch, in.exec)
+		r.Mean = a.means.Of(a.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)
 	}
 	if in.Retiring || in.Suspect {
 		r.State = cluster.Stopping // Its room is taken, and it carries no load.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -43,7 +44,7 @@ func TestMeansAreLearnt(t *testing.T) {
 		defer r.mu.Unlock()
 		fn := r.functions[full("f")]
 		for _, c := range fn.artefacts[0].candidates {
-			promised, _ := fn.artefacts[0].profile.ExecTime(c.Config.Batch, c.Config.CPU)
+			promised, _ := fn.artefacts[0].profile.ExecTime(c.Config.Batch, capacity.ShareOf(c.Config))
 			switch {
 			case c.Config.CPU != used:
 			case c.Mean == 0, c.Mean > c.Exec:
@@ -52,7 +53,7 @@ func TestMeansAreLearnt(t *testing.T) {
 				t.Errorf("%v takes %v on average, of %v that were promised", c.Config, c.Mean, promised)
 			}
 		}
-		if _, ok := fn.artefacts[0].means[used]; !ok || len(fn.artefacts[0].means) > 4 {
+		if _, ok := fn.artefacts[0].means[profiler.Share{CPU: used}]; !ok || len(fn.artefacts[0].means) > 4 {
 			t.Errorf("means of %d shares are kept", len(fn.artefacts[0].means))
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // revision is a deployment that is being prepared.
@@ -235,7 +236,7 @@ func (c preparation) serve(tried bool) {
 	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	for _, in := range fn.Instances {
 		in.recognise()
-		if a := fn.artefact(in.Artefact.Name); a != nil && in.Revision == fn.Revision && len(a.table(in.Config.Batch, in.Config.CPU)) > 0 {
+		if a := fn.artefact(in.Artefact.Name); a != nil && in.Revision == fn.Revision && len(a.table(in.Config.Batch, capacity.ShareOf(in.Config))) > 0 {
 			in.times = a.times
 		}
 		in.refit()

@@ -9,6 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // This file holds what a controller does if its provider has several replicas.
@@ -126,7 +127,7 @@ func (in *instance) recognise() {
 	if fn.replica.Alone() || a == nil || in.origin != fn.Revision && !fn.knows(&in.Instance) || in.Model != a.Model || !sameContent(in.Bundle, a.Bundle) {
 		return
 	}
-	if len(a.table(in.Config.Batch, in.Config.CPU)) > 0 {
+	if len(a.table(in.Config.Batch, capacity.ShareOf(in.Config))) > 0 {
 		in.Revision, in.times = fn.Revision, a.times
 	}
 }

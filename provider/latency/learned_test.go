@@ -69,9 +69,9 @@ func learnedProfile(us float64) *profiler.Profile {
 // seen is the correction of instances that take 1.6 times the profile's times.
 func seen(p *profiler.Profile, now time.Time) correction.State {
 	c := correction.New(p, 0.95)
-	promised, _ := p.ExecTime(1, 1000)
+	promised, _ := p.ExecTime(1, profiler.Share{CPU: 1000})
 	for i := range 300 {
-		c.Observe(now.Add(time.Duration(i-300)*100*time.Millisecond), []correction.Observation{{Millicores: 1000, Batch: 1, Exec: promised * 8 / 5}})
+		c.Observe(now.Add(time.Duration(i-300)*100*time.Millisecond), []correction.Observation{{Share: profiler.Share{CPU: 1000}, Batch: 1, Exec: promised * 8 / 5}})
 	}
 	c.Update(now)
 	return c.State()
@@ -81,7 +81,7 @@ func seen(p *profiler.Profile, now time.Time) correction.State {
 // be read or belong to another profile.
 func TestCorrection(t *testing.T) {
 	p := learnedProfile(10_000)
-	promised, _ := p.ExecTime(1, 1000)
+	promised, _ := p.ExecTime(1, profiler.Share{CPU: 1000})
 	m := newMemory()
 	store := Records{Corrections: m, Logger: zerolog.Nop()}
 	store.Write(map[string]correction.State{"f": seen(p, time.Now())}, func(string) bool { return true })
@@ -100,8 +100,8 @@ func TestCorrection(t *testing.T) {
 	} {
 		m.fails = c.fails
 		times := c.store.Correction(c.function, c.profile, 0.95)
-		said, ok := times.ExecTime(1, 1000)
-		own, _ := c.profile.ExecTime(1, 1000)
+		said, ok := times.ExecTime(1, profiler.Share{CPU: 1000})
+		own, _ := c.profile.ExecTime(1, profiler.Share{CPU: 1000})
 		if knows := said > own*5/4; !ok || knows != c.knows {
 			t.Errorf("%s: it says %v where %v was promised, and instances took %v", name, said, own, promised*8/5)
 		}

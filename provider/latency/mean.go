@@ -24,45 +24,46 @@ func (m *mean) add(x float64) {
 	m.sum, m.weight = m.sum*kept+x, m.weight*kept+1
 }
 
-// Means holds, by CPU share in millicores, the mean ratio of the times of one function's
-// executions to the promised times.
-type Means map[int]*mean
+// Means holds, by share, the mean ratio of the times of one function's executions to the
+// promised times.
+type Means map[profiler.Share]*mean
 
 // Observe adds an execution of a batch of size requests on a share. promised lists the promised
 // times of batches of 1, 2, … requests.
-func (ms Means) Observe(millicores, size int, took time.Duration, promised []time.Duration) {
+func (ms Means) Observe(on profiler.Share, size int, took time.Duration, promised []time.Duration) {
 	if size < 1 || size > len(promised) || took <= 0 {
 		return
 	}
-	m := ms[millicores]
+	m := ms[on]
 	if m == nil {
 		m = &mean{}
-		ms[millicores] = m
+		ms[on] = m
 	}
 	m.add(float64(took) / float64(promised[size-1]))
 }
 
-// Of returns the mean time of a batch on a CPU share, at most exec; 0 if it is unknown. exec
+// Of returns the mean time of a batch on a share, at most exec; 0 if it is unknown. exec
 // is the time that the batch may take. A share with too few executions uses the mean of the
-// share with the most, scaled by the profile's means of both. Otherwise the larger share would
+// share with the most, scaled by the profile's means of both. Times on the CPU say nothing of
+// those on a GPU. Otherwise the larger share would
 // count with exec and the smaller one with its mean, and the larger would seem no faster.
 //
 // For example, the profile's means are 40 ms at 250m and 20 ms at 500m. If 44 ms were observed
 // at 250m, Of expects 22 ms at 500m.
-func (ms Means) Of(p *profiler.Profile, millicores, batch int, exec time.Duration) time.Duration {
-	if m := ms[millicores]; m.enough() {
-		if promised, ok := p.ExecTime(batch, millicores); ok {
+func (ms Means) Of(p *profiler.Profile, on profiler.Share, batch int, exec time.Duration) time.Duration {
+	if m := ms[on]; m.enough() {
+		if promised, ok := p.ExecTime(batch, on); ok {
 			return min(exec, m.of(promised))
 		}
 		return 0
 	}
-	surest := ms.Surest()
+	surest := ms.surest(func(s profiler.Share) bool { return (s.GPU > 0) == (on.GPU > 0) })
 	if !ms[surest].enough() {
 		return 0
 	}
 	promised, known := p.ExecTime(batch, surest)
 	there, ok := p.MeanTime(batch, surest)
-	here, also := p.MeanTime(batch, millicores)
+	here, also := p.MeanTime(batch, on)
 	if !known || !ok || !also {
 		return 0
 	}
@@ -84,7 +85,7 @@ func (ms Means) Candidates(p *profiler.Profile, of []capacity.Candidate) []capac
 	next := make([]capacity.Candidate, len(of))
 	for i, c := range of {
 		next[i] = c
-		next[i].Mean = ms.Of(p, c.Config.CPU, c.Config.Batch, c.Exec)
+		next[i].Mean = ms.Of(p, capacity.ShareOf(c.Config), c.Config.Batch, c.Exec)
 		changed = changed || math.Abs(float64(next[i].Mean-c.Mean)) > tolerance*float64(c.Mean)
 	}
 	if changed {
@@ -93,13 +94,19 @@ func (ms Means) Candidates(p *profiler.Profile, of []capacity.Candidate) []capac
 	return of
 }
 
-// Surest returns the CPU share with the most weight, the smallest of equals; 0 if there were no
-// executions.
-func (ms Means) Surest() int {
-	share, most := 0, 0.0
-	for millicores, m := range ms {
-		if m.weight > most || m.weight == most && millicores < share {
-			share, most = millicores, m.weight
+// Surest returns the share with the most weight, the smallest of equals; the zero Share if
+// there were no executions.
+func (ms Means) Surest() profiler.Share {
+	return ms.surest(func(profiler.Share) bool { return true })
+}
+
+// surest is Surest among the shares for which counts holds.
+func (ms Means) surest(counts func(profiler.Share) bool) (share profiler.Share) {
+	most := 0.0
+	for s, m := range ms {
+		smaller := s.GPU < share.GPU || s.GPU == share.GPU && s.CPU < share.CPU
+		if counts(s) && (m.weight > most || m.weight == most && smaller) {
+			share, most = s, m.weight
 		}
 	}
 	return share

@@ -19,10 +19,10 @@ var steady = &profiler.Profile{Measurements: []profiler.Measurement{
 // shown returns the means of n executions that took factor times the promised time.
 func shown(share, n int, factor float64) Means {
 	ms := Means{}
-	promised := steady.Table(2, share)
+	promised := steady.Table(2, profiler.Share{CPU: share})
 	for i := range n {
 		size := 1 + i%2
-		ms.Observe(share, size, time.Duration(factor*float64(promised[size-1])), promised)
+		ms.Observe(profiler.Share{CPU: share}, size, time.Duration(factor*float64(promised[size-1])), promised)
 	}
 	return ms
 }
@@ -41,15 +41,15 @@ func TestMeans(t *testing.T) {
 		{"nine tenths of what was promised", 1000, 0.9, 1000, time.Second, -1},
 		{"no longer than it may take", 1000, 3, 1000, 20 * time.Millisecond, 20 * time.Millisecond},
 	} {
-		got := shown(1000, c.n, c.factor).Of(steady, c.of, 1, c.exec)
-		if promised, _ := steady.ExecTime(1, 1000); c.want < 0 {
+		got := shown(1000, c.n, c.factor).Of(steady, profiler.Share{CPU: c.of}, 1, c.exec)
+		if promised, _ := steady.ExecTime(1, profiler.Share{CPU: 1000}); c.want < 0 {
 			c.want = time.Duration(c.factor * float64(promised))
 		}
 		if math.Abs(float64(got-c.want)) > 1e-3*float64(c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	if got := shown(1000, 1000, 1).Of(steady, 1000, 99, time.Second); got != 0 {
+	if got := shown(1000, 1000, 1).Of(steady, profiler.Share{CPU: 1000}, 99, time.Second); got != 0 {
 		t.Errorf("a batch that the profile does not know takes %v", got)
 	}
 }
@@ -57,15 +57,15 @@ func TestMeans(t *testing.T) {
 // Executions that the profile does not cover are ignored.
 func TestWhatDoesNotCount(t *testing.T) {
 	ms := Means{}
-	promised := steady.Table(2, 1000)
+	promised := steady.Table(2, profiler.Share{CPU: 1000})
 	for range minWeight {
-		ms.Observe(1000, 0, time.Second, promised)
-		ms.Observe(1000, len(promised)+1, time.Second, promised)
-		ms.Observe(1000, 1, 0, promised)
-		ms.Observe(1000, 1, -time.Second, promised)
-		ms.Observe(1000, 1, time.Second, nil)
+		ms.Observe(profiler.Share{CPU: 1000}, 0, time.Second, promised)
+		ms.Observe(profiler.Share{CPU: 1000}, len(promised)+1, time.Second, promised)
+		ms.Observe(profiler.Share{CPU: 1000}, 1, 0, promised)
+		ms.Observe(profiler.Share{CPU: 1000}, 1, -time.Second, promised)
+		ms.Observe(profiler.Share{CPU: 1000}, 1, time.Second, nil)
 	}
-	if len(ms) != 0 || ms.Surest() != 0 {
+	if len(ms) != 0 || ms.Surest() != (profiler.Share{}) {
 		t.Errorf("%v", ms)
 	}
 }
@@ -73,11 +73,11 @@ func TestWhatDoesNotCount(t *testing.T) {
 // After window executions, 1/e of the earlier mean is left.
 func TestLaterExecutionsCountMore(t *testing.T) {
 	ms := shown(1000, 10*window, 1)
-	promised := steady.Table(2, 1000)
+	promised := steady.Table(2, profiler.Share{CPU: 1000})
 	for range window {
-		ms.Observe(1000, 1, 2*promised[0], promised)
+		ms.Observe(profiler.Share{CPU: 1000}, 1, 2*promised[0], promised)
 	}
-	got := float64(ms.Of(steady, 1000, 1, time.Hour)) / float64(promised[0])
+	got := float64(ms.Of(steady, profiler.Share{CPU: 1000}, 1, time.Hour)) / float64(promised[0])
 	if want := 2 - math.Exp(-1); math.Abs(got-want) > 0.01 {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -85,7 +85,7 @@ func TestLaterExecutionsCountMore(t *testing.T) {
 
 func TestCandidates(t *testing.T) {
 	of := func(cpu int) capacity.Candidate {
-		exec, _ := steady.ExecTime(1, cpu)
+		exec, _ := steady.ExecTime(1, profiler.Share{CPU: cpu})
 		return capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: cpu}}, Exec: exec}
 	}
 	given := []capacity.Candidate{of(1000), of(500)}
@@ -97,15 +97,15 @@ func TestCandidates(t *testing.T) {
 	if again := ms.Candidates(steady, first); &again[0] != &first[0] {
 		t.Error("nothing has changed, and they are others")
 	}
-	promised := steady.Table(2, 1000)
-	for ms.Of(steady, 1000, 1, time.Hour) < time.Duration(1.015*float64(first[0].Mean)) {
-		ms.Observe(1000, 1, promised[0], promised)
+	promised := steady.Table(2, profiler.Share{CPU: 1000})
+	for ms.Of(steady, profiler.Share{CPU: 1000}, 1, time.Hour) < time.Duration(1.015*float64(first[0].Mean)) {
+		ms.Observe(profiler.Share{CPU: 1000}, 1, promised[0], promised)
 	}
 	if again := ms.Candidates(steady, first); &again[0] != &first[0] {
 		t.Error("so little is no change")
 	}
-	for ms.Of(steady, 1000, 1, time.Hour) < time.Duration(1.025*float64(first[0].Mean)) {
-		ms.Observe(1000, 1, promised[0], promised)
+	for ms.Of(steady, profiler.Share{CPU: 1000}, 1, time.Hour) < time.Duration(1.025*float64(first[0].Mean)) {
+		ms.Observe(profiler.Share{CPU: 1000}, 1, promised[0], promised)
 	}
 	if again := ms.Candidates(steady, first); &again[0] == &first[0] || again[0].Mean <= first[0].Mean {
 		t.Error("the means have changed, and they are the same")
@@ -117,17 +117,17 @@ func TestCandidates(t *testing.T) {
 
 func TestTheSurestShare(t *testing.T) {
 	ms := Means{}
-	if ms.Surest() != 0 {
+	if ms.Surest() != (profiler.Share{}) {
 		t.Error("nothing was seen")
 	}
 	for _, share := range []int{2000, 500, 1000} {
-		ms[share] = &mean{sum: 5, weight: 10}
+		ms[profiler.Share{CPU: share}] = &mean{sum: 5, weight: 10}
 	}
-	if got := ms.Surest(); got != 500 {
+	if got := ms.Surest().CPU; got != 500 {
 		t.Errorf("of several it is %d", got)
 	}
-	ms[1000].weight = 11
-	if got := ms.Surest(); got != 1000 {
+	ms[profiler.Share{CPU: 1000}].weight = 11
+	if got := ms.Surest().CPU; got != 1000 {
 		t.Errorf("of most executions it is %d", got)
 	}
 }
@@ -143,19 +143,19 @@ func FuzzMeans(f *testing.F) {
 			return
 		}
 		r := rand.New(rand.NewPCG(seed, 5))
-		promised := steady.Table(2, 1000)
+		promised := steady.Table(2, profiler.Share{CPU: 1000})
 		ms, shortest, longest := Means{}, math.Inf(1), 0.0
 		for range minWeight + r.IntN(2000) {
 			factor := math.Exp(4*r.Float64() - 2)
 			shortest, longest = min(shortest, factor), max(longest, factor)
-			ms.Observe(1000, 1, time.Duration(factor*float64(promised[0])), promised)
+			ms.Observe(profiler.Share{CPU: 1000}, 1, time.Duration(factor*float64(promised[0])), promised)
 		}
 		exec := time.Duration(r.Int64N(int64(time.Second)))
-		got := float64(ms.Of(steady, 1000, 1, time.Hour)) / float64(promised[0])
-		if ms[1000].weight >= minWeight && (got < shortest*0.999 || got > longest*1.001) || ms.Of(steady, 1000, 1, exec) > exec {
+		got := float64(ms.Of(steady, profiler.Share{CPU: 1000}, 1, time.Hour)) / float64(promised[0])
+		if ms[profiler.Share{CPU: 1000}].weight >= minWeight && (got < shortest*0.999 || got > longest*1.001) || ms.Of(steady, profiler.Share{CPU: 1000}, 1, exec) > exec {
 			t.Errorf("%v of %v to %v", got, shortest, longest)
 		}
-		s := ms.Spread(steady, quantile, func(int) []time.Duration { return []time.Duration{exec, 2 * exec} })
+		s := ms.Spread(steady, quantile, func(profiler.Share) []time.Duration { return []time.Duration{exec, 2 * exec} })
 		if !(s >= 0 && s <= maxSpread) {
 			t.Errorf("a spread of %v at %v", s, quantile)
 		}

@@ -92,7 +92,21 @@ func (r Rules) largest(f *provider.Function) int {
 // Promised lists the candidates of the function with the profile's own times: the profile's
 // batch sizes on every share.
 func (r Rules) Promised(f *provider.Function, p *profiler.Profile) []capacity.Candidate {
-	return r.settled(f, capacity.Candidates(p.Candidates(shares(f, p), r.largest(f), memory(f, p))))
+	return r.settled(f, capacity.Candidates(r.configs(f, p)))
+}
+
+// configs lists the configs on the CPU and on a GPU that the deployment allows, with p's times.
+func (r Rules) configs(f *provider.Function, p *profiler.Profile) (all []profiler.Candidate) {
+	in := &f.Inference
+	if in.Device != annotation.DeviceCUDA {
+		all = p.Candidates(shares(f, p), r.largest(f), memory(f, p))
+	}
+	if in.Device != annotation.DeviceCPU {
+		all = append(all, p.DeviceCandidates(profiler.Bounds{
+			LeastCPU: in.Requests.CPU, MostCPU: in.Limits.CPU, MaxBatch: r.largest(f), Memory: cmp.Or(in.Limits.Memory, memoryLimit(p.DeviceHost)),
+		})...)
+	}
+	return all
 }
 
 // shares lists the CPU shares in millicores that the function's instances may have: the
@@ -114,14 +128,16 @@ func (r Rules) settled(f *provider.Function, all []capacity.Candidate) []capacit
 	if f.Inference.MinReplicas == 0 || f.Inference.MinReplicas != f.Inference.MaxReplicas {
 		return all
 	}
-	largest := map[int]int{}
+	largest := map[profiler.Share]int{}
 	for _, c := range all {
 		if r.Limits(f).Meets(c, r.Planned(f)) {
-			largest[c.Config.CPU] = max(largest[c.Config.CPU], c.Config.Batch)
+			share := capacity.ShareOf(c.Config)
+			largest[share] = max(largest[share], c.Config.Batch)
 		}
 	}
 	return slices.DeleteFunc(all, func(c capacity.Candidate) bool {
-		return largest[c.Config.CPU] > 0 && c.Config.Batch != largest[c.Config.CPU]
+		best := largest[capacity.ShareOf(c.Config)]
+		return best > 0 && c.Config.Batch != best
 	})
 }
 
@@ -144,7 +160,7 @@ type Plan struct {
 // the times down until the fastest config just meets it. The function keeps serving with that
 // config. Otherwise nobody would see when the slowness has passed. Slow says what would help.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
-	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Candidates(shares(f, p), r.largest(f), memory(f, p))))}
+	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, times.Profile()))))}
 	why := r.Hopeless(f, out.Candidates)
 	if why == nil {
 		return out

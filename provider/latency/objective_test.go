@@ -42,8 +42,8 @@ func slowed(p *profiler.Profile, factor float64) *correction.Correction {
 		var seen []correction.Observation
 		for _, share := range p.Shares(0) {
 			for b := 1; b <= 8; b *= 2 {
-				promised, _ := p.ExecTime(b, share)
-				seen = append(seen, correction.Observation{Millicores: share, Batch: b, Exec: time.Duration(factor * float64(promised))})
+				promised, _ := p.ExecTime(b, profiler.Share{CPU: share})
+				seen = append(seen, correction.Observation{Share: profiler.Share{CPU: share}, Batch: b, Exec: time.Duration(factor * float64(promised))})
 			}
 		}
 		c.Observe(now.Add(time.Duration(i)*time.Second), seen)
@@ -205,7 +205,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		fastest := time.Duration(0)
 		for _, x := range got.Candidates {
-			table := got.Scaled(times.Table(x.Config.Batch, x.Config.CPU))
+			table := got.Scaled(times.Table(x.Config.Batch, profiler.Share{CPU: x.Config.CPU}))
 			if table[x.Config.Batch-1] != x.Exec {
 				t.Errorf("%v: planned are %v, in tables %v", x.Config, x.Exec, table[x.Config.Batch-1])
 			}

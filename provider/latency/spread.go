@@ -14,9 +14,9 @@ const maxSpread = 0.5
 // the most executions. It assumes lognormal times with the observed mean, of which the part
 // quantile (0.95 for the 95th percentile) is no longer than the times in table. It returns 0 if
 // no share has enough executions, or if the quantile is too close to the median.
-func (ms Means) Spread(p *profiler.Profile, quantile float64, table func(millicores int) []time.Duration) float64 {
+func (ms Means) Spread(p *profiler.Profile, quantile float64, table func(on profiler.Share) []time.Duration) float64 {
 	share := ms.Surest()
-	if share == 0 {
+	if share == (profiler.Share{}) {
 		return 0
 	}
 	sum, n := 0.0, 0.0

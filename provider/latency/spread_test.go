@@ -13,14 +13,14 @@ import (
 // above the mean.
 func TestSpread(t *testing.T) {
 	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, Median: 10_000, P95: 10_000, CPU: 10_000}}}
-	promised, ok := p.ExecTime(1, 1000)
+	promised, ok := p.ExecTime(1, profiler.Share{CPU: 1000})
 	if !ok {
 		t.Fatal("no time")
 	}
-	table := func(factor float64) func(int) []time.Duration {
-		return func(millicores int) []time.Duration {
-			if millicores != 1000 {
-				t.Errorf("asked for %d millicores", millicores)
+	table := func(factor float64) func(profiler.Share) []time.Duration {
+		return func(on profiler.Share) []time.Duration {
+			if on.CPU != 1000 {
+				t.Errorf("asked for %v", on)
 			}
 			return []time.Duration{time.Duration(factor * float64(promised))}
 		}
@@ -32,9 +32,9 @@ func TestSpread(t *testing.T) {
 				t.Errorf("%v of %d executions", got, n)
 			}
 		}
-		means.Observe(1000, 1, promised, []time.Duration{promised})
+		means.Observe(profiler.Share{CPU: 1000}, 1, promised, []time.Duration{promised})
 		if n%10 == 0 {
-			means.Observe(250, 1, 5*promised, []time.Duration{promised})
+			means.Observe(profiler.Share{CPU: 250}, 1, 5*promised, []time.Duration{promised})
 		}
 	}
 	for factor, want := range map[float64]float64{1.2: math.Log(1.2) / 1.645, 1: 0, 20: maxSpread} {

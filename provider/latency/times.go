@@ -16,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -58,6 +59,8 @@ type Finder struct {
 	Models   Models
 	Profiles Profiles
 	Rules    Rules
+	// Devices may be nil: then no model runs on a GPU.
+	Devices Devices
 	// Predict makes the Finder predict times. It measures a model that it cannot predict, or
 	// any model if Predict is false.
 	Predict bool
@@ -81,15 +84,21 @@ func NewFinder(f Finder) *Finder {
 // Check returns an error for a model that cannot be read. For a measured model that cannot meet
 // the objective it returns an [annotation.Error].
 func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) error {
+	if err := t.refuseDevice(f, file); err != nil {
+		return err
+	}
 	var p *profiler.Profile
+	var missing []string
 	err := t.Models.Check(ctx, file, func(hash string) bool {
 		p = t.stored(t.Key(hash, f))
-		return p != nil
+		known := p != nil
+		p, missing = t.join(f, hash, file, p)
+		return known
 	})
 	if err != nil {
 		return err
 	}
-	if p == nil || predicted(p) {
+	if p == nil || len(missing) > 0 || predicted(p) {
 		return nil // A model is refused only after it was measured.
 	}
 	if why := t.Rules.Hopeless(f, t.Rules.Promised(f, p)); why != nil {
@@ -104,7 +113,7 @@ func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidat
 	if err != nil {
 		return nil
 	}
-	p := t.stored(t.Key(hash, f))
+	p, _ := t.join(f, hash, file, t.stored(t.Key(hash, f)))
 	if p == nil {
 		return nil
 	}
@@ -136,25 +145,25 @@ func predicted(p *profiler.Profile) bool {
 	return slices.ContainsFunc(p.Measurements, func(m profiler.Measurement) bool { return m.Predicted })
 }
 
-// covers reports whether the profile, for each number of threads, reaches maxBatch or a batch
-// that takes longer than until.
+// covers reports whether the profile, for each number of threads and share of a GPU, reaches
+// maxBatch or a batch that takes longer than until.
 func covers(p *profiler.Profile, maxBatch int, until time.Duration) bool {
 	return !slices.ContainsFunc(largestBatches(p), func(m profiler.Measurement) bool {
 		return m.Batch < maxBatch && m.Median <= float64(until.Microseconds())
 	})
 }
 
-// largestBatches lists the measurement of the largest batch for each number of threads.
-func largestBatches(p *profiler.Profile) []profiler.Measurement {
-	var out []profiler.Measurement
-	for _, threads := range p.Threads() {
-		var largest profiler.Measurement
-		for _, m := range p.Measurements {
-			if m.Threads == threads && m.Batch > largest.Batch {
-				largest = m
-			}
+// largestBatches lists the measurement of the largest batch for each number of threads and
+// share of a GPU.
+func largestBatches(p *profiler.Profile) (out []profiler.Measurement) {
+	for _, m := range p.Measurements {
+		i := slices.IndexFunc(out, func(o profiler.Measurement) bool { return o.Threads == m.Threads && o.GPU == m.GPU })
+		switch {
+		case i < 0:
+			out = append(out, m)
+		case m.Batch > out[i].Batch:
+			out[i] = m
 		}
-		out = append(out, largest)
 	}
 	return out
 }
@@ -180,13 +189,24 @@ func (t *Finder) serves(f *provider.Function, p *profiler.Profile) bool {
 
 // Profile returns the model's profile from the store. Otherwise it sketches the model, or
 // predicts or measures it. A replica that does not lead only looks into the store, unless alone
-// is set. After a provisional profile, Refine finds the full one.
+// is set. After a provisional profile, Refine finds the full one. The profile includes the times
+// on the nodes' GPUs ([profiler.Profile.With]) if the function may run there.
 func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return "", nil, err
 	}
-	key := t.Key(hash, f)
+	if f.Inference.Device == annotation.DeviceCUDA {
+		return t.onlyDevices(ctx, f, hash, file, alone)
+	}
+	if prepared, p, err = t.onCPU(ctx, f, file, t.Key(hash, f), alone); err == nil {
+		p, err = t.withDevices(ctx, f, hash, file, p, false)
+	}
+	return prepared, p, err
+}
+
+// onCPU is Profile without GPUs.
+func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, key string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	if p = t.stored(key); t.serves(f, p) {
 		prepared, err = t.Ready(ctx, file)
 		return prepared, p, err
@@ -228,15 +248,21 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 	if err != nil {
 		return "", nil, err
 	}
+	if f.Inference.Device == annotation.DeviceCUDA {
+		return t.onlyDevices(ctx, f, hash, file, false)
+	}
 	key := t.Key(hash, f)
-	if p := t.stored(key); p != nil && !p.Provisional && t.serves(f, p) {
-		prepared, err := t.Ready(ctx, file)
-		return prepared, p, err
-	}
-	if !t.Leading() {
+	if p = t.stored(key); p != nil && !p.Provisional && t.serves(f, p) {
+		prepared, err = t.Ready(ctx, file)
+	} else if !t.Leading() {
 		return "", nil, ErrFollowing
+	} else {
+		prepared, p, err = t.whole(ctx, f, file, key)
 	}
-	return t.whole(ctx, f, file, key)
+	if err == nil {
+		p, err = t.withDevices(ctx, f, hash, file, p, true)
+	}
+	return prepared, p, err
 }
 
 // whole returns the full profile from the store, otherwise predicts or measures it.

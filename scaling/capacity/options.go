@@ -43,13 +43,16 @@ func Candidates(from []profiler.Candidate) []Candidate {
 		configs = append(configs, Candidate{
 			Config: cluster.Config{
 				Batch: c.Batch, Parts: c.Parts, Concurrency: c.Concurrency,
-				Resources: cluster.Resources{CPU: c.CPU, GPU: c.GPU, Memory: c.Memory},
+				Resources: cluster.Resources{CPU: c.CPU, GPU: c.GPU, Memory: c.Memory, GPUMemory: c.GPUMemory},
 			},
 			Exec: c.Exec,
 		})
 	}
 	return configs
 }
+
+// ShareOf is the share by which a profile knows a config's times.
+func ShareOf(c cluster.Config) profiler.Share { return profiler.Share{CPU: c.CPU, GPU: c.GPU} }
 
 // Queue says how a function's requests reach its instances. It decides which of Algorithm 1's
 // conditions apply.

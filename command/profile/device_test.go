@@ -1,0 +1,124 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/profile/shares"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
+)
+
+// onGPU is the CPU's engine as a GPU on which a run takes the same time on any share.
+type onGPU struct{ *onnxruntime.Engine }
+
+func (onGPU) Times() profiler.DeviceTimes {
+	return profiler.DeviceTimes{In: 2, Compute: 30, Out: 1}
+}
+func (onGPU) Memory() (int64, error) { return 5 << 20, nil }
+func (onGPU) Note() string           { return "" }
+
+func openOnGPU(file string, _ int, _ bool) (shares.Engine, error) {
+	e, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
+	return onGPU{e}, err
+}
+
+// Operators that were measured on shares of a GPU predict a model on these.
+func TestPredictOnDevice(t *testing.T) {
+	if err := onnxruntime.Load(""); err != nil {
+		t.Fatal(err)
+	}
+	const name = "GPU, driver 1"
+	dir := t.TempDir()
+	m, err := zoo.Make("mnist", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, path := filepath.Join(dir, "mnist.onnx"), filepath.Join(dir, "operators.jsonl")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	o := PredictOptions{MaxBatch: 8, GPUName: name, Database: path}
+	if _, err := o.onDevice(t.Context(), file); err == nil || !strings.HasPrefix(err.Error(), Unpredictable) {
+		t.Errorf("without rows: %v", err)
+	}
+	graphs, err := deviceGraphs(t.Context(), []string{file}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, percent := range []int{20, 100} {
+		child := shares.OperatorsChild{
+			Graphs: graphs, Batches: []int{1, 8}, Percent: percent, Machine: name, Known: path, Open: openOnGPU, CPU: func() time.Duration { return 0 },
+		}
+		found, err := child.Measure(t.Context())
+		if err != nil || len(found.Unmeasured) > 0 {
+			t.Fatal(found.Unmeasured, err)
+		}
+		keep(t, path, found.Rows)
+		again, err := child.Measure(t.Context())
+		if err != nil || len(again.Rows) >= len(found.Rows) {
+			t.Errorf("%d: %d rows again, of %d, %v", i, len(again.Rows), len(found.Rows), err)
+		}
+	}
+	o.Out, o.JSON = filepath.Join(dir, "profile.json"), true
+	if err := o.run(context.Background(), file, new(strings.Builder)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Measured
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	p := got.Profile
+	if err := p.Validate(); err != nil || p.Engine != shares.EngineName() || p.Machine != name || p.Model == "" || p.Memory == 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, g := range []int{20, 50, 100} {
+		if table := p.Table(8, profiler.Share{CPU: 1000, GPU: g}); len(table) != 8 || p.DeviceMemory(8) < contextBytes {
+			t.Errorf("on %d %%: %v, %d bytes", g, table, p.DeviceMemory(8))
+		}
+	}
+	if len(p.DeviceCandidates(profiler.Bounds{MaxBatch: 8})) != 9*4 {
+		t.Errorf("%v", p.DeviceCandidates(profiler.Bounds{MaxBatch: 8}))
+	}
+}
+
+func keep(t *testing.T, path string, rows []database.Row) {
+	t.Helper()
+	f, err := operators.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Append(rows...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Wrong flags are refused with their names.
+func TestDeviceFlags(t *testing.T) {
+	for says, o := range map[string]DeviceOptions{
+		"--device": {Device: "gpu", Shares: []int{1}},
+		"--shares": {Device: deviceCUDA, Shares: []int{0, 50}},
+		"101":      {Device: deviceCUDA, Shares: []int{101}},
+	} {
+		if err := o.check(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	o := DeviceOptions{Device: deviceCUDA, Shares: []int{100, 20, 20}}
+	if err := o.check(); err != nil || len(o.Shares) != 2 || o.Shares[0] != 20 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}

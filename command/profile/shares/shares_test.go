@@ -1,0 +1,229 @@
+package shares
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
+)
+
+// worker is an environment variable that makes the test's binary work like "profile share".
+const worker = "FAAS_INFER_SHARE_WORKER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(worker) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := work(); err != nil {
+		os.Stderr.WriteString("a warning\n" + err.Error() + "\n")
+		os.Exit(1)
+	}
+}
+
+// work answers like a child on an ideal GPU: 100 ms on 1 %.
+func work() error {
+	percent, err := strconv.Atoi(os.Getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"))
+	arguments := strings.Join(os.Args[1:], " ")
+	whole := os.Getenv("CUDA_MPS_PIPE_DIRECTORY") == "" && err != nil
+	switch {
+	case os.Getenv("CUDA_VISIBLE_DEVICES") == "":
+		return errors.New("no GPU was given")
+	case whole:
+		percent = 100
+	case os.Getenv(worker) == "broken":
+		return errors.New("CUDA error 999")
+	}
+	if !strings.Contains(arguments, "--gpu-share "+strconv.Itoa(percent)+" ") {
+		return errors.New("told another share: " + arguments)
+	}
+	r := Result{Memory: int64(percent), Note: strconv.FormatBool(whole)}
+	for _, b := range []int{1, 8} {
+		m := profiler.Measurement{Batch: b, Threads: 1, GPU: percent, Median: 1e5 / float64(percent), P95: 1e5 / float64(percent), Runs: 1}
+		if strings.Contains(arguments, "--memory") {
+			m.DeviceMemory = int64(b) << 20
+		}
+		r.Measurements = append(r.Measurements, m)
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// standIn replaces the MPS control program.
+const standIn = `#!/bin/sh
+pid=$CUDA_MPS_PIPE_DIRECTORY/pid
+if [ "$1" = -f ]; then
+	echo $$ > "$pid"
+	while [ -e "$pid" ]; do sleep 0.02; done
+	exit 0
+fi
+read -r command
+[ -e "$pid" ] || exit 1
+[ "$command" = quit ] && rm "$pid"
+exit 0
+`
+
+// dgx returns go-nvml's DGX A100 with the number of cores, which go-nvml lacks.
+func dgx() *dgxa100.Server {
+	s := dgxa100.New()
+	for _, d := range s.Devices {
+		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
+	}
+	return s
+}
+
+func options(t *testing.T, kind string) Options {
+	t.Helper()
+	t.Setenv(worker, kind)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mps := filepath.Join(t.TempDir(), "control")
+	if err := os.WriteFile(mps, []byte(standIn), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Options{GPU: "1", Library: dgx(), MPS: mps, Self: self}
+}
+
+// Every share is measured in a process that has it, the memory on the largest, and the daemon
+// is gone afterwards.
+func TestModel(t *testing.T) {
+	c, err := Open(t.Context(), options(t, "ideal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipes := c.inventory.PipeDirectory
+	if got := c.Machine(); got != "Mock NVIDIA A100-SXM4-40GB, driver 550.54.15" {
+		t.Error(got)
+	}
+	var done []int
+	got, err := c.Model(t.Context(), Work{Model: "m", Shares: []int{20, 50, 100}, Batches: []int{1, 8}}, func(n, _ int) { done = append(done, n) })
+	if err != nil || len(got.Measurements) != 6 || got.Memory != 100 || !slices.Equal(done, []int{0, 1, 2, 3}) {
+		t.Fatalf("%+v, %v, %v", got, done, err)
+	}
+	p := profiler.Profile{Model: "m", Measurements: got.Measurements}
+	if err := p.Validate(); err != nil || p.DeviceMemory(1) != 1<<20 || p.DeviceMemory(8) != 8<<20 || !slices.Equal(p.DeviceShares(), []int{20, 50, 100}) {
+		t.Errorf("%v, %+v", err, p)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(pipes); err == nil {
+		t.Error("the daemon's directory is left")
+	}
+}
+
+// A daemon that runs already is used and left alone. A whole GPU needs none.
+func TestWithoutOwnDaemon(t *testing.T) {
+	o := options(t, "ideal")
+	o.MPS = "/nonexistent"
+	if _, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--shares 100") {
+		t.Errorf("without the program: %v", err)
+	}
+	o.Pipe = "/run/mps"
+	c, err := Open(t.Context(), o)
+	if err != nil || c.daemon != nil || c.inventory.PipeDirectory != "/run/mps" {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	o.Whole = true
+	if c, err = Open(t.Context(), o); err != nil || c.daemon != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Model(t.Context(), Work{Model: "m", Shares: []int{100}, Batches: []int{1}}, func(int, int) {}); err != nil || got.Note != "true" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	o := options(t, "broken")
+	c, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Model(t.Context(), Work{Model: "m", Shares: []int{20, 100}, Batches: []int{1}}, func(int, int) {}); err == nil || err.Error() != "on 20 % of the GPU: CUDA error 999" {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Run(ctx, 20, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	o.GPU = "9"
+	if _, err := Open(t.Context(), o); !errors.Is(err, gpu.ErrNone) {
+		t.Errorf("%v", err)
+	}
+	s := dgx()
+	s.Devices[1].SetMigMode(nvml.DEVICE_MIG_ENABLE)
+	o.GPU, o.Library = "1", s
+	if _, err := Open(t.Context(), o); !errors.Is(err, gpu.ErrNone) || !strings.Contains(err.Error(), "--shares 100") {
+		t.Errorf("%v", err)
+	}
+}
+
+// echo is an engine that answers at once.
+type echo struct {
+	rows, opened *[]int
+	maxBatch     int
+}
+
+func (e echo) Run(_ context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	if len(inputs) == 0 || inputs[0].Shape[0] != int64(rows) || rows > e.maxBatch {
+		return nil, errors.New("wrong inputs")
+	}
+	*e.rows = append(*e.rows, rows)
+	return nil, nil
+}
+func (e echo) Times() profiler.DeviceTimes { return profiler.DeviceTimes{In: 3, Out: 2} }
+func (e echo) Memory() (int64, error)      { return int64(e.maxBatch), nil }
+func (e echo) Note() string                { return "no graphs" }
+func (e echo) Close() error                { return nil }
+
+// A child measures each batch on inputs of its size. It takes the driver's memory if it knows
+// it, otherwise the engine's.
+func TestChild(t *testing.T) {
+	m, err := zoo.Make("mnist", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	for _, known := range []bool{true, false} {
+		var rows, opened []int
+		c := Child{
+			Model: file, Batches: []int{1, 2}, Percent: 30, Memory: true,
+			Held: func() (int64, bool) { return int64(1000 * len(opened)), known },
+			Open: func(_ string, maxBatch int, _ bool) (Engine, error) {
+				opened = append(opened, maxBatch)
+				return echo{&rows, &opened, maxBatch}, nil
+			},
+			CPU: func() time.Duration { return 0 }, Peak: func() int64 { return 7 },
+		}
+		got, err := c.Measure(t.Context())
+		if err != nil || len(got.Measurements) != 2 || got.Memory != 7 || got.Note != "no graphs" || !slices.IsSorted(rows) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		second := got.Measurements[1]
+		want := map[bool]int64{true: 2000, false: 2}[known]
+		if second.Batch != 2 || second.GPU != 30 || second.In != 3 || second.Out != 2 || second.DeviceMemory != want {
+			t.Errorf("%+v", second)
+		}
+	}
+}

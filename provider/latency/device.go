@@ -1,0 +1,154 @@
+package latency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// Devices finds models' times on shares of the nodes' GPUs.
+type Devices interface {
+	// Devices lists the nodes' GPUs, each kind once, by the names that profiles carry as their
+	// machine; none if no node has a GPU to share.
+	Devices() []string
+	// Unable returns why the model in a file cannot run on a share of a GPU, as the end of a
+	// sentence; "" if it can.
+	Unable(file string) string
+	// OnDevice predicts the times on shares of a GPU from the operators of the model, or
+	// measures them if this machine has that GPU. Calls never overlap.
+	OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error)
+}
+
+// devices lists the GPUs on which the function's model may run.
+func (t *Finder) devices(f *provider.Function, file string) []string {
+	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file) != "" {
+		return nil
+	}
+	return t.Devices.Devices()
+}
+
+// refuseDevice returns why the function's device cannot be used, nil if it can.
+func (t *Finder) refuseDevice(f *provider.Function, file string) error {
+	if f.Inference.Device != annotation.DeviceCUDA {
+		return nil
+	}
+	refuse := func(why string) error {
+		return &annotation.Error{Key: annotation.InferDevice, Value: f.Inference.Device, Why: why, Example: "auto"}
+	}
+	if t.Devices == nil {
+		return refuse("this provider has no GPUs")
+	}
+	if why := t.Devices.Unable(file); why != "" {
+		return refuse(why)
+	}
+	if len(t.Devices.Devices()) == 0 {
+		return refuse("no node has a GPU that can be shared")
+	}
+	return nil
+}
+
+// engineOn is the engine of profiles on a GPU.
+func (t *Finder) engineOn() string { return t.Engine + " cuda" }
+
+// deviceKey is [Finder.Key] for the model's profile on a GPU.
+func (t *Finder) deviceKey(hash, device string, f *provider.Function) string {
+	return fmt.Sprintf("%s %s %s b≤%d", hash, t.engineOn(), device, f.Inference.MaxBatch)
+}
+
+// storedOn returns the stored profile on a GPU, nil if there is none. It need not reach all
+// batches that the function needs.
+func (t *Finder) storedOn(hash, device string, f *provider.Function) *profiler.Profile {
+	p, err := t.Profiles.Profile(t.deviceKey(hash, device, f))
+	if err != nil || !p.Usable(t.engineOn(), device) {
+		return nil
+	}
+	return p
+}
+
+// join returns p, which may be nil, with the stored profiles on the GPUs on which the model may
+// run, and lists the GPUs without a profile that reaches the batches that the function needs.
+func (t *Finder) join(f *provider.Function, hash, file string, p *profiler.Profile) (joined *profiler.Profile, missing []string) {
+	for _, device := range t.devices(f, file) {
+		on := t.storedOn(hash, device, f)
+		if on == nil || !covers(on, f.Inference.MaxBatch, f.Inference.SLO/2) {
+			missing = append(missing, device)
+		}
+		if on != nil {
+			p = p.With(on)
+		}
+	}
+	return p, missing
+}
+
+// complete finds the missing profiles on GPUs, stores them and returns p with all. A GPU on
+// which it cannot find the times is left out and logged. The error is then that of the last one
+// if the function may only run there.
+func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
+	if err := take(ctx, t.measuring); err != nil {
+		return nil, err
+	}
+	defer give(t.measuring)
+	joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
+	var failed error
+	for _, device := range missing {
+		began, log := time.Now(), t.Logger.With().Str("function", f.Name).Str("gpu", device).Logger()
+		found, err := t.Devices.OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err == nil && !found.Usable(t.engineOn(), device) {
+			err = fmt.Errorf("the profile is not valid or is of another GPU: %s on %s", found.Engine, found.Machine)
+		}
+		if err != nil {
+			failed = fmt.Errorf("on %s: %w", device, err)
+			log.Warn().Err(err).Msg("could not find the model's times on the GPU; it is not used")
+			continue
+		}
+		log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", found.MaxBatch()).Ints("shares", found.DeviceShares()).Msg("found the model's times on the GPU")
+		t.keep(f, t.deviceKey(hash, device, f), found)
+		joined = joined.With(found)
+	}
+	if joined == nil {
+		return nil, failed
+	}
+	return joined, nil
+}
+
+// withDevices completes the result of finding a profile on the CPU, p, with those on GPUs. If
+// the function cannot serve without them, or if wait is set, it finds them first. Otherwise p
+// with what is known becomes provisional and Refine finds the rest.
+func (t *Finder) withDevices(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile, wait bool) (*profiler.Profile, error) {
+	joined, missing := t.join(f, hash, file, p)
+	if len(missing) == 0 || !t.Leading() {
+		return joined, nil
+	}
+	if wait || t.Rules.Hopeless(f, t.Rules.Promised(f, joined)) != nil {
+		return t.complete(ctx, f, hash, file, p)
+	}
+	later := *joined
+	later.Provisional = true
+	return &later, nil
+}
+
+// onlyDevices is Profile for a function that runs on GPUs only.
+func (t *Finder) onlyDevices(ctx context.Context, f *provider.Function, hash, file string, alone bool) (prepared string, p *profiler.Profile, err error) {
+	if err := t.refuseDevice(f, file); err != nil {
+		return "", nil, err
+	}
+	p, missing := t.join(f, hash, file, nil)
+	if len(missing) > 0 && (t.Leading() || alone) {
+		p, err = t.complete(ctx, f, hash, file, nil)
+	}
+	switch {
+	case err != nil:
+		return "", nil, err
+	case p == nil:
+		return "", nil, ErrFollowing
+	}
+	prepared, err = t.Ready(ctx, file)
+	return prepared, p, err
+}
