@@ -59,6 +59,15 @@ func BestDevice(devices []DeviceRoom, need Resources) int {
 	return best
 }
 
+// ChooseDevice is [BestDevice] with a wish: that device is taken as long as it has room.
+func ChooseDevice(devices []DeviceRoom, need Resources, wish string) int {
+	i := slices.IndexFunc(devices, func(d DeviceRoom) bool { return d.UUID == wish })
+	if i < 0 || !devices[i].Fits(need) {
+		return BestDevice(devices, need)
+	}
+	return i
+}
+
 // CompareDevices orders devices by free multiprocessors, then by free memory.
 func CompareDevices(a, b *DeviceRoom) int {
 	return cmp.Or(cmp.Compare(a.Free.GPU, b.Free.GPU), cmp.Compare(a.Free.GPUMemory, b.Free.GPUMemory))

@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -50,6 +51,8 @@ type ProviderFlags struct {
 	queueLimit                                int
 	maxBody, maxHeld                          int64
 	cores                                     []int
+	gpus                                      []string
+	mps                                       string
 	noCgroups, measure, park                  bool
 	logLevel                                  string
 	// own measures the provider's own use of the machine.
@@ -64,6 +67,8 @@ func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.bundles, "bundles", "", "directory of the bundles that images name (default STATE/bundles)")
 	flags.StringVar(&f.functionSecrets, "function-secrets", "", "directory with the functions' secrets, one file NAMESPACE/NAME each (default STATE/function-secrets)")
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
+	flags.StringSliceVar(&f.gpus, "gpus", []string{allGPUs}, "GPUs that instances may use: auto for all that there are, none, or indexes and UUIDs of GPUs and MIG instances")
+	flags.StringVar(&f.mps, "mps-control", device.MPSProgram, "the program that shares a GPU between instances; without it each instance gets a whole GPU")
 	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit only the number of threads, even with the rights for cgroups")
 }
 

@@ -3,12 +3,17 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster/local"
+	"github.com/faas-infer/faas-infer/cluster/local/gpus"
 	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/router"
@@ -42,6 +47,9 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	close = append(close, secrets.Close)
 	f.builtinBundles(b.Log)
 	options, warm := f.backendOptions(b.Log), f.warmth(ctx, b.Log)
+	if options.GPUs, err = f.gpuOptions(); err != nil {
+		return p, err
+	}
 	if warm != nil {
 		options.Beside = warm.Memory
 	}
@@ -79,6 +87,24 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	p.Defaults = bundles(f.bundles).defaults
 	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
 	return p, nil
+}
+
+// The values of --gpus that name no GPU.
+const allGPUs, noGPUs = "auto", "none"
+
+// gpuOptions reads --gpus.
+func (f *ProviderFlags) gpuOptions() (gpus.Options, error) {
+	o := gpus.Options{Library: nvml.New(), MPS: f.mps}
+	switch {
+	case slices.Equal(f.gpus, []string{allGPUs}):
+		return o, nil
+	case slices.Equal(f.gpus, []string{noGPUs}):
+		return gpus.Options{}, nil
+	case len(f.gpus) == 0 || slices.ContainsFunc(f.gpus, func(name string) bool { return name == "" || name == allGPUs || name == noGPUs }):
+		return o, fmt.Errorf("--gpus is %q: it must be %s, %s, or indexes and UUIDs of GPUs such as 0,2", strings.Join(f.gpus, ","), allGPUs, noGPUs)
+	}
+	o.Names = f.gpus
+	return o, nil
 }
 
 func (f *ProviderFlags) backendOptions(log zerolog.Logger) local.Options {

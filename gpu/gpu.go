@@ -54,10 +54,14 @@ type Device struct {
 	SMs int `json:"sms,omitzero"`
 	// Capability is the compute capability, for example "8.0".
 	Capability string `json:"capability"`
+	// Minor is the number of its file, /dev/nvidiaN; a MIG instance's is its GPU's.
+	Minor int `json:"minor,omitzero"`
 	// Percent is the part of a whole GPU's multiprocessors that a MIG instance has, 0 for a
 	// whole GPU. Parent is the UUID of the GPU of which it is an instance.
 	Percent int    `json:"percent,omitzero"`
 	Parent  string `json:"parent,omitempty"`
+	// Divided: MIG is enabled, and only its MIG instances can be used.
+	Divided bool `json:"divided,omitempty"`
 	// Unshareable says why it cannot be shared; "" if it can.
 	Unshareable string `json:"unshareable,omitempty"`
 	// Whole: instances use it, one at a time, because it cannot be shared.

@@ -19,7 +19,8 @@ type Share struct {
 	Percent int
 	Memory  int64
 	// PipeDirectory is where the MPS control daemon listens, SharedMemory the
-	// /dev/shm that it shares with its clients, both on the node.
+	// /dev/shm that it shares with its clients, both on the node. Without a daemon both are
+	// empty, and the instance has the device to itself.
 	PipeDirectory, SharedMemory string
 	// RuntimeClass is that of the inventory.
 	RuntimeClass string
@@ -50,10 +51,13 @@ func (s Share) Env() map[string]string {
 	env := map[string]string{
 		devicesEnv:                   s.Device,
 		percentEnv:                   strconv.Itoa(s.Percent),
-		"CUDA_MPS_PIPE_DIRECTORY":    s.PipeDirectory,
 		VisibleEnv:                   s.Device,
 		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 	}
+	if s.PipeDirectory == "" {
+		return env
+	}
+	env["CUDA_MPS_PIPE_DIRECTORY"] = s.PipeDirectory
 	if s.Memory > 0 {
 		// Round up: with less memory than planned, a model may fail to load.
 		env[memoryEnv] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
@@ -77,6 +81,19 @@ func ReadShare(getenv func(name string) string) Share {
 		s.Memory = mib * megabyte
 	}
 	return s
+}
+
+// Devices returns the environment with which CUDA sees only these devices, by UUID, each of them
+// whole, or none.
+func Devices(uuids []string) map[string]string {
+	visible := strings.Join(uuids, ",")
+	return map[string]string{devicesEnv: visible, VisibleEnv: cmp.Or(visible, "void")}
+}
+
+// Ours reports whether a variable of the environment says which GPU a process uses, so that a
+// function must not set it.
+func Ours(name string) bool {
+	return name == devicesEnv || name == VisibleEnv || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_")
 }
 
 // Mount is a directory of the node that a container needs at a path.
@@ -128,10 +145,7 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 	if len(rooms) == 0 {
 		return Share{}, fmt.Errorf("%w to share: %s", ErrNone, i.why())
 	}
-	at := slices.IndexFunc(rooms, func(r cluster.DeviceRoom) bool { return r.UUID == wish && r.Fits(need) })
-	if at < 0 {
-		at = cluster.BestDevice(rooms, need)
-	}
+	at := cluster.ChooseDevice(rooms, need, wish)
 	if at < 0 {
 		usable := slices.DeleteFunc(slices.Clone(rooms), func(r cluster.DeviceRoom) bool { return r.Lost != "" })
 		if len(usable) == 0 {

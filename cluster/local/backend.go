@@ -29,6 +29,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/events"
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+	"github.com/faas-infer/faas-infer/cluster/local/gpus"
 	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
@@ -53,6 +54,7 @@ type Backend struct {
 	// private file system. users: their processes run as users of their own.
 	sandboxed, isolated, users bool
 
+	gpus      *gpus.GPUs
 	logs      *logs.Store
 	events    *events.Queue
 	leftovers *leftovers
@@ -141,9 +143,10 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.claimRights()
-	if err := errors.Join(b.layout.openSockets(), b.takeOver()); err != nil {
+	if err := errors.Join(b.layout.openSockets(), openGPUs(ctx, b), b.takeOver()); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
+	dropWhere(b, b.gpus.Stale) // Instances of an earlier provider may not be able to go on.
 	b.work.Go(func() { b.events.Run(b.ctx) })
 	b.work.Go(b.keepLogs)
 	b.work.Go(b.leftovers.run)
@@ -209,10 +212,11 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 		}
 		total.CPU -= b.own.of(total.CPU)
 	}
-	free := b.remainder(total)
-	total.Memory = max(0, total.Memory)
-	free = cluster.Resources{CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory)}
-	return []cluster.Node{{Name: b.options.NodeName, Total: total, Free: free}}, nil
+	n := b.remainder(total)
+	n.Total.Memory = max(0, n.Total.Memory)
+	f := &n.Free
+	f.CPU, f.GPU, f.Memory, f.GPUMemory = max(0, f.CPU), max(0, f.GPU), max(0, f.Memory), max(0, f.GPUMemory)
+	return []cluster.Node{n}, nil
 }
 
 // reservesOwn reports whether a part of the CPU is reserved for this process. It is not if
@@ -231,18 +235,22 @@ func (b *Backend) available() cluster.Resources {
 	return total
 }
 
-// free returns what no instance holds, including what is reserved for this process: an
-// action that was planned before the reserve grew still has room. It is called with mu
+// free returns this machine with what no instance holds, including what is reserved for this
+// process: an action that was planned before the reserve grew still has room. It is called with mu
 // held.
-func (b *Backend) free() cluster.Resources { return b.remainder(b.available()) }
+func (b *Backend) free() cluster.Node { return b.remainder(b.available()) }
 
-// remainder returns what instances leave of total. It is called with mu held.
-func (b *Backend) remainder(total cluster.Resources) cluster.Resources {
-	free := total
+// remainder returns this machine with what instances leave of total and of its GPUs. It is called with
+// mu held.
+func (b *Backend) remainder(total cluster.Resources) cluster.Node {
+	n := cluster.Node{Name: b.options.NodeName, Total: total, Devices: b.gpus.Inventory().Rooms(nil)}
+	of, _ := cluster.SumDevices(n.Devices)
+	n.Total.GPU, n.Total.GPUMemory = n.Total.GPU+of.GPU, n.Total.GPUMemory+of.GPUMemory
+	n.Clear()
 	for _, e := range b.entries {
-		free = free.Sub(e.instance.Holds())
+		n.Take(&e.instance.InstanceSpec, e.instance.Holds())
 	}
-	return free
+	return n
 }
 
 // Instances lists the instances that exist, the oldest first.
@@ -293,10 +301,10 @@ func (b *Backend) Close() error {
 	for e := range maps.Values(b.entries) {
 		e.watch.Close()
 	}
+	err := b.gpus.Close(len(b.entries) > 0)
 	b.layout.closeSockets()
-	var err error
 	if b.tree != nil && b.options.Favour {
-		err = b.tree.Leave()
+		err = errors.Join(err, b.tree.Leave())
 	}
 	if b.tree != nil && len(b.entries)+len(b.leftovers.records) == 0 {
 		err = errors.Join(err, b.tree.Remove())

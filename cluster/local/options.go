@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+	"github.com/faas-infer/faas-infer/cluster/local/gpus"
 )
 
 // Options says how the backend runs instances.
@@ -38,6 +39,10 @@ type Options struct {
 	// answers on the socket, and must continue if nobody reads it. It gets nothing
 	// else of the provider's environment.
 	Command func(spec cluster.InstanceSpec, socket string) (argv, env []string)
+
+	// GPUs say which GPUs instances use; none if its Library is nil. The backend sets its Dir, Failed
+	// and Logger.
+	GPUs gpus.Options
 
 	// CgroupParent names the control group that holds those of the instances.
 	// If empty, it is "faas-infer-" and a hash of Dir.

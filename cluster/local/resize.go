@@ -96,8 +96,8 @@ func (e *entry) claim(config cluster.Config) error {
 		return ErrClosed
 	}
 	more := config.Resources.Sub(e.instance.Holds())
-	if free := b.free(); (more.CPU > 0 || more.GPU > 0) && !more.Fits(free) {
-		return fmt.Errorf("%w: it asks for %d more millicores and %d more %% of a GPU, but %d and %d are free", ErrNoCapacity, more.CPU, more.GPU, free.CPU, free.GPU)
+	if n := b.free(); (more.CPU > 0 || more.GPU > 0) && !n.FitsOn(more, e.instance.Device()) {
+		return fmt.Errorf("%w: it asks for %d more millicores and %d more %% of a GPU, but %d and %d are free", ErrNoCapacity, more.CPU, more.GPU, n.Free.CPU, n.Free.GPU)
 	}
 	e.set(config, false)
 	return nil

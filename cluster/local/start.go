@@ -46,6 +46,9 @@ func (b *Backend) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	b.mu.Unlock()
 	e.readiness.Go(func() { e.awaitReady(ready) })
 	b.work.Go(func() { e.follow() })
+	if why := b.gpus.Why(&instance.InstanceSpec); why != "" { // It has failed since.
+		e.abandon(why)
+	}
 	return instance, nil
 }
 
@@ -92,8 +95,8 @@ func (b *Backend) reserve(spec cluster.InstanceSpec) (*entry, error) {
 	if _, exists := b.entries[spec.ID]; exists {
 		return nil, errors.New("an instance with this ID exists already")
 	}
-	if free := b.free(); !spec.Config.Resources.Fits(free) {
-		return nil, fmt.Errorf("%w: it asks for %+v, but %+v is free", ErrNoCapacity, spec.Config.Resources, free)
+	if err := e.allot(); err != nil {
+		return nil, err
 	}
 	if spec.Kind == cluster.Process && b.users {
 		e.record.User = b.freeUser(string(spec.ID))
@@ -268,9 +271,14 @@ func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings [
 			env = append(env, name+"="+value)
 		}
 	}
-	env = append(env, sandbox.Wrap(spec.Env)...)
+	own := spec.Env
+	if b.gpus.Present() {
+		own = withoutDevices(own)
+	}
+	env = append(env, sandbox.Wrap(own)...)
 	env = append(env, command...)
 	env = append(env, surroundings...)
+	env = append(env, b.gpus.Env(&spec)...)
 	env = append(env, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD))
 	return lastOfEach(env)
 }

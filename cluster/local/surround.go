@@ -72,6 +72,9 @@ func (e *entry) confine(attr *syscall.SysProcAttr) (s surroundings, entry string
 		f.Secrets = spec.Secrets
 		f.Hide = append([]string{b.layout.dir}, b.options.Hide...)
 	}
+	if b.isolated {
+		f.Mask = b.gpus.Files(&spec)
+	}
 	if spec.Limits.Memory > 0 {
 		// Scratch files count as memory. If they could fill all of it, no process
 		// could run to remove them.

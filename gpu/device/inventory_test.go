@@ -9,20 +9,11 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
-// dgx returns go-nvml's DGX A100 with the number of cores, which go-nvml lacks: each GPU
-// has 6912 cores, 64 in each of 108 multiprocessors.
-func dgx() *dgxa100.Server {
-	s := dgxa100.New()
-	for _, d := range s.Devices {
-		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
-	}
-	return s
-}
-
 func TestRead(t *testing.T) {
-	s := dgx()
+	s := dgx.New()
 	i, err := Read(s)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +22,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	for n, d := range i.Devices {
-		want := gpu.Device{Index: n, UUID: s.Devices[n].(*dgxa100.Device).UUID, Model: "Mock NVIDIA A100-SXM4-40GB", Memory: 40 << 30, SMs: 108, Capability: "8.0"}
+		want := gpu.Device{Index: n, Minor: n, UUID: s.Device(n).UUID, Model: "Mock NVIDIA A100-SXM4-40GB", Memory: 40 << 30, SMs: 108, Capability: "8.0"}
 		if d != want {
 			t.Errorf("%+v, want %+v", d, want)
 		}
@@ -50,9 +41,9 @@ func TestRead(t *testing.T) {
 
 // The inventory lists unshareable GPUs with the reason.
 func TestUnshareable(t *testing.T) {
-	s := dgx()
+	s := dgx.New()
 	s.Devices[1].SetMigMode(nvml.DEVICE_MIG_ENABLE)
-	old := s.Devices[2].(*dgxa100.Device)
+	old := s.Device(2)
 	old.CudaComputeCapability = dgxa100.CudaComputeCapability{Major: 6, Minor: 1}
 	old.GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
 	old.GetNumGpuCoresFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_FUNCTION_NOT_FOUND }
@@ -75,31 +66,31 @@ func TestUnshareable(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		spoil func(s *dgxa100.Server, d *dgxa100.Device)
+		spoil func(s *dgx.Machine, d *dgxa100.Device)
 		none  bool
 		says  string
 	}{
-		{"no driver", func(s *dgxa100.Server, _ *dgxa100.Device) {
+		{"no driver", func(s *dgx.Machine, _ *dgxa100.Device) {
 			s.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
 		}, true, "driver is missing"},
-		{"no permission", func(s *dgxa100.Server, _ *dgxa100.Device) {
+		{"no permission", func(s *dgx.Machine, _ *dgxa100.Device) {
 			s.InitFunc = func() nvml.Return { return nvml.ERROR_NO_PERMISSION }
 		}, false, "start NVML"},
-		{"no GPU", func(s *dgxa100.Server, _ *dgxa100.Device) {
+		{"no GPU", func(s *dgx.Machine, _ *dgxa100.Device) {
 			s.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
 		}, true, "finds none"},
-		{"a lost GPU", func(s *dgxa100.Server, _ *dgxa100.Device) {
+		{"a lost GPU", func(s *dgx.Machine, _ *dgxa100.Device) {
 			s.DeviceGetHandleByIndexFunc = func(int) (nvml.Device, nvml.Return) { return nil, nvml.ERROR_GPU_IS_LOST }
 		}, false, "GPU 0"},
-		{"no memory", func(_ *dgxa100.Server, d *dgxa100.Device) {
+		{"no memory", func(_ *dgx.Machine, d *dgxa100.Device) {
 			d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
 		}, false, "GPU 3: ask NVML for the memory"},
-		{"no MIG mode", func(_ *dgxa100.Server, d *dgxa100.Device) {
+		{"no MIG mode", func(_ *dgx.Machine, d *dgxa100.Device) {
 			d.GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_UNKNOWN }
 		}, false, "MIG mode"},
 	} {
-		s := dgx()
-		test.spoil(s, s.Devices[3].(*dgxa100.Device))
+		s := dgx.New()
+		test.spoil(s, s.Device(3))
 		if _, err := Read(s); err == nil || errors.Is(err, gpu.ErrNone) != test.none || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", test.name, err)
 		}
@@ -123,7 +114,7 @@ func TestThisMachine(t *testing.T) {
 }
 
 func TestOnly(t *testing.T) {
-	i, err := Read(dgx())
+	i, err := Read(dgx.New())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,5 +133,40 @@ func TestOnly(t *testing.T) {
 		if _, err := Only(i, names); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: %v", names, err)
 		}
+	}
+}
+
+// MIG instances follow their GPU, with their part of its multiprocessors. A GPU that is lost is left
+// out.
+func TestDivided(t *testing.T) {
+	s := dgx.New()
+	uuids := s.Divide(1, 3, 4)
+	s.Lose(5)
+	i, err := Read(s)
+	if err != nil || !strings.Contains(i.Reason, "GPU 5") {
+		t.Fatalf("%q, %v", i.Reason, err)
+	}
+	if len(i.Devices) != 9 || !i.Devices[1].Divided || i.Devices[2].UUID != uuids[0] || i.Devices[3].UUID != uuids[1] || i.Devices[7].Index != 6 {
+		t.Fatalf("%+v", i.Devices)
+	}
+	if d := i.Devices[2]; d.Percent != 38 || d.SMs != 42 || d.Memory != 15<<30 || d.Parent != i.Devices[1].UUID || d.Unshareable == "" || d.Divided {
+		t.Errorf("%+v", d)
+	}
+	for _, c := range []struct {
+		names []string
+		want  int
+	}{{nil, 9}, {[]string{"1"}, 3}, {[]string{i.Devices[1].UUID}, 3}, {[]string{uuids[1], "0"}, 2}} {
+		if some, err := Select(i, c.names); err != nil || len(some.Devices) != c.want {
+			t.Errorf("%v: %+v, %v", c.names, some.Devices, err)
+		}
+	}
+	if _, err := Select(i, []string{"5"}); err == nil || !strings.Contains(err.Error(), `no GPU "5"`) {
+		t.Errorf("a lost one: %v", err)
+	}
+	for n := range s.Devices {
+		s.Lose(n)
+	}
+	if _, err := Read(s); err == nil || errors.Is(err, gpu.ErrNone) {
+		t.Errorf("all are lost: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,11 +55,32 @@ const (
 // StartMPS starts the daemon and returns once it answers. It returns an error if another
 // daemon, which may share other GPUs, listens in the same directory.
 func StartMPS(ctx context.Context, o MPSOptions) (*MPSDaemon, error) {
-	o.Program = cmp.Or(o.Program, MPSProgram)
+	command, err := o.Command(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Program = command.Path
+	d := &MPSDaemon{options: o, command: command, exited: make(chan struct{})}
+	if err := d.command.Start(); err != nil {
+		return nil, fmt.Errorf("start the MPS daemon: %w", err)
+	}
+	go func() {
+		d.state = d.command.Wait()
+		close(d.exited)
+	}()
+	if err := o.Await(ctx, d.exited); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the MPS daemon: %w%s", err, o.LastLine()), d.Stop())
+	}
+	return d, nil
+}
+
+// Command makes the directories and returns the command that starts the daemon, for a caller that
+// follows its process. It returns an error if another daemon listens in the same directory.
+func (o MPSOptions) Command(ctx context.Context) (*exec.Cmd, error) {
 	if len(o.Devices) == 0 {
 		return nil, errors.New("start the MPS daemon: there is no GPU to share")
 	}
-	program, err := exec.LookPath(o.Program)
+	program, err := exec.LookPath(cmp.Or(o.Program, MPSProgram))
 	if err != nil {
 		return nil, fmt.Errorf("start the MPS daemon: %w: it comes with NVIDIA's driver (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\")", err)
 	}
@@ -69,25 +91,14 @@ func StartMPS(ctx context.Context, o MPSOptions) (*MPSDaemon, error) {
 			return nil, fmt.Errorf("start the MPS daemon: %w", err)
 		}
 	}
-	if err := o.healthy(ctx); err == nil {
+	if err := o.Healthy(ctx); err == nil {
 		return nil, fmt.Errorf("start the MPS daemon: another one listens in %s already; end it with: echo quit | CUDA_MPS_PIPE_DIRECTORY=%s %s", o.Pipes(), o.Pipes(), MPSProgram)
 	}
-	d := &MPSDaemon{options: o, command: exec.Command(program, "-f"), exited: make(chan struct{})}
-	d.command.Env = o.environment()
-	// In a process group of its own, it gets no signals from the terminal. Stop ends
-	// it in order.
-	d.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := d.command.Start(); err != nil {
-		return nil, fmt.Errorf("start the MPS daemon: %w", err)
-	}
-	go func() {
-		d.state = d.command.Wait()
-		close(d.exited)
-	}()
-	if err := d.ready(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the MPS daemon: %w%s", err, d.lastLine()), d.Stop())
-	}
-	return d, nil
+	c := exec.Command(program, "-f")
+	c.Env = o.environment()
+	// In a process group of its own, it gets no signals from the terminal. It is ended in order.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return c, nil
 }
 
 // environment returns the environment of the daemon and of its tool, by which they find
@@ -104,18 +115,19 @@ func (o MPSOptions) environment() []string {
 		"CUDA_MPS_PIPE_DIRECTORY="+o.Pipes(), "CUDA_MPS_LOG_DIRECTORY="+o.logs())
 }
 
-// ready waits until the daemon answers.
-func (d *MPSDaemon) ready(ctx context.Context) error {
+// Await waits until the daemon answers, at most [answerTimeout]. It returns at once if exited, which
+// says that the daemon has ended, is closed.
+func (o MPSOptions) Await(ctx context.Context, exited <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for {
-		err := d.options.healthy(ctx)
+		err := o.Healthy(ctx)
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-d.exited:
-			return fmt.Errorf("it ended: %w", cmp.Or(d.state, errors.New("without an error")))
+		case <-exited:
+			return errors.New("it ended")
 		case <-ctx.Done():
 			return err
 		case <-time.After(20 * time.Millisecond):
@@ -127,16 +139,37 @@ func (d *MPSDaemon) ready(ctx context.Context) error {
 func (d *MPSDaemon) Healthy(ctx context.Context) error {
 	select {
 	case <-d.exited:
-		return fmt.Errorf("the MPS daemon ended: %w%s", cmp.Or(d.state, errors.New("without an error")), d.lastLine())
+		return fmt.Errorf("the MPS daemon ended: %w%s", cmp.Or(d.state, errors.New("without an error")), d.options.LastLine())
 	default:
 	}
-	return d.options.healthy(ctx)
+	return d.options.Healthy(ctx)
 }
 
-// healthy sends the daemon a command that changes nothing.
-func (o MPSOptions) healthy(ctx context.Context) error {
+// Healthy returns nil if a daemon with these options answers: it gets a command that changes
+// nothing.
+func (o MPSOptions) Healthy(ctx context.Context) error {
 	_, err := o.ask(ctx, "get_default_active_thread_percentage")
 	return err
+}
+
+// Quit asks the daemon to end, and with it the processes that use it.
+func (o MPSOptions) Quit(ctx context.Context) error {
+	_, err := o.ask(ctx, "quit")
+	return err
+}
+
+// PID returns the process of the daemon that listens in the directory, from the file that it writes
+// there.
+func (o MPSOptions) PID() (int, error) {
+	text, err := os.ReadFile(filepath.Join(o.Pipes(), MPSProgram+".pid"))
+	if err != nil {
+		return 0, fmt.Errorf("the MPS daemon's process: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("the MPS daemon's process: %w", err)
+	}
+	return pid, nil
 }
 
 // Servers returns the number of servers that the daemon has started: 0 until a process
@@ -150,7 +183,7 @@ func (d *MPSDaemon) Servers(ctx context.Context) (int, error) {
 func (o MPSOptions) ask(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	c := exec.CommandContext(ctx, o.Program)
+	c := exec.CommandContext(ctx, cmp.Or(o.Program, MPSProgram))
 	c.Env, c.Stdin = o.environment(), strings.NewReader(command+"\n")
 	out, err := c.CombinedOutput()
 	answer := strings.TrimSpace(string(out))
@@ -180,8 +213,7 @@ func (d *MPSDaemon) end() error {
 		return nil
 	default:
 	}
-	_, asked := d.options.ask(ctx, "quit")
-	if asked != nil {
+	if d.options.Quit(ctx) != nil {
 		_ = d.command.Process.Signal(syscall.SIGTERM)
 	}
 	select {
@@ -196,10 +228,10 @@ func (d *MPSDaemon) end() error {
 	return nil
 }
 
-// lastLine returns the last line of the daemon's log after ": ", for the end of an error;
+// LastLine returns the last line of the daemon's log after ": ", for the end of an error;
 // "" if there is none.
-func (d *MPSDaemon) lastLine() string {
-	text, err := os.ReadFile(filepath.Join(d.options.logs(), "control.log"))
+func (o MPSOptions) LastLine() string {
+	text, err := os.ReadFile(filepath.Join(o.logs(), "control.log"))
 	if err != nil {
 		return ""
 	}

@@ -9,36 +9,16 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// standIn is a program that replaces nvidia-cuda-mps-control on machines without a GPU. It
-// gives the same answers but shares nothing. It writes its environment to the file
-// "environment" in the pipe directory.
-const standIn = `#!/bin/sh
-pid=$CUDA_MPS_PIPE_DIRECTORY/pid
-if [ "$1" = -f ]; then
-	[ -n "$BROKEN" ] && { echo "no such device" >> "$CUDA_MPS_LOG_DIRECTORY/control.log"; exit 1; }
-	env > "$CUDA_MPS_PIPE_DIRECTORY/environment"
-	[ -n "$DEAF" ] && trap '' TERM
-	echo $$ > "$pid"
-	while [ -e "$pid" ] || [ -n "$DEAF" ]; do sleep 0.02; done
-	exit 0
-fi
-read -r command
-[ -e "$pid" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
-case $command in
-quit) rm "$pid" ;;
-get_default_active_thread_percentage) echo 100.0 ;;
-get_server_list) ;;
-esac
-`
-
 func options(t *testing.T) MPSOptions {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "control")
-	if err := os.WriteFile(program, []byte(standIn), 0o755); err != nil {
+	program, err := dgx.Control(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
 	return MPSOptions{Program: program, Directory: t.TempDir(), Devices: []string{"GPU-a", "GPU-b"}}

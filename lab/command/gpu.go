@@ -9,8 +9,11 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/gpu/device"
+	"github.com/faas-infer/faas-infer/instance"
 	benchgpu "github.com/faas-infer/faas-infer/lab/gpu"
+	"github.com/faas-infer/faas-infer/lab/gpu/trial"
 )
 
 // newGPUBenchCommand returns "bench gpu".
@@ -84,4 +87,65 @@ func newGPUWorkerCommand() *cobra.Command {
 	f.DurationVar(&w.Each, "each", w.Each, "how long to work")
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
 	return c
+}
+
+// newGPUTrialCommand returns "bench gpu-trial".
+func newGPUTrialCommand() *cobra.Command {
+	o := trial.Options{Device: "0", MPS: device.MPSProgram}
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "gpu-trial",
+		Short: "Try how the provider manages a GPU of this machine: shares, its MPS daemon, whole GPUs",
+		Long: `gpu-trial lets the local backend start instances with shares of a GPU. It ends the
+backend and opens it again, kills the MPS daemon, and gives out the GPU whole. It
+checks what instances see of the GPU and prints how long each step takes. It ends
+with an error that names each check that fails. Nothing else should use the GPU.`,
+		Example: `  faas-infer-lab bench gpu-trial --json`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			o.Instance, o.Log, o.Library = []string{self, "bench", "gpu-instance"}, cmd.ErrOrStderr(), nvml.New()
+			r, err := trial.Run(cmd.Context(), o)
+			switch {
+			case r == nil:
+				return err
+			case asJSON:
+				return errors.Join(r.JSON(cmd.OutOrStdout()), err)
+			}
+			return errors.Join(r.Table(cmd.OutOrStdout()), err)
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	f.StringVar(&o.Device, "device", o.Device, "index or UUID of the GPU")
+	f.StringVar(&o.MPS, "mps-control", o.MPS, "MPS control program")
+	return c
+}
+
+// newGPUInstanceCommand returns "bench gpu-instance", an instance of "bench gpu-trial".
+func newGPUInstanceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "gpu-instance",
+		Short:   "Compute on a share of a GPU until SIGTERM",
+		Example: `  faas-infer-lab bench gpu-instance`,
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := sandbox.Enter(); err != nil {
+				return err
+			}
+			b, err := benchgpu.OpenBurner()
+			if err != nil {
+				return err
+			}
+			const rounds = 20_000 // A few milliseconds on a whole GPU.
+			return trial.Serve(cmd.Context(), cmd.OutOrStdout(), instance.AnnounceReady, b.SMs, func() error {
+				_, err := b.Run(rounds)
+				return err
+			})
+		},
+	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -60,28 +60,12 @@ func options(t *testing.T, kind string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It stands in for the MPS daemon.
-	control := filepath.Join(t.TempDir(), "mps-control")
-	script := `#!/bin/sh
-pid=$CUDA_MPS_PIPE_DIRECTORY/pid
-if [ "$1" = -f ]; then
-	echo $$ > "$pid"
-	while [ -e "$pid" ]; do sleep 0.02; done
-	exit 0
-fi
-read -r command
-[ -e "$pid" ] || exit 1
-[ "$command" != quit ] || rm "$pid"
-`
-	if err := os.WriteFile(control, []byte(script), 0o755); err != nil {
+	control, err := dgx.Control(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	library := dgxa100.New()
-	for _, d := range library.Devices {
-		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
-	}
 	return Options{
-		Self: self, Library: library, Device: "3", MPS: control, Models: []string{"mnist"}, Batch: 4,
+		Self: self, Library: dgx.New(), Device: "3", MPS: control, Models: []string{"mnist"}, Batch: 4,
 		Shares: []int{10, 100}, Each: time.Second, Log: t.Output(),
 	}
 }
@@ -130,11 +114,11 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
 	o.Device = "3"
-	o.Library.(*dgxa100.Server).Devices[3].SetMigMode(nvml.DEVICE_MIG_ENABLE)
+	o.Library.(*dgx.Machine).Devices[3].SetMigMode(nvml.DEVICE_MIG_ENABLE)
 	if _, err := Run(t.Context(), o); !errors.Is(err, gpu.ErrNone) || !strings.Contains(err.Error(), "MIG") {
 		t.Errorf("a GPU with MIG: %v", err)
 	}
-	o.Library.(*dgxa100.Server).InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
+	o.Library.(*dgx.Machine).InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
 	if _, err := Run(t.Context(), o); !errors.Is(err, gpu.ErrNone) || !strings.Contains(err.Error(), "read the GPUs") {
 		t.Errorf("no GPU: %v", err)
 	}

@@ -141,7 +141,12 @@ func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
 			err = k.mayStart(kept)
 		}
 		if err == nil {
-			_, err = k.options.Backend.Start(ctx, spec)
+			var started cluster.Instance
+			if started, err = k.options.Backend.Start(ctx, spec); err == nil && !slices.Equal(started.Devices, spec.Devices) {
+				k.options.Lock.Lock()
+				kept.Devices = started.Devices // The backend's choice; the plan's had no room any more.
+				k.options.Lock.Unlock()
+			}
 		}
 		close(kept.begun)
 		if err != nil {

@@ -110,9 +110,9 @@ func compareBool(a, b bool) int {
 }
 
 // start starts one instance. The lock is held.
-func (c *Controller) start(fn *function, node string) {
+func (c *Controller) start(fn *function, spec cluster.InstanceSpec) {
 	in := &instance{function: fn, Kept: keeper.Kept{DrainGrace: drainGrace(fn.env, c.options.DrainGrace)}}
-	c.keeper.Add(in, &fn.Fleet, cluster.Instance{InstanceSpec: fn.spec(keeper.NewID(fn.Name), node), State: cluster.Starting, StartedAt: time.Now()})
+	c.keeper.Add(in, &fn.Fleet, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
 	c.keeper.Start(in, nil)
 }
 

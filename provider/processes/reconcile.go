@@ -123,13 +123,13 @@ const (
 func (c *Controller) grow(fn *function, missing int, old []*instance, free *room) {
 	unplaced := ""
 	for starts := fn.starting(); missing > 0 && starts < maxOwnStarting && free.starting < maxStarting; missing-- {
-		node, ok := free.take(fn.config().Resources)
-		if !ok {
-			unplaced = fmt.Sprintf("the function needs %d more instances, and no machine has room for one (requests.cpu %dm, requests.memory %d MiB)",
-				missing, fn.config().CPU, fn.config().Memory>>20)
+		spec := fn.spec(keeper.NewID(fn.Name), "")
+		if !free.take(&spec) {
+			unplaced = fmt.Sprintf("the function needs %d more instances, and no machine has room for one (requests.cpu %dm, requests.memory %d MiB%s)",
+				missing, fn.config().CPU, fn.config().Memory>>20, gpus(fn.config().GPU))
 			break
 		}
-		c.start(fn, node)
+		c.start(fn, spec)
 		starts++
 		free.starting++
 	}
@@ -180,12 +180,21 @@ func (c *Controller) fill(r *room) {
 	}
 }
 
-// take finds the node with the most free CPU, then memory, and takes the resources
-// from it; it returns false if they fit nowhere.
-func (r *room) take(need cluster.Resources) (node string, ok bool) {
-	best := -1
-	for i, n := range r.nodes {
-		if !fits(need, n.Free) {
+// gpus names a share of whole GPUs for a message; "" for none.
+func gpus(percent int) string {
+	if percent == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", limits.nvidia.com/gpu %d", percent/cluster.WholeDevice)
+}
+
+// take finds the node with the most free CPU, then memory, and takes what an instance needs from it:
+// it sets the instance's node and GPUs. It returns false if that fits nowhere.
+func (r *room) take(spec *cluster.InstanceSpec) bool {
+	best, need := -1, spec.Config.Resources
+	for i := range r.nodes {
+		n := &r.nodes[i]
+		if !fits(need, n.Free) || need.GPU > 0 && n.Empty(need.GPU/cluster.WholeDevice) == nil {
 			continue
 		}
 		if best < 0 || cmp.Or(cmp.Compare(n.Free.CPU, r.nodes[best].Free.CPU), cmp.Compare(n.Free.Memory, r.nodes[best].Free.Memory)) > 0 {
@@ -193,10 +202,15 @@ func (r *room) take(need cluster.Resources) (node string, ok bool) {
 		}
 	}
 	if best < 0 {
-		return "", false
+		return false
 	}
-	r.nodes[best].Free = r.nodes[best].Free.Sub(need)
-	return r.nodes[best].Name, true
+	n := &r.nodes[best]
+	spec.Node = n.Name
+	if need.GPU > 0 {
+		spec.Devices = n.Empty(need.GPU / cluster.WholeDevice)
+	}
+	n.Take(spec, need)
+	return true
 }
 
 // fits reports whether need fits into free. A resource that is not requested always

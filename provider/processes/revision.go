@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
@@ -34,8 +37,8 @@ const (
 
 // revise finds what a deployment needs, or returns an error that names what is missing.
 func (c *Controller) revise(f *provider.Function) (*revision, error) {
-	if f.Inference.Limits.GPU > 0 || f.Inference.Requests.GPU > 0 {
-		return nil, errors.New("the function asks for a GPU (limits or requests), but ordinary functions get one only on Kubernetes; leave it out")
+	if err := c.checkGPUs(f); err != nil {
+		return nil, err
 	}
 	program, err := c.options.Bundles.Program(f.Deployment.Image)
 	if err != nil {
@@ -101,7 +104,40 @@ const leastMemory = 16 << 20
 func (r *revision) config() cluster.Config {
 	held := r.Inference.Requests
 	held.Memory = max(held.Memory, leastMemory)
+	// GPUs are given to one instance at a time, so a limit is a request, too.
+	held.GPU = max(held.GPU, r.Inference.Limits.GPU)
 	return cluster.Config{Batch: 1, Resources: held}
+}
+
+// checkGPUs refuses a function that asks for more whole GPUs than any machine has.
+func (c *Controller) checkGPUs(f *provider.Function) error {
+	wants := max(f.Inference.Limits.GPU, f.Inference.Requests.GPU) / cluster.WholeDevice
+	if wants == 0 {
+		return nil
+	}
+	for _, r := range []*types.FunctionResources{f.Deployment.Limits, f.Deployment.Requests} {
+		if r != nil && (strings.Trim(r.AmdGPU, "0") != "" || strings.Trim(r.IntelGPU, "0") != "") {
+			return errors.New("the function asks for a GPU of AMD or Intel (limits or requests), but without Kubernetes there are only NVIDIA's; leave it out")
+		}
+	}
+	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
+	if err != nil {
+		return err
+	}
+	most := 0
+	for _, n := range nodes {
+		have := 0
+		for _, d := range n.Devices {
+			if d.Lost == "" && d.Total.GPU == cluster.WholeDevice {
+				have++
+			}
+		}
+		most = max(most, have)
+	}
+	if wants > most {
+		return fmt.Errorf("limits.nvidia.com/gpu is %d, but this machine has %d whole GPUs that functions may use; ask for fewer", wants, most)
+	}
+	return nil
 }
 
 // spec returns what an instance is started with.

@@ -1,11 +1,15 @@
 package processes
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
@@ -183,7 +187,7 @@ func TestRefusedDeployments(t *testing.T) {
 			}
 		}
 		gpu := func(f *provider.Function) { f.Inference.Limits.GPU = 100 }
-		if _, err := r.Deploy(t.Context(), r.function("g", "a", gpu)); err == nil || !strings.Contains(err.Error(), "GPU") {
+		if _, err := r.Deploy(t.Context(), r.function("g", "a", gpu)); err == nil || !strings.Contains(err.Error(), "limits.nvidia.com/gpu is 1, but this machine has 0") {
 			t.Errorf("a GPU is asked for: %v", err)
 		}
 		if _, ok := r.Status(full("g")); ok {
@@ -269,5 +273,47 @@ func TestCloseDoesNotWaitForDrains(t *testing.T) {
 		if n := len(r.backend.living()); n != 2 {
 			t.Errorf("%d instances live, want the old one with its request, and the new one", n)
 		}
+	})
+}
+
+// An ordinary function gets whole GPUs on which nothing else is, each of its instances others, as far
+// as there are any.
+func TestWholeGPUs(t *testing.T) {
+	try(t, func(r *rig) {
+		n := &r.backend.nodes[0]
+		for _, uuid := range []string{"a", "b", "c", "d", "e"} {
+			d := cluster.DeviceRoom{UUID: uuid, Total: cluster.Resources{GPU: 100, GPUMemory: 40 << 30}}
+			switch uuid {
+			case "b":
+				d.Others = cluster.Resources{GPU: 10}
+			case "d":
+				d.Lost = "XID 79"
+			}
+			n.Devices = append(n.Devices, d)
+		}
+		n.Total.GPU, n.Total.GPUMemory = 400, 160<<30
+		gpu := func(count int) func(f *provider.Function) {
+			return func(f *provider.Function) { between(3, 3)(f); f.Inference.Limits.GPU = 100 * count }
+		}
+		if _, err := r.Deploy(t.Context(), r.function("more", "a", gpu(5))); err == nil || !strings.Contains(err.Error(), "is 5, but this machine has 4") {
+			t.Errorf("%v", err)
+		}
+		amd := func(f *provider.Function) { gpu(1)(f); f.Deployment.Limits = &types.FunctionResources{AmdGPU: "1"} }
+		if _, err := r.Deploy(t.Context(), r.function("amd", "a", amd)); err == nil || !strings.Contains(err.Error(), "AMD") {
+			t.Errorf("%v", err)
+		}
+		r.deploy("f", "a", gpu(1))
+		r.until("started", func() bool { return len(r.backend.living()) == 3 })
+		var got []string
+		for _, in := range r.backend.living() {
+			got = append(got, in.Devices...)
+		}
+		if slices.Sort(got); !slices.Equal(got, []string{"a", "c", "e"}) {
+			t.Errorf("they have the GPUs %q", got)
+		}
+		r.deploy("g", "a", gpu(1))
+		r.until("short of room", func() bool {
+			return strings.Contains(fmt.Sprint(r.describe("g")), "limits.nvidia.com/gpu 1")
+		})
 	})
 }

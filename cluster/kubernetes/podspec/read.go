@@ -140,8 +140,12 @@ func shareOfGPU(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 		}
 		return ""
 	})
-	spec.Config.GPU, spec.Config.GPUMemory, spec.Devices = share.Percent, share.Memory, nil
-	if share.Device != "" {
-		spec.Devices = []string{share.Device}
+	if spec.Config.GPU, spec.Devices = share.Percent, nil; share.Device == "" {
+		spec.Config.GPUMemory = 0
+		return
+	}
+	spec.Devices = []string{share.Device}
+	if share.Memory > 0 { // The only user of a whole device has no limit.
+		spec.Config.GPUMemory = share.Memory
 	}
 }

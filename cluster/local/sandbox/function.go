@@ -40,8 +40,8 @@ type Function struct {
 	// stay in the instance. With ReadOnly, it cannot write there.
 	Bundle   string
 	ReadOnly bool
-	// Hide are directories that appear empty.
-	Hide []string
+	// Hide are directories that appear empty, Mask files, such as devices, that cannot be opened.
+	Hide, Mask []string
 	// Scratch is how many bytes the instance may write to its private
 	// directories.
 	Scratch int64
@@ -63,6 +63,7 @@ type functionPlan struct {
 	Bundle   string   `json:"bundle"`
 	ReadOnly bool     `json:"readOnly"`
 	Hide     []string `json:"hide"`
+	Mask     []string `json:"mask,omitempty"`
 	Scratch  int64    `json:"scratch"`
 	Network  bool     `json:"network"`
 	User     int      `json:"user"`
@@ -85,7 +86,7 @@ func PrepareFunction(attr *syscall.SysProcAttr, f Function, firstFD int) (entry 
 	}
 	p := functionPlan{
 		plan:     plan{Outside: outside, Secrets: f.Secrets},
-		Isolated: f.Isolated, Bundle: f.Bundle, ReadOnly: f.ReadOnly, Hide: f.Hide, Scratch: f.Scratch,
+		Isolated: f.Isolated, Bundle: f.Bundle, ReadOnly: f.ReadOnly, Hide: f.Hide, Mask: f.Mask, Scratch: f.Scratch,
 		Network: f.PrivateNetwork, User: f.User, Filter: FilterAvailable() == nil, Version: f.Entrance.Version,
 	}
 	for i := range f.Entrance.Dirs {

@@ -138,10 +138,16 @@ func (p functionPlan) fill(s scratch) error {
 	return os.WriteFile(s.at("home/faas-infer"), nil, 0o644)
 }
 
-// hide covers /root and the directories in Hide with empty ones.
+// hide covers /root and the directories in Hide with empty ones, and the files in Mask.
 func (p functionPlan) hide(private scratch) error {
 	for _, dir := range append([]string{"/root"}, p.Hide...) {
 		if err := cover(private.at("empty"), dir, unix.MS_RDONLY); err != nil {
+			return err
+		}
+	}
+	// A device at the end of a mount without devices cannot be opened.
+	for _, file := range p.Mask {
+		if err := bind("/dev/null", file, unix.MS_RDONLY); err != nil {
 			return err
 		}
 	}

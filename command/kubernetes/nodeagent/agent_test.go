@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
+	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
 func TestCheck(t *testing.T) {
@@ -46,20 +45,6 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
-
-// standIn replaces the MPS control program on machines without a GPU. It gives the same
-// answers but shares nothing.
-const standIn = `#!/bin/sh
-pid=$CUDA_MPS_PIPE_DIRECTORY/pid
-if [ "$1" = -f ]; then
-	echo $$ > "$pid"
-	while [ -e "$pid" ]; do sleep 0.02; done
-	exit 1
-fi
-read -r command
-[ -e "$pid" ] || exit 1
-[ "$command" != quit ] || rm "$pid"
-`
 
 // published waits until the node's annotation is as it should be.
 func published(t *testing.T, client kubernetes.Interface, node string, is func(gpu.Inventory) bool) gpu.Inventory {
@@ -98,11 +83,11 @@ func TestAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "mps-control")
-	if err := os.WriteFile(program, []byte(standIn), 0o755); err != nil {
+	program, err := dgx.Control(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	library := dgx()
+	library := dgx.New()
 	var lost atomic.Bool
 	a := &Agent{
 		Client: client, Node: "gpu-1", Share: true, Every: time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
@@ -154,7 +139,7 @@ func TestAgent(t *testing.T) {
 	published(t, client, "gpu-1", shared)
 
 	// The daemon dies and cannot come again: that is said, until it can.
-	if err := errors.Join(os.Rename(program, program+".gone"), os.Remove(filepath.Join(a.MPS.Pipes(), "pid"))); err != nil {
+	if err := errors.Join(os.Rename(program, program+".gone"), os.Remove(filepath.Join(a.MPS.Pipes(), device.MPSProgram+".pid"))); err != nil {
 		t.Fatal(err)
 	}
 	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None })
@@ -179,7 +164,7 @@ func TestAgent(t *testing.T) {
 	if len(i.Devices) != 8 || !strings.Contains(i.Reason, "ended") {
 		t.Errorf("%+v", i)
 	}
-	if _, err := os.Stat(filepath.Join(a.MPS.Pipes(), "pid")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(a.MPS.Pipes(), device.MPSProgram+".pid")); !os.IsNotExist(err) {
 		t.Error("the daemon is left")
 	}
 }
@@ -192,11 +177,11 @@ func plugged(n string) *corev1.Node {
 // The agent shares exactly the GPUs that the device plugin gave to its container, though the
 // plugin advertises all of the node's. It shares none if the plugin gives a GPU to others, too.
 func TestDevicePlugin(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "mps-control")
-	if err := os.WriteFile(program, []byte(standIn), 0o755); err != nil {
+	program, err := dgx.Control(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	library := dgx()
+	library := dgx.New()
 	all, err := device.Read(library)
 	if err != nil {
 		t.Fatal(err)
@@ -230,15 +215,6 @@ func TestDevicePlugin(t *testing.T) {
 			}
 		}
 	}
-}
-
-// dgx returns go-nvml's DGX with the number of cores, which go-nvml lacks.
-func dgx() *dgxa100.Server {
-	s := dgxa100.New()
-	for _, d := range s.Devices {
-		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
-	}
-	return s
 }
 
 // The manifest's rights suffice for the agent's own annotation and for no other change of
