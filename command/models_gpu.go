@@ -15,19 +15,26 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// gpuModels finds models' times on this machine's GPUs in child processes of this program. It
+// gpuModels finds models' times on the nodes' GPUs in child processes of this program. It
 // implements [latency.Devices].
 type gpuModels struct {
 	*childModels
 	// inventory lists this machine's GPUs and says how instances share them.
 	inventory func() gpu.Inventory
+	// others lists the inventories of the other nodes, nil if there are none.
+	others func() []gpu.Inventory
 }
 
 // Devices implements [latency.Devices].
 func (m gpuModels) Devices() (names []string) {
-	i := m.inventory()
-	for _, d := range i.Shareable() {
-		names = append(names, shares.Machine(d.Model, i.Driver))
+	all := []gpu.Inventory{m.inventory()}
+	if m.others != nil {
+		all = append(all, m.others()...)
+	}
+	for _, i := range all {
+		for _, d := range i.Shareable() {
+			names = append(names, shares.Machine(d.Model, i.Driver))
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -61,4 +68,10 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 	// The child must not be idle work: it measures.
 	_, p, err = m.profile(ctx, foreground, "model", file, maxBatch, until, "--device", "cuda", "--gpu", all[at].UUID, "--mps-pipe", i.On(all[at].UUID, 100, 0).PipeDirectory)
 	return p, err
+}
+
+// GPUModels finds models' times on the nodes' GPUs. inventory lists this machine's, others those
+// of the other nodes; others may be nil.
+func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
+	return gpuModels{f.childModels(), inventory, others}
 }

@@ -163,3 +163,31 @@ func (p *Profile) With(device *Profile) *Profile {
 	}
 	return &out
 }
+
+// HeldOut tells how well times on shares follow from others: it leaves out each measured share
+// between two others in turn, at each batch, and compares its median with that between its
+// neighbours. It returns the mean of the relative errors and their number, 0 without such a
+// share.
+func (p *Profile) HeldOut() (mean float64, n int) {
+	shares := p.DeviceShares()
+	median := func(gpu, batch int) (float64, bool) {
+		for _, m := range p.Measurements {
+			if m.GPU == gpu && m.Batch == batch {
+				return m.Median, true
+			}
+		}
+		return 0, false
+	}
+	for i := 1; i+1 < len(shares); i++ {
+		small, g, large := shares[i-1], shares[i], shares[i+1]
+		for _, m := range p.sorted(1, g) {
+			a, has := median(small, m.Batch)
+			b, also := median(large, m.Batch)
+			if has && also {
+				part := (1/float64(g) - 1/float64(large)) / (1/float64(small) - 1/float64(large))
+				mean, n = mean+math.Abs((b+part*(max(a, b)-b))/m.Median-1), n+1
+			}
+		}
+	}
+	return mean / float64(max(1, n)), n
+}

@@ -210,3 +210,14 @@ func FuzzDeviceTimes(f *testing.F) {
 		}
 	})
 }
+
+// 8 ms on 20 % and 5 ms on 40 % give 6 ms on 30 %, of which 5 ms were measured: 20 %.
+func TestHeldOut(t *testing.T) {
+	p := devices(on(20, 1, 8000, 0), on(30, 1, 5000, 0), on(40, 1, 5000, 0), on(20, 4, 1, 0), on(30, 4, 1, 0))
+	if mean, n := p.HeldOut(); n != 1 || mean < 0.1999 || mean > 0.2001 {
+		t.Errorf("%v of %d", mean, n)
+	}
+	if mean, n := profile(point(1, 1, 1000)).HeldOut(); n != 0 || mean != 0 {
+		t.Errorf("%v of %d", mean, n)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/profiler/database"
@@ -58,9 +59,10 @@ func damaged(all []database.Damage) string {
 	return b.String()
 }
 
-// used reports whether predictions on this machine use the rows of m.
+// used reports whether predictions here use the rows of m. Those of a GPU are used for models on
+// shares of such a GPU, whose node need not be this machine.
 func used(m database.Machine) bool {
-	return m.Engine == onnxruntime.Name() && m.Machine == report.Machine()
+	return m.Engine == onnxruntime.Name() && m.Machine == report.Machine() || m.Engine == shares.EngineName()
 }
 
 func newProfileExportCommand() *cobra.Command {
@@ -206,7 +208,10 @@ func printImport(w io.Writer, name, to string, from *database.Database, m databa
 	others := false
 	for _, m := range from.Machines() {
 		use := "used here: they are of this engine and machine"
-		if !used(m) {
+		switch {
+		case m.Engine == shares.EngineName():
+			use = "used for models on shares of such a GPU"
+		case !used(m):
 			use, others = "kept, not used here", true
 		}
 		fmt.Fprintf(w, "  %s, %s: %d rows of %d operators, %s\n", m.Machine, m.Engine, m.Rows, m.Operators, use)

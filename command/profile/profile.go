@@ -145,6 +145,9 @@ func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) 
 		r.Add(name+"p95_ms", m.P95/1000, "ms", "")
 		r.Add(name+"cpu_ms", m.CPU/1000, "ms", "")
 	}
+	if off, n := p.HeldOut(); n > 0 {
+		r.Add("share.error_pct", 100*off, "%", fmt.Sprintf("mean error of %d times, each predicted from the next smaller and larger share", n))
+	}
 	r.Add("memory_mib", float64(p.Memory)/(1<<20), "MiB", "resident after the largest batch")
 	if asJSON {
 		return r.JSON(out)

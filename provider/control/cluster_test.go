@@ -318,6 +318,9 @@ func (b *fakeBackend) exec(in *fakeInstance, batch int) (took time.Duration, rep
 	if in.Parked {
 		b.t.Errorf("%s is given a batch while it is parked", in.ID)
 	}
+	if in.Config.GPU > 0 {
+		return gpuTime(in.Model, batch, in.Config.GPU), b.takes != nil
+	}
 	if b.takes == nil {
 		return execTime(in.Model, batch, 1), false
 	}

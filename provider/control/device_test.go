@@ -1,0 +1,101 @@
+package control
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+)
+
+// gpuTime is the time of a batch on gpu % of a GPU: all of it computes a hundred times as fast
+// as a core.
+func gpuTime(file string, batch, gpu int) time.Duration {
+	return execTime(file, batch, 1) / time.Duration(gpu)
+}
+
+// fakeGPUs are the nodes' GPUs, all of one kind.
+type fakeGPUs struct{}
+
+func (fakeGPUs) Devices() []string    { return []string{"GPU, driver 1"} }
+func (fakeGPUs) Unable(string) string { return "" }
+func (fakeGPUs) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
+	p := &profiler.Profile{Model: file, Engine: "engine cuda", Machine: device, Memory: 100 << 20}
+	for _, g := range []int{10, 100} {
+		for b := 1; b <= maxBatch; b *= 2 {
+			us := float64(gpuTime(file, b, g).Microseconds())
+			p.Measurements = append(p.Measurements, profiler.Measurement{Batch: b, Threads: 1, GPU: g, Median: us, P95: us, CPU: 40, Runs: 20, DeviceMemory: 300 << 20})
+		}
+	}
+	return p, nil
+}
+
+// withGPUs runs f with a node that has two GPUs of 16 GiB.
+func withGPUs(t *testing.T, f func(r *rig)) {
+	t.Helper()
+	tryWith(t, func(o *Options) {
+		o.Devices = fakeGPUs{}
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+	}, f)
+}
+
+// A model that is too slow on the CPU is served by shares of a GPU, with memory there, and meets
+// its objective of 200 ms.
+func TestServedByShares(t *testing.T) {
+	withGPUs(t, func(r *rig) {
+		r.measured("f", "slow")
+		if failed := r.load("f", 20*time.Millisecond, 20*time.Second); failed > 30 {
+			t.Errorf("%d requests failed", failed)
+		}
+		for _, in := range r.backend.living() {
+			if c := in.Config; c.GPU < 10 || c.GPU > 100 || c.GPUMemory != 300<<20 || c.CPU != 250 {
+				t.Errorf("%v", c)
+			}
+		}
+		if len(r.backend.living()) == 0 {
+			t.Error("nothing serves")
+		}
+	})
+}
+
+// com.openfaas.infer.device decides where a model runs.
+func TestDevices(t *testing.T) {
+	on := func(device string) func(*provider.Function) {
+		return func(f *provider.Function) { f.Inference.Device = device }
+	}
+	withGPUs(t, func(r *rig) {
+		r.measured("c", "m", on(annotation.DeviceCPU))
+		r.measured("g", "m", on(annotation.DeviceCUDA))
+		r.answered("c", "m")
+		r.answered("g", "m")
+		for _, in := range r.backend.living() {
+			if isGPU := strings.HasPrefix(in.Function, "g."); (in.Config.GPU > 0) != isGPU {
+				t.Errorf("%s has %v", in.Function, in.Config)
+			}
+		}
+		r.measured("a", "m")
+		r.until("both kinds are known", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			gpu, cpu := false, false
+			for _, c := range r.functions[full("a")].artefacts[0].candidates {
+				gpu, cpu = gpu || c.Config.GPU > 0, cpu || c.Config.GPU == 0
+			}
+			return gpu && cpu
+		})
+	})
+}
+
+// Without GPUs a function that needs one is refused.
+func TestNoDevice(t *testing.T) {
+	try(t, func(r *rig) {
+		_, err := r.Deploy(t.Context(), r.function("f", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA }))
+		if err == nil || !strings.Contains(err.Error(), annotation.InferDevice) {
+			t.Errorf("%v", err)
+		}
+	})
+}
