@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/gpu"
 )
 
 // fleet is what the backend knows of the nodes; Backend.mu guards it.
@@ -142,6 +143,18 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	}
 	clear(b.fleet.dirty)
 	return slices.Clone(b.fleet.offers), nil
+}
+
+// GPUs lists the inventories of the nodes for instances that have one.
+func (b *Backend) GPUs() (all []gpu.Inventory) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.fleet.all() {
+		if len(n.GPUs.Devices) > 0 && b.selector.Matches(labels.Set(n.Labels)) {
+			all = append(all, n.GPUs)
+		}
+	}
+	return all
 }
 
 // offerAll calculates the result of Nodes from scratch. The lock is held.

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -52,6 +53,7 @@ When node ends, the MPS daemon ends, and so do the processes that use it.`,
 			}
 			library := nvml.New()
 			a.Read = func() (gpu.Inventory, error) { return device.Read(library) }
+			a.Watch = func(ctx context.Context, o device.WatchOptions) error { return device.Watch(ctx, library, o) }
 			a.Log = zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
 			return a.Run(cmd.Context())
 		},

@@ -99,6 +99,17 @@ func TestAgent(t *testing.T) {
 			return device.Read(library)
 		},
 	}
+	fails := make(chan string, 1)
+	a.Watch = func(ctx context.Context, o device.WatchOptions) error {
+		for {
+			select {
+			case uuid := <-fails:
+				o.Lost(uuid, "XID 79")
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -155,6 +166,13 @@ func TestAgent(t *testing.T) {
 	published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None && len(i.Devices) == 0 })
 	lost.Store(false)
 	published(t, client, "gpu-1", shared)
+
+	// A GPU fails, and the rest goes on.
+	fails <- i.Devices[3].UUID
+	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { percent, _ := i.Total(); return percent == 700 })
+	if i.Devices[3].Lost != "XID 79" || i.Sharing != gpu.MPS {
+		t.Errorf("%+v", i)
+	}
 
 	cancel()
 	if err := <-done; err != nil {

@@ -361,6 +361,9 @@ func TestBadShares(t *testing.T) {
 	if n := b.room(node); n.Total.GPU != 100 || n.Free.GPU != 90 {
 		t.Errorf("%+v", n)
 	}
+	if i := b.GPUs(); len(i) != 1 || len(i[0].Devices) != 2 {
+		t.Errorf("the nodes' GPUs: %+v", i)
+	}
 	if states, last := b.history(third.ID); last.State == cluster.Exited {
 		t.Errorf("the other GPU's instance: %v, %s", states, last.Reason)
 	}
