@@ -21,7 +21,8 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
-// claimWatch follows the GPUs of NVIDIA's DRA driver and the claims that hold them.
+// claimWatch follows who has the nodes' GPUs: the claims of NVIDIA's DRA driver, and instances. It makes
+// the claims of the GPUs that instances have.
 type claimWatch struct{ *Backend }
 
 // driverOnly selects the driver's slices.
@@ -94,7 +95,7 @@ func (b claimWatch) possible(ctx context.Context) (bool, error) {
 }
 
 // sayUnclaimed logs, once, why the shares of a node's GPUs are not claimed. The lock is held.
-func (b *Backend) sayUnclaimed(n *nodes.Node) {
+func (b claimWatch) sayUnclaimed(n *nodes.Node) {
 	if b.fleet.unclaimed != "" && n.Allocatable.GPU > 0 {
 		b.log.Warn().Str("node", n.Name).Msg(b.fleet.unclaimed)
 		b.fleet.unclaimed = ""
@@ -153,7 +154,7 @@ func (f *fleet) gpus(n *nodes.Node, namespace string) gpu.Inventory {
 }
 
 // ensureClaim makes the claim of a GPU in an instance's namespace, if there is none.
-func (b *Backend) ensureClaim(ctx context.Context, namespace, device, node string) error {
+func (b claimWatch) ensureClaim(ctx context.Context, namespace, device, node string) error {
 	b.mu.Lock()
 	exists := b.fleet.claims.Claimed(namespace, device)
 	b.mu.Unlock()
@@ -189,7 +190,7 @@ func (b *Backend) ensureClaim(ctx context.Context, namespace, device, node strin
 }
 
 // loseDevices gives up the instances on GPUs of a node that are lost. The lock is held.
-func (b *Backend) loseDevices(n *nodes.Node) {
+func (b claimWatch) loseDevices(n *nodes.Node) {
 	for _, d := range n.GPUs.Devices {
 		if d.Lost == "" {
 			continue
@@ -204,7 +205,7 @@ func (b *Backend) loseDevices(n *nodes.Node) {
 
 // sayOverfull logs, once for each state, that instances hold more of a GPU than it has. The
 // planner cannot cause that; edited objects can. The lock is held.
-func (b *Backend) sayOverfull(n *nodes.Node, devices []cluster.DeviceRoom) {
+func (b claimWatch) sayOverfull(n *nodes.Node, devices []cluster.DeviceRoom) {
 	for i := range devices {
 		d := &devices[i]
 		where := n.Name + " " + d.UUID

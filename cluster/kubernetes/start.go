@@ -57,7 +57,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		return cluster.Instance{}, err
 	}
 	if plan.Claim != "" {
-		if err := b.ensureClaim(ctx, namespace, plan.Share.Device, spec.Node); err != nil {
+		if err := (claimWatch{b}).ensureClaim(ctx, namespace, plan.Share.Device, spec.Node); err != nil {
 			e.abandon(false)
 			return cluster.Instance{}, err
 		}
