@@ -35,7 +35,7 @@ func Trim(pod *corev1.Pod) *corev1.Pod {
 			}
 		}
 	}
-	out.CreationTimestamp = pod.CreationTimestamp
+	out.CreationTimestamp, out.Spec.ResourceClaims = pod.CreationTimestamp, pod.Spec.ResourceClaims
 	out.Labels = some(pod.Labels, v1alpha1.ManagedByLabel, v1alpha1.InstanceLabel, v1alpha1.FunctionLabel)
 	out.Annotations = some(pod.Annotations, v1alpha1.SpecAnnotation, StartedAnnotation, gpu.DeviceAnnotation)
 	out.Status.Reason, out.Status.Message, out.Status.PodIP = pod.Status.Reason, pod.Status.Message, pod.Status.PodIP

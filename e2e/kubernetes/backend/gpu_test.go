@@ -9,13 +9,18 @@ import (
 
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/gpu"
 )
@@ -155,6 +160,13 @@ func TestClaims(t *testing.T) {
 		t.Errorf("owners %+v", c.OwnerReferences)
 	}
 
+	b.await(specs[0].ID, cluster.Ready)
+	smaller := specs[0].Config
+	smaller.CPU = 400
+	if err := b.Resize(t.Context(), specs[0].ID, smaller); err == nil || !strings.Contains(err.Error(), "ResourceClaim") {
+		t.Errorf("resized: %v", err)
+	}
+
 	// Somebody takes the other GPU, and nobody the first.
 	r.trainer("train-1", node)
 	r.until("the trainer has the other GPU", func() string {
@@ -270,6 +282,65 @@ func TestClaimsOfNamespaces(t *testing.T) {
 	})
 }
 
+// Without the rights of the option gpu, shares are given without claims, and that is logged. With
+// these rights alone, they are claimed.
+func TestRightsToClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, true)
+	node, uuid := r.node+"-gpu", "GPU-"+r.namespace
+	r.addGPUNode(node, gpus(uuid), true)
+	user := "provider-" + r.namespace
+	give := func(name string, needs []client.Need) {
+		var rules []rbacv1.PolicyRule
+		for _, n := range needs {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{n.Group}, Resources: []string{n.Resource}, Verbs: n.Verbs})
+		}
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name + "-" + r.namespace}, Rules: rules}
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: "User", Name: user}}}
+		if _, err := shared.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := shared.client.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := shared.Config()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	as, err := clientset.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log said
+	open := func() *backend {
+		return r.backend(func(o *kubernetes.Options) { o.Client, o.Logger = as, zerolog.New(&log) })
+	}
+	give("plain", client.Needs())
+	b := open()
+	plain := r.share(node, 20)
+	if _, err := b.Start(t.Context(), plain); err != nil {
+		t.Fatal(err)
+	}
+	if pod := r.scheduled(plain); len(pod.Spec.ResourceClaims) > 0 || !log.has("without ResourceClaims") || !log.has("nodeAgent.enabled") {
+		t.Errorf("%+v", pod.Spec.ResourceClaims)
+	}
+	give("claims", client.ClaimNeeds())
+	r.until("the rights count", func() string {
+		missing, err := client.CheckAccess(t.Context(), as, client.ClaimNeeds(), r.namespace, []string{r.namespace})
+		if err != nil || len(missing) > 0 {
+			return fmt.Sprint(missing, err)
+		}
+		return ""
+	})
+	claimed := r.share(node, 20)
+	if _, err := open().Start(t.Context(), claimed); err != nil {
+		t.Fatal(err)
+	}
+	if pod := r.scheduled(claimed); len(pod.Spec.ResourceClaims) != 1 {
+		t.Errorf("%+v", pod.Spec.ResourceClaims)
+	}
+}
+
 // said collects what a backend logs.
 type said struct {
 	mu   sync.Mutex
@@ -370,7 +441,7 @@ func TestBadShares(t *testing.T) {
 
 	// The device plugin hands out the same GPUs.
 	plugin := fmt.Sprintf(`{"status":{"allocatable":{%q:"2"}}}`, gpu.WholeResource)
-	if _, err := shared.client.CoreV1().Nodes().Patch(t.Context(), node, "application/merge-patch+json", []byte(plugin), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := shared.client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(plugin), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	r.until("nothing is shared", func() string {

@@ -139,15 +139,11 @@ func started(function, node, device string, c cluster.Config) string {
 }
 
 // simulated lets the simulator carry out one pass on empty machines, and returns what it starts.
-func simulated(t *testing.T, g *gate, nodes []cluster.Node) (all []string) {
+func simulated(t *testing.T, scheduler string, g *gate, nodes []cluster.Node) (all []string) {
 	t.Helper()
-	system, err := systems.ByName(systems.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var r *replay
 	s := sim.Setup{Nodes: nodes, Duration: 150 * time.Millisecond, Fluid: true, Told: true,
-		System: system.With(settings).Through(func(inner systems.Scaler) systems.Scaler {
+		System: system(t, scheduler).Through(func(inner systems.Scaler) systems.Scaler {
 			r = &replay{Scaler: inner, of: g}
 			return r
 		})}
@@ -166,7 +162,18 @@ func simulated(t *testing.T, g *gate, nodes []cluster.Node) (all []string) {
 	return all
 }
 
-func settings(s *scaling.Settings) { s.Stabilisation, s.Burst = time.Hour, time.Hour }
+// system returns the provider's system with a scheduler, which forgets no load during a test.
+func system(t *testing.T, scheduler string) systems.System {
+	t.Helper()
+	s, err := systems.ByName(systems.Default)
+	if err == nil {
+		s, err = s.WithScheduler(scheduler)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.With(func(s *scaling.Settings) { s.Stabilisation, s.Burst = time.Hour, time.Hour })
+}
 
 // fleet is a cluster with a rig, nodes with two GPUs each, and functions.
 type fleet struct {
@@ -189,7 +196,7 @@ func device(node string, n int) gpu.Device {
 }
 
 // start starts all of that.
-func start(t *testing.T, g *gate) *fleet {
+func start(t *testing.T, scheduler string, g *gate) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
@@ -232,7 +239,7 @@ func start(t *testing.T, g *gate) *fleet {
 		Config: c.Config(), Instances: f.instances, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Control: func(o *control.Options) {
 			o.Models, o.Devices, o.Engine, o.Machine = f.models, f.models, engine, machine
-			o.System = o.System.With(settings).Through(func(inner systems.Scaler) systems.Scaler {
+			o.System = system(t, scheduler).Through(func(inner systems.Scaler) systems.Scaler {
 				f.gate.Scaler = inner
 				return f.gate
 			})
@@ -365,14 +372,21 @@ func onCores(model string) (rps float64) {
 	return rps
 }
 
-// A load that only GPUs can carry is served by shares. The places of Eq. 10 on the cluster are those
-// that the simulator finds for the same input, pod by pod.
+// A load that only GPUs can carry is served by shares. The places on the cluster, of INFless' Algorithm 1
+// with Eq. 10 and of the provider's own scheduler, are those that the simulator finds for the same
+// input, pod by pod.
 func TestLoadOnShares(t *testing.T) {
+	for _, scheduler := range systems.Schedulers() {
+		t.Run(scheduler, func(t *testing.T) { loadOnShares(t, scheduler) })
+	}
+}
+
+func loadOnShares(t *testing.T, scheduler string) {
 	rates := map[string]int{"resnet-50": 250, "mobilenet": 100}
 	if most := onCores("resnet-50"); most > 0.5*float64(rates["resnet-50"]) {
 		t.Fatalf("cores alone serve %.0f requests/s", most)
 	}
-	f := start(t, &gate{enough: 300, passed: make(chan struct{}), released: make(chan struct{})})
+	f := start(t, scheduler, &gate{enough: 300, passed: make(chan struct{}), released: make(chan struct{})})
 	for model := range rates {
 		if err := f.rig.Deploy(t.Context(), kubernetes.Function{Name: model, SLO: 600 * time.Millisecond, Exec: time.Microsecond}); err != nil {
 			t.Fatal(err)
@@ -391,13 +405,16 @@ func TestLoadOnShares(t *testing.T) {
 			t.Errorf("production sees %+v, the simulator %+v", n, nodes[i])
 		}
 	}
-	want := simulated(t, f.gate, nodes)
+	want := simulated(t, scheduler, f.gate, nodes)
 	f.until("the pods are the simulator's\n"+strings.Join(want, "\n"), func() string {
 		if got, _ := f.pods(); !slices.Equal(got, want) {
 			return "they are\n" + strings.Join(got, "\n")
 		}
 		return ""
 	})
+	if scheduler != systems.Schedulers()[0] {
+		return // Algorithm 1 gives all cores to instances without a share before it comes to the GPUs.
+	}
 	if got, onGPU := f.pods(); onGPU == 0 {
 		t.Errorf("no instance has a share of\n%s", strings.Join(got, "\n"))
 	}
@@ -414,7 +431,7 @@ func TestLoadOnShares(t *testing.T) {
 
 // What cannot run on a share is told with what is missing, and no pod is made.
 func TestRefusedOnShares(t *testing.T) {
-	f := start(t, &gate{})
+	f := start(t, systems.Schedulers()[0], &gate{})
 	f.models.unable = "only an ONNX model that is not cut runs on a share of a GPU"
 	err := f.rig.Deploy(t.Context(), kubernetes.Function{Name: "ssd", SLO: time.Second, Exec: time.Microsecond, Device: annotation.DeviceCUDA})
 	if err == nil || !strings.Contains(err.Error(), f.models.unable) || !strings.Contains(err.Error(), annotation.InferDevice) {
