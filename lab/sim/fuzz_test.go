@@ -57,7 +57,15 @@ func anything(random *rand.Rand, system systems.System) Setup {
 	}
 	s.Warmup = time.Duration(random.Int64N(int64(s.Duration)))
 	for i := range 1 + random.IntN(6) {
-		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprint("n", i), Total: cluster.Resources{CPU: 1000 * random.IntN(17), GPU: 100 * random.IntN(2), Memory: random.Int64N(32 << 30)}})
+		n := cluster.Node{Name: fmt.Sprint("n", i), Total: cluster.Resources{CPU: 1000 * random.IntN(17), GPU: 100 * random.IntN(2), Memory: random.Int64N(32 << 30)}}
+		if random.IntN(3) == 0 {
+			n.Total.GPU = 0
+			for k := range random.IntN(5) {
+				n.Devices = append(n.Devices, cluster.DeviceRoom{UUID: fmt.Sprint(n.Name, "-", k), Total: cluster.Resources{GPU: 100}, Whole: random.IntN(4) == 0})
+				n.Total.GPU += 100
+			}
+		}
+		s.Nodes = append(s.Nodes, n)
 	}
 	for i := range 1 + random.IntN(5) {
 		highest := random.ExpFloat64() * 200

@@ -200,9 +200,23 @@ func (r *run) hold(in *instance, to cluster.Resources) {
 			r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, r.used[node], n.Total)
 		}
 	}
+	if in.gpu != "" {
+		r.share(in, to)
+	}
 	in.fn.held = in.fn.held.Sub(in.holds).Add(to)
 	r.machines.Change(r.now, in.holds, to)
 	in.holds = to
+}
+
+// share is hold for the device of which an instance has a share.
+func (r *run) share(in *instance, to cluster.Resources) {
+	held := r.shares[in.gpu].Sub(in.holds.OnDevice()).Add(to.OnDevice())
+	r.shares[in.gpu] = held
+	for _, d := range r.nodes[in.node].Devices {
+		if d.UUID == in.gpu && r.err == nil && !held.Fits(d.Total) {
+			r.err = fmt.Errorf("the plan gives GPU %s more than it has: %+v of %+v", d.UUID, held, d.Total)
+		}
+	}
 }
 
 // loaded makes a loaded instance ready.

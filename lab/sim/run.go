@@ -69,6 +69,8 @@ type run struct {
 	nodes []cluster.Node
 	node  map[string]int
 	used  []cluster.Resources
+	// shares are what begun instances hold of each GPU, by UUID.
+	shares map[string]cluster.Resources
 	// slots are the instances, free the indices of empty slots.
 	slots     []*instance
 	free      []int32
@@ -90,7 +92,7 @@ type run struct {
 func newRun(s *Setup) (*run, error) {
 	r := &run{
 		Setup: s, window: Window{From: s.Warmup, To: s.Duration}, engine: s.System.Scaler(), cold: s.System.Cold(),
-		node: map[string]int{}, used: make([]cluster.Resources, len(s.Nodes)), instances: map[cluster.InstanceID]*instance{}, passAt: -1,
+		node: map[string]int{}, used: make([]cluster.Resources, len(s.Nodes)), shares: map[string]cluster.Resources{}, instances: map[cluster.InstanceID]*instance{}, passAt: -1,
 		on: map[string]time.Duration{}, devices: map[string]*Device{},
 	}
 	r.machines = NewMachines(s.Nodes, s.Machine, s.Beta, r.window)

@@ -38,10 +38,12 @@ type daemon struct {
 	fresh bool
 }
 
-// ensure adopts the daemon that runs in the directory, or starts one.
+// ensure adopts the daemon that runs in the directory, or starts one. It is an error if another user's
+// runs there: its processes and ours cannot share the GPU.
 func (d *daemon) ensure(ctx context.Context) error {
-	if err := d.adopt(ctx); err == nil {
-		return nil
+	err := d.adopt(ctx)
+	if err == nil || errors.Is(err, errForeign) {
+		return err
 	}
 	d.fresh = true
 	return d.start(ctx)
@@ -58,10 +60,29 @@ func (d *daemon) adopt(ctx context.Context) error {
 		return err
 	}
 	d.watch = watch
+	if err := foreign(id.PID); err != nil {
+		d.release()
+		return err
+	}
 	if err := d.options.Healthy(ctx); err != nil {
 		return errors.Join(err, d.kill())
 	}
 	return d.write()
+}
+
+// errForeign means that a daemon belongs to another user.
+var errForeign = errors.New("another user's MPS daemon runs in the state directory")
+
+// foreign returns an error if a process belongs to another user than this one.
+func foreign(pid int) error {
+	info, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
+		return nil // It is gone.
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
+		return fmt.Errorf("%w: pid %d of user %d; end it, or run the provider as that user", errForeign, pid, owner)
+	}
+	return nil
 }
 
 // identity finds the daemon's process: by the record, or by the file that the daemon itself writes.
