@@ -9,7 +9,7 @@ import (
 )
 
 // A function that runs on shares only is told what no GPU has.
-func TestNoDevice(t *testing.T) {
+func TestSaysWhyNoDevice(t *testing.T) {
 	on := func(gpu int, memory int64) capacity.Candidate {
 		return capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 250, GPU: gpu, GPUMemory: memory << 30}}}
 	}
