@@ -35,8 +35,9 @@ var pages = map[string]func(*desk, *testing.T){
 }
 
 // elsewhere are the pages that this test skips: the index, the reference, which has no
-// commands, and the pages about a cluster, which package e2e/kubernetes tests.
-var elsewhere = []string{"README", "reference", "kubernetes", "from-faas-netes"}
+// commands, the pages about a cluster, which package e2e/kubernetes tests, and the page about
+// GPUs, which the tests' machine does not have.
+var elsewhere = []string{"README", "reference", "kubernetes", "from-faas-netes", "gpus"}
 
 // Every command of the guide does what the guide says, in order, with a new home and a new
 // checkout.

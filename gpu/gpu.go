@@ -90,6 +90,11 @@ type Inventory struct {
 	// Sharing says how the GPUs are allocated, Reason why they are not shared.
 	Sharing Sharing `json:"sharing"`
 	Reason  string  `json:"reason,omitempty"`
+	// Claimed: NVIDIA's device plugin gave the shared GPUs to the agent, and to nobody else.
+	Claimed bool `json:"claimed,omitempty"`
+	// RuntimeClass is the RuntimeClass with which a container reaches its GPU, "" for the
+	// node's default.
+	RuntimeClass string `json:"runtimeClass,omitempty"`
 	// PipeDirectory is where the MPS control daemon listens on the node, and
 	// SharedMemory the /dev/shm that it shares with its clients; "" for the node's.
 	PipeDirectory string `json:"pipeDirectory,omitempty"`

@@ -182,6 +182,17 @@ func TestEnv(t *testing.T) {
 	if got := share.Env(); !maps.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
+	if got := ReadShare(func(name string) string { return share.Env()[name] }); got != (Share{Device: "GPU-a", Percent: 30, Memory: 4097 << 20}) {
+		t.Errorf("read again: %+v", got)
+	}
+	for name := range share.Env() {
+		if IsShare(name) != strings.HasPrefix(name, "CUDA_") && name != "CUDA_MPS_PIPE_DIRECTORY" {
+			t.Error(name)
+		}
+	}
+	if got := ReadShare(func(string) string { return "7x" }); got != (Share{}) {
+		t.Errorf("nonsense is the share %+v", got)
+	}
 	share.Memory = 0
 	if _, limited := share.Env()["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]; limited {
 		t.Error("a limit where none was asked for")
@@ -194,20 +205,46 @@ func TestEnv(t *testing.T) {
 func TestOffer(t *testing.T) {
 	for _, test := range []struct {
 		present, ours, whole int
+		claimed              bool
 		want                 Sharing
 		says                 string
 	}{
-		{0, 0, 0, None, "no GPU"},
-		{8, 8, 0, MPS, ""},
-		{8, 8, 8, Whole, "given out twice"},
-		{8, 2, 7, Whole, "--devices"},
-		{8, 2, 6, MPS, ""},
-		{8, 0, 0, None, "none"},
-		{8, 0, 8, None, "none"},
+		{present: 0, want: None, says: "no GPU"},
+		{present: 8, ours: 8, want: MPS},
+		{present: 8, ours: 8, whole: 8, want: Whole, says: "given out twice"},
+		{present: 8, ours: 2, whole: 7, want: Whole, says: "--devices"},
+		{present: 8, ours: 2, whole: 6, want: MPS},
+		{present: 8, want: None, says: "none"},
+		{present: 8, whole: 8, want: None, says: "none"},
+		// The plugin gave the GPUs to the agent, so it gives them to nobody else.
+		{present: 8, ours: 2, whole: 8, claimed: true, want: MPS},
+		{present: 8, ours: 8, whole: 8, claimed: true, want: MPS},
+		{present: 8, ours: 2, whole: 16, claimed: true, want: Whole, says: "several times"},
+		{present: 8, whole: 8, claimed: true, want: None, says: "none"},
 	} {
-		got, why := Offer(test.present, test.ours, test.whole)
+		got, why := Offer(test.present, test.ours, test.whole, test.claimed)
 		if got != test.want || !strings.Contains(why, test.says) || (why == "") != (got == MPS) {
 			t.Errorf("%+v: %s, %q", test, got, why)
+		}
+	}
+}
+
+// Given reads the GPUs that the device plugin gave to a container, and refuses what does not name
+// each of them once.
+func TestGiven(t *testing.T) {
+	for value, want := range map[string]string{
+		"GPU-a": "GPU-a", "GPU-a,GPU-b": "GPU-a GPU-b", "0, 3": "0 3",
+		"": "is empty", "all": `is "all"`, "void": `is "void"`, "none": `is "none"`,
+		"/var/run/nvidia-container-devices": "envvar",
+		"GPU-a,GPU-a":                       "GPU-a twice", "GPU-a::1": "GPU-a::1", "GPU-a,,GPU-b": "no name",
+	} {
+		names, err := Given(value)
+		got := strings.Join(names, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if err == nil && got != want || err != nil && (len(names) > 0 || !strings.Contains(got, want) || !strings.Contains(got, "NVIDIA_VISIBLE_DEVICES")) {
+			t.Errorf("%q: %q, want %q", value, got, want)
 		}
 	}
 }

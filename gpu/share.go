@@ -22,6 +22,8 @@ type Share struct {
 	// /dev/shm that it shares with its clients, both on the node. Without a daemon both are
 	// empty, and the instance has the device to itself.
 	PipeDirectory, SharedMemory string
+	// RuntimeClass is that of the inventory.
+	RuntimeClass string
 }
 
 // megabyte is the unit of MPS' limit.
@@ -31,6 +33,8 @@ const megabyte = 1 << 20
 const (
 	devicesEnv = "CUDA_VISIBLE_DEVICES"
 	percentEnv = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+	// memoryEnv is set if the memory is limited.
+	memoryEnv = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
 
 // Shared reports whether a process with this environment has a [Share].
@@ -47,7 +51,7 @@ func (s Share) Env() map[string]string {
 	env := map[string]string{
 		devicesEnv:                   s.Device,
 		percentEnv:                   strconv.Itoa(s.Percent),
-		"NVIDIA_VISIBLE_DEVICES":     s.Device,
+		VisibleEnv:                   s.Device,
 		"NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
 	}
 	if s.PipeDirectory == "" {
@@ -56,22 +60,40 @@ func (s Share) Env() map[string]string {
 	env["CUDA_MPS_PIPE_DIRECTORY"] = s.PipeDirectory
 	if s.Memory > 0 {
 		// Round up: with less memory than planned, a model may fail to load.
-		env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
+		env[memoryEnv] = fmt.Sprintf("0=%dM", (s.Memory+megabyte-1)/megabyte)
 	}
 	return env
+}
+
+// IsShare reports whether a variable of the environment is one from which [ReadShare] reads.
+func IsShare(name string) bool { return name == devicesEnv || name == percentEnv || name == memoryEnv }
+
+// ReadShare returns the share that [Share.Env] wrote: its device, percentage and memory, in whole
+// MiB. It returns an empty share if there is none.
+func ReadShare(getenv func(name string) string) Share {
+	percent, err := strconv.Atoi(getenv(percentEnv))
+	if err != nil || percent < 1 || percent > 100 || getenv(devicesEnv) == "" {
+		return Share{}
+	}
+	s := Share{Device: getenv(devicesEnv), Percent: percent}
+	limit, _ := strings.CutPrefix(getenv(memoryEnv), "0=")
+	if mib, err := strconv.ParseInt(strings.TrimSuffix(limit, "M"), 10, 32); err == nil && mib > 0 {
+		s.Memory = mib * megabyte
+	}
+	return s
 }
 
 // Devices returns the environment with which CUDA sees only these devices, by UUID, each of them
 // whole, or none.
 func Devices(uuids []string) map[string]string {
 	visible := strings.Join(uuids, ",")
-	return map[string]string{devicesEnv: visible, "NVIDIA_VISIBLE_DEVICES": cmp.Or(visible, "void")}
+	return map[string]string{devicesEnv: visible, VisibleEnv: cmp.Or(visible, "void")}
 }
 
 // Ours reports whether a variable of the environment says which GPU a process uses, so that a
 // function must not set it.
 func Ours(name string) bool {
-	return name == devicesEnv || name == "NVIDIA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_")
+	return name == devicesEnv || name == VisibleEnv || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_")
 }
 
 // Mount is a directory of the node that a container needs at a path.
@@ -125,7 +147,11 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 	}
 	at := cluster.ChooseDevice(rooms, need, wish)
 	if at < 0 {
-		most := slices.MaxFunc(rooms, func(a, b cluster.DeviceRoom) int { return cluster.CompareDevices(&a, &b) })
+		usable := slices.DeleteFunc(slices.Clone(rooms), func(r cluster.DeviceRoom) bool { return r.Lost != "" })
+		if len(usable) == 0 {
+			return Share{}, fmt.Errorf("%w is left for %d %%: %s: %s", ErrNone, percent, rooms[0].UUID, rooms[0].Lost)
+		}
+		most := slices.MaxFunc(usable, func(a, b cluster.DeviceRoom) int { return cluster.CompareDevices(&a, &b) })
 		return Share{}, fmt.Errorf("%w has %d %% and %d MiB left: the one with the most left, %s, has %d %% and %d MiB",
 			ErrNone, percent, memory/megabyte, most.UUID, most.Free.GPU, most.Free.GPUMemory/megabyte)
 	}
@@ -134,7 +160,7 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 
 // On returns a share of the GPU with that UUID.
 func (i Inventory) On(device string, percent int, memory int64) Share {
-	s := Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory}
+	s := Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory, RuntimeClass: i.RuntimeClass}
 	if n := slices.IndexFunc(i.Devices, func(d Device) bool { return d.UUID == device }); n >= 0 {
 		s.PipeDirectory = cmp.Or(i.Devices[n].PipeDirectory, s.PipeDirectory)
 	}
@@ -159,17 +185,53 @@ func (i Inventory) why() string {
 
 // Offer decides how a node's GPUs are allocated, and says why if not by MPS. present is
 // the number of its GPUs, ours the number of GPUs to share, and whole the number that
-// NVIDIA's device plugin advertises. The plugin does not say which GPUs it has. So GPUs
-// are shared only if there are enough for both: whole + ours ≤ present.
-func Offer(present, ours, whole int) (Sharing, string) {
+// NVIDIA's device plugin advertises. With claimed, the plugin gave ours to the agent, and thus
+// gives them to nobody else unless it hands out each GPU several times. Without, the plugin does
+// not say which GPUs it has, so GPUs are shared only if there are enough for both:
+// whole + ours ≤ present.
+func Offer(present, ours, whole int, claimed bool) (Sharing, string) {
 	switch {
 	case present == 0:
 		return None, "the machine has no GPU"
-	case whole > 0 && whole+ours > present:
+	case claimed && whole > present:
+		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s and the agent sees %d GPUs: it hands out a GPU several times, so another pod may get one of ours. "+
+			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present)
+	case !claimed && whole > 0 && whole+ours > present:
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d more are to be shared: the same GPU would be given out twice. "+
-			"Keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
+			"Let the agent ask the plugin for its GPUs (--device-plugin), keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
 	case ours == 0:
 		return None, "none of the node's GPUs can be shared"
 	}
 	return MPS, ""
+}
+
+// VisibleEnv is the variable by which NVIDIA's device plugin tells a container its GPUs.
+const VisibleEnv = "NVIDIA_VISIBLE_DEVICES"
+
+// Given returns the GPUs, by UUID or index, that NVIDIA's device plugin gave to a container with
+// this value of [VisibleEnv]. An error says why they are not the container's alone.
+func Given(value string) (names []string, err error) {
+	ask := fmt.Sprintf("give the container resources %s, and do not set the variable yourself", WholeResource)
+	switch value {
+	case "":
+		return nil, fmt.Errorf("%s is empty: the device plugin gave no GPU; %s", VisibleEnv, ask)
+	case "all", "none", "void":
+		return nil, fmt.Errorf("%s is %q: it must name the GPUs that the device plugin gave; %s", VisibleEnv, value, ask)
+	}
+	if strings.HasPrefix(value, "/") {
+		return nil, fmt.Errorf("%s is %q: set the device plugin's deviceListStrategy to envvar", VisibleEnv, value)
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("%s is %q: it has an entry with no name", VisibleEnv, value)
+		case slices.Contains(names, name):
+			return nil, fmt.Errorf("%s is %q: the device plugin hands out %s twice; turn off its own sharing (time slicing or MPS) on this node", VisibleEnv, value, name)
+		case strings.Contains(name, "::"):
+			return nil, fmt.Errorf("%s is %q: %s is one of several copies of a GPU that the device plugin hands out; turn off its own sharing (time slicing or MPS) on this node", VisibleEnv, value, name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }

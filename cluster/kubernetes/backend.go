@@ -125,7 +125,11 @@ func New(ctx context.Context, options Options) (*Backend, error) {
 	}
 	b.meter = newUsageMeter(options.Metrics, b.log, options.Now)
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	if err := b.watch(ctx); err != nil {
+	err = b.watch(ctx)
+	if err == nil {
+		err = claimWatch{b}.open(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	b.background(func() { b.events.Run(b.ctx) })

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/gpu"
 )
 
 // fleet is what the backend knows of the nodes; Backend.mu guards it.
@@ -38,6 +40,12 @@ type fleet struct {
 	// of Eligible.
 	tolerated map[string][]corev1.Toleration
 	eligible  map[string]*answer
+	// claims knows the GPUs that are allocated by DRA; nil if the cluster allocates none so.
+	// unclaimed says why, until it has been logged.
+	claims    *claims.Book
+	unclaimed string
+	// overfull holds what was logged of GPUs of which instances hold more than all.
+	overfull map[string]string
 }
 
 // all returns the nodes by name.
@@ -137,6 +145,18 @@ func (b *Backend) Nodes(context.Context) ([]cluster.Node, error) {
 	return slices.Clone(b.fleet.offers), nil
 }
 
+// GPUs lists the inventories of the nodes for instances that have one.
+func (b *Backend) GPUs() (all []gpu.Inventory) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.fleet.all() {
+		if len(n.GPUs.Devices) > 0 && b.selector.Matches(labels.Set(n.Labels)) {
+			all = append(all, n.GPUs)
+		}
+	}
+	return all
+}
+
 // offerAll calculates the result of Nodes from scratch. The lock is held.
 func (b *Backend) offerAll() {
 	f := &b.fleet
@@ -169,11 +189,13 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 		total.CPU, total.Memory = min(total.CPU, held.CPU), min(total.Memory, held.Memory)
 	}
 	free := total.Sub(held)
-	devices := n.GPUs.Rooms(b.fleet.heldGPUs(n.Name))
+	usable := b.fleet.gpus(n, "")
+	devices := usable.Rooms(b.fleet.heldGPUs(n.Name))
 	if n.Allocatable.GPU > 0 {
-		_, left := cluster.SumDevices(devices)
-		free.GPU, free.GPUMemory = left.GPU, left.GPUMemory
+		all, left := cluster.SumDevices(devices)
+		total.GPU, total.GPUMemory, free.GPU, free.GPUMemory = all.GPU, all.GPUMemory, left.GPU, left.GPUMemory
 	}
+	claimWatch{b}.sayOverfull(n, devices)
 	return cluster.Node{Name: n.Name, Total: total, Devices: devices, Free: cluster.Resources{
 		CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory), GPUMemory: max(0, free.GPUMemory),
 	}}

@@ -42,6 +42,9 @@ func (b nodeWatch) seen(object *corev1.Node) {
 		b.log.Warn().Str("node", n.Name).Msg("the node's GPUs are not used: " + n.Complaint)
 	}
 	b.fleet.set(n.Name, &n)
+	gpus := claimWatch(b)
+	gpus.sayUnclaimed(&n)
+	gpus.loseDevices(&n)
 	if !n.Ready && !b.fleet.suspect[n.Name] {
 		b.fleet.suspect[n.Name] = true
 		b.begin(func() { b.doubt(n.Name) })

@@ -10,7 +10,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
-	"github.com/faas-infer/faas-infer/gpu"
 )
 
 // exitedMemory is how long the backend remembers that an instance has exited.
@@ -38,7 +37,7 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 		return // A later pod of the same name is not this instance's.
 	}
 	if version := parse(pod.ResourceVersion); version >= e.version {
-		e.uid, e.version, e.pod, e.device = pod.UID, version, pod, pod.Annotations[gpu.DeviceAnnotation]
+		e.uid, e.version, e.pod, e.device = pod.UID, version, pod, in.Device()
 		e.advance(in)
 		e.notify()
 	}
@@ -71,7 +70,7 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 		return
 	}
 	e := b.newEntry(in, pod.Namespace)
-	e.uid, e.version, e.pod, e.device = pod.UID, parse(pod.ResourceVersion), pod, pod.Annotations[gpu.DeviceAnnotation]
+	e.uid, e.version, e.pod, e.device = pod.UID, parse(pod.ResourceVersion), pod, in.Device()
 	close(e.begun)
 	e.enter()
 	if seen.State != cluster.Starting {

@@ -38,6 +38,10 @@ const anyNode = ""
 // errInfeasible means that a node can never resize the pod.
 var errInfeasible = errors.New("its node refuses")
 
+// errClaimed means that the pod references a ResourceClaim. The API server of Kubernetes 1.36 takes any
+// resize of such a pod for a change of its claims.
+var errClaimed = errors.New("its pod references a ResourceClaim, and Kubernetes does not resize such pods")
+
 // Resize makes the kubelet give a running instance another CPU quota. The next provider
 // reads the quota from the pod's resources.
 func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config cluster.Config) error {
@@ -77,6 +81,9 @@ func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID
 	}
 	if e == nil || !isClosed(e.begun) {
 		return noInstance(what, id)
+	}
+	if pod := e.snapshot().pod; pod != nil && len(pod.Spec.ResourceClaims) > 0 {
+		return fmt.Errorf("%s %s: %w", what, id, errClaimed)
 	}
 	if err := e.changeShare(ctx, millicores, allow); err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)

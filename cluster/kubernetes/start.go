@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/gpu"
@@ -54,6 +55,12 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	if err != nil {
 		e.abandon(false)
 		return cluster.Instance{}, err
+	}
+	if plan.Claim != "" {
+		if err := (claimWatch{b}).ensureClaim(ctx, namespace, plan.Share.Device, spec.Node); err != nil {
+			e.abandon(false)
+			return cluster.Instance{}, err
+		}
 	}
 	if err := e.create(ctx, pod); err != nil {
 		e.abandon(errors.Is(err, context.Canceled) || isTransient(err))
@@ -106,11 +113,15 @@ func (b *Backend) reserve(p *podspec.ModelPlan, namespace string) (*entry, error
 	}
 	e := b.newEntry(cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: p.StartedAt}, namespace)
 	if spec.Config.GPU > 0 {
-		share, err := b.fleet.nodes[spec.Node].GPUs.Place(b.fleet.heldGPUs(spec.Node), spec.Device(), spec.Config.GPU, spec.Config.GPUMemory)
+		usable := b.fleet.gpus(b.fleet.nodes[spec.Node], namespace)
+		share, err := usable.Place(b.fleet.heldGPUs(spec.Node), spec.Device(), spec.Config.GPU, spec.Config.GPUMemory)
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", spec.Node, err)
 		}
 		p.Share, e.device = &share, share.Device
+		if b.fleet.claims.Has(spec.Node, share.Device) {
+			p.Claim = claims.Name(share.Device)
+		}
 		p.Spec.Devices, e.instance.Devices = []string{share.Device}, []string{share.Device}
 	}
 	e.enter()

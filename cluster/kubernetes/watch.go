@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,7 +86,7 @@ func (f *failures) add(what string, err error) {
 func (f *failures) last() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return errors.Join(f.why["nodes"], f.why["pods"])
+	return errors.Join(slices.Collect(maps.Values(f.why))...)
 }
 
 // key returns an object's key, also if the watch missed the object's deletion.

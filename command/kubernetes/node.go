@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -20,7 +21,7 @@ import (
 func NewNodeCommand() *cobra.Command {
 	var kubeconfig string
 	a := &nodeagent.Agent{
-		Node: os.Getenv("NODE_NAME"), Share: true, Every: 30 * time.Second,
+		Node: os.Getenv("NODE_NAME"), Visible: os.Getenv(gpu.VisibleEnv), Share: true, Every: 30 * time.Second,
 		MPS: device.MPSOptions{Program: device.MPSProgram, Directory: "/run/faas-infer/mps"},
 	}
 	c := &cobra.Command{
@@ -30,7 +31,9 @@ func NewNodeCommand() *cobra.Command {
 NVIDIA's driver and runs CUDA's MPS control daemon, through which instances get shares
 of them. It publishes both in the node's annotation ` + gpu.InventoryAnnotation + `,
 which the provider uses for placement. If NVIDIA's device plugin offers the same GPUs,
-node shares none and says so; --devices names the GPUs that the plugin does not have.
+node shares none and says so. With --device-plugin, it shares those that the plugin gave
+to its own container, which asks for nvidia.com/gpu. --devices names GPUs that the plugin
+does not have.
 
 When node ends, the MPS daemon ends, and so do the processes that use it.`,
 		Example: `  faas-infer-kubernetes node --name "$NODE_NAME"
@@ -50,6 +53,7 @@ When node ends, the MPS daemon ends, and so do the processes that use it.`,
 			}
 			library := nvml.New()
 			a.Read = func() (gpu.Inventory, error) { return device.Read(library) }
+			a.Watch = func(ctx context.Context, o device.WatchOptions) error { return device.Watch(ctx, library, o) }
 			a.Log = zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
 			return a.Run(cmd.Context())
 		},
@@ -58,6 +62,8 @@ When node ends, the MPS daemon ends, and so do the processes that use it.`,
 	f.StringVar(&a.Node, "name", a.Node, "name of this node (default: $NODE_NAME)")
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the pod's service account)")
 	f.StringSliceVar(&a.Devices, "devices", nil, "indexes or UUIDs of the GPUs to share (default: all)")
+	f.BoolVar(&a.Plugin, "device-plugin", false, "share the GPUs that NVIDIA's device plugin gave to this container, and no others")
+	f.StringVar(&a.RuntimeClass, "runtime-class", "", "RuntimeClass with which instances reach their GPU (default: the node's default runtime)")
 	f.BoolVar(&a.Share, "share", a.Share, "share GPUs through MPS; if false, they are only published")
 	f.StringVar(&a.MPS.Directory, "directory", a.MPS.Directory, "directory on the node for the MPS daemon's pipes and log")
 	f.StringVar(&a.SharedMemory, "shared-memory", "", "directory on the node that is /dev/shm here and in instances (default: /dev/shm itself)")

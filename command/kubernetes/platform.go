@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podlogs"
 	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/command"
+	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -173,6 +174,8 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: f.Cutter(b.Log)}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
+	// The provider's own node has no part in it.
+	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable
 	o.Replica, o.Eligible = p.replica(), p.eligible

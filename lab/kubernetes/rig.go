@@ -168,6 +168,8 @@ type Function struct {
 	// Min is the number of instances that it keeps without load, Max the maximum number;
 	// 0 is no bound.
 	Min, Max int
+	// Device says on what it may run, as annotation.Inference has it.
+	Device string
 }
 
 // Namespace is the default namespace of a rig's functions.
@@ -188,7 +190,7 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	function := &provider.Function{
 		Name: full, Revision: revision, CreatedAt: time.Now(), Replicas: uint64(f.Min),
 		Deployment: types.FunctionDeployment{Service: f.Name, Namespace: r.namespace, Image: object.Spec.Image},
-		Inference:  annotation.Inference{IsInference: true, SLO: f.SLO, Percentile: annotation.DefaultPercentile, MaxBatch: 8, MinReplicas: f.Min, MaxReplicas: f.Max},
+		Inference:  annotation.Inference{IsInference: true, SLO: f.SLO, Percentile: annotation.DefaultPercentile, MaxBatch: 8, MinReplicas: f.Min, MaxReplicas: f.Max, Device: f.Device},
 	}
 	d, err := r.Controller.Deploy(ctx, function)
 	if err != nil {

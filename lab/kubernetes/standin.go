@@ -19,7 +19,7 @@ import (
 // StandIns answer requests in place of all instances of a cluster, by their addresses. Its
 // methods are safe for concurrent use.
 type StandIns struct {
-	exec     func(batch int) time.Duration
+	exec     func(address string, batch int) time.Duration
 	server   *http.Server
 	listener net.Listener
 	done     chan struct{}
@@ -28,6 +28,8 @@ type StandIns struct {
 	served map[string]int
 	gone   map[string]bool
 	open   map[string]map[*connection]struct{}
+	// dialled has the instances' addresses by those of the connections' other ends.
+	dialled map[string]string
 }
 
 // errGone is the error of connections to lost instances.
@@ -35,12 +37,18 @@ var errGone = errors.New("no route to host")
 
 // StartStandIns starts a server that answers each batch after the time that exec returns.
 func StartStandIns(exec func(batch int) time.Duration) (*StandIns, error) {
+	return StartStandInsOf(func(_ string, batch int) time.Duration { return exec(batch) })
+}
+
+// StartStandInsOf is StartStandIns for instances that differ; exec gets the address of the one that
+// was sent the batch.
+func StartStandInsOf(exec func(address string, batch int) time.Duration) (*StandIns, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	i := &StandIns{exec: exec, listener: l, done: make(chan struct{}), served: map[string]int{}, gone: map[string]bool{},
-		open: map[string]map[*connection]struct{}{}}
+		open: map[string]map[*connection]struct{}{}, dialled: map[string]string{}}
 	i.server = &http.Server{Handler: i, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(i.done)
@@ -71,6 +79,7 @@ func (i *StandIns) Dial(ctx context.Context, _, address string) (net.Conn, error
 	c := &connection{Conn: conn, instances: i, address: address}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.dialled[conn.LocalAddr().String()] = address
 	if i.open[address] == nil {
 		i.open[address] = map[*connection]struct{}{}
 	}
@@ -128,7 +137,10 @@ func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	took := i.exec(len(requests))
+	i.mu.Lock()
+	address := i.dialled[r.RemoteAddr]
+	i.mu.Unlock()
+	took := i.exec(address, len(requests))
 	timer := time.NewTimer(took)
 	defer timer.Stop()
 	select {
@@ -171,6 +183,7 @@ func (c *connection) Write(b []byte) (int, error) {
 func (c *connection) Close() error {
 	c.instances.mu.Lock()
 	delete(c.instances.open[c.address], c)
+	delete(c.instances.dialled, c.LocalAddr().String())
 	c.instances.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -2,12 +2,14 @@ package control
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // Describe returns the state of a function; false if it is not deployed.
@@ -92,7 +94,7 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		// configs, so its explanation means nothing. Nor does one of an earlier revision.
 		why := unplaced[name]
 		if why != "" {
-			why = cmp.Or(fn.ineligible, why)
+			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), c.nodes), why)
 		}
 		if why != fn.Unplaced && fn.planned == fn.Revision && !fn.Failures.Pausing(now) {
 			fn.Unplaced = why
@@ -103,6 +105,42 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		}
 		fn.tell(now)
 	}
+}
+
+// noDevice says why no GPU of the nodes can take a function that runs on shares only, even if nothing
+// else were there; "" if one can, or if the function runs on cores.
+func noDevice(candidates []capacity.Candidate, nodes []cluster.Node) string {
+	if len(candidates) == 0 {
+		return ""
+	}
+	least, most, found, lost := candidates[0].Config.GPUMemory, int64(0), false, ""
+	for _, c := range candidates {
+		if c.Config.GPU == 0 {
+			return ""
+		}
+		least = min(least, c.Config.GPUMemory)
+	}
+	for _, n := range nodes {
+		if n.Devices == nil && n.Total.GPU > 0 {
+			most, found = max(most, n.Total.GPUMemory), true
+		}
+		for _, d := range n.Devices {
+			if d.Lost != "" {
+				lost = fmt.Sprintf("%s of node %s: %s", d.UUID, n.Name, d.Lost)
+				continue
+			}
+			most, found = max(most, d.Total.GPUMemory), true
+		}
+	}
+	switch {
+	case !found && lost != "":
+		return "no GPU can be used; " + lost
+	case !found:
+		return "no node has a GPU to share"
+	case most < least:
+		return fmt.Sprintf("no GPU is large enough: the model needs %d MiB of memory there, and the largest has %d MiB", least>>20, most>>20)
+	}
+	return ""
 }
 
 // tell gives the dispatcher the answer for requests that find no ready instance.

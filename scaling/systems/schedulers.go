@@ -59,3 +59,14 @@ func (s System) With(change func(*scaling.Settings)) System {
 	change(&s.settings)
 	return s
 }
+
+// Through returns the system with wrap around its scalers, for whoever compares what an engine is
+// asked and plans with what a driver does of it.
+func (s System) Through(wrap func(Scaler) Scaler) System {
+	made := s.scaler
+	if made == nil {
+		made = engine
+	}
+	s.scaler = func(settings scaling.Settings) Scaler { return wrap(made(settings)) }
+	return s
+}

@@ -41,7 +41,7 @@ type Need struct {
 	For string
 }
 
-// Needs returns every right that the provider needs, and no others.
+// Needs returns every right that the provider needs without shares of GPUs, and no others.
 func Needs() []Need {
 	watch := []string{"get", "list", "watch"}
 	return []Need{
@@ -63,6 +63,16 @@ func Needs() []Need {
 		{Provider, "", "configmaps", append([]string{"create", "patch", "delete"}, watch...), "what is learned of functions"},
 		{Provider, "coordination.k8s.io", "leases", []string{"get", "create", "update"}, "electing a leader"},
 		{Provider, "discovery.k8s.io", "endpointslices", watch, "finding the other replicas"},
+	}
+}
+
+// ClaimNeeds returns the rights with which the provider claims GPUs of which instances have shares.
+// Only installations with the node agent give them.
+func ClaimNeeds() []Need {
+	return []Need{
+		{Cluster, "resource.k8s.io", "resourceslices", []string{"list", "watch"}, "knowing the GPUs of the DRA driver"},
+		{Cluster, "resource.k8s.io", "resourceclaims", []string{"list", "watch"}, "knowing who has a GPU"},
+		{Functions, "resource.k8s.io", "resourceclaims", []string{"get", "create"}, "claiming the GPUs of instances"},
 	}
 }
 

@@ -52,10 +52,40 @@ func Read(object *corev1.Node) Node {
 		if n.GPUs, err = gpu.Parse(text); err != nil {
 			n.Complaint = err.Error()
 		}
+		n.checkOffer(Whole(object))
 	}
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
 }
+
+// checkOffer stops the sharing of GPUs that NVIDIA's device plugin hands out as well, whatever the
+// annotation says: it may have been edited, or be of an agent that has died.
+func (n *Node) checkOffer(whole int) {
+	if n.GPUs.Sharing != gpu.MPS || whole == 0 {
+		return
+	}
+	if sharing, why := gpu.Offer(len(n.GPUs.Devices), len(n.GPUs.Shareable()), whole, n.GPUs.Claimed); sharing == gpu.Whole {
+		n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: sharing, Reason: why}
+		for i := range n.GPUs.Devices {
+			n.GPUs.Devices[i].Whole = false
+		}
+		n.Complaint = why
+	}
+}
+
+// Whole returns how many GPUs NVIDIA's device plugin offers on a node, each to one
+// container or to several by time slicing.
+func Whole(object *corev1.Node) int {
+	sum := 0
+	for _, name := range wholeResources {
+		n := object.Status.Allocatable[name]
+		sum += int(n.Value())
+	}
+	return sum
+}
+
+// wholeResources are the names under which the device plugin advertises GPUs.
+var wholeResources = []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource + ".shared"}
 
 // Same reports whether n and o do not differ for placement. Kubelets write a node's
 // status often, mostly without such a change.

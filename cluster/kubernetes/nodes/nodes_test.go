@@ -42,6 +42,24 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// GPUs that the device plugin hands out are not shared as well, whatever the annotation says,
+// unless the plugin gave them to the agent.
+func TestHandedOutTwice(t *testing.T) {
+	for _, test := range []struct {
+		claimed bool
+		whole   string
+		shares  bool
+	}{{false, "0", true}, {false, "2", false}, {true, "2", true}, {true, "4", false}} {
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{gpu.InventoryAnnotation: gpu.Inventory{
+			Sharing: gpu.MPS, PipeDirectory: "/run/mps", Claimed: test.claimed, Devices: []gpu.Device{{UUID: "a", Memory: 8}, {UUID: "b", Memory: 8}}}.String()}},
+			Status: corev1.NodeStatus{Allocatable: list("4", "1Ki")}}
+		object.Status.Allocatable[gpu.WholeResource] = resource.MustParse(test.whole)
+		if n := Read(Trim(object)); (n.Allocatable.GPU == 200) != test.shares || (n.Complaint == "") != test.shares {
+			t.Errorf("%+v: %+v", test, n)
+		}
+	}
+}
+
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("s", "100m", "10")

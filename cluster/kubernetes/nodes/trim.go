@@ -21,6 +21,11 @@ func Trim(object *corev1.Node) *corev1.Node {
 	if text, ok := object.Annotations[gpu.InventoryAnnotation]; ok {
 		out.Annotations = map[string]string{gpu.InventoryAnnotation: text}
 	}
+	for _, name := range wholeResources {
+		if n, ok := object.Status.Allocatable[name]; ok {
+			out.Status.Allocatable[name] = n
+		}
+	}
 	for _, c := range object.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			out.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}

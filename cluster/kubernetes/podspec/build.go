@@ -29,8 +29,10 @@ type ModelPlan struct {
 	Secrets  map[string]corev1.SecretType
 	// Args are the arguments of the image's program.
 	Args []string
-	// Share is its share of a GPU; nil for none.
+	// Share is its share of a GPU; nil for none. Claim is the name of the ResourceClaim by which
+	// the GPU is allocated to it; "" for none.
 	Share *gpu.Share
+	Claim string
 	// Grace is how long it may take to exit if the deletion gives no other grace
 	// period.
 	Grace time.Duration
@@ -63,7 +65,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 	}
 	Pin(&pod.Spec, p.Spec.Node)
 	if p.Share != nil {
-		addGPU(pod, *p.Share)
+		addGPU(pod, *p.Share, p.Claim)
 	}
 	return pod, nil
 }
@@ -125,6 +127,7 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 			annotations[key] = value
 		}
 	}
+	delete(annotations, gpu.DeviceAnnotation) // A function must not claim to have a share.
 	annotations[v1alpha1.SpecAnnotation] = string(spec)
 	annotations[StartedAnnotation] = p.StartedAt.UTC().Format(time.RFC3339Nano)
 	controller := true
@@ -150,12 +153,24 @@ func CPU(millicores int) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(millicores), resource.DecimalSI)
 }
 
-// addGPU gives the pod its share of a GPU.
-func addGPU(pod *corev1.Pod, s gpu.Share) {
+// claimName is the name of a claim within a pod.
+const claimName = "gpu"
+
+// addGPU gives the pod its share of a GPU. The driver of a claim brings the GPU into the
+// container; otherwise NVIDIA's container runtime does.
+func addGPU(pod *corev1.Pod, s gpu.Share, claim string) {
 	pod.Annotations[gpu.DeviceAnnotation] = s.Device
 	c := &pod.Spec.Containers[0]
 	env := s.Env()
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { _, ours := env[e.Name]; return ours })
+	switch {
+	case claim != "":
+		delete(env, gpu.VisibleEnv)
+		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, corev1.PodResourceClaim{Name: claimName, ResourceClaimName: &claim})
+		c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: claimName})
+	case s.RuntimeClass != "" && pod.Spec.RuntimeClassName == nil:
+		pod.Spec.RuntimeClassName = &s.RuntimeClass
+	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: env[name]})
 	}

@@ -179,6 +179,63 @@ func TestGPUShare(t *testing.T) {
 	}
 }
 
+// A claim replaces the container runtime's way to a GPU, and a RuntimeClass is set only for that.
+func TestGPUClaim(t *testing.T) {
+	visible := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == gpu.VisibleEnv })
+	}
+	for _, claim := range []string{"", "faas-infer-gpu-1"} {
+		p := plan()
+		p.Share, p.Claim = &gpu.Share{Device: "GPU-1", Percent: 30, PipeDirectory: "/run/mps", RuntimeClass: "nvidia"}, claim
+		pod, err := Model(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, c := pod.Spec, pod.Spec.Containers[0]
+		switch {
+		case claim == "":
+			if len(spec.ResourceClaims)+len(c.Resources.Claims) > 0 || spec.RuntimeClassName == nil || *spec.RuntimeClassName != "nvidia" || !visible(pod) {
+				t.Errorf("without a claim: %+v", spec)
+			}
+		case len(spec.ResourceClaims) != 1 || *spec.ResourceClaims[0].ResourceClaimName != claim || len(c.Resources.Claims) != 1 ||
+			c.Resources.Claims[0].Name != spec.ResourceClaims[0].Name || spec.RuntimeClassName != nil || visible(pod):
+			t.Errorf("with a claim: %+v", spec)
+		}
+	}
+	p, class := plan(), "other"
+	p.Share, p.Profiles = &gpu.Share{Device: "GPU-1", Percent: 30, PipeDirectory: "/run/mps", RuntimeClass: "nvidia"}, []Profile{{RuntimeClassName: &class}}
+	if pod, err := Model(p); err != nil || *pod.Spec.RuntimeClassName != "other" {
+		t.Errorf("a profile's RuntimeClass is replaced: %v", err)
+	}
+}
+
+// An instance has the share of a GPU that its environment limits it to, whatever somebody has
+// written into its pod's annotations or its function's.
+func TestGPUShareCannotBeEdited(t *testing.T) {
+	p := plan()
+	p.Spec.Config.GPU, p.Spec.Config.GPUMemory, p.Spec.Devices = 30, 1<<30, []string{"GPU-1"}
+	p.Share = &gpu.Share{Device: "GPU-1", Percent: 30, Memory: 1 << 30, PipeDirectory: "/run/mps"}
+	pod, err := Model(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Annotations[gpu.DeviceAnnotation] = "GPU-2"
+	pod.Annotations[v1alpha1.SpecAnnotation] = strings.NewReplacer(`"gpu":30`, `"gpu":90`, "GPU-1", "GPU-2").Replace(pod.Annotations[v1alpha1.SpecAnnotation])
+	in, err := ReadModel(Trim(pod))
+	if err != nil || in.Config != p.Spec.Config || in.Device() != "GPU-1" {
+		t.Errorf("edited: %+v, %v", in, err)
+	}
+	p = plan()
+	p.Owner.Spec.Annotations = map[string]string{gpu.DeviceAnnotation: "GPU-1"}
+	if pod, err = Model(p); err != nil || pod.Annotations[gpu.DeviceAnnotation] != "" {
+		t.Errorf("a function claims to have a share: %v, %v", pod.Annotations, err)
+	}
+	pod.Annotations[v1alpha1.SpecAnnotation] = strings.Replace(pod.Annotations[v1alpha1.SpecAnnotation], `"gpu":0`, `"gpu":90`, 1)
+	if in, err := ReadModel(Trim(pod)); err != nil || in.Config.GPU != 0 {
+		t.Errorf("a share that nobody gave: %+v, %v", in, err)
+	}
+}
+
 // ReadModel takes the share from the pod's resources, not from the annotation.
 func TestReadFollowsResources(t *testing.T) {
 	for _, c := range []struct {

@@ -40,9 +40,7 @@ func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 		return in, fmt.Errorf("pod %s/%s: annotation %s: %w", pod.Namespace, pod.Name, v1alpha1.SpecAnnotation, err)
 	}
 	share(pod, &in.InstanceSpec)
-	if device := pod.Annotations[gpu.DeviceAnnotation]; device != "" {
-		in.Devices = []string{device}
-	}
+	shareOfGPU(pod, &in.InstanceSpec)
 	in.State, in.StartedAt = cluster.Starting, pod.CreationTimestamp.Time
 	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[StartedAnnotation]); err == nil {
 		in.StartedAt = at
@@ -125,5 +123,29 @@ func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 		spec.Parked = true
 	default:
 		spec.Config.CPU, spec.Parked = cpu, false
+	}
+}
+
+// shareOfGPU sets the spec's share of a GPU from the container's environment, which limits it and
+// cannot be edited, unlike the pod's annotations.
+func shareOfGPU(pod *corev1.Pod, spec *cluster.InstanceSpec) {
+	if spec.Config.GPU == 0 && pod.Annotations[gpu.DeviceAnnotation] == "" {
+		return
+	}
+	share := gpu.ReadShare(func(name string) string {
+		for _, e := range pod.Spec.Containers[0].Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+		return ""
+	})
+	if spec.Config.GPU, spec.Devices = share.Percent, nil; share.Device == "" {
+		spec.Config.GPUMemory = 0
+		return
+	}
+	spec.Devices = []string{share.Device}
+	if share.Memory > 0 { // The only user of a whole device has no limit.
+		spec.Config.GPUMemory = share.Memory
 	}
 }

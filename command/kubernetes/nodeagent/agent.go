@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
 )
@@ -35,8 +38,16 @@ type Agent struct {
 	Node string
 	// Read reads the inventory from the driver.
 	Read func() (gpu.Inventory, error)
+	// Watch reports GPUs that fail, until its context ends; nil if nobody does.
+	Watch func(context.Context, device.WatchOptions) error
 	// Devices are indexes or UUIDs of the GPUs to share, all if empty.
 	Devices []string
+	// Plugin: share the GPUs that NVIDIA's device plugin gave to the agent's container, and no
+	// others. Visible is the value of [gpu.VisibleEnv], which names them.
+	Plugin  bool
+	Visible string
+	// RuntimeClass is published as the one with which instances reach their GPU.
+	RuntimeClass string
 	// Share: share the GPUs. If false, the agent only publishes them.
 	Share bool
 	// MPS says how the daemon runs; the agent fills in its devices.
@@ -52,8 +63,40 @@ type Agent struct {
 	// tried is when the daemon was started last, failed why it does not run.
 	tried  time.Time
 	failed error
+	// losses are the GPUs that have failed; nil before Run.
+	losses *losses
 	// logged is the inventory that was logged last; each is logged once.
 	logged string
+}
+
+// losses are the GPUs that Watch has reported.
+type losses struct {
+	// watched: Watch has been called; watching is its goroutine. changed wakes the agent.
+	watched  bool
+	watching sync.WaitGroup
+	changed  chan struct{}
+	mu       sync.Mutex
+	// why has why GPUs have failed, by UUID.
+	why map[string]string
+}
+
+// poke wakes the agent.
+func (l *losses) poke() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// mark says of the GPUs that have failed why.
+func (l *losses) mark(devices []gpu.Device) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range devices {
+		if why, ok := l.why[devices[i].UUID]; ok {
+			devices[i].Lost = why
+		}
+	}
 }
 
 // Check refuses invalid options. Its errors name the command's flags.
@@ -65,6 +108,8 @@ func (a *Agent) Check() error {
 		return fmt.Errorf("--directory is %q: it must be an absolute path", a.MPS.Directory)
 	case a.SharedMemory != "" && !filepath.IsAbs(a.SharedMemory):
 		return fmt.Errorf("--shared-memory is %q: it must be an absolute path", a.SharedMemory)
+	case a.Plugin && len(a.Devices) > 0:
+		return errors.New("--devices and --device-plugin exclude each other: with --device-plugin, the device plugin names the GPUs")
 	case a.Every < time.Second:
 		return fmt.Errorf("--every is %v: it must be at least 1s", a.Every)
 	}
@@ -82,8 +127,12 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if _, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("node %s: %w", a.Node, err)
 	}
-	node, changed, stop := a.watch(ctx)
+	a.losses = &losses{changed: make(chan struct{}, 1), why: map[string]string{}}
+	node, stop := a.follow(ctx)
 	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer a.losses.watching.Wait()
+	defer cancel()
 	defer func() { err = errors.Join(err, a.end()) }()
 	tick := time.NewTicker(a.Every)
 	defer tick.Stop()
@@ -100,30 +149,23 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-a.losses.changed:
 		case <-tick.C:
 		case <-exited:
 		}
 	}
 }
 
-// watch follows the agent's node. node returns its last known state, or nil.
-func (a *Agent) watch(ctx context.Context) (node func() *corev1.Node, changed <-chan struct{}, stop func()) {
+// follow follows the agent's node. node returns its last known state, or nil.
+func (a *Agent) follow(ctx context.Context) (node func() *corev1.Node, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	factory := informers.NewSharedInformerFactoryWithOptions(a.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, a.Node).String()
 	}))
 	informer := factory.Core().V1().Nodes()
-	signal := make(chan struct{}, 1)
-	poke := func() {
-		select {
-		case signal <- struct{}{}:
-		default:
-		}
-	}
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ // It fails only for a stopped informer.
-		AddFunc:    func(any) { poke() },
-		UpdateFunc: func(_, _ any) { poke() },
+		AddFunc:    func(any) { a.losses.poke() },
+		UpdateFunc: func(_, _ any) { a.losses.poke() },
 	})
 	factory.Start(ctx.Done())
 	return func() *corev1.Node {
@@ -132,7 +174,7 @@ func (a *Agent) watch(ctx context.Context) (node func() *corev1.Node, changed <-
 				return nil
 			}
 			return n
-		}, signal, func() {
+		}, func() {
 			cancel()
 			factory.Shutdown()
 		}
@@ -147,11 +189,16 @@ func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 // inventory returns what the node has to give now. It starts the daemon if it is needed.
 func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	i, err := a.Read()
-	if err == nil {
-		i, err = device.Only(i, a.Devices)
-	}
 	if err != nil {
 		return gpu.Inventory{Devices: []gpu.Device{}, Sharing: gpu.None, Reason: err.Error()}
+	}
+	if a.losses != nil {
+		a.watch(ctx, i.Devices)
+		a.losses.mark(i.Devices)
+	}
+	if i, err = a.only(i); err != nil {
+		i.Sharing, i.Reason = gpu.None, err.Error()
+		return i
 	}
 	if !a.Share {
 		i.Sharing, i.Reason = gpu.None, "sharing is turned off (--share=false)"
@@ -159,7 +206,7 @@ func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory 
 	}
 	i.Sharing = gpu.MPS
 	ours := i.Shareable()
-	if i.Sharing, i.Reason = gpu.Offer(len(i.Devices), len(ours), whole(node)); i.Sharing != gpu.MPS {
+	if i.Sharing, i.Reason = gpu.Offer(len(i.Devices), len(ours), nodes.Whole(node), a.Plugin); i.Sharing != gpu.MPS {
 		// A running daemon stays, because instances compute through it.
 		return i
 	}
@@ -168,18 +215,45 @@ func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory 
 		return i
 	}
 	i.PipeDirectory, i.SharedMemory = a.MPS.Pipes(), a.SharedMemory
+	i.Claimed, i.RuntimeClass = a.Plugin, a.RuntimeClass
 	return i
 }
 
-// whole returns how many GPUs NVIDIA's device plugin offers on a node, each to one
-// container or to several by time slicing.
-func whole(node *corev1.Node) int {
-	sum := 0
-	for _, name := range []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource + ".shared"} {
-		n := node.Status.Allocatable[name]
-		sum += int(n.Value())
+// watch begins to watch the GPUs, once.
+func (a *Agent) watch(ctx context.Context, devices []gpu.Device) {
+	l := a.losses
+	if a.Watch == nil || l.watched {
+		return
 	}
-	return sum
+	l.watched = true
+	l.watching.Go(func() {
+		err := a.Watch(ctx, device.WatchOptions{
+			Devices: slices.Clone(devices), Every: a.Every,
+			Lost: func(uuid, why string) {
+				a.Log.Error().Str("gpu", uuid).Str("why", why).Msg("a GPU is lost; restart the agent's pod when it works again")
+				l.mu.Lock()
+				l.why[uuid] = why
+				l.mu.Unlock()
+				l.poke()
+			},
+			Note: func(uuid, what string) { a.Log.Warn().Str("gpu", uuid).Msg(what) },
+		})
+		if err != nil {
+			a.Log.Error().Err(err).Msg("GPUs that fail are not noticed")
+		}
+	})
+}
+
+// only makes the GPUs unshareable that are not the agent's to share.
+func (a *Agent) only(i gpu.Inventory) (gpu.Inventory, error) {
+	names := a.Devices
+	if a.Plugin {
+		var err error
+		if names, err = gpu.Given(a.Visible); err != nil {
+			return i, err
+		}
+	}
+	return device.Only(i, names)
 }
 
 // ensureDaemon makes sure that a healthy daemon runs for these GPUs. It starts a failing

@@ -35,6 +35,7 @@ func TestCheck(t *testing.T) {
 		"--name":          func(a *Agent) { a.Node = "" },
 		"--directory":     func(a *Agent) { a.MPS.Directory = "mps" },
 		"--shared-memory": func(a *Agent) { a.SharedMemory = "shm" },
+		"--devices":       func(a *Agent) { a.Plugin, a.Devices = true, []string{"0"} },
 		"--every":         func(a *Agent) { a.Every = time.Millisecond },
 	} {
 		a := good
@@ -98,6 +99,17 @@ func TestAgent(t *testing.T) {
 			return device.Read(library)
 		},
 	}
+	fails := make(chan string, 1)
+	a.Watch = func(ctx context.Context, o device.WatchOptions) error {
+		for {
+			select {
+			case uuid := <-fails:
+				o.Lost(uuid, "XID 79")
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -155,6 +167,13 @@ func TestAgent(t *testing.T) {
 	lost.Store(false)
 	published(t, client, "gpu-1", shared)
 
+	// A GPU fails, and the rest goes on.
+	fails <- i.Devices[3].UUID
+	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { percent, _ := i.Total(); return percent == 700 })
+	if i.Devices[3].Lost != "XID 79" || i.Sharing != gpu.MPS {
+		t.Errorf("%+v", i)
+	}
+
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -165,6 +184,54 @@ func TestAgent(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(a.MPS.Pipes(), device.MPSProgram+".pid")); !os.IsNotExist(err) {
 		t.Error("the daemon is left")
+	}
+}
+
+// plugged returns the node as NVIDIA's device plugin advertises n GPUs on it.
+func plugged(n string) *corev1.Node {
+	return &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{gpu.WholeResource: resource.MustParse(n)}}}
+}
+
+// The agent shares exactly the GPUs that the device plugin gave to its container, though the
+// plugin advertises all of the node's. It shares none if the plugin gives a GPU to others, too.
+func TestDevicePlugin(t *testing.T) {
+	program, err := dgx.Control(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := dgx.New()
+	all, err := device.Read(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := all.Devices[2].UUID, all.Devices[5].UUID
+	for _, test := range []struct{ visible, advertised, want, says string }{
+		{a + "," + b, "8", a + " " + b, ""},
+		{"2,5", "8", a + " " + b, ""},
+		{a, "16", "", "several times"},
+		{a + "," + a, "16", "", "twice"},
+		{"all", "8", "", "nvidia.com/gpu"},
+		{"", "8", "", "is empty"},
+		{"GPU-elsewhere", "8", "", "there is no GPU"},
+	} {
+		agent := &Agent{Share: true, Plugin: true, Visible: test.visible, RuntimeClass: "nvidia", Every: time.Second, Log: zerolog.Nop(),
+			MPS: device.MPSOptions{Program: program, Directory: t.TempDir()}, Read: func() (gpu.Inventory, error) { return device.Read(library) }}
+		i := agent.inventory(t.Context(), plugged(test.advertised))
+		var shared []string
+		for _, d := range i.Shareable() {
+			shared = append(shared, d.UUID)
+		}
+		if got := strings.Join(shared, " "); got != test.want || !strings.Contains(i.Reason, test.says) || i.Claimed != (got != "") || (i.RuntimeClass == "nvidia") != i.Claimed {
+			t.Errorf("%q of %s: %q, %+v", test.visible, test.advertised, got, i)
+		}
+		if len(i.Devices) != 8 {
+			t.Errorf("%q: %d devices are published", test.visible, len(i.Devices))
+		}
+		if agent.daemon != nil {
+			if err := agent.daemon.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -65,29 +65,6 @@ func work() error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// standIn replaces the MPS control program.
-const standIn = `#!/bin/sh
-pid=$CUDA_MPS_PIPE_DIRECTORY/pid
-if [ "$1" = -f ]; then
-	echo $$ > "$pid"
-	while [ -e "$pid" ]; do sleep 0.02; done
-	exit 0
-fi
-read -r command
-[ -e "$pid" ] || exit 1
-[ "$command" = quit ] && rm "$pid"
-exit 0
-`
-
-// dgx returns go-nvml's DGX A100 with the number of cores, which go-nvml lacks.
-func dgx() *dgxa100.Server {
-	s := dgxa100.New()
-	for _, d := range s.Devices {
-		d.(*dgxa100.Device).GetNumGpuCoresFunc = func() (int, nvml.Return) { return 6912, nvml.SUCCESS }
-	}
-	return s
-}
-
 func options(t *testing.T, kind string) Options {
 	t.Helper()
 	t.Setenv(worker, kind)
@@ -95,11 +72,11 @@ func options(t *testing.T, kind string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mps := filepath.Join(t.TempDir(), "control")
-	if err := os.WriteFile(mps, []byte(standIn), 0o755); err != nil {
+	mps, err := dgx.Control(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{GPU: "1", Library: dgx(), MPS: mps, Self: self}
+	return Options{GPU: "1", Library: dgx.New(), MPS: mps, Self: self}
 }
 
 // Every share is measured in a process that has it, the memory on the largest, and the daemon
@@ -170,7 +147,7 @@ func TestRefused(t *testing.T) {
 	if _, err := Open(t.Context(), o); !errors.Is(err, gpu.ErrNone) {
 		t.Errorf("%v", err)
 	}
-	s := dgx()
+	s := dgx.New()
 	s.Devices[1].SetMigMode(nvml.DEVICE_MIG_ENABLE)
 	o.GPU, o.Library = "1", s
 	if _, err := Open(t.Context(), o); !errors.Is(err, gpu.ErrNone) || !strings.Contains(err.Error(), "--shares 100") {

@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,7 +156,7 @@ func rights(t *testing.T) {
 	provider := connect(t, func(c *rest.Config) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
 	})
-	needs := append(client.Needs(), mine...)
+	needs := slices.Concat(client.Needs(), client.ClaimNeeds(), mine)
 	await(t, "the provider's rights", func(ctx context.Context) error {
 		missing, err := client.CheckAccess(ctx, provider, needs, "openfaas", []string{"openfaas-fn"})
 		if err == nil && len(missing) > 0 {

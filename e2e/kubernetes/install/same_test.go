@@ -28,6 +28,9 @@ func TestSame(t *testing.T) {
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
 			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged",
 		}},
+		{name: "device plugin", options: []string{"gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
+			"nodeAgent.enabled=true", "functions.podSecurity=privileged", "nodeAgent.devicePluginGPUs=1",
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			manifests, chart := read(t, kustomized(t, test.options, test.files)), read(t, rendered(t, test.values...))

@@ -1,0 +1,40 @@
+package control
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// A function that runs on shares only is told what no GPU has.
+func TestSaysWhyNoDevice(t *testing.T) {
+	on := func(gpu int, memory int64) capacity.Candidate {
+		return capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 250, GPU: gpu, GPUMemory: memory << 30}}}
+	}
+	node := func(devices ...cluster.DeviceRoom) []cluster.Node {
+		return []cluster.Node{{Name: "n", Devices: devices}}
+	}
+	room := func(memory int64, lost string) cluster.DeviceRoom {
+		return cluster.DeviceRoom{UUID: "GPU-a", Total: cluster.Resources{GPU: 100, GPUMemory: memory << 30}, Lost: lost}
+	}
+	for _, test := range []struct {
+		configs []capacity.Candidate
+		nodes   []cluster.Node
+		says    string
+	}{
+		{nil, node(), ""},
+		{[]capacity.Candidate{on(10, 24), on(0, 0)}, node(room(16, "")), ""},
+		{[]capacity.Candidate{on(10, 24), on(20, 16)}, node(room(16, "")), ""},
+		{[]capacity.Candidate{on(10, 24), on(20, 20)}, node(room(8, ""), room(16, "")), "needs 20480 MiB of memory there, and the largest has 16384 MiB"},
+		{[]capacity.Candidate{on(10, 1)}, node(), "no node has a GPU"},
+		{[]capacity.Candidate{on(10, 1)}, node(room(16, "XID 79")), "GPU-a of node n: XID 79"},
+		{[]capacity.Candidate{on(10, 1)}, node(room(16, "XID 79"), room(16, "")), ""},
+		{[]capacity.Candidate{on(10, 1)}, []cluster.Node{{Total: cluster.Resources{GPU: 100, GPUMemory: 16 << 30}}}, ""},
+	} {
+		if why := noDevice(test.configs, test.nodes); (why == "") != (test.says == "") || !strings.Contains(why, test.says) {
+			t.Errorf("%+v: %q", test, why)
+		}
+	}
+}
