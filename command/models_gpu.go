@@ -40,10 +40,10 @@ func (m gpuModels) Devices() (names []string) {
 	return slices.Compact(names)
 }
 
-// usable lists the GPUs on which models run: those that are shared, and those that each instance has
-// as a whole, such as without MPS. MIG instances have no times of their own, so they are left out.
+// usable lists the GPUs on which models run: those that are shared, and those that an instance has
+// as a whole, such as without MPS. A MIG instance counts as a share of the GPU whose model it has.
 func usable(i gpu.Inventory) []gpu.Device {
-	return slices.DeleteFunc(i.Usable(), func(d gpu.Device) bool { return d.Lost != "" || d.Parent != "" })
+	return slices.DeleteFunc(i.Usable(), func(d gpu.Device) bool { return d.Lost != "" })
 }
 
 // Unable implements [latency.Devices].
@@ -67,9 +67,9 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 	}
 	i := m.inventory()
 	all := usable(i)
-	at := slices.IndexFunc(all, func(d gpu.Device) bool { return shares.Machine(d.Model, i.Driver) == device })
+	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && shares.Machine(d.Model, i.Driver) == device })
 	if at < 0 {
-		return nil, fmt.Errorf("this machine has no %s, and %w", device, err)
+		return nil, fmt.Errorf("this machine has no %s as a whole to measure, and %w", device, err)
 	}
 	// The child must not be idle work: it measures.
 	_, p, err = m.profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)

@@ -40,8 +40,14 @@ func TestMeasureOn(t *testing.T) {
 		{UUID: "GPU-a", Model: "NVIDIA P4", Unshareable: "MPS is missing", Whole: true}, {UUID: "GPU-b", Model: "NVIDIA T4", PipeDirectory: "/state/b/pipe"},
 		{UUID: "MIG-c", Model: "NVIDIA A100", Parent: "GPU-c", Percent: 42, Unshareable: "it is a MIG instance", Whole: true},
 	}}
-	if got := (gpuModels{inventory: func() gpu.Inventory { return i }}).Devices(); !slices.Equal(got, []string{"NVIDIA P4, driver 1", "NVIDIA T4, driver 1"}) {
+	if got := (gpuModels{inventory: func() gpu.Inventory { return i }}).Devices(); !slices.Equal(got, []string{"NVIDIA A100, driver 1", "NVIDIA P4, driver 1", "NVIDIA T4, driver 1"}) {
 		t.Errorf("%q", got)
+	}
+	// The times of a MIG instance follow from those of a whole GPU, which is not here.
+	t.Setenv(commandEnv, "1")
+	m := gpuModels{childModels: &childModels{prepared: t.TempDir(), database: t.TempDir() + "/operators.jsonl"}, inventory: func() gpu.Inventory { return i }}
+	if _, err := m.OnDevice(t.Context(), mnistFile(t), "NVIDIA A100, driver 1", 4, 0); err == nil || !strings.Contains(err.Error(), "no NVIDIA A100, driver 1 as a whole") {
+		t.Errorf("%v", err)
 	}
 	for n, want := range []string{"--device cuda --gpu GPU-a --shares 100", "--device cuda --gpu GPU-b --shares " + deploymentShares + " --mps-pipe /state/b/pipe"} {
 		if got := strings.Join(measureOn(i, &i.Devices[n]), " "); got != want {
@@ -65,6 +71,14 @@ func TestGPUUnable(t *testing.T) {
 func TestGPUElsewhere(t *testing.T) {
 	m := gpuModels{childModels: &childModels{prepared: t.TempDir(), database: t.TempDir() + "/operators.jsonl"}, inventory: func() gpu.Inventory { return gpu.Inventory{} }}
 	t.Setenv(commandEnv, "1")
+	_, err := m.OnDevice(t.Context(), mnistFile(t), "NVIDIA T4, driver 1", 4, 0)
+	if err == nil || !strings.Contains(err.Error(), "this machine has no NVIDIA T4, driver 1") || !strings.Contains(err.Error(), "no operators") {
+		t.Errorf("%v", err)
+	}
+}
+
+func mnistFile(t *testing.T) string {
+	t.Helper()
 	made, err := zoo.Make("mnist", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +87,5 @@ func TestGPUElsewhere(t *testing.T) {
 	if err := made.WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.OnDevice(t.Context(), file, "NVIDIA T4, driver 1", 4, 0)
-	if err == nil || !strings.Contains(err.Error(), "this machine has no NVIDIA T4, driver 1") || !strings.Contains(err.Error(), "no operators") {
-		t.Errorf("%v", err)
-	}
+	return file
 }
