@@ -187,8 +187,13 @@ func (g *GPUs) Inventory() gpu.Inventory {
 }
 
 // Stale is [GPUs.Why] for an instance of an earlier provider: the daemon with which it began may have
-// ended, too.
+// ended, too, and its GPU may be given out whole since.
 func (g *GPUs) Stale(s *cluster.InstanceSpec) string {
+	for _, d := range g.Inventory().Rooms(nil) {
+		if s.Kind == cluster.Model && d.UUID == s.Device() && d.Whole && s.Config.GPU <= d.Total.GPU-cluster.ShareStep {
+			return "its GPU " + d.UUID + " is not shared any more"
+		}
+	}
 	if own := g.daemons[s.Device()]; s.Kind == cluster.Model && own != nil && own.fresh {
 		return "the MPS daemon of its GPU ended while no provider ran"
 	}

@@ -278,6 +278,11 @@ func TestWhole(t *testing.T) {
 			t.Errorf("%d %% goes to %d, want %d", c.percent, at, c.want)
 		}
 	}
+	for percent, stale := range map[int]bool{30: true, 100: false} {
+		if why := g.Stale(model(rooms[0].UUID, percent)); (why != "") != stale {
+			t.Errorf("an instance with %d %% from before: %q", percent, why)
+		}
+	}
 	env := g.Env(model(uuids[0], 30))
 	if !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+uuids[0]) || !slices.Contains(env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100") || strings.Contains(strings.Join(env, " "), "PIPE") {
 		t.Errorf("%q", env)
