@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -39,6 +40,8 @@ type DeviceOptions struct {
 	Pipe string
 	// Timings prints how long the parts of the work take.
 	Timings bool
+	// given lists the flags above that were given.
+	given func() []string
 }
 
 func (o *DeviceOptions) flags(c *cobra.Command) {
@@ -49,12 +52,25 @@ func (o *DeviceOptions) flags(c *cobra.Command) {
 	f.BoolVar(&o.Plain, "plain", false, "with --device cuda: run without CUDA graphs")
 	f.BoolVar(&o.Timings, "timings", false, "with --device cuda: print to stderr how long the parts of the work take")
 	f.StringVar(&o.Pipe, "mps-pipe", "", "with --device cuda: directory of a running MPS daemon's pipes (default: $CUDA_MPS_PIPE_DIRECTORY; otherwise one is started)")
+	o.given = func() (names []string) {
+		for _, name := range []string{"gpu", "shares", "plain", "timings", "mps-pipe"} {
+			if f.Changed(name) {
+				names = append(names, "--"+name)
+			}
+		}
+		return names
+	}
 }
 
 // check sorts the shares. An error names the invalid flag.
 func (o *DeviceOptions) check() error {
 	if o.Device != deviceCPU && o.Device != deviceCUDA {
 		return fmt.Errorf("--device is %q; it must be %s or %s", o.Device, deviceCPU, deviceCUDA)
+	}
+	if o.Device == deviceCPU && o.given != nil {
+		if names := o.given(); len(names) > 0 {
+			return fmt.Errorf("%s: for a GPU only; give --device %s, too, or leave it out", strings.Join(names, ", "), deviceCUDA)
+		}
 	}
 	slices.Sort(o.Shares)
 	o.Shares = slices.Compact(o.Shares)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -127,5 +129,24 @@ func TestDeviceFlags(t *testing.T) {
 	o := DeviceOptions{Device: deviceCUDA, Shares: []int{100, 20, 20}}
 	if err := o.check(); err != nil || len(o.Shares) != 2 || o.Shares[0] != 20 {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// Flags for a GPU without --device cuda are refused, instead of measuring the CPU.
+func TestFlagsOfTheOtherDevice(t *testing.T) {
+	for _, device := range []string{"", "cuda"} {
+		c, o := &cobra.Command{}, DeviceOptions{}
+		o.flags(c)
+		arguments := []string{"--shares", "20", "--mps-pipe", "/run/mps"}
+		if device != "" {
+			arguments = append(arguments, "--device", device)
+		}
+		if err := c.ParseFlags(arguments); err != nil {
+			t.Fatal(err)
+		}
+		err := o.check()
+		if refused := err != nil && err.Error() == "--shares, --mps-pipe: for a GPU only; give --device cuda, too, or leave it out"; refused != (device == "") {
+			t.Errorf("--device %q: %v", device, err)
+		}
 	}
 }
