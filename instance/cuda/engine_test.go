@@ -1,14 +1,17 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
@@ -173,6 +176,55 @@ func TestFault(t *testing.T) {
 		}
 		if _, err := e.Run(t.Context(), 1, inputs); err == nil {
 			t.Error("a closed engine runs")
+		}
+	}
+}
+
+// Close may come while batch sizes are prepared and runs wait. It gives all memory of the device back, as
+// does an Open that fails.
+func TestCloseEarly(t *testing.T) {
+	onModel(t)
+	t.Setenv("MODEL_GRAPH", "0")
+	for _, name := range []string{"mnist", "textcnn-69"} {
+		file, m := zooFile(t, name)
+		inputs, err := m.SampleInputs(3, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := int64(0)
+		for n := range 12 {
+			e, err := Open(Options{Model: file, MaxBatch: 32, onHost: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				free = e.baseline
+			}
+			if e.baseline != free {
+				t.Fatalf("%s: %d bytes are free, %d were before", name, e.baseline, free)
+			}
+			var runs sync.WaitGroup
+			for range 3 {
+				runs.Go(func() { _, _ = e.Run(t.Context(), 3, inputs) })
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*time.Millisecond)
+			_ = e.Wait(ctx)
+			cancel()
+			if err := errors.Join(e.Close(), e.Close()); err != nil {
+				t.Error(err)
+			}
+			runs.Wait()
+			if len(e.Failed()) > 0 {
+				t.Errorf("%s: the GPU failed: %v", name, <-e.Failed())
+			}
+			if _, err := Open(Options{Model: file + ".missing", MaxBatch: 32, onHost: true}); err == nil {
+				t.Error("it opens a model that is missing")
+			}
+			t.Setenv("MODEL_FAULT", "1")
+			if _, err := Open(Options{Model: file, MaxBatch: 32, onHost: true}); err == nil {
+				t.Error("it opens although the first run fails")
+			}
+			t.Setenv("MODEL_FAULT", "")
 		}
 	}
 }
