@@ -15,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -255,5 +256,82 @@ func TestKeepSignals(t *testing.T) {
 	}
 	if err := errors.Join(restore(), sigaction(n, nil, &after)); err != nil || after != before {
 		t.Errorf("%+v, before %+v, %v", after, before, err)
+	}
+}
+
+// Inputs that are not the model's are refused as on the CPU, and the next batch is answered.
+func TestRefusedInputs(t *testing.T) {
+	onModel(t)
+	if err := onnxruntime.Load(""); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"mnist", "bert-small"} {
+		file, m := zooFile(t, name)
+		e, err := Open(Options{Model: file, MaxBatch: 4, onHost: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		cpu, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cpu.Close()
+		for what, spoil := range map[string]func(rows *int, in []tensor.Tensor) []tensor.Tensor{
+			"no rows": func(rows *int, in []tensor.Tensor) []tensor.Tensor {
+				*rows, in[0].Shape[0], in[0].Data = 0, 0, nil
+				return in
+			},
+			"too few rows": func(rows *int, in []tensor.Tensor) []tensor.Tensor { *rows = 3; return in },
+			"no shape":     func(_ *int, in []tensor.Tensor) []tensor.Tensor { in[0].Shape = nil; return in },
+			"more dimensions": func(_ *int, in []tensor.Tensor) []tensor.Tensor {
+				in[0].Shape = append(in[0].Shape, 1)
+				return in
+			},
+			"overflow": func(_ *int, in []tensor.Tensor) []tensor.Tensor {
+				in[0].Shape[len(in[0].Shape)-1] = 1 << 62
+				return in
+			},
+			"negative": func(_ *int, in []tensor.Tensor) []tensor.Tensor {
+				in[0].Shape[len(in[0].Shape)-1] = -1
+				return in
+			},
+			"nothing in a row": func(_ *int, in []tensor.Tensor) []tensor.Tensor {
+				in[0].Shape[len(in[0].Shape)-1], in[0].Data = 0, nil
+				return in
+			},
+			"less data":    func(_ *int, in []tensor.Tensor) []tensor.Tensor { in[0].Data = in[0].Data[1:]; return in },
+			"no data":      func(_ *int, in []tensor.Tensor) []tensor.Tensor { in[0].Data = nil; return in },
+			"another type": func(_ *int, in []tensor.Tensor) []tensor.Tensor { in[0].Type = tensor.FP64; return in },
+			"no type":      func(_ *int, in []tensor.Tensor) []tensor.Tensor { in[0].Type = ""; return in },
+			"one too many": func(_ *int, in []tensor.Tensor) []tensor.Tensor { return append(in, in[0]) },
+			"none":         func(_ *int, in []tensor.Tensor) []tensor.Tensor { return nil },
+		} {
+			for _, engine := range []interface {
+				Run(context.Context, int, []tensor.Tensor) ([]tensor.Tensor, error)
+			}{e, cpu} {
+				inputs, err := m.SampleInputs(2, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rows := 2
+				inputs = spoil(&rows, inputs)
+				if _, err := engine.Run(t.Context(), rows, inputs); err == nil {
+					t.Errorf("%s, %s: %T answers", name, what, engine)
+				}
+			}
+		}
+		inputs, err := m.SampleInputs(2, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Run(t.Context(), 2, inputs); err != nil || len(e.Failed()) > 0 {
+			t.Errorf("%s: afterwards: %v", name, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := e.Run(ctx, 2, inputs); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: cancelled: %v", name, err)
+		}
 	}
 }
