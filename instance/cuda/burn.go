@@ -56,6 +56,8 @@ func (b *Burner) Run(rounds int) (operations float64, err error) {
 
 // Close gives the kernel's memory and the context back.
 func (b *Burner) Close() {
+	C.device_release(&b.engine, b.burner.sum)
+	b.burner.sum = 0
 	C.session_close(&b.engine, &b.session)
 	C.engine_close(&b.engine)
 }

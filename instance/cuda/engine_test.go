@@ -259,6 +259,33 @@ func TestKeepSignals(t *testing.T) {
 	}
 }
 
+// A burner gives its memory of the device back.
+func TestBurnerClose(t *testing.T) {
+	onModel(t)
+	file, _ := zooFile(t, "mnist")
+	free := func() int64 {
+		e, err := Open(Options{Model: file, MaxBatch: 1, onHost: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		return e.baseline
+	}
+	before := free()
+	b, err := OpenBurner()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Run(1); err != nil {
+		t.Error(err)
+	}
+	b.Close()
+	b.Close()
+	if now := free(); now != before {
+		t.Errorf("%d bytes are free, %d were before", now, before)
+	}
+}
+
 // Inputs that are not the model's are refused as on the CPU, and the next batch is answered.
 func TestRefusedInputs(t *testing.T) {
 	onModel(t)
