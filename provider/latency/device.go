@@ -136,18 +136,22 @@ func (t *Finder) withDevices(ctx context.Context, f *provider.Function, hash, fi
 
 // early finds the times on GPUs before the full ones on the CPU, which take minutes on a machine
 // of many cores. p is a sketch on the CPU, nil if there is none. The result is provisional. It is
-// nil if the function cannot serve with it, or if nothing was missing.
+// nil if the function cannot serve with it, or if nothing was missing or found.
 func (t *Finder) early(ctx context.Context, f *provider.Function, file string, p *profiler.Profile) *profiler.Profile {
 	hash, err := t.Models.Hash(file)
 	if err != nil || p == nil {
 		return nil
 	}
-	if _, missing := t.join(f, hash, file, nil); len(missing) == 0 || !t.Leading() {
+	_, missing := t.join(f, hash, file, nil)
+	if len(missing) == 0 || !t.Leading() {
 		return nil
 	}
 	joined, err := t.complete(ctx, f, hash, file, p)
 	if err != nil || len(joined.DeviceShares()) == 0 {
 		return nil
+	}
+	if _, still := t.join(f, hash, file, nil); len(still) == len(missing) {
+		return nil // Whoever asks again would get no further.
 	}
 	out := *joined
 	out.Provisional = true

@@ -20,6 +20,8 @@ type devices struct {
 	asked  []string
 	// fails is the name of the GPU that cannot be measured.
 	fails string
+	// short: the times reach no batch above 1.
+	short bool
 }
 
 func (d *devices) Devices() []string    { return d.names }
@@ -28,6 +30,9 @@ func (d *devices) OnDevice(_ context.Context, _, device string, maxBatch int, _ 
 	d.asked = append(d.asked, device)
 	if device == d.fails {
 		return nil, errors.New("it fell off the bus")
+	}
+	if d.short {
+		maxBatch = 1
 	}
 	p := &profiler.Profile{Model: "m", Engine: "engine cuda", Machine: device, Memory: 700 << 20}
 	for _, g := range []int{20, 100} {
@@ -121,6 +126,29 @@ func gpuFirst(t *testing.T) {
 		}
 		if _, p, err = r.Refine(t.Context(), f, "m"); err != nil || p.Provisional || len(d.asked) != 1 || len(p.DeviceShares()) == 0 || r.models.did() != "[predict]" {
 			t.Errorf("%s, full: %+v, %v", name, p, err)
+		}
+	}
+}
+
+// A GPU whose times cannot be found, or only for small batches, does not keep a function from its full
+// times on the CPU.
+func TestGPUFirstWithoutEnd(t *testing.T) { synctest.Test(t, gpuFirstWithoutEnd) }
+
+func gpuFirstWithoutEnd(t *testing.T) {
+	for name, spoil := range map[string]func(d *devices){
+		"one of two fails": func(d *devices) { d.names, d.fails = []string{a100, t4}, t4 },
+		"small batches":    func(d *devices) { d.short = true },
+	} {
+		f := function(200*time.Millisecond, 4)
+		r, d := deviceRig(a100)
+		r.Predict, r.models.sketch = true, 1
+		spoil(d)
+		_, p, err := r.Profile(t.Context(), f, "m", false)
+		for n := 0; n < 3 && err == nil && p.Provisional; n++ {
+			_, p, err = r.Refine(t.Context(), f, "m")
+		}
+		if err != nil || p.Provisional || len(p.DeviceShares()) == 0 || !strings.Contains(r.models.did(), "predict") {
+			t.Errorf("%s: %+v, %v after asking for %q", name, p, err, d.asked)
 		}
 	}
 }
