@@ -39,7 +39,7 @@ const tf32 = "NVIDIA_TF32_OVERRIDE"
 type Options struct {
 	// Model is the ONNX file.
 	Model string
-	// Library is ONNX Runtime's GPU build, by default [onnxruntime.LibraryPath].
+	// Library is ONNX Runtime's GPU build, by default that of `make onnxruntime-cuda`.
 	Library string
 	// MaxBatch is the maximum number of rows of a run, at least 1.
 	MaxBatch int
