@@ -146,6 +146,7 @@ func newGPUWorkerCommand() *cobra.Command {
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
 	f.BoolVar(&w.Plain, "plain", false, "run without CUDA graphs")
 	f.BoolVar(&w.Exhaustive, "exhaustive", false, "try all algorithms of convolutions at the start")
+	f.StringVar(&w.Copies, "copies", "", "directory to keep the model in as it was optimised for the GPU")
 	f.DurationVar(&w.Limit, "limit", 0, "count the executions that take no longer")
 	f.BoolVar(&w.Check, "check", false, "compare the answers with the CPU's")
 	return c

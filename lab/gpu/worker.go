@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,6 +34,8 @@ type Work struct {
 	Plain, Exhaustive bool
 	// Check compares the answers with the CPU's.
 	Check bool
+	// Copies is where the model optimised for the GPU is kept, "" for nowhere.
+	Copies string
 	// Limit is the time of an execution up to which it counts in [Outcome.Within], 0 for any.
 	Limit time.Duration
 }
@@ -55,6 +59,10 @@ type Outcome struct {
 	CPU     float64 `json:"cpu_us,omitzero"`
 	// Memory is what the engine holds of the device, without the CUDA context.
 	Memory int64 `json:"memory_bytes,omitzero"`
+	// Own and Mapped are what the process holds of the host's memory in bytes: without and with a file
+	// behind it, such as libraries and mapped weights.
+	Own    int64 `json:"own_bytes"`
+	Mapped int64 `json:"mapped_bytes"`
 	// Graphs says whether runs launch CUDA graphs, WhyNot why they do not.
 	Graphs bool   `json:"graphs"`
 	WhyNot string `json:"why_not,omitzero"`
@@ -186,6 +194,7 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 	}
 	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
 	o.Load, o.Stages = float64(t.engine.Opened())/float64(time.Millisecond), t.engine.Stages()
+	o.Own, o.Mapped = resident()
 	if o.Memory, err = t.engine.Memory(); err != nil || !w.Check {
 		return err
 	}
@@ -229,6 +238,25 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// resident returns the process's memory in bytes, without and with files behind it.
+func resident() (own, mapped int64) {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		var kib int64
+		if _, err := fmt.Sscan(value, &kib); err != nil {
+			continue
+		}
+		switch name {
+		case "RssAnon":
+			own = kib << 10
+		case "RssFile":
+			mapped = kib << 10
+		}
+	}
+	return own, mapped
+}
+
 func openCPU(file string) (*onnxruntime.Engine, error) {
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
@@ -251,13 +279,19 @@ func (w Work) open() (*task, error) {
 }
 
 func (w Work) openModel() (*task, error) {
-	m, err := model.ReadFile(w.Model)
+	m, err := model.ReadOutline(w.Model)
 	if err != nil {
 		return nil, err
 	}
 	inputs, err := m.SampleInputs(w.Batch, 1)
 	if err != nil {
 		return nil, err
+	}
+	content := "" // Like a provider, know it before.
+	if w.Copies != "" {
+		if content, err = model.ContentHash(w.Model); err != nil {
+			return nil, err
+		}
 	}
 	t := &task{inputs: inputs}
 	var engine interface {
@@ -267,7 +301,7 @@ func (w Work) openModel() (*task, error) {
 	if w.CPU {
 		engine, err = openCPU(w.Model)
 	} else {
-		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive})
+		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive, Copies: w.Copies, Content: content})
 		engine = t.engine
 	}
 	if err != nil {
