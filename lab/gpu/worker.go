@@ -36,6 +36,8 @@ type Work struct {
 	Check bool
 	// Copies is where the model optimised for the GPU is kept, "" for nowhere.
 	Copies string
+	// Standby warms the process up before it opens the model, as one that stands by.
+	Standby bool
 	// Limit is the time of an execution up to which it counts in [Outcome.Within], 0 for any.
 	Limit time.Duration
 }
@@ -71,6 +73,10 @@ type Outcome struct {
 	Difference *float64 `json:"difference,omitzero"`
 	// Nodes are the numbers of nodes by type of the graph of each batch size.
 	Nodes map[int]map[string]int `json:"nodes,omitempty"`
+	// Warm is how long the process warmed up in ms, if it did. First is the time in ms from then, which
+	// is that of an order to a standby, to the first answer of one row.
+	Warm  float64 `json:"warm_ms,omitzero"`
+	First float64 `json:"first_answer_ms,omitzero"`
 	// Load is how long the engine's opening took in ms. Stages are its parts, and those of the
 	// preparation after it.
 	Load   float64      `json:"load_ms,omitzero"`
@@ -99,6 +105,8 @@ type task struct {
 	engine *cuda.Engine
 	inputs []tensor.Tensor
 	sms    int
+	// warm and first are as in Outcome.
+	warm, first time.Duration
 }
 
 // Do warms up, writes ready, waits for a line, works, and writes the outcome as JSON. The
@@ -193,7 +201,8 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 		return nil
 	}
 	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
-	o.Load, o.Stages = float64(t.engine.Opened())/float64(time.Millisecond), t.engine.Stages()
+	o.Warm, o.First = milliseconds(t.warm), milliseconds(t.first)
+	o.Load, o.Stages = milliseconds(t.engine.Opened()), t.engine.Stages()
 	o.Own, o.Mapped = resident()
 	if o.Memory, err = t.engine.Memory(); err != nil || !w.Check {
 		return err
@@ -237,6 +246,8 @@ func processorTime() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // resident returns the process's memory in bytes, without and with files behind it.
 func resident() (own, mapped int64) {
@@ -294,23 +305,47 @@ func (w Work) openModel() (*task, error) {
 		}
 	}
 	t := &task{inputs: inputs}
-	var engine interface {
-		Run(context.Context, int, []tensor.Tensor) ([]tensor.Tensor, error)
-		Close() error
-	}
 	if w.CPU {
-		engine, err = openCPU(w.Model)
-	} else {
-		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive, Copies: w.Copies, Content: content})
-		engine = t.engine
+		engine, err := openCPU(w.Model)
+		if err != nil {
+			return nil, err
+		}
+		return t.with(engine, w.Batch), nil
 	}
-	if err != nil {
+	began := time.Now()
+	if w.Standby {
+		if err := cuda.Warm(""); err != nil {
+			return nil, err
+		}
+		t.warm = time.Since(began)
+		began = time.Now()
+	}
+	o := cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive, Copies: w.Copies, Content: content}
+	if t.engine, err = cuda.Open(o); err != nil {
 		return nil, err
 	}
-	t.close = func() { _ = engine.Close() } // The process ends after this.
-	t.run = func(ctx context.Context) (float64, error) {
-		_, err := engine.Run(ctx, w.Batch, inputs)
-		return 0, err
+	t.with(t.engine, w.Batch)
+	one, err := m.SampleInputs(1, 1)
+	if err == nil {
+		_, err = t.engine.Run(context.Background(), 1, one)
+	}
+	t.first = time.Since(began)
+	if err != nil {
+		t.close()
+		return nil, err
 	}
 	return t, nil
+}
+
+// with makes the task run batches of an engine.
+func (t *task) with(engine interface {
+	Run(context.Context, int, []tensor.Tensor) ([]tensor.Tensor, error)
+	Close() error
+}, batch int) *task {
+	t.close = func() { _ = engine.Close() } // The process ends after this.
+	t.run = func(ctx context.Context) (float64, error) {
+		_, err := engine.Run(ctx, batch, t.inputs)
+		return 0, err
+	}
+	return t
 }
