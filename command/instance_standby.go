@@ -98,7 +98,7 @@ func newStandByCommand() *cobra.Command {
 			case <-ctx.Done():
 				return nil // The process ends, whatever CUDA does.
 			}
-			b, err := standby.Await(ctx, socket, c.OutOrStdout())
+			b, err := standby.Await(ctx, socket, c.OutOrStdout(), cuda.Healthy)
 			if b == nil {
 				return err
 			}

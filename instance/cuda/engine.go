@@ -101,6 +101,8 @@ type Engine struct {
 	buckets []int
 	opened  time.Duration
 	copy    optimised
+	// fromCopy is set if Open loaded the copy.
+	fromCopy bool
 	// baseline is the device's free memory in bytes before the engine took any.
 	baseline int64
 	c        *C.engine
@@ -293,6 +295,9 @@ func (e *Engine) spent(names ...string) (total time.Duration) {
 	}
 	return total
 }
+
+// FromCopy reports whether the model was loaded as it is kept in [Options.Copies].
+func (e *Engine) FromCopy() bool { return e.fromCopy }
 
 // Wait waits until runs of all batch sizes are as fast as they get: their graphs are captured,
 // or WhyNot has the reason why not. Its error is ctx's.

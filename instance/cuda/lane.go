@@ -133,8 +133,11 @@ func (l *lane) openSession() error {
 	k := &l.e.copy
 	if k.ready {
 		err := l.openFile(k.model(), true, "")
-		if err == nil || l != l.e.lanes[0] {
+		if l != l.e.lanes[0] {
 			return err
+		}
+		if l.e.fromCopy = err == nil; err == nil {
+			return nil
 		}
 		k.ready = false
 		_ = os.RemoveAll(k.dir) // If that fails, the next engine meets it again.

@@ -18,7 +18,7 @@ func copies(t *testing.T, name, dir string) (difference float64, kept string, us
 		t.Fatal(err)
 	}
 	defer e.Close()
-	used = e.copy.ready
+	used = e.FromCopy()
 	if err := e.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +101,10 @@ func TestRefusedCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := e.copy
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
+	k := e.copy
 	if err := os.WriteFile(filepath.Join(kept, copyModel), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}

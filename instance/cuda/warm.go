@@ -1,5 +1,10 @@
 package cuda
 
+/*
+#include "session.h"
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
@@ -42,5 +47,21 @@ func warm(o Options, names []string) (err error) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	return nil
+}
+
+// Healthy returns an error if this process can no longer use its GPU, such as after the end of its
+// MPS daemon.
+func Healthy() error {
+	var e C.engine
+	var at C.address
+	if err := failed(C.device_context(&e)); err != nil {
+		return err
+	}
+	defer C.engine_close(&e)
+	if err := failed(C.device_reserve(&e, 1<<12, &at)); err != nil {
+		return err
+	}
+	C.device_release(&e, at)
 	return nil
 }

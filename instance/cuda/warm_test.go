@@ -12,6 +12,9 @@ func TestWarm(t *testing.T) {
 	if err := warm(Options{onHost: true}, []string{"mnist", "bert-small"}); err != nil {
 		t.Fatal(err)
 	}
+	if err := Healthy(); err != nil {
+		t.Error(err)
+	}
 	file, _ := zooFile(t, "mnist")
 	e, err := Open(Options{Model: file, MaxBatch: 1, onHost: true})
 	if err != nil {

@@ -32,8 +32,9 @@ type Became struct {
 // Await listens at socket, writes "ready\n" to out, and waits for the first process of this user that
 // hands its order over. It writes "taken\n" to out, and this process then has that one's output, control groups and cores. The caller
 // runs the order, with the environment and in the directory that it names. Without an order before ctx
-// ends, the result is nil.
-func Await(ctx context.Context, socket string, out io.Writer) (*Became, error) {
+// ends, the result is nil. If healthy returns an error, an order comes too late: nothing is adopted, and
+// the other process becomes the instance itself.
+func Await(ctx context.Context, socket string, out io.Writer, healthy func() error) (*Became, error) {
 	_ = os.Remove(socket) // It is of a standby that was killed, if there is one.
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "unix", socket)
@@ -53,6 +54,9 @@ func Await(ctx context.Context, socket string, out io.Writer) (*Became, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if err := healthy(); err != nil {
+			return nil, errors.Join(err, conn.Close())
 		}
 		b, err := receive(conn.(*net.UnixConn), out)
 		if err == nil {

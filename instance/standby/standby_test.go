@@ -2,6 +2,7 @@ package standby
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +36,7 @@ func stand(socket string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	b, err := Await(ctx, socket, os.Stdout)
+	b, err := Await(ctx, socket, os.Stdout, sick)
 	if b == nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -53,6 +54,14 @@ func stand(socket string) int {
 		return 1
 	}
 	return 7
+}
+
+// sick reports that the process cannot serve if its share is 13.
+func sick() error {
+	if os.Getenv("SHARE") == "13" {
+		return errors.New("the device is lost")
+	}
+	return nil
 }
 
 func ours(name string) bool { return name == "SHARE" }
@@ -89,6 +98,16 @@ func await(t *testing.T, file string, there bool) {
 	}
 }
 
+// order is Take once the standby listens: its socket is there before.
+func order(socket string, o Order, log *os.File, ready int) (*Taken, error) {
+	for {
+		taken, err := Take(socket, o, log, ready)
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return taken, err
+		}
+	}
+}
+
 // take takes the standby of a share. The result has what it wrote.
 func take(t *testing.T, dir, share, in string, ready *os.File) (*Taken, func() string) {
 	t.Helper()
@@ -104,7 +123,7 @@ func take(t *testing.T, dir, share, in string, ready *os.File) (*Taken, func() s
 	if ready != nil {
 		fd = int(ready.Fd())
 	}
-	taken, err := Take(socket, Order{Arguments: []string{"--model", "m"}, Env: env, Dir: in}, log, fd)
+	taken, err := order(socket, Order{Arguments: []string{"--model", "m"}, Env: env, Dir: in}, log, fd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +226,18 @@ func TestFailures(t *testing.T) {
 	if code := taken.Wait(t.Context()); code != 137 {
 		t.Errorf("code %d", code)
 	}
+}
+
+// A standby that has lost its device is not taken.
+func TestSick(t *testing.T) {
+	k, dir := keep(t)
+	k.Used("gpu", []string{"SHARE=13"})
+	socket := SocketOf(dir, []string{"SHARE=13"}, ours)
+	await(t, socket, true)
+	if _, err := order(socket, Order{}, os.Stderr, 0); err == nil {
+		t.Error("it was taken")
+	}
+	await(t, socket, false)
 }
 
 // A standby moves into the control groups of the process that takes it, wherever they are mounted.
