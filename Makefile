@@ -110,6 +110,10 @@ build-kubernetes: ## Build bin/faas-infer-kubernetes
 onnxruntime: ## Fetch the ONNX Runtime library into the user's cache
 	@$(TIMED) "ONNX Runtime" scripts/onnxruntime.sh >/dev/null
 
+.PHONY: onnxruntime-cuda
+onnxruntime-cuda: ## Fetch ONNX Runtime for GPUs with CUDA and cuDNN (1.3 GB, 2.1 GB on the disk)
+	@$(TIMED) "ONNX Runtime for GPUs" scripts/onnxruntime.sh cuda >/dev/null
+
 .PHONY: gateway
 gateway: ## Build the stock OpenFaaS gateway into the user's cache
 	@$(TIMED) "the gateway" scripts/gateway.sh >/dev/null

@@ -52,6 +52,7 @@ type ProviderFlags struct {
 	maxBody, maxHeld                          int64
 	cores                                     []int
 	gpus                                      []string
+	standBy                                   bool
 	mps                                       string
 	noCgroups, measure, park                  bool
 	logLevel                                  string
@@ -69,6 +70,7 @@ func (f *ProviderFlags) register(flags *pflag.FlagSet) {
 	flags.IntSliceVar(&f.cores, "cores", nil, "cores that instances may run on (default: all)")
 	flags.StringSliceVar(&f.gpus, "gpus", []string{allGPUs}, "GPUs that instances may use: auto for all that there are, none, or indexes and UUIDs of GPUs and MIG instances")
 	flags.StringVar(&f.mps, "mps-control", device.MPSProgram, "the program that shares a GPU between instances; without it each instance gets a whole GPU")
+	flags.BoolVar(&f.standBy, "gpu-standby", true, "keep one process ready for each shared GPU, with the share that was used last: it becomes the next instance")
 	flags.BoolVar(&f.noCgroups, "no-cgroups", false, "limit only the number of threads, even with the rights for cgroups")
 }
 

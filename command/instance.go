@@ -44,6 +44,8 @@ type instanceFlags struct {
 	warmUp    time.Duration
 	// warm is the directory of warm Python processes.
 	warm string
+	// standby is the directory of processes that stand by for a GPU.
+	standby string
 	// device computes an ONNX model; "auto" is a GPU if the instance has a share of one.
 	device string
 	// image says how the model expects images, as [model.ParseImageForm] reads it.
@@ -101,12 +103,16 @@ On SIGTERM it finishes the requests in flight and exits.`,
 			if err := sandbox.Enter(); err != nil {
 				return err
 			}
+			if taken := f.takeStandby(); taken != nil {
+				return exited(taken.Wait(c.Context()))
+			}
 			return f.run(c)
 		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
+	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs; one for the instance's share becomes the instance")
 	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
@@ -122,7 +128,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.IntVar(&f.part, "part", member.All, "serve a member's parts of a cut model: 0 is the master (-1: a whole model)")
 	flags.StringVar(&f.plan, "plan", "", "the plan of a cut model as JSON, for a member that cuts its own parts out of --model")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "number of batches that the master of a cut model runs at the same time; each worker computes one part at a time")
-	c.AddCommand(newPrepareCommand())
+	c.AddCommand(newPrepareCommand(), newStandByCommand())
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/cuda"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
 // The values of --device. With automatic it depends on the instance's GPU share.
@@ -51,7 +52,11 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 	if f.model == "" {
 		return nil, instance.Startup{}, errors.New("--model is missing: a prepared model is for this host's CPU; also give the ONNX file to compute on a GPU")
 	}
-	e, err := cuda.Open(cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch})
+	o := cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch}
+	if content := onnxruntime.PreparedContent(f.prepared); content != "" {
+		o.Copies, o.Content = f.prepared, content
+	}
+	e, err := cuda.Open(o)
 	if err != nil {
 		return nil, instance.Startup{}, err
 	}

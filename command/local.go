@@ -12,6 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/cluster/local/gpus"
 	"github.com/faas-infer/faas-infer/cluster/sets"
@@ -53,8 +54,20 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if warm != nil {
 		options.Beside = warm.Memory
 	}
-	backend, err := local.New(ctx, options)
+	// The backend calls Command only after it is opened.
+	var backend *local.Backend
+	keeper, err := f.keeper(b.Log)
 	if err != nil {
+		return p, err
+	}
+	close = append(close, keeper.Close)
+	options.Command = func(spec cluster.InstanceSpec, socket string) (argv, env []string) {
+		if device := spec.Device(); f.standBy && spec.Kind == cluster.Model && spec.Config.GPU > 0 && device != "" {
+			keeper.Used(device, backend.GPUs().Env(&spec))
+		}
+		return f.instanceCommand(spec, socket)
+	}
+	if backend, err = local.New(ctx, options); err != nil {
 		return p, err
 	}
 	close = append(close, backend.Close)

@@ -54,6 +54,9 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Original != "" {
 		argv = append(argv, "--model", spec.Original)
 	}
+	if spec.Config.GPU > 0 && f.standBy {
+		argv = append(argv, "--standby", f.standbyDir())
+	}
 	argv = append(argv, "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
@@ -152,6 +155,9 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 
 // warmDir returns the directory where warm Python processes listen.
 func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
+
+// standbyDir returns the directory where processes stand by for GPUs.
+func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "standby") }
 
 // childModels returns models that are read and measured in child processes.
 func (f *ProviderFlags) childModels() *childModels {

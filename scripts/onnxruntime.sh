@@ -3,6 +3,8 @@
 # and prints its path. Only prints the path if the library is there already.
 #
 #   scripts/onnxruntime.sh            into $XDG_CACHE_HOME/faas-infer
+#   scripts/onnxruntime.sh cuda       the build for GPUs, beside it the libraries of CUDA and
+#                                     cuDNN that it loads: 1.3 GB, and 2.1 GB on the disk
 #   FAAS_INFER_ONNXRUNTIME=/path/libonnxruntime.so scripts/onnxruntime.sh
 #                                     uses that library instead
 set -euo pipefail
@@ -11,6 +13,14 @@ version=1.31.1
 wheel=onnxruntime-$version-cp311-cp311-manylinux_2_28_x86_64.whl
 wheel_sha256=5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f
 library_sha256=fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3
+# The wheels of the build for GPUs with their checksums, the same as of the images.
+cuda_wheels=$(dirname "$(readlink -f "$0")")/../templates/onnx-infer/requirements/cuda.txt
+
+variant=${1:-cpu}
+if [[ $variant != cpu && $variant != cuda ]]; then
+	echo "The variant is $variant; it must be cpu or cuda." >&2
+	exit 1
+fi
 
 if [[ -n ${FAAS_INFER_ONNXRUNTIME:-} ]]; then
 	if [[ ! -r $FAAS_INFER_ONNXRUNTIME ]]; then
@@ -22,6 +32,7 @@ if [[ -n ${FAAS_INFER_ONNXRUNTIME:-} ]]; then
 fi
 
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/onnxruntime/$version
+[[ $variant == cpu ]] || folder+=-cuda
 library=$folder/libonnxruntime.so
 if [[ -r $library ]]; then
 	echo "$library"
@@ -37,16 +48,43 @@ mkdir -p "$folder"
 work=$(mktemp -d "$folder/fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-echo "Fetching ONNX Runtime $version (24 MB) from PyPI" >&2
-# The wheel is only a container for the library, so this machine's Python version need
-# not match it.
-python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-	--python-version 311 --platform manylinux_2_28_x86_64 --dest "$work" "onnxruntime==$version" >&2
-echo "$wheel_sha256  $work/$wheel" | sha256sum --check --quiet >&2
-python3 -m zipfile -e "$work/$wheel" "$work/wheel"
-fetched=$work/wheel/onnxruntime/capi/libonnxruntime.so.$version
-echo "$library_sha256  $fetched" | sha256sum --check --quiet >&2
-# A rename makes two concurrent fetches, or an interrupted one, harmless.
-chmod 0755 "$fetched"
-mv "$fetched" "$library"
+# The wheels are only containers for libraries, so this machine's Python version need not
+# match them.
+download() {
+	python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --dest "$work" "$@" >&2
+}
+
+# A rename makes two concurrent fetches, or an interrupted one, harmless. The library is
+# renamed last: it says that all is there.
+install_file() {
+	chmod "$1" "$2"
+	mv "$2" "$folder/$3"
+}
+
+if [[ $variant == cuda ]]; then
+	echo "Fetching ONNX Runtime $version for GPUs with CUDA and cuDNN (1.3 GB) from PyPI, under NVIDIA's licences" >&2
+	platforms=()
+	for glibc in 2_28 2_27 2_17 2_12 2_5; do platforms+=(--platform "manylinux_${glibc}_x86_64"); done
+	download --no-cache-dir --python-version 312 "${platforms[@]}" --require-hashes --requirement "$cuda_wheels"
+	for fetched in "$work"/*.whl; do
+		name=$(basename "$fetched")
+		python3 -m zipfile -e "$fetched" "$work/wheel"
+		rm "$fetched"
+		for licence in "$work/wheel/${name%%-*}"-*.dist-info/licenses/*icense* "$work/wheel/onnxruntime/LICENSE"; do
+			[[ ! -r $licence ]] || install_file 0644 "$licence" "LICENSE.${name%%-*}.txt"
+		done
+		for file in "$work"/wheel/nvidia/*/lib/*.so* "$work"/wheel/onnxruntime/capi/libonnxruntime_providers_{shared,cuda}.so; do
+			[[ ! -r $file ]] || install_file 0755 "$file" "$(basename "$file")"
+		done
+	done
+	install_file 0755 "$work/wheel/onnxruntime/capi/libonnxruntime.so.$version" libonnxruntime.so
+else
+	echo "Fetching ONNX Runtime $version (24 MB) from PyPI" >&2
+	download --python-version 311 --platform manylinux_2_28_x86_64 "onnxruntime==$version"
+	echo "$wheel_sha256  $work/$wheel" | sha256sum --check --quiet >&2
+	python3 -m zipfile -e "$work/$wheel" "$work/wheel"
+	fetched=$work/wheel/onnxruntime/capi/libonnxruntime.so.$version
+	echo "$library_sha256  $fetched" | sha256sum --check --quiet >&2
+	install_file 0755 "$fetched" libonnxruntime.so
+fi
 echo "$library"

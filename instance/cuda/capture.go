@@ -74,10 +74,13 @@ func (e *Engine) complete(ctx context.Context) {
 			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)
 		}
 	}
-	if !e.apart {
-		e.captureAll(ctx, fail)
-	} else {
+	_ = e.copy.publish() // The next engine tries again.
+	switch {
+	case e.options.Single:
+	case e.apart:
 		e.openApart(ctx, fail)
+	case e.capturable:
+		e.captureAll(ctx, fail)
 	}
 }
 

@@ -39,8 +39,12 @@ const tf32 = "NVIDIA_TF32_OVERRIDE"
 type Options struct {
 	// Model is the ONNX file.
 	Model string
-	// Library is ONNX Runtime's GPU build, by default [onnxruntime.LibraryPath].
+	// Library is ONNX Runtime's GPU build, by default that of `make onnxruntime-cuda`.
 	Library string
+	// Copies is the directory in which the model is kept as ONNX Runtime optimised it for this
+	// kind of GPU, so that the next engine loads it sooner and maps its weights; "" for none.
+	// Content is the model's [model.ContentHash], which is calculated if it is "".
+	Copies, Content string
 	// MaxBatch is the maximum number of rows of a run, at least 1.
 	MaxBatch int
 	// Memory limits in bytes what ONNX Runtime allocates on the device, 0 for no limit.
@@ -96,6 +100,9 @@ type Engine struct {
 	onHost  []bool
 	buckets []int
 	opened  time.Duration
+	copy    optimised
+	// fromCopy is set if Open loaded the copy.
+	fromCopy bool
 	// baseline is the device's free memory in bytes before the engine took any.
 	baseline int64
 	c        *C.engine
@@ -157,7 +164,7 @@ func Open(o Options) (*Engine, error) {
 	if e.apart {
 		e.ready[e.buckets[0]] = first
 	}
-	if !o.Single && (e.apart || e.capturable) {
+	if !o.Single && (e.apart || e.capturable) || e.copy.work != "" {
 		go e.complete(ctx)
 	} else {
 		close(e.completed)
@@ -241,6 +248,9 @@ func (e *Engine) openContext() error {
 
 // openModel opens the first session and decides whether batch sizes get lanes of their own.
 func (e *Engine) openModel(l *lane) error {
+	if err := e.findCopy(); err != nil {
+		return err
+	}
 	if err := l.openSession(); err != nil {
 		return err
 	}
@@ -289,6 +299,9 @@ func (e *Engine) spent(names ...string) (total time.Duration) {
 	}
 	return total
 }
+
+// FromCopy reports whether the model was loaded as it is kept in [Options.Copies].
+func (e *Engine) FromCopy() bool { return e.fromCopy }
 
 // Wait waits until runs of all batch sizes are as fast as they get: their graphs are captured,
 // or WhyNot has the reason why not. Its error is ctx's.

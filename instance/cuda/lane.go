@@ -9,6 +9,7 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"unsafe"
@@ -125,10 +126,40 @@ func (l *lane) provide() error {
 	return failed(C.session_provide(l.c, &words[0], &words[n], C.size_t(n)))
 }
 
+// openSession loads the copy of the model that is kept, if it is whole, or the model. The engine's first
+// session writes a missing copy.
 func (l *lane) openSession() error {
-	name := C.CString(l.e.options.Model)
+	defer C.host_trim()
+	k := &l.e.copy
+	if k.ready {
+		err := l.openFile(k.model(), true, "")
+		if l != l.e.lanes[0] {
+			return err
+		}
+		if l.e.fromCopy = err == nil; err == nil {
+			return nil
+		}
+		k.ready = false
+		_ = os.RemoveAll(k.dir) // If that fails, the next engine meets it again.
+	}
+	if l == l.e.lanes[0] && k.begin() {
+		if l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel)) == nil {
+			return nil
+		}
+		k.abandon()
+	}
+	return l.openFile(l.e.options.Model, false, "")
+}
+
+func (l *lane) openFile(file string, optimised bool, keep string) error {
+	name := C.CString(file)
 	defer C.free(unsafe.Pointer(name))
-	return failed(C.session_open(l.e.c, l.c, name))
+	if keep == "" {
+		return failed(C.session_open(l.e.c, l.c, name, flag(optimised), nil))
+	}
+	to := C.CString(keep)
+	defer C.free(unsafe.Pointer(to))
+	return failed(C.session_open(l.e.c, l.c, name, flag(optimised), to))
 }
 
 // used returns how many bytes of the device the session took.

@@ -10,6 +10,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -52,8 +53,22 @@ var libraries struct {
 	version string
 }
 
-// load opens ONNX Runtime at path, by default that of package onnxruntime, and CUDA's libraries
-// beside it.
+// libraryPath is the library of the environment variable [onnxruntime.LibraryEnv] if it is set,
+// otherwise what `make onnxruntime-cuda` fetched, otherwise that of package onnxruntime.
+func libraryPath() (string, error) {
+	path, err := onnxruntime.LibraryPath()
+	if err != nil || os.Getenv(onnxruntime.LibraryEnv) != "" {
+		return path, err
+	}
+	folder, name := filepath.Split(path)
+	own := filepath.Join(filepath.Clean(folder)+"-cuda", name)
+	if _, err := os.Stat(own); err == nil {
+		return own, nil
+	}
+	return path, nil
+}
+
+// load opens ONNX Runtime at path, by default libraryPath, and CUDA's libraries beside it.
 func load(path string) error {
 	libraries.Lock()
 	defer libraries.Unlock()
@@ -62,7 +77,7 @@ func load(path string) error {
 	}
 	if path == "" {
 		var err error
-		if path, err = onnxruntime.LibraryPath(); err != nil {
+		if path, err = libraryPath(); err != nil {
 			return err
 		}
 	}

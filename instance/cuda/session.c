@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "session.h"
 #include <dlfcn.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,14 @@ char *library_load(const char *path) {
 	return dlopen(path, RTLD_LAZY | RTLD_GLOBAL) ? NULL : say("dlopen", dlerror());
 }
 
+// host_trim gives the memory that loading has freed back to the kernel, of all threads' arenas.
+void host_trim(void) { malloc_trim(0); }
+
 char *ort_load(const char *path, char **version) {
 	if (api) return NULL;
+	// Without a fixed threshold, glibc soon takes weights of up to 32 MB from its heaps, where they
+	// leave holes.
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
 	void *opened = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!opened) return say("dlopen", dlerror());
 	typedef struct {
@@ -146,7 +153,8 @@ void engine_close(engine *e) {
 char *session_provide(session *s, const char **keys, const char **values, size_t count) {
 	OK("CreateSessionOptions", ORT(CreateSessionOptions, void **)(&s->options));
 	OK("SetSessionLogSeverityLevel", ORT(SetSessionLogSeverityLevel, void *, int)(s->options, 3));
-	OK("SetSessionGraphOptimizationLevel", ORT(SetSessionGraphOptimizationLevel, void *, int)(s->options, 99));
+	// The arena would keep the copies of the weights that go to the device.
+	OK("DisableCpuMemArena", ORT(DisableCpuMemArena, void *)(s->options));
 	OK("SetIntraOpNumThreads", ORT(SetIntraOpNumThreads, void *, int)(s->options, 1));
 	OK("SetInterOpNumThreads", ORT(SetInterOpNumThreads, void *, int)(s->options, 1));
 	OK("AddSessionConfigEntry", ORT(AddSessionConfigEntry, void *, const char *, const char *)(s->options, "session.intra_op.allow_spinning", "0"));
@@ -164,7 +172,17 @@ char *session_provide(session *s, const char **keys, const char **values, size_t
 	return failure;
 }
 
-char *session_open(engine *e, session *s, const char *model) {
+// session_open loads a model. An optimised one is loaded as it is. keep is the file to which the
+// optimised model is written, NULL for none; its weights go into weights.bin beside it, from
+// where they are mapped.
+char *session_open(engine *e, session *s, const char *model, int optimised, const char *keep) {
+	char *(*set)(void *, const char *, const char *) = api[ort_AddSessionConfigEntry];
+	OK("SetSessionGraphOptimizationLevel", ORT(SetSessionGraphOptimizationLevel, void *, int)(s->options, optimised ? 0 : 99));
+	OK("SetOptimizedModelFilePath", ORT(SetOptimizedModelFilePath, void *, const char *)(s->options, keep ? keep : ""));
+	if (keep) {
+		OK("AddSessionConfigEntry", set(s->options, "session.optimized_model_external_initializers_file_name", "weights.bin"));
+		OK("AddSessionConfigEntry", set(s->options, "session.optimized_model_external_initializers_min_size_in_bytes", "1024"));
+	}
 	OK("CreateSession", ORT(CreateSession, void *, const char *, void *, void **)(e->env, model, s->options, &s->session));
 	return NULL;
 }

@@ -11,6 +11,8 @@ enum {
 	ort_CreateEnv = 3,
 	ort_CreateSession = 7,
 	ort_CreateSessionOptions = 10,
+	ort_SetOptimizedModelFilePath = 11,
+	ort_DisableCpuMemArena = 19,
 	ort_SetSessionLogSeverityLevel = 22,
 	ort_SetSessionGraphOptimizationLevel = 23,
 	ort_SetIntraOpNumThreads = 24,
@@ -104,6 +106,7 @@ typedef struct {
 
 char *ort_load(const char *path, char **version);
 char *library_load(const char *path);
+void host_trim(void);
 
 char *device_open(int *version);
 char *device_describe(int device, char *name, int length, unsigned char *uuid, size_t *total);
@@ -121,7 +124,7 @@ void engine_close(engine *e);
 char *stream_open(engine *e, session *s);
 char *stream_check(engine *e, session *s);
 char *session_provide(session *s, const char **keys, const char **values, size_t count);
-char *session_open(engine *e, session *s, const char *model);
+char *session_open(engine *e, session *s, const char *model, int optimised, const char *keep);
 char *session_port(session *s, int output, size_t index, port *to);
 size_t session_ports(session *s, int output);
 char *session_places(session *s, int *on_host, size_t inputs);

@@ -136,6 +136,17 @@ func publish(work, dir string) (Prepared, error) {
 	return ReadPrepared(dir)
 }
 
+// PreparedContent returns the content hash of the model that dir was prepared of, whatever for; "" if dir
+// is no such directory.
+func PreparedContent(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	var p Prepared
+	if dir == "" || err != nil || json.Unmarshal(data, &p) != nil {
+		return ""
+	}
+	return p.Content
+}
+
 // ReadPrepared reads the manifest that Prepare wrote into dir. It refuses a model
 // prepared for another CPU or another version of ONNX Runtime.
 func ReadPrepared(dir string) (Prepared, error) {

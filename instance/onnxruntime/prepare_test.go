@@ -73,6 +73,22 @@ func buildFormat(t *testing.T, plain form, format Format, reference measurement)
 	return p.try(plain, dir, format, reference, writeFormat(plain, dir, format))
 }
 
+// The hash of the model can be read without the library, and only of what was prepared.
+func TestPreparedContent(t *testing.T) {
+	path, cache := zooFile(t, "identity"), t.TempDir()
+	p, err := Prepare(path, cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := model.ContentHash(path)
+	if got := PreparedContent(p.Dir); err != nil || got != want {
+		t.Errorf("%q, %v, not %q", got, err, want)
+	}
+	if PreparedContent("") != "" || PreparedContent(cache) != "" {
+		t.Error("other directories have a hash, too")
+	}
+}
+
 func TestPrepareOnlyOnce(t *testing.T) {
 	path, cache := zooFile(t, "identity"), t.TempDir()
 	// Two that meet: each gets a whole result, the same one.

@@ -146,6 +146,8 @@ func newGPUWorkerCommand() *cobra.Command {
 	f.BoolVar(&w.CPU, "cpu", false, "run the model on the CPU")
 	f.BoolVar(&w.Plain, "plain", false, "run without CUDA graphs")
 	f.BoolVar(&w.Exhaustive, "exhaustive", false, "try all algorithms of convolutions at the start")
+	f.BoolVar(&w.Standby, "standby", false, "warm the process up first, as one that stands by, and print the time from then to the first answer")
+	f.StringVar(&w.Copies, "copies", "", "directory to keep the model in as it was optimised for the GPU")
 	f.DurationVar(&w.Limit, "limit", 0, "count the executions that take no longer")
 	f.BoolVar(&w.Check, "check", false, "compare the answers with the CPU's")
 	return c

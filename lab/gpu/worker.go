@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,6 +34,10 @@ type Work struct {
 	Plain, Exhaustive bool
 	// Check compares the answers with the CPU's.
 	Check bool
+	// Copies is where the model optimised for the GPU is kept, "" for nowhere.
+	Copies string
+	// Standby warms the process up before it opens the model, as one that stands by.
+	Standby bool
 	// Limit is the time of an execution up to which it counts in [Outcome.Within], 0 for any.
 	Limit time.Duration
 }
@@ -55,6 +61,10 @@ type Outcome struct {
 	CPU     float64 `json:"cpu_us,omitzero"`
 	// Memory is what the engine holds of the device, without the CUDA context.
 	Memory int64 `json:"memory_bytes,omitzero"`
+	// Own and Mapped are what the process holds of the host's memory in bytes: without and with a file
+	// behind it, such as libraries and mapped weights.
+	Own    int64 `json:"own_bytes"`
+	Mapped int64 `json:"mapped_bytes"`
 	// Graphs says whether runs launch CUDA graphs, WhyNot why they do not.
 	Graphs bool   `json:"graphs"`
 	WhyNot string `json:"why_not,omitzero"`
@@ -63,6 +73,12 @@ type Outcome struct {
 	Difference *float64 `json:"difference,omitzero"`
 	// Nodes are the numbers of nodes by type of the graph of each batch size.
 	Nodes map[int]map[string]int `json:"nodes,omitempty"`
+	// Warm is how long the process warmed up in ms, if it did. First is the time in ms from then, which
+	// is that of an order to a standby, to the first answer of one row.
+	Warm  float64 `json:"warm_ms,omitzero"`
+	First float64 `json:"first_answer_ms,omitzero"`
+	// FromCopy says whether the optimised model was kept already.
+	FromCopy bool `json:"from_copy"`
 	// Load is how long the engine's opening took in ms. Stages are its parts, and those of the
 	// preparation after it.
 	Load   float64      `json:"load_ms,omitzero"`
@@ -91,6 +107,8 @@ type task struct {
 	engine *cuda.Engine
 	inputs []tensor.Tensor
 	sms    int
+	// warm and first are as in Outcome.
+	warm, first time.Duration
 }
 
 // Do warms up, writes ready, waits for a line, works, and writes the outcome as JSON. The
@@ -185,7 +203,10 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 		return nil
 	}
 	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
-	o.Load, o.Stages = float64(t.engine.Opened())/float64(time.Millisecond), t.engine.Stages()
+	o.FromCopy = t.engine.FromCopy()
+	o.Warm, o.First = milliseconds(t.warm), milliseconds(t.first)
+	o.Load, o.Stages = milliseconds(t.engine.Opened()), t.engine.Stages()
+	o.Own, o.Mapped = resident()
 	if o.Memory, err = t.engine.Memory(); err != nil || !w.Check {
 		return err
 	}
@@ -229,6 +250,27 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// resident returns the process's memory in bytes, without and with files behind it.
+func resident() (own, mapped int64) {
+	text, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		var kib int64
+		if _, err := fmt.Sscan(value, &kib); err != nil {
+			continue
+		}
+		switch name {
+		case "RssAnon":
+			own = kib << 10
+		case "RssFile":
+			mapped = kib << 10
+		}
+	}
+	return own, mapped
+}
+
 func openCPU(file string) (*onnxruntime.Engine, error) {
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
@@ -251,7 +293,7 @@ func (w Work) open() (*task, error) {
 }
 
 func (w Work) openModel() (*task, error) {
-	m, err := model.ReadFile(w.Model)
+	m, err := model.ReadOutline(w.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -259,24 +301,54 @@ func (w Work) openModel() (*task, error) {
 	if err != nil {
 		return nil, err
 	}
+	content := "" // Like a provider, know it before.
+	if w.Copies != "" {
+		if content, err = model.ContentHash(w.Model); err != nil {
+			return nil, err
+		}
+	}
 	t := &task{inputs: inputs}
-	var engine interface {
-		Run(context.Context, int, []tensor.Tensor) ([]tensor.Tensor, error)
-		Close() error
-	}
 	if w.CPU {
-		engine, err = openCPU(w.Model)
-	} else {
-		t.engine, err = cuda.Open(cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive})
-		engine = t.engine
+		engine, err := openCPU(w.Model)
+		if err != nil {
+			return nil, err
+		}
+		return t.with(engine, w.Batch), nil
 	}
-	if err != nil {
+	began := time.Now()
+	if w.Standby {
+		if err := cuda.Warm(""); err != nil {
+			return nil, err
+		}
+		t.warm = time.Since(began)
+		began = time.Now()
+	}
+	o := cuda.Options{Model: w.Model, MaxBatch: w.Batch, Plain: w.Plain, Exhaustive: w.Exhaustive, Copies: w.Copies, Content: content}
+	if t.engine, err = cuda.Open(o); err != nil {
 		return nil, err
 	}
-	t.close = func() { _ = engine.Close() } // The process ends after this.
-	t.run = func(ctx context.Context) (float64, error) {
-		_, err := engine.Run(ctx, w.Batch, inputs)
-		return 0, err
+	t.with(t.engine, w.Batch)
+	one, err := m.SampleInputs(1, 1)
+	if err == nil {
+		_, err = t.engine.Run(context.Background(), 1, one)
+	}
+	t.first = time.Since(began)
+	if err != nil {
+		t.close()
+		return nil, err
 	}
 	return t, nil
+}
+
+// with makes the task run batches of an engine.
+func (t *task) with(engine interface {
+	Run(context.Context, int, []tensor.Tensor) ([]tensor.Tensor, error)
+	Close() error
+}, batch int) *task {
+	t.close = func() { _ = engine.Close() } // The process ends after this.
+	t.run = func(ctx context.Context) (float64, error) {
+		_, err := engine.Run(ctx, batch, t.inputs)
+		return 0, err
+	}
+	return t
 }

@@ -171,20 +171,28 @@ func packages(text []byte) (names []string) {
 	return names
 }
 
-// The images run ONNX models on GPUs with the release that all measurements used.
+// The images run ONNX models on GPUs with the release that all measurements used, and the same
+// packages of CUDA as a machine without images, each with its checksum.
 func TestTemplatesHaveTheEnginesRelease(t *testing.T) {
 	script, err := os.ReadFile("../../scripts/onnxruntime.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
 	release := regexp.MustCompile(`(?m)^version=(\S+)$`).FindStringSubmatch(string(script))
-	for _, template := range []string{"onnx-infer", "onnx-go-infer"} {
-		text, err := os.ReadFile(filepath.Join(templateDir, template, "requirements", "cuda.txt"))
-		if err != nil {
-			t.Fatal(err)
+	own, err := os.ReadFile(filepath.Join(templateDir, "onnx-infer", "requirements", "cuda.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(release) != 2 || !strings.Contains(string(own), "\nonnxruntime-gpu=="+release[1]+" --hash=sha256:") || !strings.Contains(string(script), "templates/onnx-infer/requirements/cuda.txt") {
+		t.Errorf("onnx-infer installs %v, and scripts/onnxruntime.sh fetches %v", packages(own), release)
+	}
+	for _, line := range packages(own) {
+		if !regexp.MustCompile(`^[a-z0-9-]+==[0-9.]+ --hash=sha256:[0-9a-f]{64}$`).MatchString(line) {
+			t.Errorf("%s has no version or no checksum", line)
 		}
-		if got := packages(text); len(release) != 2 || !slices.Equal(got, []string{"onnxruntime-gpu[cuda,cudnn]==" + release[1]}) {
-			t.Errorf("%s installs %v, and scripts/onnxruntime.sh fetches %v", template, got, release)
-		}
+	}
+	other, err := os.ReadFile(filepath.Join(templateDir, "onnx-go-infer", "requirements", "cuda.txt"))
+	if err != nil || string(other) != string(own) {
+		t.Errorf("onnx-go-infer installs %v: %v", packages(other), err)
 	}
 }
