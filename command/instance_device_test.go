@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
@@ -63,5 +64,39 @@ func TestEndsWithGPU(t *testing.T) {
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, errGPU) || !strings.Contains(err.Error(), "700") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A process stands by for a shared GPU only, and none does where a program has the GPU to itself. An
+// instance takes one only if it needs nothing of its own process.
+func TestStandBeside(t *testing.T) {
+	f := &ProviderFlags{state: t.TempDir(), standBy: true}
+	k, err := f.keeper(zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	model := cluster.InstanceSpec{Kind: cluster.Model, Devices: []string{"GPU-1"}, Config: cluster.Config{Resources: cluster.Resources{GPU: 40}}}
+	program := cluster.InstanceSpec{Kind: cluster.Process, Devices: []string{"GPU-1"}}
+	mps := []string{"CUDA_VISIBLE_DEVICES=GPU-1", "CUDA_MPS_PIPE_DIRECTORY=/p"}
+	f.standBeside(k, model, mps[:1])
+	if k.Keeps("GPU-1") {
+		t.Error("one stands by for a whole GPU")
+	}
+	f.standBeside(k, model, mps)
+	if !k.Keeps("GPU-1") {
+		t.Error("none stands by")
+	}
+	f.standBeside(k, program, mps[:1])
+	if k.Keeps("GPU-1") {
+		t.Error("one stands by beside a program")
+	}
+	for _, i := range []instanceFlags{
+		{model: "m.onnx", device: onCUDA, part: -1}, {model: "m.onnx", device: onCPU, part: -1, standby: f.standbyDir()},
+		{model: "bundle.yaml", device: onCUDA, part: -1, standby: f.standbyDir()}, {model: "m.onnx", device: onCUDA, part: -1, standby: f.standbyDir()},
+	} {
+		if i.takeStandby() != nil {
+			t.Errorf("%+v was handed over to nobody", i)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/gpu"
@@ -143,6 +145,25 @@ func become(ctx context.Context, b *standby.Became) error {
 // standbyPause is the time from an instance's start on a GPU to that of the next standby: the
 // instance's first batch sizes are prepared by then.
 const standbyPause = 3 * time.Second
+
+// standbyMemory is the GPU's memory in bytes that is kept for a process that stands by: a CUDA context,
+// handles of CUDA's libraries and loaded kernels.
+const standbyMemory = 1 << 30
+
+// standBeside keeps a process for the next instance with a share as this one's, which starts with env. An
+// ordinary function has its GPUs to itself.
+func (f *ProviderFlags) standBeside(k *standby.Keeper, spec cluster.InstanceSpec, env []string) {
+	if spec.Kind == cluster.Process {
+		for _, device := range spec.Devices {
+			k.Drop(device)
+		}
+		return
+	}
+	shared := slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "CUDA_MPS_PIPE_DIRECTORY=") })
+	if device := spec.Device(); f.standBy && shared && device != "" {
+		k.Used(device, env)
+	}
+}
 
 // keeper keeps processes that stand by for GPUs.
 func (f *ProviderFlags) keeper(log zerolog.Logger) (*standby.Keeper, error) {

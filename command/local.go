@@ -51,6 +51,9 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if options.GPUs, err = f.gpuOptions(); err != nil {
 		return p, err
 	}
+	if f.standBy {
+		options.GPUs.Beside = standbyMemory
+	}
 	if warm != nil {
 		options.Beside = warm.Memory
 	}
@@ -62,9 +65,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	}
 	close = append(close, keeper.Close)
 	options.Command = func(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-		if device := spec.Device(); f.standBy && spec.Kind == cluster.Model && spec.Config.GPU > 0 && device != "" {
-			keeper.Used(device, backend.GPUs().Env(&spec))
-		}
+		f.standBeside(keeper, spec, backend.GPUs().Env(&spec))
 		return f.instanceCommand(spec, socket)
 	}
 	if backend, err = local.New(ctx, options); err != nil {

@@ -459,5 +459,6 @@ func (e *Engine) Close() error {
 	}
 	C.engine_close(e.c)
 	C.free(unsafe.Pointer(e.c))
+	C.host_trim()
 	return err
 }

@@ -44,7 +44,7 @@ type Options struct {
 	Log   zerolog.Logger
 }
 
-// process is a standby. It ends when alive is closed, unless it has been taken.
+// process stands for the standbys at a socket, one after the other, until it is cancelled.
 type process struct {
 	socket string
 	cancel context.CancelFunc
@@ -82,12 +82,29 @@ func (k *Keeper) Used(device string, env []string) {
 	k.work.Go(func() { k.keep(ctx, device, socket, slices.Clone(env)) })
 }
 
+// Keeps reports whether a process stands by for a device, or is being started.
+func (k *Keeper) Keeps(device string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept[device] != nil
+}
+
+// Drop ends a device's standby, if it has one.
+func (k *Keeper) Drop(device string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if now := k.kept[device]; now != nil {
+		now.cancel()
+		delete(k.kept, device)
+	}
+}
+
 // keep starts one standby after the other, until ctx ends or one fails.
 func (k *Keeper) keep(ctx context.Context, device, socket string, env []string) {
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.kept[device] != nil && k.kept[device].socket == socket && ctx.Err() == nil {
+		if ctx.Err() == nil {
 			delete(k.kept, device) // The next instance's start tries again.
 		}
 	}()

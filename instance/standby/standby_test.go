@@ -180,11 +180,13 @@ func TestKeeper(t *testing.T) {
 	k.Used("gpu", []string{"SHARE=60"})
 	await(t, socket("60"), true)
 	await(t, socket("40"), false)
+	k.Drop("other")
+	k.Drop("none")
+	await(t, socket("50"), false)
 	if err := k.Close(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, socket("60"), false)
-	await(t, socket("50"), false)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if code := taken.Wait(ctx); code != 7 {

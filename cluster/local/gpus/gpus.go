@@ -38,6 +38,9 @@ type Options struct {
 	MPS string
 	// Every is the time between two checks of a device or a daemon, 5 s if 0.
 	Every time.Duration
+	// Beside is the memory in bytes that processes other than instances take of each shared GPU, such as
+	// one that stands by. Instances cannot have it.
+	Beside int64
 	// Failed is called if instances on a device cannot go on: it is lost, or its daemon has died. It
 	// must not call back.
 	Failed func(device, why string)
@@ -129,6 +132,9 @@ func (g *GPUs) share(ctx context.Context) {
 		if failed[k] != nil {
 			delete(g.daemons, d.UUID)
 			d.Whole, d.Unshareable = true, failed[k].Error()
+		}
+		if !d.Whole {
+			d.Memory = max(0, d.Memory-g.options.Beside)
 		}
 		g.log.Info().Str("device", d.UUID).Str("model", d.Model).Int64("memory_mib", d.Memory>>20).Int("sms", d.SMs).Bool("shared", !d.Whole).Str("reason", d.Unshareable).Msg("a GPU for instances")
 	}

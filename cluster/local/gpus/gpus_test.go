@@ -22,6 +22,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// Instances get what other processes leave of a shared GPU's memory. A whole one is theirs.
+func TestBeside(t *testing.T) {
+	r := newRig(t)
+	before := r.open(t)
+	r.options.Beside = 1 << 30
+	g := r.open(t)
+	for k, d := range g.Inventory().Devices {
+		if want := before.Inventory().Devices[k].Memory - 1<<30; d.Memory != want || d.Whole {
+			t.Errorf("%+v, not %d bytes", d, want)
+		}
+	}
+	r.options.MPS, r.options.Dir = "/no/such/program", t.TempDir()
+	for k, d := range r.open(t).Inventory().Devices {
+		if want := before.Inventory().Devices[k].Memory; d.Memory != want || !d.Whole {
+			t.Errorf("%+v, not %d bytes", d, want)
+		}
+	}
+}
+
 // rig is a DGX and what was reported of it.
 type rig struct {
 	*dgx.Machine
