@@ -68,7 +68,7 @@ func (e *Engine) complete(ctx context.Context) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		if ctx.Err() == nil {
-			err = e.examined(err)
+			err = examined(e, err)
 		}
 		if e.whyNot == "" && ctx.Err() == nil {
 			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)

@@ -407,7 +407,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	}
 	outputs, times, err := e.lanes[0].run(size, rows, inputs)
 	e.times = times
-	return outputs, e.examined(err)
+	return outputs, examined(e, err)
 }
 
 // accept refuses a batch that cannot be run. The caller holds the lock.
@@ -435,7 +435,7 @@ func (e *Engine) inParts(rows int, inputs []tensor.Tensor) ([]tensor.Tensor, err
 		n := min(size, rows-from)
 		outputs, times, err := e.ready[size].run(size, n, rowsOf(inputs, from, n))
 		if err != nil {
-			return nil, e.examined(err)
+			return nil, examined(e, err)
 		}
 		e.times.add(times)
 		all, from = joined(all, outputs), from+n

@@ -20,7 +20,7 @@ func (e *Engine) Failed() <-chan error { return e.failed }
 
 // examined returns the error of a run, as [lost] if the context has ended. Otherwise the model or the
 // inputs are the reason, and the next run may work. The caller holds the engine's lock.
-func (e *Engine) examined(err error) error {
+func examined(e *Engine, err error) error {
 	if err == nil {
 		return nil
 	}
