@@ -85,7 +85,7 @@ ends with an error. Nothing else should use the GPU.`,
 // newGPUServedCommand returns "bench gpu-served".
 func newGPUServedCommand() *cobra.Command {
 	s := benchgpu.Served{
-		Models: []string{"resnet-50", "bert-v1", "mobilenet"}, SLO: 50 * time.Millisecond, Settle: 2 * time.Minute, Ramp: 10 * time.Second, Hold: 10 * time.Second, Colds: 5,
+		Models: []string{"resnet-50", "bert-v1", "mobilenet"}, SLO: 50 * time.Millisecond, Settle: 2 * time.Minute, Ramp: 10 * time.Second, Hold: 10 * time.Second, Colds: 5, Gap: 8 * time.Second,
 	}
 	var rates []string
 	c := benchCommand(&cobra.Command{
@@ -120,6 +120,7 @@ zero instances to an answer.`,
 	f.DurationVar(&s.Ramp, "rise", s.Ramp, "how long the load rises")
 	f.DurationVar(&s.Hold, "hold", s.Hold, "how long it stays")
 	f.IntVar(&s.Colds, "colds", s.Colds, "starts of the first model from zero")
+	f.DurationVar(&s.Gap, "gap", s.Gap, "time before each of those")
 	f.StringSliceVar(&s.Arguments, "provider", nil, "arguments for the provider, such as --gpus,none")
 	return c
 }

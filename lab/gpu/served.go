@@ -26,8 +26,10 @@ type Served struct {
 	// Settle is the time from the deployments to the load, in which the provider measures the
 	// models on the GPU. Ramp is how long the load rises, Hold how long it stays.
 	Settle, Ramp, Hold time.Duration
-	// Colds is the number of cold starts of the first model.
+	// Colds is the number of cold starts of the first model, Gap the time before each: a provider
+	// prepares a process for the next start beside the work.
 	Colds int
+	Gap   time.Duration
 	// Arguments are passed to the provider.
 	Arguments []string
 }
@@ -167,6 +169,7 @@ func (s Served) cold(ctx context.Context, o rig.Options, d *rig.Deployed, t load
 		if err := errors.Join(d.Scale(ctx, s.Models[0], 0), d.Available(ctx, s.Models[0], 0)); err != nil {
 			return err
 		}
+		time.Sleep(s.Gap)
 		took, err := rig.One(ctx, t)
 		if err != nil {
 			return err
