@@ -56,7 +56,7 @@ test: ## Check formatting, vet, run all tests, with the race detector where pack
 	@$(TIMED) "tests of packages, with the race detector" go test -race -vet=off -timeout 15m $(UNIT)
 	@$(TIMED) "tests of packages, without the race detector" go test -vet=off -timeout 10m $(UNIT_PLAIN)
 	@echo "[4/4] end-to-end tests"
-	@$(if $(E2E),$(TIMED) "end-to-end tests" go test -race -vet=off -count=1 -timeout 40m $(E2E))
+	@$(if $(E2E),$(TIMED) "end-to-end tests" go test -race -vet=off -count=1 -timeout 50m $(E2E))
 	@echo "All tests passed."
 
 # Two clusters at a time, each in its own namespaces. Without the race detector, with which
