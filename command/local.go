@@ -91,7 +91,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	close = append(close, found.beginTidying(kept.Functions, backend.Instances, b.Log))
+	close = append(close, found.cutter.Close, found.beginTidying(kept.Functions, backend.Instances, b.Log))
 	builder, err := f.Builder(b.Log, nil)
 	if err != nil {
 		return p, err

@@ -44,6 +44,39 @@ type Cutter struct {
 	loading float64
 	// read has what was read of directories, by path.
 	read sync.Map
+	// life is the context of the work that Suggestions goes on with, nil before the first. end ends
+	// it, and is called once Close sets closed.
+	mu     sync.Mutex
+	closed bool
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
+}
+
+// Close ends what is being made for suggestions and waits for its end.
+func (c *Cutter) Close() error {
+	c.mu.Lock()
+	if c.closed = true; c.end != nil {
+		c.end()
+	}
+	c.mu.Unlock()
+	c.work.Wait()
+	return nil
+}
+
+// begin does work beside the caller, with a context that Close ends. It reports false after Close.
+func (c *Cutter) begin(work func(ctx context.Context)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	if c.life == nil {
+		c.life, c.end = context.WithCancel(context.Background())
+	}
+	ctx := c.life
+	c.work.Go(func() { work(ctx) })
+	return true
 }
 
 // readPlans are the plans of a directory with this stamp.
@@ -350,11 +383,13 @@ func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models [
 	as := *f
 	as.Inference.Partition = annotation.PartitionAuto
 	made := make(chan error, 1)
-	lasting, end := context.WithTimeout(context.WithoutCancel(ctx), suggestAfter)
-	go func() {
+	if !c.begin(func(life context.Context) {
+		lasting, end := context.WithTimeout(life, suggestAfter)
 		defer end()
 		made <- c.Make(lasting, &as, models)
-	}()
+	}) {
+		return nil
+	}
 	select {
 	case err := <-made:
 		if err != nil {

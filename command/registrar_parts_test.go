@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -177,6 +178,24 @@ func TestNoSuggestionsForTinyInstances(t *testing.T) {
 	}
 	if got := p.Suggestions(t.Context(), p.f, []control.Model{p.model}); len(got) != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Close ends the planning that a suggestion goes on with, and waits for its end.
+func TestCloseEndsSuggestions(t *testing.T) {
+	c := &Cutter{}
+	began, ended := make(chan struct{}), false
+	c.begin(func(ctx context.Context) {
+		close(began)
+		<-ctx.Done()
+		ended = true
+	})
+	<-began
+	if err := c.Close(); err != nil || !ended {
+		t.Errorf("%v, ended %t", err, ended)
+	}
+	if c.begin(func(context.Context) {}) {
+		t.Error("a closed cutter began")
 	}
 }
 

@@ -252,11 +252,14 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 func (p *platform) close() error {
 	p.watching.Wait()
 	var err error
+	if p.images != nil {
+		err = p.images.cutter.Close()
+	}
 	switch {
 	case p.sets != nil: // It closes the backend.
-		err = p.sets.Close()
+		err = errors.Join(err, p.sets.Close())
 	case p.backend != nil:
-		err = p.backend.Close()
+		err = errors.Join(err, p.backend.Close())
 	}
 	if p.history != nil {
 		p.history.Close()
