@@ -56,6 +56,22 @@ func TestMeasureOn(t *testing.T) {
 	}
 }
 
+// A GPU of this machine is measured, not predicted.
+func TestMeasuredBeforePredicted(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	var idle []bool
+	m := gpuModels{childModels: &childModels{prepared: t.TempDir(), database: t.TempDir() + "/operators.jsonl"}, inventory: func() gpu.Inventory {
+		return gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-none", Model: "NVIDIA T4", PipeDirectory: "/none"}}}
+	}}
+	m.place = func(_ int, background bool) error {
+		idle = append(idle, background)
+		return nil
+	}
+	if _, err := m.OnDevice(t.Context(), mnistFile(t), "NVIDIA T4, driver 1", 4, 0); err == nil || !slices.Equal(idle, []bool{false}) {
+		t.Errorf("%v, idle %v", err, idle)
+	}
+}
+
 // Only ONNX files run on a share.
 func TestGPUUnable(t *testing.T) {
 	m := gpuModels{}

@@ -120,7 +120,7 @@ func (s Served) deploy(ctx context.Context, o rig.Options, d *rig.Deployed, name
 // offer offers the load and reports each model's requests in time, with the shares that its
 // instances have at the end.
 func (s Served) offer(ctx context.Context, o rig.Options, d *rig.Deployed, targets []load.Target, r *report.Report) error {
-	late := make([][2]int, len(targets)) // Requests of the hold, and those in time.
+	steady := make([][2]int, len(targets)) // Requests of the hold, and those in time.
 	shares := make(chan map[string][2]int, 1)
 	time.AfterFunc(s.Ramp+s.Hold-500*time.Millisecond, func() { shares <- s.held(d) })
 	result, err := load.Run(ctx, load.Options{
@@ -129,9 +129,9 @@ func (s Served) offer(ctx context.Context, o rig.Options, d *rig.Deployed, targe
 			if x.At < s.Ramp {
 				return
 			}
-			late[x.Target][0]++
+			steady[x.Target][0]++
 			if x.Good && x.Latency <= s.SLO {
-				late[x.Target][1]++
+				steady[x.Target][1]++
 			}
 		},
 	})
@@ -143,7 +143,7 @@ func (s Served) offer(ctx context.Context, o rig.Options, d *rig.Deployed, targe
 		name := "served." + s.Models[n]
 		r.Add(name+".rps", t.Offered, "requests/s", fmt.Sprintf("offered; p50 %.1f ms, p99 %.1f ms; %v", rig.Milliseconds(t.Latency.P50), rig.Milliseconds(t.Latency.P99), t.Codes))
 		r.Add(name+".within_slo_pct", 100*t.WithinSLO, "%", fmt.Sprintf("within %v, rise and all", s.SLO))
-		r.Add(name+".held.within_slo_pct", 100*float64(late[n][1])/float64(max(1, late[n][0])), "%", fmt.Sprintf("in the last %v", s.Hold))
+		r.Add(name+".held.within_slo_pct", 100*float64(steady[n][1])/float64(max(1, steady[n][0])), "%", fmt.Sprintf("in the last %v", s.Hold))
 		r.Add(name+".gpu_pct", float64(held[s.Models[n]][0]), "%", "of the GPU, all instances")
 		r.Add(name+".cpu_millicores", float64(held[s.Models[n]][1]), "millicores", "all instances")
 	}

@@ -18,8 +18,8 @@ type Devices interface {
 	// Unable returns why the model in a file cannot run on a share of a GPU, as the end of a
 	// sentence; "" if it can.
 	Unable(file string) string
-	// OnDevice predicts the times on shares of a GPU from the operators of the model, or
-	// measures them if this machine has that GPU. Calls never overlap.
+	// OnDevice measures the times on shares of a GPU if this machine has it, otherwise predicts
+	// them from the operators of the model. Calls never overlap.
 	OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error)
 }
 

@@ -21,7 +21,7 @@ func withGPUs(all []cluster.Node) []cluster.Node {
 	return all
 }
 
-// Three shares of 60 % are less than two GPUs together, but only two fit. What is left over is packed
+// Three shares of 60 % are less than two GPUs together, but only two fit. The rest is packed
 // into what the GPUs have left.
 func TestSharesThatFitOnlyInSum(t *testing.T) {
 	large, small := choice(500, 60, 10), choice(500, 40, 6)
