@@ -48,20 +48,6 @@ ends with an error. Nothing else should use the GPU.`,
 		Example: `  faas-infer-lab bench gpu
   faas-infer-lab bench gpu --device 1 --parts shares --models resnet-50 --shares 25,50,100 --json`,
 	}, func(ctx context.Context, r rig.Options) (_ *report.Report, err error) {
-		if o.Batch < 1 || o.Each <= 0 || o.SLO <= 0 {
-			return nil, errors.New("--batch, --each and --slo must be positive")
-		}
-		if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
-			return nil, errors.New("--shares must be one or more numbers from 1 to 100 (%)")
-		}
-		if len(o.Models) == 0 {
-			return nil, errors.New("--models must have one or more architectures")
-		}
-		for _, part := range o.Parts {
-			if !slices.Contains(benchgpu.Parts(), part) {
-				return nil, fmt.Errorf("--parts has %q; the parts are %s", part, strings.Join(benchgpu.Parts(), ", "))
-			}
-		}
 		slices.Sort(o.Shares)
 		if o.Self, err = os.Executable(); err != nil {
 			return nil, err
@@ -69,6 +55,7 @@ ends with an error. Nothing else should use the GPU.`,
 		o.Program, o.Log, o.Library = r.Program, r.Log, nvml.New()
 		return benchgpu.Run(ctx, o)
 	})
+	c.PreRunE = func(*cobra.Command, []string) error { return checkGPUBench(o) }
 	f := c.Flags()
 	f.StringVar(&o.Device, "device", o.Device, "index or UUID of the GPU")
 	f.StringVar(&o.MPS, "mps-control", o.MPS, "MPS control program")
@@ -80,6 +67,25 @@ ends with an error. Nothing else should use the GPU.`,
 	f.IntSliceVar(&o.Shares, "shares", o.Shares, "shares of the GPU, in %")
 	f.DurationVar(&o.Each, "each", o.Each, "how long each process works")
 	return c
+}
+
+// checkGPUBench refuses options with which nothing could be measured, naming the flag.
+func checkGPUBench(o benchgpu.Options) error {
+	if o.Batch < 1 || o.Each <= 0 || o.SLO <= 0 {
+		return errors.New("--batch, --each and --slo must be positive")
+	}
+	if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
+		return errors.New("--shares must be one or more numbers from 1 to 100 (%)")
+	}
+	if len(o.Models) == 0 {
+		return errors.New("--models must have one or more architectures")
+	}
+	for _, part := range o.Parts {
+		if !slices.Contains(benchgpu.Parts(), part) {
+			return fmt.Errorf("--parts has %q; the parts are %s", part, strings.Join(benchgpu.Parts(), ", "))
+		}
+	}
+	return nil
 }
 
 // newGPUServedCommand returns "bench gpu-served".
