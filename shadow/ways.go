@@ -17,8 +17,9 @@ const (
 	Unpark Way = "unpark"
 	// Twin starts a whole instance on the body's node.
 	Twin Way = "twin"
-	// Here starts a shadow on the body's node, Elsewhere one on another node.
-	Here      Way = "shadow"
+	// Here starts a shadow on the body's node.
+	Here Way = "shadow"
+	// Elsewhere starts a shadow on another node.
 	Elsewhere Way = "shadow elsewhere"
 	// Whole starts a whole instance on another node.
 	Whole Way = "whole elsewhere"
