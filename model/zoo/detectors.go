@@ -1,8 +1,6 @@
 package zoo
 
-import (
-	"github.com/faas-infer/faas-infer/model/onnxpb"
-)
+import "github.com/faas-infer/faas-infer/model/onnxpb"
 
 // ssd300 is Liu et al.'s detector on VGG-16: boxes and scores at 8732 anchors of six feature
 // maps. The first map is normalised over its channels. The caller suppresses overlapping
@@ -48,7 +46,12 @@ func ssd300(n *network) {
 
 // yolo is Jocher et al.'s eighth YOLO in its size x, which Reis et al. describe: 80 classes
 // at 8400 positions of 640×640 images. The caller suppresses overlapping boxes.
-func yolo(n *network) {
+func yolo(n *network) { detector{n}.build() }
+
+// detector are the blocks of YOLOv8.
+type detector struct{ *network }
+
+func (n detector) build() {
 	x := n.convNormSwish(n.input("image", onnxpb.TensorProto_FLOAT, 3, 640, 640), 3, 80, 3, 2)
 	in := int64(80)
 	var maps []string
@@ -71,7 +74,7 @@ func yolo(n *network) {
 
 // split is YOLO's block: half of the channels pass, the other half goes through residual
 // bottlenecks, and all that come about are joined.
-func (n *network) split(x string, in, out int64, blocks int, residual bool) string {
+func (n detector) split(x string, in, out int64, blocks int, residual bool) string {
 	half := out / 2
 	parts := n.ops("Split", 2, []string{n.convNormSwish(x, in, out, 1, 1), n.integers(half, half)}, attrInt("axis", 1))
 	for range blocks {
@@ -86,7 +89,7 @@ func (n *network) split(x string, in, out int64, blocks int, residual bool) stri
 }
 
 // pyramid joins a feature map with its maxima over 5, 9 and 13 positions.
-func (n *network) pyramid(x string, channels int64) string {
+func (n detector) pyramid(x string, channels int64) string {
 	parts := []string{n.convNormSwish(x, channels, channels/2, 1, 1)}
 	for range 3 {
 		parts = append(parts, n.maxPool(parts[len(parts)-1], 5, 1, 2))
@@ -95,7 +98,7 @@ func (n *network) pyramid(x string, channels int64) string {
 }
 
 // double doubles a feature map's sides.
-func (n *network) double(x string) string {
+func (n detector) double(x string) string {
 	name := n.next("Resize")
 	scales := n.initializer(floats(name+".scales", []float32{1, 1, 2, 2}, 4))
 	return n.op("Resize", []string{x, "", scales}, attrString("mode", "nearest"),
@@ -106,7 +109,7 @@ func (n *network) double(x string) string {
 const bins = 16
 
 // detect predicts boxes in pixels and scores at each position.
-func (n *network) detect(maps []string, channels []int64, side int64) {
+func (n detector) detect(maps []string, channels []int64, side int64) {
 	const classes = 80
 	var boxes, scores []string
 	all := int64(0)
@@ -134,7 +137,7 @@ func (n *network) detect(maps []string, channels []int64, side int64) {
 }
 
 // positions are the centres of all cells of some maps, and the cells' sides in pixels.
-func (n *network) positions(maps int, side int64) (anchors, strides string) {
+func (n detector) positions(maps int, side int64) (anchors, strides string) {
 	var xs, ys, sizes []float32
 	for i := range maps {
 		cells := int(side >> (3 + i))
