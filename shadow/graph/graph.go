@@ -54,7 +54,7 @@ func New(name string, m *cut.Model, o Options) (*Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := g.exchange(i, p, tensors); err != nil {
+		if err := g.exchange(i, p, tensors); err != nil && len(layers) > 1 { // Nothing goes in and out of a twin.
 			return nil, fmt.Errorf("block %d (%s): %w", i, l.Name, err)
 		}
 		g.Model.Blocks = append(g.Model.Blocks, block(l, p, o))
