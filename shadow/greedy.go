@@ -44,10 +44,10 @@ func (m *Model) Order() []int {
 // and the body computes its own layers for all b rows (line 12 prints it so). m_Φ counts
 // activations. It differs from the print in two ways: it looks at every b, without line 18's
 // break, and η_max starts anew for each body. Options give c, ρ, B_max and the transfers; its
-// SLO, Shadows, Runs, Synchronous and Partial do not count here. found is false if no Φ is
+// SLO, Shadows, Runs, Synchronous, Partial and Reach do not count here. found is false if no Φ is
 // within the SLO.
 func Greedy(m *Model, o Options, burst Burst) (p Pair, found bool, err error) {
-	o.SLO, o.Shadows, o.Runs, o.Synchronous = 0, 1, 0, true
+	o.SLO, o.Shadows, o.Runs, o.Synchronous, o.Reach = 0, 1, 0, true, 0
 	if o, err = o.defaults(); err != nil {
 		return p, false, err
 	}
@@ -96,10 +96,11 @@ func efficiency(s Split, cores, memory float64) float64 {
 }
 
 // printed is the split of lines 10 and 11 with Eq. 6: transfers are the shadow's, and the
-// longer sum over all runs counts, not the sum over the runs of the longer.
+// longer sum over all runs counts, not the sum over the runs of the longer. Of two splits
+// that are equally far from ending together, the body keeps more rows.
 func (e *evaluation) printed(phi Phi, b int) Split {
 	best, least := Split{}, math.Inf(1)
-	for sent := 1; sent <= b; sent++ {
+	for sent := 0; sent <= b; sent++ {
 		own, body, shadow := e.sequential(phi, b, sent)
 		if apart := math.Abs(body - shadow); apart < least {
 			t := own + max(body, shadow)
@@ -111,6 +112,13 @@ func (e *evaluation) printed(phi Phi, b int) Split {
 
 // sequential are t_np, t_pB and t_pS of a batch.
 func (e *evaluation) sequential(phi Phi, b, sent int) (own, body, shadow float64) {
+	if sent == 0 {
+		own = e.call[0] + e.body[b][len(e.Blocks)]
+		for _, r := range phi {
+			body += e.body[b][r.End] - e.body[b][r.First]
+		}
+		return own - body, body, 0
+	}
 	p := e.parts(phi, b, sent, 1)
 	if e.IsAll(phi) {
 		return p.own, p.body, p.shadow
@@ -132,5 +140,5 @@ func (e *evaluation) complete(p *Pair) {
 	p.Load, p.Weights = e.Load(p.Phi), e.Model.Weights(p.Phi)
 	p.PerSecond = 1000 * float64(p.Best.Rows) / p.Best.Period
 	p.BodyMemory = e.Own + e.weights[len(e.Blocks)] + int64(p.Best.Rows)*e.Model.Activations(e.All())
-	p.Cost = e.cost(p.Phi, p.Best, 1)
+	p.Cost = e.cost(e.holds(p.Phi), p.Best, 1)
 }

@@ -50,6 +50,10 @@ type Options struct {
 	Runs int `json:"runs"`
 	// Partial leaves out the Φ of all blocks, which is a twin.
 	Partial bool `json:"partial"`
+	// Reach, if it is not 0, makes [Choose] take the least memory of a shadow instead of the
+	// least cost: among the pairs with that part of the requests per second of the same body
+	// with as many twins.
+	Reach float64 `json:"reach,omitempty"`
 }
 
 // maxRuns is the maximum number of runs, maxBatch that of rows of a batch.
@@ -81,6 +85,8 @@ func (o Options) defaults() (Options, error) {
 		return o, fmt.Errorf("max_rows is %d: it must be from 1 to %d", o.MaxRows, maxBatch)
 	case o.Runs < 1 || o.Runs > maxRuns:
 		return o, fmt.Errorf("runs is %d: it must be from 1 to %d", o.Runs, maxRuns)
+	case !(o.Reach >= 0 && o.Reach <= 1):
+		return o, fmt.Errorf("reach is %g: it must be from 0 to 1", o.Reach)
 	case !(o.SLO >= 0) || !(o.Rho >= 0) || !(o.Transfer.Fixed >= 0) || !(o.Transfer.PerMiB >= 0):
 		return o, fmt.Errorf("slo_ms is %g, cores_per_gib is %g, transfer is %+v: none may be negative", o.SLO, o.Rho, o.Transfer)
 	case o.Memory != Own && o.Memory != Shared:
@@ -151,6 +157,7 @@ func (m *Model) Pair(phi Phi, n int, o Options) (Pair, error) {
 	if n < 0 || n > 0 && len(phi) == 0 {
 		return Pair{}, fmt.Errorf("shadows is %d with the blocks %q: shadows need blocks", n, phi)
 	}
+	o.Shadows = max(o.Shadows, n)
 	return newEvaluation(m, o).pair(phi, n), nil
 }
 
@@ -173,6 +180,8 @@ type evaluation struct {
 	// in and out are by first*(blocks+1)+end.
 	in, out     []int64
 	activations []int64
+	// least are the requests per ms that [Options.Reach] asks for, by the number of shadows.
+	least []float64
 }
 
 func newEvaluation(m *Model, o Options) *evaluation {
@@ -186,6 +195,7 @@ func newEvaluation(m *Model, o Options) *evaluation {
 		e.weights[i+1], e.load[i+1] = e.weights[i]+b.Weights, e.load[i]+b.Load
 	}
 	e.cross()
+	e.reach()
 	return e
 }
 
@@ -388,22 +398,20 @@ func (e *evaluation) within(latency float64) bool {
 // pair evaluates a Φ with n shadows at every batch.
 func (e *evaluation) pair(phi Phi, n int) Pair {
 	p := Pair{Phi: phi, Shadows: n, Load: e.Load(phi), Weights: e.Weights(phi)}
-	best := math.Inf(1)
+	h := e.holds(phi)
+	var best rank
 	for b := 1; b <= e.options.MaxRows; b++ {
 		s := e.split(phi, b, n)
 		p.Splits = append(p.Splits, s)
-		within := e.within(s.Latency)
-		cost := e.cost(phi, s, n)
-		switch {
-		case b == 1, within && !p.Within, within && cost < best, !within && !p.Within && s.Latency < p.Best.Latency:
-			p.Best, p.Within, best = s, within, cost
+		if now := e.rank(h, s, n); b == 1 || now.better(best) {
+			p.Best, p.Within, best = s, e.within(s.Latency), now
 		}
 	}
 	most := 0
 	for _, rows := range p.Best.Shadows {
 		most = max(most, rows)
 	}
-	p.Cost, p.PerSecond = best, 1000*float64(p.Best.Rows)/p.Best.Period
+	p.Cost, p.PerSecond = e.cost(h, p.Best, n), 1000*float64(p.Best.Rows)/p.Best.Period
 	p.Activations = int64(most) * e.Activations(phi)
 	if n > 0 {
 		p.Memory = e.memory(p.Weights, p.Activations)
@@ -420,25 +428,75 @@ func (e *evaluation) memory(weights, activations int64) int64 {
 	return e.Own + weights + activations
 }
 
-// cost is the price of a request in core-milliseconds.
-func (e *evaluation) cost(phi Phi, s Split, n int) float64 {
-	var weights, activations int64
+// held are the sizes in bytes of Φ: its weights, and its activations for each row.
+type held struct{ weights, activations int64 }
+
+func (e *evaluation) holds(phi Phi) (h held) {
 	for _, r := range phi {
-		weights += e.weights[r.End] - e.weights[r.First]
-		activations = max(activations, e.activations[e.key(r)])
+		h.weights += e.weights[r.End] - e.weights[r.First]
+		h.activations = max(h.activations, e.activations[e.key(r)])
 	}
-	return e.price(weights, activations, s.Rows, s.sent(), n) * s.Period / float64(s.Rows)
+	return h
+}
+
+// cost is the price of a request in core-milliseconds.
+func (e *evaluation) cost(h held, s Split, n int) float64 {
+	return e.price(h, s.Rows, s.sent(), n) * s.Period / float64(s.Rows)
 }
 
 // price is what body and n shadows cost in cores.
-func (e *evaluation) price(weights, activations int64, rows, sent, n int) float64 {
+func (e *evaluation) price(h held, rows, sent, n int) float64 {
 	o := e.options
 	blocks := len(e.Blocks)
 	memory := float64(e.Own + e.weights[blocks] + int64(rows)*e.activations[blocks])
 	cores := float64(o.Body)
 	if n > 0 {
 		cores += float64(n * o.Shadow)
-		memory += float64(n) * float64(e.memory(weights, int64((sent+n-1)/n)*activations))
+		memory += float64(n) * float64(e.memory(h.weights, int64((sent+n-1)/n)*h.activations))
 	}
 	return cores/1000 + o.Rho*memory/(1<<30)
+}
+
+// rank orders pairs: the least value first, of equal ones the one that fails least.
+type rank struct {
+	// value is the cost, or the memory with [Options.Reach]; infinite if the pair fails.
+	value float64
+	// failing is how much a pair fails by: its latency outside the SLO, or its time for a
+	// request if it serves too few.
+	failing float64
+}
+
+func (r rank) better(than rank) bool {
+	if r.value != than.value {
+		return r.value < than.value
+	}
+	return r.failing < than.failing
+}
+
+// rank ranks a split of a Φ on n shadows.
+func (e *evaluation) rank(h held, s Split, n int) rank {
+	each := s.Period / float64(s.Rows)
+	switch {
+	case !e.within(s.Latency):
+		return rank{math.Inf(1), 1e15 + s.Latency}
+	case e.options.Reach == 0:
+		return rank{value: e.cost(h, s, n)}
+	case n > 0 && each*e.least[n] > 1+1e-12:
+		return rank{math.Inf(1), each}
+	}
+	return rank{float64(e.memory(h.weights, int64((s.sent()+max(n, 1)-1)/max(n, 1))*h.activations)), each}
+}
+
+// reach finds the requests per ms that a pair with each number of shadows must have.
+func (e *evaluation) reach() {
+	if e.options.Reach == 0 {
+		return
+	}
+	part := e.options.Reach
+	e.options.Reach = 0
+	e.least = []float64{0}
+	for n := 1; n <= e.options.Shadows; n++ {
+		e.least = append(e.least, part*e.pair(e.All(), n).PerSecond/1000)
+	}
+	e.options.Reach = part
 }
