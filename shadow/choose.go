@@ -36,13 +36,13 @@ func Choose(m *Model, o Options) (p Pair, found bool, err error) {
 	return p, !alone.Within || p.Cost < alone.Cost, nil
 }
 
-// batches are the batch sizes that the search looks at: all up to eight, then four for each
+// batches are the batch sizes that the search looks at: all up to 16, then four for each
 // doubling, and the largest.
 func batches(most int) []int {
 	var out []int
 	for b, step := 1, 1; b < most; b += step {
 		out = append(out, b)
-		if b >= 8 && b&(b-1) == 0 {
+		if b >= 16 && b&(b-1) == 0 {
 			step = b / 4
 		}
 	}

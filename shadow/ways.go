@@ -103,7 +103,8 @@ func Ways(m *Model, o Options, s Situation) ([]Alternative, error) {
 	return all, nil
 }
 
-// quota is the cheapest higher share that reaches the need, or the fastest one.
+// quota is the lowest higher share that reaches the need. Without a need it is the one with the
+// cheapest requests; if none reaches it, the fastest.
 func (s Situation) quota(m *Model, o Options) Alternative {
 	a := Alternative{Way: Quota, CPU: o.Body, Ready: s.Start[Quota]}
 	best := math.Inf(1)
@@ -117,6 +118,9 @@ func (s Situation) quota(m *Model, o Options) Alternative {
 		}
 		if cost < best || math.IsInf(best, 1) && p.PerSecond > a.Pair.PerSecond {
 			a.Pair, a.CPU, best = p, cpu, cost
+		}
+		if s.Need > 0 && !math.IsInf(best, 1) {
+			break
 		}
 	}
 	if a.CPU == o.Body {
