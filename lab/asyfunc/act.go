@@ -52,18 +52,28 @@ func (w *world) refill(node int) {
 	w.count()
 }
 
-// pair orders a shadow for a body.
+// pair orders a shadow for a body. The body's activations grow with the pair's batch.
 func (w *world) pair(body *instance, s asyfunc.Shadow) {
-	in := &instance{Body: asyfunc.Body{Node: s.Node, Cores: s.Cores}, body: body, shadow: &s}
-	in.own, in.weights = s.Pair.Memory-s.Pair.Weights, s.Pair.Weights
-	if s.Pair.Memory < s.Pair.Weights { // The pair was chosen for shared weights.
-		in.own = s.Pair.Memory
-	}
+	in := &instance{Body: asyfunc.Body{Node: s.Node, Cores: s.Cores}, body: body, shadow: &s, granted: s.Cores}
+	in.weights = w.planner.Model.Weights(s.Pair.Phi)
+	in.own = s.Memory - in.weights
 	s.Needed = w.now
 	body.Shadow = in.shadow
 	w.start(in, w.adopt(s.Node)+w.law.LoadFixed+s.Pair.Load)
 	in.shadow.ID = in.ID
+	w.activate(body)
 	w.measure.shadows++
+}
+
+// activate sets a body's memory beside its weights.
+func (w *world) activate(body *instance) {
+	w.hold(body, -1)
+	all, weights := w.planner.Memory(body.rows)
+	body.own = all - weights
+	if body.Shadow != nil {
+		body.own = max(body.own, w.planner.Model.Own+body.Shadow.Body)
+	}
+	w.hold(body, 1)
 }
 
 // loaded lets an instance serve: a shadow changes its body's times.
@@ -84,8 +94,7 @@ func (in *instance) present(w *world) []float64 {
 	if in.Shadow == nil || w.instances[in.Shadow.ID] == nil || w.instances[in.Shadow.ID].ready == nil {
 		return in.times
 	}
-	_, times := asyfunc.Streams(&in.Shadow.Pair)
-	return times
+	return in.Shadow.Times()
 }
 
 // tell gives the batching policy the present times of a body.
@@ -93,8 +102,8 @@ func (w *world) tell(in *instance) {
 	times := in.present(w)
 	in.ready = w.up(in.id, times, in.timeout)
 	streams := 1
-	if in.Shadow != nil && len(times) == len(in.Shadow.Pair.Splits) && w.instances[in.Shadow.ID].ready != nil {
-		streams, _ = asyfunc.Streams(&in.Shadow.Pair)
+	if in.Shadow != nil && w.instances[in.Shadow.ID].ready != nil {
+		streams, _ = in.Shadow.Streams()
 	}
 	switch {
 	case streams == 2 && in.second == "":
@@ -181,6 +190,7 @@ func (w *world) unpair(body *instance) {
 	w.settle(body)
 	body.Shadow = nil
 	w.forget(s)
+	w.activate(body)
 	if body.ready != nil {
 		w.tell(body)
 	}
@@ -198,20 +208,28 @@ func (w *world) stop(in *instance) {
 	w.forget(in)
 }
 
-// resize changes a body's share, as far as its node has it.
+// resize changes a body's share, as far as its node has it, and that of its shadow.
 func (w *world) resize(in *instance, cores, rows int) {
-	n := &w.nodes[in.Node]
-	cores = min(cores, in.Cores+n.Cores)
-	rows = max(rows, in.rows)
-	if cores == in.Cores && rows == in.rows {
+	cores, rows = min(cores, in.Cores+w.nodes[in.Node].Cores), max(rows, in.rows)
+	helper, help := (*instance)(nil), 0
+	if in.Shadow != nil {
+		helper = w.instances[in.Shadow.ID]
+		help = min(cores, helper.granted, helper.Cores+w.nodes[helper.Node].Cores)
+	}
+	if cores == in.Cores && rows == in.rows && (helper == nil || help == helper.Cores) {
 		return
 	}
 	w.settle(in)
 	w.hold(in, -1)
-	all, weights := w.planner.Memory(rows)
-	in.Cores, in.rows, in.own = cores, rows, all-weights
-	in.times = w.planner.Times(cores)[:rows]
+	in.Cores, in.rows, in.times = cores, rows, w.planner.Times(cores)[:rows]
 	w.hold(in, 1)
+	if helper != nil {
+		w.hold(helper, -1)
+		*helper.shadow = w.planner.At(helper.shadow, cores, help)
+		helper.Cores = help
+		w.hold(helper, 1)
+	}
+	w.activate(in)
 	if in.ready != nil {
 		w.tell(in)
 	}

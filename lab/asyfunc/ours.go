@@ -41,13 +41,16 @@ func (c *ours) tick(w *world) {
 		}
 	}
 	now := w.instantaneous()
-	h, ok := w.planner.Fit(max(now, c.last()), len(bodies))
+	need := max(now, c.last())
+	h, ok := w.planner.Fit(need, len(bodies))
+	if !ok && pairs > 0 {
+		h.Cores, ok = w.planner.Quota(need, bodies, func(s *asyfunc.Shadow) int { return w.instances[s.ID].granted })
+	}
 	for _, b := range bodies {
 		w.resize(w.instances[b.ID], h.Cores, h.Rows)
 	}
-	need := max(now, c.predicted)
-	if !ok && w.planner.Paired(bodies) < need {
-		c.over = 0
+	if need = max(now, c.predicted); !ok && w.planner.Paired(bodies) < need {
+		c.over = w.now
 		c.add(w)
 		return
 	}
@@ -67,7 +70,8 @@ func (c *ours) shrink(w *world, need float64, bodies []*asyfunc.Body, pairs int)
 		c.over = w.now
 		return
 	}
-	if w.now-c.over < keep {
+	// A shadow is there again in milliseconds.
+	if over := w.now - c.over; over < keep && (pairs == 0 || over < w.planner.Settings.KeepAlive) {
 		return
 	}
 	c.over = w.now
@@ -105,7 +109,7 @@ func (c *ours) add(w *world) {
 		return
 	}
 	if lone != nil && (way.Way == shadow.Here || way.Way == shadow.Elsewhere) {
-		w.pair(w.instances[lone.ID], asyfunc.Shadow{Node: way.Node, Cores: way.Cores, Pair: way.Pair})
+		w.pair(w.instances[lone.ID], w.planner.Outfit(way))
 		return
 	}
 	ready := w.adopt(way.Node) + w.law.LoadFixed

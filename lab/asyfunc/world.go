@@ -67,6 +67,8 @@ type instance struct {
 	id     cluster.InstanceID
 	shadow *asyfunc.Shadow // itself, of a shadow
 	body   *instance       // its partner, of a shadow
+	// granted are the cores that a shadow had at first, and may have again.
+	granted int
 	// own and weights are its memory in bytes: weights are what sharing saves.
 	own, weights int64
 	rows         int

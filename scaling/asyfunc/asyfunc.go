@@ -78,8 +78,12 @@ type Body struct {
 // Shadow is the partner of a body.
 type Shadow struct {
 	ID, Node, Cores int
-	// Pair has Φ and the times.
+	// Pair has Φ and the times. Rows is the largest batch.
 	Pair shadow.Pair
+	Rows int
+	// Memory is what it takes in bytes with its own weights. Body are the activations of its
+	// body, which computes the other blocks for all rows.
+	Memory, Body int64
 	// Eta is its resource efficiency when it was chosen. Needed is when it was last
 	// needed; [Planner.Release] keeps it.
 	Eta    float64
@@ -94,6 +98,7 @@ type Planner struct {
 	alone    map[int][]float64
 	pairs    map[key]choice
 	helps    map[help]shadow.Pair
+	shares   map[share]shadow.Pair
 }
 
 // NewPlanner returns a planner. The error names a setting, or a field of the model, that is
@@ -105,7 +110,7 @@ func NewPlanner(m *shadow.Model, s Settings) (*Planner, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	return &Planner{Model: m, Settings: s, alone: map[int][]float64{}, pairs: map[key]choice{}, helps: map[help]shadow.Pair{}}, nil
+	return &Planner{Model: m, Settings: s, alone: map[int][]float64{}, pairs: map[key]choice{}, helps: map[help]shadow.Pair{}, shares: map[share]shadow.Pair{}}, nil
 }
 
 // Times are t_l of batches of 1 to B_max on a body with so many cores, in ms.
@@ -131,11 +136,45 @@ func rising(t []float64) []float64 {
 
 // Times are t_l of a pair's batches in ms.
 func (s *Shadow) Times() []float64 {
-	t := make([]float64, len(s.Pair.Splits))
-	for b, split := range s.Pair.Splits {
-		t[b] = split.Latency
+	_, times := s.Streams()
+	return times
+}
+
+// Streams are how a pair executes: so many batches at the same time, and t of each batch size in
+// ms. A pipelined pair begins a batch each period, which takes longer than that.
+func (s *Shadow) Streams() (streams int, times []float64) {
+	streams = 1
+	if best := s.Pair.Best; !best.Waits && best.Latency > best.Period {
+		streams = 2
 	}
-	return rising(t)
+	times = make([]float64, s.Rows)
+	for b := range times {
+		split := &s.Pair.Splits[b]
+		times[b] = max(split.Latency, float64(streams)*split.Period)
+	}
+	return streams, rising(times)
+}
+
+// outfit sets the largest batch of a pair and the memory for it. The shadow holds the rows that
+// it is sent, the body all rows of the other blocks.
+func (p *Planner) outfit(s *Shadow, rows int) {
+	split := &s.Pair.Splits[rows-1]
+	sent := int64(rows - split.Body)
+	s.Rows, s.Body = rows, 0
+	in := make([]bool, len(p.Model.Blocks))
+	for _, r := range s.Pair.Phi {
+		for i := r.First; i < r.End; i++ {
+			in[i] = true
+		}
+	}
+	for i, b := range p.Model.Blocks {
+		if in[i] {
+			s.Body = max(s.Body, b.Activations*int64(split.Body))
+		} else {
+			s.Body = max(s.Body, b.Activations*int64(rows))
+		}
+	}
+	s.Memory = p.Model.Own + p.Model.Weights(s.Pair.Phi) + sent*p.Model.Activations(s.Pair.Phi)
 }
 
 // Batch is the largest batch within the SLO, at least 1.

@@ -93,7 +93,7 @@ func (p *Planner) bodyEfficiency(b *Body) float64 {
 	times := slices.Clone(p.Times(b.Cores))
 	cores, memory := b.Cores, int64(0)
 	if b.Shadow != nil {
-		times, cores, memory = b.Shadow.Times(), cores+b.Shadow.Cores, b.Shadow.Pair.Memory
+		times, cores, memory = b.Shadow.Times(), cores+b.Shadow.Cores, b.Shadow.Memory
 	}
 	best := 0.0
 	for i, t := range times {

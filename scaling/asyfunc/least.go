@@ -201,21 +201,57 @@ func (p *Planner) helped(h help) shadow.Pair {
 	return pair
 }
 
-// Streams are how a pair executes: so many batches at the same time, and t of each batch size in
-// ms. A pipelined pair begins a batch each period, which takes longer than that.
-func Streams(pair *shadow.Pair) (streams int, times []float64) {
-	streams = 1
-	if best := pair.Best; !best.Waits && best.Latency > best.Period {
-		streams = 2
+// Outfit makes the shadow of a way: with the batch that it was chosen for.
+func (p *Planner) Outfit(w Way) Shadow {
+	s := Shadow{Node: w.Node, Cores: w.Cores, Pair: w.Pair}
+	p.outfit(&s, w.Pair.Best.Rows)
+	return s
+}
+
+// share is a Φ on a body and a shadow with fewer cores.
+type share struct {
+	phi          string
+	body, shadow int
+}
+
+// At is a shadow's pair with fewer cores for its body and for itself.
+func (p *Planner) At(s *Shadow, body, cores int) Shadow {
+	k := share{s.Pair.Phi.String(), body, cores}
+	pair, ok := p.shares[k]
+	if !ok {
+		var err error
+		pair, err = p.Model.Pair(s.Pair.Phi, 1, shadow.Options{
+			Body: 1000 * body, Shadow: 1000 * cores, MaxRows: p.Settings.PairBatch, SLO: p.Settings.SLO, Rho: p.Settings.Rho, Transfer: p.Settings.Transfer,
+		})
+		if err != nil {
+			return *s
+		}
+		p.shares[k] = pair
 	}
-	times = make([]float64, len(pair.Splits))
-	for b, s := range pair.Splits {
-		times[b] = s.Latency
-		if streams == 2 {
-			times[b] = math.Max(s.Latency, 2*s.Period)
+	out := *s
+	out.Pair, out.Cores = pair, cores
+	return out
+}
+
+// Quota is the least number of cores of each body, and at most of each shadow, with which bodies
+// with shadows carry a rate. most are the cores that the shadows may have, by body. ok is false
+// if they carry less; C_max is returned.
+func (p *Planner) Quota(rate float64, bodies []*Body, most func(*Shadow) int) (cores int, ok bool) {
+	for c := 1; c <= p.Settings.MaxCores; c++ {
+		trial := make([]*Body, len(bodies))
+		for i, b := range bodies {
+			t := Body{Cores: c}
+			if b.Shadow != nil {
+				s := p.At(b.Shadow, c, min(c, most(b.Shadow)))
+				t.Shadow = &s
+			}
+			trial[i] = &t
+		}
+		if p.Paired(trial) >= rate {
+			return c, true
 		}
 	}
-	return streams, rising(times)
+	return p.Settings.MaxCores, false
 }
 
 // Paired is the rate that bodies carry in time with their shadows. A pipelined pair counts as two.
@@ -224,7 +260,7 @@ func (p *Planner) Paired(bodies []*Body) (sum float64) {
 	for _, b := range bodies {
 		units++
 		if b.Shadow != nil {
-			if n, _ := Streams(&b.Shadow.Pair); n == 2 {
+			if n, _ := b.Shadow.Streams(); n == 2 {
 				units++
 			}
 		}
@@ -232,7 +268,7 @@ func (p *Planner) Paired(bodies []*Body) (sum float64) {
 	for _, b := range bodies {
 		n, times := 1, p.Times(b.Cores)
 		if b.Shadow != nil {
-			n, times = Streams(&b.Shadow.Pair)
+			n, times = b.Shadow.Streams()
 		}
 		sum += float64(n) * p.carries(units, times) / float64(units)
 	}

@@ -45,7 +45,12 @@ func (p *Planner) Pairs(rate float64, bodies []*Body, nodes []Node) (pairings []
 		}
 		c := p.choose(key{b.Cores, cores, int(math.Round(math.Log(rate) / math.Log(rateStep)))})
 		s := Shadow{Node: b.Node, Cores: cores, Pair: c.pair, Eta: c.eta}
-		if !c.found || s.Pair.Memory > n.Memory {
+		if !c.found {
+			continue
+		}
+		s.Rows = p.Settings.PairBatch
+		p.outfit(&s, p.Batch(s.Times()))
+		if s.Memory > n.Memory {
 			continue
 		}
 		gain := p.rate(s.Times()) - p.Rate(b)
@@ -53,7 +58,7 @@ func (p *Planner) Pairs(rate float64, bodies []*Body, nodes []Node) (pairings []
 			continue
 		}
 		n.Cores -= cores
-		n.Memory -= s.Pair.Memory
+		n.Memory -= s.Memory
 		most += gain
 		pairings = append(pairings, Pairing{b, s})
 	}
