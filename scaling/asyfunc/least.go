@@ -2,6 +2,7 @@ package asyfunc
 
 import (
 	"math"
+	"sort"
 
 	"github.com/faas-infer/faas-infer/shadow"
 )
@@ -237,21 +238,18 @@ func (p *Planner) At(s *Shadow, body, cores int) Shadow {
 // with shadows carry a rate. most are the cores that the shadows may have, by body. ok is false
 // if they carry less; C_max is returned.
 func (p *Planner) Quota(rate float64, bodies []*Body, most func(*Shadow) int) (cores int, ok bool) {
-	for c := 1; c <= p.Settings.MaxCores; c++ {
+	cores = 1 + sort.Search(p.Settings.MaxCores, func(i int) bool {
 		trial := make([]*Body, len(bodies))
-		for i, b := range bodies {
-			t := Body{Cores: c}
+		for k, b := range bodies {
+			trial[k] = &Body{Cores: i + 1}
 			if b.Shadow != nil {
-				s := p.At(b.Shadow, c, min(c, most(b.Shadow)))
-				t.Shadow = &s
+				s := p.At(b.Shadow, i+1, min(i+1, most(b.Shadow)))
+				trial[k].Shadow = &s
 			}
-			trial[i] = &t
 		}
-		if p.Paired(trial) >= rate {
-			return c, true
-		}
-	}
-	return p.Settings.MaxCores, false
+		return p.Paired(trial) >= rate
+	})
+	return min(cores, p.Settings.MaxCores), cores <= p.Settings.MaxCores
 }
 
 // Paired is the rate that bodies carry in time with their shadows. A pipelined pair counts as two.
