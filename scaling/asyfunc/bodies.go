@@ -80,7 +80,7 @@ func (p *Planner) Config(rate float64, bound int) (cores, rows int, ok bool) {
 				continue
 			}
 			memory, _ := p.Memory(b + 1)
-			if eta := p.efficiency(b+1, c, memory, t); eta > best {
+			if eta := p.efficiency(b+1, c, memory, t); eta > best*(1+1e-9) {
 				best, cores, rows, ok = eta, c, b+1, true
 			}
 		}
