@@ -1,6 +1,6 @@
 // Package gpu measures how CUDA MPS shares a GPU: the multiply-adds of two processes
 // with 30 and 70 % of one, alone and together, models' latency by share, what models lose
-// beside each other and gain over turns, and models behind a provider. It is not part of the
+// beside each other and gain over turns, and models behind a provider, also against Triton. It is not part of the
 // product, which shares GPUs with the packages of gpu at the root. Begin with Run and Served.
 package gpu
 
@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
+	"github.com/faas-infer/faas-infer/lab/peers"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -48,6 +49,10 @@ type Options struct {
 	Shares []int
 	// Each is how long each process works.
 	Each time.Duration
+	// Settings is the number of Triton's settings that may be measured.
+	Settings int
+	// Compare replaces [peers.OnGPU.Run] in tests.
+	Compare func(context.Context, peers.OnGPU) (peers.Compared, error)
 	// Log gets a message for each step.
 	Log io.Writer
 }
@@ -61,6 +66,7 @@ var parts = []struct {
 	run  func(*bench, context.Context) error
 }{
 	{"kernels", (*bench).kernels}, {"shares", (*bench).shares}, {"coexist", (*bench).coexist}, {"shared", (*bench).shared},
+	{"triton", (*bench).overTriton},
 }
 
 // Parts lists the names of the bench's parts.
