@@ -146,7 +146,7 @@ func newShareCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.Held, c.Open, c.CPU, c.Peak = shares.Held(nvml.New(), uuid), shares.OpenEngine, processorTime, residentPeak
+			c.Held, c.Open, c.CPU, c.Peak = shares.Held(nvml.New(), uuid, os.Getpid()), shares.OpenEngine, processorTime, residentPeak
 			c.Log = cmd.ErrOrStderr()
 			var found any
 			var err error
