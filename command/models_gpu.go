@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -23,6 +29,8 @@ type gpuModels struct {
 	inventory func() gpu.Inventory
 	// others lists the inventories of the other nodes, nil if there are none.
 	others func() []gpu.Inventory
+	// installed is [cuda.Installed].
+	installed func() (version int, err error)
 }
 
 // Devices implements [latency.Devices].
@@ -52,6 +60,55 @@ func (m gpuModels) Unable(file string) string {
 		return "only an ONNX model that is not cut runs on a share of a GPU; leave the annotation out"
 	}
 	return ""
+}
+
+// Unusable implements [latency.Devices]. Of other machines it knows the memory of their GPUs only: their
+// instances have libraries of their own.
+func (m gpuModels) Unusable(file, device string) string {
+	own, most := m.inventory(), int64(0)
+	all := []gpu.Inventory{own}
+	if m.others != nil {
+		all = append(all, m.others()...)
+	}
+	for _, i := range all {
+		for _, d := range usable(i) {
+			if shares.Machine(d.Model, i.Driver) == device {
+				most = max(most, d.Memory)
+			}
+		}
+	}
+	if least := weights(file); most > 0 && least > most {
+		return fmt.Sprintf("the model's weights alone need %d MiB of memory, and the GPU has %d MiB", least>>20, most>>20)
+	}
+	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return shares.Machine(d.Model, own.Driver) == device }) {
+		return ""
+	}
+	needs, err := m.installed()
+	if err != nil {
+		return err.Error()
+	}
+	major, _, _ := strings.Cut(own.CUDA, ".")
+	if has, err := strconv.Atoi(major); err == nil && has < needs {
+		return fmt.Sprintf("NVIDIA's driver %s supports CUDA up to %s, and ONNX Runtime's library is built for CUDA %d: install a newer driver", own.Driver, own.CUDA, needs)
+	}
+	return ""
+}
+
+// weights is the size in bytes of a model's file and of its files of external weights: an instance
+// needs more.
+func weights(file string) (sum int64) {
+	files := []string{file}
+	if m, err := model.ReadOutline(file); err == nil {
+		for _, name := range m.ExternalFiles() {
+			files = append(files, filepath.Join(filepath.Dir(file), name))
+		}
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
 }
 
 // OnDevice implements [latency.Devices]. It measures the model if this machine has that GPU, which
@@ -93,5 +150,5 @@ const deploymentShares = "10,20,50,100"
 // GPUModels finds models' times on the nodes' GPUs. inventory lists this machine's, others those
 // of the other nodes; others may be nil.
 func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
-	return gpuModels{f.childModels(), inventory, others}
+	return gpuModels{f.childModels(), inventory, others, cuda.Installed}
 }

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,6 +83,33 @@ func TestGPUUnable(t *testing.T) {
 	if why := m.Unable("a/bundle.yaml"); !strings.Contains(why, "ONNX") {
 		t.Error(why)
 	}
+}
+
+// What keeps a model from a GPU is known before it is tried: no library, a driver that is older than it,
+// too little memory.
+func TestGPUUnusable(t *testing.T) {
+	i := gpu.Inventory{Driver: "570.1", CUDA: "12.8", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-a", Model: "NVIDIA T4", Memory: 16 << 30}}}
+	version, missing := 12, error(nil)
+	m := gpuModels{inventory: func() gpu.Inventory { return i }, installed: func() (int, error) { return version, missing }}
+	file, device := mnistFile(t), "NVIDIA T4, driver 570.1"
+	expect := func(want string) {
+		t.Helper()
+		if got := m.Unusable(file, device); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	expect("")
+	version = 13
+	expect("NVIDIA's driver 570.1 supports CUDA up to 12.8, and ONNX Runtime's library is built for CUDA 13")
+	missing = errors.New("the library is missing")
+	expect("the library is missing")
+	if got := m.Unusable(file, "NVIDIA A100, driver 580"); got != "" {
+		t.Errorf("another machine's GPU: %s", got)
+	}
+	if err := os.Truncate(file, 20<<30); err != nil {
+		t.Fatal(err)
+	}
+	expect("the model's weights alone need 20480 MiB of memory, and the GPU has 16384 MiB")
 }
 
 // A model is refused on a GPU whose operators are unknown and that this machine does not have.

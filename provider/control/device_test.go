@@ -19,10 +19,15 @@ func gpuTime(file string, batch, gpu int) time.Duration {
 }
 
 // fakeGPUs are the nodes' GPUs, all of one kind.
-type fakeGPUs struct{}
+type fakeGPUs struct {
+	// unusable is the reason why no model runs there.
+	unusable string
+}
 
-func (fakeGPUs) Devices() []string    { return []string{"GPU, driver 1"} }
-func (fakeGPUs) Unable(string) string { return "" }
+func (fakeGPUs) Devices() []string                { return []string{"GPU, driver 1"} }
+func (fakeGPUs) Unable(string) string             { return "" }
+func (g fakeGPUs) Unusable(string, string) string { return g.unusable }
+
 func (fakeGPUs) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
 	p := &profiler.Profile{Model: file, Engine: "engine cuda", Machine: device, Memory: 100 << 20}
 	for _, g := range []int{10, 100} {
@@ -58,6 +63,23 @@ func TestServedByShares(t *testing.T) {
 		}
 		if len(r.backend.living()) == 0 {
 			t.Error("nothing serves")
+		}
+	})
+}
+
+// A GPU that a model should use and cannot is named in the function's status, while cores serve it. A
+// function that may run there only is refused.
+func TestUnusableGPU(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Devices = fakeGPUs{"the library is missing"} }, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		r.until("the status says why", func() bool {
+			s, _ := r.Status(full("f"))
+			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.AvailableReplicas > 0
+		})
+		_, err := r.Deploy(t.Context(), r.function("g", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA }))
+		if err == nil || !strings.Contains(err.Error(), annotation.InferDevice) || !strings.Contains(err.Error(), "the library is missing") {
+			t.Errorf("%v", err)
 		}
 	})
 }

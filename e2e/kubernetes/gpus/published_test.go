@@ -91,6 +91,8 @@ func (published) Devices() []string { return []string{card} }
 
 func (m published) Unable(string) string { return m.unable }
 
+func (published) Unusable(string, string) string { return "" }
+
 func (m published) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
 	p := &profiler.Profile{Model: file, Engine: engine + " cuda", Machine: device, Memory: hostMemory}
 	for key, us := range rows(name(file), true) {
