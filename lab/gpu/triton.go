@@ -16,7 +16,7 @@ const tritonTrial, tritonBudget, tritonWarm = 3 * time.Second, 90 * time.Second,
 // overTriton compares a provider with Triton: the first model, and the whole GPU for each in turn.
 func (b *bench) overTriton(ctx context.Context) error {
 	o := peers.OnGPU{
-		Device: b.device.UUID, Model: b.Models[0], SLO: b.SLO, Settings: b.Settings,
+		Device: b.card.Device().UUID, Model: b.Models[0], SLO: b.SLO, Settings: b.Settings,
 		Trial: tritonTrial, Budget: tritonBudget, Warm: tritonWarm,
 	}
 	got, err := b.compare(ctx, o)

@@ -2,6 +2,7 @@ package gpus
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,6 +38,22 @@ func TestBeside(t *testing.T) {
 	for k, d := range r.open(t).Inventory().Devices {
 		if want := before.Inventory().Devices[k].Memory; d.Memory != want || !d.Whole {
 			t.Errorf("%+v, not %d bytes", d, want)
+		}
+	}
+}
+
+// A daemon that cannot be followed is ended with what it started, and not waited for while it lives.
+func TestAbandon(t *testing.T) {
+	c := exec.Command("sh", "-c", "sleep 3600 & wait")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := c.Process.Pid
+	abandon(c) // It would take an hour otherwise.
+	for end := time.Now().Add(10 * time.Second); syscall.Kill(-group, 0) == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a process of it is left")
 		}
 	}
 }
