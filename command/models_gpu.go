@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -54,10 +56,20 @@ func usable(i gpu.Inventory) []gpu.Device {
 	return slices.DeleteFunc(i.Usable(), func(d gpu.Device) bool { return d.Lost != "" })
 }
 
-// Unable implements [latency.Devices].
-func (m gpuModels) Unable(file string) string {
-	if engines.IsManifest(file) || forkjoin.IsCutting(file) {
-		return "only an ONNX model that is not cut runs on a share of a GPU; leave the annotation out"
+// Unable implements [latency.Devices]. Only ONNX models that are not cut run on shares. Another engine
+// has a whole GPU if its function asks for one: its times are not known by share.
+func (m gpuModels) Unable(file string, only bool) string {
+	switch {
+	case forkjoin.IsCutting(file):
+		return "a model that is cut runs on cores; leave the annotation out"
+	case !engines.IsManifest(file):
+		return ""
+	case !only:
+		return "only an ONNX model shares GPUs; com.openfaas.infer.device: cuda gives another engine a whole one"
+	}
+	b, err := bundle.OpenDir(filepath.Dir(file))
+	if err == nil && b.Manifest.Engine == bundle.EngineTensorFlow {
+		return "the engine tensorflow has TensorFlow's build for CPUs; use the engine python with tensorflow[and-cuda] in its requirements, or leave the annotation out"
 	}
 	return ""
 }
@@ -82,6 +94,9 @@ func (m gpuModels) Unusable(file, device string) string {
 	}
 	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return shares.Machine(d.Model, own.Driver) == device }) {
 		return ""
+	}
+	if engines.IsManifest(file) && !engines.Of(file).TakesDevice {
+		return "" // The bundle brings its own libraries.
 	}
 	needs, err := m.installed()
 	if err != nil {
@@ -119,6 +134,9 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 	i := m.inventory()
 	all := usable(i)
 	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && shares.Machine(d.Model, i.Driver) == device })
+	if engines.IsManifest(file) {
+		return m.whole(ctx, file, device, maxBatch, until)
+	}
 	if at >= 0 { // The child must not be idle work: it measures.
 		_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
 		return p, err
@@ -131,6 +149,29 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		err = fmt.Errorf("this machine has no %s as a whole to measure, and %w", device, err)
 	}
 	return nil, err
+}
+
+// whole measures a model of another engine with a GPU of this machine to itself. Its instances hold
+// all memory of a GPU of this kind, so nothing else starts there.
+func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	i := m.inventory()
+	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || shares.Machine(d.Model, i.Driver) != device })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("this machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run", device)
+	}
+	most := slices.MaxFunc(all, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) })
+	arguments := []string{"--device", "cuda", "--gpu", most.UUID, "--shares", "100", "--threads", "1"}
+	if !most.Whole {
+		arguments = append(arguments, "--mps-pipe", i.On(most.UUID, 100, 0).PipeDirectory)
+	}
+	_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	for k := range p.Measurements {
+		p.Measurements[k].DeviceMemory = most.Memory
+	}
+	return p, nil
 }
 
 // measureOn are the arguments that measure on a GPU: by shares of the daemon that serves instances,

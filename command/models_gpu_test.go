@@ -74,14 +74,32 @@ func TestMeasuredBeforePredicted(t *testing.T) {
 	}
 }
 
-// Only ONNX files run on a share.
+// Only ONNX files run on a share. Other engines have a whole GPU if their function asks for one, unless
+// their libraries are those for CPUs.
 func TestGPUUnable(t *testing.T) {
-	m := gpuModels{}
-	if why := m.Unable("a/model.onnx"); why != "" {
-		t.Error(why)
+	m, manifest := gpuModels{inventory: func() gpu.Inventory { return gpu.Inventory{} }}, pythonBundle(t, doubling)
+	for _, k := range []struct {
+		file string
+		only bool
+		why  string
+	}{
+		{"a/model.onnx", false, ""}, {"a/model.onnx", true, ""}, {"a/m.plan.json", true, "cut"},
+		{manifest, false, "only an ONNX model shares GPUs"}, {manifest, true, ""},
+	} {
+		if why := m.Unable(k.file, k.only); (why == "") != (k.why == "") || !strings.Contains(why, k.why) {
+			t.Errorf("%s: %q, want %q", k.file, why, k.why)
+		}
 	}
-	if why := m.Unable("a/bundle.yaml"); !strings.Contains(why, "ONNX") {
-		t.Error(why)
+	write(t, manifest, "name: double\nengine: tensorflow\nmodel: saved\n")
+	if err := os.Mkdir(filepath.Join(filepath.Dir(manifest), "saved"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(filepath.Dir(manifest), "saved", "saved_model.pb"), "x")
+	if why := m.Unable(manifest, true); !strings.Contains(why, "build for CPUs") {
+		t.Errorf("TensorFlow: %q", why)
+	}
+	if _, err := m.OnDevice(t.Context(), manifest, "NVIDIA T4, driver 1", 4, 0); err == nil || !strings.Contains(err.Error(), "this machine has no NVIDIA T4") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -25,7 +25,7 @@ type fakeGPUs struct {
 }
 
 func (fakeGPUs) Devices() []string                { return []string{"GPU, driver 1"} }
-func (fakeGPUs) Unable(string) string             { return "" }
+func (fakeGPUs) Unable(string, bool) string       { return "" }
 func (g fakeGPUs) Unusable(string, string) string { return g.unusable }
 
 func (fakeGPUs) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {

@@ -17,9 +17,9 @@ type Devices interface {
 	// Devices lists the nodes' GPUs, each kind once, by the names that profiles carry as their
 	// machine; none if no node has a GPU for models.
 	Devices() []string
-	// Unable returns why the model in a file cannot run on a share of a GPU, as the end of a
-	// sentence; "" if it can.
-	Unable(file string) string
+	// Unable returns why the model in a file does not run on a GPU, as the end of a sentence; "" if it
+	// does. only says that its function asks for a GPU.
+	Unable(file string, only bool) string
 	// Unusable returns why the model cannot run on a GPU of a name, as far as that is known without
 	// trying it, such as a library that is missing; "" if it may.
 	Unusable(file, device string) string
@@ -30,7 +30,7 @@ type Devices interface {
 
 // devices lists the GPUs on which the function's model may run.
 func (t *Finder) devices(f *provider.Function, file string) []string {
-	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file) != "" {
+	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file, f.Inference.Device == annotation.DeviceCUDA) != "" {
 		return nil
 	}
 	return t.Devices.Devices()
@@ -47,7 +47,7 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 	if t.Devices == nil {
 		return refuse("this provider has no GPUs")
 	}
-	if why := t.Devices.Unable(file); why != "" {
+	if why := t.Devices.Unable(file, true); why != "" {
 		return refuse(why)
 	}
 	all := t.Devices.Devices()

@@ -40,7 +40,8 @@ type Options struct {
 	MPS string
 	// Self is this program, which a child runs.
 	Self string
-	// Whole says that only the whole GPU is measured, which needs no MPS.
+	// Whole says that only the whole GPU is measured, which needs no MPS daemon. It is used if one runs
+	// already: the GPU's other processes are its clients.
 	Whole bool
 	// Pipe is the directory of the pipes of an MPS daemon that runs already, "" if none does.
 	Pipe string
@@ -74,7 +75,7 @@ func Open(ctx context.Context, o Options) (*Card, error) {
 		return nil, fmt.Errorf("%s: %w with that index or UUID; there are %d", where, gpu.ErrNone, len(i.Devices))
 	}
 	c.inventory, c.device = i, i.Devices[at]
-	if o.Whole {
+	if o.Whole && o.Pipe == "" {
 		return c, nil
 	}
 	if why := c.device.Unshareable; why != "" {
@@ -120,7 +121,7 @@ func Machine(model, driver string) string { return model + ", driver " + driver 
 // Environment is that of a process with a share of percent %.
 func (c *Card) Environment(percent int) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_") })
-	if c.options.Whole {
+	if c.inventory.PipeDirectory == "" {
 		return append(env, "CUDA_VISIBLE_DEVICES="+c.device.UUID)
 	}
 	for name, value := range c.inventory.On(c.device.UUID, percent, 0).Env() {

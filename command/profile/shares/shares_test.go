@@ -121,6 +121,10 @@ func TestWithoutOwnDaemon(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	o.Whole = true
+	if c, err = Open(t.Context(), o); err != nil || !slices.Contains(c.Environment(100), "CUDA_MPS_PIPE_DIRECTORY=/run/mps") {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	o.Pipe = ""
 	if c, err = Open(t.Context(), o); err != nil || c.daemon != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (m published) Sketch(ctx context.Context, file string, maxBatch int, until 
 
 func (published) Devices() []string { return []string{card} }
 
-func (m published) Unable(string) string { return m.unable }
+func (m published) Unable(string, bool) string { return m.unable }
 
 func (published) Unusable(string, string) string { return "" }
 
