@@ -62,14 +62,23 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
-	prepareCtx, abandon := context.WithCancel(c.keeper.Context())
-	fn.abandon = abandon
-	c.keeper.Begin(func() {
-		defer abandon()
-		preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.prepare(prepareCtx)
-	})
+	c.begin(fn, revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches})
 	c.Wake()
 	return fn.classing.classifier, nil
+}
+
+// begin prepares a revision in the background. The lock is held.
+func (c *Controller) begin(fn *function, r revision) {
+	ctx, abandon := context.WithCancel(c.keeper.Context())
+	fn.abandon = abandon
+	fn.again = func() {
+		abandon()
+		c.begin(fn, r)
+	}
+	c.keeper.Begin(func() {
+		defer abandon()
+		preparation{Controller: c, fn: fn, revision: r}.prepare(ctx)
+	})
 }
 
 // check returns an error if a model cannot be read, if none is as accurate as the deployment

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,52 @@ func TestServedByShares(t *testing.T) {
 		}
 		if len(r.backend.living()) == 0 {
 			t.Error("nothing serves")
+		}
+	})
+}
+
+// lateGPUs are GPUs that are there once come is set.
+type lateGPUs struct {
+	fakeGPUs
+	come *atomic.Bool
+}
+
+func (g lateGPUs) Devices() []string {
+	if !g.come.Load() {
+		return nil
+	}
+	return g.fakeGPUs.Devices()
+}
+
+// Functions use a GPU that comes after their deployment, unless they may not. Those that are served
+// keep serving meanwhile.
+func TestLateGPU(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	tryWith(t, func(o *Options) {
+		o.Devices = late
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+	}, func(r *rig) {
+		r.measured("f", "m")
+		r.measured("c", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCPU })
+		r.answered("f", "m")
+		shares := func(name string) (n int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, c := range r.functions[full(name)].artefacts[0].candidates {
+				if c.Config.GPU > 0 {
+					n++
+				}
+			}
+			return n
+		}
+		if n := shares("f"); n > 0 {
+			t.Errorf("%d configs on a GPU that is not there", n)
+		}
+		late.come.Store(true)
+		r.until("the GPU is used", func() bool { return shares("f") > 0 })
+		r.answered("f", "m")
+		if n := shares("c"); n > 0 {
+			t.Errorf("%d configs on a GPU of a function for cores", n)
 		}
 	})
 }
