@@ -62,22 +62,22 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
-	c.begin(fn, revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches})
+	preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.begin()
 	c.Wake()
 	return fn.classing.classifier, nil
 }
 
-// begin prepares a revision in the background. The lock is held.
-func (c *Controller) begin(fn *function, r revision) {
+// begin prepares the revision in the background. The lock is held.
+func (c preparation) begin() {
 	ctx, abandon := context.WithCancel(c.keeper.Context())
-	fn.abandon = abandon
-	fn.again = func() {
+	c.fn.abandon = abandon
+	c.fn.again = func() {
 		abandon()
-		c.begin(fn, r)
+		c.begin()
 	}
 	c.keeper.Begin(func() {
 		defer abandon()
-		preparation{Controller: c, fn: fn, revision: r}.prepare(ctx)
+		c.prepare(ctx)
 	})
 }
 

@@ -32,7 +32,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 func (fn *function) problem() string {
 	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
 	if why == "" {
-		return cmp.Or(fn.unregistered, fn.leftOut())
+		return cmp.Or(fn.unregistered, leftOut(fn.artefacts))
 	}
 	if fn.earlier() {
 		return provider.Before(why)
@@ -40,11 +40,10 @@ func (fn *function) problem() string {
 	return why
 }
 
-// leftOut says which GPUs the function's models do not use although they should, "" if none. The
-// others serve it.
-func (fn *function) leftOut() string {
+// leftOut says which GPUs a function's models do not use although they should, "" if none.
+func leftOut(artefacts []*artefact) string {
 	var all []string
-	for _, a := range fn.artefacts {
+	for _, a := range artefacts {
 		if why := a.profile.LeftOut; why != "" && !slices.Contains(all, why) {
 			all = append(all, why)
 		}
