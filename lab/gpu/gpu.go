@@ -97,11 +97,14 @@ func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
 		if !slices.Contains(o.Parts, p.name) {
 			continue
 		}
-		if err := p.run(b, ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+		if failed := p.run(b, ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return r, nil
+	return r, err
 }
 
 // describe adds the properties of the GPU.
