@@ -220,6 +220,9 @@ func (s suggestion) to(ctx context.Context, f *provider.Function, err error) err
 	return &better
 }
 
+// beingPlanned says that a function has no plan yet.
+const beingPlanned = "it is being planned how to cut the model, with CPU time that nothing else needs"
+
 // planText describes how the function's model is cut, and whether that is being planned; "" if it is
 // not cut.
 func (fn *function) planText() string {
@@ -231,7 +234,7 @@ func (fn *function) planText() string {
 	}
 	slices.Sort(all)
 	if fn.planning {
-		all = append(all, "it is being planned how to cut the model, with CPU time that nothing else needs")
+		all = append(all, beingPlanned)
 	}
 	return strings.Join(all, "; ")
 }

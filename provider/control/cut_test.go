@@ -103,6 +103,9 @@ func TestASlowModelIsCut(t *testing.T) {
 		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "being planned") {
 			t.Errorf("while it is planned, its plan is %q", s.Plan)
 		}
+		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), "it is being planned how to cut the model") {
+			t.Errorf("while it is planned, a request got %v", err)
+		}
 		r.until("it serves", func() bool { return r.describe("f").Measured })
 		r.answered("f", "parts")
 		in := r.only()

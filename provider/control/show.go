@@ -161,11 +161,14 @@ func noDevice(candidates []capacity.Candidate, nodes []cluster.Node) string {
 
 // tell gives the dispatcher the answer for requests that find no ready instance.
 func (fn *function) tell(now time.Time) {
-	if !fn.measured() {
+	switch {
+	case fn.measured():
+		fn.Tell(now)
+	case fn.failed == "" && fn.planning:
+		fn.Announce(beingPlanned, false)
+	default:
 		fn.Announce(fn.failed, fn.failed != "")
-		return
 	}
-	fn.Tell(now)
 }
 
 // record updates the metrics of nodes and functions. Of several replicas only the leader
