@@ -327,27 +327,27 @@ func (l *Layers) choose() error {
 	if err != nil {
 		return err
 	}
-	add := func(by string, p shadow.Pair, found bool, err error) error {
+	add := func(by, unless string, p shadow.Pair, found bool, err error) error {
 		if err != nil || len(p.Phi) == 0 {
 			return err
 		}
 		if !found {
-			by += " (none)"
+			by += unless
 		}
 		l.Choices = append(l.Choices, LayerChoice{by, p, p.PerSecond / twins.PerSecond, float64(l.ofRows(p.Phi)) / float64(l.ofRows(m.All()))})
 		return nil
 	}
 	p, found, err := shadow.Choose(m, o)
-	if err := add("cheapest request", p, found, err); err != nil {
+	if err := add("cheapest request", " (bodies alone are cheaper)", p, found, err); err != nil {
 		return err
 	}
 	p, found, err = shadow.Greedy(m, o, shadow.Burst{Loaded: true})
-	if err := add("Algorithm 2", p, found, err); err != nil {
+	if err := add("Algorithm 2", "", p, found, err); err != nil {
 		return err
 	}
 	o.Reach = layerReach
 	p, found, err = shadow.Choose(m, o)
-	return add(fmt.Sprintf("least memory at %.0f %% of twins", 100*layerReach), p, found, err)
+	return add(fmt.Sprintf("least memory at %.0f %% of twins", 100*layerReach), " (none reaches it)", p, found, err)
 }
 
 // ofRows is the memory of an instance with Φ and four rows, in bytes.
