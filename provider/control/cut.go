@@ -37,6 +37,7 @@ const quicker = 0.9
 type quickest struct {
 	artefact string
 	cpu      int
+	apart    bool
 }
 
 // among reduces candidates to those of the quickest artefact and share. It leaves out what the
@@ -54,10 +55,12 @@ func (q *quickest) among(all []capacity.Candidate, nodes []cluster.Node, instanc
 			best = now
 		}
 	}
-	q.artefact, q.cpu = best.Artefact, best.Config.CPU
-	others := slices.ContainsFunc(instances, func(in *instance) bool { return in.Artefact.Name != q.artefact || in.Config.CPU != q.cpu })
+	q.artefact, q.cpu, q.apart = best.Artefact, best.Config.CPU, best.Config.Apart
+	others := slices.ContainsFunc(instances, func(in *instance) bool {
+		return in.Artefact.Name != q.artefact || in.Config.CPU != q.cpu || in.Config.Apart != q.apart
+	})
 	return slices.DeleteFunc(fit, func(c capacity.Candidate) bool {
-		return c.Artefact != best.Artefact || !others && c.Config.CPU != best.Config.CPU
+		return c.Artefact != q.artefact || c.Config.Apart != q.apart || !others && c.Config.CPU != q.cpu
 	})
 }
 
@@ -124,7 +127,7 @@ func (c driver) raiseAll(nodes []cluster.Node) {
 // raise is raiseAll for a function. It returns what is left of the nodes' free resources.
 func (c driver) raise(fn *function, free map[string]cluster.Resources) map[string]cluster.Resources {
 	for _, in := range fn.Sorted() {
-		if !in.serves() || in.Artefact.Name != fn.quick.artefact || in.Config.CPU >= fn.quick.cpu {
+		if !in.serves() || in.Artefact.Name != fn.quick.artefact || in.Config.Apart != fn.quick.apart || in.Config.CPU >= fn.quick.cpu {
 			continue
 		}
 		next := in.Config
@@ -169,6 +172,9 @@ func (c driver) mend(fn *function) {
 // holdable reports whether the nodes could hold an instance if they were empty.
 func holdable(c cluster.Config, nodes []cluster.Node) bool {
 	each, n := c.Each(), c.Members()
+	if c.Together() {
+		each, n = c.Resources, 1
+	}
 	for _, node := range nodes {
 		for left := node.Total; each.Fits(left) && n > 0; n-- {
 			left = left.Sub(each)
@@ -200,9 +206,9 @@ func (s suggestion) to(ctx context.Context, f *provider.Function, err error) err
 			continue
 		}
 		best := capacity.Fastest(candidates)
-		each := best.Config.Each()
+		each := best.Config.Share()
 		way = fmt.Sprintf("%s: %s would serve it with %d instances of %dm and %d MiB in %v", annotation.InferPartition, annotation.PartitionAuto,
-			best.Config.Members(), each.CPU, each.Memory>>20, best.Exec.Round(time.Millisecond/10))
+			best.Config.Members(), each.Quota(), each.Memory>>20, best.Exec.Round(time.Millisecond/10))
 		break
 	}
 	if way == "" {
@@ -234,7 +240,7 @@ func (fn *function) planText() string {
 // layers 13–20 whole on 0, one request predicted 94ms, seen 101ms".
 func (a *artefact) describeCut() string {
 	n := a.cut.Members
-	share := profiler.Share{CPU: 1000 * slices.Max(append(a.profile.Threads(), n))}
+	share := profiler.Share{CPU: 1000 * slices.Max(append(a.profile.Threads(), a.profile.Computing()))}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d instances with %d MiB each", cmp.Or(a.Name, onlyModel), n, a.profile.Memory/int64(n)>>20)
 	for _, r := range a.cut.Rounds {
