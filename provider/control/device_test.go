@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,15 @@ func gpuTime(file string, batch, gpu int) time.Duration {
 }
 
 // fakeGPUs are the nodes' GPUs, all of one kind.
-type fakeGPUs struct{}
+type fakeGPUs struct {
+	// unusable is the reason why no model runs there.
+	unusable string
+}
 
-func (fakeGPUs) Devices() []string    { return []string{"GPU, driver 1"} }
-func (fakeGPUs) Unable(string) string { return "" }
+func (fakeGPUs) Devices() []string                { return []string{"GPU, driver 1"} }
+func (fakeGPUs) Unable(string, bool) string       { return "" }
+func (g fakeGPUs) Unusable(string, string) string { return g.unusable }
+
 func (fakeGPUs) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
 	p := &profiler.Profile{Model: file, Engine: "engine cuda", Machine: device, Memory: 100 << 20}
 	for _, g := range []int{10, 100} {
@@ -58,6 +64,69 @@ func TestServedByShares(t *testing.T) {
 		}
 		if len(r.backend.living()) == 0 {
 			t.Error("nothing serves")
+		}
+	})
+}
+
+// lateGPUs are GPUs that are there once come is set.
+type lateGPUs struct {
+	fakeGPUs
+	come *atomic.Bool
+}
+
+func (g lateGPUs) Devices() []string {
+	if !g.come.Load() {
+		return nil
+	}
+	return g.fakeGPUs.Devices()
+}
+
+// Functions use a GPU that comes after their deployment, unless they may not. Those that are served
+// keep serving meanwhile.
+func TestLateGPU(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	tryWith(t, func(o *Options) {
+		o.Devices = late
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+	}, func(r *rig) {
+		r.measured("f", "m")
+		r.measured("c", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCPU })
+		r.answered("f", "m")
+		shares := func(name string) (n int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, c := range r.functions[full(name)].artefacts[0].candidates {
+				if c.Config.GPU > 0 {
+					n++
+				}
+			}
+			return n
+		}
+		if n := shares("f"); n > 0 {
+			t.Errorf("%d configs on a GPU that is not there", n)
+		}
+		late.come.Store(true)
+		r.until("the GPU is used", func() bool { return shares("f") > 0 })
+		r.answered("f", "m")
+		if n := shares("c"); n > 0 {
+			t.Errorf("%d configs on a GPU of a function for cores", n)
+		}
+	})
+}
+
+// A GPU that a model should use and cannot is named in the function's status, while cores serve it. A
+// function that may run there only is refused.
+func TestUnusableGPU(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Devices = fakeGPUs{"the library is missing"} }, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		r.until("the status says why", func() bool {
+			s, _ := r.Status(full("f"))
+			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.AvailableReplicas > 0
+		})
+		_, err := r.Deploy(t.Context(), r.function("g", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA }))
+		if err == nil || !strings.Contains(err.Error(), annotation.InferDevice) || !strings.Contains(err.Error(), "the library is missing") {
+			t.Errorf("%v", err)
 		}
 	})
 }

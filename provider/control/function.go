@@ -33,6 +33,8 @@ type function struct {
 	// ends its preparation.
 	wanted  *provider.Function
 	abandon context.CancelFunc
+	// again prepares it once more, for GPUs that are new.
+	again   func()
 	making  making
 	rules   *latency.Rules
 	replica *peer.Replica

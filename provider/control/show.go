@@ -3,6 +3,8 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -30,12 +32,26 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 func (fn *function) problem() string {
 	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
 	if why == "" {
-		return fn.unregistered
+		return cmp.Or(fn.unregistered, leftOut(fn.artefacts))
 	}
 	if fn.earlier() {
 		return provider.Before(why)
 	}
 	return why
+}
+
+// leftOut says which GPUs a function's models do not use although they should, "" if none.
+func leftOut(artefacts []*artefact) string {
+	var all []string
+	for _, a := range artefacts {
+		if why := a.profile.LeftOut; why != "" && !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
 }
 
 // earlier reports whether an earlier deployment serves. It does if the latest one failed, or
