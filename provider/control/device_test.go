@@ -68,7 +68,7 @@ func TestServedByShares(t *testing.T) {
 	})
 }
 
-// lateGPUs are GPUs that are there once come is set.
+// lateGPUs are GPUs that are there once come is set. A model's times are found in a second.
 type lateGPUs struct {
 	fakeGPUs
 	come *atomic.Bool
@@ -79,6 +79,11 @@ func (g lateGPUs) Devices() []string {
 		return nil
 	}
 	return g.fakeGPUs.Devices()
+}
+
+func (g lateGPUs) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	time.Sleep(time.Second)
+	return g.fakeGPUs.OnDevice(ctx, file, device, maxBatch, until)
 }
 
 // Functions use a GPU that comes after their deployment, unless they may not. Those that are served
@@ -110,6 +115,63 @@ func TestLateGPU(t *testing.T) {
 		r.answered("f", "m")
 		if n := shares("c"); n > 0 {
 			t.Errorf("%d configs on a GPU of a function for cores", n)
+		}
+	})
+}
+
+// A function that was deployed while a kind of GPU was away uses it once it is back.
+func TestGPUComesBack(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	late.come.Store(true)
+	tryWith(t, func(o *Options) { o.Devices = late }, func(r *rig) {
+		r.measured("f", "m")
+		time.Sleep(time.Minute)
+		late.come.Store(false)
+		time.Sleep(time.Minute)
+		r.measured("g", "m2")
+		time.Sleep(time.Minute)
+		late.come.Store(true)
+		r.until("the GPU is used", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.functions[full("g")].artefacts[0].profile.DeviceShares()) > 0
+		})
+		prepares := func() int {
+			r.models.mu.Lock()
+			defer r.models.mu.Unlock()
+			return r.models.prepares
+		}
+		before := prepares()
+		time.Sleep(10 * time.Minute)
+		if n := prepares() - before; n > 0 {
+			t.Errorf("prepared %d times more although nothing is new", n)
+		}
+	})
+}
+
+// Variants that were made since a function's deployment serve on while it is prepared for a GPU that is
+// new.
+func TestLateGPUKeepsVariants(t *testing.T) {
+	late, g := lateGPUs{come: &atomic.Bool{}}, &generator{}
+	tryWith(t, func(o *Options) { o.Bundles, o.Register, o.Devices = g, g.register, late }, func(r *rig) {
+		r.measured("f", "net", generates)
+		time.Sleep(11 * time.Minute)
+		const both = "precise of precise, slim of precise"
+		if got := r.titles("f"); got != both {
+			t.Fatalf("before: %s", got)
+		}
+		late.come.Store(true)
+		for range 30_000 {
+			if time.Sleep(time.Millisecond); r.titles("f") != both {
+				t.Fatalf("meanwhile: %s", r.titles("f"))
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, a := range r.functions[full("f")].artefacts {
+			if len(a.profile.DeviceShares()) == 0 {
+				t.Errorf("%s does not use the GPU", a.Name)
+			}
 		}
 	})
 }

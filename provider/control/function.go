@@ -33,8 +33,10 @@ type function struct {
 	// ends its preparation.
 	wanted  *provider.Function
 	abandon context.CancelFunc
-	// again prepares it once more, for GPUs that are new.
+	// again prepares it once more, for GPUs that are not in gpus: those that there were when it was
+	// prepared last.
 	again   func()
+	gpus    []string
 	making  making
 	rules   *latency.Rules
 	replica *peer.Replica
