@@ -80,8 +80,9 @@ type Status struct {
 	// Usage is the sum over the instances: CPU in millicores, memory in bytes.
 	Usage cluster.Resources
 	// Problem is the reason why the function, or its latest deployment, is not served
-	// as it should be, "" if there is none.
+	// as it should be, "" if there is none. Slight: it keeps no instance from serving.
 	Problem string
+	Slight  bool
 	// Plan says how its model is cut over several instances, "" if it is not.
 	Plan string
 }

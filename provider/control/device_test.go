@@ -184,7 +184,7 @@ func TestUnusableGPU(t *testing.T) {
 		r.answered("f", "m")
 		r.until("the status says why", func() bool {
 			s, _ := r.Status(full("f"))
-			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.AvailableReplicas > 0
+			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.Slight && s.AvailableReplicas > 0
 		})
 		_, err := r.Deploy(t.Context(), r.function("g", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA }))
 		if err == nil || !strings.Contains(err.Error(), annotation.InferDevice) || !strings.Contains(err.Error(), "the library is missing") {
