@@ -110,8 +110,11 @@ func TestLateGPU(t *testing.T) {
 		if n := shares("f"); n > 0 {
 			t.Errorf("%d configs on a GPU that is not there", n)
 		}
+		r.deploy("w", "m", func(f *provider.Function) { f.Restored, f.Inference.Device = true, annotation.DeviceCUDA })
+		r.until("it says what it waits for", func() bool { return strings.Contains(r.describe("w").Problem, "no node has a GPU") })
 		late.come.Store(true)
 		r.until("the GPU is used", func() bool { return shares("f") > 0 })
+		r.answered("w", "m")
 		r.answered("f", "m")
 		if n := shares("c"); n > 0 {
 			t.Errorf("%d configs on a GPU of a function for cores", n)

@@ -66,6 +66,12 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 	return refuse("the model cannot run on any GPU: " + strings.Join(why, "; "))
 }
 
+// mayCome reports whether a GPU for the function is only late: its deployment was accepted when there
+// was one.
+func (t *Finder) mayCome(f *provider.Function, file string) bool {
+	return f.Restored && t.Devices != nil && t.Devices.Unable(file, true) == ""
+}
+
 // engineOn is the engine of profiles on a GPU.
 func (t *Finder) engineOn() string { return t.Engine + " cuda" }
 
