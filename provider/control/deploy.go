@@ -78,7 +78,7 @@ func (c preparation) begin() {
 		c.begin()
 	}
 	if c.options.Devices != nil {
-		c.fn.gpus = c.options.Devices.Devices()
+		c.fn.searched = search{kinds: c.options.Devices.Devices(), led: c.finder.Leading()}
 	}
 	c.keeper.Begin(func() {
 		defer abandon()

@@ -179,6 +179,35 @@ func TestLateGPUKeepsVariants(t *testing.T) {
 	})
 }
 
+// A replica that follows uses the times on a GPU that the leader has found, and finds them itself once it
+// leads.
+func TestFollowersAndLateGPUs(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	together(t, func(o *Options) { o.Devices = late }, func(leader, follower *replica) {
+		uses := func(r *replica, name string) func() bool {
+			return func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return !r.functions[full(name)].lacksDevice()
+			}
+		}
+		both(leader, follower, "f", "m")
+		late.come.Store(true)
+		leader.until("the leader knows the times", uses(leader, "f"))
+		follower.until("the other one knows them", uses(follower, "f"))
+		// This one is deployed at the follower alone, as if the leader were gone.
+		follower.deploy("g", "m", func(f *provider.Function) { f.Inference.MaxBatch = 4 })
+		time.Sleep(followTimeout)
+		follower.until("measured", func() bool { return follower.describe("g").Measured })
+		if uses(follower, "g")() {
+			t.Error("it finds them while another replica leads")
+		}
+		leader.leads.Store(false)
+		follower.leads.Store(true)
+		follower.until("it finds them", uses(follower, "g"))
+	})
+}
+
 // A GPU that a model should use and cannot is named in the function's status, while cores serve it. A
 // function that may run there only is refused.
 func TestUnusableGPU(t *testing.T) {
