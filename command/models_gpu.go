@@ -92,6 +92,11 @@ func (m gpuModels) Unusable(file, device string) string {
 	if least := weights(file); most > 0 && least > most {
 		return fmt.Sprintf("the model's weights alone need %d MiB of memory, and the GPU has %d MiB", least>>20, most>>20)
 	}
+	if engines.IsManifest(file) {
+		if _, err := m.wholeOf(device); err != nil {
+			return err.Error()
+		}
+	}
 	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return shares.Machine(d.Model, own.Driver) == device }) {
 		return ""
 	}
@@ -154,24 +159,38 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 // whole measures a model of another engine with a GPU of this machine to itself. Its instances hold
 // all memory of a GPU of this kind, so nothing else starts there.
 func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
-	i := m.inventory()
-	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || shares.Machine(d.Model, i.Driver) != device })
-	if len(all) == 0 {
-		return nil, fmt.Errorf("this machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run", device)
+	most, err := m.wholeOf(device)
+	if err != nil {
+		return nil, err
 	}
-	most := slices.MaxFunc(all, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) })
 	arguments := []string{"--device", "cuda", "--gpu", most.UUID, "--shares", "100", "--threads", "1"}
 	if !most.Whole {
-		arguments = append(arguments, "--mps-pipe", i.On(most.UUID, 100, 0).PipeDirectory)
+		arguments = append(arguments, "--mps-pipe", m.inventory().On(most.UUID, 100, 0).PipeDirectory)
 	}
 	_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, arguments...)
 	if err != nil {
 		return nil, err
 	}
-	for k := range p.Measurements {
-		p.Measurements[k].DeviceMemory = most.Memory
-	}
+	holdAll(p, most.Memory)
 	return p, nil
+}
+
+// holdAll says in a profile that an instance takes all memory of a GPU, in whole MiB as configs have
+// it: rounded up it would fit on no GPU.
+func holdAll(p *profiler.Profile, memory int64) {
+	for k := range p.Measurements {
+		p.Measurements[k].DeviceMemory = memory >> 20 << 20
+	}
+}
+
+// wholeOf is this machine's GPU of a kind that has the most memory, MIG instances aside.
+func (m gpuModels) wholeOf(device string) (gpu.Device, error) {
+	i := m.inventory()
+	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || shares.Machine(d.Model, i.Driver) != device })
+	if len(all) == 0 {
+		return gpu.Device{}, fmt.Errorf("the provider's machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run; leave the annotation out", device)
+	}
+	return slices.MaxFunc(all, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }), nil
 }
 
 // measureOn are the arguments that measure on a GPU: by shares of the daemon that serves instances,

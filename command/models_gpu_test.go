@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Each kind of GPU that is shared is named once, by model and driver.
@@ -98,8 +99,29 @@ func TestGPUUnable(t *testing.T) {
 	if why := m.Unable(manifest, true); !strings.Contains(why, "build for CPUs") {
 		t.Errorf("TensorFlow: %q", why)
 	}
-	if _, err := m.OnDevice(t.Context(), manifest, "NVIDIA T4, driver 1", 4, 0); err == nil || !strings.Contains(err.Error(), "this machine has no NVIDIA T4") {
+	if _, err := m.OnDevice(t.Context(), manifest, "NVIDIA T4, driver 1", 4, 0); err == nil || !strings.Contains(err.Error(), "the provider's machine has no NVIDIA T4") {
 		t.Errorf("%v", err)
+	}
+}
+
+// An engine that cannot be measured on the provider's machine is refused before it is deployed, and one that
+// holds all memory of a GPU fits on it.
+func TestWholeGPUOfTheProvider(t *testing.T) {
+	i := gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-a", Model: "NVIDIA T4", Memory: 15<<30 + 700_000}}}
+	var own gpu.Inventory
+	m := gpuModels{inventory: func() gpu.Inventory { return own }, others: func() []gpu.Inventory { return []gpu.Inventory{i} }}
+	manifest := pythonBundle(t, doubling)
+	if why := m.Unusable(manifest, "NVIDIA T4, driver 1"); !strings.Contains(why, "the provider's machine has no NVIDIA T4") {
+		t.Errorf("on another node: %q", why)
+	}
+	own = i
+	if why := m.Unusable(manifest, "NVIDIA T4, driver 1"); why != "" {
+		t.Errorf("on its own: %s", why)
+	}
+	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, GPU: 100}}}
+	holdAll(p, i.Devices[0].Memory)
+	if got := p.DeviceMemory(1); got > i.Devices[0].Memory || got < 15<<30 {
+		t.Errorf("%d bytes of %d", got, i.Devices[0].Memory)
 	}
 }
 

@@ -155,6 +155,18 @@ func TestFlagsOfTheOtherDevice(t *testing.T) {
 	}
 }
 
+// A directory or a name of the zoo is no file, and the error says what to give.
+func TestNoFile(t *testing.T) {
+	for file, want := range map[string]string{"mnist": "faas-infer model make mnist", t.TempDir(): "is a directory; give the ONNX file"} {
+		if err := checkFile(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := checkFile("other.onnx"); err != nil {
+		t.Error(err) // Whoever opens it says that it is not there.
+	}
+}
+
 // A bundle in Python is measured with a whole GPU, which its process sees and no other. Its profile has
 // that one share, with all of the memory.
 func TestWholeGPUForPython(t *testing.T) {

@@ -73,7 +73,12 @@ func (c preparation) begin() {
 	c.fn.abandon = abandon
 	c.fn.again = func() {
 		abandon()
+		same := *c.Function // A new pointer: what is left of the abandoned work must not serve.
+		c.Function, c.again, c.fn.wanted = &same, true, &same
 		c.begin()
+	}
+	if c.options.Devices != nil {
+		c.fn.searched = search{kinds: c.options.Devices.Devices(), led: c.finder.Leading()}
 	}
 	c.keeper.Begin(func() {
 		defer abandon()

@@ -68,7 +68,7 @@ func TestServedByShares(t *testing.T) {
 	})
 }
 
-// lateGPUs are GPUs that are there once come is set.
+// lateGPUs are GPUs that are there once come is set. A model's times are found in a second.
 type lateGPUs struct {
 	fakeGPUs
 	come *atomic.Bool
@@ -79,6 +79,11 @@ func (g lateGPUs) Devices() []string {
 		return nil
 	}
 	return g.fakeGPUs.Devices()
+}
+
+func (g lateGPUs) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	time.Sleep(time.Second)
+	return g.fakeGPUs.OnDevice(ctx, file, device, maxBatch, until)
 }
 
 // Functions use a GPU that comes after their deployment, unless they may not. Those that are served
@@ -105,12 +110,101 @@ func TestLateGPU(t *testing.T) {
 		if n := shares("f"); n > 0 {
 			t.Errorf("%d configs on a GPU that is not there", n)
 		}
+		r.deploy("w", "m", func(f *provider.Function) { f.Restored, f.Inference.Device = true, annotation.DeviceCUDA })
+		r.until("it says what it waits for", func() bool { return strings.Contains(r.describe("w").Problem, "no node has a GPU") })
 		late.come.Store(true)
 		r.until("the GPU is used", func() bool { return shares("f") > 0 })
+		r.answered("w", "m")
 		r.answered("f", "m")
 		if n := shares("c"); n > 0 {
 			t.Errorf("%d configs on a GPU of a function for cores", n)
 		}
+	})
+}
+
+// A function that was deployed while a kind of GPU was away uses it once it is back.
+func TestGPUComesBack(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	late.come.Store(true)
+	tryWith(t, func(o *Options) { o.Devices = late }, func(r *rig) {
+		r.measured("f", "m")
+		time.Sleep(time.Minute)
+		late.come.Store(false)
+		time.Sleep(time.Minute)
+		r.measured("g", "m2")
+		time.Sleep(time.Minute)
+		late.come.Store(true)
+		r.until("the GPU is used", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.functions[full("g")].artefacts[0].profile.DeviceShares()) > 0
+		})
+		prepares := func() int {
+			r.models.mu.Lock()
+			defer r.models.mu.Unlock()
+			return r.models.prepares
+		}
+		before := prepares()
+		time.Sleep(10 * time.Minute)
+		if n := prepares() - before; n > 0 {
+			t.Errorf("prepared %d times more although nothing is new", n)
+		}
+	})
+}
+
+// Variants that were made since a function's deployment serve on while it is prepared for a GPU that is
+// new.
+func TestLateGPUKeepsVariants(t *testing.T) {
+	late, g := lateGPUs{come: &atomic.Bool{}}, &generator{}
+	tryWith(t, func(o *Options) { o.Bundles, o.Register, o.Devices = g, g.register, late }, func(r *rig) {
+		r.measured("f", "net", generates)
+		time.Sleep(11 * time.Minute)
+		const both = "precise of precise, slim of precise"
+		if got := r.titles("f"); got != both {
+			t.Fatalf("before: %s", got)
+		}
+		late.come.Store(true)
+		for range 30_000 {
+			if time.Sleep(time.Millisecond); r.titles("f") != both {
+				t.Fatalf("meanwhile: %s", r.titles("f"))
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, a := range r.functions[full("f")].artefacts {
+			if len(a.profile.DeviceShares()) == 0 {
+				t.Errorf("%s does not use the GPU", a.Name)
+			}
+		}
+	})
+}
+
+// A replica that follows uses the times on a GPU that the leader has found, and finds them itself once it
+// leads.
+func TestFollowersAndLateGPUs(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	together(t, func(o *Options) { o.Devices = late }, func(leader, follower *replica) {
+		uses := func(r *replica, name string) func() bool {
+			return func() bool {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return !r.functions[full(name)].lacksDevice()
+			}
+		}
+		both(leader, follower, "f", "m")
+		late.come.Store(true)
+		leader.until("the leader knows the times", uses(leader, "f"))
+		follower.until("the other one knows them", uses(follower, "f"))
+		// This one is deployed at the follower alone, as if the leader were gone.
+		follower.deploy("g", "m", func(f *provider.Function) { f.Inference.MaxBatch = 4 })
+		time.Sleep(followTimeout)
+		follower.until("measured", func() bool { return follower.describe("g").Measured })
+		if uses(follower, "g")() {
+			t.Error("it finds them while another replica leads")
+		}
+		leader.leads.Store(false)
+		follower.leads.Store(true)
+		follower.until("it finds them", uses(follower, "g"))
 	})
 }
 
@@ -122,7 +216,7 @@ func TestUnusableGPU(t *testing.T) {
 		r.answered("f", "m")
 		r.until("the status says why", func() bool {
 			s, _ := r.Status(full("f"))
-			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.AvailableReplicas > 0
+			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.Slight && s.AvailableReplicas > 0
 		})
 		_, err := r.Deploy(t.Context(), r.function("g", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA }))
 		if err == nil || !strings.Contains(err.Error(), annotation.InferDevice) || !strings.Contains(err.Error(), "the library is missing") {

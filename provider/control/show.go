@@ -30,7 +30,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 // problem returns why the function or its latest deployment is not served as it should be,
 // "" if there is no problem.
 func (fn *function) problem() string {
-	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
+	why := fn.grave()
 	if why == "" {
 		return cmp.Or(fn.unregistered, leftOut(fn.artefacts))
 	}
@@ -38,6 +38,11 @@ func (fn *function) problem() string {
 		return provider.Before(why)
 	}
 	return why
+}
+
+// grave is a problem that can keep instances from serving, "" if there is none.
+func (fn *function) grave() string {
+	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
 }
 
 // leftOut says which GPUs a function's models do not use although they should, "" if none.
@@ -80,7 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Plan: fn.planText(), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: fn.planText(), Usage: fn.Usage()}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

@@ -42,17 +42,17 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 		return nil
 	}
 	refuse := func(why string) error {
-		return &annotation.Error{Key: annotation.InferDevice, Value: f.Inference.Device, Why: why, Example: "auto"}
+		return &annotation.Error{Key: annotation.InferDevice, Value: f.Inference.Device, Why: why}
 	}
 	if t.Devices == nil {
-		return refuse("this provider has no GPUs")
+		return refuse("this provider has no GPUs; leave the annotation out")
 	}
 	if why := t.Devices.Unable(file, true); why != "" {
 		return refuse(why)
 	}
 	all := t.Devices.Devices()
 	if len(all) == 0 {
-		return refuse("no node has a GPU that models can use")
+		return refuse("no node has a GPU that models can use; leave the annotation out, or install NVIDIA's driver and check it with nvidia-smi")
 	}
 	var why []string
 	for _, device := range all {
@@ -64,6 +64,12 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 		return nil
 	}
 	return refuse("the model cannot run on any GPU: " + strings.Join(why, "; "))
+}
+
+// mayCome reports whether a GPU for the function is only late: its deployment was accepted when there
+// was one.
+func (t *Finder) mayCome(f *provider.Function, file string) bool {
+	return f.Restored && t.Devices != nil && t.Devices.Unable(file, true) == ""
 }
 
 // engineOn is the engine of profiles on a GPU.

@@ -204,6 +204,18 @@ func deviceRefused(t *testing.T) {
 		if err := r.Check(t.Context(), f, "m"); !errors.As(err, &refused) || refused.Key != annotation.InferDevice || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want %q", err, why)
 		}
+		// After a restart the driver or the node may be late: the function waits, and says for what.
+		f.Restored = true
+		if r.Devices == nil || d.unable != "" {
+			continue
+		}
+		r.put(f, profile(4, time.Hour, 1, false))
+		if err := r.Check(t.Context(), f, "m"); err != nil {
+			t.Errorf("restored: %v", err)
+		}
+		if _, p, err := r.Profile(t.Context(), f, "m", false); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("restored: %+v, %v", p, err)
+		}
 	}
 }
 

@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (*GPUs, error) {
 	case err == nil:
 		err = g.begin(ctx, background, i)
 	case len(o.Names) > 0:
-		err = fmt.Errorf("read the GPUs %s: %w", strings.Join(o.Names, ", "), err)
+		err = fmt.Errorf("--gpus %s: %w; leave the flag out to start without GPUs", strings.Join(o.Names, ","), err)
 	default:
 		if !errors.Is(err, gpu.ErrNone) {
 			g.log.Warn().Err(err).Msg("this machine's GPUs are not used")
