@@ -239,17 +239,17 @@ func (s suggestion) to(ctx context.Context, f *provider.Function, err error) err
 // beingPlanned says that a function has no plan yet.
 const beingPlanned = "it is being planned how to cut the model, with CPU time that nothing else needs"
 
-// planText describes how the function's model is cut, and whether that is being planned; "" if it is
+// planText describes how a function's models are cut, and whether that is being planned; "" if they are
 // not cut.
-func (fn *function) planText() string {
+func planText(artefacts []*artefact, planning bool) string {
 	var all []string
-	for _, a := range fn.artefacts {
+	for _, a := range artefacts {
 		if a.cut != nil {
 			all = append(all, a.describeCut())
 		}
 	}
 	slices.Sort(all)
-	if fn.planning {
+	if planning {
 		all = append(all, beingPlanned)
 	}
 	return strings.Join(all, "; ")

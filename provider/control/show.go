@@ -85,7 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: fn.planText(), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: planText(fn.artefacts, fn.planning), Usage: fn.Usage()}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
