@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,14 @@ import (
 
 // sharedMap is what replicas share, in memory.
 type sharedMap struct {
+	mu    sync.Mutex
 	plans map[string][]byte
 	kept  []string
 }
 
 func (s *sharedMap) Plans(key string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if text, ok := s.plans[key]; ok {
 		return text, nil
 	}
@@ -30,11 +34,15 @@ func (s *sharedMap) Plans(key string) ([]byte, error) {
 }
 
 func (s *sharedMap) PutPlans(key string, plans []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.plans[key] = plans
 	return nil
 }
 
 func (s *sharedMap) KeepPlans(keys []string, _ time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.kept = keys
 	return nil
 }
