@@ -43,7 +43,7 @@ the same.`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(),
-		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
+		newProfileLayersCommand(), newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
 	return c
 }
 

@@ -46,7 +46,7 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 		switch {
 		case len(fresh) > 0:
 			fn.log.Info().Strs("gpus", fresh).Msg("there is a new kind of GPU; the function's models may run there")
-		case len(kinds) == 0 || fn.searched.led || !fn.lacksDevice():
+		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts):
 			continue
 		case leading: // Nobody else finds the times any more.
 		case now.Before(fn.searched.next):
@@ -59,7 +59,7 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 	}
 }
 
-// lacksDevice reports whether a model of the function is served without times on any GPU.
-func (fn *function) lacksDevice() bool {
-	return slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return a.cut == nil && len(a.profile.DeviceShares()) == 0 })
+// lackDevice reports whether one of a function's models is served without times on any GPU.
+func lackDevice(artefacts []*artefact) bool {
+	return slices.ContainsFunc(artefacts, func(a *artefact) bool { return a.cut == nil && len(a.profile.DeviceShares()) == 0 })
 }

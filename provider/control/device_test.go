@@ -188,7 +188,7 @@ func TestFollowersAndLateGPUs(t *testing.T) {
 			return func() bool {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				return !r.functions[full(name)].lacksDevice()
+				return !lackDevice(r.functions[full(name)].artefacts)
 			}
 		}
 		both(leader, follower, "f", "m")

@@ -84,6 +84,7 @@ func (c preparation) prepare(ctx context.Context) {
 	c.mu.Lock()
 	if c.fn.wanted == c.Function {
 		c.fn.planning = c.cutting
+		c.fn.tell(time.Now())
 	}
 	c.mu.Unlock()
 	if c.complete(ctx, c.all) && more {

@@ -85,7 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: fn.planText(), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: planText(fn.artefacts, fn.planning), Usage: fn.Usage()}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
@@ -166,11 +166,14 @@ func noDevice(candidates []capacity.Candidate, nodes []cluster.Node) string {
 
 // tell gives the dispatcher the answer for requests that find no ready instance.
 func (fn *function) tell(now time.Time) {
-	if !fn.measured() {
+	switch {
+	case fn.measured():
+		fn.Tell(now)
+	case fn.failed == "" && fn.planning:
+		fn.Announce(beingPlanned, false)
+	default:
 		fn.Announce(fn.failed, fn.failed != "")
-		return
 	}
-	fn.Tell(now)
 }
 
 // record updates the metrics of nodes and functions. Of several replicas only the leader
