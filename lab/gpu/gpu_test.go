@@ -174,3 +174,22 @@ func TestWorkOnCPU(t *testing.T) {
 		t.Errorf("the kernel: %v", err)
 	}
 }
+
+// What the provider reached is reported although Triton fails.
+func TestTritonFails(t *testing.T) {
+	o := options(t, "ideal")
+	o.Parts = []string{"triton"}
+	o.Compare = func(context.Context, peers.OnGPU) (peers.Compared, error) {
+		return peers.Compared{Ours: 300}, errors.New("Triton does not start")
+	}
+	r, err := Run(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "Triton does not start") {
+		t.Errorf("%v", err)
+	}
+	for _, x := range r.Results {
+		if x.Name == "triton.mnist.ours_rps" && x.Value == 300 {
+			return
+		}
+	}
+	t.Errorf("%+v", r.Results)
+}

@@ -2,11 +2,17 @@ package measuring
 
 import (
 	"context"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
@@ -31,6 +37,10 @@ func TestRecurrentOnGPU(t *testing.T) {
 	if err := onnxruntime.Load(""); err != nil {
 		t.Fatal(err)
 	}
+	lstm, err := zoo.Make("lstm-2365", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	runs, rows := 0, map[string]int{}
 	m := &OnGPU{
 		Percent: 50, Engine: "e", Machine: "m", CPU: func() time.Duration { return 0 }, Window: time.Millisecond, MaxTime: 10 * time.Millisecond, directory: t.TempDir(),
@@ -39,7 +49,7 @@ func TestRecurrentOnGPU(t *testing.T) {
 			return onCPU{e, &runs}, err
 		},
 	}
-	for _, op := range extended(t, "lstm-2365").Operators {
+	for _, op := range slices.Concat(extendedModel(t, lstm).Operators, extendedModel(t, asGRU(t, lstm)).Operators) {
 		if op.Unknown {
 			continue
 		}
@@ -47,7 +57,38 @@ func TestRecurrentOnGPU(t *testing.T) {
 			t.Errorf("%s: %v", op.Type, err)
 		}
 	}
-	if rows["LSTM"] < 2 || runs == 0 {
+	if rows["LSTM"] < 2 || rows["GRU"] < 2 || runs == 0 {
 		t.Errorf("%v after %d runs", rows, runs)
 	}
+}
+
+// asGRU has a GRU, with three gates, in the place of each LSTM, with four.
+func asGRU(t *testing.T, m *model.Model) *model.Model {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "lstm.onnx") // It has the weights in full.
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := proto.CloneOf(m.Proto())
+	for _, n := range all.GetGraph().Node {
+		if n.GetOpType() != "LSTM" {
+			continue
+		}
+		n.OpType = proto.String("GRU")
+		for _, w := range all.GetGraph().Initializer {
+			if slices.Contains(n.Input[1:], w.GetName()) {
+				w.Dims[1] = w.Dims[1] / 4 * 3
+				w.RawData = w.RawData[:len(w.RawData)/4*3]
+			}
+		}
+	}
+	gru, err := model.FromProto(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gru
 }

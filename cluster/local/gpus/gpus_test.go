@@ -379,7 +379,7 @@ func TestLost(t *testing.T) {
 func TestNone(t *testing.T) {
 	r := newRig(t)
 	r.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
-	if _, err := Open(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "0, 1") {
+	if _, err := Open(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "--gpus 0,1: ") {
 		t.Errorf("%v", err)
 	}
 	r.options.Names = nil
