@@ -54,6 +54,14 @@ type Config struct {
 	Parts int `json:"parts,omitempty"`
 	// Concurrency is the number of batches that the instance executes at the same time, 0 for 1.
 	Concurrency int `json:"concurrency,omitempty"`
+	// Active is the number of a set's members that compute at the same time, 0 for all: the
+	// others wait for them. All members are then on one node, hold the CPU together, and each may
+	// use its part of it among the active ones. A set that is Apart may be on several nodes:
+	// each of its members holds what it may use.
+	Active int  `json:"active,omitempty"`
+	Apart  bool `json:"apart,omitempty"`
+	// Most is the CPU in millicores that a member may use if that is more than it holds, or 0.
+	Most int `json:"most,omitempty"`
 	Resources
 }
 
@@ -66,8 +74,32 @@ func (c Config) Each() Resources {
 	return Resources{CPU: c.CPU / n, GPU: c.GPU / n, Memory: c.Memory / int64(n), GPUMemory: c.GPUMemory / int64(n)}
 }
 
-// Share returns the config of one member: the same, with the resources of Each.
+// sharing is the number of members that the CPU is for.
+func (c Config) sharing() int {
+	if c.Active > 0 && !c.Apart {
+		return min(c.Active, c.Members())
+	}
+	return c.Members()
+}
+
+// Computes is the CPU in millicores of the members that compute at the same time for one batch.
+func (c Config) Computes() int {
+	if c.Apart && c.Active > 0 {
+		return c.CPU / c.Members() * min(c.Active, c.Members())
+	}
+	return c.CPU
+}
+
+// Together reports whether the members must be on one node, because they share its CPU.
+func (c Config) Together() bool { return c.sharing() < c.Members() }
+
+// Share returns the config of one member: the same, with the resources of Each. For example
+// three members of which one computes at a time and that have 1000m together hold 333m each, and
+// may use 1000m.
 func (c Config) Share() Config {
+	if c.Most = 0; c.Together() {
+		c.Most = c.CPU / c.sharing()
+	}
 	c.Resources = c.Each()
 	return c
 }
@@ -75,14 +107,22 @@ func (c Config) Share() Config {
 // Sum is the inverse of Share: it returns the config of a set whose members have the config c.
 func (c Config) Sum() Config {
 	n := c.Members()
-	c.Resources = Resources{CPU: c.CPU * n, GPU: c.GPU * n, Memory: c.Memory * int64(n), GPUMemory: c.GPUMemory * int64(n)}
+	cpu := c.CPU * n
+	if c.Most > 0 {
+		cpu = c.Most * c.sharing()
+	}
+	c.Resources = Resources{CPU: cpu, GPU: c.GPU * n, Memory: c.Memory * int64(n), GPUMemory: c.GPUMemory * int64(n)}
+	c.Most = 0
 	return c
 }
 
-// Threads returns the number of engine threads for the config's CPU share:
+// Quota is the CPU in millicores that an instance with the config, or a member, may use.
+func (c Config) Quota() int { return max(c.CPU, c.Most) }
+
+// Threads returns the number of engine threads for the config's quota:
 // ceil(millicores / 1000), at least one. With more threads than quota, the threads
 // throttle each other.
-func (c Config) Threads() int { return max(1, (c.CPU+999)/1000) }
+func (c Config) Threads() int { return max(1, (c.Quota()+999)/1000) }
 
 // String prints ⟨b,c,g⟩ as ⟨8,1000m,0%⟩.
 func (c Config) String() string {

@@ -183,7 +183,7 @@ func (p *Profile) MeanTime(batch int, s Share) (time.Duration, bool) {
 // threadsFor is the thread count for a CPU share: in each instance one per core or part of a
 // core (cluster.Config.Threads), or the largest measured number below that.
 func (p *Profile) threadsFor(millicores int) (int, bool) {
-	n := p.Members()
+	n := p.Computing()
 	wanted, best := n*((millicores/n+999)/1000), 0
 	for _, m := range p.Measurements {
 		if m.GPU == 0 && m.Threads <= wanted {

@@ -122,6 +122,23 @@ func TestSharesOfASet(t *testing.T) {
 	}
 }
 
+// Three members that compute one after the other share a core, or have one each and run as many
+// batches.
+func TestMembersThatWaitShareTheCPU(t *testing.T) {
+	p := profile(point(1, 1, 1000))
+	p.Parts, p.Active, p.Concurrency = 3, 1, 3
+	if got := p.Shares(0); !slices.Equal(got, []int{250, 500, 750, 1000}) {
+		t.Errorf("shares %v", got)
+	}
+	got := p.Candidates([]int{1000}, 1, 0)
+	want := Candidate{Batch: 1, Share: Share{CPU: 1000}, Memory: 40 << 20, Parts: 3, Active: 1, Exec: 1100 * us}
+	apart := want
+	apart.Apart, apart.CPU, apart.Concurrency = true, 3000, 3
+	if !slices.Equal(got, []Candidate{want, apart}) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestCandidates(t *testing.T) {
 	p := profile(point(1, 1, 1000), point(2, 1, 1100), point(4, 1, 1200), point(8, 1, 1300))
 	got := p.Candidates([]int{500, 1000}, 6, 0)

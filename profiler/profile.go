@@ -72,9 +72,12 @@ type Profile struct {
 	Memory     int64 `json:"memory"`
 	DeviceHost int64 `json:"device_host,omitzero"`
 	// Parts is the number of instances of the same size that run the model together, 0 or 1
-	// for one; Memory and the measurements' threads are of all together. Concurrency is the
-	// number of batches that they run at the same time, 0 for 1.
+	// for one; Memory is of all together. Concurrency is the
+	// number of batches that they run at the same time, 0 for 1. Active is the number of them
+	// that compute at the same time for one batch, 0 for all; the measurements' threads and CPU
+	// are those of that many.
 	Parts       int `json:"parts,omitempty"`
+	Active      int `json:"active,omitempty"`
 	Concurrency int `json:"concurrency,omitempty"`
 	// Provisional is true for a sketch, which a full profile will replace.
 	Provisional  bool          `json:"provisional,omitempty"`
@@ -85,10 +88,21 @@ type Profile struct {
 	// Beside is added to the engine's times. It depends on the clients' requests
 	// and not on the model, so it is not stored with the profile.
 	Beside Beside `json:"-"`
+	// LeftOut says on which of the nodes' GPUs the model should run and does not, and why; "" if on
+	// none. It is of the last try, so it is not stored.
+	LeftOut string `json:"-"`
 }
 
 // Members is the number of instances that run the model together, at least 1.
 func (p *Profile) Members() int { return max(1, p.Parts) }
+
+// Computing is the number of members that compute at the same time for one batch, at least 1.
+func (p *Profile) Computing() int {
+	if p.Active > 0 {
+		return min(p.Active, p.Members())
+	}
+	return p.Members()
+}
 
 // MaxBatch is the largest batch size in the profile.
 func (p *Profile) MaxBatch() int {

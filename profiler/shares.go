@@ -20,11 +20,11 @@ const smallestShare = 250
 // Shares above limit, the deployment's CPU limit in millicores, are left out; 0 is no
 // limit. If no share is left, the limit is the only share.
 //
-// The shares of a model that several instances run together are those of all of them, and
-// limit bounds each. For example two instances with a thread each have 500m, 1000m, 1500m or
-// 2000m together.
+// The shares of a model that several instances run together are those of all that compute at the
+// same time, and limit bounds each. For example two such instances with a thread each have 500m,
+// 1000m, 1500m or 2000m together.
 func (p *Profile) Shares(limit int) []int {
-	n := p.Members()
+	n := p.Computing()
 	each := []int{smallestShare, 2 * smallestShare}
 	for _, threads := range p.Threads() {
 		each = append(each, 1000*threads/n-smallestShare, 1000*threads/n)

@@ -62,7 +62,7 @@ func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 
 // sameSize reports whether instances with two configs differ in their batches at most.
 func sameSize(a, b cluster.Config) bool {
-	return a.Resources == b.Resources && a.Members() == b.Members() && a.Streams() == b.Streams()
+	return a.Resources == b.Resources && a.Members() == b.Members() && a.Streams() == b.Streams() && a.Apart == b.Apart
 }
 
 // exchangeable converts views for [joint.TryExchange].

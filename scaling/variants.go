@@ -94,10 +94,11 @@ type form struct {
 	gpuMemory   int64
 	parts       int
 	concurrency int
+	apart       bool
 }
 
 func formOf(c *capacity.Candidate) form {
-	return form{c.Artefact, c.Config.GPU, c.Config.GPUMemory, c.Config.Members(), c.Config.Streams()}
+	return form{c.Artefact, c.Config.GPU, c.Config.GPUMemory, c.Config.Members(), c.Config.Streams(), c.Config.Apart}
 }
 
 // beyond lists the instances of forms that serve more than a plan has for these, and what the

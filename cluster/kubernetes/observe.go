@@ -104,7 +104,7 @@ func (e *entry) advance(in cluster.Instance) {
 	b.fleet.markDirty(now.Node)
 	if !e.resizing {
 		if now.Parked = in.Parked; !in.Parked {
-			now.Config.CPU = in.Config.CPU
+			now.Config.CPU, now.Config.Most = in.Config.CPU, in.Config.Most
 		}
 	}
 	if in.Address != "" {

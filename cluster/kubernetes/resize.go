@@ -45,7 +45,7 @@ var errClaimed = errors.New("its pod references a ResourceClaim, and Kubernetes 
 // Resize makes the kubelet give a running instance another CPU quota. The next provider
 // reads the quota from the pod's resources.
 func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config cluster.Config) error {
-	return b.change(ctx, "resize", id, config.CPU, func(in *cluster.Instance) error {
+	return b.change(ctx, "resize", id, func(in *cluster.Instance) error {
 		if err := resizable(in.InstanceSpec, config); err != nil {
 			return err
 		}
@@ -58,13 +58,13 @@ func (b *Backend) Resize(ctx context.Context, id cluster.InstanceID, config clus
 // answer health checks. An instance with a GPU share cannot be parked, because it cannot
 // give back the share while it runs.
 func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
-	return b.change(ctx, "park", id, podspec.ParkedCPU, func(in *cluster.Instance) error {
+	return b.change(ctx, "park", id, func(in *cluster.Instance) error {
 		switch {
 		case in.State != cluster.Ready:
 			return fmt.Errorf("it is %s; only an instance that is ready can be parked", in.State)
 		case in.Config.GPU > 0:
 			return errors.New("it has a share of a GPU, which it cannot give back while it runs")
-		case in.Config.CPU <= podspec.ParkedCPU:
+		case in.Config.Quota() <= podspec.ParkedCPU:
 			return fmt.Errorf("it has no more than the %d millicores that a parked instance keeps", podspec.ParkedCPU)
 		}
 		in.Parked = true
@@ -72,9 +72,9 @@ func (b *Backend) Park(ctx context.Context, id cluster.InstanceID) error {
 	})
 }
 
-// change sets an instance's quota in millicores. allow applies the change to the
+// change sets an instance's quota. allow applies the change to the
 // instance, or says why it is not allowed.
-func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID, millicores int, allow func(*cluster.Instance) error) error {
+func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID, allow func(*cluster.Instance) error) error {
 	e, err := b.find(id)
 	if err != nil {
 		return err
@@ -85,13 +85,13 @@ func (b *Backend) change(ctx context.Context, what string, id cluster.InstanceID
 	if pod := e.snapshot().pod; pod != nil && len(pod.Spec.ResourceClaims) > 0 {
 		return fmt.Errorf("%s %s: %w", what, id, errClaimed)
 	}
-	if err := e.changeShare(ctx, millicores, allow); err != nil {
+	if err := e.changeShare(ctx, allow); err != nil {
 		return fmt.Errorf("%s %s: %w", what, id, err)
 	}
 	return nil
 }
 
-func (e *entry) changeShare(ctx context.Context, millicores int, allow func(*cluster.Instance) error) error {
+func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -99,9 +99,9 @@ func (e *entry) changeShare(ctx context.Context, millicores int, allow func(*clu
 	if err != nil {
 		return err
 	}
-	was := quota(before)
-	if was != millicores {
-		err = e.setQuota(ctx, millicores)
+	was, next := podspec.QuotaOf(before.InstanceSpec), podspec.QuotaOf(after.InstanceSpec)
+	if was != next {
+		err = e.setQuota(ctx, next)
 	}
 	switch {
 	case errors.Is(err, errInfeasible):
@@ -109,7 +109,7 @@ func (e *entry) changeShare(ctx context.Context, millicores int, allow func(*clu
 	case errors.Is(err, ErrNoResize):
 		e.backend.refused(anyNode, err)
 	}
-	if err != nil && !errors.Is(err, ErrNoResize) && was != millicores {
+	if err != nil && !errors.Is(err, ErrNoResize) && was != next {
 		// Restore the old quota, even if the kubelet has not seen the new one yet.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizeTimeout)
 		defer cancel()
@@ -136,7 +136,7 @@ func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after 
 	if err := allow(&after); err != nil {
 		return before, after, err
 	}
-	if e.pod != nil && unreported(e.pod) && quota(after) != quota(before) {
+	if e.pod != nil && unreported(e.pod) && podspec.QuotaOf(after.InstanceSpec) != podspec.QuotaOf(before.InstanceSpec) {
 		return before, after, errUnreported
 	}
 	for _, node := range []string{anyNode, after.Node} {
@@ -194,21 +194,13 @@ func (e *entry) endResize(before cluster.Instance, after cluster.Instance, done 
 	}
 }
 
-// quota returns the CPU quota of an instance's container in millicores.
-func quota(in cluster.Instance) int {
-	if in.Parked {
-		return podspec.ParkedCPU
-	}
-	return in.Config.CPU
-}
-
 // setQuota changes the quota of the instance's container and waits until it is in force.
-func (e *entry) setQuota(ctx context.Context, millicores int) error {
+func (e *entry) setQuota(ctx context.Context, quota podspec.Quota) error {
 	b := e.backend
 	ctx, cancel := context.WithTimeout(ctx, resizeTimeout)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	patched, err := e.patchQuota(ctx, millicores)
+	patched, err := e.patchQuota(ctx, quota)
 	if err != nil {
 		return err
 	}
@@ -221,7 +213,7 @@ func (e *entry) setQuota(ctx context.Context, millicores int) error {
 			return errors.New("it has exited")
 		}
 		if pod != nil && seen >= version {
-			if done, err := settled(pod, millicores); done || err != nil {
+			if done, err := settled(pod, quota); done || err != nil {
 				return err
 			}
 		}
@@ -236,7 +228,7 @@ func (e *entry) setQuota(ctx context.Context, millicores int) error {
 // settled reports whether the container has the quota of the pod's spec, or returns why it
 // never will. If the kubelet does not report the container's resources, the pod's spec
 // counts.
-func settled(pod *corev1.Pod, millicores int) (bool, error) {
+func settled(pod *corev1.Pod, quota podspec.Quota) (bool, error) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
 			if c.Reason == corev1.PodReasonInfeasible {
@@ -253,19 +245,18 @@ func settled(pod *corev1.Pod, millicores int) (bool, error) {
 	}
 	has := pod.Status.ContainerStatuses[0].Resources
 	limit := has.Limits.Cpu().MilliValue()
-	return limit == int64(millicores), nil
+	return limit == int64(quota.Limit), nil
 }
 
 // patchQuota asks the API server to resize the pod.
-func (e *entry) patchQuota(ctx context.Context, millicores int) (*corev1.Pod, error) {
+func (e *entry) patchQuota(ctx context.Context, quota podspec.Quota) (*corev1.Pod, error) {
 	b := e.backend
 	name, _, err := podspec.SplitName(e.instance.Function)
 	if err != nil {
 		return nil, err
 	}
-	amount := corev1.ResourceList{corev1.ResourceCPU: podspec.CPU(millicores)}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
-		"name": name, "resources": corev1.ResourceRequirements{Requests: amount, Limits: amount},
+		"name": name, "resources": quota.Requirements(),
 	}}}})
 	if err != nil {
 		return nil, err
@@ -291,14 +282,14 @@ func (e *entry) exists(ctx context.Context) bool {
 // resizable refuses a config that differs in more than the quota.
 func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 	same := spec.Config
-	same.CPU = config.CPU
+	same.CPU, same.Most = config.CPU, config.Most
 	switch {
-	case config.CPU <= podspec.ParkedCPU:
-		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.CPU, podspec.ParkedCPU)
+	case config.Quota() <= podspec.ParkedCPU:
+		return fmt.Errorf("a quota of %d millicores: it must be above %d", config.Quota(), podspec.ParkedCPU)
 	case same != config:
 		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", spec.Config, config)
 	case spec.Config.Threads() != config.Threads():
-		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.CPU, config.Threads())
+		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.Quota(), config.Threads())
 	}
 	return nil
 }

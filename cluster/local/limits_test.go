@@ -50,6 +50,43 @@ func TestQuotaIsObeyedAndUsageTold(t *testing.T) {
 	}
 }
 
+// A set's member that shares its CPU with others may use more than it holds, and has no cores of its
+// own.
+func TestMembersUseWhatOthersHold(t *testing.T) {
+	b := open(t, options(t.TempDir(), false))
+	set := cluster.Config{Batch: 1, Parts: 2, Active: 1, Resources: cluster.Resources{CPU: 600, Memory: 1 << 30}}
+	s := spec("one", "serving")
+	s.Set, s.Config = "one", set.Share()
+	if wholeCores(s) != 0 {
+		t.Error("it has cores of its own")
+	}
+	free := func() int {
+		nodes, err := b.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nodes[0].Free.CPU
+	}
+	before := free()
+	instance := begin(t, b, s)
+	expect(t, b, "one", cluster.Ready)
+	if held := before - free(); held != 300 {
+		t.Errorf("it holds %dm", held)
+	}
+	ask(t, instance, "/burn")
+	if b.tree == nil {
+		t.Skip("no cgroups")
+	}
+	for deadline := time.Now().Add(time.Minute); used(t, b, "one") < 450; {
+		if time.Now().After(deadline) {
+			t.Fatal("it cannot use what the other member holds")
+		}
+	}
+	if got := usedBelow(t, b, "one", 700); got > 700 {
+		t.Errorf("it used %dm of 600m", got)
+	}
+}
+
 func TestUsageWithoutCgroups(t *testing.T) {
 	b := open(t, options(t.TempDir(), true))
 	instance := begin(t, b, spec("one", "serving"))

@@ -38,9 +38,9 @@ func (e *entry) makeGroup() (cores []int, err error) {
 }
 
 // wholeCores returns the CPU share for which an instance may get exclusive cores, in
-// millicores. A process and a parked instance get none.
+// millicores. A process, a parked instance and a member that shares its CPU with others get none.
 func wholeCores(spec cluster.InstanceSpec) int {
-	if spec.Kind == cluster.Process || spec.Parked {
+	if spec.Kind == cluster.Process || spec.Parked || spec.Config.Most > 0 {
 		return 0
 	}
 	return spec.Config.CPU
@@ -86,7 +86,7 @@ func (e *entry) limits() (whole, inner cgroup.Limits) {
 	if spec.Kind == cluster.Process {
 		return whole, cgroup.Limits{CPU: spec.Limits.CPU, Memory: spec.Limits.Memory}
 	}
-	if whole.CPU, whole.Memory = spec.Config.CPU, spec.Config.Memory; spec.Parked {
+	if whole.CPU, whole.Memory = spec.Config.Quota(), spec.Config.Memory; spec.Parked {
 		whole.CPU = min(whole.CPU, parkedCPU)
 	}
 	return whole, cgroup.Limits{}

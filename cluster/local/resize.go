@@ -73,7 +73,7 @@ func (b *Backend) change(ctx context.Context, id cluster.InstanceID, configure f
 // resizable refuses a config that differs in more than the quota.
 func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 	same := spec.Config
-	same.CPU = config.CPU
+	same.CPU, same.Most = config.CPU, config.Most
 	switch {
 	case spec.Kind != cluster.Model:
 		return errors.New("only an instance of a model has a quota that can be changed")
@@ -82,7 +82,7 @@ func resizable(spec cluster.InstanceSpec, config cluster.Config) error {
 	case same != config:
 		return fmt.Errorf("from %v to %v more than the CPU quota would change; start another instance instead", spec.Config, config)
 	case spec.Config.Threads() != config.Threads():
-		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.CPU, config.Threads())
+		return fmt.Errorf("it has %d threads, but %d millicores need %d; start another instance instead", spec.Config.Threads(), config.Quota(), config.Threads())
 	}
 	return nil
 }

@@ -243,7 +243,8 @@ func (s *Set) advance(m *member, in cluster.Instance, now time.Time) {
 
 // differs reports whether a member has another share than the set says.
 func (s *Set) differs(m *member) bool {
-	return m.in.Config.Resources != s.spec.Config.Each() || m.in.Parked != s.spec.Parked
+	share := s.spec.Config.Share()
+	return m.in.Config.Resources != share.Resources || m.in.Config.Most != share.Most || m.in.Parked != s.spec.Parked
 }
 
 // exited notes the exit of a member's instance, and makes a spare one its next.

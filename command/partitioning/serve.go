@@ -71,7 +71,7 @@ func (p *Planned) Serve(ctx context.Context, on *partition.Platform, s Serving) 
 		return nil, err
 	}
 	out := &Served{Plan: plan, Source: s.Source, Profile: &profiler.Profile{
-		Model: plan.Hash(), Engine: s.Engine, Machine: s.Machine, Parts: len(members), MeasuredAt: time.Now(),
+		Model: plan.Hash(), Engine: s.Engine, Machine: s.Machine, Parts: len(members), Active: plan.Active(), MeasuredAt: time.Now(),
 	}}
 	parts, err := p.timeParts(ctx, s)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *Planned) Serve(ctx context.Context, on *partition.Platform, s Serving) 
 	t := timing{Planned: p, on: on, plan: plan, parts: parts}
 	busiest := 0.0
 	for b := range parts[0][0] {
-		batch, point := t.batch(b, len(members))
+		batch, point := t.batch(b, len(members), out.Profile.Computing())
 		need := int64(0)
 		for _, m := range members {
 			need = max(need, Overhead+m.Weights+int64(batch)*m.Activations)
@@ -146,13 +146,14 @@ type point struct {
 	busiest float64
 }
 
-// batch times the b-th batch size.
-func (t *timing) batch(b, members int) (rows int, out point) {
+// batch times the b-th batch size on members of which active compute at the same time.
+func (t *timing) batch(b, members, active int) (rows int, out point) {
 	rows = t.parts[0][0][b].Batch
-	out.Measurement = profiler.Measurement{Batch: rows, Threads: members, Predicted: true}
+	out.Measurement = profiler.Measurement{Batch: rows, Threads: active, Predicted: true}
 	busy := make([]float64, members)
 	margin, computed := 0.0, 0.0 // A part that takes no time may be quite uncertain.
 	for i, r := range t.Rounds {
+		longest := 0.0
 		usual, slow := make([]partition.Part, len(r.Option.Parts)), make([]partition.Part, len(r.Option.Parts))
 		for k, part := range r.Option.Parts {
 			m := t.parts[i][k][b]
@@ -160,9 +161,11 @@ func (t *timing) batch(b, members int) (rows int, out point) {
 			usual[k], slow[k] = part, part
 			usual[k].Compute, slow[k].Compute = m.Median/1000, m.P95/1000
 			busy[t.plan.Rounds[i].On[k]] += m.CPU
-			out.CPU += m.CPU
+			longest = max(longest, m.CPU)
 			margin, computed = margin+m.Margin*m.Median, computed+m.Median
 		}
+		// Under a quota the round takes as long as its longest part.
+		out.CPU += float64(active) * longest
 		mean, late := t.on.RoundTime(usual, r.Master), t.on.RoundTime(slow, r.Master)
 		moments := mean.Moments()
 		out.Median += 1000 * moments.Mean

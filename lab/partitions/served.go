@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // Served measures cut models behind a provider, as users run them.
@@ -171,9 +172,12 @@ func (s *served) first(ctx context.Context, a *asked) error {
 	}
 }
 
-// awaitParts waits until members of a set serve and the set answers.
+// awaitParts waits until all ways to cut the model are known, members of one of them serve and a set
+// answers. The first way that is ready serves while the others are prepared, and the quickest
+// replaces it.
 func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.InstanceRecord, error) {
-	const patience = 10 * time.Minute
+	const patience, steady = 15 * time.Minute, 10
+	stays := 0
 	for began := time.Now(); time.Since(began) < patience; {
 		if _, err := a.ask(ctx); err != nil && ctx.Err() != nil {
 			return nil, err
@@ -182,18 +186,33 @@ func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.I
 		if err != nil {
 			return nil, err
 		}
-		n := 0
+		n, ways := 0, map[string]bool{}
 		for _, r := range records {
 			if r.Spec.Set != "" && r.Process.PID > 0 {
-				n++
+				n, ways[r.Spec.Artefact.Name] = n+1, true
 			}
 		}
-		if n >= members && n == len(records) {
+		planning, err := s.planning(ctx, "parts")
+		if err != nil {
+			return nil, err
+		}
+		if n < members || n != len(records) || len(ways) != 1 || planning {
+			stays = 0
+		} else if stays++; stays > steady {
 			return records, nil
 		}
 		time.Sleep(time.Second) // Planning needs cores.
 	}
 	return nil, fmt.Errorf("no set of %d members serves after %v", members, patience)
+}
+
+// planning reports whether a function's status says that more ways to cut its model are to come.
+func (s *served) planning(ctx context.Context, name string) (bool, error) {
+	status, err := s.Status(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	return status.Annotations != nil && strings.Contains((*status.Annotations)[annotation.InferPlan], "being planned"), nil
 }
 
 // median asks a number of times and returns the median in ms.

@@ -121,21 +121,26 @@ func (d *Deployed) call(ctx context.Context, method, path string, body any, fine
 	return nil
 }
 
+// Status asks the provider for a function's status.
+func (d *Deployed) Status(ctx context.Context, name string) (s types.FunctionStatus, err error) {
+	status, text, err := Get(ctx, http.DefaultClient, d.URL+"/system/function/"+name)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the status of %s: %d: %s", name, status, text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s, err
+}
+
 // Available waits until a function has exactly n instances and all are ready, for at most a
 // minute.
 func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
-		status, text, err := Get(ctx, http.DefaultClient, d.URL+"/system/function/"+name)
-		if err == nil && status == http.StatusOK {
-			var s types.FunctionStatus
-			if err := json.Unmarshal(text, &s); err != nil {
-				return err
-			}
-			if s.AvailableReplicas == n && s.Replicas == n {
-				return nil
-			}
+		if s, err := d.Status(ctx, name); err == nil && s.AvailableReplicas == n && s.Replicas == n {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

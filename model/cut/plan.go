@@ -97,6 +97,16 @@ func (p *Plan) validate() error {
 	return nil
 }
 
+// Active is the largest number of members that compute parts of one round, and so at the same time
+// for one batch.
+func (p *Plan) Active() int {
+	most := 0
+	for _, r := range p.Rounds {
+		most = max(most, len(r.On))
+	}
+	return most
+}
+
 // String is the plan's JSON on one line.
 func (p *Plan) String() string {
 	text, err := json.Marshal(p)

@@ -65,7 +65,9 @@ func (s system) plus(t *system) system {
 type fit struct {
 	law
 	// off is the median error at each operator. residuals are all errors at an
-	// operator of the law that is fitted without it.
+	// operator of the law that is fitted without it. For families that are apart they are those of
+	// the law itself: a run is measured at a few sizes, of which the smallest alone tells the
+	// constant and the largest alone what a byte costs, so the law without it knows nothing of it.
 	off       map[*evidence]float64
 	residuals map[*evidence][]float64
 }
@@ -88,8 +90,12 @@ func newFit(members []*evidence, threads float64) *fit {
 	f.wall, f.law.cpu, f.law.p95 = before[n].solve(), cpu.solve(), quantile(p95, 0.5)
 	f.law.threads = threads
 	for k, e := range members {
-		without := before[k].plus(&after[k+1])
-		f.residuals[e] = e.residuals(without.solve())
+		without := f.wall
+		if !slices.Contains(apart, e.family) {
+			others := before[k].plus(&after[k+1])
+			without = others.solve()
+		}
+		f.residuals[e] = e.residuals(without)
 		f.off[e] = quantile(e.residuals(f.wall), 0.5)
 	}
 	return f

@@ -111,9 +111,9 @@ func (r Rules) configs(f *provider.Function, p *profiler.Profile) (all []profile
 
 // shares lists the CPU shares in millicores that the function's instances may have: the
 // profile's shares from requests.cpu to limits.cpu, or requests.cpu itself if there is none.
-// Both hold for each of the instances that run a model together.
+// Both hold for each of the instances that run a model together and compute at the same time.
 func shares(f *provider.Function, p *profiler.Profile) []int {
-	least := f.Inference.Requests.CPU * p.Members()
+	least := f.Inference.Requests.CPU * p.Computing()
 	within := slices.DeleteFunc(p.Shares(f.Inference.Limits.CPU), func(share int) bool { return share < least })
 	if len(within) == 0 {
 		return []int{least}

@@ -152,7 +152,7 @@ func InPlace(choices []Choice, has Candidate, largest int, more bool) []Choice {
 }
 
 // threads is the number of engine threads of an instance, or of each member of a set.
-func threads(c cluster.Config) int { return cluster.Config{Resources: c.Each()}.Threads() }
+func threads(c cluster.Config) int { return c.Share().Threads() }
 
 // Usable is the largest batch that an instance may take under slo, by Eq. 3 and 4, if a batch of
 // b takes exec[b-1]. It is 0 if not even one request can be in time. With joint planning a batch

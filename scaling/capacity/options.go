@@ -42,7 +42,7 @@ func Candidates(from []profiler.Candidate) []Candidate {
 	for _, c := range from {
 		configs = append(configs, Candidate{
 			Config: cluster.Config{
-				Batch: c.Batch, Parts: c.Parts, Concurrency: c.Concurrency,
+				Batch: c.Batch, Parts: c.Parts, Active: c.Active, Apart: c.Apart, Concurrency: c.Concurrency,
 				Resources: cluster.Resources{CPU: c.CPU, GPU: c.GPU, Memory: c.Memory, GPUMemory: c.GPUMemory},
 			},
 			Exec: c.Exec,
@@ -51,8 +51,9 @@ func Candidates(from []profiler.Candidate) []Candidate {
 	return configs
 }
 
-// ShareOf is the share by which a profile knows a config's times.
-func ShareOf(c cluster.Config) profiler.Share { return profiler.Share{CPU: c.CPU, GPU: c.GPU} }
+// ShareOf is the share by which a profile knows a config's times: for a set the CPU of the members
+// that compute at the same time.
+func ShareOf(c cluster.Config) profiler.Share { return profiler.Share{CPU: c.Computes(), GPU: c.GPU} }
 
 // Queue says how a function's requests reach its instances. It decides which of Algorithm 1's
 // conditions apply.

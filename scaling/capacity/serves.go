@@ -84,7 +84,7 @@ func smaller(in Candidate, configs []Candidate, rate Rating) float64 {
 
 func sameShare(a, b *Candidate) bool {
 	return a.Config.CPU == b.Config.CPU && a.Config.GPU == b.Config.GPU && a.Config.Streams() == b.Config.Streams() &&
-		a.Config.Members() == b.Config.Members() && a.Artefact == b.Artefact
+		a.Config.Members() == b.Config.Members() && a.Config.Apart == b.Config.Apart && a.Artefact == b.Artefact
 }
 
 // between is the rate of an instance whose full batch takes too long, with the largest batch that

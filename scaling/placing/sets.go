@@ -69,6 +69,9 @@ type host struct{ place, members int }
 // βC + G of all its places.
 func (r *Room) divide(c *capacity.Choice, on Allowed) (places []int, weight float64, lacks int) {
 	n, each := c.Config.Members(), c.Config.Each()
+	if c.Config.Together() {
+		return nil, 0, n
+	}
 	var hosts []host // Those that are chosen first come first.
 	lacks = n
 	for _, i := range r.preferred() {

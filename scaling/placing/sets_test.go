@@ -67,6 +67,35 @@ func TestSetsOnSeveralNodes(t *testing.T) {
 	}
 }
 
+// Members that share their CPU go to one node or nowhere.
+func TestMembersThatShareStayTogether(t *testing.T) {
+	const gib = 1 << 30
+	share, apart := set(3, 1000, 3*gib), set(3, 3000, 3*gib)
+	share.Config.Active, apart.Config.Active, apart.Config.Apart = 1, 1, true
+	for _, x := range []struct {
+		memory int64 // of each of two nodes with 4000m
+		want   string
+		cpu    int
+	}{
+		{4 * gib, "a", 1000},
+		{2 * gib, "a a b", 3000}, // No node has the memory of all three.
+	} {
+		nodes := []cluster.Node{node("a", 4000, 0, x.memory), node("b", 4000, 0, x.memory)}
+		d := capacity.Demand{RPS: 1, SLO: 100 * ms, Queue: capacity.LateBound, Configs: []capacity.Candidate{apart, share}}
+		p := Schedule(d, nodes, capacity.Greedy())
+		if len(p.Placed) != 1 {
+			t.Fatalf("%d MiB: %+v", x.memory>>20, p)
+		}
+		got := p.Placed[0].Node
+		if p.Placed[0].Nodes != nil {
+			got = strings.Join(p.Placed[0].Nodes, " ")
+		}
+		if got != x.want || p.Placed[0].Config.CPU != x.cpu {
+			t.Errorf("%d MiB: %v on %s", x.memory>>20, p.Placed[0].Config, got)
+		}
+	}
+}
+
 // FuzzSets places sets and other instances: nothing exceeds what a node has free, a set is whole
 // or absent, on allowed nodes only, and on several only if it fits none and on no fewer.
 func FuzzSets(f *testing.F) {
@@ -79,7 +108,8 @@ func FuzzSets(f *testing.F) {
 		d.RPS = r.Float64() * 200
 		for i := range d.Configs {
 			if r.IntN(2) == 0 {
-				d.Configs[i].Config.Parts, d.Configs[i].Config.Concurrency = 1+r.IntN(6), r.IntN(3)
+				c := &d.Configs[i].Config
+				c.Parts, c.Concurrency, c.Active, c.Apart = 1+r.IntN(6), r.IntN(3), r.IntN(4), r.IntN(2) == 0
 			}
 		}
 		if r.IntN(3) == 0 {

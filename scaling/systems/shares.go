@@ -14,7 +14,7 @@ import (
 func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, price otp.Pricing) (shares []otp.Share, configs []cluster.Config) {
 	for _, c := range all {
 		i := slices.IndexFunc(configs, func(l cluster.Config) bool {
-			return l.Resources == c.Resources && l.Streams() == c.Streams() && l.Members() == c.Members()
+			return l.Resources == c.Resources && l.Streams() == c.Streams() && l.Members() == c.Members() && l.Apart == c.Apart
 		})
 		if i < 0 {
 			costs := price.Price(c.Resources)

@@ -71,7 +71,8 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 }
 
 func skeleton(p ModelPlan, name string) corev1.PodSpec {
-	resources, grace := amounts(p.Spec), int64(max(1, (p.Grace+time.Second-1)/time.Second))
+	requests, limits := amounts(p.Spec)
+	grace := int64(max(1, (p.Grace+time.Second-1)/time.Second))
 	if p.Grace <= 0 {
 		grace = corev1.DefaultTerminationGracePeriodSeconds
 	}
@@ -81,7 +82,7 @@ func skeleton(p ModelPlan, name string) corev1.PodSpec {
 		Containers: []corev1.Container{{
 			Name: name, Image: p.Spec.Bundle, Args: p.Args,
 			Ports:          []corev1.ContainerPort{{Name: PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
-			Resources:      corev1.ResourceRequirements{Requests: resources, Limits: maps.Clone(resources)},
+			Resources:      corev1.ResourceRequirements{Requests: requests, Limits: limits},
 			ReadinessProbe: readiness(),
 			// A resize of the CPU quota must not restart it.
 			ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}},
@@ -139,18 +140,42 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	}, nil
 }
 
-// amounts converts what an instance holds to Kubernetes' quantities.
-func amounts(spec cluster.InstanceSpec) corev1.ResourceList {
-	list := corev1.ResourceList{corev1.ResourceCPU: CPU(spec.Config.CPU)}
-	if spec.Config.Memory > 0 {
-		list[corev1.ResourceMemory] = *resource.NewQuantity(spec.Config.Memory, resource.BinarySI)
+// amounts converts what an instance holds and may use to Kubernetes' quantities.
+func amounts(spec cluster.InstanceSpec) (requests, limits corev1.ResourceList) {
+	quota := Quota{spec.Config.CPU, spec.Config.Quota()}.Requirements()
+	if requests, limits = quota.Requests, quota.Limits; spec.Config.Memory > 0 {
+		memory := *resource.NewQuantity(spec.Config.Memory, resource.BinarySI)
+		requests[corev1.ResourceMemory], limits[corev1.ResourceMemory] = memory, memory
 	}
-	return list
+	return requests, limits
 }
 
 // CPU returns millicores as a quantity.
 func CPU(millicores int) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(millicores), resource.DecimalSI)
+}
+
+// Quota is the CPU that an instance's container asks for and may use, in millicores. Both are
+// equal but for a set's members that share their CPU.
+type Quota struct{ Request, Limit int }
+
+// QuotaOf returns the quota of an instance. That of a parked member that shares its CPU stays
+// unequal, because a resize must not change the pod's class of quality of service.
+func QuotaOf(spec cluster.InstanceSpec) Quota {
+	switch {
+	case spec.Parked && spec.Config.Most > 0:
+		return Quota{ParkedCPU, sharedParkedCPU}
+	case spec.Parked:
+		return Quota{ParkedCPU, ParkedCPU}
+	}
+	return Quota{spec.Config.CPU, spec.Config.Quota()}
+}
+
+// Requirements returns the quota as a container has it.
+func (q Quota) Requirements() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: CPU(q.Request)}, Limits: corev1.ResourceList{corev1.ResourceCPU: CPU(q.Limit)},
+	}
 }
 
 // claimName is the name of a claim within a pod.

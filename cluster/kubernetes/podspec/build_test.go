@@ -97,6 +97,7 @@ func TestMembers(t *testing.T) {
 	}
 	for want, change := range map[string]func(*cluster.InstanceSpec){
 		"config.parts is 257":      func(s *cluster.InstanceSpec) { s.Config.Parts = 257 },
+		"config.active is -1":      func(s *cluster.InstanceSpec) { s.Config.Active = -1 },
 		"config.concurrency is -1": func(s *cluster.InstanceSpec) { s.Config.Concurrency = -1 },
 		"member is 2: it must":     func(s *cluster.InstanceSpec) { s.Set, s.Config.Parts, s.Member = "s", 2, 2 },
 		"member is 0 of set \"s\"": func(s *cluster.InstanceSpec) { s.Set, s.Config.Parts = "s", 2 },
@@ -252,6 +253,37 @@ func TestReadFollowsResources(t *testing.T) {
 		if err != nil || in.Config.CPU != c.want || in.Parked != c.parked || in.Address != "[fd00::1]:8080" {
 			t.Errorf("%d: %+v, %v", c.cpu, in, err)
 		}
+	}
+}
+
+// Members that share their CPU ask for less than they may use, also while they are parked: a resize
+// must not change the class of a pod.
+func TestMembersThatShare(t *testing.T) {
+	set := cluster.Config{Batch: 1, Parts: 3, Active: 1, Resources: cluster.Resources{CPU: 1000, Memory: 3 << 30}}
+	p := plan()
+	p.Spec.Set, p.Spec.Config = p.Spec.ID, set.Share()
+	pod, err := Model(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &pod.Spec.Containers[0].Resources
+	if r, l := of.Requests.Cpu().MilliValue(), of.Limits.Cpu().MilliValue(); r != 333 || l != 1000 {
+		t.Errorf("it asks for %dm of at most %dm", r, l)
+	}
+	if in, err := ReadModel(pod); err != nil || in.Config != set.Share() || in.Config.Sum() != set {
+		t.Errorf("read: %+v, %v", in.Config, err)
+	}
+	p.Spec.Parked = true
+	parked := QuotaOf(p.Spec)
+	of.Requests[corev1.ResourceCPU], of.Limits[corev1.ResourceCPU] = CPU(parked.Request), CPU(parked.Limit)
+	if in, err := ReadModel(pod); err != nil || !in.Parked || in.Config.Sum() != set || parked.Request == parked.Limit {
+		t.Errorf("parked: %+v, %v", in, err)
+	}
+	set.CPU = 500
+	next := QuotaOf(cluster.InstanceSpec{Config: set.Share()})
+	of.Requests[corev1.ResourceCPU], of.Limits[corev1.ResourceCPU] = CPU(next.Request), CPU(next.Limit)
+	if in, err := ReadModel(pod); err != nil || in.Parked || in.Config.Sum() != set {
+		t.Errorf("resized: %+v, %v", in, err)
 	}
 }
 

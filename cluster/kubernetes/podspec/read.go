@@ -24,6 +24,9 @@ const (
 	// ParkedCPU is the CPU of a parked instance in millicores. It only has to answer
 	// health checks.
 	ParkedCPU = 50
+	// sharedParkedCPU is the CPU limit of a parked member that shares its CPU with others. No
+	// running instance may use that little.
+	sharedParkedCPU = 2 * ParkedCPU
 )
 
 // IsModel reports whether a pod's labels mark it as an instance of a model.
@@ -77,6 +80,8 @@ func checkMember(s cluster.InstanceSpec) error {
 	switch {
 	case s.Config.Parts < 0 || s.Config.Parts > maxMembers:
 		return fmt.Errorf("config.parts is %d: it must be from 0 to %d", s.Config.Parts, maxMembers)
+	case s.Config.Active < 0 || s.Config.Most < 0:
+		return fmt.Errorf("config.active is %d and config.most %d: neither may be below 0", s.Config.Active, s.Config.Most)
 	case s.Config.Concurrency < 0:
 		return fmt.Errorf("config.concurrency is %d: it must not be below 0", s.Config.Concurrency)
 	case s.Set == "" && s.Member == 0:
@@ -108,21 +113,24 @@ func checkConfig(c cluster.Config, kind cluster.Kind) error {
 // share sets the spec's share and node from the pod, which says what the instance may
 // use. A resize changes only the pod's resources, so the annotation cannot disagree.
 func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
-	requests := pod.Spec.Containers[0].Resources.Requests
+	requests, limits := pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits
 	if memory := requests.Memory().Value(); memory > 0 {
 		spec.Config.Memory = memory
 	}
 	if pod.Spec.NodeName != "" {
 		spec.Node = pod.Spec.NodeName
 	}
-	cpu := int(requests.Cpu().MilliValue())
+	quota := Quota{int(requests.Cpu().MilliValue()), int(limits.Cpu().MilliValue())}
+	shares := spec.Config.Together()
 	switch {
-	case cpu == 0 || cpu == spec.Config.CPU:
+	case quota.Request == 0:
 		spec.Parked = false
-	case cpu == ParkedCPU:
+	case shares && quota == Quota{ParkedCPU, sharedParkedCPU}, !shares && quota.Request == ParkedCPU:
 		spec.Parked = true
 	default:
-		spec.Config.CPU, spec.Parked = cpu, false
+		if spec.Config.CPU, spec.Parked = quota.Request, false; shares && quota.Limit > 0 {
+			spec.Config.Most = quota.Limit
+		}
 	}
 }
 
