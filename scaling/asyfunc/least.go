@@ -44,12 +44,12 @@ func (p *Planner) carries(n int, times []float64) (most float64) {
 
 // Fit is ours for n bodies: the least rows with which they carry a rate on C_max cores each, and
 // then the least cores. Rows cost memory and quotas do not, as they follow the load within
-// milliseconds. ok is false if the bodies carry less; C_max and the best rows are returned.
+// milliseconds. Rows that cost more memory than a further body are not taken. ok is false if the bodies carry less; C_max and the best rows are returned.
 func (p *Planner) Fit(rate float64, n int) (h Holding, ok bool) {
 	most := p.Times(p.Settings.MaxCores)
 	h = Holding{Bodies: n, Cores: p.Settings.MaxCores}
 	for b, t := range most {
-		if r := p.carried(n, b+1, t); r > h.Rate {
+		if r := p.carried(n, b+1, t); r > h.Rate && p.pays(&h, b+1, r) {
 			h.Rate, h.Rows = r, b+1
 			if r >= rate {
 				break
@@ -74,15 +74,16 @@ func (p *Planner) Fit(rate float64, n int) (h Holding, ok bool) {
 	return h, true
 }
 
-// Least is ours: the number of bodies, up to a bound, that carry a rate with the least memory.
-// ok is false if so many bodies carry less.
-func (p *Planner) Least(rate float64, bound int) (least Holding, ok bool) {
-	for n := 1; n <= bound; n++ {
-		if h, fits := p.Fit(rate, n); fits && (!ok || h.Memory < least.Memory) {
-			least, ok = h, true
-		}
+// pays reports whether larger batches, with which n bodies carry r, carry as much more for their
+// activations as a further body would for its memory.
+func (p *Planner) pays(h *Holding, rows int, r float64) bool {
+	if h.Rows == 0 {
+		return true
 	}
-	return least, ok
+	small, _ := p.Memory(h.Rows)
+	large, _ := p.Memory(rows)
+	more := float64(h.Bodies) * float64(large-small)
+	return (r-h.Rate)*float64(small) >= h.Rate/float64(h.Bodies)*more
 }
 
 // Way is a way to give a function more, ours.
