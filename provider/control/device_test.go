@@ -186,8 +186,8 @@ func TestFollowersAndLateGPUs(t *testing.T) {
 	together(t, func(o *Options) { o.Devices = late }, func(leader, follower *replica) {
 		uses := func(r *replica, name string) func() bool {
 			return func() bool {
-				r.mu.Lock()
-				defer r.mu.Unlock()
+				r.Controller.mu.Lock()
+				defer r.Controller.mu.Unlock()
 				return !lackDevice(r.functions[full(name)].artefacts)
 			}
 		}
