@@ -115,7 +115,10 @@ func (p *platform) builder() (http.Handler, error) {
 // openObjects opens the state that is kept in the cluster.
 func (p *platform) openObjects(opening context.Context) (err error) {
 	f := p.flags
-	p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
+	err = client.Insist(opening, p.base.Log, func(opening context.Context) (err error) {
+		p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,11 @@ func (p *platform) openObjects(opening context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.history, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
+	err = client.Insist(opening, p.base.Log, func(context.Context) (err error) {
+		p.history, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	p.secrets, p.profiles = objects.NewSecretStore(p.core), kubernetes.NewProfiles(p.dynamic, p.core, f.namespace)
