@@ -30,7 +30,7 @@ func (h here) Predict(context.Context, string, int, time.Duration) (string, *pro
 // Instances get the model's path in their image, however its times were found.
 func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	m := &imageModels{local: here{}}
-	m.keep("copy", "/bundle/model.onnx@sha256:1")
+	m.keep("copy", origin{inside: "/bundle/model.onnx@sha256:1"})
 	for name, find := range map[string]func(context.Context, string, int, time.Duration) (string, *profiler.Profile, error){
 		"sketch": m.Sketch, "measure": m.Measure, "predict": m.Predict,
 	} {

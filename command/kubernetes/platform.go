@@ -179,7 +179,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter()}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
@@ -246,7 +246,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Defaults: p.images.brought, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Defaults: p.images.brought, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})
