@@ -69,8 +69,10 @@ type Group struct {
 	// own holds this replica's dispatchers by function; down holds the times until which
 	// members are left out, by ID.
 	own, down sync.Map
-	kick      chan struct{}
-	serve     chan served
+	// gate counts the requests in flight, nil if nobody does.
+	gate  atomic.Pointer[web.Gate]
+	kick  chan struct{}
+	serve chan served
 
 	remotes remotes
 }
@@ -95,6 +97,10 @@ func New(o Options) *Group {
 // Attach sets the source of this replica's loads, which the group also wakes. Call it once, before
 // Run.
 func (g *Group) Attach(l Local) { g.local.Store(&l) }
+
+// Enter lets the requests that others hand on through a gate, which counts them. Once it is
+// closed they are not taken, and the others execute them. Call it before the routes serve.
+func (g *Group) Enter(gate *web.Gate) { g.gate.Store(gate) }
 
 // AttachOrdinary adds a controller of ordinary functions: the group also reports its loads and
 // wakes it. Call it at most once, before Run.
