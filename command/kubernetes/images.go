@@ -14,12 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/variant"
@@ -184,6 +186,16 @@ func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 		args = append(args, "--plan", spec.Plan)
 	}
 	return args
+}
+
+// instanceGrace returns the grace period of an instance of a model that is evicted: that of an
+// ordinary function, and its objective, which a batch may take.
+func instanceGrace(f *v1alpha1.Function) time.Duration {
+	grace := podspec.Grace(f.Spec.Environment)
+	if in, err := annotation.Parse(f.Spec.Deployment(f.Name, f.Namespace)); err == nil {
+		grace += in.SLO
+	}
+	return grace
 }
 
 // imageModels reads and measures the copies of models on this machine, for instances that

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// Instances are evicted under load, as by kubectl drain. No request is lost: an instance that
-// leaves answers until the provider knows.
+// Instances are evicted under load, as by kubectl drain. No request is lost, although none may
+// be executed twice.
 func TestEvictedUnderLoad(t *testing.T) {
 	f := start(t, testcluster.Options{})
 	model := filepath.Join(t.TempDir(), "digits.onnx")
@@ -22,7 +22,7 @@ func TestEvictedUnderLoad(t *testing.T) {
 	}
 	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/digits:latest")
 	url := f.provider(t, "one")
-	f.kubectl(t, strings.Replace(fmt.Sprintf(digits, f.RegistryHost()), `min: "1"`, `min: "2"`, 1), "apply", "-f", "-")
+	f.kubectl(t, strings.Replace(fmt.Sprintf(digits, f.RegistryHost()), `1s}, labels: {com.openfaas.scale.min: "1"`, `1s, com.openfaas.infer.hedge: "off"}, labels: {com.openfaas.scale.min: "2"`, 1), "apply", "-f", "-")
 	ready := func() (names []string) {
 		for line := range strings.Lines(f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-l", "faas_function=digits", "-o",
 			`jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.metadata.deletionTimestamp}{"\n"}{end}`)) {
