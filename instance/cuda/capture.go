@@ -75,6 +75,10 @@ func (e *Engine) complete(ctx context.Context) {
 		}
 	}
 	_ = e.copy.publish() // The next engine tries again.
+	_ = e.lanes[0].step(func() error {
+		e.openWeights()
+		return nil
+	})
 	switch {
 	case e.options.Single:
 	case e.apart:

@@ -103,6 +103,8 @@ type Engine struct {
 	copy    optimised
 	// fromCopy is set if Open loaded the copy.
 	fromCopy bool
+	// weights are those of the copy on the device, nil if every session has its own.
+	weights *weights
 	// baseline is the device's free memory in bytes before the engine took any.
 	baseline int64
 	c        *C.engine
@@ -251,6 +253,7 @@ func (e *Engine) openModel(l *lane) error {
 	if err := e.findCopy(); err != nil {
 		return err
 	}
+	e.openWeights()
 	if err := l.openSession(); err != nil {
 		return err
 	}
@@ -457,6 +460,7 @@ func (e *Engine) Close() error {
 	for _, l := range e.lanes {
 		err = errors.Join(err, l.close())
 	}
+	e.weights.close(e)
 	C.engine_close(e.c)
 	C.free(unsafe.Pointer(e.c))
 	C.host_trim()
