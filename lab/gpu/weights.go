@@ -12,6 +12,10 @@ import (
 // weights measures what a second instance of each model holds of the GPU's memory, beside one that has
 // the same kept copy and so its weights, and beside one that has its own.
 func (b *bench) weights(ctx context.Context) error {
+	if code := b.Library.Init(); code != nvml.SUCCESS {
+		return fmt.Errorf("initialise NVML: %s", b.Library.ErrorString(code))
+	}
+	defer b.Library.Shutdown()
 	device, code := b.Library.DeviceGetHandleByUUID(b.card.Device().UUID)
 	if code != nvml.SUCCESS {
 		return fmt.Errorf("open GPU %s: %s", b.card.Device().UUID, b.Library.ErrorString(code))
