@@ -253,7 +253,9 @@ func (e *Engine) openModel(l *lane) error {
 	if err := e.findCopy(); err != nil {
 		return err
 	}
-	e.openWeights()
+	var err error
+	e.weights, err = e.openWeights()
+	e.copy.failed(err)
 	if err := l.openSession(); err != nil {
 		return err
 	}
@@ -302,9 +304,6 @@ func (e *Engine) spent(names ...string) (total time.Duration) {
 	}
 	return total
 }
-
-// FromCopy reports whether the model was loaded as it is kept in [Options.Copies].
-func (e *Engine) FromCopy() bool { return e.fromCopy }
 
 // Wait waits until runs of all batch sizes are as fast as they get: their graphs are captured,
 // or WhyNot has the reason why not. Its error is ctx's.

@@ -143,6 +143,7 @@ func (l *lane) openSession() error {
 			return nil
 		}
 		k.ready = false
+		k.failed(err)
 		_ = os.RemoveAll(k.dir) // If that fails, the next engine meets it again.
 		l.e.weights.close(l.e)
 		l.e.weights = nil
@@ -152,9 +153,11 @@ func (l *lane) openSession() error {
 		}
 	}
 	if l == l.e.lanes[0] && k.begin() {
-		if l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel)) == nil {
+		err := l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel))
+		if err == nil {
 			return nil
 		}
+		k.failed(err)
 		k.abandon()
 	}
 	return l.openFile(l.e.options.Model, false, "")

@@ -28,6 +28,15 @@ type optimised struct {
 	// ready is set if sessions load it, and work is the directory in which it is being made.
 	ready bool
 	work  string
+	// problem says why the copy could not be kept or used.
+	problem string
+}
+
+// failed keeps the first error.
+func (k *optimised) failed(err error) {
+	if err != nil && k.problem == "" {
+		k.problem = err.Error()
+	}
 }
 
 // made says what a copy was made of, and how its files were written.
@@ -107,6 +116,7 @@ func (k *optimised) begin() bool {
 	}
 	work, err := os.MkdirTemp(filepath.Dir(k.dir), ".cuda-")
 	if err != nil {
+		k.failed(err)
 		return false
 	}
 	k.work = work

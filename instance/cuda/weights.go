@@ -42,16 +42,21 @@ type Weights struct {
 	Imported bool `json:"imported"`
 	// Alone says why no other process can read them, "" if one can.
 	Alone string `json:"alone,omitzero"`
+	// Copied is set if Open loaded the kept copy. Problem says why there is none to load or to share, ""
+	// if there is.
+	Copied  bool   `json:"copied"`
+	Problem string `json:"problem,omitzero"`
 }
 
 // Weights returns where the large weights are. See [Options.Copies].
 func (e *Engine) Weights() Weights {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.weights == nil {
-		return Weights{}
+	w := Weights{Copied: e.fromCopy, Problem: e.copy.problem}
+	if e.weights != nil {
+		w.Bytes, w.Imported, w.Alone = e.weights.bytes, e.weights.imported, e.weights.alone
 	}
-	return Weights{e.weights.bytes, e.weights.imported, e.weights.alone}
+	return w
 }
 
 // placed is a weight with its place in the region.
@@ -87,20 +92,18 @@ func locationOf(t *onnxpb.TensorProto) string {
 	return ""
 }
 
-// openWeights puts the kept copy's weights on the device, or finds them there. Without, every session
-// loads its own, so errors are only kept. It runs on the first lane's thread.
-func (e *Engine) openWeights() {
-	if e.copy.dir == "" || !e.copy.ready || e.options.Single || e.weights != nil {
-		return
+// openWeights puts the kept copy's weights on the device, or finds them there. The result is nil if
+// every session loads its own. It runs on the first lane's thread.
+func (e *Engine) openWeights() (*weights, error) {
+	if !e.copy.ready || e.options.Single {
+		return nil, nil
 	}
 	w := &weights{region: C.region{descriptor: -1}, values: map[string]unsafe.Pointer{}}
 	if err := w.open(e); err != nil {
 		w.close(e)
-		return
+		return nil, fmt.Errorf("the kept copy's weights: %w", err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.weights = w
+	return w, nil
 }
 
 func (w *weights) open(e *Engine) error {

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -147,4 +148,33 @@ func TestWeightsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("there is no lock")
+}
+
+// Requests run while an engine makes the copy and reads its weights from then on.
+func TestRunsWhileTheCopyIsMade(t *testing.T) {
+	onModel(t)
+	if err := onnxruntime.Load(""); err != nil {
+		t.Fatal(err)
+	}
+	file, m := zooFile(t, "mnist")
+	e, err := Open(Options{Model: file, MaxBatch: 4, Copies: t.TempDir(), onHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	inputs, err := m.SampleInputs(3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	for done := false; !done; {
+		done = e.Wait(now) == nil
+		if _, err := e.Run(t.Context(), 3, inputs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w := e.Weights(); w.Bytes == 0 || w.Problem != "" {
+		t.Errorf("%+v", w)
+	}
 }

@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -35,7 +36,10 @@ func (b *bench) weights(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		copies := filepath.Join(b.dir, "copies")
+		copies := filepath.Join(b.dir, name)
+		if err := os.Mkdir(copies, 0o700); err != nil {
+			return err
+		}
 		held := func(count int, copies string) (mib float64, out []Outcome, err error) {
 			one := job{Work{Model: file, Batch: b.Batch, Each: b.Each, Copies: copies}, quarter}
 			out, err = b.run(ctx, slices.Repeat([]job{one}, count)...)
@@ -58,7 +62,7 @@ func (b *bench) weights(ctx context.Context) error {
 				w := out[1].Weights
 				way, says = "shared", fmt.Sprintf("%d MiB of weights are there once; %s", w.Bytes>>20, w.Alone)
 				if out[0].Weights.Imported == w.Imported {
-					says = "the weights are there twice; " + w.Alone
+					says = fmt.Sprintf("the weights are there twice; %s %s", w.Alone, w.Problem)
 				}
 			}
 			b.report.Add("weights."+name+"."+way+".second_mib", both-alone, "MiB", "of a second instance's memory on the GPU: "+says)

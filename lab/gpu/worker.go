@@ -79,8 +79,6 @@ type Outcome struct {
 	// is that of an order to a standby, to the first answer of one row.
 	Warm  float64 `json:"warm_ms,omitzero"`
 	First float64 `json:"first_answer_ms,omitzero"`
-	// FromCopy says whether the optimised model was kept already.
-	FromCopy bool `json:"from_copy"`
 	// Load is how long the engine's opening took in ms. Stages are its parts, and those of the
 	// preparation after it.
 	Load   float64      `json:"load_ms,omitzero"`
@@ -205,7 +203,7 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 		return nil
 	}
 	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
-	o.FromCopy, o.Weights = t.engine.FromCopy(), t.engine.Weights()
+	o.Weights = t.engine.Weights()
 	o.Warm, o.First = milliseconds(t.warm), milliseconds(t.first)
 	o.Load, o.Stages = milliseconds(t.engine.Opened()), t.engine.Stages()
 	o.Own, o.Mapped = resident()
