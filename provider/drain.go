@@ -27,10 +27,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// InFlight returns the gate of all requests in flight, which Shutdown closes. Routes beside the
-// handler that execute functions must go through it.
-func (s *Server) InFlight() *web.Gate { return s.inFlight }
-
 // unlessDraining serves h until the provider shuts down, and 503 from then on. Shutdown
 // waits for requests that h is serving.
 func unlessDraining(inFlight *web.Gate, h http.Handler) http.Handler {

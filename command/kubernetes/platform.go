@@ -255,7 +255,6 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	if p.group != nil {
-		p.group.Enter(s.InFlight())
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
 	if p.placeholders != nil {

@@ -73,7 +73,7 @@ func TestRegistryAway(t *testing.T) {
 		return nil
 	})
 	f.killProvider()
-	f.HangRegistry()
+	testcluster.HangRegistry(f.Cluster)
 	began := time.Now()
 	url = f.provider(t, "two")
 	ready := time.Now()

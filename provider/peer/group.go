@@ -31,7 +31,10 @@ type Options struct {
 	// Bodies reads the requests that others hand on; nil for a reader with the provider's
 	// default limits.
 	Bodies *web.BodyReader
-	Logger zerolog.Logger
+	// InFlight counts the requests that others hand on; nil for a gate that stays open. Once
+	// it is closed, they are not taken, and the others execute them.
+	InFlight *web.Gate
+	Logger   zerolog.Logger
 	// Dial connects to other replicas; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -69,10 +72,8 @@ type Group struct {
 	// own holds this replica's dispatchers by function; down holds the times until which
 	// members are left out, by ID.
 	own, down sync.Map
-	// gate counts the requests in flight, nil if nobody does.
-	gate  atomic.Pointer[web.Gate]
-	kick  chan struct{}
-	serve chan served
+	kick      chan struct{}
+	serve     chan served
 
 	remotes remotes
 }
@@ -81,6 +82,9 @@ type Group struct {
 func New(o Options) *Group {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: connectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}).DialContext
+	}
+	if o.InFlight == nil {
+		o.InFlight = web.NewGate()
 	}
 	if o.Bodies == nil {
 		o.Bodies = web.NewBodyReader(provider.DefaultMaxBody, provider.DefaultBodyTimeout, provider.DefaultMaxHeld)
@@ -97,10 +101,6 @@ func New(o Options) *Group {
 // Attach sets the source of this replica's loads, which the group also wakes. Call it once, before
 // Run.
 func (g *Group) Attach(l Local) { g.local.Store(&l) }
-
-// Enter lets the requests that others hand on through a gate, which counts them. Once it is
-// closed they are not taken, and the others execute them. Call it before the routes serve.
-func (g *Group) Enter(gate *web.Gate) { g.gate.Store(gate) }
 
 // AttachOrdinary adds a controller of ordinary functions: the group also reports its loads and
 // wakes it. Call it at most once, before Run.

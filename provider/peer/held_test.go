@@ -53,10 +53,9 @@ func hand(t *testing.T, server *httptest.Server, n int) (status int, text string
 // no more of them: the others execute these.
 func TestHandedRequestsAreInFlight(t *testing.T) {
 	o := &answering{id: "r", hold: make(chan struct{})}
-	g := New(Options{Membership: seat{&place{}, "r"}, Logger: zerolog.Nop()})
-	g.Share(function(), o)
 	gate := web.NewGate()
-	g.Enter(gate)
+	g := New(Options{Membership: seat{&place{}, "r"}, InFlight: gate, Logger: zerolog.Nop()})
+	g.Share(function(), o)
 	server := httptest.NewServer(g.Handler())
 	t.Cleanup(server.Close)
 	answered := make(chan int, 1)
