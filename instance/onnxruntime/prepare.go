@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -51,6 +52,8 @@ type Prepared struct {
 	PlainRunSeconds float64            `json:"plain_run_seconds"`
 	// GraphError says why there is no GraphFile. It is empty if there is one.
 	GraphError string `json:"graph_error,omitempty"`
+	// Files are the sizes in bytes of the files that instances load, by name.
+	Files map[string]int64 `json:"files,omitempty"`
 	signature
 }
 
@@ -147,8 +150,30 @@ func PreparedContent(dir string) string {
 	return p.Content
 }
 
+// FindPrepared returns the model for this host that Prepare left below cacheDir, a directory of one
+// model only. Nothing of the model is read. The error wraps [ErrNotPrepared] if there is none.
+func FindPrepared(cacheDir string) (Prepared, error) {
+	all, err := os.ReadDir(cacheDir)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("%w: %w", ErrNotPrepared, err)
+	}
+	why := fmt.Errorf("%w: %s has no prepared model", ErrNotPrepared, cacheDir)
+	for _, entry := range all {
+		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue // Unfinished.
+		}
+		p, err := ReadPrepared(filepath.Join(cacheDir, entry.Name()))
+		if err == nil {
+			return p, nil
+		}
+		why = err
+	}
+	return Prepared{}, why
+}
+
 // ReadPrepared reads the manifest that Prepare wrote into dir. It refuses a model
-// prepared for another CPU or another version of ONNX Runtime.
+// prepared for another CPU or another version of ONNX Runtime, and one whose files have other
+// sizes than Prepare wrote: a power failure may shorten them.
 func ReadPrepared(dir string) (Prepared, error) {
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err != nil {
@@ -166,6 +191,15 @@ func ReadPrepared(dir string) (Prepared, error) {
 	}
 	if cpu := hostCPU(); p.CPU != cpu {
 		return Prepared{}, fmt.Errorf("%w: %s is for the CPU %s, but this host's is %s; prepare the model again", ErrNotPrepared, dir, p.CPU, cpu)
+	}
+	for name, size := range p.Files {
+		info, err := os.Lstat(filepath.Join(dir, filepath.Base(name)))
+		if err != nil {
+			return Prepared{}, fmt.Errorf("%w: %w", ErrNotPrepared, err)
+		}
+		if !info.Mode().IsRegular() || info.Size() != size {
+			return Prepared{}, fmt.Errorf("%w: %s has %d bytes, and had %d; prepare the model again", ErrNotPrepared, filepath.Join(dir, name), info.Size(), size)
+		}
 	}
 	return p, nil
 }
@@ -295,7 +329,13 @@ func (p Prepared) keep(dir string) error {
 	if err != nil {
 		return err
 	}
+	p.Files = map[string]int64{}
 	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		p.Files[f.Name()] = info.Size()
 		if err := os.Rename(filepath.Join(chosen, f.Name()), filepath.Join(dir, f.Name())); err != nil {
 			return err
 		}
