@@ -362,7 +362,7 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
-	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory, and a quarter more time")
+	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c
 }

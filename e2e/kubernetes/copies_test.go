@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
-// copiedModel is the model of the test, whose weights are 98 MiB.
-const copiedModel = "resnet-50"
+// copiedModel returns the model of the test: one of the zoo's, by default one with 98 MiB of weights.
+func copiedModel() string { return cmp.Or(os.Getenv("FAAS_INFER_E2E_MODEL"), "resnet-50") }
 
 // foreignClaim is a claim in another namespace to the volume of the functions' copies.
 const foreignClaim = `apiVersion: v1
@@ -56,7 +57,7 @@ func TestCopies(t *testing.T) {
 	f := start(t, testcluster.Options{KubeletConfig: soonAgain})
 	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", f.RegistryHost()+"/faas-infer/provider:latest")
 	model := filepath.Join(t.TempDir(), "model.onnx")
-	if _, err := run(f.program("faas-infer"), "model", "make", copiedModel, "--out", model); err != nil {
+	if _, err := run(f.program("faas-infer"), "model", "make", copiedModel(), "--out", model); err != nil {
 		t.Fatal(err)
 	}
 	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/copied:latest")

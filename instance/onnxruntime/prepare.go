@@ -77,8 +77,9 @@ func Prepare(modelPath, cacheDir string) (Prepared, error) {
 }
 
 // PrepareLean is Prepare for a machine whose memory hardly holds the model: the process grows
-// by less than three times the model's size, and takes a quarter longer. It then holds one
-// session at a time; Prepare holds two.
+// by less than three times the model's size. It holds one session at a time; Prepare holds two. The
+// session that writes the model also computes the outputs to compare with, so there is no
+// PlainSeconds.
 func PrepareLean(modelPath, cacheDir string) (Prepared, error) {
 	return prepareNamed(modelPath, cacheDir, true)
 }
@@ -245,7 +246,7 @@ var formats = map[Format]struct {
 
 // build writes the prepared model into dir. It writes each format, checks its outputs
 // against the original model's, measures it and keeps the best one. For a large model it
-// may skip the second format: see settled. lean writes and measures one after the other.
+// may skip the second format: see settled. lean has one session at a time.
 func build(modelPath, content, dir string, lean bool) error {
 	p := Prepared{
 		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
@@ -256,19 +257,10 @@ func build(modelPath, content, dir string, lean bool) error {
 		return err
 	}
 	p.signature = plainForm.signature
-	writing := make(chan error, 1)
-	write := func() { writing <- writeFormat(plainForm, dir, FormatPacked) }
-	if lean {
-		write()
-	} else {
-		go write()
-	}
-	reference, err := measure(plainForm, nil)
-	written := <-writing
+	reference, written, err := p.begin(plainForm, dir, lean)
 	if err != nil {
 		return err
 	}
-	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
 	if err := p.choose(plainForm, dir, reference, written); err != nil {
 		return err
 	}
@@ -276,6 +268,31 @@ func build(modelPath, content, dir string, lean bool) error {
 		p.GraphError = err.Error() // An instance can serve without the graph.
 	}
 	return p.keep(dir)
+}
+
+// begin measures the original model and writes the packed format. written is the result of that.
+func (p *Prepared) begin(plain form, dir string, lean bool) (reference measurement, written, err error) {
+	if lean {
+		saving, f := plain, formats[FormatPacked]
+		packed := filepath.Join(dir, string(FormatPacked))
+		if err := os.Mkdir(packed, 0o755); err != nil {
+			return reference, nil, err
+		}
+		saving.settings, saving.save = f.save, filepath.Join(packed, f.file)
+		if reference, written = measure(saving, nil); written == nil {
+			p.PlainRunSeconds = reference.run.Seconds()
+			return reference, nil, nil
+		}
+	}
+	writing := make(chan error, 1)
+	if written != nil {
+		writing <- written
+	} else {
+		go func() { writing <- writeFormat(plain, dir, FormatPacked) }()
+	}
+	reference, err = measure(plain, nil)
+	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
+	return reference, <-writing, err
 }
 
 // choose measures the packed format and, unless that is settled, writes and measures the
