@@ -132,13 +132,16 @@ func (d *Dir) Once(ctx context.Context, patience time.Duration, found func() boo
 	return err
 }
 
-// removeUnfinished removes what instances that were killed have left: names that begin with a dot.
+// removeUnfinished removes what instances that were killed have left: old directories whose names begin
+// with a dot. Younger ones may be an engine's that writes a copy of another form.
 func (d *Dir) removeUnfinished() error {
 	all, err := os.ReadDir(d.Path)
 	for _, entry := range all {
-		if name := entry.Name(); strings.HasPrefix(name, ".") && name != making {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(d.Path, name)))
+		info, gone := entry.Info()
+		if gone != nil || !info.IsDir() || !strings.HasPrefix(entry.Name(), ".") || time.Since(info.ModTime()) < retryAfter {
+			continue
 		}
+		err = errors.Join(err, os.RemoveAll(filepath.Join(d.Path, entry.Name())))
 	}
 	return err
 }
