@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
@@ -56,6 +57,8 @@ type instanceFlags struct {
 	plan string
 	// concurrency is the number of batches that a master runs at the same time.
 	concurrency int
+	// shared is the directory of the model's copy on this node, nil for none.
+	shared *copies.Dir
 	// began is when the program began to run.
 	began time.Time
 }
@@ -81,6 +84,9 @@ instance runs the bundle:
 With --prepared, the directory that "faas-infer instance prepare" printed, instance
 maps a model that was optimised for this host before. That takes milliseconds, and all
 instances share the weights.
+
+Without it, instance looks for such a copy in the directory $FAAS_INFER_COPIES, which the
+pods of one function on a node of a cluster share. The first one makes the copy.
 
 With --part, instance is a member of a set that serves a cut model together. Member 0 is
 the master: it answers requests, and PUT /v1/workers tells it where the others are. The
@@ -177,6 +183,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return err
 	}
 	defer s.closer.Close()
+	defer f.shared.Close()
 	endWithGPU(ctx, s.closer, end)
 	err = instance.Serve(ctx, s, listeners, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
@@ -200,9 +207,10 @@ func (f *instanceFlags) whole(ctx context.Context, logger zerolog.Logger) (*serv
 	if err != nil {
 		return nil, err
 	}
+	f.share(ctx, logger)
 	engine, startup, err := f.load(ctx, logger)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.shared.Close())
 	}
 	options := f.serverOptions(startup, logger)
 	options.Images = images
@@ -289,8 +297,8 @@ func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, 
 		return onnxruntime.Open(options)
 	}
 	engine, err := onnxruntime.Open(options)
-	if err != nil && f.model != "" && errors.Is(err, onnxruntime.ErrNotPrepared) {
-		logger.Warn().Err(err).Msg("the prepared form does not fit this host; loading --model")
+	if err != nil && f.model != "" && (errors.Is(err, onnxruntime.ErrNotPrepared) || f.shared != nil) {
+		logger.Warn().Err(err).Msg("the prepared form cannot be used here; loading --model")
 		options.Prepared = ""
 		return onnxruntime.Open(options)
 	}
@@ -354,7 +362,7 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
-	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory, and a quarter more time")
+	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c
 }

@@ -58,6 +58,9 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 		// Beside the prepared model, which is first a link and then replaced.
 		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
 	}
+	if f.shared != nil { // The directory belongs to one image, in which the model's path says which it is.
+		o.Copies, o.Content = f.shared.Path, f.model
+	}
 	e, err := cuda.Open(o)
 	if err != nil {
 		return nil, instance.Startup{}, err

@@ -158,7 +158,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	var err error
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
-		SecretType: p.secretType, Args: f.instanceArguments, NodeSelector: f.nodeSelector, Logger: b.Log,
+		SecretType: p.secretType, Args: f.instanceArguments, Copies: f.copiesClaim, NodeSelector: f.nodeSelector, Logger: b.Log,
 	})
 	if err != nil {
 		return nil, err

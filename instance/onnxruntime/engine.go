@@ -68,6 +68,7 @@ type form struct {
 	settings  []setting
 	signature signature
 	run       time.Duration // time of one row, 0 if not measured
+	save      string        // where to write the optimised model, "" for nowhere
 }
 
 func formOf(o Options) (form, error) {
@@ -100,6 +101,11 @@ func open(f form, threads int) (e *Engine, err error) {
 		return nil, err
 	}
 	defer options.Destroy()
+	if f.save != "" {
+		if err := options.SetOptimizedModelFilePath(f.save); err != nil {
+			return nil, err
+		}
+	}
 	session, err := newSession(f.path, f.signature, options)
 	if err != nil {
 		return nil, err
