@@ -17,9 +17,12 @@ import (
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -212,3 +215,16 @@ const deploymentShares = "10,20,50,100"
 func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
 	return gpuModels{f.childModels(), inventory, others, cuda.Installed}
 }
+
+// ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.
+func (f *ProviderFlags) ImportOperators(rows *database.Database) (database.Merged, error) {
+	file, err := operators.Open(f.childModels().database, nil)
+	if err != nil {
+		return database.Merged{}, err
+	}
+	merged, err := file.Import(rows)
+	return merged, errors.Join(err, file.Close())
+}
+
+// OperatorEngines are the engines whose operators' profiles the provider uses, on GPUs and on cores.
+func OperatorEngines() []string { return []string{shares.EngineName(), onnxruntime.Name()} }
