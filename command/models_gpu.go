@@ -154,7 +154,7 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return p, nil
 	}
 	if err = asUnpredictable(err); errors.Is(err, latency.ErrUnpredictable) {
-		err = fmt.Errorf("this machine has no %s as a whole to measure, and %w", device, err)
+		err = fmt.Errorf("this machine has no %s as a whole to measure, and %w; import operators that were measured on such a GPU", device, err)
 	}
 	return nil, err
 }
