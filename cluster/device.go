@@ -34,6 +34,18 @@ type DeviceRoom struct {
 	Whole bool `json:"whole,omitempty"`
 	// Lost says why it cannot be used any more; "" if it can.
 	Lost string `json:"lost,omitempty"`
+	// Claimed: its instances share a ResourceClaim, so all of them are in one namespace: in Namespace,
+	// "" as long as there are none.
+	Claimed   bool   `json:"claimed,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// vacated: the plan stops the last instance of Namespace.
+	vacated bool
+}
+
+// Serves reports whether instances in a namespace may use the device, which they share with those that
+// have it. The namespace "" stands for any.
+func (d *DeviceRoom) Serves(namespace string) bool {
+	return d.Namespace == "" || d.vacated || namespace == "" || d.Namespace == namespace
 }
 
 // Has reports whether an instance that is on the device already can take need there.
@@ -46,13 +58,13 @@ func (d *DeviceRoom) Fits(need Resources) bool {
 	return d.Has(need) && d.Instances < MaxShares && (!d.Whole || need.GPU > d.Total.GPU-ShareStep)
 }
 
-// BestDevice chooses the device of a share: among those with room the one with the fewest
-// multiprocessors free, then the least memory, then the first. Whole devices thus stay free
-// for large shares. It returns -1 if none has room.
-func BestDevice(devices []DeviceRoom, need Resources) int {
+// BestDevice chooses the device of a share for an instance in a namespace: among those with room the one
+// with the fewest multiprocessors free, then the least memory, then the first. Whole devices thus stay
+// free for large shares. It returns -1 if none has room.
+func BestDevice(devices []DeviceRoom, need Resources, namespace string) int {
 	best := -1
 	for i := range devices {
-		if devices[i].Fits(need) && (best < 0 || CompareDevices(&devices[i], &devices[best]) < 0) {
+		if devices[i].Fits(need) && devices[i].Serves(namespace) && (best < 0 || CompareDevices(&devices[i], &devices[best]) < 0) {
 			best = i
 		}
 	}
@@ -63,7 +75,7 @@ func BestDevice(devices []DeviceRoom, need Resources) int {
 func ChooseDevice(devices []DeviceRoom, need Resources, wish string) int {
 	i := slices.IndexFunc(devices, func(d DeviceRoom) bool { return d.UUID == wish })
 	if i < 0 || !devices[i].Fits(need) {
-		return BestDevice(devices, need)
+		return BestDevice(devices, need, "")
 	}
 	return i
 }
@@ -86,11 +98,11 @@ func SumDevices(devices []DeviceRoom) (total, free Resources) {
 	return total, free
 }
 
-// Fits reports whether an instance that takes need has room on the node, and on one of its
+// Fits reports whether an instance in a namespace that takes need has room on the node, and on one of its
 // devices if it has a share and the node lists its devices. A node that lists none has its GPUs
-// as one.
-func (n *Node) Fits(need Resources) bool {
-	return need.Fits(n.Free) && (n.Devices == nil || need.OnDevice() == Resources{} || BestDevice(n.Devices, need) >= 0)
+// as one. The namespace "" stands for any.
+func (n *Node) Fits(need Resources, namespace string) bool {
+	return need.Fits(n.Free) && (n.Devices == nil || need.OnDevice() == Resources{} || BestDevice(n.Devices, need, namespace) >= 0)
 }
 
 // FitsOn is Fits for an instance that has a device already, for example one that is unparked.
@@ -109,15 +121,18 @@ func (n *Node) device(uuid string) int {
 	return slices.IndexFunc(n.Devices, func(d DeviceRoom) bool { return d.UUID == uuid })
 }
 
-// Start takes what a new instance needs, and returns the device that [BestDevice] chooses for its
+// Start takes what a new instance in a namespace needs, and returns the device that [BestDevice] chooses for its
 // share; "" if it has none or there is none with room. Call Fits before.
-func (n *Node) Start(need Resources) (device string) {
+func (n *Node) Start(need Resources, namespace string) (device string) {
 	if need.OnDevice() != (Resources{}) {
-		if i := BestDevice(n.Devices, need); i >= 0 {
+		if i := BestDevice(n.Devices, need, namespace); i >= 0 {
 			device = n.Devices[i].UUID
 		}
 	}
 	n.Hold(need, device)
+	if i := n.device(device); i >= 0 && n.Devices[i].Claimed {
+		n.Devices[i].Namespace = namespace
+	}
 	return device
 }
 
@@ -145,6 +160,9 @@ func (n *Node) book(more Resources, device string, instances int) {
 	n.Devices = slices.Clone(n.Devices)
 	d := &n.Devices[i]
 	d.Free, d.Instances = d.Free.Sub(more.OnDevice()), max(0, d.Instances+instances)
+	if instances != 0 {
+		d.vacated = d.Claimed && d.Instances == 0
+	}
 }
 
 // Empty returns the first count whole GPUs on which nothing is, for a process that gets them to
