@@ -46,7 +46,7 @@ func (m gpuModels) Devices() (names []string) {
 	}
 	for _, i := range all {
 		for _, d := range usable(i) {
-			names = append(names, shares.Machine(d.Model, i.Driver))
+			names = append(names, gpu.Kind(d.Model, i.Driver))
 		}
 	}
 	slices.Sort(names)
@@ -87,7 +87,7 @@ func (m gpuModels) Unusable(file, device string) string {
 	}
 	for _, i := range all {
 		for _, d := range usable(i) {
-			if shares.Machine(d.Model, i.Driver) == device {
+			if gpu.Kind(d.Model, i.Driver) == device {
 				most = max(most, d.Memory)
 			}
 		}
@@ -100,7 +100,7 @@ func (m gpuModels) Unusable(file, device string) string {
 			return err.Error()
 		}
 	}
-	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return shares.Machine(d.Model, own.Driver) == device }) {
+	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return gpu.Kind(d.Model, own.Driver) == device }) {
 		return ""
 	}
 	if engines.IsManifest(file) && !engines.Of(file).TakesDevice {
@@ -141,7 +141,7 @@ func weights(file string) (sum int64) {
 func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
 	i := m.inventory()
 	all := usable(i)
-	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && shares.Machine(d.Model, i.Driver) == device })
+	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && gpu.Kind(d.Model, i.Driver) == device })
 	if engines.IsManifest(file) {
 		return m.whole(ctx, file, device, maxBatch, until)
 	}
@@ -181,6 +181,7 @@ func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int,
 // holdAll says in a profile that an instance takes all memory of a GPU, in whole MiB as configs have
 // it: rounded up it would fit on no GPU.
 func holdAll(p *profiler.Profile, memory int64) {
+	p.WholeDevice = true
 	for k := range p.Measurements {
 		p.Measurements[k].DeviceMemory = memory >> 20 << 20
 	}
@@ -189,7 +190,7 @@ func holdAll(p *profiler.Profile, memory int64) {
 // wholeOf is this machine's GPU of a kind that has the most memory, MIG instances aside.
 func (m gpuModels) wholeOf(device string) (gpu.Device, error) {
 	i := m.inventory()
-	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || shares.Machine(d.Model, i.Driver) != device })
+	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || gpu.Kind(d.Model, i.Driver) != device })
 	if len(all) == 0 {
 		return gpu.Device{}, fmt.Errorf("the provider's machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run; leave the annotation out", device)
 	}

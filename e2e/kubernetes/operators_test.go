@@ -75,7 +75,7 @@ func (f *fixture) learnsOperators(t *testing.T) {
 	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", dir+"/mnist.onnx"); err != nil {
 		t.Fatal(err)
 	}
-	exported(t, dir+"/operators.jsonl", dir+"/mnist.onnx", shares.Machine("NVIDIA T4", "580.1"))
+	exported(t, dir+"/operators.jsonl", dir+"/mnist.onnx", gpu.Kind("NVIDIA T4", "580.1"))
 	f.image(t, "function", dir+"/mnist.onnx", "--base", f.base, "--push", f.RegistryHost()+"/functions/mnist:latest")
 	f.kubectl(t, `apiVersion: faas-infer.dev/v1alpha1
 kind: Function

@@ -196,6 +196,45 @@ func TestOperatorsAreLearned(t *testing.T) {
 	})
 }
 
+// twoKinds are GPUs of two kinds. The times are known on the first only.
+type twoKinds struct{ fakeGPUs }
+
+func (twoKinds) Devices() []string { return []string{"GPU, driver 1", "other, driver 1"} }
+
+func (g twoKinds) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	if device != "GPU, driver 1" {
+		return nil, errors.New("nobody has measured it")
+	}
+	return g.fakeGPUs.OnDevice(ctx, file, device, maxBatch, until)
+}
+
+// A model whose times are known on one kind of GPU has no instances on another, and its function says so.
+func TestOneOfTwoKinds(t *testing.T) {
+	tryWith(t, func(o *Options) {
+		o.Devices = twoKinds{}
+		n := cluster.Node{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}
+		for _, kind := range []string{"other, driver 1", "GPU, driver 1"} {
+			total := cluster.Resources{GPU: 100, GPUMemory: 16 << 30}
+			n.Devices = append(n.Devices, cluster.DeviceRoom{UUID: kind, Kind: kind, Total: total, Free: total})
+		}
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{n}
+	}, func(r *rig) {
+		r.measured("f", "slow", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA })
+		r.load("f", 20*time.Millisecond, 10*time.Second)
+		if problem := r.describe("f").Problem; !strings.Contains(problem, "on other, driver 1: nobody has measured it") {
+			t.Errorf("it says %q", problem)
+		}
+		for _, in := range r.backend.living() {
+			if in.Device() != "GPU, driver 1" {
+				t.Errorf("an instance is on %q", in.Device())
+			}
+		}
+		if len(r.backend.living()) == 0 {
+			t.Error("nothing serves")
+		}
+	})
+}
+
 // Variants that were made since a function's deployment serve on while it is prepared for a GPU that is
 // new.
 func TestLateGPUKeepsVariants(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 type Class struct {
 	packing.Class
 	Places []int
-	// tenanted: of the GPUs of these nodes only instances in the namespace tenant have shares.
+	// tenanted: of the GPUs of these nodes only the tenant's instances have shares.
 	tenanted bool
-	tenant   string
+	tenant   cluster.Tenant
 }
 
 // maxClasses bounds how many kinds of nodes a plan distinguishes. It drops the kinds with
@@ -31,7 +31,7 @@ func (p *Problem) classes(room *placing.Room) []Class {
 		zone int
 		// tenanted and tenant are those of Class.
 		tenanted bool
-		tenant   string
+		tenant   cluster.Tenant
 	}
 	index := map[kind]int{}
 	var all []Class
@@ -42,8 +42,8 @@ func (p *Problem) classes(room *placing.Room) []Class {
 		at := &room.Places[i]
 		k := kind{used: at.Used, zone: zone[i]}
 		devices := at.Devices
-		if tenants != nil && claimed(&at.Node) {
-			k.tenanted, k.tenant = true, tenants[i]
+		if tenants != nil && tenants[i] != nil {
+			k.tenanted, k.tenant = true, *tenants[i]
 			devices = within(devices, k.tenant)
 		}
 		k.free = p.free(at, devices)

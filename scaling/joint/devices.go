@@ -49,22 +49,22 @@ func largestFirst(a, b cluster.Resources) int {
 }
 
 // repair places what a first solution could not place because a device had no room, or was left to another
-// namespace.
+// tenant.
 func (p *Problem) repair(room *placing.Room, placements []placing.Placement) {
 	p.repairFor(nil, room, placements)
 	if !p.divided {
 		return
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(p.shortOfShares())) {
-		p.repairFor([]string{namespace}, room, placements)
+	for _, tenant := range slices.SortedFunc(maps.Keys(p.shortOfShares()), cluster.Tenant.Compare) {
+		p.repairFor(&tenant, room, placements)
 	}
 }
 
-// repairFor is repair with all claimed GPUs left to one of the namespaces, if there are any.
-func (p *Problem) repairFor(namespaces []string, room *placing.Room, placements []placing.Placement) {
+// repairFor is repair with all GPUs that are left to one tenant left to this one, if it is not nil.
+func (p *Problem) repairFor(tenant *cluster.Tenant, room *placing.Room, placements []placing.Placement) {
 	for range repairs {
 		rest := p.rest(placements)
-		rest.only = namespaces
+		rest.only = tenant
 		before := count(placements)
 		classes, s := rest.Solve(room)
 		rest.fill(room, classes, s, placements)

@@ -143,7 +143,7 @@ func TestLean(t *testing.T) {
 	used := func(n int) *placing.Room {
 		room := placing.New(nodes(20, 4000, 0), options)
 		for i := range n {
-			room.Take(i, cluster.Resources{CPU: 1000}, "")
+			room.Take(i, cluster.Resources{CPU: 1000}, cluster.Tenant{})
 		}
 		return room
 	}

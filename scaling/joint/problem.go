@@ -8,6 +8,7 @@ package joint
 import (
 	"slices"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/packing"
 	"github.com/faas-infer/faas-infer/scaling/placing"
@@ -71,10 +72,10 @@ type Problem struct {
 	items  []packing.Item
 	// oneDevice: patterns have no more than the emptiest device of a node.
 	oneDevice bool
-	// divided: the last plan left the claimed GPUs of each node to one namespace.
+	// divided: the last plan left the GPUs of some nodes to one tenant each.
 	divided bool
-	// only has the namespaces that a plan may leave claimed GPUs to, nil for all.
-	only []string
+	// only is the tenant that a plan may leave such GPUs to, nil for any.
+	only *cluster.Tenant
 	// from has the first item of each demand, of the demand of each item.
 	from, of []int
 }
@@ -209,11 +210,11 @@ func (p *Problem) explain(k int, left *placing.Placement) {
 // put takes the room for one instance. It reports whether it fits.
 func (p *Problem) put(room *placing.Room, at, item int, placements []placing.Placement) bool {
 	k, c := p.of[item], p.Choice(item)
-	namespace := p.Demands[k].Allowed.Namespace
-	if !room.Places[at].Fits(c.Config.Resources, namespace) {
+	tenant := p.Demands[k].Allowed.Tenant
+	if !room.Places[at].Fits(c.Config.Resources, tenant) {
 		return false
 	}
-	device := room.Take(at, c.Config.Resources, namespace)
+	device := room.Take(at, c.Config.Resources, tenant)
 	placements[k].Placed = append(placements[k].Placed, placing.Placed{Candidate: c.Candidate, Node: room.Places[at].Name, Device: device, Range: c.Range})
 	return true
 }

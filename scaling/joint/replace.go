@@ -162,11 +162,11 @@ func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
 func (x *swap) takeAll(room *placing.Room, starts []ExchangeStart) bool {
 	for _, s := range starts {
 		i, _ := room.Find(s.Node)
-		namespace := x.functions[s.Function].Namespace
-		if !room.Places[i].Fits(s.Config.Resources, namespace) {
+		tenant := x.functions[s.Function].Tenant
+		if !room.Places[i].Fits(s.Config.Resources, tenant) {
 			return false
 		}
-		room.Take(i, s.Config.Resources, namespace)
+		room.Take(i, s.Config.Resources, tenant)
 	}
 	return true
 }
@@ -179,6 +179,6 @@ func (x *swap) stop(place int, in ExchangeMember) {
 
 // start takes room for an instance.
 func (x *swap) start(place, function int, y placing.Placed) {
-	y.Device = x.room.Take(place, y.Config.Resources, x.functions[function].Namespace)
+	y.Device = x.room.Take(place, y.Config.Resources, x.functions[function].Tenant)
 	x.step.Start = append(x.step.Start, ExchangeStart{y, function})
 }

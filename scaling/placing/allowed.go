@@ -7,21 +7,21 @@ import (
 )
 
 // Allowed says where a function's instances may start: on which places of a room, and on devices that
-// serve its namespace. Its zero value allows all. It is valid for all clones of the room.
+// serve it. Its zero value allows all. It is valid for all clones of the room.
 type Allowed struct {
 	// on says, by place, whether they may start there; nil allows all places.
 	on []bool
-	// Namespace is the function's, "" for any.
-	Namespace string
+	// Tenant says which devices serve it.
+	Tenant cluster.Tenant
 }
 
 // Only allows some places, by place.
 func Only(on ...bool) Allowed { return Allowed{on: on} }
 
-// Allowed returns the places of the named nodes in this room, for a function in a namespace.
-func (r *Room) Allowed(nodes []string, namespace string) Allowed {
+// Allowed returns the places of the named nodes in this room, for a function that is t.
+func (r *Room) Allowed(nodes []string, t cluster.Tenant) Allowed {
 	if nodes == nil {
-		return Allowed{Namespace: namespace}
+		return Allowed{Tenant: t}
 	}
 	on := make([]bool, len(r.Places))
 	for _, name := range nodes {
@@ -29,7 +29,7 @@ func (r *Room) Allowed(nodes []string, namespace string) Allowed {
 			on[i] = true
 		}
 	}
-	return Allowed{on, namespace}
+	return Allowed{on, t}
 }
 
 // Has reports whether instances may start on place i.
@@ -43,5 +43,5 @@ func (a Allowed) Any() bool { return a.on == nil || slices.Contains(a.on, true) 
 
 // fits reports whether an instance that takes need may start on place i and has room there.
 func (r *Room) fits(i int, need cluster.Resources, on Allowed) bool {
-	return on.Has(i) && r.Places[i].Fits(need, on.Namespace)
+	return on.Has(i) && r.Places[i].Fits(need, on.Tenant)
 }

@@ -61,7 +61,7 @@ func FuzzDevices(f *testing.F) {
 					t.Fatalf("%+v on %+v", need, *d)
 				}
 			}
-			if !at.Fits(need, "") {
+			if !at.Fits(need, cluster.Tenant{}) {
 				t.Fatalf("%+v on %+v", need, at.Node)
 			}
 			room.Hold(i, need, x.Device)
@@ -107,7 +107,7 @@ func TestClaimedByAnotherNamespace(t *testing.T) {
 	}
 	share := capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, GPU: 50}}, Exec: 10 * ms}
 	for namespace, want := range map[string]string{"one": "a", "two": "b"} {
-		d := capacity.Demand{RPS: 1, SLO: 100 * ms, Queue: capacity.LateBound, Configs: []capacity.Candidate{share}, Namespace: namespace}
+		d := capacity.Demand{RPS: 1, SLO: 100 * ms, Queue: capacity.LateBound, Configs: []capacity.Candidate{share}, Tenant: cluster.Tenant{Namespace: namespace}}
 		room := New(nodes, capacity.Options{})
 		p := room.Schedule(d, 0)
 		if len(p.Placed) != 1 || p.Placed[0].Node != want {

@@ -74,11 +74,11 @@ func (r *Room) Find(name string) (int, bool) {
 	return slices.BinarySearchFunc(r.Places, name, func(p Place, name string) int { return strings.Compare(p.Name, name) })
 }
 
-// Take takes what a new instance in a namespace needs from place i. It returns the device of its share, "" if
+// Take takes what a new instance of a tenant needs from place i. It returns the device of its share, "" if
 // it has none.
-func (r *Room) Take(i int, need cluster.Resources, namespace string) (device string) {
+func (r *Room) Take(i int, need cluster.Resources, t cluster.Tenant) (device string) {
 	r.Places[i].Used = true
-	r.change(i, func(n *cluster.Node) { device = n.Start(need, namespace) })
+	r.change(i, func(n *cluster.Node) { device = n.Start(need, t) })
 	return device
 }
 

@@ -95,7 +95,7 @@ func (r *Room) Schedule(d capacity.Demand, most int) Placement {
 		p.Reason, p.Fastest = NoConfig, capacity.Fastest(d.Configs)
 		return p
 	}
-	allowed := r.Allowed(d.Nodes, d.Namespace)
+	allowed := r.Allowed(d.Nodes, d.Tenant)
 	if !allowed.Any() {
 		p.Reason = NoNode
 		return p

@@ -190,11 +190,11 @@ func nodesOf(places []int) int { return len(slices.Compact(slices.Clone(places))
 func (r *Room) put(s *scored, on Allowed) Placed {
 	p := Placed{Candidate: s.Candidate, Node: r.Places[s.node].Name, Range: s.Range, Efficiency: s.efficiency}
 	if s.nodes == nil {
-		p.Device = r.Take(s.node, s.Config.Resources, on.Namespace) // line 13
+		p.Device = r.Take(s.node, s.Config.Resources, on.Tenant) // line 13
 		return p
 	}
 	for _, i := range s.nodes {
-		r.Take(i, s.Config.Each(), on.Namespace)
+		r.Take(i, s.Config.Each(), on.Tenant)
 		p.Nodes = append(p.Nodes, r.Places[i].Name)
 	}
 	return p

@@ -2,6 +2,7 @@ package joint
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -27,7 +28,7 @@ func withClaims(all []cluster.Node, used map[string]string) []cluster.Node {
 }
 
 func in(namespace string, d Demand) Demand {
-	d.Allowed.Namespace = namespace
+	d.Allowed.Tenant.Namespace = namespace
 	return d
 }
 
@@ -45,10 +46,10 @@ func checkClaims(t *testing.T, all []cluster.Node, demands []Demand, placed []pl
 			if x.Device == "" {
 				continue
 			}
-			if of := has[x.Device]; of != "" && of != demands[k].Allowed.Namespace {
-				t.Fatalf("%s serves %s and %s", x.Device, of, demands[k].Allowed.Namespace)
+			if of := has[x.Device]; of != "" && of != demands[k].Allowed.Tenant.Namespace {
+				t.Fatalf("%s serves %s and %s", x.Device, of, demands[k].Allowed.Tenant.Namespace)
 			}
-			has[x.Device] = demands[k].Allowed.Namespace
+			has[x.Device] = demands[k].Allowed.Tenant.Namespace
 		}
 	}
 }
@@ -125,4 +126,41 @@ func FuzzPlaceWithClaims(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A function has shares only of the kinds of GPUs on which its times are known, also where a node has
+// two kinds, and cores serve it where there is no such GPU.
+func TestKindsArePlanned(t *testing.T) {
+	share, cores := choice(500, 40, 10), choice(4000, 0, 10)
+	known := func(kinds []string, d Demand) Demand {
+		d.Allowed.Tenant.Kinds = cluster.Kinds(kinds)
+		return d
+	}
+	for _, c := range []struct {
+		name    string
+		kinds   []string // of the node's GPUs
+		demands []Demand
+		on      []map[string]int // instances by GPU; "" is none
+	}{
+		{"one of two", []string{"T4", "A100"}, []Demand{known([]string{"A100"}, demand(20, share, cores))}, []map[string]int{{"n00-1": 2}}},
+		{"any", []string{"T4", "A100"}, []Demand{known([]string{"A100", "T4"}, demand(40, share))}, []map[string]int{{"n00-0": 2, "n00-1": 2}}},
+		{"none", []string{"T4", "T4"}, []Demand{known([]string{"A100"}, demand(20, share, cores))}, []map[string]int{{"": 2}}},
+		{"no kind", []string{"T4", "T4"}, []Demand{known([]string{cluster.NoKind}, demand(20, share))}, []map[string]int{{}}},
+		{"one each", []string{"T4", "A100"}, []Demand{known([]string{"A100"}, demand(20, share)), known([]string{"T4"}, demand(20, share))}, []map[string]int{{"n00-1": 2}, {"n00-0": 2}}},
+	} {
+		all := withGPUs(nodes(1, 16000, 200))
+		for k, kind := range c.kinds {
+			all[0].Devices[k].Kind = kind
+		}
+		got := New(Thrift{}, c.demands).Place(placing.New(all, options))
+		for k := range c.demands {
+			on := map[string]int{}
+			for _, x := range got[k].Placed {
+				on[x.Device]++
+			}
+			if !maps.Equal(on, c.on[k]) {
+				t.Errorf("%s: the %d. is on %v, want %v", c.name, k, on, c.on[k])
+			}
+		}
+	}
 }
