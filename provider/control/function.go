@@ -160,9 +160,9 @@ func (fn *function) candidates() []capacity.Candidate {
 	return all
 }
 
-// tenant says which GPUs the function's instances may use: those on which the times of all its models are
+// tenantOf says which GPUs the function's instances may use: those on which the times of all its models are
 // known that have times on any.
-func (fn *function) tenant() cluster.Tenant {
+func tenantOf(fn *function) cluster.Tenant {
 	var kinds []string
 	known := false
 	for _, a := range fn.artefacts {
