@@ -123,7 +123,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
-	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use")
+	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use; an ONNX model on a GPU has one")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
 	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "maximum size of a request's body in bytes")

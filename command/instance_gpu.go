@@ -50,6 +50,9 @@ func endWithGPU(ctx context.Context, e io.Closer, end context.CancelCauseFunc) {
 // loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside
 // requests. The share limits the memory, so the engine does not.
 func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	if f.device == onCUDA && f.threads != 1 {
+		return nil, instance.Startup{}, fmt.Errorf("--threads is %d: with --device cuda an ONNX model has one thread, which feeds the GPU; leave --threads out", f.threads)
+	}
 	if f.model == "" {
 		return nil, instance.Startup{}, errors.New("--model is missing: a prepared model is for this host's CPU; also give the ONNX file to compute on a GPU")
 	}
