@@ -21,7 +21,7 @@ CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
 # These packages start no goroutine and import none that does, so they cannot race; a test
 # checks this. Their searches take five times as long with the race detector. Packages that
 # use them concurrently, above all the provider's, are tested with it.
-SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/cut|model/zoo|instance/pixels|cluster/membership)$$)
+SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|shadow|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/cut|model/zoo|instance/pixels|cluster/membership)$$)
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent

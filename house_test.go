@@ -31,18 +31,19 @@ var layers = map[string][]string{
 	".":                  {"*"},
 	"lab":                {"*"},
 	"e2e":                {"*"},
-	"command":            {"provider", "scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance", "model", "gpu"},
+	"command":            {"provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
-	"scaling":            {"profiler", "cluster"},
-	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster"},
+	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
+	"scaling":            {"profiler", "cluster", "shadow"},
+	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster", "shadow"},
 	"scaling/otp":        {"batching", "cluster"},
 	"scaling/infaas":     {},
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
+	"shadow":             {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"gpu"},
@@ -63,7 +64,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "profiler", "cluster", "model/cut"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring"}
 )
 

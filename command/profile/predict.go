@@ -283,7 +283,7 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 // a second time. The engine's arena holds about twice the activations. Measured models of
 // the zoo took 0.7 to 1.3 times the estimate.
 func residentOf(g *operator.Graph, batch int) int64 {
-	return 64<<20 + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
+	return engineMemory + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
 }
 
 func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) error {

@@ -42,7 +42,7 @@ the same.`,
 		Args: cobra.NoArgs,
 	}
 	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(),
-		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
+		newProfileLayersCommand(), newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
 	return c
 }
 

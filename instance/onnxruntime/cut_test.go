@@ -38,6 +38,61 @@ func TestPartsAnswerAsTheWhole(t *testing.T) {
 	}
 }
 
+// Groups between several tensors answer as the whole model does, too.
+func TestSeparateGroupsAnswerAsTheWhole(t *testing.T) {
+	for _, name := range []string{"textcnn-69", "bert-small", "resnet-20", "ssd"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := zoo.Make(name, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPartition(t, m)
+			p.model = p.model.Separate(8)
+			for _, size := range []int{1, 4} {
+				p.chain(t, size)
+			}
+		})
+	}
+}
+
+// chain runs the model in uncut groups of that many layers.
+func (p *partition) chain(t *testing.T, size int) {
+	t.Helper()
+	have := p.samples(t)
+	want := p.run(t, filepath.Join(p.dir, "whole.onnx"), have)
+	layers := len(p.model.Layers())
+	for first := 0; first < layers; first += size {
+		g, err := p.model.Group(first, min(first+size, layers))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, x := range p.parts(t, g, g.Whole(), have) {
+			have[name] = x
+		}
+	}
+	for name, x := range want {
+		p.same(t, fmt.Sprintf("%s in groups of %d layers", name, size), have[name], x)
+	}
+}
+
+// samples writes the whole model and returns inputs for it.
+func (p *partition) samples(t *testing.T) map[string]tensor.Tensor {
+	t.Helper()
+	if err := p.whole.WriteFile(filepath.Join(p.dir, "whole.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	samples, err := p.whole.SampleInputs(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := make(map[string]tensor.Tensor)
+	for _, in := range samples {
+		inputs[in.Name] = in
+	}
+	return inputs
+}
+
 // partition runs a model in parts.
 type partition struct {
 	whole  *model.Model
@@ -63,20 +118,8 @@ func newPartition(t *testing.T, m *model.Model) *partition {
 
 // compare runs the model group by group. Each group's answer is that of its parts.
 func (p *partition) compare(t *testing.T) {
-	const rows = 2
-	path := filepath.Join(p.dir, "whole.onnx")
-	if err := p.whole.WriteFile(path); err != nil {
-		t.Fatal(err)
-	}
-	samples, err := p.whole.SampleInputs(rows, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inputs := make(map[string]tensor.Tensor)
-	for _, in := range samples {
-		inputs[in.Name] = in
-	}
-	want := p.run(t, path, inputs)
+	inputs := p.samples(t)
+	want := p.run(t, filepath.Join(p.dir, "whole.onnx"), inputs)
 	layers := len(p.model.Layers())
 	have := make(map[string]tensor.Tensor)
 	for name, x := range inputs {

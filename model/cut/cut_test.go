@@ -101,7 +101,7 @@ func TestFig5Layers(t *testing.T) {
 			t.Errorf("%s has %d layers, want %d", c.name, len(layers), c.layers)
 		}
 		for i, l := range layers {
-			if len(l.Operators) == 0 || !slices.IsSorted(l.Operators) || (l.Out == "") != (i == len(layers)-1) {
+			if len(l.Operators) == 0 || !slices.IsSorted(l.Operators) || (len(l.Out) == 0) != (i == len(layers)-1) {
 				t.Errorf("%s: layer %d is %+v", c.name, i, l)
 			}
 		}

@@ -25,8 +25,11 @@ func (m *Model) Group(first, end int) (*Group, error) {
 		g.operators = append(g.operators, l.Operators...)
 	}
 	last := end == len(m.layers)
-	if !last {
-		g.outputs = append(g.outputs, m.layers[end-1].Out)
+	out := m.layers[end-1].Out
+	for _, name := range out {
+		if len(out) == 1 || slices.Contains(g.operators, m.values[name].from) {
+			g.outputs = append(g.outputs, name)
+		}
 	}
 	for _, name := range m.outputs {
 		from := m.values[name].from

@@ -1,6 +1,9 @@
 package cut
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Layer is a sequence of operators after which one tensor holds all that the rest of the
 // model needs of the operators so far (Gillis §III-C). The branches of a block are therefore
@@ -13,8 +16,10 @@ type Layer struct {
 	Name string
 	// Operators are indices, ascending.
 	Operators []int
-	// Out is the tensor that the next layer reads, "" for the last layer.
-	Out string
+	// Out are the tensors that the layers after it read and that no operator after it
+	// computes: one, or several after [Model.Separate]; none for the last layer. An earlier
+	// layer may have computed some of several.
+	Out []string
 }
 
 // Layers are the model's layers in order. They must not be changed.
@@ -52,11 +57,21 @@ func (m *Model) weigh() {
 	}
 }
 
-// findLayers divides the heavy operators where a single tensor of theirs is alive, and then
-// joins what belongs together.
+// Separate is the same model with a layer wherever up to that many tensors together hold all
+// that the rest of the model needs: a finer cut through residual blocks and detectors, whose
+// branches are alive side by side. A group's outputs are then those that its own operators
+// compute, and it is sent each tensor that it reads.
+func (m *Model) Separate(tensors int) *Model {
+	finer := *m
+	finer.layers = finer.findLayers(tensors)
+	return &finer
+}
+
+// findLayers divides the heavy operators where at most that many tensors of theirs are alive,
+// and then joins what belongs together.
 //
 // Only a tensor with one row for each of the batch can go from layer to layer.
-func (m *Model) findLayers() []Layer {
+func (m *Model) findLayers(tensors int) []Layer {
 	var layers []Layer
 	var now Layer
 	last := m.lastReaders()
@@ -76,8 +91,8 @@ func (m *Model) findLayers() []Layer {
 				delete(alive, name)
 			}
 		}
-		if out, one := only(alive); one && m.values[out].known() && m.values[out].rowsAt() >= 0 && m.opaque == "" {
-			now.Out = out
+		if len(alive) > 0 && len(alive) <= tensors && m.opaque == "" && m.byRow(alive) {
+			now.Out = slices.Sorted(maps.Keys(alive))
 			layers = append(layers, now)
 			now = Layer{}
 		}
@@ -90,15 +105,19 @@ func (m *Model) findLayers() []Layer {
 		layers[i].Name = m.name(layers[i])
 	}
 	if len(layers) > 0 {
-		layers[len(layers)-1].Out = ""
+		layers[len(layers)-1].Out = nil
 	}
 	return layers
 }
 
-func only(names map[string]bool) (name string, one bool) {
-	for name = range names {
+// byRow reports whether all tensors have a known size and one row for each of the batch.
+func (m *Model) byRow(names map[string]bool) bool {
+	for name := range names {
+		if v := m.values[name]; !v.known() || v.rowsAt() < 0 {
+			return false
+		}
 	}
-	return name, len(names) == 1
+	return true
 }
 
 // lastReaders are the last operator that reads each tensor.

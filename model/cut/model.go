@@ -143,9 +143,12 @@ func New(m *model.Model) (*Model, error) {
 		c.outputs = append(c.outputs, v.Name)
 	}
 	c.weigh()
-	c.layers = c.findLayers()
+	c.layers = c.findLayers(1)
 	return c, nil
 }
+
+// Returns reports whether a tensor is an output of the model.
+func (m *Model) Returns(name string) bool { return slices.Contains(m.outputs, name) }
 
 func (m *Model) add(v, further model.Value, from int) {
 	added := &value{name: v.Name, elem: v.Type, shape: v.Shape, further: further.Shape, contents: v.Contents, from: from}

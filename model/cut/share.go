@@ -34,6 +34,9 @@ func (m *Model) Shares(end int, region Region, batch int, yield func(Share) bool
 	for _, name := range g.outputs {
 		w.want(name, region)
 	}
+	for _, name := range m.layers[end-1].Out { // Earlier layers compute those that are no outputs.
+		w.want(name, region)
+	}
 	for layer := end - 1; layer >= 0; layer-- {
 		s := Share{Layer: layer, Local: true}
 		operators := m.layers[layer].Operators
@@ -140,7 +143,7 @@ func (w *walk) share(s *Share, st step) {
 func (m *Model) sent(layer int, wanted map[string]Region, batch int) int64 {
 	names := m.inputs
 	if layer > 0 {
-		names = append([]string{m.layers[layer-1].Out}, names...)
+		names = slices.Concat(m.layers[layer-1].Out, names)
 	}
 	n := int64(0)
 	for _, name := range names {

@@ -76,6 +76,12 @@ var architectures = []Architecture{
 	},
 	residualNetwork(34),
 	{
+		Name: "inception-v3", Aliases: []string{"inception", "inceptionv3"},
+		Description: "Image classification: Inception-v3, modules of parallel convolutions on 299×299 images",
+		Note:        "Without the auxiliary classifier, which only training needs.",
+		build:       inception,
+	},
+	{
 		Name: "resnet-50", Aliases: []string{"resnet50"},
 		Description: "Image classification: 50 layers in residual bottleneck blocks on 224×224 images",
 		TableSize:   "98M", TableGFLOPs: 3.89,
@@ -83,11 +89,27 @@ var architectures = []Architecture{
 		build: residuals{side: 224, blocks: [4]int{3, 4, 6, 3}, widen: 1, bottleneck: true, early: true}.build,
 	},
 	{
+		Name: "efficientnet-b5", Aliases: []string{"efficientnet"},
+		Description: "Image classification: EfficientNet-B5, 39 inverted residual blocks with squeeze and excitation on 456×456 images",
+		build:       efficient{side: 456, wide: 1.6, deep: 2.2}.build,
+	},
+	{
 		Name:        "bert-small",
 		Description: "Language processing: BERT of 4 layers, 512 wide, with a vocabulary of 30522 on 128 words",
 		build:       bertSmall.build,
 	},
+	{
+		Name:        "ssd300",
+		Description: "Object detection: SSD on VGG-16 and 300×300 images, boxes and scores of 91 classes at 8732 anchors",
+		build:       ssd300,
+	},
 	residualNetwork(101),
+	{
+		Name: "yolov8x", Aliases: []string{"yolo"},
+		Description: "Object detection: YOLOv8 in its size x, 80 classes at 8400 positions of 640×640 images",
+		Note:        "AsyFunc's 131 MB are those of the published file, in float16; in float32 its weights are twice as large.",
+		build:       yolo,
+	},
 	recurrentNetwork(3),
 	{
 		Name: "bert-v1", Aliases: []string{"bert"},

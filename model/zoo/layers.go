@@ -1,5 +1,7 @@
 package zoo
 
+import "github.com/faas-infer/faas-infer/model/onnxpb"
+
 // conv2d is a convolution with a square kernel, a stride and "same" padding for
 // odd kernels. It has no bias, because a batchNorm follows.
 func (n *network) conv2d(x string, in, out, kernel, stride int64) string {
@@ -9,14 +11,31 @@ func (n *network) conv2d(x string, in, out, kernel, stride int64) string {
 // grouped is conv2d with explicit padding, groups and bias. As many groups as
 // input channels make it depthwise.
 func (n *network) grouped(x string, in, out, kernel, stride, pad, groups int64, bias bool) string {
+	return n.convolution(x, in, out, window{kernel: [2]int64{kernel, kernel}, stride: stride, pad: [2]int64{pad, pad}}, groups, bias)
+}
+
+// window is a convolution's, height before width. A dilation of 0 is 1.
+type window struct {
+	kernel, pad      [2]int64
+	stride, dilation int64
+}
+
+// convolution is a convolution with any window.
+func (n *network) convolution(x string, in, out int64, w window, groups int64, bias bool) string {
 	name := n.next("Conv")
-	inputs := []string{x, n.weight(name+".weight", 2, in/groups*kernel*kernel, out, in/groups, kernel, kernel)}
+	high, wide := w.kernel[0], w.kernel[1]
+	inputs := []string{x, n.weight(name+".weight", 2, in/groups*high*wide, out, in/groups, high, wide)}
 	if bias {
 		inputs = append(inputs, n.around(name+".bias", 0, 0.05, out))
 	}
-	return n.op("Conv", inputs,
-		attrInts("kernel_shape", kernel, kernel), attrInts("strides", stride, stride),
-		attrInts("pads", pad, pad, pad, pad), attrInt("group", groups))
+	attributes := []*onnxpb.AttributeProto{
+		attrInts("kernel_shape", high, wide), attrInts("strides", w.stride, w.stride),
+		attrInts("pads", w.pad[0], w.pad[1], w.pad[0], w.pad[1]), attrInt("group", groups),
+	}
+	if w.dilation > 1 {
+		attributes = append(attributes, attrInts("dilations", w.dilation, w.dilation))
+	}
+	return n.op("Conv", inputs, attributes...)
 }
 
 // batchNorm normalises channels and multiplies them by about scale.
@@ -31,6 +50,20 @@ func (n *network) batchNorm(x string, channels int64, scale float64) string {
 }
 
 func (n *network) relu(x string) string { return n.op("Relu", []string{x}) }
+
+// swish is x times its sigmoid, also called SiLU.
+func (n *network) swish(x string) string {
+	return n.op("Mul", []string{x, n.op("Sigmoid", []string{x})})
+}
+
+// convNormSwish is the block of newer image networks.
+func (n *network) convNormSwish(x string, in, out, kernel, stride int64) string {
+	return n.swish(n.batchNorm(n.conv2d(x, in, out, kernel, stride), out, 1))
+}
+
+func (n *network) concat(axis int64, parts ...string) string {
+	return n.op("Concat", parts, attrInt("axis", axis))
+}
 
 // convNormRelu is the block of most image networks.
 func (n *network) convNormRelu(x string, in, out, kernel, stride int64) string {

@@ -49,16 +49,16 @@ func ssd(n *network) {
 		if i == 0 {
 			anchors = 3
 		}
-		boxes = append(boxes, n.perAnchor(x, channels[i], anchors, 4))
-		scores = append(scores, n.perAnchor(x, channels[i], anchors, classes))
+		boxes = append(boxes, n.perAnchor(x, channels[i], anchors, 4, 1))
+		scores = append(scores, n.perAnchor(x, channels[i], anchors, classes, 1))
 	}
 	n.output("boxes", n.op("Concat", boxes, attrInt("axis", 1)), 1917, 4)
 	n.output("scores", n.op("Sigmoid", []string{n.op("Concat", scores, attrInt("axis", 1))}), 1917, classes)
 }
 
 // perAnchor predicts the given number of values for each anchor of a feature map.
-func (n *network) perAnchor(x string, in, anchors, values int64) string {
-	x = n.grouped(x, in, anchors*values, 1, 1, 0, 1, true)
+func (n *network) perAnchor(x string, in, anchors, values, kernel int64) string {
+	x = n.grouped(x, in, anchors*values, kernel, 1, kernel/2, 1, true)
 	x = n.op("Transpose", []string{x}, attrInts("perm", 0, 2, 3, 1))
 	return n.op("Reshape", []string{x, n.integers(0, -1, values)})
 }

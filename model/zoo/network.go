@@ -161,3 +161,7 @@ func attrFloat(name string, v float32) *onnxpb.AttributeProto {
 func attrInts(name string, v ...int64) *onnxpb.AttributeProto {
 	return &onnxpb.AttributeProto{Name: &name, Type: onnxpb.AttributeProto_INTS.Enum(), Ints: v}
 }
+
+func attrString(name, v string) *onnxpb.AttributeProto {
+	return &onnxpb.AttributeProto{Name: &name, Type: onnxpb.AttributeProto_STRING.Enum(), S: []byte(v)}
+}

@@ -1,5 +1,5 @@
-// Package zoo makes the models of INFless Table 1, the larger ones of Gillis, and one
-// that does nothing, with seeded random weights and a dynamic batch dimension. A
+// Package zoo makes the models of INFless Table 1, the larger ones of Gillis, those of
+// AsyFunc Table 2, and one that does nothing, with seeded random weights and a dynamic batch dimension. A
 // model's latency depends on its architecture and not on its weights, so these models
 // stand in for trained ones in benchmarks, demonstrations and tests. Their answers mean
 // nothing. A model's large weights are generated when it is written, so its graph costs

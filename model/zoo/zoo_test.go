@@ -175,6 +175,48 @@ func TestGillis(t *testing.T) {
 	}
 }
 
+// The models of AsyFunc Table 2 have the parameters that their authors publish, to one, and
+// their multiply-adds. The mean and variance of a batch normalisation are statistics and not
+// parameters, and what places YOLO's boxes is not trained.
+func TestAsyFunc(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		parameters int64
+		table      float64 // MiB
+		flops      float64 // GFLOPs
+	}{
+		{"inception-v3", 23_834_568, 92, 5.7}, {"efficientnet-b5", 30_389_784, 117, 10.3}, {"ssd300", 35_641_826, 136, 34.9},
+		{"yolov8x", 68_229_648, 2 * 131, 128.9}, {"resnet-101", 44_549_160, 171, 7.8}, {"vgg-19", 143_667_240, 548, 19.6},
+	} {
+		m, err := Make(test.name, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := m.Graph(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parameters := int64(0)
+		for _, o := range g.Operators {
+			switch {
+			case o.Type == "BatchNormalization":
+				parameters += o.Parameters / 2
+			case o.Type == "Conv", o.Type == "Gemm", o.Type == "Mul" && test.name == "ssd300":
+				parameters += o.Parameters
+			}
+		}
+		if parameters != test.parameters {
+			t.Errorf("%s has %d parameters, %d more than published", test.name, parameters, parameters-test.parameters)
+		}
+		if size := float64(4*parameters) / (1 << 20); math.Abs(size/test.table-1) > 0.015 {
+			t.Errorf("%s has %.1f MiB, the table %g", test.name, size, test.table)
+		}
+		if flops := float64(g.FLOPs) / 1e9; math.Abs(flops/test.flops-1) > 0.04 {
+			t.Errorf("%s has %.2f GFLOPs, not %g", test.name, flops, test.flops)
+		}
+	}
+}
+
 // A model of many MiB is written with little memory: one weight after another.
 func TestWriteTakesLittleMemory(t *testing.T) {
 	m, err := Make("rnn-1", 1)

@@ -143,7 +143,7 @@ func TestOutputsInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	inside := proto.CloneOf(p.Graph.Output[0])
-	inside.Name = proto.String(first.Layers()[1].Out)
+	inside.Name = proto.String(first.Layers()[1].Out[0])
 	inside.GetType().GetTensorType().Shape = nil
 	p.Graph.Output = append(p.Graph.Output, inside)
 	two, err := model.FromProto(p)

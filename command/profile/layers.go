@@ -1,0 +1,339 @@
+package profile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/profiler/cop"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/shadow/graph"
+)
+
+// LayerOptions are the flags of "profile layers".
+type LayerOptions struct {
+	// Batches are the batch sizes to compare, ascending. The first is the base.
+	Batches []int
+	// Threads are numbers of threads, ascending; none are the powers of two up to this
+	// machine's cores.
+	Threads []int
+	// Tensors is the maximum number of tensors between blocks; 0 is [graph.Tensors].
+	Tensors int
+	// Database and Prepared are as in [PredictOptions].
+	Database, Prepared string
+	// Plot is a directory for figures, "" for none.
+	Plot string
+	JSON bool
+}
+
+func newProfileLayersCommand() *cobra.Command {
+	var o LayerOptions
+	c := &cobra.Command{
+		Use:   "layers MODEL|FILE",
+		Short: "List a model's blocks of layers: times by batch, weights, activations, output, load",
+		Long: `layers divides the model, as the engine runs it, wherever a few tensors hold all that
+the rest needs, and lists for each block what decides whether a shadow should hold it: its time
+by batch and threads, how much that grows with the batch, its weights, its activations and
+output for each request of a batch, and the time to load it. A shadow is an instance that holds
+only blocks that compute much and weigh little (AsyFunc).
+
+Times are predicted from the profiles of the operators. Operators that are missing are measured
+first, which takes some seconds. The load time is predicted, too: the block's share of the
+model's measured load time, half by weights and half by operators. At the end stands which
+blocks a shadow of one core beside a body of one core would hold.
+
+--batch gives the batches to compare. The columns with a + are the increase over the first.
+--plot draws AsyFunc's Figures 2, 3, 4 and 7 of this model into a directory.`,
+		Example: `  faas-infer profile layers efficientnet-b5
+  faas-infer profile layers vgg-16 --batch 2,3,4,5 --threads 1,2 --json
+  faas-infer profile layers my-model.onnx --plot figures`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args[0], c.OutOrStdout()) },
+	}
+	f := c.Flags()
+	f.IntSliceVar(&o.Batches, "batch", []int{2, 3, 4, 5}, "batch sizes to compare, ascending; the first is the base")
+	f.IntSliceVar(&o.Threads, "threads", nil, "numbers of threads, ascending (default: the powers of two up to this machine's cores)")
+	f.IntVar(&o.Tensors, "tensors", graph.Tensors, "cut where at most that many tensors go on")
+	DatabaseFlag(c, &o.Database)
+	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
+	f.StringVar(&o.Plot, "plot", "", "draw figures into this directory")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
+	return c
+}
+
+// Bounds of the flags. A block's times are predicted at each batch on each number of threads.
+const (
+	maxLayerBatch   = 256
+	maxLayerThreads = 256
+	maxLayerTensors = 64
+)
+
+func (o *LayerOptions) check() error {
+	for _, list := range []struct {
+		flag  string
+		of    []int
+		least int
+		most  int
+	}{{"batch", o.Batches, 2, maxLayerBatch}, {"threads", o.Threads, 0, maxLayerThreads}} {
+		if len(list.of) < list.least {
+			return fmt.Errorf("--%s is %v: give at least %d, such as 2,3,4,5", list.flag, list.of, list.least)
+		}
+		for i, n := range list.of {
+			if n < 1 || n > list.most || i > 0 && n <= list.of[i-1] {
+				return fmt.Errorf("--%s is %v: give ascending numbers from 1 to %d", list.flag, list.of, list.most)
+			}
+		}
+	}
+	if o.Tensors < 0 || o.Tensors > maxLayerTensors {
+		return fmt.Errorf("--tensors is %d: give a number from 1 to %d", o.Tensors, maxLayerTensors)
+	}
+	return nil
+}
+
+// Layers is a model's layer profile (AsyFunc §3.3).
+type Layers struct {
+	// Model has the blocks; shadow.Choose takes it.
+	Model *shadow.Model `json:"model"`
+	// Machine is what the times are of. They are predicted.
+	Machine string `json:"machine"`
+	// Margin is the safety margin of the whole model's time, at the largest batch.
+	Margin float64 `json:"margin"`
+	// Loads says where load times come from: they are "predicted".
+	Loads string `json:"loads"`
+	// Batches are those compared.
+	Batches []int `json:"batches"`
+	// Graph makes the parts.
+	Graph *graph.Graph `json:"-"`
+}
+
+// engineMemory is what a process with the engine takes without a model, in bytes.
+const engineMemory = 64 << 20
+
+// Layers profiles the blocks of the model that an argument names.
+func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if err := onnxruntime.Load(""); err != nil {
+		return nil, err
+	}
+	models, err := NewSubjects(o.Prepared)
+	if err != nil {
+		return nil, err
+	}
+	defer models.Close()
+	s, err := models.Get(argument)
+	if err != nil {
+		return nil, err
+	}
+	rows, threads := o.rows(), o.threads()
+	prediction, err := o.predict(ctx, s.Optimised, rows, threads)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.ReadOutline(s.Prepared.GraphFile())
+	if err != nil {
+		return nil, err
+	}
+	c, err := cut.New(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &Layers{Machine: report.Machine(), Loads: "predicted", Batches: o.Batches}
+	last := &prediction.Configs[len(prediction.Configs)-1]
+	out.Margin = last.Margin
+	out.Graph, err = graph.New(s.Name, c, graph.Options{
+		Tensors: o.Tensors, Rows: rows, Threads: threads, Time: nodeTimes(prediction), Load: loads(s),
+		Call: prediction.Configs[0].Run.Median / 1000, Own: engineMemory,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	out.Model = out.Graph.Model
+	return out, nil
+}
+
+// rows are the batches to predict: those compared, and all up to eight, which choices need.
+func (o *LayerOptions) rows() []int {
+	rows := []int{1, 2, 3, 4, 5, 6, 7, 8}
+	rows = append(rows, o.Batches...)
+	slices.Sort(rows)
+	return slices.Compact(rows)
+}
+
+func (o *LayerOptions) threads() []int {
+	if len(o.Threads) == 0 {
+		return ThreadsUpTo(0)
+	}
+	if o.Threads[0] != 1 {
+		return append([]int{1}, o.Threads...)
+	}
+	return o.Threads
+}
+
+// predict predicts the operators, and first measures those of which too little is known.
+func (o *LayerOptions) predict(ctx context.Context, g *operator.Graph, rows, threads []int) (*cop.Prediction, error) {
+	if len(g.Unknown) > 0 {
+		return nil, fmt.Errorf("%sthe cost of its operators %v %w", Unpredictable, g.Unknown, errUnknown)
+	}
+	file, err := OpenOperators(o.Database)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	p, err := NewPredictor(file.Database()).Predict(g, rows, threads, nil)
+	if err != nil || !unsure(p) {
+		return p, err
+	}
+	if err := FillOperators(ctx, file, []*operator.Graph{g}, BatchesUpTo(rows[len(rows)-1]), threads); err != nil {
+		return nil, err
+	}
+	return NewPredictor(file.Database()).Predict(g, rows, threads, nil)
+}
+
+// nodeTimes are the times in ms of a prediction's nodes by name.
+func nodeTimes(p *cop.Prediction) func(operator string, rows, threads int) float64 {
+	nodes := make(map[string]int, len(p.Graph.Nodes))
+	for i, n := range p.Graph.Nodes {
+		nodes[n.Name] = i
+	}
+	return func(name string, rows, threads int) float64 {
+		i, ok := nodes[name]
+		c, predicted := p.At(rows, threads)
+		if !ok || !predicted {
+			return 0 // It runs once, when the model is loaded.
+		}
+		return p.Node(c, i).Median / 1000
+	}
+}
+
+// loads predicts the load time of a block: the whole model's measured time, half by weights
+// and half by operators, because both are read.
+func loads(s *Subject) func(weights int64, operators int) float64 {
+	seconds := s.Prepared.LoadSeconds[s.Prepared.Format]
+	if seconds == 0 {
+		seconds = s.Prepared.PlainSeconds
+	}
+	all, nodes := max(1, s.Optimised.WeightBytes()), max(1, len(s.Optimised.Nodes))
+	return func(weights int64, operators int) float64 {
+		return 1000 * seconds * (float64(weights)/float64(all) + float64(operators)/float64(nodes)) / 2
+	}
+}
+
+func (o *LayerOptions) run(ctx context.Context, argument string, out io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.Plot != "" {
+		if err := os.MkdirAll(o.Plot, 0o755); err != nil { // Before the work of minutes.
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	l, err := o.Layers(ctx, argument)
+	if err != nil {
+		return err
+	}
+	if o.Plot != "" {
+		if err := l.plot(o.Plot); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
+	}
+	if o.JSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(l)
+	}
+	return l.print(out)
+}
+
+// increase is how many ms longer a block takes at a batch than at the first, on one thread.
+func (l *Layers) increase(block, batch int) float64 {
+	m := l.Model
+	first := slices.Index(m.Rows, l.Batches[0])
+	at := slices.Index(m.Rows, batch)
+	ms := m.Blocks[block].Ms[0]
+	return ms[at] - ms[first]
+}
+
+func (l *Layers) print(out io.Writer) error {
+	m := l.Model
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "block\tname\tM MACs\tweights MiB\tactivations MiB/row\tout MiB/row\tload ms\tms at %d\t", l.Batches[0])
+	for _, b := range l.Batches[1:] {
+		fmt.Fprintf(w, "+ at %d\t", b)
+	}
+	for _, n := range m.Threads[1:] {
+		fmt.Fprintf(w, "ms on %d threads\t", n)
+	}
+	fmt.Fprintln(w)
+	first := slices.Index(m.Rows, l.Batches[0])
+	const mib = 1 << 20
+	for i, b := range m.Blocks {
+		fmt.Fprintf(w, "%d\t%s\t%.1f\t%.2f\t%.2f\t%.3f\t%.2f\t%.2f\t", i, b.Name, float64(b.MACs)/1e6, float64(b.Weights)/mib,
+			float64(b.Activations)/mib, float64(b.Out)/mib, b.Load, b.Ms[0][first])
+		for _, batch := range l.Batches[1:] {
+			fmt.Fprintf(w, "%+.2f\t", l.increase(i, batch))
+		}
+		for k := range m.Threads[1:] {
+			fmt.Fprintf(w, "%.2f\t", b.Ms[k+1][first])
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nTimes are predicted, with a margin of %.0f %%, on one thread unless a column says otherwise; load times are %s.\n", 100*l.Margin, l.Loads)
+	return l.printChoice(out)
+}
+
+// printChoice says which blocks a shadow of one core would hold.
+func (l *Layers) printChoice(out io.Writer) error {
+	if len(l.Model.Blocks) == 1 {
+		_, err := fmt.Fprintln(out, "The model cannot be divided, so no shadow can hold a part of it.")
+		return err
+	}
+	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}}
+	o.Rho = corePrice()
+	const mib = 1 << 20
+	p, _, err := shadow.Choose(l.Model, o)
+	if err != nil {
+		return err
+	}
+	twin, err := l.Model.Pair(l.Model.All(), 1, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, `A shadow of one core beside a body of one, at %.3g cores per GiB: blocks %v.
+  It takes %.0f MiB, and a whole instance %.0f, both with weights of their own.
+  Batches of %d are split %d and %d. They serve %.1f requests per second, and two whole instances %.1f.
+`, o.Rho, p.Phi, float64(p.Memory)/mib, float64(twin.Memory)/mib, p.Best.Rows, p.Best.Body, p.Best.Rows-p.Best.Body, p.PerSecond, twin.PerSecond)
+	return nil
+}
+
+// corePrice is the price of a GiB in cores: this machine's cores over its memory.
+func corePrice() float64 {
+	var total int64
+	text, err := os.ReadFile("/proc/meminfo")
+	if _, scan := fmt.Sscanf(string(text), "MemTotal: %d kB", &total); errors.Join(err, scan) != nil || total == 0 {
+		return 0.25
+	}
+	return float64(len(ThreadsUpTo(0))) / (float64(total) / (1 << 20))
+}
+
+// figure is the path of a figure in the directory.
+func figure(dir string, number int) string {
+	return filepath.Join(dir, fmt.Sprintf("figure-%d.svg", number))
+}
