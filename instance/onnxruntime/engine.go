@@ -68,6 +68,9 @@ type form struct {
 	settings  []setting
 	signature signature
 	run       time.Duration // time of one row, 0 if not measured
+	// data is the model itself, nil if it is in the file. path is then the directory of its
+	// weights.
+	data []byte
 }
 
 func formOf(o Options) (form, error) {
@@ -95,12 +98,15 @@ func open(f form, threads int) (e *Engine, err error) {
 	if memoryLimited() {
 		settings = append(settings[:len(settings):len(settings)], setting{"session.use_env_allocators", "1"})
 	}
+	if f.data != nil {
+		settings = append(settings[:len(settings):len(settings)], folder(f.path))
+	}
 	options, err := newOptions(threads, f.level, settings...)
 	if err != nil {
 		return nil, err
 	}
 	defer options.Destroy()
-	session, err := newSession(f.path, f.signature, options)
+	session, err := newSession(f, options)
 	if err != nil {
 		return nil, err
 	}

@@ -126,7 +126,7 @@ func saveGraph(plain form, path string, level ort.GraphOptimizationLevel, save [
 	if err := options.SetOptimizedModelFilePath(path); err != nil {
 		return err
 	}
-	session, err := newSession(plain.path, plain.signature, options)
+	session, err := newSession(plain, options)
 	if err != nil {
 		return err
 	}
