@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -115,6 +116,29 @@ func segmentInfos(of []cut.Tensor) ([]tensor.Info, error) {
 	return infos, nil
 }
 
+// Closed returns an error unless all sizes but the number of rows are known: only then can the
+// outputs' places be given before a run.
+func (s *Segment) Closed() error {
+	for _, infos := range [][]tensor.Info{s.names.Inputs, s.names.Outputs} {
+		for _, t := range infos {
+			if slices.Contains(t.Shape[1:], -1) {
+				return fmt.Errorf("the tensor %q between its blocks has the open shape %v", t.Name, t.Shape)
+			}
+		}
+	}
+	return nil
+}
+
+// RowBytes are the sizes of a row of each output in bytes. The segment must be closed.
+func (s *Segment) RowBytes() []int {
+	out := make([]int, len(s.names.Outputs))
+	for i, t := range s.names.Outputs {
+		shape, _ := shapeFor(t, 1)
+		out[i], _ = bytesOf(t.Type, shape) // Graph inference has found that it is no larger than memory.
+	}
+	return out
+}
+
 // Open loads the segment; of the options Threads and MemoryLimit count.
 func (s *Segment) Open(o Options) (*Engine, error) {
 	start := time.Now()
@@ -137,3 +161,6 @@ func (s *Segment) Open(o Options) (*Engine, error) {
 func folder(dir string) setting {
 	return setting{"session.model_external_initializers_file_folder_path", filepath.Clean(dir) + string(os.PathSeparator)}
 }
+
+// Graph is the segment's model as ONNX, with the places of its weights. It must not be changed.
+func (s *Segment) Graph() []byte { return s.model }
