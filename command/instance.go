@@ -56,6 +56,10 @@ type instanceFlags struct {
 	plan string
 	// concurrency is the number of batches that a master runs at the same time.
 	concurrency int
+	// body makes a whole model take shadows; shadow is the Φ of a shadow, and relay the address
+	// where bodies connect to it.
+	body          bool
+	shadow, relay string
 	// began is when the program began to run.
 	began time.Time
 }
@@ -81,6 +85,10 @@ instance runs the bundle:
 With --prepared, the directory that "faas-infer instance prepare" printed, instance
 maps a model that was optimised for this host before. That takes milliseconds, and all
 instances share the weights.
+
+With --shadow, instance holds only some blocks of a prepared model and computes rows for
+bodies, which connect to --relay. With --body, it holds the whole model and splits batches
+with the shadows that PUT /v1/shadows names.
 
 With --part, instance is a member of a set that serves a cut model together. Member 0 is
 the master: it answers requests, and PUT /v1/workers tells it where the others are. The
@@ -128,6 +136,9 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.IntVar(&f.part, "part", member.All, "serve a member's parts of a cut model: 0 is the master (-1: a whole model)")
 	flags.StringVar(&f.plan, "plan", "", "the plan of a cut model as JSON, for a member that cuts its own parts out of --model")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "number of batches that the master of a cut model runs at the same time; each worker computes one part at a time")
+	flags.BoolVar(&f.body, "body", false, "take shadows: PUT /v1/shadows says where they are; --concurrency 2 lets them begin the next batch meanwhile")
+	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
+	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
 	c.AddCommand(newPrepareCommand(), newStandByCommand())
 	return c
 }
@@ -150,6 +161,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	ofPair, err := f.ofPair()
+	if err != nil {
+		return err
+	}
 	ctx, end := context.WithCancelCause(c.Context())
 	defer end(nil)
 	f.tuneRuntime()
@@ -165,6 +180,9 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 	}()
 	open := f.whole
+	if ofPair {
+		open = f.paired
+	}
 	if ofSet {
 		logger = logger.With().Int("member", f.part).Logger()
 		open = f.member

@@ -30,7 +30,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		prepared.Range(func(_, once any) bool {
+			dir, _ := once.(func() (string, error))()
+			os.RemoveAll(filepath.Dir(dir))
+			return true
+		})
+		os.Exit(code)
+	}))
 }
 
 var prepared sync.Map

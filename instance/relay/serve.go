@@ -320,6 +320,9 @@ func (s *server) one(j *job) error {
 		err = s.handler.Run(j.ctx, int(j.segment), int(j.rows), j.inputs, j.into)
 	}
 	r.computed = time.Since(began)
+	if gone := j.from.ctx.Err(); gone != nil {
+		return gone
+	}
 	var data net.Buffers
 	if err != nil {
 		r.failed = err.Error()
