@@ -101,30 +101,33 @@ func (p *partner) ready() (*relay.Peer, float64) {
 }
 
 // within is the time that a job may take, and its expected time, for done. perRow is a row's time
-// on the body, 0 if unknown: a shadow whose speed is unknown may take four times as long.
+// of the whole model, 0 if unknown: a shadow whose speed is unknown is taken to need as long.
 func (p *partner) within(rows int, perRow time.Duration) (limit time.Duration, expected float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	row := float64(p.row)
 	if row == 0 {
-		if row = 4 * perRow.Seconds(); row == 0 {
+		if row = perRow.Seconds(); row == 0 {
 			row = unknownRow.Seconds()
 		}
 	}
 	expected = row * float64(rows)
-	limit = time.Duration((2*(p.ahead+expected))*float64(time.Second)) + slack
+	limit = time.Duration(patience*(p.ahead+expected)*float64(time.Second)) + slack
 	p.ahead += expected
 	return limit, expected
 }
 
 const (
-	// slack is what a job may take longer than twice its expected time. unknownRow is a row's
-	// time if nothing is known.
-	slack      = 30 * time.Millisecond
+	// patience is how many times its expected time a job may take, slack what it may take longer.
+	// A shadow that was killed is noticed at once, and a batch's deadline counts apart, so they
+	// bound only what a shadow that hangs costs. A false alarm costs the body the rows.
+	patience = 4
+	slack    = 50 * time.Millisecond
+	// unknownRow is a row's time if nothing is known.
 	unknownRow = time.Second
 )
 
-// done takes back what within added. late counts as twice the expected time.
+// done takes back what within added.
 func (p *partner) done(expected float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -277,6 +278,9 @@ func (s *subject) measure(ctx context.Context, r *report.Report, starts bool) er
 		}
 	}
 	s.report(r, rates)
+	if err := s.counted(ctx, r); err != nil {
+		return err
+	}
 	if err := s.difference(ctx, r); err != nil {
 		return err
 	}
@@ -308,6 +312,26 @@ func (s *subject) report(r *report.Report, rates map[string][]float64) {
 		measured := 1000 * float64(s.rowsPerPairing) / rig.Median(rates["pair"])
 		r.Add(s.name+".predicted_error_pct", 100*math.Abs(s.split.Period-measured)/measured, "%", fmt.Sprintf("%.1f ms predicted, %.1f measured for %d rows", s.split.Period, measured, s.rowsPerPairing))
 	}
+}
+
+// counted adds the rows of Φ that the shadow computed, and the jobs that it did not deliver.
+func (s *subject) counted(ctx context.Context, r *report.Report) error {
+	_, text, err := rig.Get(ctx, &http.Client{Transport: s.body.over}, "http://instance/metrics")
+	if err != nil {
+		return err
+	}
+	sums := make(map[string]float64)
+	for line := range strings.Lines(string(text)) {
+		name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "faas_infer_instance_shadow_"), " ")
+		if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
+			kind, _, _ := strings.Cut(name, "{reason")
+			sums[kind] += n
+		}
+	}
+	body, shadow := sums[`rows_total{by="body"}`], sums[`rows_total{by="shadow"}`]
+	r.Add(s.name+".shadow_rows_pct", 100*shadow/(body+shadow), "%", "rows of Φ that the shadow computed, both ways")
+	r.Add(s.name+".fallbacks", sums["fallbacks_total"], "", "jobs that the body computed instead")
+	return nil
 }
 
 // stream sends batches, one after the other on each client, and returns the rows per second.
