@@ -11,6 +11,7 @@ const (
 	InFlessName  = "infless"
 	SharedName   = "shared"
 	BatchName    = "batch"
+	AsyFuncName  = "asyfunc"
 )
 
 // Kind is what other packages must know of a policy.
@@ -34,6 +35,7 @@ var policies = []Kind{
 	{Name: InFlessName, OwnQueues: true, make: func(o Options) Policy { return NewInFless(o) }},
 	{Name: SharedName, make: func(o Options) Policy { return NewShared(o) }},
 	{Name: BatchName, Tuned: true, make: func(o Options) Policy { return NewBuffer(o) }},
+	{Name: AsyFuncName, make: func(o Options) Policy { return NewAsyFunc(o) }},
 }
 
 // Names lists the policies' names.

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/engines"
@@ -29,6 +31,9 @@ func (f *instanceFlags) beside() (engine.Kind, bool) {
 // asks for it. A bundle that was not prepared is prepared, or used in place.
 func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
 	o := engine.Options{Threads: f.threads, MaxBatch: f.maxBatch, Warm: f.warm, Memory: f.engineMemory(), Library: f.library, Logger: logger}
+	if gpu.Shared(os.Getenv) {
+		o.Warm = "" // A process that is warm has no GPU.
+	}
 	switch {
 	case kind.TakesDevice:
 		o.CUDA = f.onGPU()

@@ -61,7 +61,7 @@ func (f *instanceFlags) takeStandby() *standby.Taken {
 // ofShare reports whether a variable says which GPU a process uses, and how: CUDA's libraries read it
 // when they are loaded, so a standby must have the same.
 func ofShare(name string) bool {
-	return gpu.Ours(name) || strings.HasPrefix(name, "CUDA_") || strings.HasPrefix(name, "CUDNN_") || name == "NVIDIA_TF32_OVERRIDE"
+	return gpu.Ours(name) || strings.HasPrefix(name, "CUDA_") || strings.HasPrefix(name, "CUDNN_") || gpu.Tunes(name)
 }
 
 // exited is the exit code of a process that has printed its error, nil for 0.

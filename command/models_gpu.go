@@ -1,16 +1,24 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -23,6 +31,8 @@ type gpuModels struct {
 	inventory func() gpu.Inventory
 	// others lists the inventories of the other nodes, nil if there are none.
 	others func() []gpu.Inventory
+	// installed is [cuda.Installed].
+	installed func() (version int, err error)
 }
 
 // Devices implements [latency.Devices].
@@ -46,12 +56,79 @@ func usable(i gpu.Inventory) []gpu.Device {
 	return slices.DeleteFunc(i.Usable(), func(d gpu.Device) bool { return d.Lost != "" })
 }
 
-// Unable implements [latency.Devices].
-func (m gpuModels) Unable(file string) string {
-	if engines.IsManifest(file) || forkjoin.IsCutting(file) {
-		return "only an ONNX model that is not cut runs on a share of a GPU; leave the annotation out"
+// Unable implements [latency.Devices]. Only ONNX models that are not cut run on shares. Another engine
+// has a whole GPU if its function asks for one: its times are not known by share.
+func (m gpuModels) Unable(file string, only bool) string {
+	switch {
+	case forkjoin.IsCutting(file):
+		return "a model that is cut runs on cores; leave the annotation out"
+	case !engines.IsManifest(file):
+		return ""
+	case !only:
+		return "only an ONNX model shares GPUs; com.openfaas.infer.device: cuda gives another engine a whole one"
+	}
+	b, err := bundle.OpenDir(filepath.Dir(file))
+	if err == nil && b.Manifest.Engine == bundle.EngineTensorFlow {
+		return "the engine tensorflow has TensorFlow's build for CPUs; use the engine python with tensorflow[and-cuda] in its requirements, or leave the annotation out"
 	}
 	return ""
+}
+
+// Unusable implements [latency.Devices]. Of other machines it knows the memory of their GPUs only: their
+// instances have libraries of their own.
+func (m gpuModels) Unusable(file, device string) string {
+	own, most := m.inventory(), int64(0)
+	all := []gpu.Inventory{own}
+	if m.others != nil {
+		all = append(all, m.others()...)
+	}
+	for _, i := range all {
+		for _, d := range usable(i) {
+			if shares.Machine(d.Model, i.Driver) == device {
+				most = max(most, d.Memory)
+			}
+		}
+	}
+	if least := weights(file); most > 0 && least > most {
+		return fmt.Sprintf("the model's weights alone need %d MiB of memory, and the GPU has %d MiB", least>>20, most>>20)
+	}
+	if engines.IsManifest(file) {
+		if _, err := m.wholeOf(device); err != nil {
+			return err.Error()
+		}
+	}
+	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return shares.Machine(d.Model, own.Driver) == device }) {
+		return ""
+	}
+	if engines.IsManifest(file) && !engines.Of(file).TakesDevice {
+		return "" // The bundle brings its own libraries.
+	}
+	needs, err := m.installed()
+	if err != nil {
+		return err.Error()
+	}
+	major, _, _ := strings.Cut(own.CUDA, ".")
+	if has, err := strconv.Atoi(major); err == nil && has < needs {
+		return fmt.Sprintf("NVIDIA's driver %s supports CUDA up to %s, and ONNX Runtime's library is built for CUDA %d: install a newer driver", own.Driver, own.CUDA, needs)
+	}
+	return ""
+}
+
+// weights is the size in bytes of a model's file and of its files of external weights: an instance
+// needs more.
+func weights(file string) (sum int64) {
+	files := []string{file}
+	if m, err := model.ReadOutline(file); err == nil {
+		for _, name := range m.ExternalFiles() {
+			files = append(files, filepath.Join(filepath.Dir(file), name))
+		}
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
 }
 
 // OnDevice implements [latency.Devices]. It measures the model if this machine has that GPU, which
@@ -62,6 +139,9 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 	i := m.inventory()
 	all := usable(i)
 	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && shares.Machine(d.Model, i.Driver) == device })
+	if engines.IsManifest(file) {
+		return m.whole(ctx, file, device, maxBatch, until)
+	}
 	if at >= 0 { // The child must not be idle work: it measures.
 		_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
 		return p, err
@@ -74,6 +154,43 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		err = fmt.Errorf("this machine has no %s as a whole to measure, and %w", device, err)
 	}
 	return nil, err
+}
+
+// whole measures a model of another engine with a GPU of this machine to itself. Its instances hold
+// all memory of a GPU of this kind, so nothing else starts there.
+func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	most, err := m.wholeOf(device)
+	if err != nil {
+		return nil, err
+	}
+	arguments := []string{"--device", "cuda", "--gpu", most.UUID, "--shares", "100", "--threads", "1"}
+	if !most.Whole {
+		arguments = append(arguments, "--mps-pipe", m.inventory().On(most.UUID, 100, 0).PipeDirectory)
+	}
+	_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, arguments...)
+	if err != nil {
+		return nil, err
+	}
+	holdAll(p, most.Memory)
+	return p, nil
+}
+
+// holdAll says in a profile that an instance takes all memory of a GPU, in whole MiB as configs have
+// it: rounded up it would fit on no GPU.
+func holdAll(p *profiler.Profile, memory int64) {
+	for k := range p.Measurements {
+		p.Measurements[k].DeviceMemory = memory >> 20 << 20
+	}
+}
+
+// wholeOf is this machine's GPU of a kind that has the most memory, MIG instances aside.
+func (m gpuModels) wholeOf(device string) (gpu.Device, error) {
+	i := m.inventory()
+	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || shares.Machine(d.Model, i.Driver) != device })
+	if len(all) == 0 {
+		return gpu.Device{}, fmt.Errorf("the provider's machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run; leave the annotation out", device)
+	}
+	return slices.MaxFunc(all, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }), nil
 }
 
 // measureOn are the arguments that measure on a GPU: by shares of the daemon that serves instances,
@@ -93,5 +210,5 @@ const deploymentShares = "10,20,50,100"
 // GPUModels finds models' times on the nodes' GPUs. inventory lists this machine's, others those
 // of the other nodes; others may be nil.
 func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
-	return gpuModels{f.childModels(), inventory, others}
+	return gpuModels{f.childModels(), inventory, others, cuda.Installed}
 }

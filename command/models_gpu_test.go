@@ -1,6 +1,8 @@
 package command
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Each kind of GPU that is shared is named once, by model and driver.
@@ -72,15 +75,81 @@ func TestMeasuredBeforePredicted(t *testing.T) {
 	}
 }
 
-// Only ONNX files run on a share.
+// Only ONNX files run on a share. Other engines have a whole GPU if their function asks for one, unless
+// their libraries are those for CPUs.
 func TestGPUUnable(t *testing.T) {
-	m := gpuModels{}
-	if why := m.Unable("a/model.onnx"); why != "" {
-		t.Error(why)
+	m, manifest := gpuModels{inventory: func() gpu.Inventory { return gpu.Inventory{} }}, pythonBundle(t, doubling)
+	for _, k := range []struct {
+		file string
+		only bool
+		why  string
+	}{
+		{"a/model.onnx", false, ""}, {"a/model.onnx", true, ""}, {"a/m.plan.json", true, "cut"},
+		{manifest, false, "only an ONNX model shares GPUs"}, {manifest, true, ""},
+	} {
+		if why := m.Unable(k.file, k.only); (why == "") != (k.why == "") || !strings.Contains(why, k.why) {
+			t.Errorf("%s: %q, want %q", k.file, why, k.why)
+		}
 	}
-	if why := m.Unable("a/bundle.yaml"); !strings.Contains(why, "ONNX") {
-		t.Error(why)
+	write(t, manifest, "name: double\nengine: tensorflow\nmodel: saved\n")
+	if err := os.Mkdir(filepath.Join(filepath.Dir(manifest), "saved"), 0o755); err != nil {
+		t.Fatal(err)
 	}
+	write(t, filepath.Join(filepath.Dir(manifest), "saved", "saved_model.pb"), "x")
+	if why := m.Unable(manifest, true); !strings.Contains(why, "build for CPUs") {
+		t.Errorf("TensorFlow: %q", why)
+	}
+	if _, err := m.OnDevice(t.Context(), manifest, "NVIDIA T4, driver 1", 4, 0); err == nil || !strings.Contains(err.Error(), "the provider's machine has no NVIDIA T4") {
+		t.Errorf("%v", err)
+	}
+}
+
+// An engine that cannot be measured on the provider's machine is refused before it is deployed, and one that
+// holds all memory of a GPU fits on it.
+func TestWholeGPUOfTheProvider(t *testing.T) {
+	i := gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-a", Model: "NVIDIA T4", Memory: 15<<30 + 700_000}}}
+	var own gpu.Inventory
+	m := gpuModels{inventory: func() gpu.Inventory { return own }, others: func() []gpu.Inventory { return []gpu.Inventory{i} }}
+	manifest := pythonBundle(t, doubling)
+	if why := m.Unusable(manifest, "NVIDIA T4, driver 1"); !strings.Contains(why, "the provider's machine has no NVIDIA T4") {
+		t.Errorf("on another node: %q", why)
+	}
+	own = i
+	if why := m.Unusable(manifest, "NVIDIA T4, driver 1"); why != "" {
+		t.Errorf("on its own: %s", why)
+	}
+	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, GPU: 100}}}
+	holdAll(p, i.Devices[0].Memory)
+	if got := p.DeviceMemory(1); got > i.Devices[0].Memory || got < 15<<30 {
+		t.Errorf("%d bytes of %d", got, i.Devices[0].Memory)
+	}
+}
+
+// What keeps a model from a GPU is known before it is tried: no library, a driver that is older than it,
+// too little memory.
+func TestGPUUnusable(t *testing.T) {
+	i := gpu.Inventory{Driver: "570.1", CUDA: "12.8", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-a", Model: "NVIDIA T4", Memory: 16 << 30}}}
+	version, missing := 12, error(nil)
+	m := gpuModels{inventory: func() gpu.Inventory { return i }, installed: func() (int, error) { return version, missing }}
+	file, device := mnistFile(t), "NVIDIA T4, driver 570.1"
+	expect := func(want string) {
+		t.Helper()
+		if got := m.Unusable(file, device); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	expect("")
+	version = 13
+	expect("NVIDIA's driver 570.1 supports CUDA up to 12.8, and ONNX Runtime's library is built for CUDA 13")
+	missing = errors.New("the library is missing")
+	expect("the library is missing")
+	if got := m.Unusable(file, "NVIDIA A100, driver 580"); got != "" {
+		t.Errorf("another machine's GPU: %s", got)
+	}
+	if err := os.Truncate(file, 20<<30); err != nil {
+		t.Fatal(err)
+	}
+	expect("the model's weights alone need 20480 MiB of memory, and the GPU has 16384 MiB")
 }
 
 // A model is refused on a GPU whose operators are unknown and that this machine does not have.

@@ -39,11 +39,15 @@ type Cutter struct {
 	dir     string
 	models  *childModels
 	makings makings
-	// loading is how many times a part's size an instance takes while it loads the part, 1 if
-	// it maps what was prepared.
+	// loading is how many times a part's size an instance takes beside partitioning.Overhead while
+	// it loads the part, 1 if it maps what was prepared.
 	loading float64
 	// read has what was read of directories, by path.
 	read sync.Map
+	// shared has the plans of all replicas, nothing if there is one. used has the uses of functions
+	// by name.
+	shared Sharing
+	used   sync.Map
 	// life is the context of the work that Suggestions goes on with, nil before the first. end ends
 	// it, and is called once Close sets closed.
 	mu     sync.Mutex
@@ -86,14 +90,15 @@ type readPlans struct {
 	plans []*partitioning.Served
 }
 
-// podLoading is how many times a part's size a pod takes that cuts and loads it by itself.
+// podLoading is how many times a part's size a pod takes that cuts and loads it by itself: 2.7 for
+// wide ResNets, which are the worst, 2 for resnet-101, 1.4 for rnn-2 (as it is charged to the cgroup).
 const podLoading = 2.7
 
 // Cutter makes a cutter for instances that cut their parts out of their own images.
-func (f *ProviderFlags) Cutter(log zerolog.Logger) *Cutter {
+func (f *ProviderFlags) Cutter(shared Sharing, log zerolog.Logger) *Cutter {
 	models := f.childModels()
 	models.log = log
-	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading}
+	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading, shared: shared}
 }
 
 // plansDir is where plans are, below the provider's directory.
@@ -102,8 +107,9 @@ const plansDir = "plans"
 // wanted is what a deployment asks of the plans of one of its models.
 type wanted struct {
 	control.Model
-	// content is the model's hash. key identifies what is asked, dir is where the plans are.
-	content, key, dir string
+	// content is the model's hash. key identifies what is asked, dir is where the plans are. shared
+	// is the key for all replicas, whatever their paths.
+	content, key, dir, shared string
 
 	arguments []string
 }
@@ -119,12 +125,12 @@ func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 		return w, err
 	}
 	instances := cmp.Or(in.PartitionInstances, annotation.DefaultPartitionInstances)
-	w = wanted{Model: m, content: hash, arguments: []string{
-		"model", "partition", m.File, "--instances", strconv.Itoa(instances), "--max-batch", strconv.Itoa(in.MaxBatch), "--until", (in.SLO / 2).String(),
-	}}
+	asked := []string{"--instances", strconv.Itoa(instances), "--max-batch", strconv.Itoa(in.MaxBatch), "--until", (in.SLO / 2).String()}
 	if in.Limits.Memory > 0 {
-		w.arguments = append(w.arguments, "--memory", strconv.FormatInt(c.held(in.Limits.Memory), 10))
+		asked = append(asked, "--memory", strconv.FormatInt(c.held(in.Limits.Memory), 10))
 	}
+	w = wanted{Model: m, content: hash, arguments: append([]string{"model", "partition", m.File}, asked...)}
+	w.shared = strings.Join(append(asked, hash, onnxruntime.Name(), report.Machine()), " ")
 	if c.models.database != "" {
 		w.arguments = append(w.arguments, "--database", c.models.database)
 	}
@@ -134,8 +140,11 @@ func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 	return w, nil
 }
 
-// held is what of an instance's memory its parts may be.
-func (c *Cutter) held(limit int64) int64 { return int64(float64(limit) / c.loading) }
+// held is the memory for which to plan a member of a limit in bytes: less than the limit if the
+// member takes more while it loads its parts.
+func (c *Cutter) held(limit int64) int64 {
+	return partitioning.Overhead + int64(float64(limit-partitioning.Overhead)/c.loading)
+}
 
 // plans returns a model's plans, and false if they are not made yet.
 func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
@@ -224,10 +233,16 @@ func readServed(file, content string) (*partitioning.Served, error) {
 	return s, nil
 }
 
-// make makes a model's plans, unless they are there.
-func (c *Cutter) make(ctx context.Context, w wanted) error {
+// make makes a model's plans, unless they are there, or the leader of several replicas will.
+func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 	if _, made, err := c.plans(w); made || err != nil {
+		if made {
+			c.publish(w)
+		}
 		return err
+	}
+	if c.follow(ctx, w, leaderWill) {
+		return nil
 	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -243,6 +258,9 @@ func (c *Cutter) make(ctx context.Context, w wanted) error {
 			return err
 		}
 		if _, made, err := c.plans(w); made || err != nil {
+			if made {
+				c.publish(w)
+			}
 			return err
 		}
 		return fmt.Errorf("%s has changed while it was planned how to cut it", w.File)
@@ -274,13 +292,15 @@ func limitOf(f *provider.Function) string {
 	return f.Deployment.Limits.Memory
 }
 
-// oversized reports whether the weights of an ONNX model alone exceed an instance's memory.
-func oversized(f *provider.Function, m control.Model) (bytes int64, is bool) {
-	if f.Inference.Limits.Memory == 0 || engines.IsManifest(m.File) {
-		return 0, false
+// oversized reports whether the weights of an ONNX model alone exceed an instance's memory. tight
+// says that an instance may exceed it while it loads them, or always.
+func (c *Cutter) oversized(f *provider.Function, m control.Model) (bytes int64, is, tight bool) {
+	limit := f.Inference.Limits.Memory
+	if limit == 0 || engines.IsManifest(m.File) {
+		return 0, false, false
 	}
-	bytes = weightsOf(m.File, f.Inference.Limits.Memory)
-	return bytes, bytes > f.Inference.Limits.Memory
+	bytes = weightsOf(m.File, int64(float64(limit)/c.loading))
+	return bytes, bytes > limit, float64(bytes)*c.loading > float64(limit)
 }
 
 // weightsOf is the size in bytes of a model's file and of its files of external weights. It looks
@@ -314,10 +334,12 @@ func weightsOf(file string, limit int64) (bytes int64) {
 }
 
 // WithPlans adds the known plans of a function's models, and leaves out models that are too
-// large for one instance.
+// large for one instance. A model that would only load with luck is left out if it can be cut.
 func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model, err error) {
+	var uses []wanted
+	defer func() { c.note(f, uses) }()
 	for _, m := range models {
-		bytes, large := oversized(f, m)
+		bytes, large, tight := c.oversized(f, m)
 		if f.Inference.Partition == "" {
 			if large {
 				return nil, &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model has %d MiB of weights; raise it", bytes>>20)}
@@ -329,19 +351,22 @@ func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []c
 		if err != nil {
 			return nil, err
 		}
+		uses = append(uses, w)
 		plans, made, err := c.plans(w)
 		if err != nil {
 			return nil, err
 		}
-		if large && !made {
-			if err := c.roomless(ctx, f, m); err != nil {
+		if tight && !made {
+			if err := c.roomless(ctx, f, m); err != nil && (large || ctx.Err() != nil) {
 				return nil, err
+			} else if err != nil {
+				tight = false // No plan will come.
 			}
 		}
 		if large && made && len(plans) == 0 {
 			return nil, &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model has %d MiB of weights, and cannot be cut; raise it", bytes>>20)}
 		}
-		if !large {
+		if !tight || made && len(plans) == 0 {
 			all = append(all, m)
 		}
 		all = append(all, plans...)
@@ -352,6 +377,10 @@ func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []c
 // Make makes the plans of a function's models, with CPU time that nobody else wants. It does
 // nothing for those that are made.
 func (c *Cutter) Make(ctx context.Context, f *provider.Function, models []control.Model) error {
+	return c.makeAll(ctx, f, models, true)
+}
+
+func (c *Cutter) makeAll(ctx context.Context, f *provider.Function, models []control.Model, leaderWill bool) error {
 	for _, m := range models {
 		if m.Plan != nil {
 			continue
@@ -360,7 +389,7 @@ func (c *Cutter) Make(ctx context.Context, f *provider.Function, models []contro
 		if err != nil {
 			return err
 		}
-		if err := c.make(ctx, w); err != nil {
+		if err := c.make(ctx, w, leaderWill); err != nil {
 			return fmt.Errorf("%s: %w", annotation.InferPartition, err)
 		}
 	}
@@ -386,7 +415,7 @@ func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models [
 	if !c.begin(func(life context.Context) {
 		lasting, end := context.WithTimeout(life, suggestAfter)
 		defer end()
-		made <- c.Make(lasting, &as, models)
+		made <- c.makeAll(lasting, &as, models, false)
 	}) {
 		return nil
 	}

@@ -52,27 +52,32 @@ func (r *registrar) beginTidying(functions func(namespace string) ([]store.Funct
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(tidyPeriod)
-		defer tick.Stop()
-		for {
-			removed, err := look()
-			if err != nil && ctx.Err() == nil {
-				log.Warn().Err(err).Msg("cannot remove all unused variants and parts of models")
-			}
-			if len(removed) > 0 {
-				log.Info().Strs("directories", removed).Msg("removed variants or parts of models that nothing has used for an hour")
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
+		tidyEvery(ctx, log, look)
 	}()
 	return func() error {
 		cancel()
 		<-ended
 		return nil
+	}
+}
+
+// tidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
+func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
+	tick := time.NewTicker(tidyPeriod)
+	defer tick.Stop()
+	for {
+		removed, err := look()
+		if err != nil && ctx.Err() == nil {
+			log.Warn().Err(err).Msg("cannot remove all unused variants and parts of models")
+		}
+		if len(removed) > 0 {
+			log.Info().Strs("directories", removed).Msg("removed variants or parts of models that nothing has used for an hour")
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -108,6 +109,21 @@ func (k *kubernetes) pods() (map[string]string, error) {
 		all[uid] = function
 	}
 	return all, nil
+}
+
+// left names what the cluster still has of a function that was deleted, "" on one machine. All network
+// policies count: none is made for a function.
+func (k *kubernetes) left(t *testing.T, function string) string {
+	t.Helper()
+	if k == nil {
+		return ""
+	}
+	own, err := k.kubectl("get", "pods,services,deployments,configmaps", "-A", "-l", "faas_function="+function, "-o", "name")
+	policies, failed := k.kubectl("get", "networkpolicies", "-n", defaultNamespace, "-o", "name")
+	if err := errors.Join(err, failed); err != nil {
+		return err.Error()
+	}
+	return own + policies
 }
 
 // instances lists the serving processes of functions' pods, of one function or of all for

@@ -96,6 +96,17 @@ func Ours(name string) bool {
 	return name == devicesEnv || name == VisibleEnv || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_")
 }
 
+// tunable are variables by which a function changes how its engine computes on its GPU. None names a
+// file: a library that CUDA loads by a variable would run in the instance.
+var tunable = []string{
+	"NVIDIA_TF32_OVERRIDE", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "CUBLAS_WORKSPACE_CONFIG",
+	"TF_FORCE_GPU_ALLOW_GROWTH", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "PYTORCH_CUDA_ALLOC_CONF",
+}
+
+// Tunes reports whether a variable of a function's environment reaches its model's engine: it changes
+// how the engine computes on its GPU, and no more.
+func Tunes(name string) bool { return slices.Contains(tunable, name) }
+
 // Mount is a directory of the node that a container needs at a path.
 type Mount struct {
 	// Name identifies the mount; it is a DNS label.

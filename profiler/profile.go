@@ -88,6 +88,9 @@ type Profile struct {
 	// Beside is added to the engine's times. It depends on the clients' requests
 	// and not on the model, so it is not stored with the profile.
 	Beside Beside `json:"-"`
+	// LeftOut says on which of the nodes' GPUs the model should run and does not, and why; "" if on
+	// none. It is of the last try, so it is not stored.
+	LeftOut string `json:"-"`
 }
 
 // Members is the number of instances that run the model together, at least 1.

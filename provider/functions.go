@@ -43,6 +43,7 @@ func (s *Server) deployStored(ctx context.Context, r store.Function) (*Function,
 	if err != nil {
 		return f, nil, err
 	}
+	f.Restored = s.restored.isMissing(f.Name)
 	dispatcher, err := s.controller.Deploy(ctx, f)
 	return f, dispatcher, err
 }

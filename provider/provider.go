@@ -70,6 +70,9 @@ type Function struct {
 	Replicas uint64
 	// CreatedAt is the time of the first deployment.
 	CreatedAt time.Time
+	// Restored: it was accepted before the provider started. What it needs and is not there may be late,
+	// as a GPU's driver is after a restart of the machine.
+	Restored bool
 }
 
 // Status is the present state of a function's instances.
@@ -80,8 +83,9 @@ type Status struct {
 	// Usage is the sum over the instances: CPU in millicores, memory in bytes.
 	Usage cluster.Resources
 	// Problem is the reason why the function, or its latest deployment, is not served
-	// as it should be, "" if there is none.
+	// as it should be, "" if there is none. Slight: it keeps no instance from serving.
 	Problem string
+	Slight  bool
 	// Plan says how its model is cut over several instances, "" if it is not.
 	Plan string
 }

@@ -167,6 +167,9 @@ func TestDeploymentsWaitForTheirFunction(t *testing.T) {
 	if got.Deployment.Image != "mnist:2" || got.Replicas != 3 {
 		t.Errorf("%s with %d instances runs, want mnist:2 with the 3 of before", got.Deployment.Image, got.Replicas)
 	}
+	if got.Restored || !r.controller.deployed["f-0000.openfaas-fn"].Restored {
+		t.Error("a deployment does not say whether it is of an earlier provider")
+	}
 }
 
 // A provider that shuts down does not wait for functions. Instances whose functions are not

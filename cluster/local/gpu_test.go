@@ -58,13 +58,14 @@ func TestSharesOfGPUs(t *testing.T) {
 	}
 	first := shared("first", 60, 10<<30)
 	first.Env["CUDA_VISIBLE_DEVICES"], first.Devices = "all", []string{c}
+	first.Env["NVIDIA_TF32_OVERRIDE"], first.Env["LD_PRELOAD"] = "0", "/evil.so"
 	in := begin(t, b, first)
 	expect(t, b, "first", cluster.Ready)
 	if in.Device() != c {
 		t.Errorf("it is on %q, want %q", in.Device(), c)
 	}
 	environ := ask(t, in, "/environ")
-	for _, want := range []string{"CUDA_VISIBLE_DEVICES=" + c, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=10240M"} {
+	for _, want := range []string{"CUDA_VISIBLE_DEVICES=" + c, "\nNVIDIA_TF32_OVERRIDE=0\n", "FAAS_INFER_FUNCTION_LD_PRELOAD=/evil.so", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=10240M"} {
 		if !strings.Contains(environ, want) {
 			t.Errorf("it lacks %s:\n%s", want, environ)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/gpu"
 )
 
 // readyFD is the descriptor on which a process reports that it is ready.
@@ -274,6 +275,13 @@ func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings [
 	own := spec.Env
 	if b.gpus.Present() {
 		own = withoutDevices(own)
+	}
+	if spec.Kind == cluster.Model { // Its engine is in the main process.
+		for name, value := range own {
+			if gpu.Tunes(name) {
+				env = append(env, name+"="+value)
+			}
+		}
 	}
 	env = append(env, sandbox.Wrap(own)...)
 	env = append(env, command...)

@@ -172,7 +172,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: f.Cutter(b.Log)}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter()}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
@@ -198,6 +198,13 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
 	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
+}
+
+// cutter makes the cutter of models, which shares its plans with the other replicas.
+func (p *platform) cutter() *command.Cutter {
+	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, p.base.Log)
+	c.BeginTidying(p.objects.Functions)
+	return c
 }
 
 // secretType returns the type of a secret; Opaque if it cannot be read.

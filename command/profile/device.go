@@ -42,6 +42,10 @@ type DeviceOptions struct {
 	Timings bool
 	// given lists the flags above that were given.
 	given func() []string
+	// library is NVML, the driver's if nil. onGPU: an engine that takes the device as an option computes
+	// on the GPU.
+	library nvml.Interface
+	onGPU   bool
 }
 
 func (o *DeviceOptions) flags(c *cobra.Command) {
@@ -87,7 +91,10 @@ func (o *DeviceOptions) open(ctx context.Context) (*shares.Card, error) {
 		return nil, err
 	}
 	options := shares.Options{
-		GPU: o.GPU, Library: nvml.New(), Self: self, Whole: slices.Equal(o.Shares, []int{100}), Pipe: cmp.Or(o.Pipe, os.Getenv(shares.PipeEnv)),
+		GPU: o.GPU, Library: o.library, Self: self, Whole: slices.Equal(o.Shares, []int{100}), Pipe: cmp.Or(o.Pipe, os.Getenv(shares.PipeEnv)),
+	}
+	if options.Library == nil {
+		options.Library = nvml.New()
 	}
 	if o.Timings {
 		options.Log = os.Stderr
@@ -98,7 +105,7 @@ func (o *DeviceOptions) open(ctx context.Context) (*shares.Card, error) {
 // measureDevice measures the model on shares of a GPU.
 func (o *Options) measureDevice(ctx context.Context, file string) (measured *Measured, err error) {
 	if engines.IsManifest(file) {
-		return nil, fmt.Errorf("%s: only ONNX models can be measured on shares of a GPU; the engine of this bundle uses a GPU by itself", file)
+		return o.measureWhole(ctx, file)
 	}
 	m, err := model.ReadFile(file)
 	if err != nil {
@@ -135,6 +142,37 @@ func (o *Options) measureDevice(ctx context.Context, file string) (measured *Mea
 	return &Measured{Profile: p}, p.Validate()
 }
 
+// measureWhole measures a bundle that Python or a model server runs with the whole GPU. Its engine
+// takes the GPU from the environment. The profile has one share, of 100 %, with all of the GPU's
+// memory: nobody knows what the engine takes of it.
+func (o *Options) measureWhole(ctx context.Context, manifest string) (measured *Measured, err error) {
+	if !slices.Equal(o.Shares, []int{100}) {
+		return nil, fmt.Errorf("%s: only ONNX models are measured on shares of a GPU, since the engine of this bundle takes a GPU by itself; measure it on a whole one with --shares 100", manifest)
+	}
+	card, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, card.Close()) }()
+	for _, variable := range card.Environment(100) {
+		name, value, _ := strings.Cut(variable, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return nil, err
+		}
+	}
+	own := *o
+	own.Threads, own.Warm, own.onGPU = 1, "", true // A process that is warm has no GPU.
+	if measured, err = own.measurePython(ctx, manifest); err != nil {
+		return nil, err
+	}
+	p := measured.Profile
+	p.Engine, p.Machine = shares.EngineName(), card.Machine()
+	for k := range p.Measurements {
+		p.Measurements[k].GPU, p.Measurements[k].DeviceMemory = 100, card.Device().Memory
+	}
+	return measured, p.Validate()
+}
+
 // newShareCommand returns the command of the child processes that have a share.
 func newShareCommand() *cobra.Command {
 	var c shares.Child
@@ -146,7 +184,7 @@ func newShareCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.Held, c.Open, c.CPU, c.Peak = shares.Held(nvml.New(), uuid), shares.OpenEngine, processorTime, residentPeak
+			c.Held, c.Open, c.CPU, c.Peak = shares.Held(nvml.New(), uuid, os.Getpid()), shares.OpenEngine, processorTime, residentPeak
 			c.Log = cmd.ErrOrStderr()
 			var found any
 			var err error

@@ -3,9 +3,11 @@ package profile
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/profile/shares"
+	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -148,5 +152,51 @@ func TestFlagsOfTheOtherDevice(t *testing.T) {
 		if refused := err != nil && err.Error() == "--shares, --mps-pipe: for a GPU only; give --device cuda, too, or leave it out"; refused != (device == "") {
 			t.Errorf("--device %q: %v", device, err)
 		}
+	}
+}
+
+// A directory or a name of the zoo is no file, and the error says what to give.
+func TestNoFile(t *testing.T) {
+	for file, want := range map[string]string{"mnist": "faas-infer model make mnist", t.TempDir(): "is a directory; give the ONNX file"} {
+		if err := checkFile(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := checkFile("other.onnx"); err != nil {
+		t.Error(err) // Whoever opens it says that it is not there.
+	}
+}
+
+// A bundle in Python is measured with a whole GPU, which its process sees and no other. Its profile has
+// that one share, with all of the memory.
+func TestWholeGPUForPython(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "")
+	m := dgx.New()
+	uuid, _ := m.Device(1).GetUUID()
+	manifest := filepath.Join(t.TempDir(), bundle.ManifestFile)
+	for name, text := range map[string]string{
+		manifest: "name: double\nengine: python\nhandler: handler.py\n",
+		filepath.Join(filepath.Dir(manifest), "handler.py"): fmt.Sprintf(`import os
+assert os.environ["CUDA_VISIBLE_DEVICES"] == %q and os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true", os.environ
+inputs = {"x": ("float32", [3])}
+def handle(batch): return [{"y": 2 * r["x"]} for r in batch]
+`, uuid),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{MaxBatch: 2, Threads: 4, Sketch: true, Prepared: t.TempDir(), DeviceOptions: DeviceOptions{Device: deviceCUDA, GPU: "1", Shares: []int{50, 100}, library: m}}
+	if _, err := o.measureDevice(t.Context(), manifest); err == nil || !strings.Contains(err.Error(), "--shares 100") {
+		t.Errorf("%v", err)
+	}
+	o.Shares = []int{100}
+	got, err := o.measureDevice(t.Context(), manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := got.Profile
+	if p.Machine != "Mock NVIDIA A100-SXM4-40GB, driver 550.54.15" || !slices.Equal(p.DeviceShares(), []int{100}) || len(p.Threads()) != 0 || p.DeviceMemory(2) < 39<<30 {
+		t.Errorf("%+v", p)
 	}
 }

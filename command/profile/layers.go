@@ -115,6 +115,8 @@ type Layers struct {
 	Loads string `json:"loads"`
 	// Batches are those compared.
 	Batches []int `json:"batches"`
+	// Choices are Φ chosen in several ways.
+	Choices []LayerChoice `json:"choices"`
 	// Graph makes the parts.
 	Graph *graph.Graph `json:"-"`
 }
@@ -163,7 +165,7 @@ func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, er
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	out.Model = out.Graph.Model
-	return out, nil
+	return out, out.choose()
 }
 
 // rows are the batches to predict: those compared, and all up to eight, which choices need.
@@ -296,31 +298,79 @@ func (l *Layers) print(out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "\nTimes are predicted, with a margin of %.0f %%, on one thread unless a column says otherwise; load times are %s.\n", 100*l.Margin, l.Loads)
-	return l.printChoice(out)
+	return l.printChoices(out)
 }
 
-// printChoice says which blocks a shadow of one core would hold.
-func (l *Layers) printChoice(out io.Writer) error {
-	if len(l.Model.Blocks) == 1 {
+// LayerChoice is a Φ for a shadow of one core beside a body of one, with weights of its own.
+type LayerChoice struct {
+	// By says how it was chosen.
+	By   string      `json:"by"`
+	Pair shadow.Pair `json:"pair"`
+	// OfTwins is the part of the requests per second of two whole instances; OfWhole is the
+	// memory of the shadow with four rows over that of a whole instance.
+	OfTwins float64 `json:"of_twins"`
+	OfWhole float64 `json:"of_whole"`
+}
+
+// layerReach is the part of two whole instances' requests per second that a lightest shadow
+// must have.
+const layerReach = 0.9
+
+// choose chooses Φ in three ways. Batches have up to 16 rows, eight for each instance.
+func (l *Layers) choose() error {
+	m := l.Model
+	if len(m.Blocks) == 1 {
+		return nil
+	}
+	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}, Rho: corePrice()}
+	twins, err := m.Pair(m.All(), 1, o)
+	if err != nil {
+		return err
+	}
+	add := func(by, unless string, p shadow.Pair, found bool, err error) error {
+		if err != nil || len(p.Phi) == 0 {
+			return err
+		}
+		if !found {
+			by += unless
+		}
+		l.Choices = append(l.Choices, LayerChoice{by, p, p.PerSecond / twins.PerSecond, float64(l.ofRows(p.Phi)) / float64(l.ofRows(m.All()))})
+		return nil
+	}
+	p, found, err := shadow.Choose(m, o)
+	if err := add("cheapest request", " (bodies alone are cheaper)", p, found, err); err != nil {
+		return err
+	}
+	p, found, err = shadow.Greedy(m, o, shadow.Burst{Loaded: true})
+	if err := add("Algorithm 2", "", p, found, err); err != nil {
+		return err
+	}
+	o.Reach = layerReach
+	p, found, err = shadow.Choose(m, o)
+	return add(fmt.Sprintf("least memory at %.0f %% of twins", 100*layerReach), " (none reaches it)", p, found, err)
+}
+
+// ofRows is the memory of an instance with Φ and four rows, in bytes.
+func (l *Layers) ofRows(p shadow.Phi) int64 {
+	return l.Model.Own + l.Model.Weights(p) + 4*l.Model.Activations(p)
+}
+
+// printChoices says which blocks a shadow of one core would hold.
+func (l *Layers) printChoices(out io.Writer) error {
+	if len(l.Choices) == 0 {
 		_, err := fmt.Fprintln(out, "The model cannot be divided, so no shadow can hold a part of it.")
 		return err
 	}
-	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}}
-	o.Rho = corePrice()
+	fmt.Fprintln(out, "\nA shadow of one core beside a body of one core, with weights of its own:")
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "chosen by\tblocks\tweights MiB\tMiB with 4 rows\tof a whole\tbody + shadow rows\trequests/s\tof twins")
 	const mib = 1 << 20
-	p, _, err := shadow.Choose(l.Model, o)
-	if err != nil {
-		return err
+	for _, c := range l.Choices {
+		p := c.Pair
+		fmt.Fprintf(w, "%s\t%v\t%.1f\t%.0f\t%.0f %%\t%d + %d\t%.1f\t%.0f %%\n", c.By, p.Phi, float64(p.Weights)/mib, float64(l.ofRows(p.Phi))/mib,
+			100*c.OfWhole, p.Best.Body, p.Best.Rows-p.Best.Body, p.PerSecond, 100*c.OfTwins)
 	}
-	twin, err := l.Model.Pair(l.Model.All(), 1, o)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, `A shadow of one core beside a body of one, at %.3g cores per GiB: blocks %v.
-  It takes %.0f MiB, and a whole instance %.0f, both with weights of their own.
-  Batches of %d are split %d and %d. They serve %.1f requests per second, and two whole instances %.1f.
-`, o.Rho, p.Phi, float64(p.Memory)/mib, float64(twin.Memory)/mib, p.Best.Rows, p.Best.Body, p.Best.Rows-p.Best.Body, p.PerSecond, twin.PerSecond)
-	return nil
+	return w.Flush()
 }
 
 // corePrice is the price of a GiB in cores: this machine's cores over its memory.

@@ -26,6 +26,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
@@ -110,6 +111,9 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 	if err := o.DeviceOptions.check(); err != nil {
 		return err
 	}
+	if err := checkFile(file); err != nil {
+		return err
+	}
 	measure := o.measure
 	if o.Device == deviceCUDA {
 		measure = o.measureDevice
@@ -124,6 +128,18 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 		}
 	}
 	return printProfile("profile model "+filepath.Base(file), measured.Profile, o.JSON, out)
+}
+
+// checkFile refuses what is often given instead of a model's file: a directory, or a name of the zoo.
+func checkFile(file string) error {
+	info, err := os.Stat(file)
+	if err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a directory; give the ONNX file in it, or the bundle.yaml of a bundle in Python or a model server", file)
+	}
+	if z, ok := zoo.Find(file); ok && errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("there is no file %s; make the model with `faas-infer model make %s`, and give its file", file, z.Name)
+	}
+	return nil
 }
 
 // printProfile prints a measured profile.

@@ -45,7 +45,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 	r := &pythonRunner{}
 	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
 		r.inputs, r.used = map[int][]tensor.Tensor{}, 0
-		engine, err := engines.Open(ctx, dir, engine.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, Logger: zerolog.Nop(), Timeout: time.Minute})
+		engine, err := engines.Open(ctx, dir, engine.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, CUDA: o.onGPU, Logger: zerolog.Nop(), Timeout: time.Minute})
 		if err != nil {
 			return nil, err
 		}

@@ -15,7 +15,7 @@ import (
 // one machine: its bundle directories, control groups, users, and measurements.
 const suite = "^(TestUp|TestConformance|TestUpdateUnderLoad|TestToZeroAndBack|TestAsyncCallbacks|TestAsyncOutlastsKills|TestWebInterface|" +
 	"TestBadRequestsDoNotSpoilTheirBatch|TestClientsThatHangUp|TestObjectiveBelowTheFastestExecution|TestDrain|TestProviderKilledUnderLoad|" +
-	"TestInstancesKilledUnderLoad|TestPythonFunction|TestOrdinaryInstancesKilledUnderLoad)$"
+	"TestInstancesKilledUnderLoad|TestPythonFunction|TestALargeModelIsCut|TestOrdinaryInstancesKilledUnderLoad)$"
 
 // suiteTime is how long the suite may take.
 const suiteTime = 25 * time.Minute

@@ -22,7 +22,7 @@ import (
 func Read(library nvml.Interface) (i gpu.Inventory, err error) {
 	if r := library.Init(); r != nvml.SUCCESS {
 		if r == nvml.ERROR_LIBRARY_NOT_FOUND || r == nvml.ERROR_DRIVER_NOT_LOADED {
-			return i, fmt.Errorf("%w: NVIDIA's driver is missing (%w)", gpu.ErrNone, r)
+			return i, fmt.Errorf("%w: NVIDIA's driver is missing (%w): install it and check it with nvidia-smi", gpu.ErrNone, r)
 		}
 		return i, fmt.Errorf("start NVML: %w", r)
 	}

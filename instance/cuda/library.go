@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -66,6 +67,32 @@ func libraryPath() (string, error) {
 		return own, nil
 	}
 	return path, nil
+}
+
+// Installed returns the major version of CUDA for which the ONNX Runtime of instances was built, 0 if no
+// CUDA lies beside it. It opens no library. The error says what is missing.
+func Installed() (version int, err error) {
+	path, err := libraryPath()
+	if err != nil {
+		return 0, err
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	folder := filepath.Dir(path)
+	const provider = "libonnxruntime_providers_cuda.so"
+	if _, err := os.Stat(filepath.Join(folder, provider)); err != nil {
+		return 0, fmt.Errorf("ONNX Runtime's library %s is not a build for GPUs: there is no %s beside it (run `make onnxruntime-cuda`, or set %s to such a build)", path, provider, onnxruntime.LibraryEnv)
+	}
+	found, err := filepath.Glob(filepath.Join(folder, "libcudart.so.*"))
+	for _, file := range found {
+		_, suffix, _ := strings.Cut(filepath.Base(file), ".so.")
+		major, _, _ := strings.Cut(suffix, ".")
+		if n, err := strconv.Atoi(major); err == nil {
+			version = max(version, n)
+		}
+	}
+	return version, err
 }
 
 // load opens ONNX Runtime at path, by default libraryPath, and CUDA's libraries beside it.

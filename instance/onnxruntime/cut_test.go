@@ -56,11 +56,38 @@ func TestSeparateGroupsAnswerAsTheWhole(t *testing.T) {
 	}
 }
 
+// The graph that the engine runs, with its fused operators and images in blocks of channels,
+// can be divided between several tensors, too, and its groups keep every bit.
+func TestGroupsOfTheOptimisedGraph(t *testing.T) {
+	for _, name := range []string{"mobilenet", "resnet-20", "ssd"} {
+		t.Run(name, func(t *testing.T) {
+			plain, err := formOf(Options{Model: zooFile(t, name)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			optimised := filepath.Join(t.TempDir(), "model.onnx")
+			if err := saveOptimised(plain, optimised, formats[FormatPacked].save[:2]); err != nil {
+				t.Fatal(err)
+			}
+			m, err := model.ReadFile(optimised)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newPartition(t, m)
+			p.file, p.model = optimised, p.model.Separate(8)
+			for _, size := range []int{1, 5} {
+				p.chain(t, size)
+			}
+			t.Logf("%d blocks", len(p.model.Layers()))
+		})
+	}
+}
+
 // chain runs the model in uncut groups of that many layers.
 func (p *partition) chain(t *testing.T, size int) {
 	t.Helper()
 	have := p.samples(t)
-	want := p.run(t, filepath.Join(p.dir, "whole.onnx"), have)
+	want := p.run(t, p.file, have)
 	layers := len(p.model.Layers())
 	for first := 0; first < layers; first += size {
 		g, err := p.model.Group(first, min(first+size, layers))
@@ -76,11 +103,14 @@ func (p *partition) chain(t *testing.T, size int) {
 	}
 }
 
-// samples writes the whole model and returns inputs for it.
+// samples writes the whole model, if that is not done, and returns inputs for it.
 func (p *partition) samples(t *testing.T) map[string]tensor.Tensor {
 	t.Helper()
-	if err := p.whole.WriteFile(filepath.Join(p.dir, "whole.onnx")); err != nil {
-		t.Fatal(err)
+	if p.file == "" {
+		p.file = filepath.Join(p.dir, "whole.onnx")
+		if err := p.whole.WriteFile(p.file); err != nil {
+			t.Fatal(err)
+		}
 	}
 	samples, err := p.whole.SampleInputs(2, 1)
 	if err != nil {
@@ -95,7 +125,9 @@ func (p *partition) samples(t *testing.T) map[string]tensor.Tensor {
 
 // partition runs a model in parts.
 type partition struct {
-	whole  *model.Model
+	whole *model.Model
+	// file has the whole model; it is written if it is "".
+	file   string
 	model  *cut.Model
 	source cut.Source
 	dir    string
@@ -119,7 +151,7 @@ func newPartition(t *testing.T, m *model.Model) *partition {
 // compare runs the model group by group. Each group's answer is that of its parts.
 func (p *partition) compare(t *testing.T) {
 	inputs := p.samples(t)
-	want := p.run(t, filepath.Join(p.dir, "whole.onnx"), inputs)
+	want := p.run(t, p.file, inputs)
 	layers := len(p.model.Layers())
 	have := make(map[string]tensor.Tensor)
 	for name, x := range inputs {

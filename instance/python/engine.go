@@ -203,7 +203,7 @@ func (e *Engine) environment() []string {
 }
 
 // libraries returns the environment variables that set the number of threads of Python's
-// libraries and limit TensorFlow's log to errors.
+// libraries, limit TensorFlow's log to errors, and say which GPU they see: that of this process.
 func libraries(threads int) []string {
 	var env []string
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"} {
@@ -212,5 +212,13 @@ func libraries(threads int) []string {
 	if os.Getenv("TF_CPP_MIN_LOG_LEVEL") == "" {
 		env = append(env, "TF_CPP_MIN_LOG_LEVEL=2")
 	}
-	return append(env, "TF_NUM_INTEROP_THREADS=1", "CUDA_VISIBLE_DEVICES="+os.Getenv("CUDA_VISIBLE_DEVICES"))
+	devices := os.Getenv("CUDA_VISIBLE_DEVICES")
+	if devices != "" { // By default TensorFlow and JAX take nearly all memory of a GPU at their start.
+		for name, value := range map[string]string{"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"} {
+			if os.Getenv(name) == "" {
+				env = append(env, name+"="+value)
+			}
+		}
+	}
+	return append(env, "TF_NUM_INTEROP_THREADS=1", "CUDA_VISIBLE_DEVICES="+devices)
 }

@@ -181,6 +181,8 @@ func (e *Engine) environment() []string {
 	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"} {
 		env = append(env, fmt.Sprintf("%s=%d", name, e.options.Threads))
 	}
+	// Without a GPU of its own, the server must not take one that instances share.
+	env = append(env, "CUDA_VISIBLE_DEVICES="+os.Getenv("CUDA_VISIBLE_DEVICES"))
 	python := e.options.Prepared.Python
 	if python == "" {
 		return env

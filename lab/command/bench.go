@@ -33,7 +33,7 @@ command prints a table, or one object with --json.`,
 }
 
 // benchCommand adds to c the flags that all benches share, and makes it print the report
-// of run.
+// of run, also of what was measured before an error.
 func benchCommand(c *cobra.Command, run func(ctx context.Context, o rig.Options) (*report.Report, error)) *cobra.Command {
 	var asJSON bool
 	var prepared string
@@ -49,13 +49,13 @@ func benchCommand(c *cobra.Command, run func(ctx context.Context, o rig.Options)
 			return err
 		}
 		r, err := run(cmd.Context(), rig.Options{Program: program, Models: command.ModelsIn(prepared), Log: os.Stderr, Gateway: command.StartGateway})
-		if err != nil {
+		if r == nil {
 			return err
 		}
 		if asJSON {
-			return r.JSON(cmd.OutOrStdout())
+			return errors.Join(err, r.JSON(cmd.OutOrStdout()))
 		}
-		return r.Table(cmd.OutOrStdout())
+		return errors.Join(err, r.Table(cmd.OutOrStdout()))
 	}
 	return c
 }

@@ -60,10 +60,7 @@ operators of a model have not been measured.`,
 		if err == nil {
 			err = b.Run(ctx, o, r)
 		}
-		if err != nil {
-			return nil, err
-		}
-		return r, nil
+		return r, err
 	})
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make")

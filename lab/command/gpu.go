@@ -28,7 +28,7 @@ func newGPUBenchCommand() *cobra.Command {
 	o := benchgpu.Options{
 		Device: "0", MPS: device.MPSProgram, Parts: benchgpu.Parts(), Models: []string{"resnet-50", "mobilenet", "bert-v1"}, Batch: 8,
 		Small: []string{"mobilenet", "lstm-2365", "textcnn-69", "resnet-20", "bert-v1"}, SLO: 50 * time.Millisecond,
-		Shares: []int{10, 20, 30, 40, 60, 80, 100}, Each: 2 * time.Second,
+		Shares: []int{10, 20, 30, 40, 60, 80, 100}, Each: 2 * time.Second, Settings: 12,
 	}
 	c := benchCommand(&cobra.Command{
 		Use:   "gpu",
@@ -42,6 +42,10 @@ measures in parts:
   coexist  what a model with a quarter of the GPU loses beside three others
   shared   how much several small models answer at the same time on equal shares, against the
            same models with the whole GPU in turn
+  triton   the highest rate of the first model within the SLO behind a provider, against that
+           of Triton on the same GPU. Triton is NVIDIA's wheel on PyPI. Its model runs in its
+           Python backend with onnxruntime-gpu, since the wheel has no ONNX Runtime backend. A
+           search over instances, largest and preferred batch and delay tunes its batching
 
 gpu needs an ONNX Runtime library built with CUDA ("make onnxruntime-cuda"). Without a GPU it
 ends with an error. Nothing else should use the GPU.`,
@@ -63,9 +67,10 @@ ends with an error. Nothing else should use the GPU.`,
 	f.StringSliceVar(&o.Models, "models", o.Models, "architectures of faas-infer model make whose latency is measured")
 	f.IntVar(&o.Batch, "batch", o.Batch, "requests in one execution of the first model beside itself")
 	f.StringSliceVar(&o.Small, "small", o.Small, "architectures that share the GPU")
-	f.DurationVar(&o.SLO, "slo", o.SLO, "latency objective of those")
+	f.DurationVar(&o.SLO, "slo", o.SLO, "latency objective of those, and of the model behind Triton")
 	f.IntSliceVar(&o.Shares, "shares", o.Shares, "shares of the GPU, in %")
 	f.DurationVar(&o.Each, "each", o.Each, "how long each process works")
+	f.IntVar(&o.Settings, "triton-settings", o.Settings, "settings of Triton to measure, about a minute each")
 	return c
 }
 
@@ -73,6 +78,9 @@ ends with an error. Nothing else should use the GPU.`,
 func checkGPUBench(o benchgpu.Options) error {
 	if o.Batch < 1 || o.Each <= 0 || o.SLO <= 0 {
 		return errors.New("--batch, --each and --slo must be positive")
+	}
+	if o.Settings < 1 {
+		return errors.New("--triton-settings must be at least 1")
 	}
 	if len(o.Shares) == 0 || slices.Min(o.Shares) < 1 || slices.Max(o.Shares) > 100 {
 		return errors.New("--shares must be one or more numbers from 1 to 100 (%)")

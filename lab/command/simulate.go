@@ -97,7 +97,7 @@ otherwise idle machine.`,
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.against, "against", "", "compare the simulator with a real provider: "+againstLocal+", on this machine")
 	o.seedGiven = func() bool { return f.Changed("seed") }
-	c.AddCommand(newSimulateGillisCommand())
+	c.AddCommand(newSimulateGillisCommand(), newSimulateAsyFuncCommand())
 	return c
 }
 

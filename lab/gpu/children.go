@@ -88,10 +88,7 @@ func (b *bench) start(j job) (*child, error) {
 	}
 	c := &child{}
 	command := exec.Command(b.Self, arguments...)
-	command.Env, command.Stderr = os.Environ(), &c.errors
-	for name, value := range b.inventory.On(b.device.UUID, j.percent, 0).Env() {
-		command.Env = append(command.Env, name+"="+value)
-	}
+	command.Env, command.Stderr = b.card.Environment(j.percent), &c.errors
 	var err error
 	if c.in, err = command.StdinPipe(); err != nil {
 		return nil, err

@@ -1,17 +1,17 @@
 // Package gpu measures how CUDA MPS shares a GPU: the multiply-adds of two processes
 // with 30 and 70 % of one, alone and together, models' latency by share, what models lose
-// beside each other and gain over turns, and models behind a provider. It is not part of the
+// beside each other and gain over turns, and models behind a provider, also against Triton. It is not part of the
 // product, which shares GPUs with the packages of gpu at the root. Begin with Run and Served.
 package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/gpu/device"
+	"github.com/faas-infer/faas-infer/lab/peers"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -48,6 +48,10 @@ type Options struct {
 	Shares []int
 	// Each is how long each process works.
 	Each time.Duration
+	// Settings is the number of Triton's settings that may be measured.
+	Settings int
+	// Compare replaces [peers.OnGPU.Run] in tests.
+	Compare func(context.Context, peers.OnGPU) (peers.Compared, error)
 	// Log gets a message for each step.
 	Log io.Writer
 }
@@ -61,6 +65,7 @@ var parts = []struct {
 	run  func(*bench, context.Context) error
 }{
 	{"kernels", (*bench).kernels}, {"shares", (*bench).shares}, {"coexist", (*bench).coexist}, {"shared", (*bench).shared},
+	{"triton", (*bench).overTriton},
 }
 
 // Parts lists the names of the bench's parts.
@@ -73,59 +78,33 @@ func Parts() (names []string) {
 
 // Run measures kernels and models. Its error wraps [gpu.ErrNone] if there is no GPU.
 func Run(ctx context.Context, o Options) (_ *report.Report, err error) {
-	i, err := device.Read(o.Library)
+	card, err := shares.Open(ctx, shares.Options{GPU: o.Device, Flag: "--device", Library: o.Library, MPS: o.MPS, Self: o.Program})
 	if err != nil {
-		return nil, fmt.Errorf("read the GPUs: %w", err)
+		return nil, err
 	}
-	if i, err = device.Only(i, []string{o.Device}); err != nil {
-		return nil, fmt.Errorf("--device: %w", err)
-	}
-	i.Sharing = gpu.MPS
-	if len(i.Shareable()) == 0 {
-		return nil, fmt.Errorf("--device %s: %w to share: %s", o.Device, gpu.ErrNone, why(i, o.Device))
-	}
-	shared := i.Shareable()[0]
-	dir, err := os.MkdirTemp("", "faas-infer-mps-")
+	defer func() { err = errors.Join(err, card.Close()) }()
+	dir, err := os.MkdirTemp("", "faas-infer-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Fprintf(o.Log, "%s, %d multiprocessors, driver %s, CUDA %s\n", shared.Model, shared.SMs, i.Driver, i.CUDA)
-	daemon, err := device.StartMPS(ctx, device.MPSOptions{Program: o.MPS, Directory: dir, Devices: []string{shared.UUID}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if stopped := daemon.Stop(); err == nil {
-			err = stopped
-		}
-	}()
-	i.PipeDirectory = device.MPSOptions{Directory: dir}.Pipes()
+	i, d := card.Inventory(), card.Device()
+	fmt.Fprintf(o.Log, "%s, %d multiprocessors, driver %s, CUDA %s\n", d.Model, d.SMs, i.Driver, i.CUDA)
 	r := report.New("bench gpu", time.Now())
-	describe(r, i, shared)
-	b := &bench{Options: o, inventory: i, device: shared, dir: dir, report: r}
-	if b.card, err = shares.Open(ctx, shares.Options{GPU: shared.UUID, Library: o.Library, Self: o.Program, Pipe: i.PipeDirectory}); err != nil {
-		return nil, err
-	}
+	describe(r, i, d)
+	b := &bench{Options: o, card: card, dir: dir, report: r}
 	for _, p := range parts {
 		if !slices.Contains(o.Parts, p.name) {
 			continue
 		}
-		if err := p.run(b, ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+		if failed := p.run(b, ctx); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", p.name, failed))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return r, nil
-}
-
-// why returns the reason why the GPU of a name cannot be shared.
-func why(i gpu.Inventory, name string) string {
-	for _, d := range i.Devices {
-		if d.UUID == name || strconv.Itoa(d.Index) == name {
-			return d.Unshareable
-		}
-	}
-	return ""
+	return r, err
 }
 
 // describe adds the properties of the GPU.
@@ -138,11 +117,9 @@ func describe(r *report.Report, i gpu.Inventory, d gpu.Device) {
 // bench is the state of one run.
 type bench struct {
 	Options
-	inventory gpu.Inventory
-	device    gpu.Device
-	card      *shares.Card
-	dir       string
-	report    *report.Report
+	card   *shares.Card
+	dir    string
+	report *report.Report
 }
 
 // job is work on a share.

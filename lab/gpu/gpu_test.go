@@ -1,8 +1,10 @@
 package gpu
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 	"github.com/faas-infer/faas-infer/instance/cuda"
+	"github.com/faas-infer/faas-infer/lab/peers"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -77,7 +80,13 @@ func options(t *testing.T, kind string) Options {
 	}
 	return Options{
 		Self: self, Program: self, Library: dgx.New(), Device: "3", MPS: control, Parts: Parts(), Models: []string{"mnist"}, Batch: 4,
-		Small: []string{"mnist", "dssm"}, SLO: 100 * time.Millisecond, Shares: []int{10, 30, 100}, Each: time.Second, Log: t.Output(),
+		Small: []string{"mnist", "dssm"}, SLO: 100 * time.Millisecond, Shares: []int{10, 30, 100}, Each: time.Second, Log: t.Output(), Settings: 3,
+		Compare: func(_ context.Context, o peers.OnGPU) (peers.Compared, error) {
+			if !strings.HasPrefix(o.Device, "GPU-") || o.Model != "mnist" || o.SLO != 100*time.Millisecond || o.Settings != 3 {
+				return peers.Compared{}, fmt.Errorf("compares %+v", o)
+			}
+			return peers.Compared{Ours: 300, Triton: 200, Best: "2 instances", Tried: 3}, nil
+		},
 	}
 }
 
@@ -102,6 +111,7 @@ func TestRun(t *testing.T) {
 		"share_30.kept": 1, "together_of_whole": 1, "mnist.share_10.batch_1.median_ms": 10, "share.error_pct": 0, "coexist.slowdown": 1,
 		// In turn 1,882 each of the whole GPU, in batches of 16 of 8.5 ms; at once 10 batches of 16 a second.
 		"shared.dssm.in_turn_rps": 16 / 0.0085 / 2, "shared.dssm.rps": 160, "rps_ratio.shared_over_whole": 160 / (16 / 0.0085 / 2),
+		"triton.mnist.ours_rps": 300, "triton.mnist.rps": 200, "rps_ratio.over_triton": 1.5,
 	} {
 		if x, ok := got[name]; !ok || x < want-1e-9 || x > want+1e-9 {
 			t.Errorf("%s is %v, want %v", name, x, want)
@@ -163,4 +173,23 @@ func TestWorkOnCPU(t *testing.T) {
 	if err := (Work{Each: time.Millisecond}).Do(t.Context(), strings.NewReader("go\n"), io.Discard); err != nil && !errors.Is(err, cuda.ErrDevice) {
 		t.Errorf("the kernel: %v", err)
 	}
+}
+
+// What the provider reached is reported although Triton fails.
+func TestTritonFails(t *testing.T) {
+	o := options(t, "ideal")
+	o.Parts = []string{"triton"}
+	o.Compare = func(context.Context, peers.OnGPU) (peers.Compared, error) {
+		return peers.Compared{Ours: 300}, errors.New("Triton does not start")
+	}
+	r, err := Run(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "Triton does not start") {
+		t.Errorf("%v", err)
+	}
+	for _, x := range r.Results {
+		if x.Name == "triton.mnist.ours_rps" && x.Value == 300 {
+			return
+		}
+	}
+	t.Errorf("%+v", r.Results)
 }

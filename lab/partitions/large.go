@@ -79,7 +79,7 @@ func (s *served) large(ctx context.Context) error {
 	}
 	_, off := partitioning.Difference(a.answer, answer)
 	name := s.Large
-	s.report.Add("large.members."+name, float64(len(records)), "", "instances of "+s.Limit)
+	s.report.Add("large.members."+name, float64(records[0].Spec.Config.Members()), "", "instances of "+s.Limit)
 	s.report.Add("large.ms."+name, ms, "ms", "median through the provider")
 	s.report.Add("large.rss_over_limit", float64(rss)/float64(limit), "", fmt.Sprintf("highest resident set of an instance, %d MiB", rss>>20))
 	s.report.Add("large.deploy_over_part", float64(others.bytes)/float64(largest), "", fmt.Sprintf("highest resident set of any other process of the provider, %d MiB (%s), over the largest part, %d MiB", others.bytes>>20, others.what, largest>>20))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -173,7 +172,7 @@ func (s *served) first(ctx context.Context, a *asked) error {
 	}
 }
 
-// awaitParts waits until all ways to cut the model are known, members of one set serve and the set
+// awaitParts waits until all ways to cut the model are known, members of one of them serve and a set
 // answers. The first way that is ready serves while the others are prepared, and the quickest
 // replaces it.
 func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.InstanceRecord, error) {
@@ -187,17 +186,17 @@ func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.I
 		if err != nil {
 			return nil, err
 		}
-		n, sets := 0, map[cluster.InstanceID]bool{}
+		n, ways := 0, map[string]bool{}
 		for _, r := range records {
 			if r.Spec.Set != "" && r.Process.PID > 0 {
-				n, sets[r.Spec.Set] = n+1, true
+				n, ways[r.Spec.Artefact.Name] = n+1, true
 			}
 		}
 		planning, err := s.planning(ctx, "parts")
 		if err != nil {
 			return nil, err
 		}
-		if n < members || n != len(records) || len(sets) != 1 || planning {
+		if n < members || n != len(records) || len(ways) != 1 || planning {
 			stays = 0
 		} else if stays++; stays > steady {
 			return records, nil

@@ -17,11 +17,19 @@ type Setting struct {
 	Delay    time.Duration
 	// Workers is the number of workers; [Peer] has the peer's name for it.
 	Workers int
+	// Preferred is Triton's preferred batch, 0 for none.
+	Preferred int
 }
 
 // setting returns a Setting with its name.
 func setting(maxBatch int, delay time.Duration, workers int) Setting {
-	return Setting{fmt.Sprintf("b%dd%dw%d", maxBatch, delay.Milliseconds(), workers), maxBatch, delay, workers}
+	return Setting{Name: fmt.Sprintf("b%dd%dw%d", maxBatch, delay.Milliseconds(), workers), MaxBatch: maxBatch, Delay: delay, Workers: workers}
+}
+
+// named returns the setting with a name that no other has.
+func (x Setting) named() Setting {
+	x.Name = fmt.Sprintf("b%dd%dw%dp%d", x.MaxBatch, x.Delay.Microseconds(), x.Workers, x.Preferred)
+	return x
 }
 
 // Peer is a model server that the provider is compared with.
@@ -151,5 +159,9 @@ func (p Peer) describeGrid(slo time.Duration) string {
 
 // describe returns a point in the peer's terms.
 func (p Peer) describe(x point) string {
-	return fmt.Sprintf("%s, max batch %d, %s %v, %s %d", x.way.Name, x.MaxBatch, p.delay, x.Delay, p.workers, x.Workers)
+	text := fmt.Sprintf("%s, max batch %d, %s %v, %s %d", x.way.Name, x.MaxBatch, p.delay, x.Delay, p.workers, x.Workers)
+	if x.Preferred > 0 {
+		text += fmt.Sprintf(", preferred_batch_size %d", x.Preferred)
+	}
+	return text
 }

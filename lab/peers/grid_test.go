@@ -62,6 +62,30 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
+// On a GPU both have the libraries that the provider's images have.
+func TestRequirementsOnGPU(t *testing.T) {
+	ours, err := os.ReadFile("../../templates/onnx-infer/requirements/cuda.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := services.ReadFile("services/" + onGPU.Name + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins := 0
+	for line := range strings.Lines(string(ours)) {
+		if pin, _, found := strings.Cut(line, " --hash"); found {
+			pins++
+			if !strings.Contains(string(text), "\n"+pin+"\n") {
+				t.Errorf("Triton has no %s", pin)
+			}
+		}
+	}
+	if pins == 0 {
+		t.Error("the provider's requirements have no versions")
+	}
+}
+
 func TestTritonConfig(t *testing.T) {
 	s := &site{output: "y", inputs: []tensor.Tensor{{Name: "x", Type: tensor.Int64, Shape: []int64{1, 2, 3}}}}
 	want := `backend: "python"
@@ -72,6 +96,12 @@ instance_group { count: 2 kind: KIND_CPU }
 dynamic_batching { max_queue_delay_microseconds: 1000 }
 `
 	if got := s.tritonConfig(setting(32, time.Millisecond, 2)); got != want {
+		t.Errorf("%s", got)
+	}
+	s.gpu = "GPU-1"
+	onGPU := strings.Replace(want, "kind: KIND_CPU", "kind: KIND_GPU gpus: [ 0 ]", 1)
+	onGPU = strings.Replace(onGPU, "max_queue", "preferred_batch_size: [ 16 ] max_queue", 1)
+	if got := s.tritonConfig(Setting{MaxBatch: 32, Delay: time.Millisecond, Workers: 2, Preferred: 16}); got != onGPU {
 		t.Errorf("%s", got)
 	}
 	if got := s.tritonConfig(setting(1, 0, 1)); strings.Contains(got, "dynamic_batching") {

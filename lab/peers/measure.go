@@ -2,6 +2,7 @@ package peers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,12 @@ type subject struct {
 	due [][]float32
 	// trial is the time of each rate, budget that of each search.
 	trial, budget time.Duration
-	log           io.Writer
+	// warm is the minimum time of the part of a trial that does not count, in which a server that
+	// scales may do so.
+	warm time.Duration
+	// absolute and relative are the tolerance between two answers, 0 for that of rounding.
+	absolute, relative float64
+	log                io.Writer
 }
 
 // address is the URL of one setting for one kind of request.
@@ -103,7 +109,7 @@ func (s *subject) check(w Way, sample int, body []byte) error {
 	if s.due == nil {
 		return nil
 	}
-	return equal(got, s.due[sample])
+	return equal(got, s.due[sample], cmp.Or(s.absolute, absolute), cmp.Or(s.relative, relative))
 }
 
 // ask sends one body and returns the answer. A status other than 200 is an error.
@@ -161,7 +167,7 @@ func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.D
 // that rate times challenge, and returns 0 if this is missed.
 func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
 	// A long objective needs long trials, and so a long search.
-	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, minTrials*(s.counted()+s.trial/3))}
+	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, minTrials*(s.counted()+s.uncounted()))}
 	if beat > 0 {
 		search.Start = beat * challenge
 	}
@@ -185,6 +191,9 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 // counted returns how long a rate is offered in the part of a trial that counts.
 func (s *subject) counted() time.Duration { return max(s.trial, minObjectives*s.slo) }
 
+// uncounted returns how long a rate is offered before that.
+func (s *subject) uncounted() time.Duration { return max(s.trial/3, s.warm) }
+
 // met offers a rate and reports whether it is met. The beginning of the load does not
 // count. A missed rate is offered once more: another tenant of a shared machine may have
 // caused a pause.
@@ -192,7 +201,7 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uin
 	t.Rate = rate
 	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(minInFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
 	for try := range 2 {
-		o.Duration = s.trial / 3
+		o.Duration = s.uncounted()
 		if _, err := load.Run(ctx, o); err != nil {
 			return false, err
 		}

@@ -191,8 +191,8 @@ const (
 	relative = 1e-3
 )
 
-// equal returns an error unless an answer equals the provider's up to rounding.
-func equal(got, want []float32) error {
+// equal returns an error unless an answer equals the provider's up to a tolerance.
+func equal(got, want []float32, absolute, relative float64) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d numbers where ours has %d", len(got), len(want))
 	}

@@ -110,7 +110,7 @@ func TestEqual(t *testing.T) {
 		{[]float32{nan}, []float32{1}, false},
 		{[]float32{1}, []float32{nan}, false},
 	} {
-		if err := equal(c.got, c.want); (err == nil) != c.equal {
+		if err := equal(c.got, c.want, absolute, relative); (err == nil) != c.equal {
 			t.Errorf("%v and %v: %v", c.got, c.want, err)
 		}
 	}

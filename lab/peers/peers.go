@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -66,6 +65,9 @@ type run struct {
 	done     int
 	total    int
 	ratios   []float64
+	// gpu is that of [OnGPU], arguments are those of the provider.
+	gpu       string
+	arguments []string
 }
 
 // Run measures the provider and the peers, model by model, and adds the worst and the
@@ -128,21 +130,10 @@ func (u *run) environments(ctx context.Context) error {
 	for _, p := range u.peers {
 		u.r.Add("grid."+p.Name, float64(len(p.grid(subjects[0].slo))), "settings", p.describeGrid(subjects[0].slo))
 		u.r.Add("limits."+p.Name, 1, "", p.without)
-		file := filepath.Join(u.dir, p.Name+".txt")
-		if err := copyService(p.Name+".txt", file); err != nil {
-			return err
-		}
-		e, err := environment.Find(ctx, p.engine, file)
-		if err == nil && !e.Made() {
-			began := time.Now()
-			fmt.Fprintf(u.o.Log, "making the Python environment of %s, which takes some minutes the first time\n", p.Name)
-			e, err = environment.Ensure(ctx, p.engine, file)
-			fmt.Fprintf(u.o.Log, "it took %v\n", time.Since(began).Round(time.Second))
-		}
+		u.missing[p.Name] = u.environment(ctx, p)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		u.python[p.Name], u.missing[p.Name] = e, err
 	}
 	return nil
 }
@@ -163,12 +154,8 @@ func (u *run) model(ctx context.Context, name string, slo time.Duration) error {
 	}
 	defer m.Close()
 	s := &subject{slo: slo, trial: u.Trial, budget: u.Budget, log: u.o.Log}
-	for seed := range uint64(samples) {
-		inputs, err := m.Samples(seed)
-		if err != nil {
-			return err
-		}
-		s.inputs = append(s.inputs, inputs)
+	if err := s.sample(m); err != nil {
+		return err
 	}
 	rates, err := u.ours(ctx, m, s)
 	if err != nil {
@@ -189,15 +176,15 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 		return nil, err
 	}
 	var d *rig.Deployed
-	if err := rig.RunOnCore(u.Core, func() (err error) {
-		d, err = u.o.Provider(ctx, dir)
+	if err := onCore(u.Core, func() (err error) {
+		d, err = u.o.Provider(ctx, dir, u.arguments...)
 		return err
 	}); err != nil {
 		return nil, err
 	}
 	defer d.Stop()
 	image := m.Name + ":bench"
-	if err := errors.Join(d.Bundle(m, image), d.Deploy(ctx, rig.FunctionName, image, s.slo)); err != nil {
+	if err := errors.Join(d.Bundle(m, image), d.DeployFunction(ctx, rig.Function(rig.FunctionName, image, u.annotations(s.slo)))); err != nil {
 		return nil, err
 	}
 	at := d.URL + "/function/" + rig.FunctionName
@@ -326,7 +313,7 @@ func (u *run) start(ctx context.Context, m *rig.Subject, s *subject, p Peer, set
 	if err != nil {
 		return nil, err
 	}
-	site := &site{dir: dir, model: m.File, output: m.Model.Outputs()[0].Name, python: u.python[p.Name], inputs: s.inputs[0], settings: settings}
+	site := &site{dir: dir, model: m.File, output: m.Model.Outputs()[0].Name, python: u.python[p.Name], inputs: s.inputs[0], settings: settings, gpu: u.gpu}
 	for _, port := range []*int{&site.http, &site.grpc} {
 		if *port, err = engine.FreePort(); err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,8 @@ type site struct {
 	python             environment.Environment
 	inputs             []tensor.Tensor
 	settings           []Setting
+	// gpu is the UUID of the GPU on which Triton runs the model, "" for none.
+	gpu string
 	// http and grpc are ports of the loopback interface.
 	http, grpc int
 }
@@ -172,8 +175,8 @@ func startTriton(s *site) (server, error) {
 		argv: []string{filepath.Join(inside, "bin", "tritonserver"),
 			"--model-repository=" + filepath.Join(s.dir, "models"), "--backend-directory=" + filepath.Join(s.dir, "backends"),
 			"--http-address=127.0.0.1", "--http-port=" + strconv.Itoa(s.http), "--grpc-address=127.0.0.1", "--grpc-port=" + strconv.Itoa(s.grpc),
-			"--allow-metrics=false", "--log-info=false", "--http-thread-count=2", "--backend-config=python,shm-region-prefix-name=" + region},
-		env: []string{"LD_LIBRARY_PATH=" + filepath.Join(filepath.Dir(filepath.Dir(own)), "lib") + ":" + filepath.Join(packages, "nvidia_pytriton.libs")},
+			"--allow-metrics=false", "--log-info=false", "--http-thread-count=" + strconv.Itoa(s.threads()), "--backend-config=python,shm-region-prefix-name=" + region},
+		env: []string{"CUDA_VISIBLE_DEVICES=" + s.gpu, "LD_LIBRARY_PATH=" + filepath.Join(filepath.Dir(filepath.Dir(own)), "lib") + ":" + filepath.Join(packages, "nvidia_pytriton.libs")},
 		cleanUp: func() {
 			left, _ := filepath.Glob("/dev/shm/" + region + "*")
 			for _, file := range left {
@@ -193,11 +196,38 @@ func (s *site) tritonConfig(x Setting) string {
 		fmt.Fprintf(&b, "input { name: %q data_type: TYPE_%s dims: [ %s ] }\n", in.Name, in.Type, dims)
 	}
 	fmt.Fprintf(&b, "output { name: %q data_type: TYPE_FP32 dims: [ -1 ] }\n", s.output)
-	fmt.Fprintf(&b, "instance_group { count: %d kind: KIND_CPU }\n", x.Workers)
+	if s.gpu == "" {
+		fmt.Fprintf(&b, "instance_group { count: %d kind: KIND_CPU }\n", x.Workers)
+	} else { // It sees one GPU.
+		fmt.Fprintf(&b, "instance_group { count: %d kind: KIND_GPU gpus: [ 0 ] }\n", x.Workers)
+	}
+	preferred := ""
+	if x.Preferred > 0 {
+		preferred = fmt.Sprintf("preferred_batch_size: [ %d ] ", x.Preferred)
+	}
 	if x.MaxBatch > 1 {
-		fmt.Fprintf(&b, "dynamic_batching { max_queue_delay_microseconds: %d }\n", x.Delay.Microseconds())
+		fmt.Fprintf(&b, "dynamic_batching { %smax_queue_delay_microseconds: %d }\n", preferred, x.Delay.Microseconds())
 	}
 	return b.String()
+}
+
+// threads is the number of Triton's threads that read requests over HTTP: two for its one core.
+func (s *site) threads() int {
+	if s.gpu == "" {
+		return 2
+	}
+	return max(2, runtime.NumCPU()/2)
+}
+
+// anywhere is the core of processes that may use all of them.
+const anywhere = -1
+
+// onCore runs f so that the processes that it starts are pinned to a core.
+func onCore(core int, f func() error) error {
+	if core == anywhere {
+		return f()
+	}
+	return rig.RunOnCore(core, f)
 }
 
 // running is a started server.
@@ -208,7 +238,7 @@ type running struct {
 	output           *os.File
 }
 
-// launch starts a server on a core and waits until it is ready.
+// launch starts a server on a core, or anywhere if core is [anywhere], and waits until it is ready.
 func (s *site) launch(ctx context.Context, p Peer, core int) (*running, error) {
 	made, err := p.start(s)
 	if err != nil {
@@ -229,7 +259,7 @@ func (s *site) launch(ctx context.Context, p Peer, core int) (*running, error) {
 		markEnv + "=" + mark, "PATH=" + bin + ":" + os.Getenv("PATH"), "VIRTUAL_ENV=" + filepath.Dir(bin),
 		"PYTHONPATH=" + s.dir, "PYTHONNOUSERSITE=1", "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1",
 	})
-	err = rig.RunOnCore(core, func() (err error) {
+	err = onCore(core, func() (err error) {
 		r.Child, err = process.Start(c, syscall.SIGTERM)
 		return err
 	})

@@ -45,6 +45,10 @@ type Ready interface {
 // IdleSince implements [Ready].
 func (p *peer) IdleSince() (since time.Duration, idle bool) { return p.idleSince, p.inFlight == 0 }
 
+// BusyUntil returns the time until which it executes what it has: [Use] counts executions in
+// advance.
+func (p *peer) BusyUntil() time.Duration { return p.freeAt }
+
 // Used implements [Ready].
 func (p *peer) Used() Use { return p.use }
 

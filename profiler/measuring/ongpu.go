@@ -262,6 +262,9 @@ func linked(m *model.Model, through, n int) *model.Model {
 // outputs.
 func (m *OnGPU) measure(ctx context.Context, op *operator.Operator, made *model.Model, batches []int, copies bool) (all []profiler.Measurement, err error) {
 	at := time.Now()
+	if made, err = batchFirst(made); err != nil {
+		return nil, err
+	}
 	file := filepath.Join(m.directory, "operator.onnx")
 	if err := made.WriteFile(file); err != nil {
 		return nil, err
@@ -279,6 +282,7 @@ func (m *OnGPU) measure(ctx context.Context, op *operator.Operator, made *model.
 		if err != nil {
 			return nil, err
 		}
+		inputs = rowsOf(made, b, inputs)
 		at = took(&m.Spent.Making, at)
 		if err := e.Prepare(ctx, b, inputs); err != nil {
 			return nil, err

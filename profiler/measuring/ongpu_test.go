@@ -109,6 +109,12 @@ func extended(t *testing.T, name string) *operator.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return extendedModel(t, m)
+}
+
+// extendedModel is extended of a model.
+func extendedModel(t *testing.T, m *model.Model) *operator.Graph {
+	t.Helper()
 	file, graph := filepath.Join(t.TempDir(), "model.onnx"), filepath.Join(t.TempDir(), "graph.onnx")
 	if err := m.WriteFile(file); err != nil {
 		t.Fatal(err)
@@ -116,7 +122,8 @@ func extended(t *testing.T, name string) *operator.Graph {
 	if err := onnxruntime.SaveExtended(file, graph); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = model.ReadGraph(graph); err != nil {
+	m, err := model.ReadGraph(graph)
+	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := operator.Read(m)

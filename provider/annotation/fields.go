@@ -139,7 +139,7 @@ func (in *Inference) refuseWholeGPUs(d types.FunctionDeployment) error {
 	for field, r := range map[string]*types.FunctionResources{"limits": d.Limits, "requests": d.Requests} {
 		for _, gpu := range gpus(r) {
 			if gpu.value != "" && gpu.value != "0" {
-				return &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "the provider chooses a model's part of a GPU from its objective; leave the field out"}
+				return &Error{Key: field + "." + gpu.name, Value: gpu.value, Why: "the provider chooses a model's part of a GPU from its objective; leave the field out (com.openfaas.infer.device: cuda keeps a model off cores)"}
 			}
 		}
 	}

@@ -137,6 +137,8 @@ type Controller struct {
 	shares   shares
 	// fleetSize decides how many nodes are wanted.
 	fleetSize fleetSize
+	// arrivals notices new kinds of GPUs.
+	arrivals arrivals
 }
 
 // New returns a controller that knows the instances which an earlier provider has left

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
 // planner plans in half a minute how the model "slow", which takes a second, is cut into two
@@ -102,6 +104,9 @@ func TestASlowModelIsCut(t *testing.T) {
 		}
 		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "being planned") {
 			t.Errorf("while it is planned, its plan is %q", s.Plan)
+		}
+		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), "it is being planned how to cut the model") {
+			t.Errorf("while it is planned, a request got %v", err)
 		}
 		r.until("it serves", func() bool { return r.describe("f").Measured })
 		r.answered("f", "parts")
@@ -294,6 +299,45 @@ func TestTheQuickestAndWhatRequestsAsk(t *testing.T) {
 		r.answered("any", "slim")
 		ask("any", "Model", "precise", "precise")
 	})
+}
+
+// The quickest starts with the share for which there is room. Until it is raised no second one takes
+// the room for that.
+func TestNoSecondOneWhileTheQuickestIsRaised(t *testing.T) {
+	way := func(name string, cpu int, ms time.Duration) capacity.Candidate {
+		return capacity.Candidate{Artefact: name, Exec: ms * time.Millisecond, Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: cpu}}}
+	}
+	all := []capacity.Candidate{way("parts-1", 1000, 1300), way("parts-2", 1000, 1600), way("parts-2", 2000, 800)}
+	runs := func(name string, cpu int) *instance {
+		in := &instance{}
+		in.Node, in.Artefact.Name, in.Config.CPU = "a", name, cpu
+		return in
+	}
+	for _, x := range []struct {
+		instances []*instance
+		free      int
+		want      []int // shares of parts-2
+	}{
+		{nil, 2000, []int{2000}},
+		{[]*instance{runs("parts-1", 1000)}, 1000, []int{1000, 2000}},
+		{[]*instance{runs("parts-1", 1000), runs("parts-2", 1000)}, 0, []int{2000}},
+		{[]*instance{runs("parts-2", 1000)}, 1000, []int{2000}},
+		{[]*instance{runs("parts-2", 1000)}, 500, []int{1000, 2000}}, // Another function has the room.
+		{[]*instance{runs("parts-2", 2000)}, 0, []int{2000}},
+	} {
+		nodes := []cluster.Node{{Name: "a", Total: cluster.Resources{CPU: 2000}, Free: cluster.Resources{CPU: x.free}}}
+		var q quickest
+		var got []int
+		for _, c := range q.among(all, nodes, x.instances) {
+			if c.Artefact != "parts-2" {
+				t.Errorf("%s may start", c.Artefact)
+			}
+			got = append(got, c.Config.CPU)
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%d instances, %dm free: shares %v, want %v", len(x.instances), x.free, got, x.want)
+		}
+	}
 }
 
 // Of several instances on a node only as many get the share of the quickest as there is room for.

@@ -62,14 +62,28 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
-	prepareCtx, abandon := context.WithCancel(c.keeper.Context())
-	fn.abandon = abandon
-	c.keeper.Begin(func() {
-		defer abandon()
-		preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.prepare(prepareCtx)
-	})
+	preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.begin()
 	c.Wake()
 	return fn.classing.classifier, nil
+}
+
+// begin prepares the revision in the background. The lock is held.
+func (c preparation) begin() {
+	ctx, abandon := context.WithCancel(c.keeper.Context())
+	c.fn.abandon = abandon
+	c.fn.again = func() {
+		abandon()
+		same := *c.Function // A new pointer: what is left of the abandoned work must not serve.
+		c.Function, c.again, c.fn.wanted = &same, true, &same
+		c.begin()
+	}
+	if c.options.Devices != nil {
+		c.fn.searched = search{kinds: c.options.Devices.Devices(), led: c.finder.Leading()}
+	}
+	c.keeper.Begin(func() {
+		defer abandon()
+		c.prepare(ctx)
+	})
 }
 
 // check returns an error if a model cannot be read, if none is as accurate as the deployment

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,15 @@ func gpuTime(file string, batch, gpu int) time.Duration {
 }
 
 // fakeGPUs are the nodes' GPUs, all of one kind.
-type fakeGPUs struct{}
+type fakeGPUs struct {
+	// unusable is the reason why no model runs there.
+	unusable string
+}
 
-func (fakeGPUs) Devices() []string    { return []string{"GPU, driver 1"} }
-func (fakeGPUs) Unable(string) string { return "" }
+func (fakeGPUs) Devices() []string                { return []string{"GPU, driver 1"} }
+func (fakeGPUs) Unable(string, bool) string       { return "" }
+func (g fakeGPUs) Unusable(string, string) string { return g.unusable }
+
 func (fakeGPUs) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
 	p := &profiler.Profile{Model: file, Engine: "engine cuda", Machine: device, Memory: 100 << 20}
 	for _, g := range []int{10, 100} {
@@ -58,6 +64,163 @@ func TestServedByShares(t *testing.T) {
 		}
 		if len(r.backend.living()) == 0 {
 			t.Error("nothing serves")
+		}
+	})
+}
+
+// lateGPUs are GPUs that are there once come is set. A model's times are found in a second.
+type lateGPUs struct {
+	fakeGPUs
+	come *atomic.Bool
+}
+
+func (g lateGPUs) Devices() []string {
+	if !g.come.Load() {
+		return nil
+	}
+	return g.fakeGPUs.Devices()
+}
+
+func (g lateGPUs) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	time.Sleep(time.Second)
+	return g.fakeGPUs.OnDevice(ctx, file, device, maxBatch, until)
+}
+
+// Functions use a GPU that comes after their deployment, unless they may not. Those that are served
+// keep serving meanwhile.
+func TestLateGPU(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	tryWith(t, func(o *Options) {
+		o.Devices = late
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+	}, func(r *rig) {
+		r.measured("f", "m")
+		r.measured("c", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCPU })
+		r.answered("f", "m")
+		shares := func(name string) (n int) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, c := range r.functions[full(name)].artefacts[0].candidates {
+				if c.Config.GPU > 0 {
+					n++
+				}
+			}
+			return n
+		}
+		if n := shares("f"); n > 0 {
+			t.Errorf("%d configs on a GPU that is not there", n)
+		}
+		r.deploy("w", "m", func(f *provider.Function) { f.Restored, f.Inference.Device = true, annotation.DeviceCUDA })
+		r.until("it says what it waits for", func() bool { return strings.Contains(r.describe("w").Problem, "no node has a GPU") })
+		late.come.Store(true)
+		r.until("the GPU is used", func() bool { return shares("f") > 0 })
+		r.answered("w", "m")
+		r.answered("f", "m")
+		if n := shares("c"); n > 0 {
+			t.Errorf("%d configs on a GPU of a function for cores", n)
+		}
+	})
+}
+
+// A function that was deployed while a kind of GPU was away uses it once it is back.
+func TestGPUComesBack(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	late.come.Store(true)
+	tryWith(t, func(o *Options) { o.Devices = late }, func(r *rig) {
+		r.measured("f", "m")
+		time.Sleep(time.Minute)
+		late.come.Store(false)
+		time.Sleep(time.Minute)
+		r.measured("g", "m2")
+		time.Sleep(time.Minute)
+		late.come.Store(true)
+		r.until("the GPU is used", func() bool {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return len(r.functions[full("g")].artefacts[0].profile.DeviceShares()) > 0
+		})
+		prepares := func() int {
+			r.models.mu.Lock()
+			defer r.models.mu.Unlock()
+			return r.models.prepares
+		}
+		before := prepares()
+		time.Sleep(10 * time.Minute)
+		if n := prepares() - before; n > 0 {
+			t.Errorf("prepared %d times more although nothing is new", n)
+		}
+	})
+}
+
+// Variants that were made since a function's deployment serve on while it is prepared for a GPU that is
+// new.
+func TestLateGPUKeepsVariants(t *testing.T) {
+	late, g := lateGPUs{come: &atomic.Bool{}}, &generator{}
+	tryWith(t, func(o *Options) { o.Bundles, o.Register, o.Devices = g, g.register, late }, func(r *rig) {
+		r.measured("f", "net", generates)
+		time.Sleep(11 * time.Minute)
+		const both = "precise of precise, slim of precise"
+		if got := r.titles("f"); got != both {
+			t.Fatalf("before: %s", got)
+		}
+		late.come.Store(true)
+		for range 30_000 {
+			if time.Sleep(time.Millisecond); r.titles("f") != both {
+				t.Fatalf("meanwhile: %s", r.titles("f"))
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, a := range r.functions[full("f")].artefacts {
+			if len(a.profile.DeviceShares()) == 0 {
+				t.Errorf("%s does not use the GPU", a.Name)
+			}
+		}
+	})
+}
+
+// A replica that follows uses the times on a GPU that the leader has found, and finds them itself once it
+// leads.
+func TestFollowersAndLateGPUs(t *testing.T) {
+	late := lateGPUs{come: &atomic.Bool{}}
+	together(t, func(o *Options) { o.Devices = late }, func(leader, follower *replica) {
+		uses := func(r *replica, name string) func() bool {
+			return func() bool {
+				r.Controller.mu.Lock()
+				defer r.Controller.mu.Unlock()
+				return !lackDevice(r.functions[full(name)].artefacts)
+			}
+		}
+		both(leader, follower, "f", "m")
+		late.come.Store(true)
+		leader.until("the leader knows the times", uses(leader, "f"))
+		follower.until("the other one knows them", uses(follower, "f"))
+		// This one is deployed at the follower alone, as if the leader were gone.
+		follower.deploy("g", "m", func(f *provider.Function) { f.Inference.MaxBatch = 4 })
+		time.Sleep(followTimeout)
+		follower.until("measured", func() bool { return follower.describe("g").Measured })
+		if uses(follower, "g")() {
+			t.Error("it finds them while another replica leads")
+		}
+		leader.leads.Store(false)
+		follower.leads.Store(true)
+		follower.until("it finds them", uses(follower, "g"))
+	})
+}
+
+// A GPU that a model should use and cannot is named in the function's status, while cores serve it. A
+// function that may run there only is refused.
+func TestUnusableGPU(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Devices = fakeGPUs{"the library is missing"} }, func(r *rig) {
+		r.measured("f", "m")
+		r.answered("f", "m")
+		r.until("the status says why", func() bool {
+			s, _ := r.Status(full("f"))
+			return s.Problem == "the model does not use every GPU that it could: on GPU, driver 1: the library is missing" && s.Slight && s.AvailableReplicas > 0
+		})
+		_, err := r.Deploy(t.Context(), r.function("g", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA }))
+		if err == nil || !strings.Contains(err.Error(), annotation.InferDevice) || !strings.Contains(err.Error(), "the library is missing") {
+			t.Errorf("%v", err)
 		}
 	})
 }

@@ -33,9 +33,12 @@ type function struct {
 	// ends its preparation.
 	wanted  *provider.Function
 	abandon context.CancelFunc
-	making  making
-	rules   *latency.Rules
-	replica *peer.Replica
+	// again prepares it once more, for GPUs that searched does not know.
+	again    func()
+	searched search
+	making   making
+	rules    *latency.Rules
+	replica  *peer.Replica
 	// grace is how long a retired instance may take at least to answer what it has.
 	grace time.Duration
 	log   zerolog.Logger

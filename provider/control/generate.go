@@ -160,6 +160,7 @@ func (c generation) report(err error) {
 		return
 	}
 	c.fn.planning = false
+	c.fn.tell(time.Now())
 	switch {
 	case err == nil:
 		c.fn.unregistered = ""

@@ -46,6 +46,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	}
 	c.keeper.Free(nodes)
 	c.nodes = nodes
+	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
 	for _, fn := range c.functions {
 		busy = busy || fn.Failures.Pausing(now)

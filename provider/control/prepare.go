@@ -38,6 +38,8 @@ type preparation struct {
 	// not known yet how.
 	all     []*task
 	cutting bool
+	// again: it was prepared before, and variants may have been made of its models since.
+	again bool
 }
 
 // task is one model of a revision on its way to its full profile.
@@ -69,6 +71,11 @@ const (
 // models get some profile, then each a full one. prepare repeats failed attempts until ctx
 // ends.
 func (c preparation) prepare(ctx context.Context) {
+	if c.again {
+		if _, models, err := c.options.Bundles.Models(ctx, c.Function); err == nil {
+			c.models = models
+		}
+	}
 	for _, m := range c.models {
 		c.all = append(c.all, &task{Model: m})
 	}
@@ -77,6 +84,7 @@ func (c preparation) prepare(ctx context.Context) {
 	c.mu.Lock()
 	if c.fn.wanted == c.Function {
 		c.fn.planning = c.cutting
+		c.fn.tell(time.Now())
 	}
 	c.mu.Unlock()
 	if c.complete(ctx, c.all) && more {

@@ -3,6 +3,8 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -28,14 +30,33 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 // problem returns why the function or its latest deployment is not served as it should be,
 // "" if there is no problem.
 func (fn *function) problem() string {
-	why := cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
+	why := fn.grave()
 	if why == "" {
-		return fn.unregistered
+		return cmp.Or(fn.unregistered, leftOut(fn.artefacts))
 	}
 	if fn.earlier() {
 		return provider.Before(why)
 	}
 	return why
+}
+
+// grave is a problem that can keep instances from serving, "" if there is none.
+func (fn *function) grave() string {
+	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
+}
+
+// leftOut says which GPUs a function's models do not use although they should, "" if none.
+func leftOut(artefacts []*artefact) string {
+	var all []string
+	for _, a := range artefacts {
+		if why := a.profile.LeftOut; why != "" && !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
 }
 
 // earlier reports whether an earlier deployment serves. It does if the latest one failed, or
@@ -64,7 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Plan: fn.planText(), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: planText(fn.artefacts, fn.planning), Usage: fn.Usage()}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
@@ -145,11 +166,14 @@ func noDevice(candidates []capacity.Candidate, nodes []cluster.Node) string {
 
 // tell gives the dispatcher the answer for requests that find no ready instance.
 func (fn *function) tell(now time.Time) {
-	if !fn.measured() {
+	switch {
+	case fn.measured():
+		fn.Tell(now)
+	case fn.failed == "" && fn.planning:
+		fn.Announce(beingPlanned, false)
+	default:
 		fn.Announce(fn.failed, fn.failed != "")
-		return
 	}
-	fn.Tell(now)
 }
 
 // record updates the metrics of nodes and functions. Of several replicas only the leader

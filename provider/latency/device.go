@@ -2,7 +2,9 @@ package latency
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/profiler"
@@ -15,9 +17,12 @@ type Devices interface {
 	// Devices lists the nodes' GPUs, each kind once, by the names that profiles carry as their
 	// machine; none if no node has a GPU for models.
 	Devices() []string
-	// Unable returns why the model in a file cannot run on a share of a GPU, as the end of a
-	// sentence; "" if it can.
-	Unable(file string) string
+	// Unable returns why the model in a file does not run on a GPU, as the end of a sentence; "" if it
+	// does. only says that its function asks for a GPU.
+	Unable(file string, only bool) string
+	// Unusable returns why the model cannot run on a GPU of a name, as far as that is known without
+	// trying it, such as a library that is missing; "" if it may.
+	Unusable(file, device string) string
 	// OnDevice measures the times on shares of a GPU if this machine has it, otherwise predicts
 	// them from the operators of the model. Calls never overlap.
 	OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error)
@@ -25,7 +30,7 @@ type Devices interface {
 
 // devices lists the GPUs on which the function's model may run.
 func (t *Finder) devices(f *provider.Function, file string) []string {
-	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file) != "" {
+	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file, f.Inference.Device == annotation.DeviceCUDA) != "" {
 		return nil
 	}
 	return t.Devices.Devices()
@@ -37,18 +42,34 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 		return nil
 	}
 	refuse := func(why string) error {
-		return &annotation.Error{Key: annotation.InferDevice, Value: f.Inference.Device, Why: why, Example: "auto"}
+		return &annotation.Error{Key: annotation.InferDevice, Value: f.Inference.Device, Why: why}
 	}
 	if t.Devices == nil {
-		return refuse("this provider has no GPUs")
+		return refuse("this provider has no GPUs; leave the annotation out")
 	}
-	if why := t.Devices.Unable(file); why != "" {
+	if why := t.Devices.Unable(file, true); why != "" {
 		return refuse(why)
 	}
-	if len(t.Devices.Devices()) == 0 {
-		return refuse("no node has a GPU that models can use")
+	all := t.Devices.Devices()
+	if len(all) == 0 {
+		return refuse("no node has a GPU that models can use; leave the annotation out, or install NVIDIA's driver and check it with nvidia-smi")
 	}
-	return nil
+	var why []string
+	for _, device := range all {
+		if unusable := t.Devices.Unusable(file, device); unusable != "" {
+			why = append(why, "on "+device+": "+unusable)
+		}
+	}
+	if len(why) < len(all) {
+		return nil
+	}
+	return refuse("the model cannot run on any GPU: " + strings.Join(why, "; "))
+}
+
+// mayCome reports whether a GPU for the function is only late: its deployment was accepted when there
+// was one.
+func (t *Finder) mayCome(f *provider.Function, file string) bool {
+	return f.Restored && t.Devices != nil && t.Devices.Unable(file, true) == ""
 }
 
 // engineOn is the engine of profiles on a GPU.
@@ -85,26 +106,23 @@ func (t *Finder) join(f *provider.Function, hash, file string, p *profiler.Profi
 }
 
 // complete finds the missing profiles on GPUs, stores them and returns p with all. A GPU on
-// which it cannot find the times is left out and logged. The error is then that of the last one
-// if the function may only run there.
+// which it cannot find the times is left out and logged, and the profile's LeftOut says so. If no
+// times are known then, this is the error.
 func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
 	if err := take(ctx, t.measuring); err != nil {
 		return nil, err
 	}
 	defer give(t.measuring)
 	joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
-	var failed error
+	var failed []error
 	for _, device := range missing {
 		began, log := time.Now(), t.Logger.With().Str("function", f.Name).Str("gpu", device).Logger()
-		found, err := t.Devices.OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
+		found, err := t.onDevice(ctx, f, file, device)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if err == nil && !found.Usable(t.engineOn(), device) {
-			err = fmt.Errorf("the profile is not valid or is of another GPU: %s on %s", found.Engine, found.Machine)
-		}
 		if err != nil {
-			failed = fmt.Errorf("on %s: %w", device, err)
+			failed = append(failed, fmt.Errorf("on %s: %w", device, err))
 			log.Warn().Err(err).Msg("could not find the model's times on the GPU; it is not used")
 			continue
 		}
@@ -112,10 +130,28 @@ func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file 
 		t.keep(f, t.deviceKey(hash, device, f), found)
 		joined = joined.With(found)
 	}
-	if joined == nil {
-		return nil, failed
+	why := errors.Join(failed...)
+	switch {
+	case joined == nil || why == nil:
+		return joined, why
+	case joined == p: // The caller's profile stays as it is.
+		own := *p
+		joined = &own
 	}
+	joined.LeftOut = strings.Join(strings.Split(why.Error(), "\n"), "; ")
 	return joined, nil
+}
+
+// onDevice finds the times on one GPU.
+func (t *Finder) onDevice(ctx context.Context, f *provider.Function, file, device string) (*profiler.Profile, error) {
+	if why := t.Devices.Unusable(file, device); why != "" {
+		return nil, errors.New(why)
+	}
+	found, err := t.Devices.OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
+	if err == nil && !found.Usable(t.engineOn(), device) {
+		err = fmt.Errorf("the profile is not valid or is of another GPU: %s on %s", found.Engine, found.Machine)
+	}
+	return found, err
 }
 
 // withDevices completes the result of finding a profile on the CPU, p, with those on GPUs. If

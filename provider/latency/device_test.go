@@ -20,12 +20,15 @@ type devices struct {
 	asked  []string
 	// fails is the name of the GPU that cannot be measured.
 	fails string
+	// unusable is the reason why the GPU of a name cannot be used, known without trying.
+	unusable map[string]string
 	// short: the times reach no batch above 1.
 	short bool
 }
 
-func (d *devices) Devices() []string    { return d.names }
-func (d *devices) Unable(string) string { return d.unable }
+func (d *devices) Devices() []string                { return d.names }
+func (d *devices) Unable(string, bool) string       { return d.unable }
+func (d *devices) Unusable(_, device string) string { return d.unusable[device] }
 func (d *devices) OnDevice(_ context.Context, _, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
 	d.asked = append(d.asked, device)
 	if device == d.fails {
@@ -183,6 +186,9 @@ func deviceRefused(t *testing.T) {
 		"this provider has no GPUs": func(r *rig, _ *devices) { r.Devices = nil },
 		"no node has a GPU":         func(_ *rig, d *devices) { d.names = nil },
 		"Python uses it by itself":  func(_ *rig, d *devices) { d.unable = "Python uses it by itself" },
+		"the library is missing; on " + t4 + ": too small": func(_ *rig, d *devices) {
+			d.names, d.unusable = []string{a100, t4}, map[string]string{a100: "the library is missing", t4: "too small"}
+		},
 	} {
 		f := function(200*time.Millisecond, 4)
 		r, d := deviceRig(a100)
@@ -190,13 +196,25 @@ func deviceRefused(t *testing.T) {
 		if err := r.Check(t.Context(), f, "m"); err != nil {
 			t.Errorf("auto: %v", err)
 		}
-		if _, p, err := r.Profile(t.Context(), f, "m", false); err != nil || p.Provisional || len(d.asked) > 0 {
+		if _, p, err := r.Profile(t.Context(), f, "m", false); err != nil || p.Provisional && d.unusable == nil || len(d.asked) > 0 {
 			t.Errorf("auto: %+v, %v", p, err)
 		}
 		f.Inference.Device = annotation.DeviceCUDA
 		var refused *annotation.Error
 		if err := r.Check(t.Context(), f, "m"); !errors.As(err, &refused) || refused.Key != annotation.InferDevice || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want %q", err, why)
+		}
+		// After a restart the driver or the node may be late: the function waits, and says for what.
+		f.Restored = true
+		if r.Devices == nil || d.unable != "" {
+			continue
+		}
+		r.put(f, profile(4, time.Hour, 1, false))
+		if err := r.Check(t.Context(), f, "m"); err != nil {
+			t.Errorf("restored: %v", err)
+		}
+		if _, p, err := r.Profile(t.Context(), f, "m", false); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("restored: %+v, %v", p, err)
 		}
 	}
 }
@@ -229,8 +247,20 @@ func severalDevices(t *testing.T) {
 	r, d := deviceRig(a100, t4)
 	d.fails = t4
 	_, p, err := r.Refine(t.Context(), f, "m")
-	if err != nil || p.Provisional || len(d.asked) != 2 || len(p.DeviceShares()) == 0 {
+	if err != nil || p.Provisional || len(d.asked) != 2 || len(p.DeviceShares()) == 0 || p.LeftOut != "on "+t4+": it fell off the bus" {
 		t.Fatalf("%+v, %v, %v", p, d.asked, err)
+	}
+	d.fails = ""
+	if _, p, err = r.Refine(t.Context(), f, "m"); err != nil || p.LeftOut != "" {
+		t.Errorf("once it can be measured: %+v, %v", p, err)
+	}
+	// What is known before is not tried, and does not spoil the CPU's profile.
+	r, d = deviceRig(t4)
+	d.unusable = map[string]string{t4: "the library is missing"}
+	cpu := profile(4, time.Hour, 1, false)
+	r.put(f, cpu)
+	if _, p, err = r.Refine(t.Context(), f, "m"); err != nil || len(d.asked) > 0 || p.LeftOut != "on "+t4+": the library is missing" || cpu.LeftOut != "" {
+		t.Errorf("%+v, %v, %v", p, d.asked, err)
 	}
 	f.Inference.Device = annotation.DeviceCUDA
 	r, d = deviceRig(t4)

@@ -84,8 +84,9 @@ func NewFinder(f Finder) *Finder {
 // Check returns an error for a model that cannot be read. For a measured model that cannot meet
 // the objective it returns an [annotation.Error].
 func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) error {
-	if err := t.refuseDevice(f, file); err != nil {
-		return err
+	refused := t.refuseDevice(f, file)
+	if refused != nil && !t.mayCome(f, file) {
+		return refused
 	}
 	var p *profiler.Profile
 	var missing []string
@@ -98,7 +99,7 @@ func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) e
 	if err != nil {
 		return err
 	}
-	if p == nil || len(missing) > 0 || predicted(p) {
+	if p == nil || len(missing) > 0 || predicted(p) || refused != nil {
 		return nil // A model is refused only after it was measured.
 	}
 	if why := t.Rules.Hopeless(f, t.Rules.Promised(f, p)); why != nil {

@@ -51,7 +51,7 @@ func ready(runs provider.Status, problem string) metav1.Condition {
 	case runs.AvailableReplicas < runs.Replicas:
 		c.Status, c.Reason = metav1.ConditionFalse, "InstancesMissing"
 		c.Message = fmt.Sprintf("%d of %d instances are ready", runs.AvailableReplicas, runs.Replicas)
-	case problem != "" && runs.AvailableReplicas == 0:
+	case problem != "" && !runs.Slight && runs.AvailableReplicas == 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "NotServed", "no instance is ready"
 	case runs.Replicas == 0:
 		c.Reason, c.Message = "Idle", "no instance is kept without load; the next request starts one"

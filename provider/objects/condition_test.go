@@ -28,6 +28,7 @@ func TestConditions(t *testing.T) {
 		"idle":                          {deployed, provider.Status{}, "", "True", "True", "Idle", "the next request starts one"},
 		"on the way":                    {deployed, provider.Status{Replicas: 2, AvailableReplicas: 1}, "", "True", "False", "InstancesMissing", "1 of 2"},
 		"no image":                      {deployed, provider.Status{}, "ImagePullBackOff", "True", "False", "NotServed", "no instance is ready: ImagePullBackOff"},
+		"idle, and without a GPU":       {deployed, provider.Status{Slight: true}, "the library is missing", "True", "True", "Idle", "the library is missing"},
 		"crowded":                       {deployed, provider.Status{Replicas: 1, AvailableReplicas: 1}, "no node has room", "True", "True", "Serving", "no node has room"},
 		"nonsense":                      {outcome{3, "Invalid", "bad key"}, provider.Status{}, "", "False", "False", "Invalid", "nothing runs: bad key"},
 		"nonsense that leaves what ran": {outcome{3, "Invalid", "bad key"}, provider.Status{Replicas: 1, AvailableReplicas: 1}, "", "False", "True", "Serving", "the previous deployment is served: bad key"},

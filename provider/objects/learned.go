@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -34,6 +35,7 @@ const (
 	kindProfile    = "profile"
 	kindCorrection = "correction"
 	kindHistory    = "idle-times"
+	kindPlans      = "plans"
 )
 
 // The keys in a ConfigMap: the profile's key or the function's name, and the value.
@@ -45,7 +47,7 @@ const (
 // historyPatience is how long the API server may take for one write.
 const historyPatience = 10 * time.Second
 
-// HistoryStore keeps profiles, corrections and idle times in ConfigMaps. It is safe for
+// HistoryStore keeps profiles, plans for cutting models, corrections and idle times in ConfigMaps. It is safe for
 // concurrent use.
 type HistoryStore struct {
 	client    kubernetes.Interface
@@ -57,7 +59,7 @@ type HistoryStore struct {
 
 // OpenHistoryStore reads the ConfigMaps of a namespace and watches them until ctx ends.
 // leading reports whether this replica leads; nil means always. A replica that does not
-// lead writes profiles only.
+// lead writes profiles and plans only.
 func OpenHistoryStore(ctx context.Context, client kubernetes.Interface, namespace string, leading func() bool) (*HistoryStore, error) {
 	if leading == nil {
 		leading = func() bool { return true }
@@ -133,6 +135,28 @@ func (s *HistoryStore) PutHistories(histories map[string][]byte) error {
 
 // DeleteHistory deletes a function's history, if there is one.
 func (s *HistoryStore) DeleteHistory(function string) error { return s.delete(kindHistory, function) }
+
+// Plans returns the plans for cutting a model under a key; store.ErrAbsent if there are none.
+func (s *HistoryStore) Plans(key string) (plans []byte, err error) {
+	err = s.read(kindPlans, key, &plans)
+	return plans, err
+}
+
+// PutPlans stores plans under a key, which must identify model, limits, engine and machine.
+func (s *HistoryStore) PutPlans(key string, plans []byte) error {
+	return s.write(kindPlans, key, plans)
+}
+
+// KeepPlans deletes the plans that were first stored before a time, except those of the keys.
+func (s *HistoryStore) KeepPlans(keys []string, before time.Time) error {
+	all, err := s.lister.List(labels.SelectorFromSet(labels.Set{KindLabel: kindPlans}))
+	for _, found := range all {
+		if of := found.Data[keyOf]; !slices.Contains(keys, of) && found.CreationTimestamp.Time.Before(before) {
+			err = errors.Join(err, s.delete(kindPlans, of))
+		}
+	}
+	return err
+}
 
 // putAll writes one value after another, to spare the API server.
 func putAll[T any](s *HistoryStore, kind string, values map[string]T) error {

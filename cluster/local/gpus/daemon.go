@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func (d *daemon) start(ctx context.Context) error {
 		d.watch, err = process.Open(id)
 	}
 	if err != nil {
-		_, _ = c.Process.Wait()
+		abandon(c)
 		return fmt.Errorf("start the MPS daemon of %s: %w%s", d.device, err, d.options.LastLine())
 	}
 	// watch waits for it, as for one that was adopted.
@@ -159,6 +160,15 @@ func (d *daemon) start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("start the MPS daemon of %s: %w%s", d.device, err, d.options.LastLine()), d.kill())
 	}
 	return d.write()
+}
+
+// abandon ends a daemon that was just started and cannot be followed. It is killed first: one that
+// lives would never be waited for.
+func abandon(c *exec.Cmd) {
+	if syscall.Kill(-c.Process.Pid, syscall.SIGKILL) != nil { // It leads its session, or has ended.
+		_ = c.Process.Kill()
+	}
+	_, _ = c.Process.Wait()
 }
 
 // write writes the record.

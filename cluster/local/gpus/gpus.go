@@ -59,13 +59,14 @@ type GPUs struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
+	// mu guards what follows, and inventory and daemons, which change once if the driver comes late.
 	mu sync.Mutex
 	// lost says why a device cannot be used any more, and paused why not for the moment.
 	lost, paused map[string]string
 }
 
 // Open reads the inventory, and starts or adopts the daemons. A machine without a driver or a GPU
-// has none, which is no error. It is an error if the driver fails although GPUs are named, or if
+// has none, which is no error: it looks again from time to time, as the driver may be loaded late. It is an error if the driver fails although GPUs are named, or if
 // there is no GPU of a name. GPUs for which no daemon can run are given out whole.
 func Open(ctx context.Context, o Options) (*GPUs, error) {
 	o.Every = cmp.Or(o.Every, defaultEvery)
@@ -74,32 +75,69 @@ func Open(ctx context.Context, o Options) (*GPUs, error) {
 	if o.Library == nil {
 		return g, nil
 	}
+	background, cancel := context.WithCancel(context.Background())
+	g.cancel = cancel
 	i, err := device.Read(o.Library)
 	switch {
 	case err == nil:
+		err = g.begin(ctx, background, i)
 	case len(o.Names) > 0:
-		return nil, fmt.Errorf("read the GPUs %s: %w", strings.Join(o.Names, ", "), err)
-	case errors.Is(err, gpu.ErrNone):
-		return g, nil
+		err = fmt.Errorf("--gpus %s: %w; leave the flag out to start without GPUs", strings.Join(o.Names, ","), err)
 	default:
-		g.log.Warn().Err(err).Msg("this machine's GPUs are not used")
+		if !errors.Is(err, gpu.ErrNone) {
+			g.log.Warn().Err(err).Msg("this machine's GPUs are not used")
+		}
+		g.work.Go(func() { g.await(background) })
 		return g, nil
 	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return g, nil
+}
+
+// begin uses the GPUs of an inventory from now on. Its daemons are started or adopted within ctx, and
+// watched until background ends.
+func (g *GPUs) begin(ctx, background context.Context, i gpu.Inventory) error {
 	if i.Reason != "" {
 		g.log.Error().Str("reason", i.Reason).Msg("a GPU is lost and is not used")
 	}
-	if i, err = device.Select(i, o.Names); err != nil {
-		return nil, err
+	i, err := device.Select(i, g.options.Names)
+	if err != nil {
+		return err
 	}
-	g.inventory = usable(i)
-	background, cancel := context.WithCancel(context.Background())
-	g.cancel = cancel
-	g.share(ctx)
+	i = usable(i)
+	daemons := g.share(ctx, &i)
+	g.mu.Lock()
+	g.inventory, g.daemons = i, daemons
+	g.mu.Unlock()
 	g.work.Go(func() { g.watch(background) })
-	for _, d := range g.daemons {
+	for _, d := range daemons {
 		g.work.Go(func() { g.keep(background, d) })
 	}
-	return g, nil
+	return nil
+}
+
+// await looks for GPUs until there are some or ctx ends.
+func (g *GPUs) await(ctx context.Context) {
+	tick := time.NewTicker(g.options.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		i, err := device.Read(g.options.Library)
+		if err != nil {
+			continue
+		}
+		if err := g.begin(ctx, ctx, i); err != nil {
+			g.log.Error().Err(err).Msg("the GPUs that came late are not used")
+		}
+		return
+	}
 }
 
 // usable says how each device is given out: in shares, or whole if it cannot be shared. A GPU that is
@@ -114,23 +152,24 @@ func usable(i gpu.Inventory) gpu.Inventory {
 }
 
 // share starts or adopts the daemons of all devices that are to be shared, at once. A device without
-// one is given out whole.
-func (g *GPUs) share(ctx context.Context) {
+// one is given out whole. It returns the daemons by device.
+func (g *GPUs) share(ctx context.Context, i *gpu.Inventory) map[string]*daemon {
+	daemons := map[string]*daemon{}
 	var all sync.WaitGroup
-	failed := make([]error, len(g.inventory.Devices))
-	for k, d := range g.inventory.Devices {
+	failed := make([]error, len(i.Devices))
+	for k, d := range i.Devices {
 		if d.Whole {
 			continue
 		}
 		daemon := g.daemonOf(d.UUID)
-		g.daemons[d.UUID] = daemon
+		daemons[d.UUID] = daemon
 		all.Go(func() { failed[k] = daemon.ensure(ctx) })
 	}
 	all.Wait()
 	for k := range failed {
-		d := &g.inventory.Devices[k]
+		d := &i.Devices[k]
 		if failed[k] != nil {
-			delete(g.daemons, d.UUID)
+			delete(daemons, d.UUID)
 			d.Whole, d.Unshareable = true, failed[k].Error()
 		}
 		if !d.Whole {
@@ -138,6 +177,7 @@ func (g *GPUs) share(ctx context.Context) {
 		}
 		g.log.Info().Str("device", d.UUID).Str("model", d.Model).Int64("memory_mib", d.Memory>>20).Int("sms", d.SMs).Bool("shared", !d.Whole).Str("reason", d.Unshareable).Msg("a GPU for instances")
 	}
+	return daemons
 }
 
 // daemonOf returns the daemon of a device, which may not run yet. The directory's name is the part of
@@ -151,7 +191,7 @@ func (g *GPUs) daemonOf(uuid string) *daemon {
 // watch reports lost devices.
 func (g *GPUs) watch(ctx context.Context) {
 	err := device.Watch(ctx, g.options.Library, device.WatchOptions{
-		Devices: g.inventory.Devices, Every: g.options.Every,
+		Devices: g.state().Devices, Every: g.options.Every,
 		Lost: func(uuid, why string) {
 			g.mu.Lock()
 			g.lost[uuid] = why
@@ -173,7 +213,21 @@ func (g *GPUs) fail(uuid, why string) {
 }
 
 // Present reports whether the machine has GPUs that instances use.
-func (g *GPUs) Present() bool { return len(g.inventory.Devices) > 0 }
+func (g *GPUs) Present() bool { return len(g.state().Devices) > 0 }
+
+// state is the inventory as it was read.
+func (g *GPUs) state() gpu.Inventory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inventory
+}
+
+// daemon returns the daemon of a device, nil if it has none.
+func (g *GPUs) daemon(uuid string) *daemon {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.daemons[uuid]
+}
 
 // Inventory returns the devices, how they are given out, which are lost or paused, and where their
 // daemons listen.
@@ -200,7 +254,7 @@ func (g *GPUs) Stale(s *cluster.InstanceSpec) string {
 			return "its GPU " + d.UUID + " is not shared any more"
 		}
 	}
-	if own := g.daemons[s.Device()]; s.Kind == cluster.Model && own != nil && own.fresh {
+	if own := g.daemon(s.Device()); s.Kind == cluster.Model && own != nil && own.fresh {
 		return "the MPS daemon of its GPU ended while no provider ran"
 	}
 	return g.Why(s)
@@ -236,7 +290,7 @@ func (g *GPUs) Env(s *cluster.InstanceSpec) []string {
 		env = gpu.Devices(s.Devices)
 	default:
 		share := gpu.Share{Device: d, Percent: s.Config.GPU, Memory: s.Config.GPUMemory}
-		if own := g.daemons[d]; own != nil {
+		if own := g.daemon(d); own != nil {
 			share.PipeDirectory = own.options.Pipes()
 		} else {
 			share.Percent = cluster.WholeDevice
@@ -258,7 +312,7 @@ func (g *GPUs) Files(s *cluster.InstanceSpec) []string {
 		return nil
 	}
 	own := map[string]bool{}
-	for _, d := range g.inventory.Devices {
+	for _, d := range g.state().Devices {
 		if slices.Contains(s.Devices, d.UUID) {
 			own[fmt.Sprintf("/dev/nvidia%d", d.Minor)] = true
 		}
@@ -272,7 +326,7 @@ func (g *GPUs) Files(s *cluster.InstanceSpec) []string {
 
 // Daemon returns the process of a device's MPS daemon.
 func (g *GPUs) Daemon(device string) (pid int, err error) {
-	d := g.daemons[device]
+	d := g.daemon(device)
 	if d == nil {
 		return 0, fmt.Errorf("%s is given out whole, without an MPS daemon", device)
 	}

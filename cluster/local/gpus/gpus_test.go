@@ -2,11 +2,13 @@ package gpus
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,6 +39,56 @@ func TestBeside(t *testing.T) {
 	for k, d := range r.open(t).Inventory().Devices {
 		if want := before.Inventory().Devices[k].Memory; d.Memory != want || !d.Whole {
 			t.Errorf("%+v, not %d bytes", d, want)
+		}
+	}
+}
+
+// A driver that is loaded after the provider's start gives its GPUs to instances, with daemons.
+func TestLateDriver(t *testing.T) {
+	r := newRig(t)
+	var loaded atomic.Bool
+	start := r.InitFunc
+	r.InitFunc = func() nvml.Return {
+		if !loaded.Load() {
+			return nvml.ERROR_LIBRARY_NOT_FOUND
+		}
+		return start()
+	}
+	r.options.Names = nil
+	g := r.open(t)
+	if g.Present() || len(g.Inventory().Devices) > 0 {
+		t.Fatalf("%+v without a driver", g.Inventory())
+	}
+	loaded.Store(true)
+	for end := time.Now().Add(20 * time.Second); !g.Present(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the GPUs are not found")
+		}
+	}
+	all := g.Inventory().Devices
+	if len(all) != 8 || all[0].Whole {
+		t.Fatalf("%+v", all)
+	}
+	if pid, err := g.Daemon(all[7].UUID); err != nil || pid == 0 {
+		t.Errorf("daemon %d, %v", pid, err)
+	}
+	if env := g.Env(&cluster.InstanceSpec{Kind: cluster.Model, Devices: []string{all[0].UUID}, Config: cluster.Config{Resources: cluster.Resources{GPU: 20}}}); !slices.Contains(env, "CUDA_VISIBLE_DEVICES="+all[0].UUID) {
+		t.Errorf("%q", env)
+	}
+}
+
+// A daemon that cannot be followed is ended with what it started, and not waited for while it lives.
+func TestAbandon(t *testing.T) {
+	c := exec.Command("sh", "-c", "sleep 3600 & wait")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	group := c.Process.Pid
+	abandon(c) // It would take an hour otherwise.
+	for end := time.Now().Add(10 * time.Second); syscall.Kill(-group, 0) == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a process of it is left")
 		}
 	}
 }
@@ -327,7 +379,7 @@ func TestLost(t *testing.T) {
 func TestNone(t *testing.T) {
 	r := newRig(t)
 	r.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
-	if _, err := Open(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "0, 1") {
+	if _, err := Open(t.Context(), r.options); err == nil || !strings.Contains(err.Error(), "--gpus 0,1: ") {
 		t.Errorf("%v", err)
 	}
 	r.options.Names = nil

@@ -3,6 +3,7 @@ package shares
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -59,19 +60,42 @@ func OpenEngine(file string, batches []int, plain bool) (Engine, error) {
 	return engine{e}, nil
 }
 
-// Held returns a function that reads how much of a GPU's memory all processes hold, in bytes.
-// It is false if the driver does not say.
-func Held(library nvml.Interface, uuid string) func() (int64, bool) {
-	return func() (int64, bool) {
+// Holding is the memory of a GPU that is in use, in bytes.
+type Holding struct {
+	// Own is what one process holds, with its context, valid if OwnKnown is set. The driver does not
+	// know it before the process has used the GPU.
+	Own      int64
+	OwnKnown bool
+	// All is what all processes hold, valid if AllKnown is set.
+	All      int64
+	AllKnown bool
+}
+
+// Held returns a function that reads how much of a GPU's memory the process with a pid and all
+// processes hold. MPS clients are counted, too. Some virtual machines and containers hide
+// processes' memory or have other pids.
+func Held(library nvml.Interface, uuid string, pid int) func() Holding {
+	return func() (h Holding) {
 		if library.Init() != nvml.SUCCESS {
-			return 0, false
+			return h
 		}
 		defer library.Shutdown()
 		d, r := library.DeviceGetHandleByUUID(uuid)
 		if r != nvml.SUCCESS {
-			return 0, false
+			return h
 		}
 		memory, r := d.GetMemoryInfo()
-		return int64(memory.Used), r == nvml.SUCCESS
+		h.All, h.AllKnown = int64(memory.Used), r == nvml.SUCCESS
+		for _, list := range []func() ([]nvml.ProcessInfo, nvml.Return){d.GetComputeRunningProcesses, d.GetMPSComputeRunningProcesses} {
+			all, r := list()
+			if r != nvml.SUCCESS {
+				continue
+			}
+			// A client may be in both lists.
+			if at := slices.IndexFunc(all, func(p nvml.ProcessInfo) bool { return int(p.Pid) == pid }); at >= 0 && all[at].UsedGpuMemory <= math.MaxInt64 {
+				h.Own, h.OwnKnown = max(h.Own, int64(all[at].UsedGpuMemory)), true
+			}
+		}
+		return h
 	}
 }

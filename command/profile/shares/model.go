@@ -84,9 +84,8 @@ type Child struct {
 	Percent int
 	// Memory measures the memory of the GPU by batch.
 	Memory bool
-	// Held is the memory of the GPU that all processes hold, in bytes, and false if it is
-	// unknown.
-	Held func() (int64, bool)
+	// Held is the memory of the GPU that this process and all processes hold.
+	Held func() Holding
 	// Open opens the model. CPU is the processor time that this process has used so far, Peak
 	// its largest resident set in bytes.
 	Open func(file string, batches []int, plain bool) (Engine, error)
@@ -123,16 +122,14 @@ func (c Child) Measure(ctx context.Context) (out Result, err error) {
 	if err != nil {
 		return out, err
 	}
-	before, known := int64(0), false
+	var before Holding
 	if c.Memory {
-		before, known = c.Held()
+		before = c.Held()
 	}
+	var source string
 	open := func(batches []int) (*runner, error) {
 		e, err := c.Open(c.Model, batches, c.Plain)
-		return &runner{Engine: e, model: m, held: func() (int64, bool) {
-			now, ok := c.Held()
-			return now - before, known && ok
-		}}, err
+		return &runner{Engine: e, model: m, before: before, held: c.Held, source: &source}, err
 	}
 	began := time.Now()
 	r, err := open(c.Batches)
@@ -148,6 +145,7 @@ func (c Child) Measure(ctx context.Context) (out Result, err error) {
 	measured := time.Now()
 	if err == nil && c.Memory {
 		err = c.memory(ctx, r, open, out.Measurements)
+		out.Note = strings.TrimPrefix(out.Note+source, "; ")
 	}
 	out.Memory = c.Peak()
 	fmt.Fprintf(c.Log, "opening %.1f s, runs %.1f s, memory %.1f s\n", opened.Sub(began).Seconds(), measured.Sub(opened).Seconds(), time.Since(measured).Seconds())
@@ -204,7 +202,11 @@ type runner struct {
 	model  *model.Model
 	batch  int
 	inputs []tensor.Tensor
-	held   func() (int64, bool)
+	// held reads the memory of the GPU, before is that before the engine was opened. Memory says in
+	// source where its figure comes from, unless that is the driver's of this process.
+	held   func() Holding
+	before Holding
+	source *string
 	closed bool
 }
 
@@ -230,12 +232,28 @@ func (r *runner) Run(ctx context.Context, batch int) (profiler.DeviceTimes, erro
 	return r.Times(), err
 }
 
+// The sources of a figure of memory that other processes or the engine's ignorance can falsify.
+const (
+	fromAll    = "; memory is what all processes took of the GPU meanwhile, as the driver does not say what this one holds"
+	fromEngine = "; memory is that which the engine knows, without CUDA's context, as the driver says nothing"
+)
+
 // Memory is what this process holds of the GPU. The driver's figure counts what the engine does
-// not know: the context, and the kernels' code and stacks. Nothing else may use the GPU
-// meanwhile.
+// not know: the context, and the kernels' code and stacks. Where the driver says only what all
+// processes hold, nothing else may start on the GPU meanwhile.
 func (r *runner) Memory() (int64, error) {
-	if held, ok := r.held(); ok && held > 0 {
-		return held, nil
+	least, err := r.Engine.Memory()
+	if err != nil {
+		return 0, err
 	}
-	return r.Engine.Memory()
+	now := r.held()
+	if now.OwnKnown && now.Own >= max(1, least) { // Less would be another process's of the same pid.
+		return now.Own, nil
+	}
+	if all := now.All - r.before.All; now.AllKnown && r.before.AllKnown && all >= max(1, least) {
+		*r.source = fromAll
+		return all, nil
+	}
+	*r.source = fromEngine
+	return least, nil
 }

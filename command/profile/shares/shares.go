@@ -31,15 +31,17 @@ const PipeEnv = "CUDA_MPS_PIPE_DIRECTORY"
 
 // Options say which GPU to measure.
 type Options struct {
-	// GPU is its index or UUID.
-	GPU string
+	// GPU is its index or UUID. Flag is the flag that names it, for errors; "--gpu" of the
+	// command profile if empty.
+	GPU, Flag string
 	// Library is the driver's NVML library.
 	Library nvml.Interface
 	// MPS is the MPS control program, "" for the driver's.
 	MPS string
 	// Self is this program, which a child runs.
 	Self string
-	// Whole says that only the whole GPU is measured, which needs no MPS.
+	// Whole says that only the whole GPU is measured, which needs no MPS daemon. It is used if one runs
+	// already: the GPU's other processes are its clients.
 	Whole bool
 	// Pipe is the directory of the pipes of an MPS daemon that runs already, "" if none does.
 	Pipe string
@@ -59,6 +61,10 @@ type Card struct {
 // Open finds the GPU and starts an MPS daemon for it, unless one runs already. The error wraps [gpu.ErrNone] if there is no GPU that
 // can be shared.
 func Open(ctx context.Context, o Options) (*Card, error) {
+	where, hint := "--gpu "+o.GPU, "; --shares 100 measures the whole GPU without MPS"
+	if o.Flag != "" {
+		where, hint = o.Flag+" "+o.GPU, ""
+	}
 	i, err := device.Read(o.Library)
 	if err != nil {
 		return nil, fmt.Errorf("read the GPUs: %w", err)
@@ -66,14 +72,14 @@ func Open(ctx context.Context, o Options) (*Card, error) {
 	c := &Card{options: o}
 	at := slices.IndexFunc(i.Devices, func(d gpu.Device) bool { return d.UUID == o.GPU || strconv.Itoa(d.Index) == o.GPU })
 	if at < 0 {
-		return nil, fmt.Errorf("--gpu %s: %w with that index or UUID; there are %d", o.GPU, gpu.ErrNone, len(i.Devices))
+		return nil, fmt.Errorf("%s: %w with that index or UUID; there are %d", where, gpu.ErrNone, len(i.Devices))
 	}
 	c.inventory, c.device = i, i.Devices[at]
-	if o.Whole {
+	if o.Whole && o.Pipe == "" {
 		return c, nil
 	}
 	if why := c.device.Unshareable; why != "" {
-		return nil, fmt.Errorf("--gpu %s: %w to share: %s; --shares 100 measures the whole of it", o.GPU, gpu.ErrNone, why)
+		return nil, fmt.Errorf("%s: %w to share: %s%s", where, gpu.ErrNone, why, hint)
 	}
 	c.inventory.Sharing = gpu.MPS
 	if c.inventory.PipeDirectory = o.Pipe; c.inventory.PipeDirectory != "" {
@@ -86,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Card, error) {
 	// drop to another user.
 	m := device.MPSOptions{Program: o.MPS, Directory: c.directory, Devices: []string{c.device.UUID}}
 	if c.daemon, err = device.StartMPS(ctx, m); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w; --shares 100 measures the whole GPU without it", err), os.RemoveAll(c.directory))
+		return nil, errors.Join(fmt.Errorf("%w%s", err, hint), os.RemoveAll(c.directory))
 	}
 	c.inventory.PipeDirectory = m.Pipes()
 	return c, nil
@@ -100,16 +106,22 @@ func (c *Card) Close() error {
 	return errors.Join(c.daemon.Stop(), os.RemoveAll(c.directory))
 }
 
+// Inventory is what the driver says of the machine's GPUs, and Device what it says of this one.
+func (c *Card) Inventory() gpu.Inventory { return c.inventory }
+
+// Device is described at Inventory.
+func (c *Card) Device() gpu.Device { return c.device }
+
 // Machine names the GPU in profiles: its model and driver, on which times depend.
 func (c *Card) Machine() string { return Machine(c.device.Model, c.inventory.Driver) }
 
 // Machine names a GPU in profiles, for example "NVIDIA A100-SXM4-40GB, driver 580.95.05".
 func Machine(model, driver string) string { return model + ", driver " + driver }
 
-// environment is that of a process with a share of percent %.
-func (c *Card) environment(percent int) []string {
+// Environment is that of a process with a share of percent %.
+func (c *Card) Environment(percent int) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CUDA_") })
-	if c.options.Whole {
+	if c.inventory.PipeDirectory == "" {
 		return append(env, "CUDA_VISIBLE_DEVICES="+c.device.UUID)
 	}
 	for name, value := range c.inventory.On(c.device.UUID, percent, 0).Env() {
@@ -123,7 +135,7 @@ func (c *Card) environment(percent int) []string {
 func (c *Card) Run(ctx context.Context, percent int, to any, arguments ...string) error {
 	var out, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, c.options.Self, arguments...)
-	command.Env, command.Stdout, command.Stderr = c.environment(percent), &out, &complaint
+	command.Env, command.Stdout, command.Stderr = c.Environment(percent), &out, &complaint
 	if c.options.Log != nil {
 		command.Stderr = io.MultiWriter(&complaint, c.options.Log)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,6 +121,10 @@ func TestWithoutOwnDaemon(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	o.Whole = true
+	if c, err = Open(t.Context(), o); err != nil || !slices.Contains(c.Environment(100), "CUDA_MPS_PIPE_DIRECTORY=/run/mps") {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	o.Pipe = ""
 	if c, err = Open(t.Context(), o); err != nil || c.daemon != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +180,8 @@ func (e echo) Lanes() map[int]int64        { return e.lanes }
 func (e echo) Note() string                { return "no graphs" }
 func (e echo) Close() error                { return nil }
 
-// A child measures each batch on inputs of its size. It takes the driver's memory if it knows
-// it, otherwise the engine's. Batch sizes that share a session are opened alone for that.
+// A child measures each batch on inputs of its size. It takes the driver's figure of its own memory,
+// otherwise that of all processes, otherwise the engine's, and says so. Batch sizes that share a session are opened alone for that.
 func TestChild(t *testing.T) {
 	m, err := zoo.Make("mnist", 1)
 	if err != nil {
@@ -187,19 +192,25 @@ func TestChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, k := range []struct {
-		known  bool
-		lanes  map[int]int64
-		opened []int
-		memory []int64
+		own, all int64
+		lanes    map[int]int64
+		opened   []int
+		memory   []int64
+		note     string
 	}{
-		{true, nil, []int{2, 1, 2}, []int64{2000, 3000}},
-		{false, nil, []int{2, 1, 2}, []int64{100, 200}},
-		{true, map[int]int64{1: 200, 2: 300}, []int{2}, []int64{700, 1000}},
+		{500, 1000, nil, []int{2, 1, 2}, []int64{1000, 1500}, "no graphs"},
+		{0, 1000, nil, []int{2, 1, 2}, []int64{2000, 3000}, "no graphs" + fromAll},
+		{10, 1000, nil, []int{2, 1, 2}, []int64{2000, 3000}, "no graphs" + fromAll}, // The engine alone holds more.
+		{0, 0, nil, []int{2, 1, 2}, []int64{100, 200}, "no graphs" + fromEngine},
+		{1000, 9000, map[int]int64{1: 200, 2: 300}, []int{2}, []int64{700, 1000}, "no graphs"},
 	} {
 		var rows, opened []int
 		c := Child{
 			Model: file, Batches: []int{1, 2}, Percent: 30, Memory: true,
-			Held: func() (int64, bool) { return int64(1000 * len(opened)), k.known },
+			Held: func() Holding {
+				n := int64(len(opened))
+				return Holding{Own: k.own * n, OwnKnown: k.own > 0 && n > 0, All: k.all * n, AllKnown: k.all > 0}
+			},
 			Open: func(_ string, batches []int, _ bool) (Engine, error) {
 				opened = append(opened, slices.Max(batches))
 				return echo{&rows, &opened, batches, k.lanes}, nil
@@ -207,7 +218,7 @@ func TestChild(t *testing.T) {
 			CPU: func() time.Duration { return 0 }, Peak: func() int64 { return 7 }, Log: io.Discard,
 		}
 		got, err := c.Measure(t.Context())
-		if err != nil || len(got.Measurements) != 2 || got.Memory != 7 || got.Note != "no graphs" || !slices.Equal(opened, k.opened) {
+		if err != nil || len(got.Measurements) != 2 || got.Memory != 7 || got.Note != k.note || !slices.Equal(opened, k.opened) {
 			t.Fatalf("%+v, opened %v, %v", got, opened, err)
 		}
 		for i, m := range got.Measurements {
@@ -215,6 +226,41 @@ func TestChild(t *testing.T) {
 				t.Errorf("%+v, want %d bytes", m, k.memory[i])
 			}
 		}
+	}
+}
+
+// Memory is that of one process, whether or not it is an MPS client, and whatever others hold.
+func TestHeld(t *testing.T) {
+	m := dgx.New()
+	d := m.Device(1)
+	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{Used: 9000}, nvml.SUCCESS }
+	var compute, clients []nvml.ProcessInfo
+	state := nvml.SUCCESS
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return compute, state }
+	d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return clients, state }
+	uuid, _ := d.GetUUID()
+	held := Held(m, uuid, 7)
+	others := nvml.ProcessInfo{Pid: 8, UsedGpuMemory: 3000}
+	for _, k := range []struct {
+		compute, clients []nvml.ProcessInfo
+		state            nvml.Return
+		want             Holding
+	}{
+		{[]nvml.ProcessInfo{others}, nil, nvml.SUCCESS, Holding{All: 9000, AllKnown: true}},
+		{[]nvml.ProcessInfo{others, {Pid: 7, UsedGpuMemory: 500}}, nil, nvml.SUCCESS, Holding{500, true, 9000, true}},
+		{[]nvml.ProcessInfo{others}, []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 600}}, nvml.SUCCESS, Holding{600, true, 9000, true}},
+		{[]nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 600}}, []nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 600}}, nvml.SUCCESS, Holding{600, true, 9000, true}},
+		{[]nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: math.MaxUint64}}, nil, nvml.SUCCESS, Holding{All: 9000, AllKnown: true}}, // NVML_VALUE_NOT_AVAILABLE
+		{[]nvml.ProcessInfo{{Pid: 7, UsedGpuMemory: 600}}, nil, nvml.ERROR_NOT_SUPPORTED, Holding{All: 9000, AllKnown: true}},
+	} {
+		compute, clients, state = k.compute, k.clients, k.state
+		if got := held(); got != k.want {
+			t.Errorf("%+v, want %+v", got, k.want)
+		}
+	}
+	m.InitFunc = func() nvml.Return { return nvml.ERROR_DRIVER_NOT_LOADED }
+	if got := held(); got != (Holding{}) {
+		t.Errorf("%+v without a driver", got)
 	}
 }
 

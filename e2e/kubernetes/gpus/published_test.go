@@ -89,7 +89,9 @@ func (m published) Sketch(ctx context.Context, file string, maxBatch int, until 
 
 func (published) Devices() []string { return []string{card} }
 
-func (m published) Unable(string) string { return m.unable }
+func (m published) Unable(string, bool) string { return m.unable }
+
+func (published) Unusable(string, string) string { return "" }
 
 func (m published) OnDevice(_ context.Context, file, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {
 	p := &profiler.Profile{Model: file, Engine: engine + " cuda", Machine: device, Memory: hostMemory}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/openfaas/faas-provider/types"
 
@@ -123,6 +125,7 @@ func TestWhatIsLearnedStays(t *testing.T) {
 		}
 		return ""
 	})
+	plansAreKept(t, a, b)
 	kubectl(t, "", "patch", "configmap", "-n", "openfaas", strings.TrimSpace(kubectl(t, "", "get", "configmap", "-n", "openfaas", "-l", objects.KindLabel+"=profile", "-o", "jsonpath={.items[0].metadata.name}")),
 		"--type=merge", "-p", `{"binaryData":{"value":"bm8="}}`)
 	eventually(t, func() string {
@@ -131,6 +134,36 @@ func TestWhatIsLearnedStays(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// plansAreKept checks that two replicas share plans, and that those that nobody uses go.
+func plansAreKept(t *testing.T, a, b *objects.HistoryStore) {
+	t.Helper()
+	const used, unused = "--instances 2 hash engine machine", "--instances 3 hash engine machine"
+	if err := errors.Join(b.PutPlans(used, []byte("[1]")), b.PutPlans(unused, []byte("[2]"))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if got, err := a.Plans(unused); err != nil || string(got) != "[2]" {
+			return fmt.Sprintf("the other has %s, %v", got, err)
+		}
+		return ""
+	})
+	if err := a.KeepPlans(nil, time.Now().Add(-time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if err := a.KeepPlans([]string{used}, time.Now().Add(time.Hour)); err != nil {
+		t.Error(err)
+	}
+	eventually(t, func() string {
+		if _, err := b.Plans(unused); !errors.Is(err, store.ErrAbsent) {
+			return fmt.Sprintf("nobody uses it, and there is %v", err)
+		}
+		return ""
+	})
+	if got, err := b.Plans(used); err != nil || string(got) != "[1]" {
+		t.Errorf("the used one: %s, %v", got, err)
+	}
 }
 
 // An error names the missing right and where to add it.

@@ -15,7 +15,13 @@ class TritonPythonModel:
             model = json.load(f)["model"]
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        self.session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        providers = ["CPUExecutionProvider"]
+        if args["model_instance_kind"] == "GPU":
+            ort.preload_dlls()  # CUDA's libraries are packages of this environment.
+            providers.insert(0, ("CUDAExecutionProvider", {"device_id": args["model_instance_device_id"]}))
+        self.session = ort.InferenceSession(model, options, providers=providers)
+        if self.session.get_providers()[0] != (providers[0] if len(providers) == 1 else "CUDAExecutionProvider"):
+            raise RuntimeError("ONNX Runtime does not use the GPU: " + ", ".join(self.session.get_providers()))
         self.inputs = [i.name for i in self.session.get_inputs()]
         self.outputs = [o.name for o in self.session.get_outputs()]
 

@@ -1,0 +1,65 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/keeper"
+)
+
+// arrivalPause is the time between two looks for kinds of GPUs that are new, followLongest the longest
+// between two looks of a replica for what the leader has found.
+const (
+	arrivalPause  = 5 * time.Second
+	followLongest = 10 * time.Minute
+)
+
+// arrivals notices what came after a function was prepared: a kind of GPU, with a driver that was loaded
+// late or with a node, and the leadership, as only the leader finds times on GPUs.
+type arrivals struct{ at time.Time }
+
+// search is the latest search for times on GPUs: the kinds that there were, and whether this replica led.
+// If it did not, it looks at next for the times that the leader has found, for the looks-th time.
+type search struct {
+	kinds []string
+	led   bool
+	looks int
+	next  time.Time
+}
+
+// look prepares the functions again whose models may have times on a GPU that they had not when they
+// were prepared. What is known of them is in the store, so only times on new GPUs are found. The
+// lock is held.
+func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
+	if c.options.Devices == nil || now.Sub(a.at) < arrivalPause || c.keeper.Ended() {
+		return
+	}
+	a.at = now
+	kinds := c.options.Devices.Devices()
+	for _, fn := range c.functions {
+		if fn.wanted == nil || fn.wanted.Inference.Device == annotation.DeviceCPU {
+			continue
+		}
+		fresh := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return slices.Contains(fn.searched.kinds, kind) })
+		looks := 1
+		switch {
+		case len(fresh) > 0:
+			fn.log.Info().Strs("gpus", fresh).Msg("there is a new kind of GPU; the function's models may run there")
+		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts):
+			continue
+		case leading: // Nobody else finds the times any more.
+		case now.Before(fn.searched.next):
+			continue
+		default:
+			looks = fn.searched.looks + 1
+		}
+		fn.again()
+		fn.searched.looks, fn.searched.next = looks, now.Add(keeper.Backoff(looks, arrivalPause, followLongest))
+	}
+}
+
+// lackDevice reports whether one of a function's models is served without times on any GPU.
+func lackDevice(artefacts []*artefact) bool {
+	return slices.ContainsFunc(artefacts, func(a *artefact) bool { return a.cut == nil && len(a.profile.DeviceShares()) == 0 })
+}
