@@ -52,10 +52,6 @@ func (p Prepared) Segments(tensors int) (*Segments, error) {
 // Blocks is the number of blocks.
 func (s *Segments) Blocks() int { return len(s.model.Layers()) }
 
-// Inputs and Outputs are the whole model's.
-func (s *Segments) Inputs() []tensor.Info  { return s.prepared.Inputs }
-func (s *Segments) Outputs() []tensor.Info { return s.prepared.Outputs }
-
 // Segment is a part of a prepared model that is not open.
 type Segment struct {
 	// Inputs and Outputs are its tensors, in the order in which an engine takes and gives them.

@@ -83,8 +83,10 @@ func OpenBody(prepared string, o Options) (*Body, error) {
 	return b, nil
 }
 
-// Inputs and Outputs implement [instance.Engine].
-func (b *Body) Inputs() []tensor.Info  { return b.whole.Inputs() }
+// Inputs implements [instance.Engine].
+func (b *Body) Inputs() []tensor.Info { return b.whole.Inputs() }
+
+// Outputs implements [instance.Engine].
 func (b *Body) Outputs() []tensor.Info { return b.whole.Outputs() }
 
 // Distributed implements [instance.DistributedEngine].
@@ -93,8 +95,10 @@ func (b *Body) Distributed() {}
 // Load is how long the whole model took to load.
 func (b *Body) Load() time.Duration { return b.whole.LoadTime() }
 
-// ExpectedRun and Warm are those of the whole model.
+// ExpectedRun is that of the whole model.
 func (b *Body) ExpectedRun() time.Duration { return b.whole.ExpectedRun() }
+
+// Warm runs rows of made-up inputs through the whole model.
 func (b *Body) Warm(ctx context.Context, rows int) (time.Duration, error) {
 	return b.whole.Warm(ctx, rows)
 }
