@@ -25,12 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type echo struct {
 	hold chan struct{} // if not nil, jobs wait for it or for the end of their context
 	ran  chan error
-	deaf bool // jobs do not end with their context
+	deaf bool // jobs go on after their context ends
 }
 
 func (e echo) Run(ctx context.Context, segment, rows int, inputs []tensor.Tensor, into [][]byte) error {
 	if e.deaf {
 		<-e.hold
+		<-ctx.Done()
 		e.ran <- ctx.Err()
 		return nil
 	}
