@@ -80,9 +80,7 @@ func (p *AsyFunc) Waiting() int { return p.waiting }
 
 // Up implements [Policy]. A body that gets a shadow comes up again with the pair's times.
 func (p *AsyFunc) Up(_ time.Time, in Instance) {
-	if limit := p.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
-		in.Config.Batch = limit
-	}
+	in = p.options.bounded(in)
 	slot, known := p.slots.Give(in.ID)
 	if slot == len(p.instances) {
 		p.instances = append(p.instances, adaptiveInstance{})

@@ -89,9 +89,7 @@ func (p *Buffer) Waiting() int { return p.waiting }
 
 // Up implements [Policy].
 func (p *Buffer) Up(_ time.Time, in Instance) {
-	if limit := p.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
-		in.Config.Batch = limit
-	}
+	in = p.options.bounded(in)
 	slot, known := p.slots.Give(in.ID)
 	if slot == len(p.instances) {
 		p.instances = append(p.instances, bufferInstance{})

@@ -20,6 +20,14 @@ type Options struct {
 	ShortExec time.Duration
 }
 
+// bounded is an instance that takes no more than MaxBatch.
+func (o *Options) bounded(in Instance) Instance {
+	if o.MaxBatch > 0 {
+		in.Config.Batch = min(in.Config.Batch, o.MaxBatch)
+	}
+	return in
+}
+
 // DefaultShortExec is about twice the time of an exchange with a local
 // instance.
 const DefaultShortExec = 250 * time.Microsecond
@@ -102,9 +110,7 @@ func (s *Shared) Waiting() int { return s.waiting }
 
 // Up implements [Policy].
 func (s *Shared) Up(_ time.Time, in Instance) {
-	if limit := s.options.MaxBatch; limit > 0 && in.Config.Batch > limit {
-		in.Config.Batch = limit
-	}
+	in = s.options.bounded(in)
 	if s.fleet.put(in, s.reach(in)) {
 		s.measure()
 	}

@@ -70,7 +70,7 @@ type Function struct {
 	Replicas uint64
 	// CreatedAt is the time of the first deployment.
 	CreatedAt time.Time
-	// Restored: it was accepted before the provider started. What it needs and is not there may be late,
+	// Restored: it was accepted before the provider started. So a thing that it lacks may only be late,
 	// as a GPU's driver is after a restart of the machine.
 	Restored bool
 }

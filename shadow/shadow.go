@@ -4,14 +4,15 @@
 // sizes only: package shadow/graph lists the blocks of a model's graph, and instances run
 // them.
 //
-// The package is pure. Begin with [Model]; [Choose] is our choice by cost, [Greedy] is the
-// paper's Algorithm 2, and [Ways] compares a shadow with a higher quota and with a twin,
-// which is an instance of the whole model beside the body.
+// The package is pure. Begin with [Model]; [Choose] is our choice by cost and [Greedy] the
+// paper's Algorithm 2. A twin, an instance of the whole model beside the body, is the Φ of all
+// blocks, so it is on the same scale.
 package shadow
 
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -108,12 +109,23 @@ func (m *Model) All() Phi { return Phi{{0, len(m.Blocks)}} }
 // IsAll reports whether p is [Model.All].
 func (m *Model) IsAll(p Phi) bool { return len(p) == 1 && p[0] == Run{0, len(m.Blocks)} }
 
+// blocks are those of Φ.
+func (m *Model) blocks(p Phi) iter.Seq[*Block] {
+	return func(yield func(*Block) bool) {
+		for _, r := range p {
+			for i := r.First; i < r.End; i++ {
+				if !yield(&m.Blocks[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // Weights is the size in bytes of Φ's weights, each block's once.
 func (m *Model) Weights(p Phi) (n int64) {
-	for _, r := range p {
-		for _, b := range m.Blocks[r.First:r.End] {
-			n += b.Weights
-		}
+	for b := range m.blocks(p) {
+		n += b.Weights
 	}
 	return n
 }
@@ -121,30 +133,24 @@ func (m *Model) Weights(p Phi) (n int64) {
 // Activations is the maximum size in bytes of Φ's activations for each row: its runs are
 // computed one after another.
 func (m *Model) Activations(p Phi) (n int64) {
-	for _, r := range p {
-		for _, b := range m.Blocks[r.First:r.End] {
-			n = max(n, b.Activations)
-		}
+	for b := range m.blocks(p) {
+		n = max(n, b.Activations)
 	}
 	return n
 }
 
 // MACs are Φ's multiply-adds for each row.
 func (m *Model) MACs(p Phi) (n int64) {
-	for _, r := range p {
-		for _, b := range m.Blocks[r.First:r.End] {
-			n += b.MACs
-		}
+	for b := range m.blocks(p) {
+		n += b.MACs
 	}
 	return n
 }
 
 // Load is the time to load Φ in ms.
 func (m *Model) Load(p Phi) (ms float64) {
-	for _, r := range p {
-		for _, b := range m.Blocks[r.First:r.End] {
-			ms += b.Load
-		}
+	for b := range m.blocks(p) {
+		ms += b.Load
 	}
 	return ms
 }

@@ -108,7 +108,7 @@ func (c *ours) add(w *world) {
 		w.measure.shorts++
 		return
 	}
-	if lone != nil && (way.Way == shadow.Here || way.Way == shadow.Elsewhere) {
+	if lone != nil && !way.Whole {
 		w.pair(w.instances[lone.ID], w.planner.Outfit(way))
 		return
 	}

@@ -178,7 +178,14 @@ func (s *served) first(ctx context.Context, a *asked) error {
 func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.InstanceRecord, error) {
 	const patience, steady = 15 * time.Minute, 10
 	stays := 0
-	for began := time.Now(); time.Since(began) < patience; {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Second) {
+		planning, err := s.planning(ctx, "parts")
+		if err != nil {
+			return nil, err
+		}
+		if planning { // Requests would take the cores that it needs.
+			continue
+		}
 		if _, err := a.ask(ctx); err != nil && ctx.Err() != nil {
 			return nil, err
 		}
@@ -192,16 +199,11 @@ func (s *served) awaitParts(ctx context.Context, a *asked, members int) ([]rig.I
 				n, ways[r.Spec.Artefact.Name] = n+1, true
 			}
 		}
-		planning, err := s.planning(ctx, "parts")
-		if err != nil {
-			return nil, err
-		}
-		if n < members || n != len(records) || len(ways) != 1 || planning {
+		if n < members || n != len(records) || len(ways) != 1 {
 			stays = 0
 		} else if stays++; stays > steady {
 			return records, nil
 		}
-		time.Sleep(time.Second) // Planning needs cores.
 	}
 	return nil, fmt.Errorf("no set of %d members serves after %v", members, patience)
 }

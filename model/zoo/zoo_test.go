@@ -134,6 +134,20 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// graphOf is the graph of an architecture.
+func graphOf(t *testing.T, name string) *model.Graph {
+	t.Helper()
+	m, err := Make(name, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := m.Graph(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // The weights of Gillis' models, without the batch normalisations', have the sizes that
 // the paper's authors and their release give, in MiB. Their multiply-adds are the
 // literature's.
@@ -149,14 +163,7 @@ func TestGillis(t *testing.T) {
 		{"wrn-50-3", 828, 9 * 4.1, 0.05}, {"wrn-50-4", 1461, 16 * 4.1, 0.05}, {"wrn-50-5", 2273, 25 * 4.1, 0.05},
 		{"rnn-1", 128.06, 0.671, 0.01}, {"rnn-3", 3 * 128.06, 3 * 0.671, 0.01}, {"rnn-12", 12 * 128.06, 12 * 0.671, 0.01},
 	} {
-		m, err := Make(test.name, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := m.Graph(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := graphOf(t, test.name)
 		bytes := int64(0)
 		for _, o := range g.Operators {
 			if o.Type != "BatchNormalization" {
@@ -188,14 +195,7 @@ func TestAsyFunc(t *testing.T) {
 		{"inception-v3", 23_834_568, 92, 5.7}, {"efficientnet-b5", 30_389_784, 117, 10.3}, {"ssd300", 35_641_826, 136, 34.9},
 		{"yolov8x", 68_229_648, 2 * 131, 128.9}, {"resnet-101", 44_549_160, 171, 7.8}, {"vgg-19", 143_667_240, 548, 19.6},
 	} {
-		m, err := Make(test.name, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := m.Graph(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := graphOf(t, test.name)
 		parameters := int64(0)
 		for _, o := range g.Operators {
 			switch {

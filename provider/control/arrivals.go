@@ -29,7 +29,7 @@ type search struct {
 }
 
 // look prepares the functions again whose models may have times on a GPU that they had not when they
-// were prepared. What is known of them is in the store, so only times on new GPUs are found. The
+// were prepared. The store has what is known of them, so only times on new GPUs are found. The
 // lock is held.
 func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 	if c.options.Devices == nil || now.Sub(a.at) < arrivalPause || c.keeper.Ended() {

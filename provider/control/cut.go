@@ -45,7 +45,7 @@ type quickest struct {
 // the function has other instances, which may hold the room; but not while an instance with a smaller
 // share is going to be raised, because a second one would take the room for that. For example one set
 // with 2000m answers in half the time of two with 1000m each.
-func (q *quickest) among(all []capacity.Candidate, nodes []cluster.Node, instances []*instance) []capacity.Candidate {
+func (q *quickest) among(now time.Time, all []capacity.Candidate, nodes []cluster.Node, instances []*instance) []capacity.Candidate {
 	fit := slices.DeleteFunc(slices.Clone(all), func(c capacity.Candidate) bool { return !holdable(c.Config, nodes) })
 	if len(fit) == 0 {
 		return all
@@ -58,7 +58,7 @@ func (q *quickest) among(all []capacity.Candidate, nodes []cluster.Node, instanc
 		}
 	}
 	q.artefact, q.cpu, q.apart = best.Artefact, best.Config.CPU, best.Config.Apart
-	full := !slices.ContainsFunc(instances, func(in *instance) bool { return !q.is(in) || in.Config.CPU != q.cpu }) || q.raises(nodes, instances)
+	full := !slices.ContainsFunc(instances, func(in *instance) bool { return !q.is(in) || in.Config.CPU != q.cpu }) || q.raises(now, nodes, instances)
 	return slices.DeleteFunc(fit, func(c capacity.Candidate) bool {
 		return c.Artefact != q.artefact || c.Config.Apart != q.apart || full && c.Config.CPU != q.cpu
 	})
@@ -70,19 +70,55 @@ func (q *quickest) is(in *instance) bool {
 }
 
 // raises reports whether an instance of the quickest artefact has a smaller share, and room for the
-// quickest one, or will have it when the function's other instances have gone.
-func (q *quickest) raises(nodes []cluster.Node, instances []*instance) bool {
-	others := slices.ContainsFunc(instances, func(in *instance) bool { return !q.is(in) })
-	return slices.ContainsFunc(instances, func(in *instance) bool {
-		return q.is(in) && in.Config.CPU < q.cpu && (others || slices.ContainsFunc(nodes, func(n cluster.Node) bool {
-			return n.Name == in.Node && n.Free.CPU >= q.cpu-in.Config.CPU
-		}))
+// quickest one now, or when the instances that it replaces have gone. It leaves out those whose quota
+// could not be changed of late.
+func (q *quickest) raises(now time.Time, nodes []cluster.Node, instances []*instance) bool {
+	low := slices.DeleteFunc(slices.Clone(instances), func(in *instance) bool {
+		there := in.serves() || in.State == cluster.Starting && !in.Retiring
+		return !there || !q.is(in) || in.Config.CPU >= q.cpu || now.Before(in.resizeAfter)
 	})
+	if len(low) == 0 {
+		return false
+	}
+	free := freeOf(nodes)
+	for _, in := range instances {
+		if !q.replaces(in) {
+			continue
+		}
+		for node, share := range in.Shares() {
+			free[node] = free[node].Add(share)
+		}
+	}
+	return slices.ContainsFunc(low, func(in *instance) bool {
+		_, fits := raised(in, q.cpu, free)
+		return fits
+	})
+}
+
+// freeOf is what nodes have free, by name.
+func freeOf(nodes []cluster.Node) map[string]cluster.Resources {
+	free := make(map[string]cluster.Resources, len(nodes))
+	for _, n := range nodes {
+		free[n.Name] = n.Free
+	}
+	return free
+}
+
+// raised is what is left of free if an instance has another CPU quota, and whether that fits.
+func raised(in *instance, cpu int, free map[string]cluster.Resources) (left map[string]cluster.Resources, fits bool) {
+	more := cluster.InstanceSpec{Node: in.Node, Nodes: in.Nodes, Config: in.Config}
+	more.Config.Resources = cluster.Resources{CPU: cpu - in.Config.CPU}
+	left, fits = maps.Clone(free), true
+	for node, share := range more.Shares() { // A node with several members comes several times.
+		fits = fits && share.Fits(left[node])
+		left[node] = left[node].Sub(share)
+	}
+	return left, fits
 }
 
 // of reduces candidates of a function to those of the artefact and share that answer fastest the requests
 // that ask nothing. It leaves those of artefacts that others need.
-func (q *quickest) of(fn *function, all []capacity.Candidate, nodes []cluster.Node) []capacity.Candidate {
+func (q *quickest) of(now time.Time, fn *function, all []capacity.Candidate, nodes []cluster.Node) []capacity.Candidate {
 	var own, rest []capacity.Candidate
 	for _, x := range all {
 		if x.Accuracy >= fn.Inference.Accuracy {
@@ -95,7 +131,7 @@ func (q *quickest) of(fn *function, all []capacity.Candidate, nodes []cluster.No
 		*q = quickest{}
 		return all
 	}
-	fastest := q.among(own, nodes, fn.Sorted())
+	fastest := q.among(now, own, nodes, fn.Sorted())
 	for _, x := range append(own, rest...) {
 		if q.lacks(fn, x.Artefact) {
 			fastest = append(fastest, x)
@@ -117,7 +153,7 @@ func (q *quickest) lacks(fn *function, name string) bool {
 
 // replaces reports whether an instance has to make room for the quickest.
 func (q *quickest) replaces(in *instance) bool {
-	return q.cpu > 0 && in.Artefact.Name != q.artefact && !q.lacks(in.function, in.Artefact.Name)
+	return q.cpu > 0 && !q.is(in) && !q.lacks(in.function, in.Artefact.Name)
 }
 
 // raiseAll gives the instances of functions that shall answer as fast as possible the share with
@@ -130,11 +166,8 @@ func (c driver) raiseAll(nodes []cluster.Node) {
 			continue
 		}
 		if free == nil {
-			free = make(map[string]cluster.Resources, len(nodes))
 			c.keeper.Free(nodes)
-			for _, n := range nodes {
-				free[n.Name] = n.Free
-			}
+			free = freeOf(nodes)
 		}
 		free = c.raise(fn, free)
 	}
@@ -148,13 +181,7 @@ func (c driver) raise(fn *function, free map[string]cluster.Resources) map[strin
 		}
 		next := in.Config
 		next.CPU = fn.quick.cpu
-		more := cluster.InstanceSpec{Node: in.Node, Nodes: in.Nodes, Config: next}
-		more.Config.Resources = cluster.Resources{CPU: next.CPU - in.Config.CPU}
-		left, fits := maps.Clone(free), true
-		for node, share := range more.Shares() { // A node with several members comes several times.
-			fits = fits && share.Fits(left[node])
-			left[node] = left[node].Sub(share)
-		}
+		left, fits := raised(in, next.CPU, free)
 		if !fits {
 			continue
 		}

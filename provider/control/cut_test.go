@@ -309,16 +309,24 @@ func TestNoSecondOneWhileTheQuickestIsRaised(t *testing.T) {
 	}
 	all := []capacity.Candidate{way("parts-1", 1000, 1300), way("parts-2", 1000, 1600), way("parts-2", 2000, 800)}
 	runs := func(name string, cpu int) *instance {
-		in := &instance{}
-		in.Node, in.Artefact.Name, in.Config.CPU = "a", name, cpu
+		in := &instance{function: &function{}}
+		in.State, in.Node, in.Artefact.Name, in.Config.CPU = cluster.Ready, "a", name, cpu
 		return in
 	}
+	now := time.Unix(1e9, 0)
+	refused, apart, parked := runs("parts-2", 1000), runs("parts-2", 1000), runs("parts-2", 1000)
+	refused.resizeAfter, apart.Config.Apart, parked.Parked, parked.away = now.Add(time.Second), true, true, true
 	for _, x := range []struct {
 		instances []*instance
 		free      int
 		want      []int // shares of parts-2
 	}{
 		{nil, 2000, []int{2000}},
+		{[]*instance{refused}, 1000, []int{1000, 2000}},
+		{[]*instance{refused, runs("parts-1", 1000)}, 0, []int{1000, 2000}},
+		{[]*instance{apart, runs("parts-2", 1000)}, 0, []int{2000}}, // It makes room.
+		{[]*instance{parked, runs("parts-2", 2000)}, 1000, []int{1000, 2000}},
+		{[]*instance{runs("parts-1", 500), runs("parts-2", 1000)}, 0, []int{1000, 2000}}, // Not enough.
 		{[]*instance{runs("parts-1", 1000)}, 1000, []int{1000, 2000}},
 		{[]*instance{runs("parts-1", 1000), runs("parts-2", 1000)}, 0, []int{2000}},
 		{[]*instance{runs("parts-2", 1000)}, 1000, []int{2000}},
@@ -328,7 +336,7 @@ func TestNoSecondOneWhileTheQuickestIsRaised(t *testing.T) {
 		nodes := []cluster.Node{{Name: "a", Total: cluster.Resources{CPU: 2000}, Free: cluster.Resources{CPU: x.free}}}
 		var q quickest
 		var got []int
-		for _, c := range q.among(all, nodes, x.instances) {
+		for _, c := range q.among(now, all, nodes, x.instances) {
 			if c.Artefact != "parts-2" {
 				t.Errorf("%s may start", c.Artefact)
 			}

@@ -100,7 +100,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.planned = 0
 	if !fn.Failures.Pausing(now) {
 		if f.Configs = fn.candidates(); fn.Inference.Partition == annotation.PartitionLatency {
-			f.Configs = fn.quick.of(fn, f.Configs, c.nodes)
+			f.Configs = fn.quick.of(now, fn, f.Configs, c.nodes)
 		} else {
 			fn.quick = quickest{}
 		}

@@ -235,10 +235,10 @@ func TestLeast(t *testing.T) {
 	near := Site{Node: Node{Cores: 16, Memory: 1 << 40}, Index: 0, Here: true}
 	far := Site{Node: Node{Cores: 16, Memory: 1 << 40}, Index: 1, Start: 2000}
 	w, ok := p.Help([]Site{near, far}, true, 100)
-	if !ok || w.Node != 0 || w.Way != shadow.Here || w.Memory >= 110<<20 {
+	if !ok || w.Node != 0 || w.Whole || !w.Here || w.Memory >= 110<<20 {
 		t.Errorf("%+v", w)
 	}
-	if w, ok = p.Help([]Site{near, far}, false, 100); !ok || w.Way != shadow.Twin {
+	if w, ok = p.Help([]Site{near, far}, false, 100); !ok || !w.Whole || !w.Here {
 		t.Errorf("without a lone body: %+v", w)
 	}
 	shared := planner(t, func(s *Settings) { s.Memory = shadow.Shared })

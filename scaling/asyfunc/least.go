@@ -88,7 +88,8 @@ func (p *Planner) pays(h *Holding, rows int, r float64) bool {
 
 // Way is a way to give a function more, ours.
 type Way struct {
-	Way shadow.Way
+	// Whole is true for a whole instance, false for a shadow; Here for one on the body's node.
+	Whole, Here bool
 	// Pair is the body with the help; that of a whole instance has all blocks.
 	Pair shadow.Pair
 	// Node and Cores are the help's.
@@ -150,19 +151,9 @@ func (p *Planner) way(s Site, whole bool) (w Way, ok bool) {
 	if !pair.Within || pair.Memory == 0 || pair.Memory > s.Memory {
 		return w, false
 	}
-	w = Way{Pair: pair, Node: s.Index, Cores: cores, Memory: pair.Memory, Ready: s.Start}
+	w = Way{Whole: whole, Here: s.Here, Pair: pair, Node: s.Index, Cores: cores, Memory: pair.Memory, Ready: s.Start}
 	if !shared {
 		w.Ready += pair.Load
-	}
-	switch {
-	case whole && s.Here:
-		w.Way = shadow.Twin
-	case whole:
-		w.Way = shadow.Whole
-	case s.Here:
-		w.Way = shadow.Here
-	default:
-		w.Way = shadow.Elsewhere
 	}
 	return w, true
 }

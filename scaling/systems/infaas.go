@@ -274,9 +274,6 @@ func program(x *infaasScaler, apps []*application) [][]int {
 	}
 	plan, err := p.Solve()
 	if err != nil {
-		println("ILP", err.Error(), p.Limits[0], len(p.Limits))
-	}
-	if err != nil {
 		return greedy(x, apps)
 	}
 	return plan.Counts

@@ -156,8 +156,8 @@ func (g *Graph) list(tensors map[string]*shadow.Tensor) {
 }
 
 // held adds to each block's activations the tensors that earlier blocks computed, or the
-// caller sent, for later ones: they stay in memory meanwhile. What only prepares the model's
-// inputs, such as a mask, is not among them.
+// caller sent, for later ones: they stay in memory meanwhile. Tensors that only prepare the model's
+// inputs, such as a mask, are not among them.
 func (g *Graph) held(tensors map[string]*shadow.Tensor) {
 	for _, t := range tensors {
 		if len(t.Readers) == 0 {

@@ -279,6 +279,13 @@ func TestMembersThatShare(t *testing.T) {
 	if in, err := ReadModel(pod); err != nil || !in.Parked || in.Config.Sum() != set || parked.Request == parked.Limit {
 		t.Errorf("parked: %+v, %v", in, err)
 	}
+	small := plan()
+	small.Spec.Config.CPU = ParkedCPU
+	if pod, err := Model(small); err != nil {
+		t.Error(err)
+	} else if in, err := ReadModel(pod); err != nil || in.Parked {
+		t.Errorf("it holds no more than a parked one, and runs: %+v, %v", in, err)
+	}
 	set.CPU = 500
 	next := QuotaOf(cluster.InstanceSpec{Config: set.Share()})
 	of.Requests[corev1.ResourceCPU], of.Limits[corev1.ResourceCPU] = CPU(next.Request), CPU(next.Limit)

@@ -123,7 +123,7 @@ func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 	quota := Quota{int(requests.Cpu().MilliValue()), int(limits.Cpu().MilliValue())}
 	shares := spec.Config.Together()
 	switch {
-	case quota.Request == 0:
+	case quota.Request == 0, !shares && quota.Request == spec.Config.CPU:
 		spec.Parked = false
 	case shares && quota == Quota{ParkedCPU, sharedParkedCPU}, !shares && quota.Request == ParkedCPU:
 		spec.Parked = true
