@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/rs/zerolog"
 
@@ -54,7 +55,8 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 	}
 	o := cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch}
 	if content := onnxruntime.PreparedContent(f.prepared); content != "" {
-		o.Copies, o.Content = f.prepared, content
+		// Beside the prepared model, which is first a link and then replaced.
+		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
 	}
 	e, err := cuda.Open(o)
 	if err != nil {
