@@ -59,6 +59,10 @@ type instanceFlags struct {
 	concurrency int
 	// shared is the directory of the model's copy on this node, nil for none.
 	shared *copies.Dir
+	// body makes a whole model take shadows; shadow is the Φ of a shadow, and relay the address
+	// where bodies connect to it.
+	body          bool
+	shadow, relay string
 	// began is when the program began to run.
 	began time.Time
 }
@@ -87,6 +91,10 @@ instances share the weights.
 
 Without it, instance looks for such a copy in the directory $FAAS_INFER_COPIES, which the
 pods of one function on a node of a cluster share. The first one makes the copy.
+
+With --shadow, instance holds only some blocks of a prepared model and computes rows for
+bodies, which connect to --relay. With --body, it holds the whole model and splits batches
+with the shadows that PUT /v1/shadows names.
 
 With --part, instance is a member of a set that serves a cut model together. Member 0 is
 the master: it answers requests, and PUT /v1/workers tells it where the others are. The
@@ -134,6 +142,9 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.IntVar(&f.part, "part", member.All, "serve a member's parts of a cut model: 0 is the master (-1: a whole model)")
 	flags.StringVar(&f.plan, "plan", "", "the plan of a cut model as JSON, for a member that cuts its own parts out of --model")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "number of batches that the master of a cut model runs at the same time; each worker computes one part at a time")
+	flags.BoolVar(&f.body, "body", false, "take shadows: PUT /v1/shadows says where they are; --concurrency 2 lets them begin the next batch meanwhile")
+	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
+	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
 	c.AddCommand(newPrepareCommand(), newStandByCommand())
 	return c
 }
@@ -156,6 +167,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	ofPair, err := f.ofPair()
+	if err != nil {
+		return err
+	}
 	ctx, end := context.WithCancelCause(c.Context())
 	defer end(nil)
 	f.tuneRuntime()
@@ -171,6 +186,9 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 	}()
 	open := f.whole
+	if ofPair {
+		open = f.paired
+	}
 	if ofSet {
 		logger = logger.With().Int("member", f.part).Logger()
 		open = f.member
