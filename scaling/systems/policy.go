@@ -32,7 +32,9 @@ type System struct {
 	settings scaling.Settings
 	// scaler makes the system's scheduler; nil means the engine of package scaling.
 	scaler func(scaling.Settings) Scaler
-	cold   string
+	// cold is the name of the cold-start policy, coldOptions are its options.
+	cold        string
+	coldOptions coldstart.Options
 	// period is how often the system looks at its load; 0 means at every call.
 	period   time.Duration
 	batching string
@@ -99,15 +101,6 @@ func (s System) Scaler() Scaler {
 
 // Settings returns the engine's settings.
 func (s System) Settings() scaling.Settings { return s.settings }
-
-// Cold returns a new cold-start policy of the system.
-func (s System) Cold() coldstart.Policy {
-	p, err := coldstart.New(s.cold, coldstart.Options{KeepAlive: baselineKeepAlive})
-	if err != nil {
-		panic(err) // The names are constants of this package, and a test makes them all.
-	}
-	return p
-}
 
 // Batching returns a new batching policy of the system, for one function.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {
