@@ -43,6 +43,12 @@ type System struct {
 	// objective's percentile of the time instead.
 	margin *float64
 	choose chooser
+	// plain is the share of all instances of OpenFaaS+, scatters: requests go to instances
+	// at random.
+	plain    cluster.Resources
+	scatters bool
+	// release: the system considers the configs of INFless' release only.
+	release bool
 	// infaas are the parameters of INFaaS' systems. colocates is [System.Colocates].
 	infaas    INFaaS
 	colocates bool
@@ -107,7 +113,17 @@ func (s System) Batching(o batching.Options) (batching.Policy, error) {
 	if s.infaas.plan != nil {
 		return batching.NewLeastLoaded(), nil
 	}
+	if s.scatters {
+		return batching.NewRandom(1), nil
+	}
 	return batching.New(s.batching, o)
+}
+
+// Range is the load that an instance of the system takes, by Eq. 1 with the system's rounding,
+// if its full batch is predicted to take exec. R_max is the sum of these; the parts r_i of the
+// load follow from them ([Deal]).
+func (s System) Range(c cluster.Config, exec, slo time.Duration) capacity.Range {
+	return s.settings.Bounds(c, exec, slo, s.queue)
 }
 
 // Queue says how requests reach instances.
