@@ -21,7 +21,10 @@ func capacities(of map[string]float64) func(context.Context, sim.Setup) (*sim.Re
 		r := &sim.Result{ResourceSeconds: 100, FragmentPct: 7}
 		for _, f := range s.Functions {
 			one := sim.FunctionResult{Name: f.Name, Requests: 1000, Served: 1000, Latency: &sim.Histogram{}, Batches: []uint64{0, 400, 300}, Configs: configs(s)}
-			if total > of[s.System.Name] {
+			switch most := of[s.System.Name]; {
+			case total > 2*most:
+				one.Missed, one.Rejected, one.Served = 6, 34, 966
+			case total > most: // 97 % are in time.
 				one.Missed, one.Rejected, one.Served = 6, 6, 994
 			}
 			r.Functions = append(r.Functions, one)
@@ -53,6 +56,8 @@ func TestMaxRPS(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"max_rps.openfaas+": 100, "max_rps.infless": 500, "max_rps.faas-infer": 800, "max_rps.infless-bb": 0,
+		// At twice that load 97 % are in time. All are answered up to the first load.
+		"max_rps_97.openfaas+": 200, "saturation_rps.openfaas+": 2 * 1000 / 50.0,
 		"ratio.infless_over_openfaas+": 5, "ratio.infless_over_batch": 2.5, "ratio.faas-infer_over_infless": 1.6, "ratio.infless-bb_over_infless": 0,
 	} {
 		if got := value(t, out, name); math.Abs(got-want) > 0.012*want {
@@ -98,7 +103,7 @@ func TestCauses(t *testing.T) {
 	for name, want := range map[string]float64{
 		"cause.largest_batch.a": 1, "cause.largest_batch.b": 4, "cause.without_gpu_pct.a": 10,
 		"cause.cpu_empty_pct": 75, "cause.gpu_empty_pct": 90, "gpu_held_pct.infless": 10, "cpu_held_pct.infless": 25,
-		"cause.paper_over_bound": 2952 / bound, "cause.tail_over_mean.a": math.Exp(2.3263 * 0.019587), "stress_rps.infless": 2 * 988 / 50.0,
+		"cause.paper_over_bound": 2952 / bound, "cause.tail_over_mean.a": math.Exp(2.3263 * 0.019587), "stress_rps.infless": 2 * 960 / 50.0,
 	} {
 		if got := value(t, out, name); math.Abs(got-want) > 1e-4 {
 			t.Errorf("%s is %v, want %v", name, got, want)
