@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/sim"
@@ -135,5 +136,20 @@ func TestNoCauses(t *testing.T) {
 				t.Errorf("%s is %v", r.Name, r.Value)
 			}
 		}
+	}
+}
+
+// Under 200 ms two images of SSD take 157 ms, more than half (Eq. 4). Two of MobileNet take 94 ms,
+// and 104 with the offset.
+func TestCausesOfNoBatches(t *testing.T) {
+	const ms = time.Millisecond
+	long, offset := unbatched([]reason{
+		{function: "ssd", half: 100 * ms, pair: 157 * ms, foreseen: 173 * ms, largest: 1},
+		{function: "mobilenet", half: 100 * ms, pair: 94 * ms, foreseen: 104 * ms, largest: 1},
+		{function: "resnet-50", half: 100 * ms, pair: 40 * ms, foreseen: 44 * ms, largest: 8},
+		{function: "none", half: 100 * ms, largest: 1},
+	})
+	if strings.Join(long, " ") != "ssd none" || strings.Join(offset, " ") != "mobilenet" {
+		t.Errorf("Eq. 4: %q, the offset: %q", long, offset)
 	}
 }
