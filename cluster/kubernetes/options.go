@@ -38,6 +38,9 @@ type Options struct {
 	SecretType func(namespace, name string) corev1.SecretType
 	// Args returns the arguments of an instance's program.
 	Args func(cluster.InstanceSpec) []string
+	// Copies returns the claim with the node's prepared copies for an instance, "" for none; nil for
+	// none at all.
+	Copies func(cluster.InstanceSpec) string
 	// NodeSelector selects the nodes for instances, for example "pool=models"; "" for
 	// all.
 	NodeSelector string

@@ -86,6 +86,9 @@ func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.Mod
 	if p.Profiles, err = podspec.Named(b.options.Profiles, owner.Spec.Deployment(owner.Name, owner.Namespace)); err != nil {
 		return p, err
 	}
+	if b.options.Copies != nil {
+		p.Copies = b.options.Copies(spec)
+	}
 	if b.options.SecretType != nil {
 		p.Secrets = map[string]corev1.SecretType{}
 		for name := range spec.Secrets {
