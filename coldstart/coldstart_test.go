@@ -72,7 +72,7 @@ func TestDecideLater(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	if want := []string{"faas-infer", "fixed", "hhp", "lsth"}; !slices.Equal(Names(), want) {
+	if want := []string{"faas-infer", "fixed", "hhp", "hhp-window", "lsth"}; !slices.Equal(Names(), want) {
 		t.Errorf("names: %v, want %v", Names(), want)
 	}
 	for _, name := range Names() {
@@ -89,7 +89,7 @@ func TestNew(t *testing.T) {
 		options Options
 		says    string
 	}{
-		{"lru", Options{}, `unknown cold-start policy "lru": it is one of faas-infer, fixed, hhp, lsth`},
+		{"lru", Options{}, `unknown cold-start policy "lru": it is one of faas-infer, fixed, hhp, hhp-window, lsth`},
 		{"fixed", Options{KeepAlive: -time.Second}, "the keep-alive time is -1s; it must not be negative"},
 		{"faas-infer", Options{Price: -1}, "price of a cold start"},
 		{"faas-infer", Options{Start: -1}, "time to start"},

@@ -14,6 +14,9 @@ import (
 // the window is 15 % around it. The original uses ARIMA; this one uses the regression
 // of an idle time on the one before. If the histogram says too little, HHP keeps the
 // function for four hours.
+//
+// HHP never forgets, as Shahrad et al. have it. INFless describes HHP with a histogram of
+// the last hours instead (§3.5): see [NewHHPWindow].
 type HHP struct {
 	functions map[string]*hybrid
 }
@@ -80,7 +83,7 @@ func (p *HHP) Restore(function string, state []byte) error {
 func (h *hybrid) observe(idle time.Duration) {
 	h.Add(idle)
 	h.recent.Add(idle)
-	h.chosen = h.choose()
+	h.chosen = h.windows(h.recent)
 }
 
 func (h *hybrid) marshal(w *wireWriter) {
@@ -95,14 +98,16 @@ func (h *hybrid) restore(r *wireReader) {
 		r.Fail()
 	}
 	if !r.Failed() {
-		h.chosen = h.choose()
+		h.chosen = h.windows(h.recent)
 	}
 }
 
-func (h *hybrid) choose() Windows {
+// windows returns the windows that a histogram gives by HHP's rules. recent has the last
+// idle times; they must not be empty if the histogram is not.
+func (h *Histogram) windows(recent Recent) Windows {
 	switch {
 	case h.Outside > h.Inside:
-		return around(h.recent.Forecast())
+		return around(recent.Forecast())
 	case h.Representative():
 		return between(h.Head(), h.Tail())
 	default:

@@ -22,6 +22,9 @@ const (
 	// minCV is the least coefficient of variation of the bins' counts. Below it, idle
 	// times of all lengths are about equally frequent and say nothing.
 	minCV = 2
+	// LeastKeepAlive is the shortest time for which windows of a histogram keep a function if
+	// its idle times of less than a minute are more than 5 %: one bin plus the margin.
+	LeastKeepAlive = width + width/10
 	// MinSamples is the minimum number of idle times for a representative histogram.
 	MinSamples = 10
 )

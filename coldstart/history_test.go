@@ -87,21 +87,70 @@ func TestHHPOutOfBoundsServerlessInTheWildSection42(t *testing.T) {
 	}
 }
 
-// INFless §3.5. Idle times are 20½ minutes for most of a day, and then two of 10½. The
-// day's head and tail are 18 and 23.1 minutes (20 less 10 %, 21 plus 10 %), so
-// pre-warm is 18 and keep-alive 5.1. Those of the last hour are 9 and 23.1, so 9 and
-// 14.1. The sums with γ = 0.5 are 13.5 and 9.6 minutes.
+// INFless §3.5. Idle times are 4½ minutes for most of a day, and then ten of 2½. The day's
+// head and tail are 3.6 and 5.5 minutes (4 less 10 %, 5 plus 10 %), so pre-warm is 3.6 and
+// keep-alive 1.9. Those of the last hour are 1.8 and 5.5, so 1.8 and 3.7. The sums with
+// γ = 0.5 are 2.7 and 2.8 minutes.
 func TestLSTHWeightsBothTermsINFlessSection35(t *testing.T) {
+	const s = time.Second
 	for gamma, want := range map[float64]Windows{
-		0.5: {PreWarm: 13*minute + 30*time.Second, KeepAlive: 9*minute + 36*time.Second},
-		0.7: {PreWarm: 15*minute + 18*time.Second, KeepAlive: 7*minute + 48*time.Second},
-		1:   {PreWarm: 18 * minute, KeepAlive: 5*minute + 6*time.Second},
+		0.5: {PreWarm: 162 * s, KeepAlive: 168 * s},
+		0.7: {PreWarm: 184 * s, KeepAlive: 147 * s},
+		1:   {PreWarm: 216 * s, KeepAlive: 114 * s},
 	} {
 		p := NewLSTH(gamma)
-		last := observe(p, "f", append(times(66, 20*minute+30*time.Second), times(2, 10*minute+30*time.Second)...)...)
-		if got := p.Windows(last, "f"); !reflect.DeepEqual(got, want) {
+		last := observe(p, "f", append(times(300, 4*minute+30*s), times(10, 2*minute+30*s)...)...)
+		got := p.Windows(last, "f")
+		if (got.PreWarm-want.PreWarm).Abs() > s || (got.KeepAlive-want.KeepAlive).Abs() > s {
 			t.Errorf("γ = %v: %v, want %v", gamma, got, want)
 		}
+	}
+}
+
+// The test of representativeness of Serverless in the Wild, §4.2, applies to each histogram
+// ("like HHP", INFless §3.5). The last hour has one to nine idle times of 2½ minutes after a
+// day of 20½: its windows are the standard keep-alive of four hours, those of the day 18 and
+// 5.1 minutes. The sums with γ = 0.5 are 9 and 122.55 minutes. From ten on the hour has 1.8
+// and 1.5.
+func TestLSTHTestsEachTermINFlessSection35(t *testing.T) {
+	const s = time.Second
+	for n := 1; n <= 10; n++ {
+		p := NewLSTH(0.5)
+		observe(p, "f", times(66, 20*minute+30*s)...)
+		now := start.Add(66*(20*minute+30*s) + 2*time.Hour) // Nothing of before is in the last hour.
+		for range n {
+			now = now.Add(2*minute + 30*s)
+			p.Observe(now, "f", 2*minute+30*s)
+		}
+		want := Windows{PreWarm: 9 * minute, KeepAlive: 122*minute + 33*s}
+		if n >= MinSamples {
+			// Ten of 76 idle times are more than 5 %: the day's head is 1.8 minutes, too.
+			want = Windows{PreWarm: 108 * s, KeepAlive: (1278*s + 90*s) / 2}
+		} else if n > 3 { // So are four of 70.
+			want = Windows{PreWarm: 54 * s, KeepAlive: (1278*s + 4*time.Hour) / 2}
+		}
+		if got := p.Windows(now, "f"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%d idle times in the last hour: %v, want %v", n, got, want)
+		}
+	}
+}
+
+// HHP as INFless describes it (§3.5) knows four hours. In these it is like HHP, and then it
+// does not know the day's idle times.
+func TestHHPWindowForgetsINFlessSection35(t *testing.T) {
+	p, all := NewHHPWindow(), times(60, 10*minute+30*time.Second)
+	last := observe(p, "f", all...)
+	hhp := NewHHP()
+	observe(hhp, "f", all...)
+	if got, want := p.Windows(last, "f"), hhp.Windows(last, "f"); !reflect.DeepEqual(got, want) || got.PreWarm == 0 {
+		t.Errorf("in its window: %v, want HHP's %v", got, want)
+	}
+	standard := Windows{KeepAlive: 4 * time.Hour}
+	if got := p.Windows(last.Add(3*time.Hour), "f"); !reflect.DeepEqual(got, standard) {
+		t.Errorf("with an hour of idle times, too few: %v, want %v", got, standard)
+	}
+	if NewLSTH(1).Restore("f", p.Marshal("f")) == nil {
+		t.Error("LSTH restores another policy's state")
 	}
 }
 
@@ -109,9 +158,9 @@ func TestLSTHWeightsBothTermsINFlessSection35(t *testing.T) {
 func TestLSTHForgetsINFlessSection35(t *testing.T) {
 	p := NewLSTH(0.5)
 	last := observe(p, "f", times(60, 20*minute+30*time.Second)...)
-	day := Windows{PreWarm: 18 * minute, KeepAlive: 5*minute + 6*time.Second}
+	day := Windows{PreWarm: 9 * minute, KeepAlive: 122*minute + 33*time.Second}
 	if got := p.Windows(last.Add(2*time.Hour), "f"); !reflect.DeepEqual(got, day) {
-		t.Errorf("with no idle time in the last hour: %v, want the day's %v", got, day)
+		t.Errorf("with no idle time in the last hour: %v, want half the day's 18 and 5.1 minutes and half the standard keep-alive, %v", got, day)
 	}
 	if got, want := p.Windows(last.Add(25*time.Hour), "f"), (Windows{KeepAlive: 4 * time.Hour}); !reflect.DeepEqual(got, want) {
 		t.Errorf("with no idle time in the last day: %v, want %v", got, want)

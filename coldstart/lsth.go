@@ -8,17 +8,21 @@ import (
 const DefaultGamma = 0.5
 
 // LSTH is INFless' long-short term histogram policy (§3.5). It has one histogram of
-// the idle times of the last day and one of those of the last hour. It takes head and
-// tail from each as HHP does, and weights them:
+// the idle times of the last day and one of those of the last hour. Each gives windows
+// as HHP's does, and LSTH weights them:
 //
 //	pre-warm   = γ·L_prewarm   + (1−γ)·S_prewarm
 //	keep-alive = γ·L_keepalive + (1−γ)·S_keepalive
 //
-// The paper does not say what to do while a histogram is empty. Here the other one
-// then decides alone. If both are empty, LSTH keeps a function for four hours. If most
-// idle times are out of bounds, it forecasts the next one as HHP does.
+// "Like HHP" (§3.5) includes HHP's test of representativeness: the windows of a histogram
+// with few idle times, or of one in which no length stands out, are the standard keep-alive
+// of four hours. If most idle times of a term are out of bounds, its windows are those
+// around a forecast.
 type LSTH struct {
-	gamma     float64
+	gamma float64
+	// wire is the first byte of its states. long is the long term.
+	wire      byte
+	long      time.Duration
 	functions map[string]*terms
 }
 
@@ -35,14 +39,23 @@ var _ Policy = (*LSTH)(nil)
 
 // NewLSTH returns a policy that weighs the long term with gamma, in [0, 1].
 func NewLSTH(gamma float64) *LSTH {
-	return &LSTH{gamma: gamma, functions: map[string]*terms{}}
+	return &LSTH{gamma: gamma, wire: wireLSTH, long: LongTerm, functions: map[string]*terms{}}
+}
+
+// HHPWindow is the span of the histogram of [NewHHPWindow]: INFless' example (§3.5).
+const HHPWindow = 4 * time.Hour
+
+// NewHHPWindow returns HHP as INFless describes it (§3.5): it knows the idle times of the
+// last four hours only. That is LSTH without its short term.
+func NewHHPWindow() *LSTH {
+	return &LSTH{gamma: 1, wire: wireHHPWindow, long: HHPWindow, functions: map[string]*terms{}}
 }
 
 // Observe counts the idle time in both histograms.
 func (p *LSTH) Observe(now time.Time, function string, idle time.Duration) {
 	t := p.functions[function]
 	if t == nil {
-		t = &terms{}
+		t = &terms{Trail: Trail{long: p.long}}
 		p.functions[function] = t
 	}
 	t.Add(now, idle)
@@ -72,7 +85,7 @@ func (p *LSTH) Marshal(function string) []byte {
 	if t == nil {
 		return nil
 	}
-	w := newWireWriter(wireLSTH, 1)
+	w := newWireWriter(p.wire, 1)
 	t.Trail.Marshal(w)
 	w.Spans(t.recent)
 	return *w
@@ -80,8 +93,8 @@ func (p *LSTH) Marshal(function string) []byte {
 
 // Restore restores both histograms and the last idle times.
 func (p *LSTH) Restore(function string, state []byte) error {
-	r := newWireReader(wireLSTH, 1, state)
-	t := &terms{stale: true}
+	r := newWireReader(p.wire, 1, state)
+	t := &terms{Trail: Trail{long: p.long}, stale: true}
 	t.Trail.Restore(r)
 	t.recent = r.Spans(MaxRecent)
 	if len(t.recent) == 0 {
@@ -94,27 +107,10 @@ func (p *LSTH) Restore(function string, state []byte) error {
 	return nil
 }
 
-func (t *terms) choose(gamma float64) Windows {
-	switch {
-	case t.Long.Outside > t.Long.Inside:
-		return around(t.recent.Forecast())
-	case t.Long.Inside == 0:
-		return Windows{KeepAlive: Range}
-	case t.Short.Inside == 0:
-		gamma = 1
-		fallthrough
-	default:
-		return t.weighted(gamma)
-	}
-}
-
-// weighted returns the paper's weighted sum. It weights the keep-alive windows, not the
+// choose returns the paper's weighted sum. It weights the keep-alive windows, not the
 // tails, with the same result.
-func (t *terms) weighted(gamma float64) Windows {
-	long, short := between(t.Long.Head(), t.Long.Tail()), Windows{}
-	if gamma < 1 {
-		short = between(t.Short.Head(), t.Short.Tail())
-	}
+func (t *terms) choose(gamma float64) Windows {
+	long, short := t.Long.windows(t.recent), t.Short.windows(t.recent)
 	return Windows{
 		PreWarm:   Scale(long.PreWarm, gamma) + Scale(short.PreWarm, 1-gamma),
 		KeepAlive: Scale(long.KeepAlive, gamma) + Scale(short.KeepAlive, 1-gamma),

@@ -32,16 +32,18 @@ const DefaultStart = 5 * time.Second
 
 // These are the first bytes of the policies' marshalled states.
 const (
-	wireHHP    = 'h'
-	wireLSTH   = 'l'
-	wirePriced = 'p'
+	wireHHP       = 'h'
+	wireHHPWindow = 'w'
+	wireLSTH      = 'l'
+	wirePriced    = 'p'
 )
 
 // makers has every policy by its name.
 var makers = map[string]func(Options) Policy{
-	"fixed": func(o Options) Policy { return NewFixed(o.KeepAlive) },
-	"hhp":   func(Options) Policy { return NewHHP() },
-	"lsth":  func(o Options) Policy { return NewLSTH(o.Gamma) },
+	"fixed":      func(o Options) Policy { return NewFixed(o.KeepAlive) },
+	"hhp":        func(Options) Policy { return NewHHP() },
+	"hhp-window": func(Options) Policy { return NewHHPWindow() },
+	"lsth":       func(o Options) Policy { return NewLSTH(o.Gamma) },
 	"faas-infer": func(o Options) Policy {
 		p := NewPriced(o.Price, o.Start)
 		if o.Unparked {

@@ -33,7 +33,7 @@ func learned(t testing.TB, name string, n int) (Policy, time.Time) {
 
 // A policy's state survives a restart and is small.
 func TestStateSurvives(t *testing.T) {
-	for _, name := range []string{"hhp", "lsth", "faas-infer"} {
+	for _, name := range []string{"hhp", "hhp-window", "lsth", "faas-infer"} {
 		for _, n := range []int{1, 31, 2101} {
 			p, last := learned(t, name, n)
 			state := p.Marshal("f")
@@ -78,7 +78,7 @@ func agree(t *testing.T, name string, a, b Windows) {
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	for _, name := range []string{"hhp", "lsth", "faas-infer"} {
+	for _, name := range []string{"hhp", "hhp-window", "lsth", "faas-infer"} {
 		p, last := learned(t, name, 100)
 		state, before := p.Marshal("f"), p.Windows(last, "f")
 		damaged := [][]byte{nil, {state[0]}, {'?', 1}, {state[0], 99}, append(state[:len(state):len(state)], 0)}
@@ -98,7 +98,7 @@ func TestRestoreRefuses(t *testing.T) {
 
 // Whatever the state, a policy that restores it returns valid windows.
 func FuzzRestore(f *testing.F) {
-	for _, name := range []string{"hhp", "lsth", "faas-infer"} {
+	for _, name := range []string{"hhp", "hhp-window", "lsth", "faas-infer"} {
 		p, _ := learned(f, name, 200)
 		f.Add(p.Marshal("f"), int64(600))
 	}

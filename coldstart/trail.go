@@ -1,6 +1,7 @@
 package coldstart
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -21,12 +22,13 @@ type entry struct {
 	count uint32
 }
 
-// Trail has the histograms of the idle times of the last day and of the last hour. Both
-// begin at a whole slot.
+// Trail has the histograms of the idle times of the last day, or another long term, and of
+// the last hour. Both begin at a whole slot.
 type Trail struct {
-	entries []entry // the oldest first
-	recent  int     // the first entry that is in Short
-	// Long is the last day's histogram, Short the last hour's.
+	long    time.Duration // the long term; 0 means LongTerm
+	entries []entry       // the oldest first
+	recent  int           // the first entry that is in Short
+	// Long is the long term's histogram, Short the last hour's.
 	Long, Short Histogram
 }
 
@@ -57,7 +59,7 @@ func (t *Trail) put(e entry) {
 
 // Expire drops idle times that are too old.
 func (t *Trail) Expire(now time.Time) {
-	short, long := slotOf(now.Add(-ShortTerm)), slotOf(now.Add(-LongTerm))
+	short, long := slotOf(now.Add(-ShortTerm)), slotOf(now.Add(-cmp.Or(t.long, LongTerm)))
 	for t.recent < len(t.entries) && t.entries[t.recent].slot < short {
 		t.Short.remove(t.entries[t.recent].bin, t.entries[t.recent].count)
 		t.recent++

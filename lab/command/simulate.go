@@ -27,7 +27,7 @@ type simulateOptions struct {
 	plot           string
 	trace, cluster string
 	variants       string
-	duration       time.Duration
+	duration, fork time.Duration
 	seed           uint64
 	// against is againstLocal to compare the simulator with a provider, "" to simulate a
 	// scenario.
@@ -80,6 +80,9 @@ otherwise idle machine.`,
 			if cmd.Flags().Changed("duration") && o.duration <= 0 {
 				return fmt.Errorf("--duration %v: it must be more than 0, such as 10m; without the flag, the scenario's duration applies", o.duration)
 			}
+			if o.fork < 0 {
+				return fmt.Errorf("--fork %v: it must not be negative", o.fork)
+			}
 			if o.against != "" {
 				return o.compare(cmd.Context(), cmd.OutOrStdout())
 			}
@@ -94,6 +97,7 @@ otherwise idle machine.`,
 	f.StringVar(&o.cluster, "cluster", "", "cluster to use instead of the scenario's: testbed, large or a YAML file")
 	f.StringVar(&o.variants, "variants", "", "table of variants to use instead of the scenario's: "+strings.Join(variants.Tables(), ", ")+" or a CSV file")
 	f.DurationVar(&o.duration, "duration", 0, "how long to simulate, in simulated time (default: the scenario's)")
+	f.DurationVar(&o.fork, "fork", 0, "time that the watchdog of openfaas+ takes to start a process for each request (default: the scenario's)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the random numbers (default: the scenario's)")
 	f.StringVar(&o.against, "against", "", "compare the simulator with a real provider: "+againstLocal+", on this machine")
 	o.seedGiven = func() bool { return f.Changed("seed") }
@@ -142,7 +146,7 @@ func policyList() (rows [][2]string) {
 
 // run simulates a scenario and prints the outcome.
 func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) error {
-	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Variants: o.variants, Duration: o.duration}
+	overrides := scenario.Overrides{Trace: o.trace, Cluster: o.cluster, Variants: o.variants, Duration: o.duration, Fork: o.fork}
 	if o.seedGiven() {
 		overrides.Seed = &o.seed
 	}

@@ -130,14 +130,26 @@ func reasonFor(s sim.Setup, f sim.Function) reason {
 	return r
 }
 
+// unbatched returns the functions without batches: those whose pairs take too long for half of the
+// SLO (Eq. 4), and those whose pairs take too long only by the prediction with its offset.
+func unbatched(all []reason) (long, offset []string) {
+	for _, r := range all {
+		switch {
+		case r.largest != 1:
+		case r.pair > 0 && r.pair <= r.half:
+			offset = append(offset, r.function)
+		default:
+			long = append(long, r.function)
+		}
+	}
+	return long, offset
+}
+
 // sentences returns the notes that explain the numbers.
 func sentences(out *Outcome, application string, p *peak, all []reason) (notes []string) {
-	var single, scattered []string
+	var scattered []string
 	cheaper := 0.0
 	for _, r := range all {
-		if r.largest == 1 {
-			single = append(single, r.function)
-		}
 		if r.pair > 0 && r.tail > float64(r.foreseen)/float64(r.pair) {
 			scattered = append(scattered, r.function)
 		}
@@ -145,8 +157,12 @@ func sentences(out *Outcome, application string, p *peak, all []reason) (notes [
 			cheaper = max(cheaper, r.plain/r.accelerated)
 		}
 	}
-	if len(single) > 0 {
-		notes = append(notes, strings.Join(single, ", ")+": no batch of two is predicted to end within half of the SLO (Eq. 4), so that each request is", "executed alone.")
+	long, offset := unbatched(all)
+	if len(long) > 0 {
+		notes = append(notes, strings.Join(long, ", ")+": no batch of two ends within half of the SLO (Eq. 4), so that each request is executed alone.")
+	}
+	if len(offset) > 0 {
+		notes = append(notes, strings.Join(offset, ", ")+": a batch of two ends within half of the SLO, but is not predicted to with the offset of 10 % (§3.3),", "so that each request is executed alone.")
 	}
 	if len(scattered) > 0 {
 		notes = append(notes, strings.Join(scattered, ", ")+": more than 1 % of the executions take longer than predicted (the mean and an offset, §3.3), so that", "batches which leave at the last moment, or one after another without a pause, are late.")

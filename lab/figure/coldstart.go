@@ -3,19 +3,48 @@ package figure
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// coldPolicies are the compared cold-start policies. The first is the base of the
-// comparison. Everything else is faas-infer's system for all of them.
-var coldPolicies = []string{"hhp", "fixed", "lsth", "faas-infer"}
+// coldPolicy is a compared cold-start policy.
+type coldPolicy struct {
+	// name is its name in results, policy its name in package coldstart.
+	name, policy string
+	options      coldstart.Options
+	// gamma is the γ with which INFless published LSTH's figures; 0 if none were.
+	gamma float64
+}
 
-// ours is the cold-start policy that the provider runs.
-const ours = "faas-infer"
+// The names of the two bases of the comparison. hhpWindow is HHP as INFless describes it,
+// with which its Fig. 16 compares.
+const (
+	hhp       = "hhp"
+	hhpWindow = "hhp-window"
+	// ours is the cold-start policy that the provider runs.
+	ours = "faas-infer"
+	// least keeps every function for as short as a histogram of minutes can. No histogram
+	// policy idles less if requests come within a minute now and then.
+	least = "least"
+)
+
+// coldPolicies are the compared cold-start policies. Everything else is faas-infer's system
+// for all of them.
+var coldPolicies = []coldPolicy{
+	{name: hhp, policy: "hhp"},
+	{name: hhpWindow, policy: "hhp-window"},
+	{name: "fixed", policy: "fixed"},
+	{name: least, policy: "fixed", options: coldstart.Options{KeepAlive: coldstart.LeastKeepAlive}},
+	{name: "lsth-0.3", policy: "lsth", options: coldstart.Options{Gamma: 0.3}, gamma: 0.3},
+	{name: "lsth", policy: "lsth", gamma: coldstart.DefaultGamma},
+	{name: "lsth-0.7", policy: "lsth", options: coldstart.Options{Gamma: 0.7}, gamma: 0.7},
+	{name: ours, policy: "faas-infer"},
+}
 
 // coldStart compares the cold-start policies with the hybrid histogram policy: how often
 // requests find no instance, and the resources of idle instances (INFless Fig. 16).
@@ -25,8 +54,8 @@ func coldStart(ctx context.Context, cases []*scenario.Scenario, o Options) (*Out
 		return nil, err
 	}
 	var systems []systems.System
-	for _, name := range coldPolicies {
-		s, err := base.WithCold(name)
+	for _, p := range coldPolicies {
+		s, err := base.WithCold(p.policy, p.options)
 		if err != nil {
 			return nil, err
 		}
@@ -47,48 +76,65 @@ func coldStart(ctx context.Context, cases []*scenario.Scenario, o Options) (*Out
 	return out, nil
 }
 
-// gamma is the provider's value of LSTH's parameter.
-const gamma = 0.5
+// coldChange has by how many % a policy's figures differ from those of a base.
+type coldChange struct{ rate, idle, memory float64 }
+
+func changed(r, base *sim.Result) coldChange {
+	a, b := r.Totals(), base.Totals()
+	return coldChange{change(a.ColdRate(), b.ColdRate()), change(r.IdleSeconds, base.IdleSeconds), change(r.IdleMemorySeconds, base.IdleMemorySeconds)}
+}
+
+// add adds the change under names that end with end.
+func (c coldChange) add(out *Outcome, end, rate, idle, memory string) {
+	out.add("cold_rate_change_pct."+end, c.rate, "%", rate)
+	out.add("idle_waste_change_pct."+end, c.idle, "%", idle)
+	out.add("idle_memory_change_pct."+end, c.memory, "%", memory)
+}
 
 // coldResults adds one trace's figures.
 func coldResults(out *Outcome, trace string, results []*sim.Result) []draw.ColdStart {
-	base := results[0].Totals()
-	rate, idle, memory := base.ColdRate(), results[0].IdleSeconds, results[0].IdleMemorySeconds
-	there, wasted, known := draw.PaperColdStart(trace, gamma)
+	at := func(name string) *sim.Result {
+		return results[slices.IndexFunc(coldPolicies, func(p coldPolicy) bool { return p.name == name })]
+	}
 	t := Table{
 		Title:  fmt.Sprintf("%s: cold starts and idle waste under each cold-start policy.", trace),
-		Header: []string{"policy", "requests", "cold %", "vs HHP %", "paper", "idle resource·s", "vs HHP %", "paper", "idle GiB·h", "vs HHP %", "woken %", "SLO missed %", "starts"},
-		Notes:  []string{"cold: found no ready instance. idle: β·cores + % of a GPU of instances that execute nothing, times seconds; beside it the memory and GPU memory that they hold. woken: found its instance loaded, but parked, without CPU and GPU share. paper: " + draw.PaperSource + ", Fig. 16, γ = 0.5."},
+		Header: []string{"policy", "requests", "cold %", "vs hhp-window %", "paper", "vs hhp %", "idle resource·s", "vs hhp-window %", "paper", "vs hhp %", "idle GiB·h", "woken %", "SLO missed %", "starts"},
+		Notes: []string{
+			"cold: found no ready instance. idle: β·cores + % of a GPU of instances that execute nothing, times seconds; beside it the",
+			"memory and GPU memory that they hold. woken: found its instance loaded, but parked, without CPU and GPU share. hhp-window:",
+			"HHP as INFless describes it (§3.5), with which it compares; hhp: as Shahrad et al. have it. lsth: γ = 0.5.",
+			fmt.Sprintf("least: kept for %v, the shortest time that a histogram of minutes can give. paper: %s, Fig. 16.", coldstart.LeastKeepAlive, draw.PaperSource),
+		},
 	}
 	var drawn []draw.ColdStart
-	for i, name := range coldPolicies {
+	for i, p := range coldPolicies {
 		r := results[i]
-		total := r.Totals()
-		colder, wasteful := change(total.ColdRate(), rate), change(r.IdleSeconds, idle)
-		out.add("cold_rate_pct."+trace+"."+name, 100*total.ColdRate(), "%", "")
-		out.add("idle_waste."+trace+"."+name, r.IdleSeconds, "resource·s", "")
-		held := change(r.IdleMemorySeconds, memory)
-		out.add("idle_memory."+trace+"."+name, r.IdleMemorySeconds/3600, "GiB·h", "")
-		out.add("woken_rate_pct."+trace+"."+name, 100*total.WokenRate(), "%", "requests that found their instance parked")
-		lsth := known && name == "lsth"
-		switch {
-		case i == 0:
-		case name == ours:
-			out.add("cold_rate_change_pct."+trace, colder, "%", "against HHP; LSTH's: "+beside(there, known, "Fig. 16, γ = 0.5"))
-			out.add("idle_waste_change_pct."+trace, wasteful, "%", "against HHP; LSTH's: "+beside(wasted, known, "Fig. 16, γ = 0.5"))
-			out.add("idle_memory_change_pct."+trace, held, "%", "against HHP: memory of idle instances, which the above leaves out")
+		total, window, other := r.Totals(), changed(r, at(hhpWindow)), changed(r, at(hhp))
+		out.add("cold_rate_pct."+trace+"."+p.name, 100*total.ColdRate(), "%", "")
+		out.add("idle_waste."+trace+"."+p.name, r.IdleSeconds, "resource·s", "")
+		out.add("idle_memory."+trace+"."+p.name, r.IdleMemorySeconds/3600, "GiB·h", "")
+		out.add("woken_rate_pct."+trace+"."+p.name, 100*total.WokenRate(), "%", "requests that found their instance parked")
+		there, wasted, known := draw.PaperColdStart(trace, p.gamma)
+		where := fmt.Sprintf("Fig. 16, γ = %v", p.gamma)
+		switch p.name {
+		case hhpWindow:
+		case ours:
+			other.add(out, trace, "against HHP", "against HHP", "against HHP: memory of idle instances, which the above leaves out")
+			window.add(out, trace+"."+ours+"_over_"+hhpWindow, "against HHP of four hours", "against HHP of four hours", "against HHP of four hours")
 		default:
-			out.add("cold_rate_change_pct."+trace+"."+name, colder, "%", beside(there, lsth, "Fig. 16, γ = 0.5"))
-			out.add("idle_waste_change_pct."+trace+"."+name, wasteful, "%", beside(wasted, lsth, "Fig. 16, γ = 0.5"))
-			out.add("idle_memory_change_pct."+trace+"."+name, held, "%", "")
+			window.add(out, trace+"."+p.name, joined("against HHP of four hours", beside(there, known, where)), joined("against HHP of four hours", beside(wasted, known, where)), "against HHP of four hours")
 		}
-		t.row(name, fmt.Sprint(total.Requests), 100*total.ColdRate(), or(colder, i > 0), or(there, lsth), r.IdleSeconds, or(wasteful, i > 0), or(wasted, lsth), r.IdleMemorySeconds/3600, or(held, i > 0), 100*total.WokenRate(), 100*total.Violations(), fmt.Sprint(r.Starts))
-		drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: name, Rate: 100 + colder, Idle: 100 + wasteful, Memory: 100 + held})
+		t.row(p.name, fmt.Sprint(total.Requests), 100*total.ColdRate(), or(window.rate, p.name != hhpWindow), or(there, known), or(other.rate, i > 0),
+			r.IdleSeconds, or(window.idle, p.name != hhpWindow), or(wasted, known), or(other.idle, i > 0), r.IdleMemorySeconds/3600, 100*total.WokenRate(), 100*total.Violations(), fmt.Sprint(r.Starts))
+		drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: p.name, Rate: 100 + window.rate, Idle: 100 + window.idle, Memory: 100 + window.memory})
+		if known && p.gamma == coldstart.DefaultGamma {
+			drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: p.name, Paper: true, Rate: 100 + there, Idle: 100 + wasted})
+			if bound := changed(at(least), at(hhpWindow)).idle; wasted < bound {
+				t.Notes = append(t.Notes, fmt.Sprintf("The paper's %s %% idle waste is less than that of the shortest keep-alive, %s %%: no histogram of one function's idle times in minutes reaches it.", number(wasted), number(bound)))
+			}
+		}
 	}
 	out.Tables = append(out.Tables, t)
-	if known {
-		drawn = append(drawn, draw.ColdStart{Trace: trace, Policy: "lsth", Paper: true, Rate: 100 + there, Idle: 100 + wasted})
-	}
 	return drawn
 }
 

@@ -71,7 +71,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		strings.Replace(with("poisson: 5"), "duration: 1m", "warmup: 1m", 1):                                                        "duration: it is missing: say how long to simulate",
 		strings.Replace(with("poisson: 5"), "duration: 1m", "duration: 1m\nwarmup: 1m", 1):                                          "warmup: 1m0s: it must be less than the duration, 1m0s",
 		strings.Replace(with("poisson: 5"), "duration: 1m", "duration: -1m", 1):                                                     `duration: "-1m" is not a duration such as 200ms, 1.5s, 10m or 7d`,
-		strings.Replace(with("poisson: 5"), "duration: 1m", "duration: 1m\npolicies: [best]", 1):                                    `policies: unknown policy "best": it is one of openfaas+, batch`,
+		strings.Replace(with("poisson: 5"), "duration: 1m", "duration: 1m\npolicies: [best]", 1):                                    `policies: unknown policy "best": it is one of openfaas+, openfaas+4t`,
 		strings.Replace(with("poisson: 5"), "duration: 1m", "duration: 1m\ninstances: [5]", 1):                                      "instances: only the kind scale has this key",
 		strings.Replace(with("poisson: 5"), "kind: run", "kind: scale", 1):                                                          "instances: it is missing",
 		strings.Replace(with("poisson: 5"), "kind: run", "kind: max-rps\ntraces: {file: azure-7d}", 1):                              "traces: only the kinds run, coldstart and batch have this key",

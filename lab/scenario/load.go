@@ -23,6 +23,8 @@ type Overrides struct {
 	Variants string
 	// Duration is how long to simulate. A shorter trace still ends the simulation.
 	Duration time.Duration
+	// Fork is the time that OpenFaaS+'s watchdog takes to start a process for a request.
+	Fork time.Duration
 	// Seed is the seed of the random numbers.
 	Seed *uint64
 }

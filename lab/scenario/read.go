@@ -55,6 +55,7 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 		Sample:     o.Duration("sample", 0, maxDuration, 0),
 		Overhead:   o.Duration("overhead", 0, maxStep, 0),
 		ColdWait:   o.Duration("cold_wait", 0, maxStep, 0),
+		Fork:       o.Duration("fork", 0, maxStep, 0),
 		QueueLimit: o.Int("queue_limit", 1, 1<<30, 0),
 		Fluid:      o.Bool("fluid", false),
 		Told:       o.Bool("told", false),
@@ -66,6 +67,9 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 	}
 	if seed := r.overrides.Seed; seed != nil {
 		s.Seed = *seed
+	}
+	if r.overrides.Fork > 0 {
+		s.Fork = r.overrides.Fork
 	}
 	r.cold = readColdStart(o)
 	s.Unpark = r.cold.unpark

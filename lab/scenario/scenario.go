@@ -66,6 +66,8 @@ type Scenario struct {
 	Overhead, ColdWait time.Duration
 	// Unpark is the time that a parked instance takes to serve again.
 	Unpark time.Duration
+	// Fork is the time that OpenFaaS+'s watchdog takes to start a process for a request.
+	Fork time.Duration
 	// QueueLimit bounds the requests that wait for one function; 0 is the
 	// simulator's default.
 	QueueLimit int
@@ -158,6 +160,8 @@ func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.
 		loads, times := s.loads(&f, system), f.Times
 		if loads != nil {
 			times = loads.All[0].Times
+		} else if times != nil {
+			times = system.Plain(times, s.Fork)
 		}
 		setup.Functions = append(setup.Functions, sim.Function{
 			Function: systems.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch, Price: f.Price, Variants: loads},

@@ -268,3 +268,45 @@ func TestFilesBesideAScenario(t *testing.T) {
 		t.Errorf("%v", a.Times.Configs())
 	}
 }
+
+// The classic watchdog of OpenFaaS+ starts a process for each request; no other system does.
+func TestFork(t *testing.T) {
+	const text = `
+kind: max-rps
+cluster: testbed
+duration: 1m
+fork: 50ms
+functions:
+  - {name: a, model: resnet-50, size: 98MiB, slo: 200ms, arrivals: {constant: 5}}
+`
+	exec := func(overrides Overrides, name string) time.Duration {
+		s, err := Parse("forking", []byte(text), "", overrides)
+		if err != nil {
+			t.Fatal(err)
+		}
+		system, err := systems.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setup, err := s.Setup(system, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := setup.Functions[0]
+		for _, c := range f.Times.Configs() {
+			if c.Batch == 1 && c.CPU == 2000 && c.GPU == 10 {
+				d, _ := f.Times.Exec(c, 1)
+				return d
+			}
+		}
+		t.Fatalf("%s has no plain share", name)
+		return 0
+	}
+	plain := exec(Overrides{}, systems.INFless)
+	if got := exec(Overrides{}, systems.OpenFaaS); got != plain+50*time.Millisecond {
+		t.Errorf("a request takes %v, without a fork %v", got, plain)
+	}
+	if got := exec(Overrides{Fork: time.Second}, systems.OpenFaaS); got != plain+time.Second {
+		t.Errorf("with the flag a request takes %v, without a fork %v", got, plain)
+	}
+}

@@ -163,7 +163,7 @@ func (r *run) deal(fn *function, rate float64) {
 		if in.serves() {
 			serving = append(serving, in)
 			full := in.tables.predicted[len(in.tables.predicted)-1]
-			ranges = append(ranges, capacity.BoundsOf(in.config, full, fn.SLO, capacity.Exact))
+			ranges = append(ranges, r.System.Range(in.config, full, fn.SLO))
 		}
 	}
 	r.serving, r.ranges = serving, ranges

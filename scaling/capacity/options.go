@@ -140,9 +140,16 @@ func Faithful() Options {
 	return Options{Rounding: Paper, Beta: DefaultBeta, HalfSLO: true, FragmentFloor: 1e-6}
 }
 
-// DefaultBeta is β of INFless' testbed (Table 2): a core of a Xeon Silver 4215 does 2.5 GHz × 32
-// = 80 GFLOPS, and 1 % of an RTX 2080Ti 134 GFLOPS.
-const DefaultBeta = 0.6
+// β is what 1000 millicores are worth, the unit in which configs count. It is a CPU thread, on
+// INFless' testbed half of a physical core.
+const (
+	// DefaultBeta is β of INFless' testbed (Table 2) if one thread does what its core does,
+	// as one that computes alone: 2.5 GHz × 32 = 80 GFLOPS of a Xeon Silver 4215, over 134
+	// GFLOPS of 1 % of an RTX 2080Ti. If both threads of each core compute, it is 0.3.
+	DefaultBeta = 0.6
+	// ReleaseBeta is β of INFless' release: 64 GFLOPS a thread and 142 for 1 % of a GPU.
+	ReleaseBeta = 64.0 / 142
+)
 
 // Beta is β from the FLOPS of one core and of one whole GPU (§3.4): with c in
 // cores and g in % of a GPU, βc + g is in % of a GPU.

@@ -34,6 +34,8 @@ func TestBoundsEdges(t *testing.T) {
 		{"half the SLO", 4, 100 * ms, 200 * ms, Exact, Range{40, 40}},
 		{"more than half the SLO", 4, 150 * ms, 200 * ms, Exact, Range{4 / 0.15, 4 / 0.15}},
 		{"more than the SLO", 4, 250 * ms, 200 * ms, Exact, Range{16, 16}},
+		{"the release's floor of the whole", 8, 170 * ms, 400 * ms, Whole, Range{34, 47}},
+		{"the release at a batch of one", 1, 170 * ms, 400 * ms, Whole, Range{0, 5}},
 		{"no SLO", 4, 250 * ms, 0, Exact, Range{0, 16}},
 		{"no time", 4, 0, 200 * ms, Exact, Range{}},
 		{"no batch size", 0, 50 * ms, 200 * ms, Exact, Range{}},

@@ -215,15 +215,25 @@ func every(s System, f Function, _ float64, t Times) []capacity.Candidate { retu
 // half the objective would leave before it is full, and the instance would carry less than
 // its r_up.
 func fitting(s System, f Function, _ float64, t Times) []capacity.Candidate {
-	left := f.SLO - batching.Travel(f.SLO)
+	left := f.SLO
+	if !s.release {
+		left -= batching.Travel(f.SLO)
+	}
 	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool {
-		return f.SLO > 0 && c.Config.Batch > 1 && 2*c.Exec > left
+		return !s.allows(c.Config) || f.SLO > 0 && c.Config.Batch > 1 && 2*c.Exec > left
 	})
+}
+
+// allows reports whether a system considers a config at all. INFless' release tries 2, 4, …
+// CPU threads up to max(2, b); the others consider all that have times.
+func (s System) allows(c cluster.Config) bool {
+	const thread = 1000
+	return !s.release || c.CPU%(2*thread) == 0 && c.CPU <= thread*max(2, c.Batch)
 }
 
 // single considers batches of one only (BB of INFless §5.2).
 func single(s System, f Function, _ float64, t Times) []capacity.Candidate {
-	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool { return c.Config.Batch != 1 })
+	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool { return c.Config.Batch != 1 || !s.allows(c.Config) })
 }
 
 // strongest considers only the config with the highest throughput of each batch size,

@@ -3,6 +3,7 @@ package systems
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/coldstart"
 )
@@ -14,7 +15,7 @@ func TestWithCold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range coldstart.Names() {
-		s, err := base.WithCold(name)
+		s, err := base.WithCold(name, coldstart.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +30,13 @@ func TestWithCold(t *testing.T) {
 			t.Errorf("%s changes more than that", name)
 		}
 	}
-	if _, err := base.WithCold("none"); err == nil {
+	if s, err := base.WithCold("fixed", coldstart.Options{KeepAlive: time.Minute}); err != nil || s.Cold().Windows(time.Time{}, "f").KeepAlive != time.Minute {
+		t.Errorf("options are not used: %v", err)
+	}
+	if _, err := base.WithCold("lsth", coldstart.Options{Gamma: 2}); err == nil {
+		t.Error("a γ of 2 is taken")
+	}
+	if _, err := base.WithCold("none", coldstart.Options{}); err == nil {
 		t.Error("an unknown policy is taken")
 	}
 }

@@ -32,7 +32,9 @@ type System struct {
 	settings scaling.Settings
 	// scaler makes the system's scheduler; nil means the engine of package scaling.
 	scaler func(scaling.Settings) Scaler
-	cold   string
+	// cold is the name of the cold-start policy, coldOptions are its options.
+	cold        string
+	coldOptions coldstart.Options
 	// period is how often the system looks at its load; 0 means at every call.
 	period   time.Duration
 	batching string
@@ -41,6 +43,12 @@ type System struct {
 	// objective's percentile of the time instead.
 	margin *float64
 	choose chooser
+	// plain is the share of all instances of OpenFaaS+, scatters: requests go to instances
+	// at random.
+	plain    cluster.Resources
+	scatters bool
+	// release: the system considers the configs of INFless' release only.
+	release bool
 	// infaas are the parameters of INFaaS' systems. colocates is [System.Colocates].
 	infaas    INFaaS
 	colocates bool
@@ -100,21 +108,22 @@ func (s System) Scaler() Scaler {
 // Settings returns the engine's settings.
 func (s System) Settings() scaling.Settings { return s.settings }
 
-// Cold returns a new cold-start policy of the system.
-func (s System) Cold() coldstart.Policy {
-	p, err := coldstart.New(s.cold, coldstart.Options{KeepAlive: baselineKeepAlive})
-	if err != nil {
-		panic(err) // The names are constants of this package, and a test makes them all.
-	}
-	return p
-}
-
 // Batching returns a new batching policy of the system, for one function.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {
 	if s.infaas.plan != nil {
 		return batching.NewLeastLoaded(), nil
 	}
+	if s.scatters {
+		return batching.NewRandom(1), nil
+	}
 	return batching.New(s.batching, o)
+}
+
+// Range is the load that an instance of the system takes, by Eq. 1 with the system's rounding,
+// if its full batch is predicted to take exec. R_max is the sum of these; the parts r_i of the
+// load follow from them ([Deal]).
+func (s System) Range(c cluster.Config, exec, slo time.Duration) capacity.Range {
+	return s.settings.Bounds(c, exec, slo, s.queue)
 }
 
 // Queue says how requests reach instances.

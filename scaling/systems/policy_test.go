@@ -55,7 +55,10 @@ func system(t *testing.T, name string) System {
 }
 
 func TestEverySystemIsWhole(t *testing.T) {
-	want := []string{"openfaas+", "batch", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2", "faas-infer"}
+	want := []string{
+		"openfaas+", "openfaas+4t", "openfaas+random", "openfaas+4t-random", "batch", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2",
+		"infless-release", "infless-release-bb", "infless-release-rs", "infless-release-op1.5", "infless-release-op2", "faas-infer",
+	}
 	if !slices.Equal(Names(), want) {
 		t.Errorf("names: %v, want %v", Names(), want)
 	}
@@ -78,7 +81,7 @@ func TestEverySystemIsWhole(t *testing.T) {
 			t.Errorf("%s starts nothing: %+v", name, plan.Unplaced)
 		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, batch, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, openfaas+random, openfaas+4t-random, batch, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
 		t.Errorf("an unknown name: %v", err)
 	}
 	if system(t, Default).Name != FaaSInfer {

@@ -8,7 +8,7 @@ import (
 )
 
 // ColdStart has the figures of a cold-start policy under one trace, in % of those of the
-// hybrid histogram policy.
+// hybrid histogram policy as INFless describes it.
 type ColdStart struct {
 	Trace, Policy string
 	Paper         bool
