@@ -23,12 +23,12 @@ func TestSame(t *testing.T) {
 		name                   string
 		options, files, values []string
 	}{
-		{name: "plain"},
+		{name: "plain", options: []string{"namespaces"}},
 		{name: "all", options: options, files: []string{"node-agent.yaml"}, values: []string{
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
-			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "defaultDeny=true",
 		}},
-		{name: "device plugin", options: []string{"gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
+		{name: "device plugin", options: []string{"namespaces", "gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
 			"nodeAgent.enabled=true", "functions.podSecurity=privileged", "nodeAgent.devicePluginGPUs=1",
 		}},
 	} {
