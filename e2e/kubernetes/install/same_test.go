@@ -26,7 +26,7 @@ func TestSame(t *testing.T) {
 		{name: "plain", options: []string{"namespaces"}},
 		{name: "all", options: options, files: []string{"node-agent.yaml"}, values: []string{
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
-			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "defaultDeny=true",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "defaultDeny=true", "functions.manageNamespaces=true",
 		}},
 		{name: "device plugin", options: []string{"namespaces", "gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
 			"nodeAgent.enabled=true", "functions.podSecurity=privileged", "nodeAgent.devicePluginGPUs=1",
@@ -98,7 +98,7 @@ func differences(manifests, chart any, at string) (all []string) {
 // Other values of the chart have their effect.
 func TestValues(t *testing.T) {
 	text := rendered(t, "image.repository=r.example.com/p", "image.tag=v2", "replicas=3", "nats.url=nats://n.example.com:4333", "gateway.enabled=true",
-		"functions.namespace=models", "extraArgs={--log-level=debug,--node-selector=pool=models}", "imagePullSecrets={regcred}", "networkPolicies=false", "functions.manageNamespaces=false")
+		"functions.namespace=models", "extraArgs={--log-level=debug,--node-selector=pool=models}", "imagePullSecrets={regcred}", "networkPolicies=false")
 	for _, want := range []string{"r.example.com/p:v2", "replicas: 3", "--nats=nats://n.example.com:4333", `value: "n.example.com"`, `value: "4333"`, "name: models", `"--log-level=debug"`, "{name: regcred}"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s", want)
