@@ -53,6 +53,7 @@ func Needs() []Need {
 		{Functions, v1alpha1.Group, v1alpha1.Plural, []string{"create", "patch", "delete"}, "deploying and deleting functions"},
 		{Functions, v1alpha1.Group, v1alpha1.Plural + "/status", []string{"patch"}, "functions' status"},
 		{Functions, "", "secrets", []string{"get", "list", "create", "update", "delete"}, "functions' secrets"},
+		{Functions, "", "serviceaccounts", []string{"get"}, "their credentials for image registries"},
 		{Functions, "", "pods", []string{"create", "delete"}, "instances"},
 		{Functions, "", "pods/resize", []string{"patch"}, "resizing and parking instances"},
 		{Functions, "", "pods/log", []string{"get"}, "faas-cli logs"},
