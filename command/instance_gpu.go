@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/rs/zerolog"
 
@@ -49,12 +50,19 @@ func endWithGPU(ctx context.Context, e io.Closer, end context.CancelCauseFunc) {
 // loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside
 // requests. The share limits the memory, so the engine does not.
 func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	if f.device == onCUDA && f.threads != 1 {
+		return nil, instance.Startup{}, fmt.Errorf("--threads is %d: with --device cuda an ONNX model has one thread, which feeds the GPU; leave --threads out", f.threads)
+	}
 	if f.model == "" {
 		return nil, instance.Startup{}, errors.New("--model is missing: a prepared model is for this host's CPU; also give the ONNX file to compute on a GPU")
 	}
 	o := cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch}
 	if content := onnxruntime.PreparedContent(f.prepared); content != "" {
-		o.Copies, o.Content = f.prepared, content
+		// Beside the prepared model, which is first a link and then replaced.
+		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
+	}
+	if f.shared != nil { // The directory belongs to one image, in which the model's path says which it is.
+		o.Copies, o.Content = f.shared.Path, f.model
 	}
 	e, err := cuda.Open(o)
 	if err != nil {
@@ -62,7 +70,7 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 	}
 	go func() {
 		if e.Wait(ctx) == nil {
-			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Msg("all batch sizes are prepared")
+			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Interface("weights", e.Weights()).Msg("all batch sizes are prepared")
 		}
 	}()
 	return e, instance.Startup{Library: e.LibraryTime(), Load: e.LoadTime(), FirstRun: e.FirstRun()}, nil

@@ -41,8 +41,8 @@ func (f *instanceFlags) isMember() (bool, error) {
 		return false, fmt.Errorf("--part is missing: %s has the parts of a cut model; give the member whose parts to serve, 0 for the master", f.prepared)
 	case f.part < 0 && cutting:
 		return false, fmt.Errorf("--part is missing: %s is a cut model; give the member whose parts to serve, 0 for the master", f.model)
-	case f.part < 0 && f.concurrency > 1:
-		return false, fmt.Errorf("--concurrency is %d: only the master of a cut model (--part 0) runs several batches at the same time", f.concurrency)
+	case f.part < 0 && f.concurrency > 1 && !f.body:
+		return false, fmt.Errorf("--concurrency is %d: only the master of a cut model (--part 0) and a body (--body) run several batches at the same time", f.concurrency)
 	case f.part < 0:
 		return false, nil
 	case !prepared && !cutting && f.plan == "":

@@ -21,13 +21,14 @@ import (
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/member"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/standby"
 )
 
 // takeStandby lets a process that stands by for this one's share of a GPU become the instance. It
 // returns nil if there is none, or if the instance needs what only this process has.
 func (f *instanceFlags) takeStandby() *standby.Taken {
-	if f.standby == "" || !f.onGPU() || f.library != "" || f.part != member.All {
+	if f.standby == "" || !f.onGPU() && f.shadow == "" || f.library != "" || f.part != member.All {
 		return nil
 	}
 	if _, beside := f.beside(); beside {
@@ -43,7 +44,11 @@ func (f *instanceFlags) takeStandby() *standby.Taken {
 	ready, _ := strconv.Atoi(os.Getenv(instance.ReadyEnv)) // 0 for none.
 	// The last flag counts: it does not look for a standby again.
 	o := standby.Order{Arguments: append(os.Args[2:len(os.Args):len(os.Args)], "--standby="), Env: os.Environ(), Dir: dir}
-	taken, err := standby.Take(standby.SocketOf(f.standby, o.Env, ofShare), o, os.Stderr, ready)
+	socket := standby.SocketOf(f.standby, o.Env, ofShare)
+	if f.shadow != "" {
+		socket = emptySocket(f.standby)
+	}
+	taken, err := standby.Take(socket, o, os.Stderr, ready)
 	if err != nil {
 		return nil
 	}
@@ -76,9 +81,10 @@ func (c exitCode) ExitCode() int { return int(c) }
 // newStandByCommand returns "faas-infer instance stand-by".
 func newStandByCommand() *cobra.Command {
 	var socket string
+	var empty bool
 	c := &cobra.Command{
 		Use:     "stand-by --socket PATH",
-		Short:   "Initialise CUDA, wait at a socket, and become the instance that asks",
+		Short:   "Initialise CUDA, or only load the library, wait at a socket, and become the instance that asks",
 		Example: "  faas-infer instance stand-by --socket /run/standby/0123456789abcdef.sock",
 		Hidden:  true,
 		Args:    cobra.NoArgs,
@@ -91,7 +97,13 @@ func newStandByCommand() *cobra.Command {
 				cancel()
 			}()
 			warm := make(chan error, 1)
-			go func() { warm <- cuda.Warm("") }()
+			go func() {
+				if empty {
+					warm <- onnxruntime.Load("")
+				} else {
+					warm <- cuda.Warm("")
+				}
+			}()
 			select {
 			case err := <-warm:
 				if err != nil {
@@ -100,7 +112,11 @@ func newStandByCommand() *cobra.Command {
 			case <-ctx.Done():
 				return nil // The process ends, whatever CUDA does.
 			}
-			b, err := standby.Await(ctx, socket, c.OutOrStdout(), cuda.Healthy)
+			healthy := cuda.Healthy
+			if empty {
+				healthy = func() error { return nil }
+			}
+			b, err := standby.Await(ctx, socket, c.OutOrStdout(), healthy)
 			if b == nil {
 				return err
 			}
@@ -108,6 +124,7 @@ func newStandByCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&socket, "socket", "", "where to wait")
+	c.Flags().BoolVar(&empty, "empty", false, "load the ONNX Runtime library only, to become a shadow")
 	return c
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	Profiles podspec.Profiles
 	// Args returns the arguments of an instance's program.
 	Args func(cluster.InstanceSpec) []string
+	// Copies returns the claim with the node's prepared copies for an instance, "" for none; nil for
+	// none at all.
+	Copies func(cluster.InstanceSpec) string
 	// NodeSelector selects the nodes for instances, for example "pool=models"; "" for
 	// all.
 	NodeSelector string

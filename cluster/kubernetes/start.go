@@ -90,6 +90,9 @@ func (b *Backend) plan(spec cluster.InstanceSpec) (podspec.ModelPlan, error) {
 	if p.Profiles, err = podspec.Named(b.options.Profiles, owner.Spec.Deployment(owner.Name, owner.Namespace)); err != nil {
 		return p, err
 	}
+	if b.options.Copies != nil {
+		p.Copies = b.options.Copies(spec)
+	}
 	return p, nil
 }
 

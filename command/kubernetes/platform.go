@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -58,6 +59,8 @@ type platform struct {
 	placeholders *kubernetes.Placeholders
 	// group holds the replicas of the provider, nil if there is only this one.
 	group *peer.Group
+	// waitOperators waits for the end of what follows operators' profiles, nil before its start.
+	waitOperators func()
 }
 
 var _ command.Platform = (*platform)(nil)
@@ -156,7 +159,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	var err error
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
-		Args: f.instanceArguments, NodeSelector: f.nodeSelector, Logger: b.Log,
+		Args: f.instanceArguments, Copies: f.copiesClaim, NodeSelector: f.nodeSelector, Logger: b.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -195,7 +198,26 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
+	if err := p.followOperators(opening); err != nil {
+		return nil, errors.Join(err, p.control.Close(opening))
+	}
 	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
+}
+
+// followOperators imports the operators' profiles that the cluster has. Models' times on the nodes' GPUs
+// follow from them.
+func (p *platform) followOperators(opening context.Context) (err error) {
+	p.waitOperators, err = objects.FollowOperators(p.ctx, opening, objects.OperatorsOptions{
+		Client: p.core, Namespace: p.flags.namespace, Engines: command.OperatorEngines(), Logger: p.base.Log,
+		Take: func(db *database.Database) (database.Merged, error) {
+			merged, err := p.flags.ImportOperators(db)
+			if err == nil && merged.Added+merged.Replaced > 0 {
+				p.control.Learned()
+			}
+			return merged, err
+		},
+	})
+	return err
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
@@ -247,6 +269,9 @@ func (p *platform) close() error {
 		err = errors.Join(err, p.sets.Close())
 	case p.backend != nil:
 		err = errors.Join(err, p.backend.Close())
+	}
+	if p.waitOperators != nil {
+		p.waitOperators()
 	}
 	if p.history != nil {
 		p.history.Close()

@@ -68,6 +68,10 @@ type form struct {
 	settings  []setting
 	signature signature
 	run       time.Duration // time of one row, 0 if not measured
+	save      string        // where to write the optimised model, "" for nowhere
+	// data is the model itself, nil if it is in the file. path is then the directory of its
+	// weights.
+	data []byte
 }
 
 func formOf(o Options) (form, error) {
@@ -95,12 +99,20 @@ func open(f form, threads int) (e *Engine, err error) {
 	if memoryLimited() {
 		settings = append(settings[:len(settings):len(settings)], setting{"session.use_env_allocators", "1"})
 	}
+	if f.data != nil {
+		settings = append(settings[:len(settings):len(settings)], folder(f.path))
+	}
 	options, err := newOptions(threads, f.level, settings...)
 	if err != nil {
 		return nil, err
 	}
 	defer options.Destroy()
-	session, err := newSession(f.path, f.signature, options)
+	if f.save != "" {
+		if err := options.SetOptimizedModelFilePath(f.save); err != nil {
+			return nil, err
+		}
+	}
+	session, err := newSession(f, options)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +142,12 @@ func (e *Engine) ExpectedRun() time.Duration { return e.expected }
 // change meanwhile. The outputs belong to the caller. When ctx ends, the run stops
 // after the current operator.
 func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	return e.RunInto(ctx, rows, inputs, nil)
+}
+
+// RunInto is [Engine.Run] with the outputs' memory: into[i] is output i's, nil for new memory.
+// An output of another size, or memory that is not aligned for its elements, is an error.
+func (e *Engine) RunInto(ctx context.Context, rows int, inputs []tensor.Tensor, into [][]byte) ([]tensor.Tensor, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.session == nil {
@@ -145,7 +163,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	if err != nil {
 		return nil, err
 	}
-	outputs, out, err := e.bindOutputs(rows, &pinned)
+	outputs, out, err := e.bindOutputs(rows, into, &pinned)
 	defer func() { destroy(out) }()
 	if err != nil {
 		return nil, err
@@ -175,27 +193,44 @@ func (e *Engine) bindInputs(rows int, inputs []tensor.Tensor, pinned *runtime.Pi
 	return values, nil
 }
 
-// bindOutputs allocates the outputs whose shapes are known: ONNX Runtime writes
-// directly into them. The others stay nil.
-func (e *Engine) bindOutputs(rows int, pinned *runtime.Pinner) ([]tensor.Tensor, []ort.Value, error) {
+// bindOutputs allocates the outputs whose shapes are known, unless into has memory for them: ONNX
+// Runtime writes directly into them. The others stay nil.
+func (e *Engine) bindOutputs(rows int, into [][]byte, pinned *runtime.Pinner) ([]tensor.Tensor, []ort.Value, error) {
 	outputs := make([]tensor.Tensor, len(e.signature.Outputs))
 	values := make([]ort.Value, len(outputs))
 	for i, info := range e.signature.Outputs {
 		shape, known := shapeFor(info, rows)
 		outputs[i] = tensor.Tensor{Name: info.Name, Type: info.Type, Shape: shape}
-		if !known {
+		given := i < len(into) && into[i] != nil
+		if !known && !given {
 			continue
+		}
+		if !known {
+			return nil, values, fmt.Errorf("output %q has the open shape %v; its memory cannot be given", info.Name, info.Shape)
 		}
 		size, err := bytesOf(info.Type, shape)
 		if err != nil {
 			return nil, values, fmt.Errorf("output %q: %w", info.Name, err)
 		}
-		outputs[i].Data = make([]byte, size)
+		if outputs[i].Data, err = place(into, i, size, info.Type); err != nil {
+			return nil, values, fmt.Errorf("output %q: %w", info.Name, err)
+		}
 		if values[i], err = newValue(info.Type, shape, outputs[i].Data, pinned); err != nil {
 			return nil, values, fmt.Errorf("output %q: %w", info.Name, err)
 		}
 	}
 	return outputs, values, nil
+}
+
+// place is the memory for output i: that which into has, or new.
+func place(into [][]byte, i, size int, t tensor.Type) ([]byte, error) {
+	if i >= len(into) || into[i] == nil {
+		return make([]byte, size), nil
+	}
+	if len(into[i]) != size || size > 0 && uintptr(unsafe.Pointer(&into[i][0]))%uintptr(t.Size()) != 0 {
+		return nil, fmt.Errorf("it has %d bytes, and its memory %d, or that is not aligned", size, len(into[i]))
+	}
+	return into[i], nil
 }
 
 func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {

@@ -47,18 +47,24 @@ func newOptions(threads int, level ort.GraphOptimizationLevel, settings ...setti
 	return o, nil
 }
 
-// newSession loads the model at path.
-func newSession(path string, s signature, options *ort.SessionOptions) (*ort.DynamicAdvancedSession, error) {
+// newSession loads a model from its file, or from its bytes.
+func newSession(f form, options *ort.SessionOptions) (*ort.DynamicAdvancedSession, error) {
 	defer withoutDenormals()()
-	inputs := make([]string, len(s.Inputs))
-	for i, in := range s.Inputs {
+	inputs := make([]string, len(f.signature.Inputs))
+	for i, in := range f.signature.Inputs {
 		inputs[i] = in.Name
 	}
-	outputs := make([]string, len(s.Outputs))
-	for i, out := range s.Outputs {
+	outputs := make([]string, len(f.signature.Outputs))
+	for i, out := range f.signature.Outputs {
 		outputs[i] = out.Name
 	}
-	session, err := ort.NewDynamicAdvancedSession(path, inputs, outputs, options)
+	var session *ort.DynamicAdvancedSession
+	var err error
+	if f.data != nil {
+		session, err = ort.NewDynamicAdvancedSessionWithONNXData(f.data, inputs, outputs, options)
+	} else {
+		session, err = ort.NewDynamicAdvancedSession(f.path, inputs, outputs, options)
+	}
 	if err != nil {
 		return nil, plain(err)
 	}

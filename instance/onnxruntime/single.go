@@ -78,7 +78,7 @@ func sessionOf(path string, s signature, threads int, save string, settings ...s
 			return nil, plain(err)
 		}
 	}
-	return newSession(path, s, options)
+	return newSession(form{path: path, signature: s}, options)
 }
 
 // Bind sets the inputs and the outputs' shapes for the next runs, in the model's order.

@@ -25,6 +25,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/instance/shared"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -55,7 +56,7 @@ type Engine struct {
 	// processes holds the process that runs the model, and replaces it.
 	processes *engine.Line[process]
 	// inputs is the memory shared with the process for inputs, nil without a process.
-	inputs  atomic.Pointer[shared]
+	inputs  atomic.Pointer[shared.Memory]
 	limit   engine.Limit
 	forked  bool
 	started time.Duration

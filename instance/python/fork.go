@@ -66,7 +66,7 @@ func handOver(warm *net.UnixConn, lines *bufio.Reader, p *process, theirs ends, 
 	if err := warm.SetDeadline(time.Now().Add(forkTime)); err != nil {
 		return 0, err
 	}
-	rights := unix.UnixRights(int(log.Fd()), int(theirs.control.Fd()), int(theirs.life.Fd()), int(p.in.file.Fd()), int(p.out.file.Fd()))
+	rights := unix.UnixRights(int(log.Fd()), int(theirs.control.Fd()), int(theirs.life.Fd()), int(p.in.File().Fd()), int(p.out.File().Fd()))
 	if _, _, err := warm.WriteMsgUnix([]byte{0}, rights, nil); err != nil {
 		return 0, err
 	}

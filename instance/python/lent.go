@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/faas-infer/faas-infer/instance/shared"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -17,11 +18,11 @@ func (e *Engine) Lend(size int) (buffer []byte, release func()) {
 	if s == nil {
 		return nil, nil
 	}
-	lent, err := s.lend(int64(size))
+	lent, err := s.Lend(int64(size))
 	if err != nil { // The process has just exited, or memory is short.
 		return nil, nil
 	}
-	return lent.data(), func() { s.free(lent) }
+	return lent.Data(), func() { s.Free(lent) }
 }
 
 // RunRequests implements instance.RequestEngine. It copies the outputs out of the shared
@@ -39,12 +40,12 @@ func (e *Engine) RunRequests(ctx context.Context, rows []int, inputs []tensor.Te
 
 // window is the part of the shared memory that holds a batch's answers.
 type window struct {
-	of   *shared
-	lent *part
+	of   *shared.Memory
+	lent *shared.Part
 }
 
 // newWindow lends the part of the memory that contains the answers' tensors.
-func newWindow(of *shared, answers []answer) (window, error) {
+func newWindow(of *shared.Memory, answers []answer) (window, error) {
 	from, end := int64(math.MaxInt64), int64(0)
 	for _, a := range answers {
 		for _, o := range a.Outputs {
@@ -55,11 +56,11 @@ func newWindow(of *shared, answers []answer) (window, error) {
 			from, end = min(from, o.At), max(end, o.At+size)
 		}
 	}
-	lent, err := of.hold(min(from, end), end)
+	lent, err := of.Hold(min(from, end), end)
 	return window{of, lent}, err
 }
 
-func (w window) release() { w.of.free(w.lent) }
+func (w window) release() { w.of.Free(w.lent) }
 
 // bytes returns a tensor's size in bytes.
 func (p placed) bytes() (int64, error) {
@@ -80,6 +81,38 @@ func (w window) tensor(p placed) (tensor.Tensor, error) {
 	if err != nil {
 		return tensor.Tensor{}, err
 	}
-	from := p.At - w.lent.from
-	return tensor.Tensor{Name: p.Name, Type: p.Type, Shape: slices.Clone(p.Shape), Data: w.lent.data()[from : from+size : from+size]}, nil
+	from := p.At - w.lent.From()
+	return tensor.Tensor{Name: p.Name, Type: p.Type, Shape: slices.Clone(p.Shape), Data: w.lent.Data()[from : from+size : from+size]}, nil
+}
+
+// put returns the tensors' places in the file. It copies those that are not in the file
+// yet; done frees the copies. size is the end of the last tensor.
+func put(s *shared.Memory, tensors []tensor.Tensor) (places []placed, size int64, done func(), err error) {
+	var copies []tensor.Tensor
+	var at []int64
+	var room int64
+	for _, t := range tensors {
+		place := placed{Info: tensor.Info{Name: t.Name, Type: t.Type, Shape: t.Shape}}
+		var there bool
+		if place.At, there = s.Find(t.Data); !there {
+			copies, at = append(copies, t), append(at, room)
+			place.At = -1
+			room += shared.Aligned(int64(len(t.Data)))
+		}
+		places = append(places, place)
+	}
+	lent, err := s.Lend(room)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	data, next := lent.Data(), 0
+	for i := range places {
+		if places[i].At < 0 {
+			copy(data[at[next]:], copies[next].Data)
+			places[i].At = lent.From() + at[next]
+			next++
+		}
+		size = max(size, places[i].At+int64(len(tensors[i].Data)))
+	}
+	return places, size, func() { s.Free(lent) }, nil
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // runner is the program of a handler's process, and of a warm one.
@@ -26,7 +28,7 @@ type process struct {
 	// life is closed to end the process. The kernel closes it if this process dies.
 	life *os.File
 	// in is the memory for inputs, out that for outputs.
-	in, out *shared
+	in, out *shared.Memory
 	// lastBody is the latest reply as text, lastReply the same decoded.
 	lastBody  []byte
 	lastReply reply
@@ -62,10 +64,10 @@ func newProcess() (*process, ends, error) {
 	p.conn, err = net.FileConn(ours)
 	ours.Close()
 	if err == nil {
-		p.in, err = newShared("inputs")
+		p.in, err = shared.New("inputs")
 	}
 	if err == nil {
-		p.out, err = newShared("outputs")
+		p.out, err = shared.New("outputs")
 	}
 	if err != nil {
 		ends{control, theirs}.close()
@@ -95,7 +97,7 @@ func start(python string, log *os.File, env []string) (*process, error) {
 	}
 	defer script.Close()
 	c.Env, c.Stdout, c.Stderr = env, log, log
-	c.ExtraFiles = []*os.File{theirs.control, theirs.life, p.in.file, p.out.file, script}
+	c.ExtraFiles = []*os.File{theirs.control, theirs.life, p.in.File(), p.out.File(), script}
 	if err := c.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", python, err), p.release())
 	}
@@ -176,9 +178,9 @@ func (p *process) release() error {
 	if p.life != nil {
 		errs = append(errs, p.life.Close())
 	}
-	for _, s := range []*shared{p.in, p.out} {
+	for _, s := range []*shared.Memory{p.in, p.out} {
 		if s != nil {
-			errs = append(errs, s.close())
+			errs = append(errs, s.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -62,14 +62,14 @@ func (e *Engine) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 
 // call makes the process run the batch.
 func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer, error) {
-	places, size, done, err := p.in.put(inputs)
+	places, size, done, err := put(p.in, inputs)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	began := time.Now()
 	var r reply
-	if err = p.write(call{Rows: rows, Size: size, Inputs: places, Taken: p.out.taken()}); err == nil {
+	if err = p.write(call{Rows: rows, Size: size, Inputs: places, Taken: p.out.Taken()}); err == nil {
 		r, err = p.reply(e.watch(p, began.Add(e.limit.Next()), e.processes.Life().Err))
 	}
 	if err != nil {

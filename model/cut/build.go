@@ -34,8 +34,24 @@ const alignment = 64
 // Model makes a model of the part alone. Its weights are in [WeightsFile], which
 // [WriteWeights] writes as the returned list says; only small ones are within the model.
 // Inputs and outputs have the names that [Part.Inputs] and [Part.Outputs] give.
-func (p *Part) Model() (*model.Model, []Weight, error) {
-	b := builder{part: p, model: p.group.model, graph: &onnxpb.GraphProto{}, have: make(map[string]bool)}
+func (p *Part) Model() (*model.Model, []Weight, error) { return p.build(false) }
+
+// Referring makes a model of the part alone whose weights stay where the whole model has them:
+// the entries of its initialisers are the whole model's own, with offsets into the same files
+// and what an engine has noted there. The part must be a whole group, as only whole weights can
+// stay.
+func (p *Part) Referring() (*model.Model, error) {
+	for _, w := range p.weights() {
+		if w.region != nil {
+			return nil, fmt.Errorf("the part holds %v of the weight %q; only whole weights can stay in the model's file", w.region, w.name)
+		}
+	}
+	m, _, err := p.build(true)
+	return m, err
+}
+
+func (p *Part) build(refer bool) (*model.Model, []Weight, error) {
+	b := builder{part: p, model: p.group.model, graph: &onnxpb.GraphProto{}, have: make(map[string]bool), refer: refer}
 	from := b.model.source.Proto()
 	b.graph.Name = proto.String(from.GetGraph().GetName())
 	if p.entire {
@@ -91,6 +107,8 @@ type builder struct {
 	offset  int64
 	// have are the weights, slices and constants that the graph has already.
 	have map[string]bool
+	// refer keeps the initialisers as they are.
+	refer bool
 }
 
 // declare describes an input or output. A dimension that grows with the batch is dynamic.
@@ -165,7 +183,7 @@ func (b *builder) weight(v *value, r Region) string {
 	b.have[name] = true
 	size := v.bytes(b.model.regionOf(v.name, r), reference)
 	external := v.weight.GetDataLocation() == onnxpb.TensorProto_EXTERNAL
-	if r == nil && !external && (size <= inlineBytes || v.elem == "") {
+	if b.refer || r == nil && !external && (size <= inlineBytes || v.elem == "") {
 		b.graph.Initializer = append(b.graph.Initializer, v.weight)
 		return name
 	}

@@ -1,0 +1,133 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/pair"
+)
+
+// ofPair reports whether the instance is a body or a shadow, and refuses flags that do not fit
+// together.
+func (f *instanceFlags) ofPair() (bool, error) {
+	switch {
+	case !f.body && f.shadow == "" && f.relay == "":
+		return false, nil
+	case f.body && f.shadow != "":
+		return false, errors.New("--body and --shadow are given: an instance is one of them")
+	case f.prepared == "":
+		return false, errors.New("--prepared is missing: a pair shares the form that \"faas-infer instance prepare\" printed")
+	case f.part >= 0:
+		return false, fmt.Errorf("--part is %d: a member of a cut model is in no pair", f.part)
+	case f.device == onCUDA:
+		return false, errors.New("--device is cuda: a pair computes on CPUs; leave it out")
+	case f.shadow != "" && f.relay == "":
+		return false, errors.New("--relay is missing: give the address where bodies connect, such as unix:///run/shadow.sock")
+	case f.shadow == "" && f.relay != "":
+		return false, errors.New("--relay is for a shadow: give --shadow, too")
+	}
+	return true, nil
+}
+
+// paired opens a body or a shadow.
+func (f *instanceFlags) paired(ctx context.Context, logger zerolog.Logger) (*served, error) {
+	if err := onnxruntime.Load(f.library); err != nil {
+		return nil, err
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		// While something is computed, another thread exchanges tensors.
+		runtime.GOMAXPROCS(max(1, f.threads) + 1)
+	}
+	o := pair.Options{Threads: f.threads, Memory: f.engineMemory(), MaxRows: f.maxBatch, Logger: logger}
+	if f.body {
+		return f.openBody(ctx, o)
+	}
+	return f.openShadow(ctx, o)
+}
+
+func (f *instanceFlags) openBody(ctx context.Context, o pair.Options) (_ *served, err error) {
+	images, err := f.images()
+	if err != nil {
+		return nil, err
+	}
+	b, err := pair.OpenBody(f.prepared, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	startup := instance.Startup{Library: onnxruntime.LibraryTime(), Load: b.Load()}
+	if b.ExpectedRun() <= f.warmUp {
+		if startup.FirstRun, err = b.Warm(ctx, 1); err != nil {
+			return nil, fmt.Errorf("the model's first run: %w", err)
+		}
+	}
+	options := f.serverOptions(startup, o.Logger)
+	options.Images, options.Concurrency, options.Collectors = images, f.concurrency, []prometheus.Collector{b}
+	server, err := instance.NewServer(b, options)
+	if err != nil {
+		return nil, err
+	}
+	return &served{b.Handler(server), options.Startup, b}, nil
+}
+
+func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served, error) {
+	phi, err := pair.ParsePhi(f.shadow)
+	if err != nil {
+		return nil, fmt.Errorf("--shadow: %w", err)
+	}
+	l, err := instance.Listen(ctx, f.relay)
+	if err != nil {
+		return nil, fmt.Errorf("--relay: %w", err)
+	}
+	s, err := pair.OpenShadow(f.prepared, phi, o)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l, o.Logger) }()
+	mapped := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "faas_infer_instance_mapped_weights_bytes", Help: "Size of the weights of the blocks that a shadow holds.",
+	})
+	mapped.Set(float64(s.Weights()))
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(mapped); err != nil {
+		cancel()
+		return nil, errors.Join(err, <-ended, s.Close())
+	}
+	mux := http.NewServeMux()
+	for _, path := range []string{"/_/health", "/_/ready", "/v2/health/live", "/v2/health/ready"} {
+		mux.HandleFunc("GET "+path, func(http.ResponseWriter, *http.Request) {})
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	closer := closing(func() error {
+		cancel()
+		return errors.Join(<-ended, s.Close())
+	})
+	return &served{mux, instance.Startup{Began: f.began, Library: onnxruntime.LibraryTime(), Load: s.Load()}, closer}, nil
+}
+
+// closing is a function that closes.
+type closing func() error
+
+// Close implements io.Closer.
+func (c closing) Close() error { return c() }
+
+// emptySocket is where the empty instance of a node waits, in the directory of standbys: it has the
+// library and no model, and adopts any shadow (AsyFunc §3.4).
+func emptySocket(dir string) string { return filepath.Join(dir, "empty.sock") }

@@ -1,0 +1,98 @@
+package onnxruntime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// separate is the number of tensors between blocks that the tests cut at.
+const separate = 8
+
+// Segments of the optimised graph, one after the other, give the whole model's answer to the
+// last bit: whole batches, and rows that two engines compute.
+func TestSegmentsKeepTheBits(t *testing.T) {
+	for _, name := range []string{"mnist", "textcnn-69", "lstm-2365", "bert-small", "resnet-20", "mobilenet", "ssd"} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Prepare(zooFile(t, name), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Format != FormatPacked {
+				if _, err := p.Segments(separate); !errors.Is(err, ErrNoSegments) {
+					t.Errorf("segments of the format %s: %v", p.Format, err)
+				}
+				return
+			}
+			s, err := p.Segments(separate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := mustOpen(t, Options{Prepared: p.Dir, Threads: 1})
+			const rows = 5
+			x := sample(whole.Inputs(), rows)
+			want, err := whole.Run(context.Background(), rows, x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, size := range []int{1, 3} {
+				for _, first := range []int{rows, 2} { // Of two engines, or of one.
+					have := make(map[string]tensor.Tensor)
+					for _, in := range x {
+						have[in.Name] = in
+					}
+					for at := 0; at < s.Blocks(); at += size {
+						runSegment(t, s, at, min(at+size, s.Blocks()), rows, first, have)
+					}
+					for _, w := range want {
+						if !bytes.Equal(have[w.Name].Data, w.Data) {
+							t.Errorf("segments of %d blocks, rows %d and %d: %q is not the whole model's", size, first, rows-first, w.Name)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// runSegment runs the first rows and the others apart, and adds the outputs to have.
+func runSegment(t *testing.T, s *Segments, from, end, rows, first int, have map[string]tensor.Tensor) {
+	t.Helper()
+	part, err := s.Segment(from, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := part.Open(Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for _, span := range [][2]int{{0, first}, {first, rows}} {
+		if span[0] == span[1] {
+			continue
+		}
+		var in []tensor.Tensor
+		for _, i := range part.Inputs {
+			x := have[i.Name]
+			row := len(x.Data) / rows
+			shape := append([]int64{int64(span[1] - span[0])}, x.Shape[1:]...)
+			in = append(in, tensor.Tensor{Name: i.As, Type: x.Type, Shape: shape, Data: x.Data[span[0]*row : span[1]*row]})
+		}
+		out, err := e.Run(context.Background(), span[1]-span[0], in)
+		if err != nil {
+			t.Fatal(fmt.Errorf("blocks %d to %d: %w", from, end-1, err))
+		}
+		for i, o := range part.Outputs {
+			joined := have[o.Name]
+			if span[0] == 0 {
+				joined = tensor.Tensor{Name: o.Name, Type: out[i].Type, Shape: append([]int64{int64(rows)}, out[i].Shape[1:]...)}
+			}
+			joined.Data = append(joined.Data, out[i].Data...)
+			have[o.Name] = joined
+		}
+	}
+}

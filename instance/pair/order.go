@@ -1,0 +1,105 @@
+package pair
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/faas-infer/faas-infer/instance"
+)
+
+// ShadowsPath is the body's route for the addresses of its shadows.
+const ShadowsPath = "/v1/shadows"
+
+// maxOrder bounds the body of a request to it in bytes.
+const maxOrder = 64 << 10
+
+// Status says with whom a body is paired.
+type Status struct {
+	Order
+	Shadows []ShadowStatus `json:"shadows"`
+	// Why is the reason why the model cannot be divided, "" if it can.
+	Why string `json:"why,omitempty"`
+	// Blocks is the number of blocks of the model.
+	Blocks int `json:"blocks"`
+}
+
+// ShadowStatus is one shadow: State is "connected", "not connected", or why it is not used. Rows
+// are in seconds.
+type ShadowStatus struct {
+	Address
+	State string  `json:"state"`
+	Row   float64 `json:"row_s"`
+}
+
+// Status returns the current pairing.
+func (b *Body) Status() Status {
+	b.mu.Lock()
+	p := b.now
+	b.mu.Unlock()
+	s := Status{Shadows: []ShadowStatus{}}
+	if b.segments != nil {
+		s.Blocks = b.segments.Blocks()
+	}
+	if b.why != nil {
+		s.Why = b.why.Error()
+	}
+	if p == nil {
+		return s
+	}
+	s.Order = p.order
+	for _, o := range p.partners {
+		_, row := o.ready()
+		s.Shadows = append(s.Shadows, ShadowStatus{o.address, o.status(), row})
+	}
+	return s
+}
+
+// Handler serves a body: the requests of an instance's server, and at [ShadowsPath] PUT with an
+// [Order], which answers 204 or 400 with the reason, and GET with the [Status].
+func (b *Body) Handler(server *instance.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == ShadowsPath {
+			b.serveOrder(w, r)
+			return
+		}
+		server.ServeHTTP(w, r)
+	})
+}
+
+func (b *Body) serveOrder(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet:
+		answer(w, http.StatusOK, b.Status())
+	case http.MethodPut:
+		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrder))
+		if err != nil {
+			status := http.StatusBadRequest
+			if errors.As(err, new(*http.MaxBytesError)) {
+				status = http.StatusRequestEntityTooLarge
+			}
+			answer(w, status, map[string]string{"error": err.Error()})
+			return
+		}
+		var o Order
+		if err = json.Unmarshal(text, &o); err == nil {
+			err = b.Set(o)
+		}
+		if err != nil {
+			answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.Header().Set("Allow", "GET, PUT")
+		answer(w, http.StatusMethodNotAllowed, map[string]string{"error": fmt.Sprintf("%s takes PUT and GET, not %s", ShadowsPath, r.Method)})
+	}
+}
+
+func answer(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // The client may have hung up.
+}

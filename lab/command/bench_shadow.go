@@ -1,0 +1,49 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/lab/shadows"
+)
+
+func newShadowBenchCommand() *cobra.Command {
+	b := shadows.Bench{}
+	c := benchCommand(&cobra.Command{
+		Use:   "shadow",
+		Short: "Measure bodies with shadows against one whole instance and two",
+		Long: `shadow pairs a body of one core with a shadow of one core, which holds only blocks that
+compute much and weigh little (AsyFunc). In turns it measures one whole instance, two that share
+the mapped weights (a twin), the pair as printed, whose shadow waits while the body computes its
+own layers, and the pair whose shadow begins the next batch meanwhile.
+
+Results of each model:
+  max_difference                 of the pair's answers from the whole model's
+  ratio.pair_over_twin           rows per second; synchronous_over_twin is the pair as printed
+  predicted_error_pct            of the pair's time
+  memory.shadow_over_whole       resident memory with weights of its own
+Then the transport's transfer.ms_per_mib and fixed_ms, and start_ms of a shadow from an empty
+instance, of a twin and of a stopped instance. It needs two cores, and a machine that does
+nothing else.`,
+		Example: `  faas-infer-lab bench shadow --json
+  faas-infer-lab bench shadow --model resnet-50 --phi 0:12 --rounds 5`,
+	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
+		if b.Rows < 2 || b.Rounds < 1 || b.Each <= 0 {
+			return nil, errors.New("--rows must be at least 2, --rounds at least 1, --each positive")
+		}
+		r := report.New("bench shadow", time.Now())
+		return r, b.Run(ctx, o, r)
+	})
+	f := c.Flags()
+	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make, or ONNX files")
+	f.StringVar(&b.Phi, "phi", "", "the shadow's blocks, such as 0:18 (default: the lightest with 0.94 of a twin's rows by prediction)")
+	f.IntVar(&b.Rows, "rows", 4, "rows of a whole instance's batch; a pair's has half as many more")
+	f.IntVar(&b.Rounds, "rounds", 3, "rounds of all ways")
+	f.DurationVar(&b.Each, "each", 6*time.Second, "how long each way is measured in a round")
+	return c
+}
