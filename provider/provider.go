@@ -49,8 +49,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// DefaultNamespace is the namespace of a function that names none.
-const DefaultNamespace = "openfaas-fn"
+// DefaultNamespace is the namespace of a function that names none. A program may set it, and
+// queue.DefaultNamespace with it, before it opens a provider, and not later.
+var DefaultNamespace = "openfaas-fn"
 
 // Function is one revision of a deployed function. It never changes: an update makes
 // another Function with a higher Revision.

@@ -83,6 +83,8 @@ type entry struct {
 	uid       types.UID
 	version   uint64
 	pod       *corev1.Pod
+	// beside is what the pod takes of its node beside the instance's own share.
+	beside cluster.Resources
 	// changed is closed, and replaced, at every change.
 	changed chan struct{}
 	// stopping: Stop was called. resizing: Resize or Park is changing its share and

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,6 +35,11 @@ type fleet struct {
 	// suspect holds the nodes whose instances are being probed because the node is not
 	// ready.
 	suspect map[string]bool
+	// beside holds what a function's pods take beside their instances' shares, as the last of
+	// them showed: webhooks and RuntimeClasses decide on it. next is the largest of it in each
+	// dimension.
+	beside map[string]beside
+	next   cluster.Resources
 	// refusals holds the nodes that cannot resize pods.
 	refusals map[string]refusal
 	// tolerated holds the tolerations that functions have, eligible the cached answers
@@ -46,6 +52,48 @@ type fleet struct {
 	unclaimed string
 	// overfull holds what was logged of GPUs of which instances hold more than all.
 	overfull map[string]string
+}
+
+// beside is what a function's pods take beside their instances' shares, and when a pod showed
+// it last.
+type beside struct {
+	cluster.Resources
+	at time.Time
+}
+
+// besideHolds is how long what a function's pods took is expected of its next pod.
+const besideHolds = time.Hour
+
+// learn takes in what one of a function's pods takes beside its instance's share. Less than
+// other pods took does not count until they are forgotten: what init containers need beyond
+// the share depends on whether the instance is parked.
+func (f *fleet) learn(function string, taken cluster.Resources, now time.Time) {
+	known := f.beside[function].Resources
+	if taken == (cluster.Resources{}) || taken != known && taken.Fits(known) {
+		return
+	}
+	if f.beside == nil {
+		f.beside = map[string]beside{}
+	}
+	f.beside[function] = beside{taken, now}
+	if taken != known {
+		f.expect(now)
+	}
+}
+
+// expect sets next, and forgets what no pod has shown for long.
+func (f *fleet) expect(now time.Time) {
+	var next cluster.Resources
+	for function, of := range f.beside {
+		if now.Sub(of.at) > besideHolds {
+			delete(f.beside, function)
+			continue
+		}
+		next.CPU, next.Memory = max(next.CPU, of.CPU), max(next.Memory, of.Memory)
+	}
+	if f.next != next {
+		f.next, f.offers = next, nil
+	}
 }
 
 // all returns the nodes by name.
@@ -92,6 +140,9 @@ func (f *fleet) markDirty(node string) {
 func (e *entry) enter() {
 	b := e.backend
 	b.entries[e.instance.ID] = e
+	if e.pod == nil {
+		e.beside = b.fleet.beside[e.instance.Function].Resources
+	}
 	node := e.instance.Node
 	if b.fleet.instances[node] == nil {
 		b.fleet.instances[node] = map[*entry]bool{}
@@ -104,6 +155,7 @@ func (e *entry) enter() {
 func (e *entry) drop() {
 	b := e.backend
 	delete(b.entries, e.instance.ID)
+	b.fleet.expect(b.options.Now())
 	node := e.instance.Node
 	if delete(b.fleet.instances[node], e); len(b.fleet.instances[node]) == 0 {
 		delete(b.fleet.instances, node)
@@ -173,11 +225,13 @@ func (b *Backend) offerAll() {
 // offer returns what a node has for instances. The lock is held.
 func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	others, pods := b.fleet.ledger.Taken(n.Name)
-	total := n.Allocatable.Sub(others)
+	// The next instance's pod brings its sidecars and overhead, too.
+	total := n.Allocatable.Sub(others).Sub(b.fleet.next)
 	var held cluster.Resources
 	ours := b.fleet.instances[n.Name]
 	for e := range ours {
 		held = held.Add(e.instance.Holds())
+		total = total.Sub(e.beside)
 		if e.instance.Parked {
 			// Kubernetes counts a parked instance's CPU; Holds does not.
 			total.CPU -= podspec.ParkedCPU

@@ -6,13 +6,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/events"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
 // still returns a backend with a number of nodes and of instances on each, without a
@@ -96,5 +101,71 @@ func BenchmarkEligible(b *testing.B) {
 		if list, why := k.Eligible(types.FunctionDeployment{Service: "m", Constraints: []string{"disk=ssd"}}); len(list) != 2000 {
 			b.Fatal(len(list), why)
 		}
+	}
+}
+
+// sidecar is an instance's pod with a sidecar of 200m and 32 MiB, put first, and 50m of overhead.
+func sidecar(id, node, version string) *corev1.Pod {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: id, Namespace: "n", ResourceVersion: version, UID: apitypes.UID(id), Labels: map[string]string{
+			v1alpha1.ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.InstanceLabel: id, v1alpha1.FunctionLabel: "m"},
+			Annotations: map[string]string{v1alpha1.SpecAnnotation: `{"id":"` + id + `","function":"m.n","config":{"batch":1,"cpu":1000}}`}},
+		Spec: corev1.PodSpec{NodeName: node, Overhead: list("50m", "0"), Containers: []corev1.Container{
+			{Name: "istio-proxy", Resources: corev1.ResourceRequirements{Requests: list("200m", "32Mi")}},
+			{Name: "m", Resources: corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("1", "1Gi")}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// Sidecars and the RuntimeClass' overhead count on the node of an instance, and are expected
+// of the next one.
+func TestSidecarsCount(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := still(2, 0)
+	b.options.Now = func() time.Time { return now }
+	extra := cluster.Resources{CPU: 250, Memory: 32 << 20}
+	whole := cluster.Resources{CPU: 8000, Memory: 8 << 30}
+	check := func(what string, totals ...cluster.Resources) {
+		t.Helper()
+		list, err := b.Nodes(t.Context())
+		if err != nil || list[0].Total != totals[0] || list[1].Total != totals[1] {
+			t.Errorf("%s: %+v, %v; want %+v", what, list, err, totals)
+		}
+	}
+	check("empty", whole, whole)
+	b.podSeen(podspec.Trim(sidecar("m-1", "n0000", "1")))
+	check("one", whole.Sub(extra).Sub(extra), whole.Sub(extra))
+	if list, _ := b.Nodes(t.Context()); list[0].Free != list[0].Total.Sub(cluster.Resources{CPU: 1000, Memory: 1 << 30}) {
+		t.Errorf("free: %+v", list[0])
+	}
+	b.mu.Lock()
+	b.newEntry(cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "m-2", Function: "m.n", Node: "n0001"}}, "n").enter()
+	b.mu.Unlock()
+	check("one is being started", whole.Sub(extra).Sub(extra), whole.Sub(extra).Sub(extra))
+	now = now.Add(2 * besideHolds)
+	b.podGone(sidecar("m-1", "n0000", "2"))
+	check("long ago", whole, whole.Sub(extra))
+}
+
+// A resize is settled once the function's own container has its new quota.
+func TestResizeBesideSidecar(t *testing.T) {
+	has := func(name, cpu string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}
+	}
+	pod := sidecar("m-1", "n0000", "1")
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{has("istio-proxy", "200m"), has("m", "2")}
+	if done, err := settled(pod, podspec.Quota{Request: 2000, Limit: 2000}); !done || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+	if done, _ := settled(pod, podspec.Quota{Request: 200, Limit: 200}); done {
+		t.Error("the sidecar's quota counted")
+	}
+	pod.Status.ContainerStatuses[0].Resources = nil
+	if unreported(pod) {
+		t.Error("the sidecar's resources are not the instance's")
 	}
 }

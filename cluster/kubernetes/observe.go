@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
@@ -37,10 +38,17 @@ func (b *Backend) podSeen(pod *corev1.Pod) {
 		return // A later pod of the same name is not this instance's.
 	}
 	if version := parse(pod.ResourceVersion); version >= e.version {
-		e.uid, e.version, e.pod, e.device = pod.UID, version, pod, in.Device()
+		e.take(pod, version, in.Device())
 		e.advance(in)
 		e.notify()
 	}
+}
+
+// take sets the pod that runs an instance. The lock is held.
+func (e *entry) take(pod *corev1.Pod, version uint64, device string) {
+	e.uid, e.version, e.pod, e.device = pod.UID, version, pod, device
+	e.beside = nodes.Beside(pod, podspec.ContainerName(pod))
+	e.backend.fleet.learn(e.instance.Function, e.beside, e.backend.options.Now())
 }
 
 // owns reads the instance from a pod; false if the pod is not an instance's. The lock is
@@ -70,7 +78,7 @@ func (b *Backend) discover(in cluster.Instance, pod *corev1.Pod) {
 		return
 	}
 	e := b.newEntry(in, pod.Namespace)
-	e.uid, e.version, e.pod, e.device = pod.UID, parse(pod.ResourceVersion), pod, in.Device()
+	e.take(pod, parse(pod.ResourceVersion), in.Device())
 	close(e.begun)
 	e.enter()
 	if seen.State != cluster.Starting {

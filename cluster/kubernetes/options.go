@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clientset "k8s.io/client-go/kubernetes"
 	metrics "k8s.io/metrics/pkg/client/clientset/versioned"
@@ -29,13 +28,10 @@ type Options struct {
 	Namespaces func() []string
 	// Functions finds a function by its full name, "mnist.openfaas-fn". The function
 	// owns its pods. Functions is called often and should answer from a cache, as
-	// should Profiles and SecretType.
+	// should Profiles.
 	Functions func(full string) (*v1alpha1.Function, bool)
 	// Profiles finds the profiles that com.openfaas.profile names; nil for none.
 	Profiles podspec.Profiles
-	// SecretType returns the type of a function's secret; nil if none holds a
-	// registry's credentials.
-	SecretType func(namespace, name string) corev1.SecretType
 	// Args returns the arguments of an instance's program.
 	Args func(cluster.InstanceSpec) []string
 	// Grace returns how long an instance of a function may take to answer its requests when

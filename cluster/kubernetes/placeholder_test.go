@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,9 +138,9 @@ func TestPlaceholderIsReplaced(t *testing.T) {
 func TestPlaceholderIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlaceholders(t, nil)
-		refuse := true
+		var accept atomic.Bool
 		p.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return refuse, nil, errors.New("exceeded quota")
+			return !accept.Load(), nil, errors.New("exceeded quota")
 		})
 		p.run(func() {
 			p.Want(missing(1, 0))
@@ -148,7 +149,7 @@ func TestPlaceholderIsRefused(t *testing.T) {
 			if n := strings.Count(p.log.String(), "exceeded quota"); n != 1 || !strings.Contains(p.log.String(), "create pod faas-infer-node-cpu-0") {
 				t.Errorf("said %d times:\n%s", n, p.log.String())
 			}
-			refuse = false
+			accept.Store(true)
 			time.Sleep(placeholderPause + time.Second)
 			if got := p.names(); len(got) != 1 {
 				t.Errorf("%v", got)

@@ -156,12 +156,8 @@ func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after 
 // server takes it that such a node cannot resize, and refuses. The node may also only not
 // have reported them yet.
 func unreported(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Running != nil {
-			return c.Resources == nil
-		}
-	}
-	return false
+	s := podspec.Status(pod)
+	return s != nil && s.State.Running != nil && s.Resources == nil
 }
 
 // errUnreported refuses a resize on a node that does not report the pod's resources.
@@ -240,12 +236,11 @@ func settled(pod *corev1.Pod, quota podspec.Quota) (bool, error) {
 			return false, fmt.Errorf("its node fails: %s", c.Message)
 		}
 	}
-	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].Resources == nil {
+	s := podspec.Status(pod)
+	if s == nil || s.Resources == nil {
 		return true, nil
 	}
-	has := pod.Status.ContainerStatuses[0].Resources
-	limit := has.Limits.Cpu().MilliValue()
-	return limit == int64(quota.Limit), nil
+	return s.Resources.Limits.Cpu().MilliValue() == int64(quota.Limit), nil
 }
 
 // patchQuota asks the API server to resize the pod.

@@ -44,12 +44,16 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	if err != nil {
 		return cluster.Instance{}, err
 	}
-	plan, err := b.plan(spec, namespace)
+	plan, err := b.plan(spec)
 	if err != nil {
 		return cluster.Instance{}, err
 	}
 	e, err := b.reserve(&plan, namespace)
 	if err != nil {
+		return cluster.Instance{}, err
+	}
+	if plan.Secrets, err = e.secretTypes(ctx, spec.Secrets); err != nil {
+		e.abandon(false)
 		return cluster.Instance{}, err
 	}
 	pod, err := podspec.Model(plan)
@@ -75,7 +79,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 }
 
 // plan collects what the pod is made from.
-func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.ModelPlan, error) {
+func (b *Backend) plan(spec cluster.InstanceSpec) (podspec.ModelPlan, error) {
 	owner, ok := b.options.Functions(spec.Function)
 	if !ok {
 		return podspec.ModelPlan{}, fmt.Errorf("function %s does not exist any more", spec.Function)
@@ -93,13 +97,39 @@ func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.Mod
 	if b.options.Copies != nil {
 		p.Copies = b.options.Copies(spec)
 	}
-	if b.options.SecretType != nil {
-		p.Secrets = map[string]corev1.SecretType{}
-		for name := range spec.Secrets {
-			p.Secrets[name] = b.options.SecretType(namespace, name)
+	return p, nil
+}
+
+// secretTypes reads the types of a function's secrets. They are not cached: a secret that is
+// deleted and created again may have another type. If a type cannot be read, the instance
+// must not start, because a registry's credentials would be mounted into it as files.
+func (e *entry) secretTypes(ctx context.Context, files map[string]string) (map[string]corev1.SecretType, error) {
+	if len(files) == 0 {
+		return nil, nil
+	}
+	b := e.backend
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)()
+	kinds := make(map[string]corev1.SecretType, len(files))
+	for name := range files {
+		err := attempt(ctx, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			found, err := b.options.Client.CoreV1().Secrets(e.namespace).Get(ctx, name, metav1.GetOptions{})
+			if err == nil {
+				kinds[name] = found.Type
+			}
+			return err
+		})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("there is no secret %q in namespace %s; create it, for example with faas-cli secret create", name, e.namespace)
+		case err != nil:
+			return nil, fmt.Errorf("read the type of the secret %q: %w", name, err)
 		}
 	}
-	return p, nil
+	return kinds, nil
 }
 
 // reserve makes the instance's entry, which reserves its resources, and chooses its GPU.

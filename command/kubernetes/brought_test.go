@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/openfaas/faas-provider/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
@@ -54,7 +55,7 @@ func TestWhatImagesBringAlong(t *testing.T) {
 		}
 	}
 	cached := filepath.Join(dir, "images")
-	i := &images{platform: &platform{flags: &providerFlags{}, secrets: objects.NewSecretStore(nil)}, models: &imageModels{root: cached}}
+	i := &images{platform: &platform{flags: &providerFlags{}, secrets: objects.NewSecretStore(fake.NewClientset())}, models: &imageModels{root: cached}}
 	b, err := i.bundle(t.Context(), types.FunctionDeployment{Image: host + "/m:v1", Namespace: "openfaas-fn"})
 	if err != nil || !maps.Equal(b.Annotations, map[string]string{"com.openfaas.slo.latency": "70ms"}) {
 		t.Fatalf("%+v, %v", b, err)

@@ -17,13 +17,16 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/command"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
 )
 
 // providerFlags are the flags of a provider on Kubernetes.
 type providerFlags struct {
 	command.ProviderFlags
 	kubeconfig, namespace, service, lease string
-	pod                                   string
+	pod, functions                        string
 	nodeSelector, pullPolicy, images      string
 	plain, copies                         []string
 	user                                  int64
@@ -65,6 +68,7 @@ Functions and their pods stay when it ends.`,
 	f.placeholders.register(flags)
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, or the pod's service account)")
 	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and histories (default $POD_NAMESPACE, or openfaas)")
+	flags.StringVar(&f.functions, "functions-namespace", provider.DefaultNamespace, "namespace of functions that name none; it needs no annotation")
 	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, through which its replicas find each other; \"\" for a single replica")
 	flags.StringVar(&f.lease, "lease", "faas-infer", "the Lease that elects the replica that scales")
 	flags.StringVar(&f.pod, "pod", "", "this replica's name (default $POD_NAME, or the host name)")
@@ -89,6 +93,10 @@ func (f *providerFlags) complete() error {
 	if f.service != "" {
 		f.AllowHosts(serviceNames(f.service, f.namespace)...)
 	}
+	if !annotation.IsName(f.functions) {
+		return fmt.Errorf("--functions-namespace %q: it must be the name of a namespace, such as openfaas-fn", f.functions)
+	}
+	provider.DefaultNamespace, queue.DefaultNamespace = f.functions, f.functions
 	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
 		return fmt.Errorf("--images-size %q: it must be an amount of bytes, such as 8Gi", f.imagesLimit)
 	}

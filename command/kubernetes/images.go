@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/openfaas/faas-provider/types"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
@@ -160,20 +158,15 @@ func (i *images) makeRoom() {
 	}
 }
 
-// keychain returns the credentials for registries in the deployment's secrets.
+// keychain returns the credentials with which the kubelet pulls the deployment's image.
 func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (authn.Keychain, error) {
-	namespace := d.Namespace
-	names, err := i.platform.secrets.Registries(namespace, d.Secrets)
+	account := ""
+	if d.Annotations != nil {
+		account = (*d.Annotations)[podspec.ServiceAccountAnnotation]
+	}
+	configs, err := i.platform.secrets.PullConfigs(ctx, d.Namespace, d.Secrets, account)
 	if err != nil {
 		return nil, err
-	}
-	var configs [][]byte
-	for _, name := range names {
-		secret, err := i.platform.core.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("secret %q: %w", name, err)
-		}
-		configs = append(configs, secret.Data[corev1.DockerConfigJsonKey])
 	}
 	return image.NewKeychain(configs...)
 }

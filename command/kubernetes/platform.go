@@ -61,8 +61,6 @@ type platform struct {
 	group *peer.Group
 	// waitOperators waits for the end of what follows operators' profiles, nil before its start.
 	waitOperators func()
-	// types caches the types of secrets, which never change.
-	types memo[corev1.SecretType]
 }
 
 var _ command.Platform = (*platform)(nil)
@@ -168,7 +166,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	var err error
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
-		SecretType: p.secretType, Args: f.instanceArguments, Copies: f.copiesClaim, Grace: instanceGrace, NodeSelector: f.nodeSelector, Logger: b.Log,
+		Args: f.instanceArguments, Copies: f.copiesClaim, Grace: instanceGrace, NodeSelector: f.nodeSelector, Logger: b.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -234,24 +232,6 @@ func (p *platform) cutter() *command.Cutter {
 	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c
-}
-
-// secretType returns the type of a secret; Opaque if it cannot be read.
-func (p *platform) secretType(namespace, name string) corev1.SecretType {
-	key := namespace + "/" + name
-	if known, ok := p.types.get(key); ok {
-		return known
-	}
-	registries, err := p.secrets.Registries(namespace, []string{name})
-	if err != nil {
-		return corev1.SecretTypeOpaque
-	}
-	found := corev1.SecretTypeOpaque
-	if len(registries) > 0 {
-		found = corev1.SecretTypeDockerConfigJson
-	}
-	p.types.put(key, found)
-	return found
 }
 
 // eligible lists the nodes on which a function's instances may start.

@@ -56,7 +56,7 @@ func start(t *testing.T, o testcluster.Options) *fixture {
 	})
 	f := &fixture{Cluster: c, programs: os.Getenv(preparedVariable), base: c.RegistryHost() + "/faas-infer/base:latest"}
 	// With Pod Security's profile "restricted", which nothing here may need to leave.
-	f.kubectl(t, "", "apply", "-f", filepath.Join("..", "..", "yaml", "namespaces.yaml"))
+	f.kubectl(t, "", "apply", "-f", filepath.Join("..", "..", "yaml", "options", "namespaces", "namespaces.yaml"))
 	if err := f.Define(t.Context(), filepath.Join("..", "..", "yaml", "crd.yaml")); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestInstalled(t *testing.T) {
 	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", f.RegistryHost()+"/faas-infer/provider:latest")
 	// The page begins with a cluster in which there is nothing.
 	f.kubectl(t, "", "delete", "crd/functions.faas-infer.dev")
-	f.kubectl(t, "", "delete", "-f", "../../yaml/namespaces.yaml")
+	f.kubectl(t, "", "delete", "-f", "../../yaml/options/namespaces/namespaces.yaml")
 	page := readPage(t, "kubernetes.md")
 	last := len(page) - 1
 	if !strings.HasPrefix(page[last].Text, "kubectl delete functions") {

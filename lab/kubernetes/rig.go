@@ -173,7 +173,7 @@ type Function struct {
 }
 
 // Namespace is the default namespace of a rig's functions.
-const Namespace = provider.DefaultNamespace
+var Namespace = provider.DefaultNamespace
 
 // Deploy makes a function's object if there is none, and deploys the function.
 func (r *Rig) Deploy(ctx context.Context, f Function) error {

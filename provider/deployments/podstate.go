@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,8 +54,8 @@ func ReadPod(p *corev1.Pod) Pod {
 	if p.Status.PodIP != "" {
 		out.Address = net.JoinHostPort(p.Status.PodIP, strconv.Itoa(podspec.Port))
 	}
-	for _, s := range p.Status.ContainerStatuses {
-		out.Started = out.Started || s.State.Running != nil
+	if s := podspec.Status(p); s != nil {
+		out.Started = s.State.Running != nil
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
@@ -92,14 +93,18 @@ func problem(p *corev1.Pod) PodProblem {
 			return PodProblem{Text: "no node takes an instance: " + clip(c.Message), Unplaced: true}
 		}
 	}
-	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := s.State.Waiting; w != nil {
 			if found, ok := waiting(s, w); ok {
 				return found
 			}
 		}
-		if t := s.State.Terminated; t != nil {
+		switch t := s.State.Terminated; {
+		case t == nil:
+		case s.Name == podspec.ContainerName(p):
 			return PodProblem{Text: "an instance exited: " + exit(t)}
+		case t.ExitCode != 0 || t.Signal != 0: // An init container that has done its work exits with 0.
+			return PodProblem{Text: fmt.Sprintf("the container %s of an instance exited: %s", s.Name, exit(t))}
 		}
 	}
 	return PodProblem{}

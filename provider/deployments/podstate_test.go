@@ -82,3 +82,36 @@ func TestProblems(t *testing.T) {
 		}
 	}
 }
+
+// A sidecar's state is not the function's, also where a webhook put it first. An init container
+// that has done its work is no problem.
+func TestSidecars(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+	read := func(initialised, proxy, own corev1.ContainerState) Pod {
+		stripped, err := strip(pod(func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Name: "istio-proxy"}, {Name: "figlet"}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "istio-init", State: initialised}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "istio-proxy", State: proxy}, {Name: "figlet", State: own}}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ReadPod(stripped.(*corev1.Pod))
+	}
+	creating := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	if p := read(ended(0), running, creating); p.Started || p.Problem.Text != "" {
+		t.Errorf("only the sidecar runs: %+v", p)
+	}
+	if p := read(ended(0), creating, running); !p.Started || p.Problem.Text != "" {
+		t.Errorf("the function runs: %+v", p)
+	}
+	if p := read(ended(1), creating, creating); p.Problem.Text != "the container istio-init of an instance exited: exit code 1" {
+		t.Errorf("the initialisation failed: %+v", p)
+	}
+	if p := read(ended(0), running, ended(2)); p.Problem.Text != "an instance exited: exit code 2" {
+		t.Errorf("the function exited: %+v", p)
+	}
+}

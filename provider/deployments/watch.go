@@ -53,7 +53,11 @@ func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		o.ManagedFields = nil
-		o.Spec = corev1.PodSpec{NodeName: o.Spec.NodeName}
+		spec := corev1.PodSpec{NodeName: o.Spec.NodeName}
+		for i := range o.Spec.Containers {
+			spec.Containers = append(spec.Containers, corev1.Container{Name: o.Spec.Containers[i].Name})
+		}
+		o.Spec = spec
 	case *appsv1.Deployment:
 		o.ManagedFields = nil
 		o.Spec.Template = corev1.PodTemplateSpec{}

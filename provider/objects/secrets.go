@@ -1,9 +1,9 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -174,22 +174,52 @@ func (s *SecretStore) Version(namespace, name string) string {
 	return string(found.UID) + " " + found.ResourceVersion
 }
 
-// Registries returns the names of those secrets that are credentials of image registries,
-// sorted. They serve to pull the function's image, and the function does not get them.
-func (s *SecretStore) Registries(namespace string, names []string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), secretPatience)
+// PullConfigs returns the credentials for image registries with which the kubelet pulls a
+// function's image, each as the value of a key .dockerconfigjson: those among the function's
+// secrets, then the imagePullSecrets of its service account, "" for "default". Like the
+// kubelet, it passes over an account and an account's secrets that it cannot find or may not read.
+func (s *SecretStore) PullConfigs(ctx context.Context, namespace string, secrets []string, account string) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, secretPatience)
 	defer cancel()
-	found := map[string]bool{}
-	for _, name := range names {
-		of, err := s.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	core := s.client.CoreV1()
+	var configs [][]byte
+	for _, name := range secrets {
+		of, err := core.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, problemFrom(err, "secret %s could not be read", name)
 		}
-		if of.Type == corev1.SecretTypeDockerConfigJson || of.Type == corev1.SecretTypeDockercfg {
-			found[name] = true
-		}
+		configs = append(configs, pullConfig(of)...)
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	found, err := core.ServiceAccounts(namespace).Get(ctx, cmp.Or(account, "default"), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return configs, nil
+	case err != nil:
+		return nil, problemFrom(err, "service account %s could not be read", cmp.Or(account, "default"))
+	}
+	for _, reference := range found.ImagePullSecrets {
+		of, err := core.Secrets(namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, problemFrom(err, "secret %s could not be read", reference.Name)
+		}
+		configs = append(configs, pullConfig(of)...)
+	}
+	return configs, nil
+}
+
+// pullConfig returns a secret's credentials as the value of a key .dockerconfigjson; none if the
+// secret is for the function.
+func pullConfig(of *corev1.Secret) [][]byte {
+	switch of.Type {
+	case corev1.SecretTypeDockerConfigJson:
+		return [][]byte{of.Data[corev1.DockerConfigJsonKey]}
+	case corev1.SecretTypeDockercfg: // The older format is the value of auths.
+		return [][]byte{slices.Concat([]byte(`{"auths":`), of.Data[corev1.DockerConfigKey], []byte("}"))}
+	}
+	return nil
 }
 
 func checkValue(namespace, name string, value []byte) error {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,6 +134,21 @@ func shown(n *corev1.Namespace) store.Namespace {
 	return store.Namespace{Name: n.Name, Labels: userKeys(n.Labels), Annotations: userKeys(n.Annotations), CreatedAt: n.CreationTimestamp.UTC()}
 }
 
+// reserved reports whether a key of a label or an annotation has a prefix of Kubernetes. Pod
+// Security, the scheduler and admission plugins read such keys.
+func reserved(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	if !found {
+		return false
+	}
+	for _, domain := range []string{"kubernetes.io", "k8s.io"} {
+		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
+			return true
+		}
+	}
+	return false
+}
+
 // userKeys returns the labels or annotations without systemKeys.
 func userKeys(all map[string]string) map[string]string {
 	out := maps.Clone(all)
@@ -145,8 +161,16 @@ func userKeys(all map[string]string) map[string]string {
 
 // PutNamespace creates a namespace of functions. In an existing one, it replaces the
 // labels and annotations that came from PutNamespace, and keeps those of other clients.
-// 409 if the namespace is not for functions, or is being deleted.
+// 409 if the namespace is not for functions, or is being deleted; 403 for a label or
+// annotation of Kubernetes, such as a Pod Security level: it is the administrators'.
 func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
+	for _, keys := range []map[string]string{userKeys(n.Labels), userKeys(n.Annotations)} {
+		for key := range keys {
+			if reserved(key) {
+				return web.Refuse(http.StatusForbidden, "%s is a key of Kubernetes, which only an administrator of the cluster may set: kubectl label or annotate namespace %s", short(key), n.Name)
+			}
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), namespacePatience)
 	defer cancel()
 	found, err := s.client.CoreV1().Namespaces().Get(ctx, n.Name, metav1.GetOptions{})

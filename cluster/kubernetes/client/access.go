@@ -41,19 +41,19 @@ type Need struct {
 	For string
 }
 
-// Needs returns every right that the provider needs without shares of GPUs, and no others.
+// Needs returns every right that the provider needs without options, and no others.
 func Needs() []Need {
 	watch := []string{"get", "list", "watch"}
 	return []Need{
 		{Cluster, v1alpha1.Group, v1alpha1.Plural, watch, "knowing the functions"},
 		{Cluster, "", "namespaces", watch, "knowing the namespaces of functions"},
-		{Cluster, "", "namespaces", []string{"create", "patch", "delete"}, "faas-cli namespace"},
 		{Cluster, "", "nodes", watch, "placing instances"},
 		{Cluster, "", "pods", watch, "placing and following instances"},
 		{Cluster, "apps", "deployments", watch, "following ordinary functions"},
 		{Functions, v1alpha1.Group, v1alpha1.Plural, []string{"create", "patch", "delete"}, "deploying and deleting functions"},
 		{Functions, v1alpha1.Group, v1alpha1.Plural + "/status", []string{"patch"}, "functions' status"},
 		{Functions, "", "secrets", []string{"get", "list", "create", "update", "delete"}, "functions' secrets"},
+		{Functions, "", "serviceaccounts", []string{"get"}, "their credentials for image registries"},
 		{Functions, "", "pods", []string{"create", "delete"}, "instances"},
 		{Functions, "", "pods/resize", []string{"patch"}, "resizing and parking instances"},
 		{Functions, "", "pods/log", []string{"get"}, "faas-cli logs"},
@@ -64,6 +64,12 @@ func Needs() []Need {
 		{Provider, "coordination.k8s.io", "leases", []string{"get", "create", "update"}, "electing a leader"},
 		{Provider, "discovery.k8s.io", "endpointslices", watch, "finding the other replicas"},
 	}
+}
+
+// NamespaceNeeds returns the rights for faas-cli namespace. Only installations with the option
+// manage-namespaces give them.
+func NamespaceNeeds() []Need {
+	return []Need{{Cluster, "", "namespaces", []string{"create", "patch", "delete"}, "faas-cli namespace"}}
 }
 
 // ClaimNeeds returns the rights with which the provider claims GPUs of which instances have shares.

@@ -79,6 +79,32 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// What a webhook or a RuntimeClass adds to a pod counts beside the pod's own container.
+func TestBeside(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	native := container("native", "100m", "10")
+	native.RestartPolicy = &always
+	for name, c := range map[string]struct {
+		spec corev1.PodSpec
+		want cluster.Resources
+	}{
+		"alone":             {corev1.PodSpec{}, cluster.Resources{}},
+		"classic sidecar":   {corev1.PodSpec{Containers: []corev1.Container{container("proxy", "200m", "20")}}, cluster.Resources{CPU: 200, Memory: 20}},
+		"native sidecar":    {corev1.PodSpec{InitContainers: []corev1.Container{native}}, cluster.Resources{CPU: 100, Memory: 10}},
+		"overhead":          {corev1.PodSpec{Overhead: list("250m", "30")}, cluster.Resources{CPU: 250, Memory: 30}},
+		"a large beginning": {corev1.PodSpec{InitContainers: []corev1.Container{container("copy", "10m", "150")}}, cluster.Resources{Memory: 50}},
+	} {
+		pod := &corev1.Pod{Spec: c.spec}
+		pod.Spec.Containers = append(pod.Spec.Containers, container("own", "1", "100"))
+		if got := Beside(pod, "own"); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if got, want := Requests(pod), c.want.Add(cluster.Resources{CPU: 1000, Memory: 100}); got != want {
+			t.Errorf("%s: in all %+v, want %+v", name, got, want)
+		}
+	}
+}
+
 func TestLedger(t *testing.T) {
 	var l Ledger
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{container("a", "1", "10")}}}

@@ -25,6 +25,20 @@ func Requests(pod *corev1.Pod) cluster.Resources {
 	return sum.Add(amount(pod.Spec.Overhead))
 }
 
+// Beside returns what a pod takes of its node beside one of its containers: the requests of
+// sidecars that webhooks added, the overhead of its RuntimeClass, and what init containers
+// need beyond that container. own is the container's name.
+func Beside(pod *corev1.Pod, own string) cluster.Resources {
+	has := allocated(pod.Status.ContainerStatuses)
+	var of cluster.Resources
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; c.Name == own {
+			of = largest(amount(c.Resources.Requests), has[own])
+		}
+	}
+	return largest(Requests(pod).Sub(of), cluster.Resources{})
+}
+
 // starting adds the init containers to the running ones. Init containers that restart
 // are sidecars and run beside the others; the others run one at a time before them.
 func starting(pod *corev1.Pod, running cluster.Resources) cluster.Resources {

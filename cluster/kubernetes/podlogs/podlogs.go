@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
@@ -73,26 +74,8 @@ func (q *query) wanted(pod *corev1.Pod) bool {
 	if q.Instance != "" && pod.Name != q.Instance {
 		return false
 	}
-	for i := range pod.Status.ContainerStatuses {
-		if s := &pod.Status.ContainerStatuses[i]; s.Name == container(pod) {
-			return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
-		}
-	}
-	return false
-}
-
-// container returns the name of the function's container. The pod may have others.
-func container(pod *corev1.Pod) string {
-	name := pod.Labels[v1alpha1.FunctionLabel]
-	for _, c := range pod.Spec.Containers {
-		if c.Name == name {
-			return name
-		}
-	}
-	if len(pod.Spec.Containers) > 0 {
-		return pod.Spec.Containers[0].Name
-	}
-	return ""
+	s := podspec.Status(pod)
+	return s != nil && (s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil)
 }
 
 // over reports whether a pod will print nothing more.
@@ -102,7 +85,7 @@ func over(pod *corev1.Pod) bool {
 
 // open reads a pod's log from a time on, to its end or for as long as it runs.
 func (q *query) open(ctx context.Context, pod *corev1.Pod, since time.Time, follow bool) (io.ReadCloser, error) {
-	o := &corev1.PodLogOptions{Container: container(pod), Timestamps: true, Follow: follow}
+	o := &corev1.PodLogOptions{Container: podspec.ContainerName(pod), Timestamps: true, Follow: follow}
 	if !since.IsZero() {
 		o.SinceTime = &metav1.Time{Time: since}
 	}

@@ -23,7 +23,7 @@ type Observation struct {
 	// last before it is given up.
 	Stuck    bool
 	Patience time.Duration
-	// Running: its container runs, so it can be probed.
+	// Running: the function's container runs, so it can be probed.
 	Running bool
 }
 
@@ -61,6 +61,10 @@ func Observe(pod *corev1.Pod) Observation {
 	case pod.DeletionTimestamp != nil:
 		return Observation{State: cluster.Stopping, Reason: leaving(pod)}
 	}
+	if s := Status(pod); s != nil && s.State.Terminated != nil {
+		// Sidecars may still run, and then the pod's phase is Running.
+		return Observation{State: cluster.Exited, Reason: exit(pod)}
+	}
 	if ready := condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue && pod.Status.PodIP != "" {
 		return Observation{State: cluster.Ready, ReadyAt: ready.LastTransitionTime.Time, Running: true}
 	}
@@ -68,7 +72,8 @@ func Observe(pod *corev1.Pod) Observation {
 }
 
 func starting(pod *corev1.Pod) Observation {
-	o := Observation{State: cluster.Starting}
+	s := Status(pod)
+	o := Observation{State: cluster.Starting, Running: s != nil && s.State.Running != nil}
 	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 		o.Stuck, o.Patience, o.Reason = true, roomPatience, join(c.Reason, c.Message)
 		return o
@@ -77,6 +82,9 @@ func starting(pod *corev1.Pod) Observation {
 		for i := range list {
 			if w := list[i].State.Waiting; w != nil && w.Reason != "" {
 				o.Reason = join(w.Reason, w.Message)
+				if name := list[i].Name; name != ContainerName(pod) {
+					o.Reason = "container " + name + ": " + o.Reason
+				}
 				o.Patience, o.Stuck = hopeless[w.Reason]
 				if strings.Contains(w.Message, "QPS exceeded") {
 					o.Patience = retryPatience // The kubelet limits its own rate; the image is not at fault.
@@ -84,9 +92,6 @@ func starting(pod *corev1.Pod) Observation {
 				return o
 			}
 		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		o.Running = o.Running || pod.Status.ContainerStatuses[i].State.Running != nil
 	}
 	return o
 }
@@ -99,10 +104,8 @@ func exit(pod *corev1.Pod) string {
 	if pod.Status.Reason == "Evicted" {
 		return join("evicted", pod.Status.Message)
 	}
-	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
-			return terminated(pod, t)
-		}
+	if s := Status(pod); s != nil && s.State.Terminated != nil {
+		return terminated(pod, s.State.Terminated)
 	}
 	if pod.Status.Reason != "" {
 		return join(pod.Status.Reason, pod.Status.Message)
@@ -114,7 +117,7 @@ func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	const killed = 128
 	switch line := lastLine(t.Message); {
 	case t.Reason == "OOMKilled":
-		if limit := pod.Spec.Containers[0].Resources.Limits.Memory().Value(); limit > 0 {
+		if limit := Container(pod).Resources.Limits.Memory().Value(); limit > 0 {
 			return fmt.Sprintf("out of memory (limit %d MiB)", limit>>20)
 		}
 		return "out of memory"

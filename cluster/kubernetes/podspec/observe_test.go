@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/gpu"
 )
 
 func waiting(reason, message string) corev1.PodStatus {
@@ -64,5 +66,53 @@ func TestObserve(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
 	if got := Observe(pod); !got.Running || got.State != cluster.Starting {
 		t.Errorf("running: %+v", got)
+	}
+}
+
+// injected is a model's pod into which a webhook has put a sidecar before the function's container.
+func injected(sidecar, own corev1.ContainerState) *corev1.Pod {
+	share := func(device string) (env []corev1.EnvVar) {
+		for name, value := range (gpu.Share{Device: device, Percent: 20}).Env() {
+			env = append(env, corev1.EnvVar{Name: name, Value: value})
+		}
+		return env
+	}
+	half, whole := resource.MustParse("500m"), resource.MustParse("2")
+	memory := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "m-1", Namespace: "n", Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.InstanceLabel: "m-1", v1alpha1.FunctionLabel: "m"},
+			Annotations: map[string]string{v1alpha1.SpecAnnotation: `{"id":"m-1","function":"m.n","config":{"batch":1,"cpu":1000,"gpu":20}}`}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "istio-proxy", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: half}, Limits: corev1.ResourceList{corev1.ResourceCPU: half}},
+				Env: share("GPU-other")},
+			{Name: "m", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: whole}, Limits: memory},
+				Env: share("GPU-own")}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "istio-proxy", State: sidecar}, {Name: "m", State: own}}},
+	}
+}
+
+// The function's container is found by its name, wherever a webhook has put others.
+func TestSidecarBeforeTheFunction(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	over := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}
+	pulls := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
+	for name, c := range map[string]struct {
+		sidecar, own corev1.ContainerState
+		want         Observation
+	}{
+		"the sidecar runs already": {running, pulls, Observation{State: cluster.Starting, Reason: "ContainerCreating"}},
+		"the sidecar comes later":  {pulls, running, Observation{State: cluster.Starting, Running: true, Reason: "container istio-proxy: ContainerCreating"}},
+		"the function has exited":  {running, over, Observation{State: cluster.Exited, Reason: "out of memory (limit 64 MiB)"}},
+		"both run":                 {running, running, Observation{State: cluster.Starting, Running: true}},
+	} {
+		for _, pod := range []*corev1.Pod{injected(c.sidecar, c.own), Trim(injected(c.sidecar, c.own))} {
+			if got := Observe(pod); got != c.want {
+				t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			}
+		}
+	}
+	in, err := ReadModel(Trim(injected(running, running)))
+	if err != nil || in.Config.CPU != 2000 || in.Device() != "GPU-own" {
+		t.Errorf("%+v, %v", in, err)
 	}
 }

@@ -113,7 +113,8 @@ func checkConfig(c cluster.Config, kind cluster.Kind) error {
 // share sets the spec's share and node from the pod, which says what the instance may
 // use. A resize changes only the pod's resources, so the annotation cannot disagree.
 func share(pod *corev1.Pod, spec *cluster.InstanceSpec) {
-	requests, limits := pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits
+	has := Container(pod).Resources
+	requests, limits := has.Requests, has.Limits
 	if memory := requests.Memory().Value(); memory > 0 {
 		spec.Config.Memory = memory
 	}
@@ -141,7 +142,7 @@ func shareOfGPU(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 		return
 	}
 	share := gpu.ReadShare(func(name string) string {
-		for _, e := range pod.Spec.Containers[0].Env {
+		for _, e := range Container(pod).Env {
 			if e.Name == name {
 				return e.Value
 			}

@@ -28,15 +28,15 @@ func Trim(pod *corev1.Pod) *corev1.Pod {
 		}
 		return out
 	}
-	for i, c := range pod.Spec.Containers[:min(1, len(pod.Spec.Containers))] {
-		for _, e := range c.Env {
+	out.Labels = some(pod.Labels, v1alpha1.ManagedByLabel, v1alpha1.InstanceLabel, v1alpha1.FunctionLabel)
+	if from, to := Container(pod), Container(out); from != nil {
+		for _, e := range from.Env {
 			if gpu.IsShare(e.Name) {
-				out.Spec.Containers[i].Env = append(out.Spec.Containers[i].Env, e)
+				to.Env = append(to.Env, e)
 			}
 		}
 	}
 	out.CreationTimestamp, out.Spec.ResourceClaims = pod.CreationTimestamp, pod.Spec.ResourceClaims
-	out.Labels = some(pod.Labels, v1alpha1.ManagedByLabel, v1alpha1.InstanceLabel, v1alpha1.FunctionLabel)
 	out.Annotations = some(pod.Annotations, v1alpha1.SpecAnnotation, StartedAnnotation, gpu.DeviceAnnotation)
 	out.Status.Reason, out.Status.Message, out.Status.PodIP = pod.Status.Reason, pod.Status.Message, pod.Status.PodIP
 	for _, c := range pod.Status.Conditions {

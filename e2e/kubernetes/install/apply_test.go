@@ -11,11 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
+	"github.com/faas-infer/faas-infer/provider/objects"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 const namespaces = `{apiVersion: v1, kind: Namespace, metadata: {name: openfaas}}
@@ -129,7 +132,68 @@ func TestApply(t *testing.T) {
 		return err
 	})
 	t.Run("restricted", restricted)
+	t.Run("namespaces", ofFunctions)
 	t.Run("rights", rights)
+}
+
+// ofFunctions checks that the provider can make, change and delete namespaces of functions, and
+// no others.
+func ofFunctions(t *testing.T) {
+	provider := connect(t, func(c *rest.Config) {
+		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
+	})
+	spaces := objects.NewNamespaceStore(provider)
+	go spaces.Informer.RunWithContext(t.Context())
+	kubectl(t, "", "create", "namespace", "adopted")
+	kubectl(t, "", "annotate", "namespace", "adopted", "openfaas=1")
+	kubectl(t, "", "create", "namespace", "foreign")
+	change := func(name, patch string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := provider.CoreV1().Namespaces().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}
+	}
+	remove := func(name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return provider.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		}
+	}
+	for _, c := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"annotating one of others", change("foreign", `{"metadata":{"annotations":{"openfaas":"1"}}}`)},
+		{"deleting one of others", remove("foreign")},
+		{"deleting one that it has not made", remove("adopted")},
+		{"claiming one that it has not made", change("adopted", `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"faas-infer"}}}`)},
+		{"changing a level", change("openfaas-fn", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"baseline"}}}`)},
+		{"removing a level", change("openfaas-fn", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null}}}`)},
+		{"making one that is not for functions", func(ctx context.Context) error {
+			_, err := provider.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "odd"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}},
+	} {
+		await(t, c.what, func(context.Context) error { // The policy holds a moment after it was made.
+			if err := c.do(t.Context()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "faas-infer-namespaces") {
+				return fmt.Errorf("the API server says %v", err)
+			}
+			return nil
+		})
+	}
+	for what, err := range map[string]error{
+		"make":          spaces.PutNamespace(store.Namespace{Name: "made", Labels: map[string]string{"team": "a"}}),
+		"label":         spaces.PutNamespace(store.Namespace{Name: "adopted", Labels: map[string]string{"team": "b"}}),
+		"label default": spaces.PutNamespace(store.Namespace{Name: "openfaas-fn", Labels: map[string]string{"team": "c"}}),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, name := range []string{"made", "adopted"} {
+		if err := spaces.DeleteNamespace(name); err != nil {
+			t.Errorf("delete %s: %v", name, err)
+		}
+	}
 }
 
 // restricted checks that the provider's namespace allows no privileged pod.
@@ -165,7 +229,7 @@ func rights(t *testing.T) {
 	provider := connect(t, func(c *rest.Config) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
 	})
-	needs := slices.Concat(client.Needs(), client.ClaimNeeds(), mine)
+	needs := slices.Concat(client.Needs(), client.NamespaceNeeds(), client.ClaimNeeds(), mine)
 	await(t, "the provider's rights", func(ctx context.Context) error {
 		missing, err := client.CheckAccess(ctx, provider, needs, "openfaas", []string{"openfaas-fn"})
 		if err == nil && len(missing) > 0 {

@@ -74,4 +74,13 @@ func TestHelm(t *testing.T) {
 	}
 	// And again, over what was kept.
 	helm("install", "faas-infer", chart)
+	// A namespace that somebody else has made stays as it is.
+	kubectl("create", "namespace", "models")
+	helm("upgrade", "faas-infer", chart, "--set", "functions.namespace=models")
+	if got := kubectl("get", "namespace", "models", "-o", "jsonpath={.metadata.labels} {.metadata.annotations}"); got != `{"kubernetes.io/metadata.name":"models"}` {
+		t.Errorf("the namespace of others has %s", got)
+	}
+	if got := kubectl("get", "namespace", "openfaas-fn", "-o", `jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}`); got != "restricted" {
+		t.Errorf("the chart's own namespace has the level %q", got)
+	}
 }

@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 }
 
 // options are all of yaml/options that can be combined.
-var options = []string{"gateway", "nats", "prometheus", "grafana", "builder", "all-namespaces", "gpu", "copies"}
+var options = []string{"namespaces", "default-deny", "gateway", "nats", "prometheus", "grafana", "builder", "all-namespaces", "manage-namespaces", "gpu", "copies"}
 
 // kustomized returns the output of `kubectl kustomize` for a copy of yaml/ with these
 // options and files.
@@ -98,7 +98,13 @@ func rendered(t *testing.T, values ...string) string {
 
 func helm(t *testing.T, values ...string) (string, error) {
 	t.Helper()
-	args := []string{"template", "faas-infer", filepath.Join(root, "yaml", "chart", "faas-infer"), "--namespace", "openfaas", "--kube-version", testcluster.Version}
+	return helmAs(t, "faas-infer", "openfaas", values...)
+}
+
+// helmAs returns Helm's output for the chart as a release with this name in this namespace.
+func helmAs(t *testing.T, release, namespace string, values ...string) (string, error) {
+	t.Helper()
+	args := []string{"template", release, filepath.Join(root, "yaml", "chart", "faas-infer"), "--namespace", namespace, "--kube-version", testcluster.Version}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}

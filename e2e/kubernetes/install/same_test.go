@@ -23,12 +23,12 @@ func TestSame(t *testing.T) {
 		name                   string
 		options, files, values []string
 	}{
-		{name: "plain"},
+		{name: "plain", options: []string{"namespaces"}},
 		{name: "all", options: options, files: []string{"node-agent.yaml"}, values: []string{
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
-			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "copies.enabled=true",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "defaultDeny=true", "functions.manageNamespaces=true", "copies.enabled=true",
 		}},
-		{name: "device plugin", options: []string{"gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
+		{name: "device plugin", options: []string{"namespaces", "gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
 			"nodeAgent.enabled=true", "functions.podSecurity=privileged", "nodeAgent.devicePluginGPUs=1",
 		}},
 	} {
@@ -98,7 +98,7 @@ func differences(manifests, chart any, at string) (all []string) {
 // Other values of the chart have their effect.
 func TestValues(t *testing.T) {
 	text := rendered(t, "image.repository=r.example.com/p", "image.tag=v2", "replicas=3", "nats.url=nats://n.example.com:4333", "gateway.enabled=true",
-		"functions.namespace=models", "extraArgs={--log-level=debug,--node-selector=pool=models}", "imagePullSecrets={regcred}", "networkPolicies=false", "functions.manageNamespaces=false")
+		"functions.namespace=models", "extraArgs={--log-level=debug,--node-selector=pool=models}", "imagePullSecrets={regcred}", "networkPolicies=false")
 	for _, want := range []string{"r.example.com/p:v2", "replicas: 3", "--nats=nats://n.example.com:4333", `value: "n.example.com"`, `value: "4333"`, "name: models", `"--log-level=debug"`, "{name: regcred}"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s", want)
@@ -111,6 +111,58 @@ func TestValues(t *testing.T) {
 	}
 	if _, err := helm(t, "builder.enabled=true"); err == nil || !strings.Contains(err.Error(), "builder.base") {
 		t.Errorf("a builder without a base: %v", err)
+	}
+}
+
+// A release with any name in any namespace finds its own objects: the replicas each other through
+// their Service, the gateway and Prometheus the provider, and all of them their roles.
+func TestAnyRelease(t *testing.T) {
+	everything := []string{"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "functions.allNamespaces=true", "functions.namespace=models"}
+	for _, name := range []string{"x", strings.Repeat("x", 53)} { // Helm allows no longer name.
+		text, err := helmAs(t, name, "serving", everything...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := read(t, text)
+		for key, object := range all {
+			kind, limit := object.GetKind(), 253
+			if kind == "Service" || kind == "Deployment" || kind == "StatefulSet" {
+				limit = 63
+			}
+			if len(object.GetName()) > limit {
+				t.Errorf("%s has a name of %d characters", key, len(object.GetName()))
+			}
+			if kind == "RoleBinding" || kind == "ClusterRoleBinding" {
+				role, _, _ := metav1.NestedString(object.Object, "roleRef", "kind")
+				of, _, _ := metav1.NestedString(object.Object, "roleRef", "name")
+				namespace := ""
+				if role == "Role" {
+					namespace = object.GetNamespace()
+				}
+				if _, ok := all[role+" "+namespace+"/"+of]; !ok {
+					t.Errorf("%s: there is no %s %s", key, role, of)
+				}
+			}
+		}
+		if _, ok := all["Service serving/"+name]; !ok {
+			t.Errorf("%s: the provider has no Service", name)
+		}
+		for _, want := range []string{"--service=" + name + "\n", "--functions-namespace=models\n", "{name: function_namespace, value: models}",
+			`value: "http://` + name + `.serving.svc.cluster.local:8081/"`, name + "-replicas.serving.svc", "--nats=nats://nats.serving.svc.cluster.local:4222"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: there is no %s", name, want)
+			}
+		}
+		for _, not := range []string{"openfaas-fn", "namespace: openfaas\n", ".openfaas.svc"} {
+			if i := strings.Index(text, not); i >= 0 {
+				t.Errorf("%s: there is %s: %s", name, not, text[max(0, i-80):min(len(text), i+80)])
+			}
+		}
+	}
+	for _, bad := range []string{"1st", "a.b"} {
+		if _, err := helmAs(t, bad, "serving"); err == nil || !strings.Contains(err.Error(), "the name of a Service") {
+			t.Errorf("a release named %q: %v", bad, err)
+		}
 	}
 }
 

@@ -197,7 +197,7 @@ func TestMissingRights(t *testing.T) {
 		return ""
 	})
 	for _, want := range []string{`may not patch pods/resize in namespace openfaas-fn`, `add verb "create" on resource "secrets" of API group "" to a Role there`,
-		`may not create leases in namespace openfaas,`, `may not delete namespaces in the whole cluster`} {
+		`may not create leases in namespace openfaas,`, `may not list deployments in the whole cluster`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it is not said: %s", want)
 		}

@@ -92,7 +92,7 @@ func TestRules(t *testing.T) {
 }
 
 // The project's own policies let the provider reach all instances and a master reach workers. They
-// let nothing else reach an instance, not even a worker.
+// let nothing else reach an instance, not even a worker. Pods of others stay reachable.
 func TestMembersReachWorkersOnly(t *testing.T) {
 	text, err := os.ReadFile("../../../yaml/network-policies.yaml")
 	if err != nil {
@@ -100,9 +100,13 @@ func TestMembersReachWorkersOnly(t *testing.T) {
 	}
 	s := testcluster.PolicyState{Pods: []*corev1.Pod{
 		pod("openfaas", "provider", "10.88.0.1", map[string]string{"app.kubernetes.io/name": "faas-infer", "app.kubernetes.io/component": "provider"}),
-		pod("openfaas-fn", "plain", "10.88.0.2", map[string]string{"faas_function": "plain"}),
-		pod("openfaas-fn", "master", "10.88.0.3", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),
-		pod("openfaas-fn", "worker", "10.88.0.4", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}),
+		pod("openfaas-fn", "plain", "10.88.0.2", map[string]string{"faas_function": "plain", v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
+		pod("openfaas-fn", "master", "10.88.0.3", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
+		pod("openfaas-fn", "worker", "10.88.0.4", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
+		// Pods of others in both namespaces, a function of faas-netes among them.
+		pod("openfaas-fn", "figlet", "10.88.0.6", map[string]string{"faas_function": "figlet"}),
+		pod("openfaas-fn", "redis", "10.88.0.7", map[string]string{"app": "redis"}),
+		pod("openfaas", "queue-worker", "10.88.0.8", map[string]string{"app": "queue-worker"}),
 		pod("other", "master", "10.88.0.5", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),
 	}}
 	for _, name := range []string{"openfaas", "openfaas-fn", "other"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
-// DefaultNamespace is the namespace of a function that names none.
-const DefaultNamespace = "openfaas-fn"
+// DefaultNamespace is the namespace of a function that names none, as provider.DefaultNamespace.
+var DefaultNamespace = "openfaas-fn"
 
 // maxHead is the most bytes that path, query and headers may take together, as for
 // other invocations.
