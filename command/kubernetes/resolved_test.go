@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/command"
@@ -54,7 +55,7 @@ func startedImages(t *testing.T, object *v1alpha1.Function) *images {
 			t.Error(err)
 		}
 	})
-	return &images{platform: &platform{flags: flags, secrets: objects.NewSecretStore(nil)}, models: &imageModels{local: reading{}, root: t.TempDir()},
+	return &images{platform: &platform{flags: flags, secrets: objects.NewSecretStore(fake.NewClientset())}, models: &imageModels{local: reading{}, root: t.TempDir()},
 		cutter: cutter, function: func(string) (*v1alpha1.Function, bool) { return object, object != nil }}
 }
 
