@@ -56,7 +56,7 @@ func TestPolicyFlagsThatMakeNoSense(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--cold-start", "arima"}, `--cold-start "arima": it must be faas-infer, fixed, hhp or lsth`},
+		{[]string{"--cold-start", "arima"}, `--cold-start "arima": it must be faas-infer, fixed, hhp, hhp-window or lsth`},
 		{[]string{"--cold-start", "lsth", "--keep-alive", "1m"}, "--keep-alive is for --cold-start fixed"},
 		{[]string{"--scheduler", "random"}, `--scheduler "random": it is joint or greedy`},
 		{[]string{"--policy", "best"}, `"best"`},

@@ -144,7 +144,7 @@ func TestSimDrivesWhatProductionDrives(t *testing.T) {
 	theirs, ours := calls(production), calls(simulated)
 	// Each is a decision: by the package's name, or by a method's.
 	for _, decision := range []string{
-		"Look", "Scale", "systems.CarryOut", "systems.Deal", "capacity.BoundsOf", "Largest", "batching.Travel", "batching.Up", "batching.Down", "Actions", "Next", "Waiting",
+		"Look", "Scale", "systems.CarryOut", "systems.Deal", "Range", "Largest", "batching.Travel", "batching.Up", "batching.Down", "Actions", "Next", "Waiting",
 	} {
 		if !theirs[decision] {
 			t.Errorf("production does not use %s any more: neither should this test", decision)

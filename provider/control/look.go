@@ -134,7 +134,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		fn.tune(now, &f, c.nodes)
 	}
 	if f.Queue == capacity.PerInstance {
-		deal(instances, f)
+		deal(c.options.System, instances, f)
 	}
 	return f
 }
@@ -209,13 +209,13 @@ func (fn *function) wake() {
 }
 
 // deal gives INFless' batching policy the part of the load for each instance (r_i, §3.2).
-func deal(instances []*instance, f scaling.Function) {
+func deal(system systems.System, instances []*instance, f scaling.Function) {
 	var serving []*instance
 	var ranges []capacity.Range
 	for _, in := range instances {
 		if in.serves() {
 			serving = append(serving, in)
-			ranges = append(ranges, capacity.BoundsOf(in.planned(), in.exec, f.SLO, capacity.Exact))
+			ranges = append(ranges, system.Range(in.planned(), in.exec, f.SLO))
 		}
 	}
 	systems.Deal(f.Rate, ranges, func(i int) *float64 { return &serving[i].rate }, func(i int) { serving[i].tell() })

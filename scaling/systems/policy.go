@@ -119,11 +119,11 @@ func (s System) Batching(o batching.Options) (batching.Policy, error) {
 	return batching.New(s.batching, o)
 }
 
-// Range is the load that an instance of the system takes, by Eq. 1 with the system's rounding,
-// if its full batch is predicted to take exec. R_max is the sum of these; the parts r_i of the
+// Range is the load that an instance with a queue of its own takes, by Eq. 1 with the system's
+// rounding, if its full batch is predicted to take exec. R_max is the sum of these; the parts r_i of the
 // load follow from them ([Deal]).
 func (s System) Range(c cluster.Config, exec, slo time.Duration) capacity.Range {
-	return s.settings.Bounds(c, exec, slo, s.queue)
+	return s.settings.Bounds(c, exec, slo, capacity.PerInstance)
 }
 
 // Queue says how requests reach instances.
