@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/rs/zerolog"
 
@@ -54,7 +55,8 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 	}
 	o := cuda.Options{Model: f.model, Library: f.library, MaxBatch: f.maxBatch}
 	if content := onnxruntime.PreparedContent(f.prepared); content != "" {
-		o.Copies, o.Content = f.prepared, content
+		// Beside the prepared model, which is first a link and then replaced.
+		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
 	}
 	e, err := cuda.Open(o)
 	if err != nil {
@@ -62,7 +64,7 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 	}
 	go func() {
 		if e.Wait(ctx) == nil {
-			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Msg("all batch sizes are prepared")
+			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Interface("weights", e.Weights()).Msg("all batch sizes are prepared")
 		}
 	}()
 	return e, instance.Startup{Library: e.LibraryTime(), Load: e.LoadTime(), FirstRun: e.FirstRun()}, nil

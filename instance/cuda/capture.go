@@ -74,7 +74,7 @@ func (e *Engine) complete(ctx context.Context) {
 			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)
 		}
 	}
-	_ = e.copy.publish() // The next engine tries again.
+	e.keepCopy()
 	switch {
 	case e.options.Single:
 	case e.apart:
@@ -82,6 +82,26 @@ func (e *Engine) complete(ctx context.Context) {
 	case e.capturable:
 		e.captureAll(ctx, fail)
 	}
+}
+
+// keepCopy completes the copy that the first session wrote, whose weights the sessions after it read.
+func (e *Engine) keepCopy() {
+	if e.copy.work == "" {
+		return
+	}
+	err := e.copy.publish() // After an error the next engine tries again.
+	var w *weights
+	if err == nil {
+		err = e.lanes[0].step(func() (err error) {
+			w, err = e.openWeights()
+			return err
+		})
+	}
+	// A run holds the engine's lock while it waits for the lane, so here is the place.
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.weights = w
+	e.copy.failed(err)
 }
 
 // openApart opens a lane for each batch size and captures its run. The largest goes first,

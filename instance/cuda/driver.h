@@ -22,6 +22,16 @@ typedef struct {
 	int (*free_memory)(size_t *, size_t *);
 	int (*allocate)(address *, size_t);
 	int (*free)(address);
+	int (*granularity)(size_t *, const void *, int);
+	int (*create)(unsigned long long *, size_t, const void *, unsigned long long);
+	int (*drop)(unsigned long long);
+	int (*export)(void *, unsigned long long, int, unsigned long long);
+	int (*import)(unsigned long long *, void *, int);
+	int (*reserve)(address *, size_t, size_t, address, unsigned long long);
+	int (*unreserve)(address, size_t);
+	int (*map)(address, size_t, size_t, unsigned long long, unsigned long long);
+	int (*unmap)(address, size_t);
+	int (*allow)(address, size_t, const void *, size_t);
 	int (*pin)(void **, size_t, unsigned);
 	int (*unpin)(void *);
 	int (*to_device)(address, const void *, size_t, void *);

@@ -103,6 +103,8 @@ type Engine struct {
 	copy    optimised
 	// fromCopy is set if Open loaded the copy.
 	fromCopy bool
+	// weights are those of the copy on the device, nil if every session has its own.
+	weights *weights
 	// baseline is the device's free memory in bytes before the engine took any.
 	baseline int64
 	c        *C.engine
@@ -251,6 +253,9 @@ func (e *Engine) openModel(l *lane) error {
 	if err := e.findCopy(); err != nil {
 		return err
 	}
+	var err error
+	e.weights, err = e.openWeights()
+	e.copy.failed(err)
 	if err := l.openSession(); err != nil {
 		return err
 	}
@@ -299,9 +304,6 @@ func (e *Engine) spent(names ...string) (total time.Duration) {
 	}
 	return total
 }
-
-// FromCopy reports whether the model was loaded as it is kept in [Options.Copies].
-func (e *Engine) FromCopy() bool { return e.fromCopy }
 
 // Wait waits until runs of all batch sizes are as fast as they get: their graphs are captured,
 // or WhyNot has the reason why not. Its error is ctx's.
@@ -457,6 +459,7 @@ func (e *Engine) Close() error {
 	for _, l := range e.lanes {
 		err = errors.Join(err, l.close())
 	}
+	e.weights.close(e)
 	C.engine_close(e.c)
 	C.free(unsafe.Pointer(e.c))
 	C.host_trim()

@@ -132,7 +132,10 @@ func (l *lane) openSession() error {
 	defer C.host_trim()
 	k := &l.e.copy
 	if k.ready {
-		err := l.openFile(k.model(), true, "")
+		err := l.e.weights.use(l)
+		if err == nil {
+			err = l.openFile(k.model(), true, "")
+		}
 		if l != l.e.lanes[0] {
 			return err
 		}
@@ -140,12 +143,21 @@ func (l *lane) openSession() error {
 			return nil
 		}
 		k.ready = false
+		k.failed(err)
 		_ = os.RemoveAll(k.dir) // If that fails, the next engine meets it again.
+		l.e.weights.close(l.e)
+		l.e.weights = nil
+		// The options name the copy's weights.
+		if err := l.provide(); err != nil {
+			return err
+		}
 	}
 	if l == l.e.lanes[0] && k.begin() {
-		if l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel)) == nil {
+		err := l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel))
+		if err == nil {
 			return nil
 		}
+		k.failed(err)
 		k.abandon()
 	}
 	return l.openFile(l.e.options.Model, false, "")

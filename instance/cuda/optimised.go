@@ -1,10 +1,5 @@
 package cuda
 
-/*
-#include "session.h"
-*/
-import "C"
-
 import (
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,6 +28,15 @@ type optimised struct {
 	// ready is set if sessions load it, and work is the directory in which it is being made.
 	ready bool
 	work  string
+	// problem says why the copy could not be kept or used.
+	problem string
+}
+
+// failed keeps the first error.
+func (k *optimised) failed(err error) {
+	if err != nil && k.problem == "" {
+		k.problem = err.Error()
+	}
 }
 
 // made says what a copy was made of, and how its files were written.
@@ -59,22 +63,13 @@ func (e *Engine) findCopy() (err error) {
 			return err
 		}
 	}
-	if m.Device, err = deviceName(); err != nil {
+	if m.Device, _, err = deviceIdentity(); err != nil {
 		return err
 	}
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s\n", m.Content, m.Engine, m.Device, copying))
 	e.copy = optimised{dir: filepath.Join(o.Copies, "cuda-"+hex.EncodeToString(key[:16])), made: m}
 	e.copy.ready = e.copy.check()
 	return nil
-}
-
-// deviceName is the name of the process's first GPU.
-func deviceName() (string, error) {
-	var name [256]C.char
-	var uuid [16]C.uchar
-	var memory C.size_t
-	err := failed(C.device_describe(0, &name[0], C.int(len(name)), &uuid[0], &memory))
-	return C.GoString(&name[0]), err
 }
 
 func (k *optimised) model() string { return filepath.Join(k.dir, copyModel) }
@@ -121,6 +116,7 @@ func (k *optimised) begin() bool {
 	}
 	work, err := os.MkdirTemp(filepath.Dir(k.dir), ".cuda-")
 	if err != nil {
+		k.failed(err)
 		return false
 	}
 	k.work = work

@@ -18,7 +18,7 @@ func copies(t *testing.T, name, dir string) (difference float64, kept string, us
 		t.Fatal(err)
 	}
 	defer e.Close()
-	used = e.FromCopy()
+	used = e.Weights().Copied
 	if err := e.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -151,6 +151,8 @@ void engine_close(engine *e) {
 // session_provide makes a session's options with the CUDA provider, which loads CUDA's
 // libraries. It computes on the session's stream.
 char *session_provide(session *s, const char **keys, const char **values, size_t count) {
+	if (s->options) ORT(ReleaseSessionOptions, void *)(s->options);
+	s->options = NULL;
 	OK("CreateSessionOptions", ORT(CreateSessionOptions, void **)(&s->options));
 	OK("SetSessionLogSeverityLevel", ORT(SetSessionLogSeverityLevel, void *, int)(s->options, 3));
 	// The arena would keep the copies of the weights that go to the device.
@@ -170,6 +172,13 @@ char *session_provide(session *s, const char **keys, const char **values, size_t
 		ORT(SessionOptionsAppendExecutionProvider_CUDA_V2, void *, void *)(s->options, provider));
 	ORT(ReleaseCUDAProviderOptions, void *)(provider);
 	return failure;
+}
+
+// session_use lets a session that is opened later read a weight at value, if it needs it in that
+// memory. The value must outlive the session.
+char *session_use(session *s, const char *name, void *value) {
+	OK("AddInitializer", ORT(AddInitializer, void *, const char *, const void *)(s->options, name, value));
+	return NULL;
 }
 
 // session_open loads a model. An optimised one is loaded as it is. keep is the file to which the
@@ -265,6 +274,18 @@ void session_close(engine *e, session *s) {
 	memset(s, 0, sizeof *s);
 }
 
+// value_open makes a tensor of memory that is there. The caller releases it.
+char *value_open(engine *e, int on_host, address data, size_t bytes, int type, const int64_t *shape, size_t dimensions, void **value) {
+	OK("CreateTensorWithDataAsOrtValue",
+		ORT(CreateTensorWithDataAsOrtValue, void *, void *, size_t, const int64_t *, size_t, int, void **)
+		(on_host ? e->host : e->memory, (void *)(uintptr_t)data, bytes, shape, dimensions, type, value));
+	return NULL;
+}
+
+void value_release(void *value) {
+	if (value) ORT(ReleaseValue, void *)(value);
+}
+
 char *batch_open(session *s, batch *b) {
 	OK("CreateIoBinding", ORT(CreateIoBinding, void *, void **)(s->session, &b->binding));
 	return NULL;
@@ -273,9 +294,7 @@ char *batch_open(session *s, batch *b) {
 // batch_bind puts an input or output at a place of the device's or the host's memory.
 char *batch_bind(engine *e, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes) {
 	void *value;
-	OK("CreateTensorWithDataAsOrtValue",
-		ORT(CreateTensorWithDataAsOrtValue, void *, void *, size_t, const int64_t *, size_t, int, void **)
-		(on_host ? e->host : e->memory, (void *)(uintptr_t)data, bytes, shape, dimensions, type, &value));
+	TRY(value_open(e, on_host, data, bytes, type, shape, dimensions, &value));
 	char *failure = output ? ort_failed("BindOutput", ORT(BindOutput, void *, const char *, void *)(b->binding, name, value))
 			       : ort_failed("BindInput", ORT(BindInput, void *, const char *, void *)(b->binding, name, value));
 	// The binding keeps a reference of its own.
@@ -351,10 +370,6 @@ char *batch_fetch(engine *e, session *s, address data, void *to, size_t bytes) {
 	CU("cuMemcpyDtoHAsync", cu.to_host(to, data, bytes, s->stream));
 	CU("cuStreamSynchronize", cu.wait_stream(s->stream));
 	return NULL;
-}
-
-void value_release(void *value) {
-	if (value) ORT(ReleaseValue, void *)(value);
 }
 
 void batch_close(engine *e, batch *b) {

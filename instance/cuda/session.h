@@ -54,6 +54,7 @@ enum {
 	ort_BindOutput = 137,
 	ort_BindOutputToDevice = 138,
 	ort_GetBoundOutputValues = 140,
+	ort_AddInitializer = 150,
 	ort_AddRunConfigEntry = 165,
 	ort_SessionOptionsAppendExecutionProvider_CUDA_V2 = 204,
 	ort_CreateCUDAProviderOptions = 205,
@@ -104,6 +105,14 @@ typedef struct {
 	size_t in_bytes, out_bytes;
 } batch;
 
+// Memory of the device that other processes can map by a file descriptor, -1 if they cannot. The
+// address is 0 if there is none.
+typedef struct {
+	address at;
+	size_t bytes;
+	int descriptor, alone;
+} region;
+
 char *ort_load(const char *path, char **version);
 char *library_load(const char *path);
 void host_trim(void);
@@ -124,12 +133,23 @@ void engine_close(engine *e);
 char *stream_open(engine *e, session *s);
 char *stream_check(engine *e, session *s);
 char *session_provide(session *s, const char **keys, const char **values, size_t count);
+char *session_use(session *s, const char *name, void *value);
 char *session_open(engine *e, session *s, const char *model, int optimised, const char *keep);
 char *session_port(session *s, int output, size_t index, port *to);
 size_t session_ports(session *s, int output);
 char *session_places(session *s, int *on_host, size_t inputs);
 char *session_used(engine *e, session *s, int64_t *bytes);
 void session_close(engine *e, session *s);
+
+char *region_make(engine *e, size_t bytes, region *r);
+char *region_alone(engine *e, size_t bytes, region *r);
+char *region_import(engine *e, int descriptor, region *r);
+char *region_fill(engine *e, session *s, address to, const void *from, size_t bytes);
+char *region_seal(region *r);
+void region_close(engine *e, region *r);
+
+char *value_open(engine *e, int on_host, address data, size_t bytes, int type, const int64_t *shape, size_t dimensions, void **value);
+void value_release(void *value);
 
 char *batch_open(session *s, batch *b);
 char *batch_bind(engine *e, batch *b, int output, const char *name, int type, const int64_t *shape, size_t dimensions, int on_host, address data, size_t bytes);
@@ -138,7 +158,6 @@ char *batch_compute(engine *e, session *s, batch *b);
 char *batch_run(engine *e, session *s, batch *b, int graph, int copy_in, int copy_out, float *milliseconds);
 char *batch_output(batch *b, size_t index, port *shape, address *data, void **value);
 char *batch_fetch(engine *e, session *s, address data, void *to, size_t bytes);
-void value_release(void *value);
 char *batch_capture(engine *e, session *s, batch *b);
 void batch_close(engine *e, batch *b);
 

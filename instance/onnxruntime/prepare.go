@@ -139,6 +139,7 @@ func publish(work, dir string) (Prepared, error) {
 // PreparedContent returns the content hash of the model that dir was prepared of, whatever for; "" if dir
 // is no such directory.
 func PreparedContent(dir string) string {
+	dir = current(dir)
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	var p Prepared
 	if dir == "" || err != nil || json.Unmarshal(data, &p) != nil {
@@ -147,9 +148,11 @@ func PreparedContent(dir string) string {
 	return p.Content
 }
 
-// ReadPrepared reads the manifest that Prepare wrote into dir. It refuses a model
-// prepared for another CPU or another version of ONNX Runtime.
+// ReadPrepared reads the manifest that Prepare or Link wrote into dir. It refuses a model
+// prepared for another CPU or another version of ONNX Runtime. A link that Prepare has replaced
+// leads to what Prepare wrote.
 func ReadPrepared(dir string) (Prepared, error) {
+	dir = current(dir)
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err != nil {
 		return Prepared{}, fmt.Errorf("%w: %w", ErrNotPrepared, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ErrSmall says that a model is too small for Link: Prepare takes little time.
@@ -13,6 +14,19 @@ var ErrSmall = errors.New("the model is small")
 
 // linked is the suffix of the directories that Link makes.
 const linked = "-plain"
+
+// current returns where the model that was linked to dir is now: Prepare removes the link, which a
+// provider may still name.
+func current(dir string) string {
+	full, ok := strings.CutSuffix(filepath.Clean(dir), linked)
+	if !ok {
+		return dir
+	}
+	if _, err := os.Stat(filepath.Join(dir, manifestFile)); !os.IsNotExist(err) {
+		return dir
+	}
+	return full
+}
 
 // Link makes a large model usable at once by a hard link to its file. Instances begin
 // with it while [Prepare] is still at work. Each of them optimises the model itself and

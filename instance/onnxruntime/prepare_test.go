@@ -245,6 +245,10 @@ func TestLink(t *testing.T) {
 	if _, err := os.Stat(linked.Dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the link is left: %v", err)
 	}
+	// A provider may still name the link.
+	if got, err := ReadPrepared(linked.Dir); err != nil || got.Dir != whole.Dir || PreparedContent(linked.Dir) != content {
+		t.Errorf("the link leads to %+v, %v", got, err)
+	}
 	if again, err := Link(large, cache, content); err != nil || again.Dir != whole.Dir {
 		t.Errorf("a prepared model is linked: %+v, %v", again, err)
 	}

@@ -42,6 +42,8 @@ measures in parts:
   coexist  what a model with a quarter of the GPU loses beside three others
   shared   how much several small models answer at the same time on equal shares, against the
            same models with the whole GPU in turn
+  weights  what a second instance of each model holds of the GPU's memory, with the first
+           one's weights and with its own
   triton   the highest rate of the first model within the SLO behind a provider, against that
            of Triton on the same GPU. Triton is NVIDIA's wheel on PyPI. Its model runs in its
            Python backend with onnxruntime-gpu, since the wheel has no ONNX Runtime backend. A

@@ -59,6 +59,11 @@ func (b *bench) run(ctx context.Context, jobs ...job) (outcomes []Outcome, err e
 			return nil, c.failed(jobs[n], err)
 		}
 	}
+	if b.atReady != nil {
+		if err := b.atReady(); err != nil {
+			return nil, err
+		}
+	}
 	for n, c := range children {
 		if _, err := io.WriteString(c.in, "go\n"); err != nil {
 			return nil, c.failed(jobs[n], err)
@@ -79,6 +84,9 @@ func (b *bench) start(j job) (*child, error) {
 	arguments := []string{"bench", "gpu-worker", "--each", j.Each.String()}
 	if j.Model != "" {
 		arguments = append(arguments, "--model", j.Model, "--batch", strconv.Itoa(j.Batch))
+	}
+	if j.Copies != "" {
+		arguments = append(arguments, "--copies", j.Copies)
 	}
 	if j.Limit > 0 {
 		arguments = append(arguments, "--limit", j.Limit.String())

@@ -1,6 +1,6 @@
 // Package gpu measures how CUDA MPS shares a GPU: the multiply-adds of two processes
 // with 30 and 70 % of one, alone and together, models' latency by share, what models lose
-// beside each other and gain over turns, and models behind a provider, also against Triton. It is not part of the
+// beside each other and gain over turns, what a second instance of a model holds, and models behind a provider, also against Triton. It is not part of the
 // product, which shares GPUs with the packages of gpu at the root. Begin with Run and Served.
 package gpu
 
@@ -65,6 +65,7 @@ var parts = []struct {
 	run  func(*bench, context.Context) error
 }{
 	{"kernels", (*bench).kernels}, {"shares", (*bench).shares}, {"coexist", (*bench).coexist}, {"shared", (*bench).shared},
+	{"weights", (*bench).weights},
 	{"triton", (*bench).overTriton},
 }
 
@@ -120,6 +121,8 @@ type bench struct {
 	card   *shares.Card
 	dir    string
 	report *report.Report
+	// atReady is called when all processes of a run are ready, if it is not nil.
+	atReady func() error
 }
 
 // job is work on a share.

@@ -121,11 +121,16 @@ func (s Served) deploy(ctx context.Context, o rig.Options, d *rig.Deployed, name
 // instances have at the end.
 func (s Served) offer(ctx context.Context, o rig.Options, d *rig.Deployed, targets []load.Target, r *report.Report) error {
 	steady := make([][2]int, len(targets)) // Requests of the hold, and those in time.
+	passed := s.newCourse()
 	shares := make(chan map[string][2]int, 1)
+	watching, end := context.WithCancel(ctx)
+	defer end()
+	go passed.watch(watching, d)
 	time.AfterFunc(s.Ramp+s.Hold-500*time.Millisecond, func() { shares <- s.held(d) })
 	result, err := load.Run(ctx, load.Options{
 		Targets: targets, Duration: s.Ramp + s.Hold, Seed: 1, Progress: o.Log, MaxInFlight: 1 << 14, Timeout: 5 * time.Second,
 		Observe: func(x load.Observed) {
+			passed.saw(x)
 			if x.At < s.Ramp {
 				return
 			}
@@ -139,6 +144,8 @@ func (s Served) offer(ctx context.Context, o rig.Options, d *rig.Deployed, targe
 		return err
 	}
 	held := <-shares
+	end()
+	passed.print(o.Log)
 	for n, t := range result.Targets {
 		name := "served." + s.Models[n]
 		r.Add(name+".rps", t.Offered, "requests/s", fmt.Sprintf("offered; p50 %.1f ms, p99 %.1f ms; %v", rig.Milliseconds(t.Latency.P50), rig.Milliseconds(t.Latency.P99), t.Codes))

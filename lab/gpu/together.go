@@ -33,11 +33,16 @@ func (b *bench) coexist(ctx context.Context) error {
 	for _, o := range four {
 		sum, worst = sum+o.Median, max(worst, o.Median)
 	}
-	b.report.Add("coexist.alone_ms", alone[0].Median, "ms", fmt.Sprintf("%s, batch of %d, on %d %%", b.Models[0], b.Batch, quarter))
-	b.report.Add("coexist.together_ms", sum/float64(len(four)), "ms", fmt.Sprintf("mean of %d at once", len(four)))
+	b.report.Add("coexist.alone_ms", alone[0].Median, "ms", fmt.Sprintf("%s, batch of %d, on %d %%: %s", b.Models[0], b.Batch, quarter, steps(alone[0])))
+	b.report.Add("coexist.together_ms", sum/float64(len(four)), "ms", fmt.Sprintf("mean of %d at once; the first: %s", len(four), steps(four[0])))
 	b.report.Add("coexist.slowdown", sum/float64(len(four))/alone[0].Median, "ratio", "at most 1.15 is the aim")
 	b.report.Add("coexist.slowdown_worst", worst/alone[0].Median, "ratio", "")
 	return nil
+}
+
+// steps are the medians of a run's parts on the device.
+func steps(o Outcome) string {
+	return fmt.Sprintf("%.0f µs in, %.0f computing, %.0f out", o.In, o.Compute, o.Out)
 }
 
 // batches are the batch sizes of which shared chooses, ascending.

@@ -61,6 +61,8 @@ type Outcome struct {
 	CPU     float64 `json:"cpu_us,omitzero"`
 	// Memory is what the engine holds of the device, without the CUDA context.
 	Memory int64 `json:"memory_bytes,omitzero"`
+	// Weights says where the model's large weights are.
+	Weights cuda.Weights `json:"weights"`
 	// Own and Mapped are what the process holds of the host's memory in bytes: without and with a file
 	// behind it, such as libraries and mapped weights.
 	Own    int64 `json:"own_bytes"`
@@ -77,8 +79,6 @@ type Outcome struct {
 	// is that of an order to a standby, to the first answer of one row.
 	Warm  float64 `json:"warm_ms,omitzero"`
 	First float64 `json:"first_answer_ms,omitzero"`
-	// FromCopy says whether the optimised model was kept already.
-	FromCopy bool `json:"from_copy"`
 	// Load is how long the engine's opening took in ms. Stages are its parts, and those of the
 	// preparation after it.
 	Load   float64      `json:"load_ms,omitzero"`
@@ -203,7 +203,7 @@ func (w Work) describe(ctx context.Context, t *task, o *Outcome) (err error) {
 		return nil
 	}
 	o.Graphs, o.WhyNot, o.Nodes = t.engine.Graphs(), t.engine.WhyNot(), t.engine.Nodes()
-	o.FromCopy = t.engine.FromCopy()
+	o.Weights = t.engine.Weights()
 	o.Warm, o.First = milliseconds(t.warm), milliseconds(t.first)
 	o.Load, o.Stages = milliseconds(t.engine.Opened()), t.engine.Stages()
 	o.Own, o.Mapped = resident()
