@@ -138,6 +138,9 @@ func (d *division) table(alone []time.Duration) []time.Duration {
 	for b := range table {
 		table[b] = time.Duration(float64(alone[b]) * d.times[b] / d.alone[b])
 	}
+	for b := len(table) - 2; b >= 0; b-- { // A smaller batch takes no longer.
+		table[b] = min(table[b], table[b+1])
+	}
 	return table
 }
 
