@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 const (
@@ -32,8 +33,56 @@ type DeviceRoom struct {
 	// that plan with all of it, up to a step of shares: on a MIG instance with 42 % those
 	// with 40 %, because a smaller share would waste the rest.
 	Whole bool `json:"whole,omitempty"`
+	// Kind names its model and driver, on which times depend; "" if that is not known.
+	Kind string `json:"kind,omitempty"`
 	// Lost says why it cannot be used any more; "" if it can.
 	Lost string `json:"lost,omitempty"`
+	// Claimed: its instances share a ResourceClaim, so all of them are in one namespace: in Namespace,
+	// "" as long as there are none.
+	Claimed   bool   `json:"claimed,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// vacated: the plan stops the last instance of Namespace.
+	vacated bool
+}
+
+// Tenant says which devices an instance may use. Its zero value may use all.
+type Tenant struct {
+	// Namespace is the function's: others that share a claim of a device are in the same one. "" is any.
+	Namespace string
+	// Kinds has the kinds of devices on which the function's times are known ([Kinds]); "" is any.
+	Kinds string
+}
+
+// NoKind is the kind of no device, for [Tenant].
+const NoKind = "-"
+
+// Kinds joins kinds of devices, in any order, for [Tenant]: names compare as one value.
+func Kinds(names []string) string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), "\n")
+}
+
+// Compare orders tenants.
+func (t Tenant) Compare(o Tenant) int {
+	return cmp.Or(cmp.Compare(t.Namespace, o.Namespace), cmp.Compare(t.Kinds, o.Kinds))
+}
+
+// Serves reports whether the tenant's instances may use the device.
+func (d *DeviceRoom) Serves(t Tenant) bool {
+	return (d.Namespace == "" || d.vacated || t.Namespace == "" || d.Namespace == t.Namespace) && d.isOf(t.Kinds)
+}
+
+// isOf reports whether the device's kind is one of these.
+func (d *DeviceRoom) isOf(kinds string) bool {
+	for len(kinds) > 0 && d.Kind != "" {
+		kind, rest, _ := strings.Cut(kinds, "\n")
+		if kind == d.Kind {
+			return true
+		}
+		if kinds = rest; rest == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // Has reports whether an instance that is on the device already can take need there.
@@ -46,24 +95,29 @@ func (d *DeviceRoom) Fits(need Resources) bool {
 	return d.Has(need) && d.Instances < MaxShares && (!d.Whole || need.GPU > d.Total.GPU-ShareStep)
 }
 
-// BestDevice chooses the device of a share: among those with room the one with the fewest
-// multiprocessors free, then the least memory, then the first. Whole devices thus stay free
-// for large shares. It returns -1 if none has room.
-func BestDevice(devices []DeviceRoom, need Resources) int {
+// BestDevice chooses the device of a share for a tenant: among those that serve it and have room the one
+// with the fewest multiprocessors free, then the least memory, then the first. Whole devices thus stay
+// free for large shares. It returns -1 if none has room.
+func BestDevice(devices []DeviceRoom, need Resources, t Tenant) int {
 	best := -1
 	for i := range devices {
-		if devices[i].Fits(need) && (best < 0 || CompareDevices(&devices[i], &devices[best]) < 0) {
+		if devices[i].Fits(need) && devices[i].Serves(t) && (best < 0 || CompareDevices(&devices[i], &devices[best]) < 0) {
 			best = i
 		}
 	}
 	return best
 }
 
-// ChooseDevice is [BestDevice] with a wish: that device is taken as long as it has room.
+// ChooseDevice is [BestDevice] with a wish: that device is taken as long as it has room, otherwise another
+// one of its kind.
 func ChooseDevice(devices []DeviceRoom, need Resources, wish string) int {
 	i := slices.IndexFunc(devices, func(d DeviceRoom) bool { return d.UUID == wish })
 	if i < 0 || !devices[i].Fits(need) {
-		return BestDevice(devices, need)
+		kind := ""
+		if i >= 0 {
+			kind = devices[i].Kind
+		}
+		return BestDevice(devices, need, Tenant{Kinds: kind})
 	}
 	return i
 }
@@ -86,11 +140,11 @@ func SumDevices(devices []DeviceRoom) (total, free Resources) {
 	return total, free
 }
 
-// Fits reports whether an instance that takes need has room on the node, and on one of its
+// Fits reports whether an instance of a tenant that takes need has room on the node, and on one of its
 // devices if it has a share and the node lists its devices. A node that lists none has its GPUs
 // as one.
-func (n *Node) Fits(need Resources) bool {
-	return need.Fits(n.Free) && (n.Devices == nil || need.OnDevice() == Resources{} || BestDevice(n.Devices, need) >= 0)
+func (n *Node) Fits(need Resources, t Tenant) bool {
+	return need.Fits(n.Free) && (n.Devices == nil || need.OnDevice() == Resources{} || BestDevice(n.Devices, need, t) >= 0)
 }
 
 // FitsOn is Fits for an instance that has a device already, for example one that is unparked.
@@ -109,15 +163,18 @@ func (n *Node) device(uuid string) int {
 	return slices.IndexFunc(n.Devices, func(d DeviceRoom) bool { return d.UUID == uuid })
 }
 
-// Start takes what a new instance needs, and returns the device that [BestDevice] chooses for its
+// Start takes what a new instance of a tenant needs, and returns the device that [BestDevice] chooses for its
 // share; "" if it has none or there is none with room. Call Fits before.
-func (n *Node) Start(need Resources) (device string) {
+func (n *Node) Start(need Resources, t Tenant) (device string) {
 	if need.OnDevice() != (Resources{}) {
-		if i := BestDevice(n.Devices, need); i >= 0 {
+		if i := BestDevice(n.Devices, need, t); i >= 0 {
 			device = n.Devices[i].UUID
 		}
 	}
 	n.Hold(need, device)
+	if i := n.device(device); i >= 0 && n.Devices[i].Claimed {
+		n.Devices[i].Namespace = t.Namespace
+	}
 	return device
 }
 
@@ -145,6 +202,9 @@ func (n *Node) book(more Resources, device string, instances int) {
 	n.Devices = slices.Clone(n.Devices)
 	d := &n.Devices[i]
 	d.Free, d.Instances = d.Free.Sub(more.OnDevice()), max(0, d.Instances+instances)
+	if instances != 0 {
+		d.vacated = d.Claimed && d.Instances == 0
+	}
 }
 
 // Empty returns the first count whole GPUs on which nothing is, for a process that gets them to

@@ -37,7 +37,7 @@ func TestBestDevice(t *testing.T) {
 		{"a lost device takes nothing", lost, Resources{GPU: 30}, -1},
 		{"MPS serves only so many", crowded, Resources{GPU: 10}, 1},
 	} {
-		if got := BestDevice(c.devices, c.need); got != c.want {
+		if got := BestDevice(c.devices, c.need, Tenant{}); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -57,11 +57,11 @@ func TestNodesWithDevices(t *testing.T) {
 		var all []held
 		for range 40 {
 			before, need := n, Resources{CPU: r.IntN(500), GPU: r.IntN(11) * 10, GPUMemory: r.Int64N(30)}
-			fits := n.Fits(need)
+			fits := n.Fits(need, Tenant{})
 			if !fits {
 				continue
 			}
-			device := n.Start(need)
+			device := n.Start(need, Tenant{})
 			if (device != "") != (need.OnDevice() != Resources{}) {
 				t.Fatalf("%+v is on device %q", need, device)
 			}
@@ -102,7 +102,7 @@ func TestWholeDevices(t *testing.T) {
 	s := InstanceSpec{Kind: Process, Devices: n.Empty(1), Config: Config{Resources: Resources{CPU: 100, GPU: 100}}}
 	other := n
 	n.Take(&s, s.Holds())
-	if n.Free != (Resources{CPU: 8900, GPU: 190, GPUMemory: 155}) || n.Fits(Resources{GPU: 95}) != true || n.Devices[1].Free != (Resources{}) {
+	if n.Free != (Resources{CPU: 8900, GPU: 190, GPUMemory: 155}) || n.Fits(Resources{GPU: 95}, Tenant{}) != true || n.Devices[1].Free != (Resources{}) {
 		t.Errorf("%+v", n)
 	}
 	other.Clear()
@@ -111,5 +111,37 @@ func TestWholeDevices(t *testing.T) {
 	other.Clear()
 	if other.Free != (Resources{CPU: 8900, GPU: 170, GPUMemory: 150}) || other.Devices[1].Free != (Resources{}) || other.Devices[2].Free != (Resources{GPU: 70, GPUMemory: 70}) || len(other.Empty(1)) != 1 {
 		t.Errorf("beside others: %+v", other)
+	}
+}
+
+// Instances that share a claim of a GPU are in one namespace. Others may have it once a plan stops the last
+// of them, and not while they stay.
+func TestClaimedDevices(t *testing.T) {
+	whole := Resources{GPU: 100}
+	n := Node{Total: Resources{CPU: 8000, GPU: 200}, Free: Resources{CPU: 8000, GPU: 150}, Devices: []DeviceRoom{
+		{UUID: "a", Total: whole, Free: Resources{GPU: 50}, Instances: 1, Claimed: true, Namespace: "one"},
+		{UUID: "b", Total: whole, Free: whole, Claimed: true},
+	}}
+	need := Resources{CPU: 1000, GPU: 50}
+	if device := n.Start(need, Tenant{Namespace: "two"}); device != "b" || n.Devices[1].Namespace != "two" {
+		t.Errorf("it starts on %q: %+v", device, n.Devices)
+	}
+	if device := n.Start(need, Tenant{Namespace: "one"}); device != "a" {
+		t.Errorf("beside its namespace it starts on %q", device)
+	}
+	if n.Fits(need, Tenant{Namespace: "one"}) || !n.Fits(need, Tenant{Namespace: "two"}) {
+		t.Errorf("one has room in %+v", n.Devices)
+	}
+	n.Drop(need, "b")
+	if !n.Fits(need, Tenant{Namespace: "one"}) {
+		t.Errorf("what is vacated belongs to nobody: %+v", n.Devices)
+	}
+	n.Hold(need, "b")
+	if n.Fits(need, Tenant{Namespace: "one"}) || n.Devices[1].Namespace != "two" {
+		t.Errorf("it stays after all: %+v", n.Devices)
+	}
+	n.Drop(need, "b")
+	if n.Start(need, Tenant{Namespace: "three"}) != "b" || n.Fits(need, Tenant{Namespace: "two"}) || !n.Fits(need, Tenant{Namespace: "three"}) {
+		t.Errorf("who takes it has it: %+v", n.Devices)
 	}
 }

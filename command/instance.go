@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
@@ -56,6 +57,8 @@ type instanceFlags struct {
 	plan string
 	// concurrency is the number of batches that a master runs at the same time.
 	concurrency int
+	// shared is the directory of the model's copy on this node, nil for none.
+	shared *copies.Dir
 	// body makes a whole model take shadows; shadow is the Φ of a shadow, and relay the address
 	// where bodies connect to it.
 	body          bool
@@ -85,6 +88,9 @@ instance runs the bundle:
 With --prepared, the directory that "faas-infer instance prepare" printed, instance
 maps a model that was optimised for this host before. That takes milliseconds, and all
 instances share the weights.
+
+Without it, instance looks for such a copy in the directory $FAAS_INFER_COPIES, which the
+pods of one function on a node of a cluster share. The first one makes the copy.
 
 With --shadow, instance holds only some blocks of a prepared model and computes rows for
 bodies, which connect to --relay. With --body, it holds the whole model and splits batches
@@ -125,7 +131,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
-	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use")
+	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use; an ONNX model on a GPU has one")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
 	flags.Int64Var(&f.bodyLimit, "body-limit", instance.DefaultBodyLimit, "maximum size of a request's body in bytes")
@@ -195,6 +201,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return err
 	}
 	defer s.closer.Close()
+	defer f.shared.Close()
 	endWithGPU(ctx, s.closer, end)
 	err = instance.Serve(ctx, s, listeners, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
@@ -218,9 +225,10 @@ func (f *instanceFlags) whole(ctx context.Context, logger zerolog.Logger) (*serv
 	if err != nil {
 		return nil, err
 	}
+	f.share(ctx, logger)
 	engine, startup, err := f.load(ctx, logger)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, f.shared.Close())
 	}
 	options := f.serverOptions(startup, logger)
 	options.Images = images
@@ -307,8 +315,8 @@ func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, 
 		return onnxruntime.Open(options)
 	}
 	engine, err := onnxruntime.Open(options)
-	if err != nil && f.model != "" && errors.Is(err, onnxruntime.ErrNotPrepared) {
-		logger.Warn().Err(err).Msg("the prepared form does not fit this host; loading --model")
+	if err != nil && f.model != "" && (errors.Is(err, onnxruntime.ErrNotPrepared) || f.shared != nil) {
+		logger.Warn().Err(err).Msg("the prepared form cannot be used here; loading --model")
 		options.Prepared = ""
 		return onnxruntime.Open(options)
 	}
@@ -372,7 +380,7 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
-	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory, and a quarter more time")
+	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c
 }

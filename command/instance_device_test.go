@@ -35,7 +35,7 @@ func TestDeviceRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, f := range []*instanceFlags{
-		{prepared: t.TempDir(), part: -1, concurrency: 1, device: onCUDA}, {model: "m.onnx", plan: "{}", part: 0, concurrency: 1, device: onCUDA},
+		{prepared: t.TempDir(), part: -1, concurrency: 1, device: onCUDA, threads: 1}, {model: "m.onnx", plan: "{}", part: 0, concurrency: 1, device: onCUDA, threads: 1},
 	} {
 		_, err := f.isMember()
 		if err == nil {
@@ -43,6 +43,17 @@ func TestDeviceRefused(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), "CPU") {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Threads that the engine on a GPU would not use are refused. The provider's instances have as many as their
+// quota, whatever they run on.
+func TestThreadsOnGPU(t *testing.T) {
+	for device, refused := range map[string]bool{onCUDA: true, automatic: false} {
+		_, _, err := (&instanceFlags{device: device, threads: 2}).loadOnGPU(t.Context(), zerolog.Nop())
+		if err == nil || strings.HasPrefix(err.Error(), "--threads is 2") != refused {
+			t.Errorf("%s: %v", device, err)
 		}
 	}
 }

@@ -50,6 +50,9 @@ func endWithGPU(ctx context.Context, e io.Closer, end context.CancelCauseFunc) {
 // loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside
 // requests. The share limits the memory, so the engine does not.
 func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
+	if f.device == onCUDA && f.threads != 1 {
+		return nil, instance.Startup{}, fmt.Errorf("--threads is %d: with --device cuda an ONNX model has one thread, which feeds the GPU; leave --threads out", f.threads)
+	}
 	if f.model == "" {
 		return nil, instance.Startup{}, errors.New("--model is missing: a prepared model is for this host's CPU; also give the ONNX file to compute on a GPU")
 	}
@@ -57,6 +60,9 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 	if content := onnxruntime.PreparedContent(f.prepared); content != "" {
 		// Beside the prepared model, which is first a link and then replaced.
 		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
+	}
+	if f.shared != nil { // The directory belongs to one image, in which the model's path says which it is.
+		o.Copies, o.Content = f.shared.Path, f.model
 	}
 	e, err := cuda.Open(o)
 	if err != nil {

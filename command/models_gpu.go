@@ -17,9 +17,12 @@ import (
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/database"
+	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -43,7 +46,7 @@ func (m gpuModels) Devices() (names []string) {
 	}
 	for _, i := range all {
 		for _, d := range usable(i) {
-			names = append(names, shares.Machine(d.Model, i.Driver))
+			names = append(names, gpu.Kind(d.Model, i.Driver))
 		}
 	}
 	slices.Sort(names)
@@ -84,7 +87,7 @@ func (m gpuModels) Unusable(file, device string) string {
 	}
 	for _, i := range all {
 		for _, d := range usable(i) {
-			if shares.Machine(d.Model, i.Driver) == device {
+			if gpu.Kind(d.Model, i.Driver) == device {
 				most = max(most, d.Memory)
 			}
 		}
@@ -97,7 +100,7 @@ func (m gpuModels) Unusable(file, device string) string {
 			return err.Error()
 		}
 	}
-	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return shares.Machine(d.Model, own.Driver) == device }) {
+	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return gpu.Kind(d.Model, own.Driver) == device }) {
 		return ""
 	}
 	if engines.IsManifest(file) && !engines.Of(file).TakesDevice {
@@ -138,7 +141,7 @@ func weights(file string) (sum int64) {
 func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
 	i := m.inventory()
 	all := usable(i)
-	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && shares.Machine(d.Model, i.Driver) == device })
+	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && gpu.Kind(d.Model, i.Driver) == device })
 	if engines.IsManifest(file) {
 		return m.whole(ctx, file, device, maxBatch, until)
 	}
@@ -151,7 +154,7 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return p, nil
 	}
 	if err = asUnpredictable(err); errors.Is(err, latency.ErrUnpredictable) {
-		err = fmt.Errorf("this machine has no %s as a whole to measure, and %w", device, err)
+		err = fmt.Errorf("this machine has no %s as a whole to measure, and %w; import operators that were measured on such a GPU", device, err)
 	}
 	return nil, err
 }
@@ -178,6 +181,7 @@ func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int,
 // holdAll says in a profile that an instance takes all memory of a GPU, in whole MiB as configs have
 // it: rounded up it would fit on no GPU.
 func holdAll(p *profiler.Profile, memory int64) {
+	p.WholeDevice = true
 	for k := range p.Measurements {
 		p.Measurements[k].DeviceMemory = memory >> 20 << 20
 	}
@@ -186,7 +190,7 @@ func holdAll(p *profiler.Profile, memory int64) {
 // wholeOf is this machine's GPU of a kind that has the most memory, MIG instances aside.
 func (m gpuModels) wholeOf(device string) (gpu.Device, error) {
 	i := m.inventory()
-	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || shares.Machine(d.Model, i.Driver) != device })
+	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || gpu.Kind(d.Model, i.Driver) != device })
 	if len(all) == 0 {
 		return gpu.Device{}, fmt.Errorf("the provider's machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run; leave the annotation out", device)
 	}
@@ -212,3 +216,16 @@ const deploymentShares = "10,20,50,100"
 func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
 	return gpuModels{f.childModels(), inventory, others, cuda.Installed}
 }
+
+// ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.
+func (f *ProviderFlags) ImportOperators(rows *database.Database) (database.Merged, error) {
+	file, err := operators.Open(f.childModels().database, nil)
+	if err != nil {
+		return database.Merged{}, err
+	}
+	merged, err := file.Import(rows)
+	return merged, errors.Join(err, file.Close())
+}
+
+// OperatorEngines are the engines whose operators' profiles the provider uses, on GPUs and on cores.
+func OperatorEngines() []string { return []string{shares.EngineName(), onnxruntime.Name()} }

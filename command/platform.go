@@ -28,7 +28,10 @@ type Base struct {
 	Metrics     *metrics.Metrics
 	// Bodies reads the bodies of requests. All of them count in --max-held together.
 	Bodies *web.BodyReader
-	Log    zerolog.Logger
+	// InFlight counts the requests in flight, for which a provider that stops waits. Routes
+	// beside the provider's that execute functions go through it.
+	InFlight *web.Gate
+	Log      zerolog.Logger
 }
 
 // Parts hold what a platform gives to a provider.

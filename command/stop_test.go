@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -221,11 +220,10 @@ func TestWithin(t *testing.T) {
 	})
 }
 
-// A pod has the time for all stages of stopping, with the default of --drain.
+// A pod has the time for all stages of stopping, and its --drain is enough for any request
+// that the gateway waits for.
 func TestPodsHaveTheTimeToStop(t *testing.T) {
-	f := &ProviderFlags{}
-	f.Register(pflag.NewFlagSet("", pflag.ContinueOnError))
-	number := func(file, pattern string) time.Duration {
+	duration := func(file, pattern string) time.Duration {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join("../yaml", file))
 		if err != nil {
@@ -235,16 +233,27 @@ func TestPodsHaveTheTimeToStop(t *testing.T) {
 		if found == nil {
 			t.Fatalf("%s has no %s", file, pattern)
 		}
-		n, err := strconv.Atoi(string(found[1]))
+		text = found[1]
+		if text[len(text)-1] <= '9' {
+			text = append(text, 's')
+		}
+		d, err := time.ParseDuration(string(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return time.Duration(n) * time.Second
+		return d
 	}
-	for grace, pod := range map[string]string{"provider.yaml": "provider.yaml", "chart/faas-infer/values.yaml": "chart/faas-infer/templates/provider.yaml"} {
-		wait := number(pod, `preStop: \{sleep: \{seconds: (\d+)\}\}`)
-		if have, need := number(grace, `(?m)^ *terminationGracePeriodSeconds: (\d+)$`), wait+f.drain+stopping; have < need {
-			t.Errorf("%s gives a pod %v to stop, which takes up to %v", grace, have, need)
+	for _, files := range []struct{ drainIn, drain, graceIn, pod, gateway string }{
+		{"provider.yaml", `- --drain=(\w+)`, "provider.yaml", "provider.yaml", "options/gateway/gateway.yaml"},
+		{"chart/faas-infer/values.yaml", `(?m)^drain: (\w+)`, "chart/faas-infer/values.yaml", "chart/faas-infer/templates/provider.yaml", "chart/faas-infer/templates/gateway.yaml"},
+	} {
+		drain := duration(files.drainIn, files.drain)
+		wait := duration(files.pod, `preStop: \{sleep: \{seconds: (\d+)\}\}`)
+		if have, need := duration(files.graceIn, `(?m)^ *terminationGracePeriodSeconds: (\d+)$`), wait+drain+stopping; have < need {
+			t.Errorf("%s gives a pod %v to stop, which takes up to %v", files.graceIn, have, need)
+		}
+		if longest := duration(files.gateway, `upstream_timeout, value: (\w+)`); drain < longest {
+			t.Errorf("%s: requests in flight may take %v, and the gateway waits %v for them", files.drainIn, drain, longest)
 		}
 	}
 }

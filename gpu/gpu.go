@@ -160,6 +160,10 @@ func (i Inventory) check() error {
 	return nil
 }
 
+// Kind names a GPU's model and driver, on which times depend: for example "NVIDIA A100-SXM4-40GB, driver
+// 580.95.05". A MIG instance has its GPU's.
+func Kind(model, driver string) string { return model + ", driver " + driver }
+
 // Shareable returns the GPUs that are shared; none unless Sharing is MPS.
 func (i Inventory) Shareable() []Device {
 	if i.Sharing != MPS {

@@ -134,6 +134,9 @@ func TestRooms(t *testing.T) {
 		{UUID: "MIG-d", Total: cluster.Resources{GPU: 42, GPUMemory: 20 * gib}, Free: cluster.Resources{GPU: 2, GPUMemory: 19 * gib}, Instances: 1, Whole: true},
 		{UUID: "GPU-e", Total: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}, Free: cluster.Resources{GPU: 100, GPUMemory: 40 * gib}, Lost: "XID 79"},
 	}
+	for at := range want {
+		want[at].Kind = Kind(i.Usable()[at].Model, i.Driver)
+	}
 	if !slices.Equal(rooms, want) {
 		t.Errorf("%+v,\nwant %+v", rooms, want)
 	}

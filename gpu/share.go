@@ -134,7 +134,7 @@ type Held struct {
 func (i Inventory) Rooms(held []Held) (rooms []cluster.DeviceRoom) {
 	for _, d := range i.Usable() {
 		total := cluster.Resources{GPU: d.percent(), GPUMemory: d.Memory}
-		r := cluster.DeviceRoom{UUID: d.UUID, Total: total, Free: total, Whole: d.Whole, Lost: d.Lost}
+		r := cluster.DeviceRoom{UUID: d.UUID, Total: total, Free: total, Whole: d.Whole, Kind: Kind(d.Model, i.Driver), Lost: d.Lost}
 		for _, h := range held {
 			if h.Device == d.UUID {
 				r.Free, r.Instances = r.Free.Sub(cluster.Resources{GPU: h.Percent, GPUMemory: h.Memory}), r.Instances+1

@@ -22,8 +22,9 @@ import (
 const ReadyEnv = "FAAS_INFER_READY_FD"
 
 const (
-	// drainTime is how long Serve waits for requests in flight.
-	drainTime = time.Minute
+	// drainTime is how long Serve waits for requests in flight: longer than the longest
+	// objective, of 10 minutes. Whoever stops an instance has a shorter limit.
+	drainTime = 11 * time.Minute
 	// headTime and maxHead bound the time and the bytes of a request's head.
 	headTime = 10 * time.Second
 	maxHead  = 64 << 10
@@ -63,8 +64,8 @@ func abandoned(path string) bool {
 	return false
 }
 
-// Serve answers requests at all the listeners until ctx ends. Then it waits up to a
-// minute for the requests in flight, and returns nil. It closes the listeners. It calls
+// Serve answers requests at all the listeners until ctx ends. Then it waits up to
+// drainTime for the requests in flight, and returns nil. It closes the listeners. It calls
 // ready as soon as it answers requests.
 func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, logger zerolog.Logger, ready func() error) error {
 	// Idle connections have no limit: the provider keeps its own for the next batch, and a

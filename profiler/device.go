@@ -135,16 +135,18 @@ func (p *Profile) DeviceCandidates(b Bounds) []Candidate {
 
 // With returns the profile together with device's, a profile on a GPU: a model that may run
 // on either. p may be nil. A share and batch that p has already from another GPU gets the
-// longer time and the larger memory, since an instance may come to either.
+// longer time and the larger memory, since an instance may come to either. Instances that take all
+// memory of their GPU count with that of the smaller one, because they fit on either.
 func (p *Profile) With(device *Profile) *Profile {
 	var out Profile
 	if p == nil {
 		out = *device
-		out.Measurements = nil
+		out.Measurements, out.Devices = nil, nil
 	} else {
 		out = *p
 		out.Measurements = slices.Clone(p.Measurements)
 	}
+	out.Devices = append(slices.Clip(out.Devices), device.Machine)
 	out.DeviceHost = max(out.DeviceHost, device.DeviceHost, device.Memory)
 	for _, m := range device.Measurements {
 		i := slices.IndexFunc(out.Measurements, func(o Measurement) bool { return o.GPU == m.GPU && o.Threads == m.Threads && o.Batch == m.Batch })
@@ -155,6 +157,9 @@ func (p *Profile) With(device *Profile) *Profile {
 		default:
 			o := &out.Measurements[i]
 			memory := max(o.DeviceMemory, m.DeviceMemory)
+			if device.WholeDevice {
+				memory = min(o.DeviceMemory, m.DeviceMemory)
+			}
 			if m.Median > o.Median {
 				*o = m
 			}

@@ -221,3 +221,22 @@ func TestHeldOut(t *testing.T) {
 		t.Errorf("%v of %d", mean, n)
 	}
 }
+
+// Of models that take a whole GPU, instances fit on the smaller kind of two, too, and the profile has both kinds.
+func TestWithOfWholeGPUs(t *testing.T) {
+	whole := func(machine string, us float64, memory int64) *Profile {
+		return &Profile{Machine: machine, WholeDevice: true, Measurements: []Measurement{{Batch: 1, Threads: 1, GPU: 100, Median: us, P95: us, DeviceMemory: memory}}}
+	}
+	large, small := whole("A100", 300, 80<<30), whole("T4", 900, 16<<30)
+	for _, p := range []*Profile{(*Profile)(nil).With(large).With(small), (*Profile)(nil).With(small).With(large)} {
+		if len(p.Measurements) != 1 || p.DeviceMemory(1) != 16<<30 || p.Measurements[0].Median != 900 {
+			t.Errorf("%+v", p.Measurements)
+		}
+		if slices.Sort(p.Devices); !slices.Equal(p.Devices, []string{"A100", "T4"}) {
+			t.Errorf("of %q", p.Devices)
+		}
+	}
+	if len(large.Devices) > 0 {
+		t.Error("With has changed its argument")
+	}
+}

@@ -95,6 +95,11 @@ type Profile struct {
 	// LeftOut says on which of the nodes' GPUs the model should run and does not, and why; "" if on
 	// none. It is of the last try, so it is not stored.
 	LeftOut string `json:"-"`
+	// Devices has the machines of the profiles on GPUs that [Profile.With] has joined: on no others are the
+	// times known.
+	Devices []string `json:"-"`
+	// WholeDevice: an instance takes all memory of its GPU, whatever that is.
+	WholeDevice bool `json:"wholeDevice,omitzero"`
 }
 
 // Members is the number of instances that run the model together, at least 1.

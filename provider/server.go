@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -45,6 +46,9 @@ type Options struct {
 	// Bodies reads the bodies of requests, except those to ordinary functions, whose
 	// forwarders stream bodies and bound the time themselves. nil for one with the defaults.
 	Bodies *web.BodyReader
+	// InFlight counts the requests in flight; nil for a gate of the server's own. Shutdown
+	// closes it.
+	InFlight *web.Gate
 	// ColdWait is how long, beyond its objective, a request may wait for a first instance. A
 	// request for a function that is not back after a restart waits no longer, for both.
 	ColdWait time.Duration
@@ -156,7 +160,7 @@ func New(o Options) *Server {
 		version: o.Version, now: o.Now, log: o.Logger,
 		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), several: o.Several, coldWait: o.ColdWait,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
-		inFlight:   web.NewGate(), namespaces: namespaces{o.Store},
+		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
 	s.arriving.shut = s.inFlight.Shut()
 	if s.bodies = o.Bodies; s.bodies == nil {

@@ -201,9 +201,10 @@ func (p *pass) space() *placing.Room {
 
 // allowed returns the places where v's instances may start.
 func (p *pass) allowed(v *view) placing.Allowed {
-	if v.Nodes != nil && v.allowed == nil {
-		v.allowed = p.space().Allowed(v.Nodes)
+	if v.Nodes != nil && v.allowed.All() {
+		v.allowed = p.space().Allowed(v.Nodes, v.Tenant)
 	}
+	v.allowed.Tenant = v.Tenant
 	return v.allowed
 }
 

@@ -69,7 +69,7 @@ func sameSize(a, b cluster.Config) bool {
 func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
 	all := make([]joint.ExchangeFunction, len(views))
 	for k, v := range views {
-		f := joint.ExchangeFunction{Steady: v.steady, Least: v.least(), Count: v.count(), Max: v.Max, Floor: v.floor}
+		f := joint.ExchangeFunction{Steady: v.steady, Least: v.least(), Count: v.count(), Max: v.Max, Floor: v.floor, Tenant: v.Tenant}
 		choices := v.choices(v.demand, false)
 		for i := range v.live {
 			in := &v.live[i]

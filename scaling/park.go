@@ -122,7 +122,7 @@ func (p *pass) smaller(v *view, in Running, at *cluster.Node) (capacity.Choice, 
 // serves reports whether a node has room for one of the choices, or for the share of one of v's
 // parked instances there.
 func (v *view) serves(n *cluster.Node, choices []capacity.Choice) bool {
-	return slices.ContainsFunc(choices, func(c capacity.Choice) bool { return n.Fits(c.Config.Resources) }) ||
+	return slices.ContainsFunc(choices, func(c capacity.Choice) bool { return n.Fits(c.Config.Resources, v.Tenant) }) ||
 		slices.ContainsFunc(v.parked, func(in Running) bool { return in.Node == n.Name && n.FitsOn(share(in.Config), in.Device) })
 }
 

@@ -121,6 +121,8 @@ type Function struct {
 	// means any node, and an empty list means none. Running instances stay where they
 	// are.
 	Nodes []string
+	// Tenant says which devices may serve it.
+	Tenant cluster.Tenant
 	// PreWarmAt and RetireAt come from the cold-start policy (INFless §3.5,
 	// coldstart.Decide). An idle function is retired from RetireAt on, or never if that
 	// is zero. It gets an instance without a request while PreWarmAt ≤ now < RetireAt,

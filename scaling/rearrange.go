@@ -61,7 +61,7 @@ func (p *pass) rearrange(v *view, left placing.Placement) bool {
 // which may not be the placement's, and the others are placed beside it if they fit there.
 func (p *pass) replace(v *view, fresh placing.Placement, emptied *placing.Room) {
 	stay, missing := matched(v.live, fresh.Placed, false)
-	if !beside(emptied, stay, missing) {
+	if !beside(emptied, stay, missing, v.Tenant) {
 		stay, missing = matched(v.live, fresh.Placed, true)
 	} else {
 		p.room = emptied
@@ -93,9 +93,9 @@ func matched(live []Running, placed []placing.Placed, exactly bool) (stay []Runn
 	return stay, missing
 }
 
-// beside takes the room of instances that stay, and of others, for which it chooses devices. It
+// beside takes the room of instances of a tenant that stay, and of others, for which it chooses devices. It
 // reports whether all have room.
-func beside(room *placing.Room, stay []Running, placed []placing.Placed) bool {
+func beside(room *placing.Room, stay []Running, placed []placing.Placed, t cluster.Tenant) bool {
 	for _, in := range stay {
 		for node, part := range onNodes(&in) {
 			if i, ok := room.Find(node); ok {
@@ -107,10 +107,10 @@ func beside(room *placing.Room, stay []Running, placed []placing.Placed) bool {
 		x := &placed[k]
 		for node, part := range cluster.Over(x.Node, x.Nodes, x.Config.Resources) {
 			i, _ := room.Find(node)
-			if !room.Places[i].Fits(part) {
+			if !room.Places[i].Fits(part, t) {
 				return false
 			}
-			x.Device = room.Take(i, part)
+			x.Device = room.Take(i, part, t)
 		}
 	}
 	return true

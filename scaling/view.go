@@ -170,7 +170,7 @@ func (v *view) changed() {
 
 // wanted returns a demand of rps for the function, as a part of its load.
 func (v *view) wanted(rps float64) capacity.Demand {
-	return capacity.Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: narrowest(v), Queue: v.Queue, Nodes: v.Nodes, Load: max(v.demand, rps)}
+	return capacity.Demand{RPS: rps, SLO: v.SLO, Percentile: v.Percentile, Configs: narrowest(v), Queue: v.Queue, Nodes: v.Nodes, Tenant: v.Tenant, Load: max(v.demand, rps)}
 }
 
 // choices returns the possible instances of the function at its load, or at rps if that

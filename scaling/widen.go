@@ -36,14 +36,14 @@ func widen(p *pass, v *view, placed []placing.Placed) {
 		for i := range choices {
 			c := &choices[i]
 			if c.Artefact == x.Artefact && c.Cost <= most && c.Range.Up >= wideGain*x.Range.Up && c.Range.Up <= v.demand &&
-				room.Fits(c.Config.Resources) && (best < 0 || c.Range.Up > choices[best].Range.Up) {
+				room.Fits(c.Config.Resources, v.Tenant) && (best < 0 || c.Range.Up > choices[best].Range.Up) {
 				best = i
 			}
 		}
 		if best >= 0 {
 			p.room.Undo(at, held, x.Device)
 			x.Candidate, x.Range = choices[best].Candidate, choices[best].Range
-			x.Device = p.room.Take(at, x.Config.Resources)
+			x.Device = p.room.Take(at, x.Config.Resources, v.Tenant)
 		}
 	}
 }

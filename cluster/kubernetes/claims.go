@@ -153,6 +153,24 @@ func (f *fleet) gpus(n *nodes.Node, namespace string) gpu.Inventory {
 	return i
 }
 
+// claimed says of a node's GPUs which of them are claimed, and for instances in which namespace. The lock
+// is held.
+func (f *fleet) claimed(node string, rooms []cluster.DeviceRoom) []cluster.DeviceRoom {
+	for i := range rooms {
+		d := &rooms[i]
+		if d.Claimed = f.claims.Has(node, d.UUID); !d.Claimed {
+			continue
+		}
+		d.Namespace = f.claims.Holder(d.UUID)
+		for e := range f.instances[node] { // Of those just started the claim may not be allocated yet.
+			if d.Namespace == "" && e.device == d.UUID {
+				d.Namespace = e.namespace
+			}
+		}
+	}
+	return rooms
+}
+
 // ensureClaim makes the claim of a GPU in an instance's namespace, if there is none.
 func (b claimWatch) ensureClaim(ctx context.Context, namespace, device, node string) error {
 	b.mu.Lock()

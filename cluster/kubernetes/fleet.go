@@ -190,7 +190,7 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	}
 	free := total.Sub(held)
 	usable := b.fleet.gpus(n, "")
-	devices := usable.Rooms(b.fleet.heldGPUs(n.Name))
+	devices := b.fleet.claimed(n.Name, usable.Rooms(b.fleet.heldGPUs(n.Name)))
 	if n.Allocatable.GPU > 0 {
 		all, left := cluster.SumDevices(devices)
 		total.GPU, total.GPUMemory, free.GPU, free.GPUMemory = all.GPU, all.GPUMemory, left.GPU, left.GPUMemory

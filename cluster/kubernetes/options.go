@@ -38,6 +38,12 @@ type Options struct {
 	SecretType func(namespace, name string) corev1.SecretType
 	// Args returns the arguments of an instance's program.
 	Args func(cluster.InstanceSpec) []string
+	// Grace returns how long an instance of a function may take to answer its requests when
+	// its pod is evicted; nil for 30 s. Stop has a limit of its own.
+	Grace func(*v1alpha1.Function) time.Duration
+	// Copies returns the claim with the node's prepared copies for an instance, "" for none; nil for
+	// none at all.
+	Copies func(cluster.InstanceSpec) string
 	// NodeSelector selects the nodes for instances, for example "pool=models"; "" for
 	// all.
 	NodeSelector string

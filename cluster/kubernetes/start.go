@@ -24,7 +24,8 @@ const (
 	createTimeout = time.Minute
 	// callTimeout is how long one call may take.
 	callTimeout = 15 * time.Second
-	// stopGrace is the grace period in the pod's spec. Stop overrides it.
+	// stopGrace is the grace period in the pod's spec without Options.Grace. Stop overrides
+	// it.
 	stopGrace = 30 * time.Second
 )
 
@@ -82,9 +83,15 @@ func (b *Backend) plan(spec cluster.InstanceSpec, namespace string) (podspec.Mod
 	// The function's spec may have changed since, or be invalid by now.
 	owner = owner.At(spec.Revision)
 	p := podspec.ModelPlan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Grace: stopGrace, StartedAt: b.options.Now()}
+	if b.options.Grace != nil {
+		p.Grace = b.options.Grace(owner)
+	}
 	var err error
 	if p.Profiles, err = podspec.Named(b.options.Profiles, owner.Spec.Deployment(owner.Name, owner.Namespace)); err != nil {
 		return p, err
+	}
+	if b.options.Copies != nil {
+		p.Copies = b.options.Copies(spec)
 	}
 	if b.options.SecretType != nil {
 		p.Secrets = map[string]corev1.SecretType{}

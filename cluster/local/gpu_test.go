@@ -83,7 +83,7 @@ func TestSharesOfGPUs(t *testing.T) {
 	if _, err := b.Start(t.Context(), shared("third", 50, 1<<30)); !errors.Is(err, ErrNoCapacity) || !strings.Contains(err.Error(), "no single one") {
 		t.Errorf("%v", err)
 	}
-	if n := nodeOf(t, b); n.Free.GPU != 80 || n.Fits(cluster.Resources{GPU: 50}) || !n.Fits(cluster.Resources{GPU: 40}) {
+	if n := nodeOf(t, b); n.Free.GPU != 80 || n.Fits(cluster.Resources{GPU: 50}, cluster.Tenant{}) || !n.Fits(cluster.Resources{GPU: 40}, cluster.Tenant{}) {
 		t.Errorf("%+v", n)
 	}
 	plain := begin(t, b, spec("plain", "plain"))

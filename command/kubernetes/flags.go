@@ -25,7 +25,7 @@ type providerFlags struct {
 	kubeconfig, namespace, service, lease string
 	pod                                   string
 	nodeSelector, pullPolicy, images      string
-	plain                                 []string
+	plain, copies                         []string
 	user                                  int64
 	placeholders                          placeholderFlags
 	publish                               publishFlags
@@ -73,6 +73,7 @@ Functions and their pods stay when it ends.`,
 	flags.StringVar(&f.images, "images", "", "directory that keeps the bundles of models' images (default STATE/images)")
 	flags.StringVar(&f.imagesLimit, "images-size", "8Gi", "maximum size of that directory; beyond it, bundles unused for an hour are evicted, least recently used first")
 	flags.StringSliceVar(&f.plain, "plain-registry", nil, "registries that use plain HTTP, such as registry.local:5000")
+	flags.StringSliceVar(&f.copies, "copies", nil, "namespaces with the PersistentVolumeClaim "+copiesClaim+", by which the instances of a model on one node share one prepared copy")
 	flags.Int64Var(&f.user, "function-user", 0, "user ID of ordinary functions (default 12000; negative: the image's user)")
 	return c
 }

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -13,11 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/variant"
@@ -47,13 +51,21 @@ type images struct {
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// cutter plans how models are cut over several pods.
 	cutter *command.Cutter
+	// function returns the object of a function by its full name.
+	function func(full string) (*v1alpha1.Function, bool)
+	// found has what the latest revisions have found in their images, by full name.
+	found memo[found]
 }
 
 var _ control.Bundles = (*images)(nil)
 
 // Models implements [control.Bundles]. The bundle is the image with its digest; the files
-// are copies on this machine.
+// are copies on this machine. For a revision whose function's status has them already, it
+// asks no registry: a provider that starts must not depend on one.
 func (i *images) Models(ctx context.Context, f *provider.Function) (reference string, models []control.Model, err error) {
+	if reference, models, ok := i.recorded(f); ok {
+		return reference, models, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
 	b, models, err := i.uncut(ctx, f)
@@ -65,7 +77,7 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 		if inside[m.Name], err = b.InImage(m.File); err != nil {
 			return "", nil, err
 		}
-		i.models.keep(m.File, inside[m.Name]+"@"+b.Digest)
+		i.models.keep(m.File, origin{inside: inside[m.Name] + "@" + b.Digest})
 	}
 	cut, err := i.cutter.WithPlans(ctx, f, models)
 	if err != nil {
@@ -73,7 +85,12 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 	}
 	for _, m := range cut {
 		if m.Plan != nil { // Its pods have the model itself.
-			i.models.keep(m.File, inside[m.From]+"@"+b.Digest)
+			i.models.keep(m.File, origin{inside: inside[m.From] + "@" + b.Digest})
+		}
+	}
+	if f.Inference.Partition == "" {
+		if err := i.note(f, b, models); err != nil {
+			return "", nil, err
 		}
 	}
 	i.makeRoom()
@@ -171,6 +188,16 @@ func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	return args
 }
 
+// instanceGrace returns the grace period of an instance of a model that is evicted: that of an
+// ordinary function, and its objective, which a batch may take.
+func instanceGrace(f *v1alpha1.Function) time.Duration {
+	grace := podspec.Grace(f.Spec.Environment)
+	if in, err := annotation.Parse(f.Spec.Deployment(f.Name, f.Namespace)); err == nil {
+		grace += in.SLO
+	}
+	return grace
+}
+
 // imageModels reads and measures the copies of models on this machine, for instances that
 // have the models in their images.
 type imageModels struct {
@@ -179,56 +206,89 @@ type imageModels struct {
 	local latency.Models
 	// root is the directory with the copies.
 	root string
-	seen memo[string]
+	seen memo[origin]
+}
+
+// origin is where a model comes from.
+type origin struct {
+	// inside is the model's name in instances: its path in the image, and the image's digest.
+	inside string
+	// hash identifies the content of a model that was accepted before, whose file need not
+	// be here; fetch brings the file. Otherwise they are "" and nil.
+	hash  string
+	fetch func(ctx context.Context) error
 }
 
 var _ latency.Models = (*imageModels)(nil)
 
-// keep remembers a model's name in instances: its path in the image, and the image's
-// digest.
-func (m *imageModels) keep(file, inside string) { m.seen.put(file, inside) }
+// keep remembers where a model comes from.
+func (m *imageModels) keep(file string, from origin) { m.seen.put(file, from) }
 
 // inside returns a model's name in instances.
 func (m *imageModels) inside(file string) (string, error) {
-	if inside, ok := m.seen.get(file); ok {
-		return inside, nil
+	if from, ok := m.seen.get(file); ok {
+		return from.inside, nil
 	}
 	return "", fmt.Errorf("%s is not from an image", file)
 }
 
+// here makes sure that a model's file is on this machine.
+func (m *imageModels) here(ctx context.Context, file string) error {
+	from, _ := m.seen.get(file)
+	if _, err := os.Stat(file); err == nil || from.fetch == nil {
+		return nil
+	}
+	return from.fetch(ctx)
+}
+
 // Check implements [latency.Models].
 func (m *imageModels) Check(ctx context.Context, file string, known func(string) bool) error {
+	if from, _ := m.seen.get(file); from.hash != "" { // It was accepted before.
+		known(from.hash)
+		return nil
+	}
 	return m.local.Check(ctx, file, known)
 }
 
 // Hash implements [latency.Models].
-func (m *imageModels) Hash(file string) (string, error) { return m.local.Hash(file) }
+func (m *imageModels) Hash(file string) (string, error) {
+	if from, _ := m.seen.get(file); from.hash != "" {
+		return from.hash, nil
+	}
+	return m.local.Hash(file)
+}
 
 // Prepare implements [latency.Models]: instances load the model itself.
 func (m *imageModels) Prepare(_ context.Context, file string) (string, error) { return m.inside(file) }
 
 // Sketch implements [latency.Models].
 func (m *imageModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	return m.renamed(file)(m.local.Sketch(ctx, file, maxBatch, until))
+	return m.find(ctx, m.local.Sketch, file, maxBatch, until)
 }
 
 // Measure implements [latency.Models].
 func (m *imageModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	return m.renamed(file)(m.local.Measure(ctx, file, maxBatch, until))
+	return m.find(ctx, m.local.Measure, file, maxBatch, until)
 }
 
 // Predict implements [latency.Models].
 func (m *imageModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	return m.renamed(file)(m.local.Predict(ctx, file, maxBatch, until))
+	return m.find(ctx, m.local.Predict, file, maxBatch, until)
 }
 
-// renamed replaces the path of a model on this machine with its name in instances.
-func (m *imageModels) renamed(file string) func(string, *profiler.Profile, error) (string, *profiler.Profile, error) {
-	return func(_ string, p *profiler.Profile, err error) (string, *profiler.Profile, error) {
-		if err != nil {
-			return "", nil, err
-		}
-		inside, err := m.inside(file)
-		return inside, p, err
+// finding is one of [latency.Models]' ways to find a model's times.
+type finding func(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error)
+
+// find finds the times of a model, whose file it brings here first. It replaces the file's
+// path with the model's name in instances.
+func (m *imageModels) find(ctx context.Context, times finding, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	if err := m.here(ctx, file); err != nil {
+		return "", nil, err
 	}
+	_, p, err := times(ctx, file, maxBatch, until)
+	if err != nil {
+		return "", nil, err
+	}
+	inside, err := m.inside(file)
+	return inside, p, err
 }

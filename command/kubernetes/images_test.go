@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
@@ -30,7 +33,7 @@ func (h here) Predict(context.Context, string, int, time.Duration) (string, *pro
 // Instances get the model's path in their image, however its times were found.
 func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	m := &imageModels{local: here{}}
-	m.keep("copy", "/bundle/model.onnx@sha256:1")
+	m.keep("copy", origin{inside: "/bundle/model.onnx@sha256:1"})
 	for name, find := range map[string]func(context.Context, string, int, time.Duration) (string, *profiler.Profile, error){
 		"sketch": m.Sketch, "measure": m.Measure, "predict": m.Predict,
 	} {
@@ -40,6 +43,21 @@ func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	}
 	if inside, err := m.Prepare(t.Context(), "copy"); inside != "/bundle/model.onnx@sha256:1" || err != nil {
 		t.Errorf("prepare: %q, %v", inside, err)
+	}
+}
+
+// An evicted instance has the time to answer: its function's objective, or the longest that
+// its requests may last.
+func TestGraceFollowsTheFunction(t *testing.T) {
+	for slo, want := range map[string]time.Duration{"50ms": 35*time.Second + 50*time.Millisecond, "5m": 5*time.Minute + 35*time.Second, "no": 35 * time.Second} {
+		f := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "openfaas-fn"}, Spec: v1alpha1.FunctionSpec{Image: "m", Annotations: map[string]string{"com.openfaas.slo.latency": slo}}}
+		if got := instanceGrace(f); got != want {
+			t.Errorf("an objective of %s: %v, not %v", slo, got, want)
+		}
+	}
+	f := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "openfaas-fn"}, Spec: v1alpha1.FunctionSpec{Image: "m", Environment: map[string]string{"exec_timeout": "2m"}}}
+	if got := instanceGrace(f); got != 2*time.Minute+5*time.Second {
+		t.Errorf("exec_timeout of 2 m: %v", got)
 	}
 }
 

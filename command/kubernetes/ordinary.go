@@ -19,8 +19,12 @@ type ordinary struct {
 
 // Deploy implements [provider.Controller]. It refuses an image that holds a model, because
 // without an objective there is nothing to run. It accepts an image that it cannot read:
-// the kubelet may have other credentials.
+// the kubelet may have other credentials. It reads none of a
+// revision that was accepted before: a provider that starts must not wait for a registry.
 func (o ordinary) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	if _, accepted := o.images.accepted(f); accepted {
+		return o.Controller.Deploy(ctx, f)
+	}
 	if err := o.images.program(ctx, f); errors.Is(err, bundle.ErrModel) {
 		return nil, web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -58,6 +59,8 @@ type platform struct {
 	placeholders *kubernetes.Placeholders
 	// group holds the replicas of the provider, nil if there is only this one.
 	group *peer.Group
+	// waitOperators waits for the end of what follows operators' profiles, nil before its start.
+	waitOperators func()
 	// types caches the types of secrets, which never change.
 	types memo[corev1.SecretType]
 }
@@ -115,7 +118,10 @@ func (p *platform) builder() (http.Handler, error) {
 // openObjects opens the state that is kept in the cluster.
 func (p *platform) openObjects(opening context.Context) (err error) {
 	f := p.flags
-	p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
+	err = client.Insist(opening, p.base.Log, func(opening context.Context) (err error) {
+		p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -125,7 +131,11 @@ func (p *platform) openObjects(opening context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.history, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading); err != nil {
+	err = client.Insist(opening, p.base.Log, func(context.Context) (err error) {
+		p.history, err = objects.OpenHistoryStore(p.ctx, p.core, f.namespace, p.election.Leading)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	p.secrets, p.profiles = objects.NewSecretStore(p.core), kubernetes.NewProfiles(p.dynamic, p.core, f.namespace)
@@ -158,7 +168,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	var err error
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
-		SecretType: p.secretType, Args: f.instanceArguments, NodeSelector: f.nodeSelector, Logger: b.Log,
+		SecretType: p.secretType, Args: f.instanceArguments, Copies: f.copiesClaim, Grace: instanceGrace, NodeSelector: f.nodeSelector, Logger: b.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -172,7 +182,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter()}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
@@ -197,7 +207,26 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	if err != nil {
 		return nil, errors.Join(err, p.control.Close(opening))
 	}
+	if err := p.followOperators(opening); err != nil {
+		return nil, errors.Join(err, p.control.Close(opening))
+	}
 	return p.shared(o.Replica, router.New(p.control, ordinary{p.ordinary, p.images}, b.Log)), nil
+}
+
+// followOperators imports the operators' profiles that the cluster has. Models' times on the nodes' GPUs
+// follow from them.
+func (p *platform) followOperators(opening context.Context) (err error) {
+	p.waitOperators, err = objects.FollowOperators(p.ctx, opening, objects.OperatorsOptions{
+		Client: p.core, Namespace: p.flags.namespace, Engines: command.OperatorEngines(), Logger: p.base.Log,
+		Take: func(db *database.Database) (database.Merged, error) {
+			merged, err := p.flags.ImportOperators(db)
+			if err == nil && merged.Added+merged.Replaced > 0 {
+				p.control.Learned()
+			}
+			return merged, err
+		},
+	})
+	return err
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
@@ -239,7 +268,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Defaults: p.images.brought, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Defaults: p.images.brought, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})
@@ -267,6 +296,9 @@ func (p *platform) close() error {
 		err = errors.Join(err, p.sets.Close())
 	case p.backend != nil:
 		err = errors.Join(err, p.backend.Close())
+	}
+	if p.waitOperators != nil {
+		p.waitOperators()
 	}
 	if p.history != nil {
 		p.history.Close()

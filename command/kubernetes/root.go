@@ -39,6 +39,7 @@ and places; ordinary functions are Deployments with Services.`
 	root.AddCommand(
 		NewProviderCommand(),
 		NewNodeCommand(),
+		NewCopiesCommand(),
 		NewImageCommand(),
 	)
 	return root

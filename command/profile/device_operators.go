@@ -133,7 +133,7 @@ func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, b
 	times := regression.NewShares(db.Rows(shares.EngineName(), gpuName))
 	measured := times.Measured()
 	if len(measured) == 0 {
-		return nil, fmt.Errorf("%sthe database has no operators of %s", Unpredictable, gpuName)
+		return nil, fmt.Errorf("%sthe database has no operators of %s%s", Unpredictable, gpuName, otherGPUs(db))
 	}
 	if len(g.Unknown) > 0 {
 		return nil, fmt.Errorf("%sthe cost of its operators %s %w", Unpredictable, strings.Join(g.Unknown, ", "), errUnknown)
@@ -165,6 +165,21 @@ func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, b
 		}
 	}
 	return all, nil
+}
+
+// otherGPUs lists, as the end of a sentence, the GPUs of which a database has operators: a name may differ
+// in its driver only.
+func otherGPUs(db *database.Database) string {
+	var names []string
+	for _, m := range db.Machines() {
+		if m.Engine == shares.EngineName() {
+			names = append(names, m.Machine)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", only of " + strings.Join(names, "; ")
 }
 
 // onDevice predicts a model on the GPU that the options name.

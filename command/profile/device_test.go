@@ -81,6 +81,11 @@ func TestPredictOnDevice(t *testing.T) {
 			t.Errorf("%d: %d rows again, of %d, %v", i, len(again.Rows), len(found.Rows), err)
 		}
 	}
+	other := o
+	other.GPUName = "GPU, driver 2"
+	if _, err := other.onDevice(t.Context(), file); err == nil || !strings.HasSuffix(err.Error(), "no operators of GPU, driver 2, only of GPU, driver 1") {
+		t.Errorf("of another driver: %v", err)
+	}
 	o.Out, o.JSON = filepath.Join(dir, "profile.json"), true
 	if err := o.run(context.Background(), file, new(strings.Builder)); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,8 +27,9 @@ type fixture struct {
 	*testcluster.Cluster
 	// programs is the directory of what was built, base the image's name.
 	programs, base string
-	// providerLog is the file of the provider that was started last.
-	providerLog string
+	// providerLog is the file of the provider that was started last, killProvider kills it.
+	providerLog  string
+	killProvider func()
 }
 
 // start starts a cluster until the test ends. If that is impossible, it skips the test with
@@ -102,9 +104,13 @@ func (f *fixture) provider(t *testing.T, name string, arguments ...string) strin
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	f.killProvider = sync.OnceFunc(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait() // Killed.
+	})
+	kill := f.killProvider
+	t.Cleanup(func() {
+		kill()
 		if text, err := os.ReadFile(log.Name()); t.Failed() {
 			t.Logf("the provider's log ends with\n%s%v", text[max(0, len(text)-6000):], err)
 		}

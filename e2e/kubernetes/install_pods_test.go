@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
@@ -47,6 +48,7 @@ func (f *fixture) stockImages(t *testing.T) {
 }
 
 // volume creates a volume that a pod on the node can claim. The cluster has no provisioner.
+// It has a file system of 10 GiB, as a provisioner would make it: NATS sizes itself by that.
 func (f *fixture) volume(t *testing.T) {
 	t.Helper()
 	const manifest = `apiVersion: v1
@@ -62,6 +64,10 @@ spec:
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=10g,mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }) // It holds nothing that is needed.
 	f.kubectl(t, fmt.Sprintf(manifest, dir, testcluster.NodeName), "apply", "-f", "-")
 }
 

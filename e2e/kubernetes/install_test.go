@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,9 @@ func TestInstalled(t *testing.T) {
 	}
 	r := f.reader(t)
 	if err := r.Follow(t.Context(), page[:last]); err != nil {
-		t.Fatalf("docs/kubernetes.md, %v\n%s\n%s", err, f.kubectl(t, "", "-n", "openfaas", "describe", "pods"), f.logs(t, "app.kubernetes.io/part-of=faas-infer"))
+		// The shortest and most telling comes first: who runs this may cut the output.
+		t.Fatalf("the providers' logs end with\n%s\ndocs/kubernetes.md, %v\n%s\n%s", f.lastLogs(t, "app.kubernetes.io/component=provider", 10), err,
+			f.lastLogs(t, "app.kubernetes.io/part-of=faas-infer", 40), f.kubectl(t, "", "-n", "openfaas", "describe", "pods"))
 	}
 	f.bothServe(t)
 	began := time.Now()
@@ -173,7 +176,14 @@ func (f *fixture) reader(t *testing.T) *guide.Reader {
 // logs returns the logs of the pods with a label.
 func (f *fixture) logs(t *testing.T, label string) string {
 	t.Helper()
-	out, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "logs", "-l", label, "--tail=-1", "--prefix")
+	return f.lastLogs(t, label, -1)
+}
+
+// lastLogs returns the last lines of each pod with a label, -1 for all. A container that
+// has exited and waits to be started again shows its last run.
+func (f *fixture) lastLogs(t *testing.T, label string, lines int) string {
+	t.Helper()
+	out, err := f.Kubectl(t.Context(), "", "-n", "openfaas", "logs", "-l", label, "--tail="+strconv.Itoa(lines), "--prefix")
 	if err != nil {
 		return err.Error()
 	}

@@ -54,6 +54,7 @@ func TestKubectl(t *testing.T) {
 	f.saysWhatIsWrong(t)
 
 	onceOnly()
+	f.learnsOperators(t)
 	answers("cat", "hello")
 	if err := askIris(t, url); err != nil {
 		t.Error(err)

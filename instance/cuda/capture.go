@@ -74,7 +74,7 @@ func (e *Engine) complete(ctx context.Context) {
 			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)
 		}
 	}
-	e.keepCopy()
+	keepCopy(e)
 	switch {
 	case e.options.Single:
 	case e.apart:
@@ -85,7 +85,7 @@ func (e *Engine) complete(ctx context.Context) {
 }
 
 // keepCopy completes the copy that the first session wrote, whose weights the sessions after it read.
-func (e *Engine) keepCopy() {
+func keepCopy(e *Engine) {
 	if e.copy.work == "" {
 		return
 	}
@@ -93,7 +93,7 @@ func (e *Engine) keepCopy() {
 	var w *weights
 	if err == nil {
 		err = e.lanes[0].step(func() (err error) {
-			w, err = e.openWeights()
+			w, err = openWeights(e)
 			return err
 		})
 	}

@@ -254,7 +254,7 @@ func (e *Engine) openModel(l *lane) error {
 		return err
 	}
 	var err error
-	e.weights, err = e.openWeights()
+	e.weights, err = openWeights(e)
 	e.copy.failed(err)
 	if err := l.openSession(); err != nil {
 		return err

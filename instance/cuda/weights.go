@@ -94,7 +94,7 @@ func locationOf(t *onnxpb.TensorProto) string {
 
 // openWeights puts the kept copy's weights on the device, or finds them there. The result is nil if
 // every session loads its own. It runs on the first lane's thread.
-func (e *Engine) openWeights() (*weights, error) {
+func openWeights(e *Engine) (*weights, error) {
 	if !e.copy.ready || e.options.Single {
 		return nil, nil
 	}

@@ -68,6 +68,7 @@ type form struct {
 	settings  []setting
 	signature signature
 	run       time.Duration // time of one row, 0 if not measured
+	save      string        // where to write the optimised model, "" for nowhere
 	// data is the model itself, nil if it is in the file. path is then the directory of its
 	// weights.
 	data []byte
@@ -106,6 +107,11 @@ func open(f form, threads int) (e *Engine, err error) {
 		return nil, err
 	}
 	defer options.Destroy()
+	if f.save != "" {
+		if err := options.SetOptimizedModelFilePath(f.save); err != nil {
+			return nil, err
+		}
+	}
 	session, err := newSession(f, options)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,11 @@ func measure(f form, reference *measurement) (measurement, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var m measurement
-	for i, times := 0, loadTimes; i < times; i++ {
+	times := loadTimes
+	if f.save != "" {
+		times = 1 // Each writes the whole model.
+	}
+	for i := 0; i < times; i++ {
 		start := processorTime()
 		e, err := open(f, 1)
 		if err != nil {

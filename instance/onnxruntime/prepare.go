@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	ort "github.com/yalue/onnxruntime_go"
@@ -51,6 +52,8 @@ type Prepared struct {
 	PlainRunSeconds float64            `json:"plain_run_seconds"`
 	// GraphError says why there is no GraphFile. It is empty if there is one.
 	GraphError string `json:"graph_error,omitempty"`
+	// Files are the sizes in bytes of the files that instances load, by name.
+	Files map[string]int64 `json:"files,omitempty"`
 	signature
 }
 
@@ -74,8 +77,9 @@ func Prepare(modelPath, cacheDir string) (Prepared, error) {
 }
 
 // PrepareLean is Prepare for a machine whose memory hardly holds the model: the process grows
-// by less than three times the model's size, and takes a quarter longer. It then holds one
-// session at a time; Prepare holds two.
+// by less than three times the model's size. It holds one session at a time; Prepare holds two. The
+// session that writes the model also computes the outputs to compare with, so there is no
+// PlainSeconds.
 func PrepareLean(modelPath, cacheDir string) (Prepared, error) {
 	return prepareNamed(modelPath, cacheDir, true)
 }
@@ -148,8 +152,30 @@ func PreparedContent(dir string) string {
 	return p.Content
 }
 
+// FindPrepared returns the model for this host that Prepare left below cacheDir, a directory of one
+// model only. Nothing of the model is read. The error wraps [ErrNotPrepared] if there is none.
+func FindPrepared(cacheDir string) (Prepared, error) {
+	all, err := os.ReadDir(cacheDir)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("%w: %w", ErrNotPrepared, err)
+	}
+	why := fmt.Errorf("%w: %s has no prepared model", ErrNotPrepared, cacheDir)
+	for _, entry := range all {
+		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue // Unfinished.
+		}
+		p, err := ReadPrepared(filepath.Join(cacheDir, entry.Name()))
+		if err == nil {
+			return p, nil
+		}
+		why = err
+	}
+	return Prepared{}, why
+}
+
 // ReadPrepared reads the manifest that Prepare or Link wrote into dir. It refuses a model
-// prepared for another CPU or another version of ONNX Runtime. A link that Prepare has replaced
+// prepared for another CPU or another version of ONNX Runtime, and one whose files have other
+// sizes than Prepare wrote: a power failure may shorten them. A link that Prepare has replaced
 // leads to what Prepare wrote.
 func ReadPrepared(dir string) (Prepared, error) {
 	dir = current(dir)
@@ -169,6 +195,15 @@ func ReadPrepared(dir string) (Prepared, error) {
 	}
 	if cpu := hostCPU(); p.CPU != cpu {
 		return Prepared{}, fmt.Errorf("%w: %s is for the CPU %s, but this host's is %s; prepare the model again", ErrNotPrepared, dir, p.CPU, cpu)
+	}
+	for name, size := range p.Files {
+		info, err := os.Lstat(filepath.Join(dir, filepath.Base(name)))
+		if err != nil {
+			return Prepared{}, fmt.Errorf("%w: %w", ErrNotPrepared, err)
+		}
+		if !info.Mode().IsRegular() || info.Size() != size {
+			return Prepared{}, fmt.Errorf("%w: %s has %d bytes, and had %d; prepare the model again", ErrNotPrepared, filepath.Join(dir, name), info.Size(), size)
+		}
 	}
 	return p, nil
 }
@@ -214,7 +249,7 @@ var formats = map[Format]struct {
 
 // build writes the prepared model into dir. It writes each format, checks its outputs
 // against the original model's, measures it and keeps the best one. For a large model it
-// may skip the second format: see settled. lean writes and measures one after the other.
+// may skip the second format: see settled. lean has one session at a time.
 func build(modelPath, content, dir string, lean bool) error {
 	p := Prepared{
 		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
@@ -225,19 +260,10 @@ func build(modelPath, content, dir string, lean bool) error {
 		return err
 	}
 	p.signature = plainForm.signature
-	writing := make(chan error, 1)
-	write := func() { writing <- writeFormat(plainForm, dir, FormatPacked) }
-	if lean {
-		write()
-	} else {
-		go write()
-	}
-	reference, err := measure(plainForm, nil)
-	written := <-writing
+	reference, written, err := p.begin(plainForm, dir, lean)
 	if err != nil {
 		return err
 	}
-	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
 	if err := p.choose(plainForm, dir, reference, written); err != nil {
 		return err
 	}
@@ -245,6 +271,31 @@ func build(modelPath, content, dir string, lean bool) error {
 		p.GraphError = err.Error() // An instance can serve without the graph.
 	}
 	return p.keep(dir)
+}
+
+// begin measures the original model and writes the packed format. written is the result of that.
+func (p *Prepared) begin(plain form, dir string, lean bool) (reference measurement, written, err error) {
+	if lean {
+		saving, f := plain, formats[FormatPacked]
+		packed := filepath.Join(dir, string(FormatPacked))
+		if err := os.Mkdir(packed, 0o755); err != nil {
+			return reference, nil, err
+		}
+		saving.settings, saving.save = f.save, filepath.Join(packed, f.file)
+		if reference, written = measure(saving, nil); written == nil {
+			p.PlainRunSeconds = reference.run.Seconds()
+			return reference, nil, nil
+		}
+	}
+	writing := make(chan error, 1)
+	if written != nil {
+		writing <- written
+	} else {
+		go func() { writing <- writeFormat(plain, dir, FormatPacked) }()
+	}
+	reference, err = measure(plain, nil)
+	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
+	return reference, <-writing, err
 }
 
 // choose measures the packed format and, unless that is settled, writes and measures the
@@ -298,7 +349,13 @@ func (p Prepared) keep(dir string) error {
 	if err != nil {
 		return err
 	}
+	p.Files = map[string]int64{}
 	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		p.Files[f.Name()] = info.Size()
 		if err := os.Rename(filepath.Join(chosen, f.Name()), filepath.Join(dir, f.Name())); err != nil {
 			return err
 		}

@@ -118,18 +118,10 @@ func saveOptimised(plain form, path string, save []setting) error {
 
 // saveGraph optimises the model up to a level and writes it to path.
 func saveGraph(plain form, path string, level ort.GraphOptimizationLevel, save []setting) error {
-	options, err := newOptions(1, level, save...)
+	plain.level, plain.settings, plain.save = level, save, path
+	e, err := open(plain, 1)
 	if err != nil {
 		return err
 	}
-	defer options.Destroy()
-	if err := options.SetOptimizedModelFilePath(path); err != nil {
-		return err
-	}
-	session, err := newSession(plain, options)
-	if err != nil {
-		return err
-	}
-	session.Destroy()
-	return nil
+	return e.Close()
 }

@@ -182,6 +182,51 @@ func TestReadPreparedRefusesOtherHosts(t *testing.T) {
 	}
 }
 
+// A prepared model is found without its model, and only if its files are as they were written.
+func TestFindPrepared(t *testing.T) {
+	cache := t.TempDir()
+	if _, err := FindPrepared(cache); !errors.Is(err, ErrNotPrepared) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	p, err := PrepareLean(zooFile(t, "mnist"), cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(cache, ".unfinished"), os.DirFS(p.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	found, err := FindPrepared(cache)
+	if err != nil || found.Dir != p.Dir || len(found.Files) == 0 {
+		t.Fatalf("%+v, %v, not %s", found, err, p.Dir)
+	}
+	for name, size := range found.Files {
+		file := filepath.Join(p.Dir, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, size/2); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := FindPrepared(cache); !errors.Is(err, ErrNotPrepared) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is cut short: %v", name, err)
+		}
+		if err := errors.Join(os.Remove(file), os.Symlink("/dev/zero", file)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := FindPrepared(cache); !errors.Is(err, ErrNotPrepared) {
+			t.Errorf("%s is a link: %v", name, err)
+		}
+		if err := errors.Join(os.Remove(file), os.WriteFile(file, text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := FindPrepared(cache)
+	if err != nil || again.Dir != p.Dir {
+		t.Errorf("it is whole again: %v", err)
+	}
+}
+
 func TestDescribeCPU(t *testing.T) {
 	const info = "processor : 0\nmodel name\t: Some CPU\nflags\t: sse avx\n\nprocessor : 1\nmodel name : Other\n"
 	got := describeCPU(info)

@@ -123,7 +123,7 @@ func (r *run) names(in *instance) (names []string) {
 
 // room returns the resources for a function's instances if its present ones are replaced.
 func (r *run) room(fn *function) systems.Room {
-	return systems.RoomOn(r.nodes, func() map[string][]systems.Held {
+	return systems.RoomOn(r.nodes, cluster.Tenant{}, func() map[string][]systems.Held {
 		held := map[string][]systems.Held{}
 		for i := range fn.running {
 			in := &fn.running[i]

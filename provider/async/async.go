@@ -229,11 +229,11 @@ func (q *Queue) answerGateways() (err error) {
 	if q.bus, err = stan.Serve(q.broker.Publishing(), o); err != nil {
 		return err
 	}
-	// A server that cannot be reached gets the subscriptions when it comes back.
-	if err = q.broker.Publishing().FlushTimeout(flushTimeout); err != nil && !q.broker.Publishing().IsConnected() {
-		err = nil
+	// A server that cannot be reached, or is slow, gets the subscriptions later.
+	if err := q.broker.Publishing().FlushTimeout(flushTimeout); err != nil && q.broker.Publishing().IsConnected() {
+		q.log.Warn().Err(err).Msg("NATS has not confirmed the subscriptions to gateways' requests yet; it has them when it does")
 	}
-	return err
+	return nil
 }
 
 // Drain takes nothing more out of the queue, and no more requests of gateways. It returns a

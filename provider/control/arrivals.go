@@ -59,6 +59,26 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 	}
 }
 
+// Learned prepares the functions again whose models have no times on some GPU: there are new profiles of
+// operators, from which the times may follow now.
+func (c *Controller) Learned() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.options.Devices == nil || c.keeper.Ended() || len(c.options.Devices.Devices()) == 0 {
+		return
+	}
+	for _, fn := range c.functions {
+		switch {
+		case fn.wanted == nil || fn.wanted.Inference.Device == annotation.DeviceCPU:
+		case fn.measured() && fn.failed == "" && !lackDevice(fn.artefacts) && leftOut(fn.artefacts) == "":
+		case !c.finder.Leading():
+			fn.searched.led = false // It looks once it leads.
+		default:
+			fn.again()
+		}
+	}
+}
+
 // lackDevice reports whether one of a function's models is served without times on any GPU.
 func lackDevice(artefacts []*artefact) bool {
 	return slices.ContainsFunc(artefacts, func(a *artefact) bool { return a.cut == nil && len(a.profile.DeviceShares()) == 0 })

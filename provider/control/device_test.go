@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -148,6 +149,88 @@ func TestGPUComesBack(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if n := prepares() - before; n > 0 {
 			t.Errorf("prepared %d times more although nothing is new", n)
+		}
+	})
+}
+
+// learningGPUs are GPUs on which models' times follow once known is set.
+type learningGPUs struct {
+	fakeGPUs
+	known *atomic.Bool
+}
+
+func (g learningGPUs) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	if !g.known.Load() {
+		return nil, errors.New("the database has no operators of it")
+	}
+	return g.fakeGPUs.OnDevice(ctx, file, device, maxBatch, until)
+}
+
+// Functions use a GPU once operators of it have become known, those that serve on cores and those that
+// serve on GPUs only.
+func TestOperatorsAreLearned(t *testing.T) {
+	learning := learningGPUs{known: &atomic.Bool{}}
+	tryWith(t, func(o *Options) {
+		o.Devices = learning
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+	}, func(r *rig) {
+		r.measured("f", "m")
+		r.deploy("w", "m2", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA })
+		for _, name := range []string{"f", "w"} {
+			r.until("it says what is missing", func() bool { return strings.Contains(r.describe(name).Problem, "no operators") })
+		}
+		r.Learned() // Of another GPU.
+		time.Sleep(10 * time.Minute)
+		learning.known.Store(true)
+		r.Learned()
+		time.Sleep(5 * time.Second)
+		for _, name := range []string{"f", "w"} {
+			r.mu.Lock()
+			all := r.functions[full(name)].artefacts
+			if len(all) == 0 || lackDevice(all) || leftOut(all) != "" {
+				t.Errorf("%s does not use the GPU", name)
+			}
+			r.mu.Unlock()
+		}
+		r.answered("w", "m2")
+	})
+}
+
+// twoKinds are GPUs of two kinds. The times are known on the first only.
+type twoKinds struct{ fakeGPUs }
+
+func (twoKinds) Devices() []string { return []string{"GPU, driver 1", "other, driver 1"} }
+
+func (g twoKinds) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
+	if device != "GPU, driver 1" {
+		return nil, errors.New("nobody has measured it")
+	}
+	return g.fakeGPUs.OnDevice(ctx, file, device, maxBatch, until)
+}
+
+// A model whose times are known on one kind of GPU has no instances on another, and its function says so.
+func TestOneOfTwoKinds(t *testing.T) {
+	tryWith(t, func(o *Options) {
+		o.Devices = twoKinds{}
+		n := cluster.Node{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}
+		for _, kind := range []string{"other, driver 1", "GPU, driver 1"} {
+			total := cluster.Resources{GPU: 100, GPUMemory: 16 << 30}
+			n.Devices = append(n.Devices, cluster.DeviceRoom{UUID: kind, Kind: kind, Total: total, Free: total})
+		}
+		o.Backend.(*fakeBackend).nodes = []cluster.Node{n}
+	}, func(r *rig) {
+		r.measured("f", "slow", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA })
+		r.load("f", 20*time.Millisecond, 10*time.Second)
+		if problem := r.describe("f").Problem; !strings.Contains(problem, "on other, driver 1: nobody has measured it") {
+			t.Errorf("it says %q", problem)
+		}
+		for _, in := range r.backend.living() {
+			if in.Device() != "GPU, driver 1" {
+				t.Errorf("an instance is on %q", in.Device())
+			}
+		}
+		if len(r.backend.living()) == 0 {
+			t.Error("nothing serves")
 		}
 	})
 }

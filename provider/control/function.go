@@ -166,6 +166,26 @@ func (fn *function) candidates() []capacity.Candidate {
 	return all
 }
 
+// tenantOf says which GPUs the function's instances may use: those on which the times of all its models are
+// known that have times on any.
+func tenantOf(fn *function) cluster.Tenant {
+	var kinds []string
+	known := false
+	for _, a := range fn.artefacts {
+		switch {
+		case len(a.profile.Devices) == 0:
+		case !known:
+			kinds, known = slices.Clone(a.profile.Devices), true
+		default:
+			kinds = slices.DeleteFunc(kinds, func(kind string) bool { return !slices.Contains(a.profile.Devices, kind) })
+		}
+	}
+	if known && len(kinds) == 0 {
+		kinds = []string{cluster.NoKind}
+	}
+	return cluster.Tenant{Namespace: fn.Deployment.Namespace, Kinds: cluster.Kinds(kinds)}
+}
+
 // slow returns why no artefact that is accurate enough meets the objective by its corrected
 // times, "" if at least one does.
 func (fn *function) slow() (why string) {

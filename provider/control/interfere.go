@@ -184,7 +184,7 @@ func (c interference) replaceElsewhere(now time.Time, in *instance) {
 	}
 	troubled := fn.troubledNodes()
 	if !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool {
-		return !troubled[n.Name] && (eligible == nil || slices.Contains(eligible, n.Name)) && n.Fits(in.Holds())
+		return !troubled[n.Name] && (eligible == nil || slices.Contains(eligible, n.Name)) && n.Fits(in.Holds(), tenantOf(fn))
 	}) {
 		return
 	}

@@ -94,7 +94,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	f := scaling.Function{
 		Name: fn.Name, Revision: fn.Revision, Percentile: fn.Inference.Percentile, Queue: fn.queue(),
 		ColdWait: c.options.ColdWait, Weight: fn.Inference.Weight, Waiting: stats.Waiting, Min: int(fn.replicas), Max: fn.Inference.MaxReplicas, ScaleToZero: true,
-		Accurate: fn.Inference.Accurate,
+		Accurate: fn.Inference.Accurate, Tenant: tenantOf(fn),
 	}
 	fn.setClasses(now, &f, stats)
 	fn.planned = 0

@@ -200,7 +200,7 @@ func (c preparation) fail(why string) {
 }
 
 // refuse records why the wanted revision cannot be served. The lock is held.
-func (c *Controller) refuse(fn *function, why string) {
+func (c preparation) refuse(fn *function, why string) {
 	fn.failed = why
 	fn.tell(time.Now())
 	if !fn.measured() {

@@ -56,7 +56,7 @@ func (fn *function) room(f *scaling.Function, nodes []cluster.Node) systems.Room
 	var room systems.Room
 	return func(r cluster.Resources) int {
 		if room == nil {
-			room = systems.RoomOn(eligible(nodes, f.Nodes), fn.heldOn)
+			room = systems.RoomOn(eligible(nodes, f.Nodes), f.Tenant, fn.heldOn)
 		}
 		if n := room(r); f.Max == 0 || n < f.Max {
 			return n

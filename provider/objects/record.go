@@ -63,7 +63,7 @@ func (s *Objects) accepted(f *v1alpha1.Function) (store.Function, bool) {
 	if was == nil {
 		return store.Function{}, false
 	}
-	old := v1alpha1.Function{ObjectMeta: f.ObjectMeta, Spec: was.Spec}
+	old := v1alpha1.Function{ObjectMeta: f.ObjectMeta, Spec: was.Spec.FunctionSpec}
 	old.Annotations = map[string]string{
 		v1alpha1.RevisionAnnotation: strconv.FormatUint(was.Revision, 10),
 		v1alpha1.DeployedAnnotation: f.Annotations[v1alpha1.DeployedAnnotation],

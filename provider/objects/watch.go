@@ -39,6 +39,9 @@ type Watching struct {
 	// leader calls both once a second for each function.
 	Status  func(name string) (provider.Status, bool)
 	Problem func(name string) string
+	// Resolved returns what a revision of a function, by its full name, has found in its
+	// image; nil, and nil results, mean nothing.
+	Resolved func(name string, revision uint64) *v1alpha1.ResolvedImage
 	// Defaults reads the images' annotations for specs that kubectl has changed; nil
 	// for none.
 	Defaults provider.Defaults
@@ -199,7 +202,7 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	err := w.Target.Adopt(ctx, r)
 	if err == nil {
 		w.mu.Lock()
-		w.latest[key] = latest{f.UID, &v1alpha1.Deployed{Revision: r.Revision, Spec: f.Completed().Spec}}
+		w.latest[key] = latest{f.UID, w.deployed(f, r)}
 		w.mu.Unlock()
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "Deployed"})
 		return false
@@ -215,6 +218,15 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 	}
 	// A refused spec may be accepted later, after a secret is created or an image pushed.
 	return true
+}
+
+// deployed returns what the status is to say of an adopted deployment.
+func (w *watcher) deployed(f *v1alpha1.Function, r store.Function) *v1alpha1.Deployed {
+	d := &v1alpha1.Deployed{Revision: r.Revision, Spec: v1alpha1.DeployedSpec{FunctionSpec: f.Completed().Spec}}
+	if w.Resolved != nil {
+		d.Spec.Resolved = w.Resolved(provider.FullName(f.Name, f.Namespace), r.Revision)
+	}
+	return d
 }
 
 // gone ends a function that the cache does not have. It asks the API server first,

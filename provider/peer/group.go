@@ -31,7 +31,10 @@ type Options struct {
 	// Bodies reads the requests that others hand on; nil for a reader with the provider's
 	// default limits.
 	Bodies *web.BodyReader
-	Logger zerolog.Logger
+	// InFlight counts the requests that others hand on; nil for a gate that stays open. Once
+	// it is closed, they are not taken, and the others execute them.
+	InFlight *web.Gate
+	Logger   zerolog.Logger
 	// Dial connects to other replicas; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -79,6 +82,9 @@ type Group struct {
 func New(o Options) *Group {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: connectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}}).DialContext
+	}
+	if o.InFlight == nil {
+		o.InFlight = web.NewGate()
 	}
 	if o.Bodies == nil {
 		o.Bodies = web.NewBodyReader(provider.DefaultMaxBody, provider.DefaultBodyTimeout, provider.DefaultMaxHeld)

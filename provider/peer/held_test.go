@@ -49,6 +49,35 @@ func hand(t *testing.T, server *httptest.Server, n int) (status int, text string
 	return answer.StatusCode, string(body)
 }
 
+// A replica that shuts down answers the requests that others have handed on to it, and takes
+// no more of them: the others execute these.
+func TestHandedRequestsAreInFlight(t *testing.T) {
+	o := &answering{id: "r", hold: make(chan struct{})}
+	gate := web.NewGate()
+	g := New(Options{Membership: seat{&place{}, "r"}, InFlight: gate, Logger: zerolog.Nop()})
+	g.Share(function(), o)
+	server := httptest.NewServer(g.Handler())
+	t.Cleanup(server.Close)
+	answered := make(chan int, 1)
+	go func() {
+		status, _ := hand(t, server, 1)
+		answered <- status
+	}()
+	until(t, "it is there", func() bool { return o.requests.Load() == 1 })
+	empty := gate.Close()
+	if gate.Inside() != 1 {
+		t.Errorf("%d requests are in flight, not the one that was handed on", gate.Inside())
+	}
+	if status, text := hand(t, server, 1); status != http.StatusServiceUnavailable || !strings.Contains(text, "shutting down") || o.requests.Load() != 1 {
+		t.Errorf("another one: %d %q", status, text)
+	}
+	close(o.hold)
+	<-empty
+	if status := <-answered; status != http.StatusOK {
+		t.Errorf("the one in flight gets %d", status)
+	}
+}
+
 // A request that is handed on holds what has come of it, not what it announces, until it is
 // answered, and its size is bounded.
 func TestHandedRequestsHoldWhatHasCome(t *testing.T) {

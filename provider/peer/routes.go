@@ -62,6 +62,11 @@ func (g *Group) withLocal(serve func(Local, http.ResponseWriter, *http.Request))
 
 // serveInvoke dispatches a request that another replica hands on.
 func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
+	if !g.options.InFlight.Enter() {
+		fail(w, fmt.Errorf("%w: this replica is shutting down", errNotTaken))
+		return
+	}
+	defer g.options.InFlight.Leave()
 	d, ok := g.own.Load(r.PathValue("name"))
 	if !ok {
 		fail(w, fmt.Errorf("%w: this replica does not know the function (yet)", errNotTaken))

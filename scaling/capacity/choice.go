@@ -25,6 +25,8 @@ type Demand struct {
 	Limit int
 	// Nodes has the names of the nodes on which instances may go; nil means any.
 	Nodes []string
+	// Tenant says which devices serve the function.
+	Tenant cluster.Tenant
 	// Load is the function's whole load. RPS is a part of it.
 	Load float64
 	// Crowded: there is no room for all load. Then only the served load counts, and no

@@ -13,6 +13,9 @@ import (
 type Class struct {
 	packing.Class
 	Places []int
+	// tenanted: of the GPUs of these nodes only the tenant's instances have shares.
+	tenanted bool
+	tenant   cluster.Tenant
 }
 
 // maxClasses bounds how many kinds of nodes a plan distinguishes. It drops the kinds with
@@ -26,20 +29,30 @@ func (p *Problem) classes(room *placing.Room) []Class {
 		free cluster.Resources
 		used bool
 		zone int
+		// tenanted and tenant are those of Class.
+		tenanted bool
+		tenant   cluster.Tenant
 	}
 	index := map[kind]int{}
 	var all []Class
 	zone, barred := p.zones(len(room.Places))
+	tenants := p.tenants(room)
 	fresh := map[cluster.Resources]int{} // By kind: one with a GPU does not replace one without.
 	for i := range room.Places {
 		at := &room.Places[i]
-		k := kind{p.free(at), at.Used, zone[i]}
+		k := kind{used: at.Used, zone: zone[i]}
+		devices := at.Devices
+		if tenants != nil && tenants[i] != nil {
+			k.tenanted, k.tenant = true, *tenants[i]
+			devices = within(devices, k.tenant)
+		}
+		k.free = p.free(at, devices)
 		n, known := index[k]
 		if !known {
 			n = -1
 			if p.fits(k.free, barred[k.zone]) {
 				n = len(all)
-				all = append(all, Class{Class: packing.Class{Free: k.free, Cost: p.cost(room, at), Barred: barred[k.zone]}})
+				all = append(all, Class{Class: packing.Class{Free: k.free, Cost: p.cost(room, at), Barred: barred[k.zone]}, tenanted: k.tenanted, tenant: k.tenant})
 			}
 			index[k] = n
 		}
@@ -104,7 +117,7 @@ func (p *Problem) barred(place int) (barred []bool) {
 // zones numbers the places by the demands that they bar. of has each place's number.
 func (p *Problem) zones(places int) (of []int, barred [][]bool) {
 	of = make([]int, places)
-	if !slices.ContainsFunc(p.Demands, func(d Demand) bool { return d.Allowed != nil }) {
+	if !slices.ContainsFunc(p.Demands, func(d Demand) bool { return !d.Allowed.All() }) {
 		return of, [][]bool{nil}
 	}
 	for i := range of {

@@ -2,6 +2,7 @@ package joint
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -47,10 +48,23 @@ func largestFirst(a, b cluster.Resources) int {
 	return cmp.Or(cmp.Compare(b.GPU, a.GPU), cmp.Compare(b.GPUMemory, a.GPUMemory))
 }
 
-// repair places what a first solution could not place because a device had no room.
+// repair places what a first solution could not place because a device had no room, or was left to another
+// tenant.
 func (p *Problem) repair(room *placing.Room, placements []placing.Placement) {
+	p.repairFor(nil, room, placements)
+	if !p.divided {
+		return
+	}
+	for _, tenant := range slices.SortedFunc(maps.Keys(p.shortOfShares()), cluster.Tenant.Compare) {
+		p.repairFor(&tenant, room, placements)
+	}
+}
+
+// repairFor is repair with all GPUs that are left to one tenant left to this one, if it is not nil.
+func (p *Problem) repairFor(tenant *cluster.Tenant, room *placing.Room, placements []placing.Placement) {
 	for range repairs {
 		rest := p.rest(placements)
+		rest.only = tenant
 		before := count(placements)
 		classes, s := rest.Solve(room)
 		rest.fill(room, classes, s, placements)
@@ -90,19 +104,23 @@ func (p *Problem) rest(placements []placing.Placement) *Problem {
 	return rest
 }
 
-// free is what patterns may have of a place: all that is free, or not more than its emptiest device.
-func (p *Problem) free(at *placing.Place) cluster.Resources {
-	if !p.oneDevice || len(at.Devices) == 0 {
+// free is what patterns may have of a place and these of its devices: all that is free, or not more than
+// the emptiest device.
+func (p *Problem) free(at *placing.Place, devices []cluster.DeviceRoom) cluster.Resources {
+	if len(at.Devices) == 0 || !p.oneDevice && len(devices) == len(at.Devices) {
 		return at.Free
 	}
 	free := at.Free
-	free.GPU, free.GPUMemory = 0, 0
-	most := cluster.DeviceRoom{Free: cluster.Resources{GPU: -1}}
-	for i := range at.Devices {
-		if d := &at.Devices[i]; d.Lost == "" && cluster.CompareDevices(d, &most) > 0 {
-			most = *d
+	_, most := cluster.SumDevices(devices)
+	if p.oneDevice {
+		emptiest := cluster.DeviceRoom{Free: cluster.Resources{GPU: -1}}
+		for i := range devices {
+			if d := &devices[i]; d.Lost == "" && cluster.CompareDevices(d, &emptiest) > 0 {
+				emptiest = *d
+			}
 		}
+		most = emptiest.Free
 	}
-	free.GPU, free.GPUMemory = max(0, min(at.Free.GPU, most.Free.GPU)), max(0, min(at.Free.GPUMemory, most.Free.GPUMemory))
+	free.GPU, free.GPUMemory = max(0, min(at.Free.GPU, most.GPU)), max(0, min(at.Free.GPUMemory, most.GPUMemory))
 	return free
 }

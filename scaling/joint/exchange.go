@@ -28,6 +28,8 @@ type ExchangeFunction struct {
 	// at least Floor.
 	Count, Max, Floor int
 	Instances         []ExchangeInstance
+	// Tenant says which devices may serve it.
+	Tenant cluster.Tenant
 	// Serves returns the rate that an instance serves, with room for chance or, if
 	// crowded, without.
 	Serves func(with capacity.Candidate, crowded bool) float64

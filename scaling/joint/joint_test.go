@@ -85,7 +85,7 @@ func TestPlace(t *testing.T) {
 }
 
 func TestWhatIsLeftOver(t *testing.T) {
-	on := func(d Demand, allowed ...bool) Demand { d.Allowed = allowed; return d }
+	on := func(d Demand, allowed ...bool) Demand { d.Allowed = placing.Only(allowed...); return d }
 	one := choice(1000, 0, 10)
 	hopeless := Demand{Need: 5, Configs: []capacity.Candidate{choice(2000, 0, 20).Candidate, choice(1000, 0, 10).Candidate}}
 	room := placing.New(nodes(2, 2000, 0), options)
@@ -143,7 +143,7 @@ func TestLean(t *testing.T) {
 	used := func(n int) *placing.Room {
 		room := placing.New(nodes(20, 4000, 0), options)
 		for i := range n {
-			room.Take(i, cluster.Resources{CPU: 1000})
+			room.Take(i, cluster.Resources{CPU: 1000}, cluster.Tenant{})
 		}
 		return room
 	}
@@ -232,10 +232,11 @@ func random(seed uint64) ([]cluster.Node, Thrift, []Demand) {
 		}
 		d.Need = math.Exp(6 * r.Float64())
 		if r.IntN(3) == 0 {
-			d.Allowed = make(placing.Allowed, len(fleet))
-			for i := range d.Allowed {
-				d.Allowed[i] = r.IntN(2) == 0
+			on := make([]bool, len(fleet))
+			for i := range on {
+				on[i] = r.IntN(2) == 0
 			}
+			d.Allowed = placing.Only(on...)
 		}
 		demands = append(demands, d)
 	}

@@ -179,8 +179,8 @@ func (x *swap) fitting(plan ideal, m move) (fit []int) {
 	starts := slices.Clone(m.starts)
 	slices.SortStableFunc(starts, func(a, b int) int { return largestFirst(plan.Item(a).Need, plan.Item(b).Need) })
 	for _, i := range starts {
-		if need := plan.Item(i).Need; at.Fits(need) {
-			at.Start(need)
+		if need, tenant := plan.Item(i).Need, plan.Demands[plan.Of(i)].Allowed.Tenant; at.Fits(need, tenant) {
+			at.Start(need, tenant)
 			fit = append(fit, i)
 		}
 	}

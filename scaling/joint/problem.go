@@ -8,6 +8,7 @@ package joint
 import (
 	"slices"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/packing"
 	"github.com/faas-infer/faas-infer/scaling/placing"
@@ -71,6 +72,10 @@ type Problem struct {
 	items  []packing.Item
 	// oneDevice: patterns have no more than the emptiest device of a node.
 	oneDevice bool
+	// divided: the last plan left the GPUs of some nodes to one tenant each.
+	divided bool
+	// only is the tenant that a plan may leave such GPUs to, nil for any.
+	only *cluster.Tenant
 	// from has the first item of each demand, of the demand of each item.
 	from, of []int
 }
@@ -129,9 +134,16 @@ func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 	for _, c := range classes {
 		problem.Classes = append(problem.Classes, c.Class)
 	}
+	p.divided = slices.ContainsFunc(classes, func(c Class) bool { return c.tenanted })
+	if p.divided {
+		p.barShares(&problem, classes)
+	}
 	s, err := packing.Solve(problem)
 	if err != nil { // Solve refuses only numbers that no candidate has.
 		return nil, packing.Solution{Served: make([]float64, len(p.needs))}
+	}
+	if p.divided {
+		s.Served, s.Prices = s.Served[:len(p.needs)], s.Prices[:len(p.needs)]
 	}
 	return classes, s
 }
@@ -141,7 +153,7 @@ func (p *Problem) Solve(room *placing.Room) ([]Class, packing.Solution) {
 func (p *Problem) Place(room *placing.Room) []placing.Placement {
 	placements := make([]placing.Placement, len(p.Demands))
 	classes, s := p.Solve(room)
-	if !p.fill(room, classes, s, placements) {
+	if !p.fill(room, classes, s, placements) || p.divided {
 		p.repair(room, placements)
 	}
 	for k := range placements {
@@ -198,10 +210,11 @@ func (p *Problem) explain(k int, left *placing.Placement) {
 // put takes the room for one instance. It reports whether it fits.
 func (p *Problem) put(room *placing.Room, at, item int, placements []placing.Placement) bool {
 	k, c := p.of[item], p.Choice(item)
-	if !room.Places[at].Fits(c.Config.Resources) {
+	tenant := p.Demands[k].Allowed.Tenant
+	if !room.Places[at].Fits(c.Config.Resources, tenant) {
 		return false
 	}
-	device := room.Take(at, c.Config.Resources)
+	device := room.Take(at, c.Config.Resources, tenant)
 	placements[k].Placed = append(placements[k].Placed, placing.Placed{Candidate: c.Candidate, Node: room.Places[at].Name, Device: device, Range: c.Range})
 	return true
 }

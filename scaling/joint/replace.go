@@ -143,7 +143,7 @@ func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
 			trial.Undo(i, in.Config.Resources, in.Device)
 		}
 	}
-	if !takeAll(trial, starts) {
+	if !x.takeAll(trial, starts) {
 		return false
 	}
 	for _, i := range places {
@@ -159,13 +159,14 @@ func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
 }
 
 // takeAll takes the room of instances that are to start. It reports whether all fit.
-func takeAll(room *placing.Room, starts []ExchangeStart) bool {
+func (x *swap) takeAll(room *placing.Room, starts []ExchangeStart) bool {
 	for _, s := range starts {
 		i, _ := room.Find(s.Node)
-		if !room.Places[i].Fits(s.Config.Resources) {
+		tenant := x.functions[s.Function].Tenant
+		if !room.Places[i].Fits(s.Config.Resources, tenant) {
 			return false
 		}
-		room.Take(i, s.Config.Resources)
+		room.Take(i, s.Config.Resources, tenant)
 	}
 	return true
 }
@@ -178,6 +179,6 @@ func (x *swap) stop(place int, in ExchangeMember) {
 
 // start takes room for an instance.
 func (x *swap) start(place, function int, y placing.Placed) {
-	y.Device = x.room.Take(place, y.Config.Resources)
+	y.Device = x.room.Take(place, y.Config.Resources, x.functions[function].Tenant)
 	x.step.Start = append(x.step.Start, ExchangeStart{y, function})
 }

@@ -61,13 +61,13 @@ func FuzzDevices(f *testing.F) {
 					t.Fatalf("%+v on %+v", need, *d)
 				}
 			}
-			if !at.Fits(need) {
+			if !at.Fits(need, cluster.Tenant{}) {
 				t.Fatalf("%+v on %+v", need, at.Node)
 			}
 			room.Hold(i, need, x.Device)
 		}
 		if p.Reason == NoRoom && d.Limit == 0 {
-			if choices := o.Choices(capacity.Demand{RPS: p.Residual, SLO: d.SLO, Queue: d.Queue, Configs: d.Configs}); room.Fits(choices, nil) {
+			if choices := o.Choices(capacity.Demand{RPS: p.Residual, SLO: d.SLO, Queue: d.Queue, Configs: d.Configs}); room.Fits(choices, Allowed{}) {
 				t.Fatalf("%v requests/s have no room, but there is some", p.Residual)
 			}
 		}
@@ -92,6 +92,30 @@ func TestShareOfOneDevice(t *testing.T) {
 		}
 		if p := Schedule(d, []cluster.Node{split}, o); p.Reason != NoRoom {
 			t.Errorf("%v: %+v", placement, p)
+		}
+	}
+}
+
+// Algorithm 1 leaves a GPU to the namespace whose instances have its claim.
+func TestClaimedByAnotherNamespace(t *testing.T) {
+	whole := cluster.Resources{GPU: 100}
+	nodes := []cluster.Node{
+		{Name: "a", Total: cluster.Resources{CPU: 8000, Memory: 1 << 30, GPU: 100}, Free: cluster.Resources{CPU: 8000, Memory: 1 << 30, GPU: 60},
+			Devices: []cluster.DeviceRoom{{UUID: "a0", Total: whole, Free: cluster.Resources{GPU: 60}, Instances: 1, Claimed: true, Namespace: "one"}}},
+		{Name: "b", Total: cluster.Resources{CPU: 8000, Memory: 1 << 30, GPU: 100}, Free: cluster.Resources{CPU: 8000, Memory: 1 << 30, GPU: 100},
+			Devices: []cluster.DeviceRoom{{UUID: "b0", Total: whole, Free: whole, Claimed: true}}},
+	}
+	share := capacity.Candidate{Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, GPU: 50}}, Exec: 10 * ms}
+	for namespace, want := range map[string]string{"one": "a", "two": "b"} {
+		d := capacity.Demand{RPS: 1, SLO: 100 * ms, Queue: capacity.LateBound, Configs: []capacity.Candidate{share}, Tenant: cluster.Tenant{Namespace: namespace}}
+		room := New(nodes, capacity.Options{})
+		p := room.Schedule(d, 0)
+		if len(p.Placed) != 1 || p.Placed[0].Node != want {
+			t.Errorf("%s: %+v", namespace, p)
+		}
+		d.RPS = 1000
+		if p := room.Schedule(d, 0); namespace == "two" && len(p.Placed) != 1 {
+			t.Errorf("two has %d more on a GPU of one", len(p.Placed))
 		}
 	}
 }

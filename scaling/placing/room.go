@@ -74,11 +74,11 @@ func (r *Room) Find(name string) (int, bool) {
 	return slices.BinarySearchFunc(r.Places, name, func(p Place, name string) int { return strings.Compare(p.Name, name) })
 }
 
-// Take takes what a new instance needs from place i. It returns the device of its share, "" if
+// Take takes what a new instance of a tenant needs from place i. It returns the device of its share, "" if
 // it has none.
-func (r *Room) Take(i int, need cluster.Resources) (device string) {
+func (r *Room) Take(i int, need cluster.Resources, t cluster.Tenant) (device string) {
 	r.Places[i].Used = true
-	r.change(i, func(n *cluster.Node) { device = n.Start(need) })
+	r.change(i, func(n *cluster.Node) { device = n.Start(need, t) })
 	return device
 }
 
@@ -132,7 +132,7 @@ func (r *Room) fit(c *capacity.Choice, on Allowed) (weighed, bool) {
 	}
 	from := sort.Search(len(r.order), func(i int) bool { return r.order[i].weight >= c.Cost })
 	for _, w := range r.order[from:] {
-		if on.Has(w.index) && r.Places[w.index].Fits(c.Config.Resources) {
+		if r.fits(w.index, c.Config.Resources, on) {
 			return w, true
 		}
 	}
@@ -144,7 +144,7 @@ func (r *Room) elsewhere(c *capacity.Choice, on Allowed) (weighed, bool) {
 	best, most := -1, math.Inf(-1)
 	for i := range r.Places {
 		p := &r.Places[i]
-		if !on.Has(i) || !p.Fits(c.Config.Resources) {
+		if !r.fits(i, c.Config.Resources, on) {
 			continue
 		}
 		if r.Options.Placement == capacity.FirstFit {

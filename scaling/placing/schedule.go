@@ -95,7 +95,7 @@ func (r *Room) Schedule(d capacity.Demand, most int) Placement {
 		p.Reason, p.Fastest = NoConfig, capacity.Fastest(d.Configs)
 		return p
 	}
-	allowed := r.Allowed(d.Nodes)
+	allowed := r.Allowed(d.Nodes, d.Tenant)
 	if !allowed.Any() {
 		p.Reason = NoNode
 		return p
@@ -117,7 +117,7 @@ func (r *Room) Schedule(d capacity.Demand, most int) Placement {
 			p.Reason, p.Lack = NoRoom, r.Lack(choices, allowed)
 			return p
 		}
-		p.Placed = append(p.Placed, r.put(&best))
+		p.Placed = append(p.Placed, r.put(&best, allowed))
 		p.Residual -= best.Range.Up // line 14
 		if p.Residual <= capacity.Negligible*d.RPS {
 			p.Residual = 0

@@ -187,14 +187,14 @@ func boolean(b bool) int {
 func nodesOf(places []int) int { return len(slices.Compact(slices.Clone(places))) }
 
 // put takes the room of a choice on its places and returns the instance.
-func (r *Room) put(s *scored) Placed {
+func (r *Room) put(s *scored, on Allowed) Placed {
 	p := Placed{Candidate: s.Candidate, Node: r.Places[s.node].Name, Range: s.Range, Efficiency: s.efficiency}
 	if s.nodes == nil {
-		p.Device = r.Take(s.node, s.Config.Resources) // line 13
+		p.Device = r.Take(s.node, s.Config.Resources, on.Tenant) // line 13
 		return p
 	}
 	for _, i := range s.nodes {
-		r.Take(i, s.Config.Each())
+		r.Take(i, s.Config.Each(), on.Tenant)
 		p.Nodes = append(p.Nodes, r.Places[i].Name)
 	}
 	return p
@@ -213,7 +213,7 @@ func (r *Room) Divide(choices []capacity.Choice, on Allowed, residual float64, m
 		if !ok {
 			break
 		}
-		placed = append(placed, r.put(&best))
+		placed = append(placed, r.put(&best, on))
 		left -= best.Range.Up
 	}
 	return placed, max(0, left)

@@ -132,7 +132,7 @@ func FuzzSets(f *testing.F) {
 				if !part.Fits(room.Places[i].Free) {
 					t.Fatalf("%v of %v on %s, which has %v", part, x.Config, name, room.Places[i].Free)
 				}
-				room.Take(i, part)
+				room.Take(i, part, cluster.Tenant{})
 			}
 		}
 		if p.Lack.Of > 0 && (p.Reason != NoRoom || p.Lack.Members < 1 || p.Lack.Members > p.Lack.Of) {

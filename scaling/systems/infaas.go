@@ -328,7 +328,7 @@ func (x *infaasScaler) start(plan *scaling.Plan, app *application, option, n int
 			plan.Unplaced = append(plan.Unplaced, scaling.Unplaced{Function: app.function.Name, RPS: app.Load, Reason: placing.NoRoom})
 			return
 		}
-		device := x.nodes[at].Start(c.Config.Resources)
+		device := x.nodes[at].Start(c.Config.Resources, cluster.Tenant{})
 		plan.Start = append(plan.Start, scaling.Start{
 			Function: app.function.Name, Revision: app.function.Revision, Artefact: c.Artefact, Config: c.Config, Exec: c.Exec, Mean: c.Mean, Node: x.nodes[at].Name, Device: device,
 		})
@@ -340,7 +340,7 @@ func (x *infaasScaler) start(plan *scaling.Plan, app *application, option, n int
 func (x *infaasScaler) node(need cluster.Resources, avoid map[string]bool) int {
 	best := -1
 	for i, n := range x.nodes {
-		if n.Fits(need) && !avoid[n.Name] && (best < 0 || x.spread == (price(n.Free) > price(x.nodes[best].Free)) && price(n.Free) != price(x.nodes[best].Free)) {
+		if n.Fits(need, cluster.Tenant{}) && !avoid[n.Name] && (best < 0 || x.spread == (price(n.Free) > price(x.nodes[best].Free)) && price(n.Free) != price(x.nodes[best].Free)) {
 			best = i
 		}
 	}
@@ -351,7 +351,7 @@ func (x *infaasScaler) node(need cluster.Resources, avoid map[string]bool) int {
 func (x *infaasScaler) room(need cluster.Resources) int {
 	sum := 0
 	for _, n := range x.nodes {
-		sum += fits(&n, need)
+		sum += fits(&n, need, cluster.Tenant{})
 	}
 	return sum
 }

@@ -18,9 +18,9 @@ type Held struct {
 	Device string
 }
 
-// RoomOn returns the room on nodes. held returns what the function's own instances hold on
+// RoomOn returns the room on nodes for a function that is t. held returns what the function's own instances hold on
 // each node; it is called only when the room is needed.
-func RoomOn(nodes []cluster.Node, held func() map[string][]Held) Room {
+func RoomOn(nodes []cluster.Node, t cluster.Tenant, held func() map[string][]Held) Room {
 	var free []cluster.Node
 	return func(r cluster.Resources) int {
 		if free == nil {
@@ -34,21 +34,21 @@ func RoomOn(nodes []cluster.Node, held func() map[string][]Held) Room {
 		}
 		sum := 0
 		for i := range free {
-			sum += fits(&free[i], r)
+			sum += fits(&free[i], r, t)
 		}
 		return sum
 	}
 }
 
-// fits is how often r fits on a node, and on its devices.
-func fits(n *cluster.Node, r cluster.Resources) int {
+// fits is how often r fits on a node, and on its devices that serve a tenant.
+func fits(n *cluster.Node, r cluster.Resources, t cluster.Tenant) int {
 	most := often(n.Free, r)
 	if n.Devices == nil || r.OnDevice() == (cluster.Resources{}) {
 		return most
 	}
 	sum := 0
 	for i := range n.Devices {
-		if d := &n.Devices[i]; d.Fits(r) {
+		if d := &n.Devices[i]; d.Fits(r) && d.Serves(t) {
 			sum += min(often(d.Free, r.OnDevice()), cluster.MaxShares-d.Instances)
 		}
 	}

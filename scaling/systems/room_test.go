@@ -20,7 +20,7 @@ func TestRoomOn(t *testing.T) {
 		{Name: "d", Free: cluster.Resources{CPU: 900, GPU: 120}, Devices: []cluster.DeviceRoom{
 			{UUID: "x", Free: cluster.Resources{GPU: 30}}, {UUID: "y", Free: cluster.Resources{GPU: 90}}, {UUID: "z", Free: cluster.Resources{GPU: 100}, Lost: "XID 79"}}},
 	}
-	room := RoomOn(nodes, func() map[string][]Held {
+	room := RoomOn(nodes, cluster.Tenant{}, func() map[string][]Held {
 		return map[string][]Held{"b": {{cluster.Resources{CPU: 1500, Memory: 1 << 30}, ""}}, "d": {{cluster.Resources{GPU: 20}, "x"}}}
 	})
 	for _, c := range []struct {

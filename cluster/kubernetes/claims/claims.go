@@ -199,6 +199,17 @@ func (b *Book) Withheld(node, uuid, namespace string) string {
 	return ""
 }
 
+// Holder returns the namespace of the claim of ours that holds the GPU, "" if none does.
+func (b *Book) Holder(uuid string) string {
+	b.index()
+	for _, key := range b.holders[b.devices[uuid].place] {
+		if c := b.claims[key]; c.uuid == uuid {
+			return c.namespace
+		}
+	}
+	return ""
+}
+
 // OneNamespace says why a GPU of which instances in one namespace have shares cannot be used in
 // another.
 func OneNamespace(namespace string) string {

@@ -33,6 +33,9 @@ type ModelPlan struct {
 	// the GPU is allocated to it; "" for none.
 	Share *gpu.Share
 	Claim string
+	// Copies is the PersistentVolumeClaim with the node's prepared copies of models, in the function's
+	// namespace; "" for none.
+	Copies string
 	// Grace is how long it may take to exit if the deletion gives no other grace
 	// period.
 	Grace time.Duration
@@ -58,6 +61,9 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 		return nil, err
 	}
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: skeleton(p, name)}
+	if p.Copies != "" {
+		addCopies(&pod.Spec, p)
+	}
 	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
 	if err := Apply(&pod.Spec, d, Settings{Profiles: p.Profiles, Secrets: p.Secrets}); err != nil {

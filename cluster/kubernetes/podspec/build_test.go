@@ -342,3 +342,56 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A pod with copies mounts the directory of its own function and model, in Pod Security's terms a claim.
+func TestCopies(t *testing.T) {
+	directory := func(change func(*ModelPlan)) string {
+		t.Helper()
+		p := plan()
+		p.Copies, p.Spec.Env[CopiesVariable] = "faas-infer-copies", "/etc"
+		change(&p)
+		pod, err := Model(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := pod.Spec.Containers[0]
+		var env []string
+		for _, e := range c.Env {
+			if e.Name == CopiesVariable {
+				env = append(env, e.Value)
+			}
+		}
+		at := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == copiesVolume })
+		if at < 0 || len(env) != 1 || env[0] != c.VolumeMounts[at].MountPath || c.VolumeMounts[at].ReadOnly {
+			t.Fatalf("mounts %+v, variable %q", c.VolumeMounts, env)
+		}
+		for _, v := range pod.Spec.Volumes {
+			if v.HostPath != nil || v.Name == copiesVolume && v.PersistentVolumeClaim.ClaimName != "faas-infer-copies" {
+				t.Errorf("volume %+v", v)
+			}
+		}
+		return c.VolumeMounts[at].SubPath
+	}
+	same := directory(func(*ModelPlan) {})
+	if !strings.HasPrefix(same, "mnist-u1-") || strings.Contains(same, "/") {
+		t.Errorf("the directory is %q", same)
+	}
+	if got := directory(func(p *ModelPlan) { p.Spec.ID, p.Spec.Revision, p.Spec.Config.Batch = "mnist-x", 8, 1 }); got != same {
+		t.Errorf("another instance has %q, not %q", got, same)
+	}
+	seen := map[string]bool{same: true}
+	for what, change := range map[string]func(*ModelPlan){
+		"the function was made again": func(p *ModelPlan) { p.Owner.UID = "u2" },
+		"another image":               func(p *ModelPlan) { p.Spec.Bundle += "1" },
+		"another model of the image":  func(p *ModelPlan) { p.Spec.Model += "1" },
+	} {
+		if got := directory(change); seen[got] {
+			t.Errorf("%s: it has the same directory", what)
+		} else {
+			seen[got] = true
+		}
+	}
+	if pod, err := Model(plan()); err != nil || slices.ContainsFunc(pod.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == CopiesVariable }) {
+		t.Errorf("without copies it has a directory: %v", err)
+	}
+}

@@ -47,7 +47,7 @@ func (f *Function) Completed() *Function {
 func (f *Function) At(revision uint64) *Function {
 	if was := f.Status.Deployed; was != nil && was.Revision == revision {
 		at := *f
-		at.Spec = was.Spec
+		at.Spec = was.Spec.FunctionSpec
 		return &at
 	}
 	return f.Completed()

@@ -30,7 +30,7 @@ func TestBrought(t *testing.T) {
 func TestAt(t *testing.T) {
 	was := FunctionSpec{Image: "i:1", Annotations: map[string]string{"a": "1"}}
 	f := &Function{Spec: FunctionSpec{Image: "i:2", Annotations: map[string]string{"own": "1"}},
-		Status: FunctionStatus{Deployed: &Deployed{Revision: 6, Spec: was}}}
+		Status: FunctionStatus{Deployed: &Deployed{Revision: 6, Spec: DeployedSpec{FunctionSpec: was}}}}
 	if got := f.At(6); !reflect.DeepEqual(got.Spec, was) || f.Spec.Image != "i:2" {
 		t.Errorf("%+v", got.Spec)
 	}
@@ -50,11 +50,14 @@ func TestAt(t *testing.T) {
 
 // A copy shares nothing with the original.
 func TestCopyOfWhatIsDeployed(t *testing.T) {
-	f := &Function{Status: FunctionStatus{Deployed: &Deployed{Revision: 3, Spec: FunctionSpec{Image: "i", Environment: map[string]string{"a": "1"}}}}}
+	f := &Function{Status: FunctionStatus{Deployed: &Deployed{Revision: 3, Spec: DeployedSpec{
+		FunctionSpec: FunctionSpec{Image: "i", Environment: map[string]string{"a": "1"}}, Resolved: &ResolvedImage{Digest: "d", Models: []ResolvedModel{{File: "f"}}},
+	}}}}
 	c := f.DeepCopy()
+	c.Status.Deployed.Spec.Resolved.Digest, c.Status.Deployed.Spec.Resolved.Models[0].File = "e", "g"
 	c.Status.Deployed.Spec.Environment["a"] = "2"
 	c.Status.Deployed.Revision = 4
-	if text, _ := json.Marshal(f.Status.Deployed); string(text) != `{"revision":3,"spec":{"image":"i","environment":{"a":"1"}}}` {
+	if text, _ := json.Marshal(f.Status.Deployed); string(text) != `{"revision":3,"spec":{"image":"i","environment":{"a":"1"},"resolved":{"reference":"","digest":"d","directory":"","models":[{"file":"f","hash":""}]}}}` {
 		t.Errorf("%s", text)
 	}
 }

@@ -187,7 +187,42 @@ type Deployed struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
-	Spec FunctionSpec `json:"spec"`
+	Spec DeployedSpec `json:"spec"`
+}
+
+// DeployedSpec is a spec, with what is known of its image.
+type DeployedSpec struct {
+	FunctionSpec `json:",inline"`
+	// Resolved is the model's image as the deployment found it; nil for an ordinary
+	// function and for a model that may be cut. With it, a provider that starts serves the
+	// function without asking the registry.
+	Resolved *ResolvedImage `json:"resolved,omitempty"`
+}
+
+// ResolvedImage is a model's image.
+type ResolvedImage struct {
+	// Reference names the image by its digest, "sha256:" and 64 hexadecimal digits.
+	Reference string `json:"reference"`
+	Digest    string `json:"digest"`
+	// Directory is the absolute path of the bundle in the image.
+	Directory string `json:"directory"`
+	// Models are what instances may load.
+	Models []ResolvedModel `json:"models"`
+}
+
+// ResolvedModel is one model of an image.
+type ResolvedModel struct {
+	// Name is the variant's name, "" for the only model; Of is the name of the model of
+	// which it is a variant.
+	Name string `json:"name,omitempty"`
+	Of   string `json:"of,omitempty"`
+	// File is the path below Directory. Hash identifies its content.
+	File string `json:"file"`
+	Hash string `json:"hash"`
+	// Images says how the model expects images, "" if it takes none.
+	Images string `json:"images,omitempty"`
+	// Accuracy is in percent, 0 if it is not known.
+	Accuracy float64 `json:"accuracy,omitempty"`
 }
 
 // FunctionList is a list of functions.

@@ -345,7 +345,7 @@ func TestWhole(t *testing.T) {
 		percent int
 		want    int
 	}{{100, 0}, {90, -1}, {30, 1}, {20, -1}, {50, -1}} {
-		if at := cluster.BestDevice(rooms, cluster.Resources{GPU: c.percent}); at != c.want {
+		if at := cluster.BestDevice(rooms, cluster.Resources{GPU: c.percent}, cluster.Tenant{}); at != c.want {
 			t.Errorf("%d %% goes to %d, want %d", c.percent, at, c.want)
 		}
 	}

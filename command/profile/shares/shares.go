@@ -113,10 +113,7 @@ func (c *Card) Inventory() gpu.Inventory { return c.inventory }
 func (c *Card) Device() gpu.Device { return c.device }
 
 // Machine names the GPU in profiles: its model and driver, on which times depend.
-func (c *Card) Machine() string { return Machine(c.device.Model, c.inventory.Driver) }
-
-// Machine names a GPU in profiles, for example "NVIDIA A100-SXM4-40GB, driver 580.95.05".
-func Machine(model, driver string) string { return model + ", driver " + driver }
+func (c *Card) Machine() string { return gpu.Kind(c.device.Model, c.inventory.Driver) }
 
 // Environment is that of a process with a share of percent %.
 func (c *Card) Environment(percent int) []string {

@@ -257,7 +257,7 @@ func TestClaimsOfNamespaces(t *testing.T) {
 	if two.pod(other.ID) != nil || two.claim(two.namespace, claims.Name(uuid)) != nil {
 		t.Error("something is left of an instance that cannot start")
 	}
-	if n := b.room(node); n.Free.GPU != 80 {
+	if n := b.room(node); n.Free.GPU != 80 || n.Fits(other.Config.Resources, cluster.Tenant{Namespace: two.namespace}) || !n.Fits(other.Config.Resources, cluster.Tenant{Namespace: one.namespace}) {
 		t.Errorf("%+v", n)
 	}
 

@@ -356,7 +356,7 @@ func machines() (nodes []cluster.Node) {
 		for k := range 2 {
 			total := cluster.Resources{GPU: 100, GPUMemory: gpuMemory}
 			node.Total = node.Total.Add(total)
-			node.Devices = append(node.Devices, cluster.DeviceRoom{UUID: device(name, k).UUID, Total: total})
+			node.Devices = append(node.Devices, cluster.DeviceRoom{UUID: device(name, k).UUID, Total: total, Kind: card})
 		}
 		node.Clear()
 		nodes = append(nodes, node)

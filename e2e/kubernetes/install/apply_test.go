@@ -23,6 +23,8 @@ const namespaces = `{apiVersion: v1, kind: Namespace, metadata: {name: openfaas}
 {apiVersion: v1, kind: Namespace, metadata: {name: openfaas-fn}}
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: faas-infer-node}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: faas-infer-copies}}
 `
 
 const account = "system:serviceaccount:openfaas:faas-infer"
@@ -116,6 +118,13 @@ func TestApply(t *testing.T) {
 		d, err := c.AppsV1().Deployments("openfaas").Get(ctx, "faas-infer", metav1.GetOptions{})
 		if err == nil && d.Status.AvailableReplicas != 2 {
 			err = fmt.Errorf("%d are", d.Status.AvailableReplicas)
+		}
+		return err
+	})
+	await(t, "pods that keep the nodes' copies", func(ctx context.Context) error {
+		d, err := c.AppsV1().DaemonSets("faas-infer-copies").Get(ctx, "faas-infer-copies", metav1.GetOptions{})
+		if err == nil && (d.Status.NumberAvailable != 2 || d.Status.DesiredNumberScheduled != 2) {
+			err = fmt.Errorf("%+v", d.Status)
 		}
 		return err
 	})

@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 }
 
 // options are all of yaml/options that can be combined.
-var options = []string{"gateway", "nats", "prometheus", "grafana", "builder", "all-namespaces", "gpu"}
+var options = []string{"gateway", "nats", "prometheus", "grafana", "builder", "all-namespaces", "gpu", "copies"}
 
 // kustomized returns the output of `kubectl kustomize` for a copy of yaml/ with these
 // options and files.

@@ -26,7 +26,7 @@ func TestSame(t *testing.T) {
 		{name: "plain"},
 		{name: "all", options: options, files: []string{"node-agent.yaml"}, values: []string{
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
-			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "copies.enabled=true",
 		}},
 		{name: "device plugin", options: []string{"gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
 			"nodeAgent.enabled=true", "functions.podSecurity=privileged", "nodeAgent.devicePluginGPUs=1",

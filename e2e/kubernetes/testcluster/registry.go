@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -27,6 +28,7 @@ type Registry struct {
 	listener net.Listener
 	server   *http.Server
 	ended    []chan error
+	hangs    atomic.Bool
 }
 
 // StartRegistry starts a registry at one of this machine's addresses. It stores its blobs in
@@ -40,7 +42,14 @@ func StartRegistry(dir, address string) (*Registry, error) {
 		return nil, fmt.Errorf("listen for the registry: %w", err)
 	}
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(dir)))
-	r := &Registry{listener: l, server: &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}}
+	r := &Registry{listener: l}
+	r.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if r.hangs.Load() {
+			<-request.Context().Done()
+			return
+		}
+		handler.ServeHTTP(w, request)
+	})}
 	r.serve(func() error { return r.server.Serve(l) })
 	return r, nil
 }
@@ -64,6 +73,9 @@ func (r *Registry) ServeTLS(address, certificate, key string) error {
 
 // Host returns the registry's address, with which the names of its images begin.
 func (r *Registry) Host() string { return r.listener.Addr().String() }
+
+// Hang makes the registry answer no request from now on, as behind a firewall.
+func (r *Registry) Hang() { r.hangs.Store(true) }
 
 // Stop stops the registry.
 func (r *Registry) Stop() error {

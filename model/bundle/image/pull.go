@@ -171,6 +171,12 @@ func (b *Bundle) InImage(file string) (string, error) {
 	return path.Join(b.Resolved.Bundle, filepath.ToSlash(below)), nil
 }
 
+// Folder returns the directory into which [Pull] copies the bundle of the image with a
+// digest.
+func Folder(cacheDir, digest string) string {
+	return filepath.Join(cacheDir, strings.ReplaceAll(digest, ":", "-"))
+}
+
 // pulls has a lock for every directory that a bundle was pulled into.
 var pulls sync.Map
 
@@ -188,14 +194,13 @@ func Pull(ctx context.Context, ref string, keychain authn.Keychain, cacheDir str
 	if r.Bundle == "" {
 		return nil, fmt.Errorf("%w: %s has no label %s; make one with `faas-infer-kubernetes image function`, or add the label", ErrNoBundle, ref, Label)
 	}
-	folder := strings.ReplaceAll(r.Digest, ":", "-")
-	dir := filepath.Join(cacheDir, folder)
+	dir := Folder(cacheDir, r.Digest)
 	defer lock(dir)()
 	if b, err := bundle.OpenDir(dir); err == nil {
 		touch(dir)
 		return &Bundle{Bundle: b, Resolved: *r}, nil
 	}
-	b, err := s.take(ctx, r, cacheDir, folder)
+	b, err := s.take(ctx, r, cacheDir, filepath.Base(dir))
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", ref, err)
 	}

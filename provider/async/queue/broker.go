@@ -86,10 +86,10 @@ type Broker struct {
 	stopped sync.WaitGroup
 }
 
-// OpenBroker starts the embedded server or connects to the external one. If the external
-// server does not answer, OpenBroker returns after a few seconds and the Broker keeps
-// trying to connect. OpenBroker fails if waiting cannot help: a directory cannot be
-// written, a URL is invalid, the server refuses the credentials or has no JetStream.
+// OpenBroker starts the embedded server or connects to the external one. It fails if a
+// directory cannot be written or a URL is invalid. An external server never makes it fail:
+// without an answer, with refused credentials, or without streams, OpenBroker returns after
+// a few seconds, [Broker.Usable] has the reason, and the Broker keeps trying.
 func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 	b := &Broker{options: o, log: o.Logger, check: make(chan struct{}, 1)}
 	defer func() {
@@ -102,13 +102,13 @@ func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 			return nil, err
 		}
 	}
+	b.setTrouble(errStarting)
 	if err := b.connect(); err != nil {
 		return nil, err
 	}
 	if b.js, err = jetstream.New(b.publishing, jetstream.WithPublishAsyncTimeout(publishTimeout), jetstream.WithPublishAsyncMaxPending(maxPublishing)); err != nil {
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	b.setTrouble(errStarting)
 	if err := b.firstStreams(ctx); err != nil {
 		return nil, err
 	}

@@ -21,9 +21,7 @@ func (b *Broker) connect() (err error) {
 		if err := checkURL(b.options.URL); err != nil {
 			return err
 		}
-		if err := b.probe(); err != nil {
-			return err
-		}
+		b.probe()
 	}
 	// With a negative buffer, sending fails while the connection is away.
 	if b.publishing, err = b.dial(publisher, nats.ReconnectBufSize(-1)); err != nil {
@@ -48,7 +46,7 @@ const settleBuffer = 16 << 20
 
 func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
-		nats.Name(name), nats.CustomInboxPrefix(inboxes), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		nats.Name(name), nats.CustomInboxPrefix(inboxes), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			if b.embedded == nil && name == publisher {
 				b.log.Info().Str("server", c.ConnectedUrlRedacted()).Msg("connected to NATS again")
@@ -76,19 +74,25 @@ func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 	return c, nil
 }
 
-// probe connects to an external server once. It returns an error if the server refuses
-// the credentials. If the server does not answer, it logs that and returns nil.
-func (b *Broker) probe() error {
+// probe connects to an external server once. If it cannot, it logs and keeps the reason.
+func (b *Broker) probe() {
 	c, err := nats.Connect(b.options.URL, nats.Timeout(firstPatience), nats.NoReconnect())
-	switch {
-	case err == nil:
+	if err == nil {
 		c.Close()
-		return nil
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
-		return fmt.Errorf("--nats %s: the server refuses the credentials (%w); write them into the URL: nats://USER:PASSWORD@HOST:4222", redact(b.options.URL), err)
+		return
 	}
-	b.log.Error().Err(err).Str("nats", redact(b.options.URL)).Msg("NATS does not answer; asynchronous requests are refused until it does")
-	return nil
+	why := b.away(err)
+	b.setTrouble(why)
+	b.log.Error().Err(why).Msg("asynchronous requests are refused")
+}
+
+// away returns the reason why there is no connection to an external server. last is the
+// connection's last error.
+func (b *Broker) away(last error) error {
+	if errors.Is(last, nats.ErrAuthorization) || errors.Is(last, nats.ErrAuthExpired) || errors.Is(last, nats.ErrAuthRevoked) {
+		return fmt.Errorf("--nats %s: the server refuses the credentials (%w); write them into the URL: nats://USER:PASSWORD@HOST:4222", b.URL(), last)
+	}
+	return fmt.Errorf("NATS cannot be reached at %s; the provider keeps trying", b.URL())
 }
 
 func checkURL(servers string) error {

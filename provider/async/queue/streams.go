@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,6 +38,13 @@ const (
 	calmInterval = 10 * time.Second
 )
 
+// externalPatience is how long a server may take for the streams in one try, embeddedPatience
+// how long the embedded one may take when the broker opens.
+const (
+	externalPatience = 10 * time.Second
+	embeddedPatience = 30 * time.Second
+)
+
 func (b *Broker) streams() []jetstream.StreamConfig {
 	work := jetstream.StreamConfig{
 		Name: WorkStream, Description: "faas-infer: asynchronous invocations that wait", Subjects: []string{WorkSubjects + ">", BestEffortSubjects + ">"},
@@ -58,44 +66,123 @@ func (b *Broker) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{work, dead}
 }
 
-// makeStreams creates the streams, or updates their configuration.
-func (b *Broker) makeStreams(ctx context.Context) error {
-	for _, s := range b.streams() {
-		_, err := b.js.CreateOrUpdateStream(ctx, s)
-		switch {
-		case err == nil:
-		case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", b.URL(), err)
-		case errors.Is(err, nats.ErrNoResponders):
-			return fmt.Errorf("the NATS server does not answer for JetStream; is it on (nats-server -js)? %w", err)
-		default:
-			return fmt.Errorf("stream %s: %w", s.Name, err)
-		}
-	}
-	return nil
-}
+// smallest is how often the streams' sizes are halved at most: to 32 MiB of requests.
+const smallest = 8
 
-// firstStreams makes the streams when the broker opens. If an external server is away, it
-// leaves that to maintain.
-func (b *Broker) firstStreams(ctx context.Context) error {
-	if b.embedded == nil && !b.publishing.IsConnected() {
-		b.setTrouble(errAway)
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	if err := b.makeStreams(ctx); err != nil {
-		if b.embedded == nil && !b.publishing.IsConnected() {
-			b.setTrouble(errAway)
+// makeStreams creates the streams, or updates their configuration. If the server has no
+// room for them, they take half, a quarter, and so on: a server on a volume of 10 GiB keeps
+// at most 7.5 GiB. A stream that exists does not become smaller, which would drop requests.
+func (b *Broker) makeStreams(ctx context.Context) error {
+	existing, err := b.sizes(ctx)
+	for halved := 0; err == nil || tooLarge(err) && halved <= smallest; halved++ {
+		var most int64
+		if most, err = b.tryStreams(ctx, existing, halved); err == nil {
+			if halved > 0 {
+				b.log.Warn().Int64("bytes", most).Msg("the NATS server has no room for more: the queue of asynchronous requests is smaller than usual")
+			}
 			return nil
 		}
-		return err
 	}
-	b.setTrouble(nil)
-	return nil
+	return err
 }
 
-var errAway = errors.New("NATS cannot be reached; the provider keeps trying")
+// sizes returns the sizes in bytes of the streams that exist, by name.
+func (b *Broker) sizes(ctx context.Context) (map[string]int64, error) {
+	all := map[string]int64{}
+	for _, s := range b.streams() {
+		found, err := b.js.Stream(ctx, s.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, b.explain(s.Name, err)
+		}
+		all[s.Name] = found.CachedInfo().Config.MaxBytes
+	}
+	return all, nil
+}
+
+// tryStreams is makeStreams with sizes that are halved so many times. It returns the most
+// bytes of queued requests.
+func (b *Broker) tryStreams(ctx context.Context, existing map[string]int64, halved int) (most int64, err error) {
+	for _, s := range b.streams() {
+		size, exists := existing[s.Name]
+		if halved > 0 {
+			s.MaxBytes = max(s.MaxBytes>>halved, size)
+		}
+		_, err := b.js.CreateOrUpdateStream(ctx, s)
+		if tooLarge(err) && exists && s.MaxBytes == size {
+			err = nil // The server has less room than before. The stream stays as it is.
+		}
+		if err != nil {
+			return 0, b.explain(s.Name, err)
+		}
+		if s.Name == WorkStream {
+			most = s.MaxBytes
+		}
+	}
+	return most, nil
+}
+
+// explain returns a sentence that says why a stream cannot be had.
+func (b *Broker) explain(stream string, err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("the NATS server at %s keeps no streams: start it with JetStream (nats-server -js): %w", b.URL(), err)
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("the NATS server does not answer for JetStream; is it on (nats-server -js)? %w", err)
+	case tooLarge(err):
+		return fmt.Errorf("stream %s: the NATS server has too little storage; give it a larger volume or raise max_file_store: %w", stream, err)
+	}
+	return fmt.Errorf("stream %s: %w", stream, err)
+}
+
+// JetStream's codes for a stream that is larger than an account, a server, or each server of
+// a cluster allows. They are part of its protocol; the client does not export them.
+const (
+	codeAccountResources = 10002
+	codeNoPeers          = 10005
+	codeStorage          = 10047
+	codeStreamBytes      = 10122
+)
+
+// tooLarge reports whether the server refuses a stream for its size.
+func tooLarge(err error) bool {
+	var refused *jetstream.APIError
+	if !errors.As(err, &refused) {
+		return false
+	}
+	switch refused.ErrorCode {
+	case codeAccountResources, codeStorage, codeStreamBytes:
+		return true
+	case codeNoPeers:
+		return strings.Contains(refused.Description, "storage")
+	}
+	return false
+}
+
+// firstStreams makes the streams when the broker opens. If an external server cannot keep
+// them yet, it leaves that to maintain.
+func (b *Broker) firstStreams(ctx context.Context) error {
+	if b.embedded == nil && !b.publishing.IsConnected() && !errors.Is(b.Trouble(), errStarting) {
+		return nil // connect has said why.
+	}
+	patience := externalPatience
+	if b.embedded != nil {
+		patience = embeddedPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := b.condition(ctx, errStarting)
+	if err != nil && b.embedded != nil {
+		return err
+	}
+	if err != nil {
+		b.log.Error().Err(err).Msg("asynchronous requests are refused")
+	}
+	b.setTrouble(err)
+	return nil
+}
 
 // maintain keeps the queue usable. It makes the streams when the server is back. After a
 // write error, it restarts the embedded server once there is room.
@@ -121,7 +208,9 @@ func (b *Broker) maintain(ctx context.Context) {
 // look checks the server, sets or clears b.trouble, and logs a change of it.
 func (b *Broker) look(ctx context.Context) {
 	before := *b.trouble.Load()
-	now := b.condition(ctx, before)
+	trying, cancel := context.WithTimeout(ctx, externalPatience)
+	defer cancel()
+	now := b.condition(trying, before)
 	if ctx.Err() != nil {
 		return
 	}
@@ -145,15 +234,13 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 			before = errStarting
 		}
 	} else if !b.publishing.IsConnected() {
-		return errAway
+		return b.away(b.publishing.LastError())
 	}
 	if before == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	if err := b.publishing.FlushWithContext(ctx); err != nil {
-		return errAway
+		return b.away(err)
 	}
 	return b.makeStreams(ctx)
 }

@@ -1,0 +1,86 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/instance/copies"
+	"github.com/faas-infer/faas-infer/instance/engines"
+)
+
+// copiesClaim is the PersistentVolumeClaim with a node's copies, in each namespace that has them.
+const copiesClaim = "faas-infer-copies"
+
+// copiesClaim returns the claim for an instance: of a complete ONNX model, in a namespace of --copies.
+func (f *providerFlags) copiesClaim(spec cluster.InstanceSpec) string {
+	_, namespace, err := podspec.SplitName(spec.Function)
+	file, _, _ := strings.Cut(spec.Model, "@")
+	if err != nil || spec.Kind != cluster.Model || spec.Set != "" || engines.IsManifest(file) || !slices.Contains(f.copies, namespace) {
+		return ""
+	}
+	return copiesClaim
+}
+
+// NewCopiesCommand returns "faas-infer-kubernetes copies".
+func NewCopiesCommand() *cobra.Command {
+	t := &copies.Tidier{Root: "/var/lib/faas-infer/copies"}
+	every, size := time.Minute, ""
+	c := &cobra.Command{
+		Use:   "copies [NAMESPACE…]",
+		Short: "Keep this node's prepared copies of models",
+		Long: `copies runs on every node, as a DaemonSet. The instances of a model on a node share one
+prepared copy of it, which they write into a directory of their function. copies makes the
+directories of namespaces, removes the copies of functions that no instance has used for a
+while, and bounds the size of all. It talks to no one and needs no right in the cluster.`,
+		Example: "  faas-infer-kubernetes copies --directory /var/lib/faas-infer/copies --size 20Gi openfaas-fn",
+		RunE: func(cmd *cobra.Command, namespaces []string) error {
+			limit, err := resource.ParseQuantity(size)
+			if err != nil || limit.Sign() <= 0 {
+				return fmt.Errorf("--size %q: it must be an amount of bytes, such as 20Gi", size)
+			}
+			if every <= 0 || t.Unused <= 0 {
+				return errors.New("--every and --unused must be more than 0, for example 1m and 1h")
+			}
+			t.Namespaces, t.Size = namespaces, limit.Value()
+			log := zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()
+			tidyCopies(cmd.Context(), t, every, log)
+			return nil
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&t.Root, "directory", t.Root, "the node's directory of copies")
+	flags.StringVar(&size, "size", "20Gi", "maximum size of all copies; beyond it, those without instances are removed, least recently used first, then the largest")
+	flags.DurationVar(&t.Unused, "unused", time.Hour, "how long a function's copies stay after its last instance on the node")
+	flags.DurationVar(&every, "every", every, "how often to look")
+	return c
+}
+
+// tidyCopies looks at once and every period until ctx ends, and logs what it removes.
+func tidyCopies(ctx context.Context, t *copies.Tidier, every time.Duration, log zerolog.Logger) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		removed, err := t.Look(time.Now())
+		if err != nil {
+			log.Error().Err(err).Str("directory", t.Root).Msg("cannot look after all copies")
+		}
+		for _, r := range removed {
+			log.Info().Str("copy", r.Name).Int64("bytes", r.Bytes).Str("why", r.Why).Msg("removed a copy")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

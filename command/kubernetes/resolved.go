@@ -1,0 +1,128 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/openfaas/faas-provider/types"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/model/bundle/image"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/control"
+)
+
+// found is what a revision of a function has found in its image. The models' hashes are
+// filled in later.
+type found struct {
+	revision uint64
+	image    v1alpha1.ResolvedImage
+	// files are the models' copies on this machine.
+	files []string
+}
+
+// resolved returns what a revision has found in its image, for the function's status. It
+// returns nil for an ordinary function, and for a model that may be cut: its plans depend on
+// the file.
+func (i *images) resolved(function string, revision uint64) *v1alpha1.ResolvedImage {
+	f, ok := i.found.get(function)
+	if !ok || f.revision != revision {
+		return nil
+	}
+	out := f.image.DeepCopy()
+	for at, file := range f.files {
+		hash, err := i.models.Hash(file)
+		if err != nil {
+			return nil // A provider that starts asks the registry.
+		}
+		out.Models[at].Hash = hash
+	}
+	return out
+}
+
+// note remembers what a revision has found in its image.
+func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Model) error {
+	n := found{revision: f.Revision, image: v1alpha1.ResolvedImage{Reference: b.Reference, Digest: b.Digest, Directory: b.Resolved.Bundle}}
+	for _, m := range models {
+		below, err := filepath.Rel(b.Dir, m.File)
+		if err != nil {
+			return fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		}
+		n.files = append(n.files, m.File)
+		n.image.Models = append(n.image.Models, v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy})
+	}
+	i.found.put(f.Name, n)
+	return nil
+}
+
+// recorded returns the models of a revision as its function's status has them. No registry
+// is asked, and the files need not be on this machine. ok is false if the status has none.
+func (i *images) recorded(f *provider.Function) (reference string, models []control.Model, ok bool) {
+	if f.Inference.Partition != "" {
+		return "", nil, false
+	}
+	was, accepted := i.accepted(f)
+	if !accepted || was.Resolved == nil || !plausible(was.Resolved, f.Deployment.Image) {
+		return "", nil, false
+	}
+	r := was.Resolved
+	n := found{revision: f.Revision, image: *r}
+	for _, m := range r.Models {
+		file := filepath.Join(image.Folder(i.models.root, r.Digest), m.File)
+		i.models.keep(file, origin{inside: path.Join(r.Directory, m.File) + "@" + r.Digest, hash: m.Hash, fetch: func(ctx context.Context) error {
+			return i.fetch(ctx, f.Deployment, r.Reference)
+		}})
+		n.files = append(n.files, file)
+		models = append(models, control.Model{Name: m.Name, Of: m.Of, File: file, Images: m.Images, Accuracy: m.Accuracy})
+	}
+	i.found.put(f.Name, n)
+	return r.Reference, models, true
+}
+
+// accepted returns the spec of a revision as its function's status has it, and false if it
+// was not accepted before.
+func (i *images) accepted(f *provider.Function) (spec v1alpha1.DeployedSpec, ok bool) {
+	object, known := i.function(f.Name)
+	if !known || object.Status.Deployed == nil || object.Status.Deployed.Revision != f.Revision {
+		return v1alpha1.DeployedSpec{}, false
+	}
+	return object.Status.Deployed.Spec, true
+}
+
+// plausible reports whether a status names a version of the deployment's image and files in
+// its bundle. Whoever may write the status must not choose another image.
+func plausible(r *v1alpha1.ResolvedImage, of string) bool {
+	deployed, err := name.ParseReference(of)
+	if err != nil {
+		return false
+	}
+	version, err := name.NewDigest(r.Reference)
+	if err != nil || version.DigestStr() != r.Digest || version.Context().Name() != deployed.Context().Name() {
+		return false
+	}
+	for _, m := range r.Models {
+		if m.Hash == "" || !filepath.IsLocal(m.File) {
+			return false
+		}
+	}
+	return len(r.Models) > 0 && path.IsAbs(r.Directory) && !strings.Contains(r.Directory, "@")
+}
+
+// fetch brings the bundle of a deployment's image to this machine.
+func (i *images) fetch(ctx context.Context, d types.FunctionDeployment, reference string) error {
+	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
+	defer cancel()
+	keychain, err := i.keychain(ctx, d)
+	if err != nil {
+		return err
+	}
+	_, err = image.Pull(ctx, reference, keychain, i.models.root, image.WithPlain(i.platform.flags.plain...))
+	if err == nil {
+		i.makeRoom()
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+// Package copies keeps the prepared copies of models that the instances of a cluster's node share:
+// where a copy is, who makes it, and when it goes. It does not prepare a model itself, and knows
+// nothing of the cluster.
+//
+// A node has a directory for each namespace, with a directory for each function and model in it. An
+// instance sees its function's directory only. A tidier sees all of them, and needs no other right.
+// Begin reading at [Hold], which an instance calls, and [Tidier.Look].
+package copies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Env names the directory in an instance's environment. A program that is older than the provider
+// ignores a variable; it would refuse a flag.
+const Env = "FAAS_INFER_COPIES"
+
+const (
+	// making is the file that locks the making of copies. It is not empty if the last attempt did not
+	// succeed.
+	making = ".making"
+	// retryAfter is how long a failed attempt keeps others from trying again.
+	retryAfter = time.Hour
+	// look is the time between two tries to get a lock.
+	look = 20 * time.Millisecond
+)
+
+var (
+	// ErrMaking says that another instance is still making the copy.
+	ErrMaking = errors.New("another instance is still preparing the model")
+	// ErrTried says that an instance has tried to make the copy and did not succeed.
+	ErrTried = errors.New("an instance tried to prepare the model less than an hour ago, and failed or was killed")
+)
+
+// Dir is the directory of a function's copies of one model, held by an instance: no tidier removes it for
+// its age while it is held.
+type Dir struct {
+	// Path is the directory's.
+	Path string
+	held *os.File
+}
+
+// Hold holds a directory until Close or the end of the process. The error says why the instance cannot
+// use it.
+func Hold(ctx context.Context, path string) (*Dir, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{Path: path, held: f}
+	if err := d.hold(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("hold %s: %w", path, err), f.Close())
+	}
+	return d, nil
+}
+
+func (d *Dir) hold(ctx context.Context) error {
+	// A tidier holds it exclusively for moments, or while it removes it.
+	if err := lock(ctx, d.held, unix.LOCK_SH, time.Second); err != nil {
+		return err
+	}
+	var is unix.Stat_t
+	if err := unix.Fstat(int(d.held.Fd()), &is); err != nil {
+		return err
+	}
+	if is.Nlink == 0 {
+		return fs.ErrNotExist // It was removed between the pod's mount and now.
+	}
+	// The time of the last use. Whoever may write may set it to now.
+	return unix.UtimesNanoAt(unix.AT_FDCWD, d.Path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0)
+}
+
+// Close lets a tidier remove the directory. A nil Dir does nothing.
+func (d *Dir) Close() error {
+	if d == nil {
+		return nil
+	}
+	return d.held.Close()
+}
+
+// Once calls make unless found reports that there is a copy. Of several instances that call it at the same
+// time, one makes the copy; the others wait for it, but no longer than patience: then the error wraps
+// [ErrMaking]. After an attempt that failed, or whose process was killed, the error wraps [ErrTried] for
+// an hour, so that no function spends each start with an attempt that cannot succeed.
+func (d *Dir) Once(ctx context.Context, patience time.Duration, found func() bool, make func(context.Context) error) error {
+	if found() {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(d.Path, making), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // Which unlocks it.
+	if err := lock(ctx, f, unix.LOCK_EX, patience); err != nil {
+		if errors.Is(err, errLocked) {
+			return fmt.Errorf("%w for more than %v", ErrMaking, patience)
+		}
+		return err
+	}
+	if found() {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > 0 && time.Since(info.ModTime()) < retryAfter {
+		return ErrTried
+	}
+	err = errors.Join(d.removeUnfinished(), f.Truncate(0))
+	if err == nil {
+		_, err = f.WriteAt([]byte("begun\n"), 0)
+	}
+	if err != nil {
+		return err
+	}
+	if err = make(ctx); err == nil && !found() {
+		err = errors.New("the prepared model cannot be read")
+	}
+	if err == nil || ctx.Err() != nil { // It was stopped, so it has not failed.
+		err = errors.Join(err, f.Truncate(0))
+	}
+	return err
+}
+
+// removeUnfinished removes what instances that were killed have left: old directories whose names begin
+// with a dot. Younger ones may be an engine's that writes a copy of another form.
+func (d *Dir) removeUnfinished() error {
+	all, err := os.ReadDir(d.Path)
+	for _, entry := range all {
+		info, gone := entry.Info()
+		if gone != nil || !info.IsDir() || !strings.HasPrefix(entry.Name(), ".") || time.Since(info.ModTime()) < retryAfter {
+			continue
+		}
+		err = errors.Join(err, os.RemoveAll(filepath.Join(d.Path, entry.Name())))
+	}
+	return err
+}
+
+// errLocked says that somebody else has the lock.
+var errLocked = errors.New("it is locked")
+
+// lock locks an open file or directory. It tries until it has it, patience is over or ctx ends.
+func lock(ctx context.Context, f *os.File, how int, patience time.Duration) error {
+	for end := time.Now().Add(patience); ; {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return err
+		case !time.Now().Before(end):
+			return errLocked
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(look):
+		}
+	}
+}
