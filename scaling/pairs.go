@@ -189,7 +189,7 @@ func help(p *pass, v *view) {
 func placeShadow(p *pass, v *view, in *Running, with *Pairing) int {
 	places, best := p.space().Places, -1
 	for i := range places {
-		if !places[i].Fits(with.Config.Resources) || !p.allowed(v).Has(i) {
+		if !places[i].Fits(with.Config.Resources, v.Tenant) || !p.allowed(v).Has(i) {
 			continue
 		}
 		if places[i].Name == in.Node {
@@ -206,7 +206,7 @@ func placeShadow(p *pass, v *view, in *Running, with *Pairing) int {
 func startShadow(p *pass, v *view, i, place int) {
 	in := &v.live[i]
 	with := pairingOf(v, in, "")
-	p.space().Take(place, with.Config.Resources)
+	p.space().Take(place, with.Config.Resources, v.Tenant)
 	p.plan.Start = append(p.plan.Start, Start{
 		Function: v.Name, Revision: v.Revision, Artefact: in.Artefact, Config: with.Config, Node: p.space().Places[place].Name,
 		After: p.leaving(place), Role: cluster.Shadow, Part: with.Part, Body: in.ID,
