@@ -338,3 +338,22 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// A provider that takes a body over tells it its shadows again. That neither opens segments nor
+// connects.
+func TestTheSameOrderAgain(t *testing.T) {
+	b := body(t, "mnist")
+	s := shadowAt(t, "mnist", "0:2", "unix", nil)
+	o := Order{Phi: "0:2", Shadows: []Address{s.Address}}
+	if err := b.Set(o); err != nil {
+		t.Fatal(err)
+	}
+	before := b.now
+	if err := b.Set(o); err != nil || b.now != before {
+		t.Errorf("the pairing was made anew: %v", err)
+	}
+	o.Synchronous = true
+	if err := b.Set(o); err != nil || b.now == before {
+		t.Errorf("another order changed nothing: %v", err)
+	}
+}

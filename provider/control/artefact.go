@@ -40,6 +40,8 @@ type artefact struct {
 	cut     *cut.Plan
 	file    string
 	profile *profiler.Profile
+	// divisions are the parts for shadows of its instances, by share.
+	divisions []division
 	// times are the profile's times, corrected by executions; plan is made from them.
 	// candidates are the plan's candidates with mean times, promised are candidates with
 	// the profile's own times.

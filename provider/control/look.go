@@ -127,6 +127,10 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
+	if fn.Inference.Shadow != "" || len(fn.shadows.Instances) > 0 {
+		f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn, now), fn.Inference.Shadow == annotation.ShadowAlways
+		pairs{c}.tell(now, fn)
+	}
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	interference{c}.follow(now, fn, f.Rate)
 	fn.steer(now, &f, stats)

@@ -87,7 +87,11 @@ func (c preparation) prepare(ctx context.Context) {
 		c.fn.tell(time.Now())
 	}
 	c.mu.Unlock()
-	if c.complete(ctx, c.all) && more {
+	complete := c.complete(ctx, c.all)
+	if complete {
+		c.divide(ctx)
+	}
+	if complete && more {
 		generation{c}.run(ctx)
 	}
 }

@@ -1,0 +1,170 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// fakeShadows divides every model but "python" into a head that computes much and a tail that weighs
+// much.
+type fakeShadows struct {
+	mu     sync.Mutex
+	told   []string
+	blocks int
+}
+
+func (*fakeShadows) Check(file string) error {
+	if file == "python" {
+		return errors.New("the model runs in Python")
+	}
+	return nil
+}
+
+func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocks++
+	m := &shadow.Model{Name: "fake", Rows: []int{1, 2, 4, 8}, Threads: []int{1, 2}, Own: 1 << 20}
+	for i, weight := range []int64{1 << 20, 100 << 20} {
+		b := shadow.Block{Name: fmt.Sprint("b", i), MACs: 1000, Weights: weight, Activations: 1000, In: 100, Out: 100, Load: 1}
+		for _, threads := range m.Threads {
+			var ms []float64
+			for _, rows := range m.Rows {
+				ms = append(ms, []float64{40, 4}[i]*float64(rows)/float64(threads))
+			}
+			b.Ms = append(b.Ms, ms)
+		}
+		m.Blocks = append(m.Blocks, b)
+	}
+	return m, nil
+}
+
+func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	order := string(body.ID) + ":" + part
+	for _, x := range shadows {
+		order += " " + x.Address
+	}
+	s.told = append(s.told, order)
+	return nil
+}
+
+func (s *fakeShadows) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.told) == 0 {
+		return ""
+	}
+	return s.told[len(s.told)-1]
+}
+
+// helper is an engine that gives every instance a shadow as soon as it may.
+type helper struct {
+	systems.Scaler
+	mu   sync.Mutex
+	seen scaling.Function
+}
+
+func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
+	plan := h.Scaler.Scale(now, functions, nodes)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range functions {
+		h.seen = f
+		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
+			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
+		})
+		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || len(f.Instances) == 0 || f.Instances[0].State != cluster.Ready {
+			continue
+		}
+		x := f.Pairings[0]
+		plan.Start = append(plan.Start, scaling.Start{
+			Function: f.Name, Revision: f.Revision, Config: x.Config, Node: f.Instances[0].Node, Role: cluster.Shadow, Part: x.Part, Body: f.Instances[0].ID,
+		})
+	}
+	return plan
+}
+
+func withShadows(f *provider.Function) {
+	f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAlways, time.Second
+}
+
+// A body is told its shadow when that is ready, and that it has none when that exits; requests go to
+// the body only. A provider that takes both over tells the body again.
+func TestBodiesAreToldTheirShadows(t *testing.T) {
+	shadows, engine := &fakeShadows{}, &helper{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.mu.Lock()
+		engine.Scaler, r.engine = r.engine, engine
+		r.mu.Unlock()
+		r.measured("f", "model", withShadows)
+		r.answered("f", "model")
+		r.until("told", func() bool { return strings.Contains(shadows.last(), " f-") })
+		var body, s cluster.Instance
+		for _, in := range r.backend.living() {
+			if in.Role == cluster.Shadow {
+				s = in
+			} else {
+				body = in
+			}
+		}
+		if !body.Paired || s.Body != body.ID || s.Part != "0:1" || shadows.last() != fmt.Sprintf("%s:0:1 %s", body.ID, s.ID) {
+			t.Fatalf("the body %+v was told %q; its shadow is %+v", body.InstanceSpec, shadows.last(), s.InstanceSpec)
+		}
+		for range 5 {
+			r.answered("f", "model")
+		}
+		r.mu.Lock()
+		fn := r.functions[full("f")]
+		in := fn.Sorted()[0]
+		if d := in.describe(); in.helped == nil || d.Config.Concurrency != 2 || d.Exec[7] >= 2*in.table[7] || !slices.IsSorted(d.Exec) {
+			t.Errorf("the policy knows %d streams with %v of the pair, %v alone", d.Config.Concurrency, d.Exec, in.table)
+		}
+		r.mu.Unlock()
+		if s, _ := r.Status(full("f")); s.Replicas != 1 || !strings.Contains(s.Plan, "shadows: 1 for 1 instances") {
+			t.Errorf("shown as %+v", s)
+		}
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.crash(s.ID, "killed")
+		r.until("alone", func() bool { return shadows.last() == string(body.ID)+":" })
+		r.answered("f", "model")
+	})
+	if shadows.blocks != 1 {
+		t.Errorf("the blocks were found %d times", shadows.blocks)
+	}
+}
+
+// What cannot have shadows is refused if the deployment insists, and goes without otherwise.
+func TestShadowsThatCannotBe(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		_, err := r.Deploy(t.Context(), r.function("f", "python", withShadows))
+		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model runs in Python`) {
+			t.Errorf("deployed, or not for the reason: %v", err)
+		}
+		r.measured("f", "python", func(f *provider.Function) { f.Inference.Shadow = annotation.ShadowAuto })
+		r.answered("f", "python")
+		r.until("explained", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "no shadows: the model runs in Python")
+		})
+	})
+	try(t, func(r *rig) {
+		if _, err := r.Deploy(t.Context(), r.function("f", "model", withShadows)); err == nil || !strings.Contains(err.Error(), "this backend starts no shadows") {
+			t.Errorf("deployed on a backend without shadows: %v", err)
+		}
+	})
+}
