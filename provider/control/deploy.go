@@ -242,8 +242,10 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	fn.abandon()
 	fn.making.keep(false, "")
 	fn.wanted = nil
-	for _, in := range fn.Instances {
-		c.keeper.Retire(in, "removed")
+	for _, of := range []*keeper.Fleet[*instance]{&fn.Fleet, &fn.shadows} {
+		for _, in := range of.Instances {
+			c.keeper.Retire(in, "removed")
+		}
 	}
 	fn.Hide()
 	for config := range fn.ratios {

@@ -75,16 +75,11 @@ func (s *fakeShadows) last() string {
 // helper is an engine that gives every instance a shadow as soon as it may.
 type helper struct {
 	systems.Scaler
-	mu   sync.Mutex
-	seen scaling.Function
 }
 
 func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
 	plan := h.Scaler.Scale(now, functions, nodes)
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, f := range functions {
-		h.seen = f
 		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
 			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
 		})
@@ -103,25 +98,31 @@ func withShadows(f *provider.Function) {
 	f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAlways, time.Second
 }
 
+// helped deploys f, waits until its instance has a shadow, and returns both.
+func (r *rig) helped(shadows *fakeShadows, image string, edit ...func(*provider.Function)) (body, s cluster.Instance) {
+	r.t.Helper()
+	r.mu.Lock()
+	r.engine = &helper{Scaler: r.engine}
+	r.mu.Unlock()
+	r.measured("f", image, append([]func(*provider.Function){withShadows}, edit...)...)
+	r.answered("f", image)
+	r.until("told", func() bool { return strings.Contains(shadows.last(), " f-") })
+	for _, in := range r.backend.living() {
+		if in.Role == cluster.Shadow {
+			s = in
+		} else {
+			body = in
+		}
+	}
+	return body, s
+}
+
 // A body is told its shadow when that is ready, and that it has none when that exits; requests go to
 // the body only. A provider that takes both over tells the body again.
 func TestBodiesAreToldTheirShadows(t *testing.T) {
-	shadows, engine := &fakeShadows{}, &helper{}
+	shadows := &fakeShadows{}
 	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
-		r.mu.Lock()
-		engine.Scaler, r.engine = r.engine, engine
-		r.mu.Unlock()
-		r.measured("f", "model", withShadows)
-		r.answered("f", "model")
-		r.until("told", func() bool { return strings.Contains(shadows.last(), " f-") })
-		var body, s cluster.Instance
-		for _, in := range r.backend.living() {
-			if in.Role == cluster.Shadow {
-				s = in
-			} else {
-				body = in
-			}
-		}
+		body, s := r.helped(shadows, "model")
 		if !body.Paired || s.Body != body.ID || s.Part != "0:1" || shadows.last() != fmt.Sprintf("%s:0:1 %s", body.ID, s.ID) {
 			t.Fatalf("the body %+v was told %q; its shadow is %+v", body.InstanceSpec, shadows.last(), s.InstanceSpec)
 		}
@@ -146,6 +147,18 @@ func TestBodiesAreToldTheirShadows(t *testing.T) {
 	if shadows.blocks != 1 {
 		t.Errorf("the blocks were found %d times", shadows.blocks)
 	}
+}
+
+// A function's shadows end with it.
+func TestShadowsOfARemovedFunction(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.helped(shadows, "model")
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		r.until("stopped", func() bool { return len(r.backend.living()) == 0 })
+	})
 }
 
 // What cannot have shadows is refused if the deployment insists, and goes without otherwise.
