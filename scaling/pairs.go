@@ -51,9 +51,10 @@ func join(v *view, i int, with *Pairing) {
 	v.live[i].pairing, v.live[i].Fixed = with, true
 }
 
-// bodyOf is the index of a shadow's body among the live instances, -1 if it is not there.
+// bodyOf is the index of a shadow's body among the live instances, -1 if it is not there or cannot
+// have shadows.
 func bodyOf(v *view, s *Running) int {
-	return slices.IndexFunc(v.live, func(in Running) bool { return in.ID == s.Body })
+	return slices.IndexFunc(v.live, func(in Running) bool { return in.ID == s.Body && in.Paired })
 }
 
 // pairingOf is the way to help an instance, nil if there is none. part asks for a part, "" for any.
@@ -150,9 +151,9 @@ func remarry(p *pass, v *view) {
 	}
 }
 
-// mayHelp reports whether an instance can get a shadow: it has none, and is no set.
+// mayHelp reports whether an instance can get a shadow: it started as a body, has none, and is no set.
 func mayHelp(v *view, in *Running) bool {
-	return in.pairing == nil && in.Nodes == nil && in.Config.Members() == 1 && in.Config.GPU == 0 &&
+	return in.Paired && in.pairing == nil && in.Nodes == nil && in.Config.Members() == 1 && in.Config.GPU == 0 &&
 		!slices.ContainsFunc(v.shadows, func(s Running) bool { return s.Body == in.ID })
 }
 

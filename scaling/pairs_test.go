@@ -48,6 +48,9 @@ func FuzzPairs(f *testing.F) {
 						f.Revision++
 					}
 				}
+				if f.Instances = slices.Clone(f.Instances); len(f.Instances) > 0 && r.IntN(8) == 0 {
+					f.Instances[r.IntN(len(f.Instances))].Paired = false // It started before the function had shadows.
+				}
 			}
 			w.now = w.now.Add(time.Duration(100+r.IntN(20_000)) * time.Millisecond)
 			w.scale()
@@ -105,6 +108,11 @@ func (w *world) checkPairs(t *testing.T, settled bool) {
 			there := slices.ContainsFunc(f.Instances, func(in Running) bool { return in.ID == s.Body })
 			if there && helped[s.Body] {
 				t.Fatalf("%s: %s has two shadows", f.Name, s.Body)
+			}
+			if settled && slices.ContainsFunc(f.Instances, func(in Running) bool {
+				return in.ID == s.Body && !in.Paired && in.Revision == f.Revision && in.State != cluster.Exited
+			}) {
+				t.Fatalf("%s: %s is the shadow of %s, which can have none", f.Name, s.ID, s.Body)
 			}
 			if settled && !there && len(f.Instances) > 0 && s.Revision != f.Revision {
 				t.Fatalf("%s: the shadow %s of revision %d stays without a body", f.Name, s.ID, s.Revision)

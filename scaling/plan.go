@@ -44,10 +44,12 @@ type Running struct {
 	Parked bool
 	// Fixed: the CPU quota could not be changed, so plans leave it as it is.
 	Fixed bool
-	// Role is what it does. A shadow holds Part of the model and helps the instance Body.
-	Role cluster.Role
-	Part string
-	Body cluster.InstanceID
+	// Role is what it does. Paired: a body can have shadows, which is so from its start or not at
+	// all. A shadow holds Part of the model and helps the instance Body.
+	Role   cluster.Role
+	Paired bool
+	Part   string
+	Body   cluster.InstanceID
 	// pairing is how a body executes with its shadow, nil if it has none.
 	pairing *Pairing
 }

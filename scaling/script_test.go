@@ -134,7 +134,7 @@ func (w *world) scale() Plan {
 			w.cold[id] = w.now.Add(w.coldTime)
 			continue
 		}
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Device: s.Device, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Device: s.Device, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function], Paired: len(f.Pairings) > 0})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan
@@ -194,6 +194,7 @@ func on(node string, nodes []string) string {
 //	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
 //	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no
+//	shadow NAME ID                              (of the first pairing, on the first node)
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
 //	kill NAME [ID]
@@ -247,6 +248,11 @@ func (w *world) do(t *testing.T, line string) string {
 		c.Config.Concurrency = keys.int("concurrency", 0)
 		f.Pairings = append(f.Pairings, Pairing{CPU: c.Config.CPU, Part: keys.values["part"], Config: own, Pair: []capacity.Candidate{c}})
 		f.ShadowsFirst = keys.values["first"] != "no"
+	case "shadow":
+		f := w.function(words[1])
+		own := f.Pairings[0].Config
+		w.next++
+		f.Shadows = append(f.Shadows, Running{ID: cluster.InstanceID(fmt.Sprintf("i%d", w.next)), Node: w.nodes[0].Name, Config: own, Revision: f.Revision, State: cluster.Ready, Role: cluster.Shadow, Part: f.Pairings[0].Part, Body: cluster.InstanceID(words[2])})
 	case "kill":
 		f := w.function(words[1])
 		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return len(words) < 3 || string(in.ID) == words[2] })

@@ -379,6 +379,7 @@ func (c preparation) divideAll(ctx context.Context) (why string) {
 		if a = c.fn.artefact(t.Name); a != nil && c.fn.Function == c.Function {
 			a.divisions = divisions
 			found = found || len(divisions) > 0
+			replacePlain(c.fn, a)
 		}
 		c.mu.Unlock()
 	}
@@ -386,6 +387,17 @@ func (c preparation) divideAll(ctx context.Context) (why string) {
 		return ""
 	}
 	return why
+}
+
+// replacePlain makes the engine replace an artefact's instances that could have shadows if they had
+// started as bodies: they are of a deployment without shadows, or of one for which the artefact was
+// not worth dividing. They serve until others are ready. The lock is held.
+func replacePlain(fn *function, a *artefact) {
+	for _, in := range fn.Instances {
+		if len(a.divisions) > 0 && in.Artefact.Name == a.Name && !in.Paired && takesShadows(fn, a, in.Config) {
+			in.Revision = 0
+		}
+	}
 }
 
 // shadowText says which shadows a function's instances have, or why they have none; "" if the

@@ -83,12 +83,13 @@ func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []clus
 		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
 			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
 		})
-		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || len(f.Instances) == 0 || f.Instances[0].State != cluster.Ready {
+		at := slices.IndexFunc(f.Instances, func(in scaling.Running) bool { return in.Paired && in.State == cluster.Ready })
+		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || at < 0 {
 			continue
 		}
-		x := f.Pairings[0]
+		x, body := f.Pairings[0], f.Instances[at]
 		plan.Start = append(plan.Start, scaling.Start{
-			Function: f.Name, Revision: f.Revision, Config: x.Config, Node: f.Instances[0].Node, Role: cluster.Shadow, Part: x.Part, Body: f.Instances[0].ID,
+			Function: f.Name, Revision: f.Revision, Config: x.Config, Artefact: body.Artefact, Node: body.Node, Role: cluster.Shadow, Part: x.Part, Body: body.ID,
 		})
 	}
 	return plan
@@ -110,7 +111,7 @@ func (r *rig) helped(shadows *fakeShadows, image string, edit ...func(*provider.
 	for _, in := range r.backend.living() {
 		if in.Role == cluster.Shadow {
 			s = in
-		} else {
+		} else if in.Paired {
 			body = in
 		}
 	}
@@ -147,6 +148,35 @@ func TestBodiesAreToldTheirShadows(t *testing.T) {
 	if shadows.blocks != 1 {
 		t.Errorf("the blocks were found %d times", shadows.blocks)
 	}
+}
+
+// A deployment that turns shadows on replaces instances that cannot have any, without a gap. One that
+// changes nothing else keeps bodies.
+func TestTurningShadowsOn(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", func(f *provider.Function) { f.Inference.SLO = time.Second })
+		r.answered("f", "model")
+		plain := r.only()
+		failed := make(chan int, 1)
+		go func() { failed <- r.load("f", 20*time.Millisecond, 10*time.Second) }()
+		body, _ := r.helped(shadows, "model")
+		if n := <-failed; n > 0 {
+			t.Errorf("%d requests failed", n)
+		}
+		if plain.Paired || !body.Paired || r.lives(plain.ID) {
+			t.Errorf("%+v was replaced by %+v", plain, body)
+		}
+		r.deploy("f", "model", withShadows)
+		r.until("served", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "shadows: 1 for 1 instances")
+		})
+		time.Sleep(5 * time.Second)
+		if !r.lives(body.ID) {
+			t.Errorf("the body was replaced")
+		}
+	})
 }
 
 // A function's shadows end with it.
