@@ -290,9 +290,6 @@ func (p *pass) first(v *view) {
 	d := v.wanted(max(v.demand, capacity.SomeLoad))
 	d.Limit = v.Max
 	left := p.space().Schedule(d, 1)
-	for left.Reason == placing.NoRoom && evictShadow(p, v) {
-		left = p.space().Schedule(d, 1)
-	}
 	if left.Reason == placing.NoRoom && p.evict(v, d) {
 		if p.unpark(v, v.wakes); len(v.live) > 0 {
 			return

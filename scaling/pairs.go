@@ -225,42 +225,17 @@ func stopShadow(p *pass, v *view, s Running, why Why) {
 	p.gone[s.ID] = true
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, s.ID, why})
 	v.shadows = slices.DeleteFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })
+	p.changed(v)
 	if i := bodyOf(v, &s); i >= 0 {
-		p.changed(v)
 		v.live[i].pairing = nil
 	}
 }
 
-// evictShadow stops a shadow of another function on a node where v may start, the one that helps
-// least, to make room for v's first instance. It reports whether there was one. A shadow only
-// helps: its body serves without it.
-func evictShadow(p *pass, v *view) bool {
-	if !v.mayEvict() {
-		return false
+// helps is how many more requests per second a shadow's body serves with it, at the demand. A shadow
+// that the plan knows no times of helps nothing.
+func helps(v *view, s *Running) float64 {
+	if i := bodyOf(v, s); i >= 0 && v.live[i].pairing != nil {
+		return gain(v, &v.live[i], v.live[i].pairing, false)
 	}
-	var from *view
-	var least Running
-	smallest := 0.0
-	for _, u := range p.views {
-		for _, s := range u.shadows {
-			place, known := p.space().Find(s.Node)
-			if u == v || !known || !p.allowed(v).Has(place) {
-				continue
-			}
-			help := 0.0
-			if i := bodyOf(u, &s); i >= 0 && u.live[i].pairing != nil {
-				help = gain(u, &u.live[i], u.live[i].pairing, false)
-			}
-			if from == nil || help < smallest {
-				from, least, smallest = u, s, help
-			}
-		}
-	}
-	if from == nil {
-		return false
-	}
-	stopShadow(p, from, least, Evicted)
-	give(p.space(), &least)
-	from.robbed = true
-	return true
+	return 0
 }
