@@ -61,7 +61,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.abandon()
 		fn.making.keep(f.Inference.Auto || f.Inference.Partition != "", made(f, bundle))
 		// The new deployment may not have the problem of the earlier one.
-		fn.failed, fn.unregistered, fn.unshadowed, fn.planning = "", "", "", false
+		fn.failed, fn.unregistered, fn.planning = "", "", false
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas

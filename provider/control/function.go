@@ -29,11 +29,10 @@ type function struct {
 	// otherwise the first.
 	*provider.Function
 	keeper.Fleet[*instance]
-	// shadows are its shadows, which get no requests themselves. unshadowed is why there can be
-	// none; paired: some body has one, or was told of one.
-	shadows    keeper.Fleet[*instance]
-	unshadowed string
-	paired     bool
+	// shadows are its shadows, which get no requests themselves. paired: some body has one, or was
+	// told of one.
+	shadows keeper.Fleet[*instance]
+	paired  bool
 	// wanted is the latest deployment, nil once the function is removed. abandon
 	// ends its preparation.
 	wanted  *provider.Function

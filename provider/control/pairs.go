@@ -71,6 +71,14 @@ type division struct {
 	times, alone []float64
 }
 
+// parts are what is known of an artefact's shadows. The zero value means that this is to be found.
+type parts struct {
+	// divisions are the parts for shadows of its instances, by share.
+	divisions []division
+	// undivided is why there are none by the model's layers, "" otherwise.
+	undivided string
+}
+
 // partOf is Φ as instances read it.
 func partOf(p shadow.Phi) string {
 	runs := make([]string, len(p))
@@ -191,7 +199,7 @@ func shadowsSeen(fn *function) (all []scaling.Running) {
 
 // takesShadows reports whether instances of an artefact start as bodies that can have shadows.
 func takesShadows(fn *function, a *artefact, config cluster.Config) bool {
-	return fn.Inference.Shadow != "" && fn.unshadowed == "" && a.cut == nil && config.GPU == 0 && config.Members() == 1
+	return fn.Inference.Shadow != "" && a.shadowless == "" && a.undivided == "" && config.GPU == 0 && config.Members() == 1
 }
 
 // Pair implements [systems.Driver].
@@ -294,25 +302,20 @@ func (in *instance) executedAsPair(e dispatch.Executed) {
 	}
 }
 
-// shadowless says why a function's instances can have no shadows, "" if they can.
-func (c pairs) shadowless(f *provider.Function, models []Model) string {
+// shadowless says why the instances of a function's model can have no shadows, "" if they may.
+func (c pairs) shadowless(f *provider.Function, m Model) string {
 	if c.options.Shadows == nil {
 		return "this backend starts no shadows"
 	}
-	why := "the function has no model yet"
-	for _, m := range models {
-		switch err := c.options.Shadows.Check(m.File); {
-		case m.Plan != nil:
-			why = "the model is cut over several instances"
-		case err != nil:
-			why = err.Error()
-		case f.Inference.Device == annotation.DeviceCUDA:
-			why = "the model runs on GPUs only"
-		default:
-			return ""
-		}
+	switch err := c.options.Shadows.Check(m.File); {
+	case m.Plan != nil:
+		return "the model is cut over several instances"
+	case err != nil:
+		return err.Error()
+	case f.Inference.Device == annotation.DeviceCUDA:
+		return "the model runs on GPUs only"
 	}
-	return why
+	return ""
 }
 
 // check refuses a deployment that asks for shadows which it cannot have.
@@ -320,71 +323,72 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 	if f.Inference.Shadow != annotation.ShadowAlways {
 		return nil
 	}
-	if why := c.shadowless(f, models); why != "" {
-		return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: why + "; leave it out, or set it to " + annotation.ShadowAuto}
+	why := "the function has no model yet"
+	for _, m := range models {
+		if why = c.shadowless(f, m); why == "" {
+			return nil
+		}
 	}
-	return nil
+	return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: why + "; leave it out, or set it to " + annotation.ShadowAuto}
 }
 
-// divide finds the layer profiles of the revision's models and chooses the parts of their shadows. It
-// tries again until ctx ends, unless the models cannot be divided.
+// divide finds the layer profiles of the revision's models and chooses the parts of their shadows.
 func (c preparation) divide(ctx context.Context) {
 	if c.Inference.Shadow == "" {
 		return
 	}
-	why := pairs{c.Controller}.shadowless(c.Function, c.models)
-	if why == "" {
-		why = c.divideAll(ctx)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fn.Function == c.Function {
-		c.fn.unshadowed = why
-		c.Wake()
+	for _, t := range c.all {
+		if (pairs{c.Controller}).shadowless(c.Function, t.Model) != "" {
+			continue
+		}
+		found := c.partsOf(ctx, t)
+		if ctx.Err() != nil {
+			return
+		}
+		c.mu.Lock()
+		if a := c.fn.artefact(t.Name); a != nil && c.fn.Function == c.Function {
+			a.parts = found
+			replacePlain(c.fn, a)
+			c.Wake()
+		}
+		c.mu.Unlock()
 	}
 }
 
-// divideAll divides all models that can be, and returns why none can.
-func (c preparation) divideAll(ctx context.Context) (why string) {
-	why = "a shadow would gain too little on any share"
-	found := false
-	for _, t := range c.all {
-		if t.Plan != nil || c.options.Shadows.Check(t.File) != nil {
-			continue
-		}
-		m, err := c.finder.Layers(ctx, c.Function, t.File)
-		for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
-			m, err = c.finder.Layers(ctx, c.Function, t.File)
-		}
-		if err != nil {
-			if ctx.Err() == nil {
-				c.fn.log.Warn().Err(err).Msg("the model's instances have no shadows")
-			}
-			why = err.Error()
-			continue
-		}
+// partsOf chooses the parts for the shadows of one model.
+func (c preparation) partsOf(ctx context.Context, t *task) parts {
+	m, err := c.finder.Layers(ctx, c.Function, t.File)
+	for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
+		m, err = c.finder.Layers(ctx, c.Function, t.File)
+	}
+	var found parts
+	if err == nil {
 		c.mu.Lock()
-		a := c.fn.artefact(t.Name)
 		var candidates []capacity.Candidate
-		if a != nil {
+		if a := c.fn.artefact(t.Name); a != nil {
 			candidates = slices.Clone(a.promised)
 		}
 		c.mu.Unlock()
-		divisions, err := divide(m, c.Inference.SLO, candidates)
-		if err != nil {
-			why = err.Error()
-			continue
-		}
-		c.mu.Lock()
-		if a = c.fn.artefact(t.Name); a != nil && c.fn.Function == c.Function {
-			a.divisions = divisions
-			found = found || len(divisions) > 0
-			replacePlain(c.fn, a)
-		}
-		c.mu.Unlock()
+		found.divisions, err = divide(m, c.Inference.SLO, candidates)
 	}
-	if found {
-		return ""
+	switch {
+	case err != nil:
+		found.undivided = err.Error()
+		if ctx.Err() == nil {
+			c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
+		}
+	case len(found.divisions) == 0:
+		found.undivided = "a shadow would gain too little on any share"
+	}
+	return found
+}
+
+// unshadowed says why no instance of a function can have a shadow, "" if some may.
+func unshadowed(fn *function) (why string) {
+	for _, a := range fn.artefacts {
+		if why = cmp.Or(a.shadowless, a.undivided); why == "" {
+			return ""
+		}
 	}
 	return why
 }
@@ -406,8 +410,8 @@ func shadowText(fn *function) string {
 	if fn.Inference.Shadow == "" {
 		return ""
 	}
-	if fn.unshadowed != "" {
-		return "no shadows: " + fn.unshadowed
+	if why := unshadowed(fn); why != "" {
+		return "no shadows: " + why
 	}
 	var d *division
 	whole := int64(0)

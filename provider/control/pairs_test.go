@@ -191,6 +191,29 @@ func TestShadowsOfARemovedFunction(t *testing.T) {
 	})
 }
 
+// Instances start as bodies only if their own model can be divided, whatever others of the bundle can,
+// and while a deployment is measured.
+func TestOnlyDividedModelsHaveBodies(t *testing.T) {
+	auto := func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second }
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "variants:python=80,model=70", auto, func(f *provider.Function) { f.Inference.Accuracy = 75 })
+		r.answered("f", "python")
+		if in := r.only(); in.Paired {
+			t.Errorf("%+v started as a body", in.InstanceSpec)
+		}
+	})
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "python", auto)
+		r.answered("f", "python")
+		r.deploy("f", "python", auto, func(f *provider.Function) { f.Inference.MaxBatch = 16 })
+		r.backend.crash(r.only().ID, "killed")
+		r.answered("f", "python")
+		if in := r.only(); in.Paired {
+			t.Errorf("%+v started as a body while the next deployment was measured", in.InstanceSpec)
+		}
+	})
+}
+
 // What cannot have shadows is refused if the deployment insists, and goes without otherwise.
 func TestShadowsThatCannotBe(t *testing.T) {
 	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
