@@ -60,7 +60,7 @@ const (
 
 // run makes the variants and serves them beside the models that serve already. It repeats
 // failed attempts until ctx ends.
-func (c generation) run(ctx context.Context) {
+func (c *generation) run(ctx context.Context) {
 	for n := 1; ; n++ {
 		cutting := c.cutting
 		err := c.generate(ctx)

@@ -79,6 +79,9 @@ type parts struct {
 	undivided string
 }
 
+// known reports whether nothing is to be found.
+func (p *parts) known() bool { return len(p.divisions) > 0 || p.undivided != "" }
+
 // partOf is Φ as instances read it.
 func partOf(p shadow.Phi) string {
 	runs := make([]string, len(p))
@@ -332,13 +335,21 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 	return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: why + "; leave it out, or set it to " + annotation.ShadowAuto}
 }
 
-// divide finds the layer profiles of the revision's models and chooses the parts of their shadows.
+// divide finds the layer profiles of the revision's models and chooses the parts of their shadows. It
+// leaves out what an earlier call found.
 func (c preparation) divide(ctx context.Context) {
 	if c.Inference.Shadow == "" {
 		return
 	}
 	for _, t := range c.all {
-		if (pairs{c.Controller}).shadowless(c.Function, t.Model) != "" {
+		c.mu.Lock()
+		a := c.served(t)
+		open := a != nil && a.shadowless == "" && !a.known()
+		if a != nil {
+			replacePlain(c.fn, a)
+		}
+		c.mu.Unlock()
+		if !open {
 			continue
 		}
 		found := c.partsOf(ctx, t)
@@ -346,13 +357,21 @@ func (c preparation) divide(ctx context.Context) {
 			return
 		}
 		c.mu.Lock()
-		if a := c.fn.artefact(t.Name); a != nil && c.fn.Function == c.Function {
+		if a := c.served(t); a != nil {
 			a.parts = found
 			replacePlain(c.fn, a)
 			c.Wake()
 		}
 		c.mu.Unlock()
 	}
+}
+
+// served is the artefact of a task if the revision is served with it, otherwise nil. The lock is held.
+func (c preparation) served(t *task) *artefact {
+	if c.fn.Function != c.Function {
+		return nil
+	}
+	return c.fn.artefact(t.Name)
 }
 
 // partsOf chooses the parts for the shadows of one model.

@@ -214,6 +214,36 @@ func TestOnlyDividedModelsHaveBodies(t *testing.T) {
 	})
 }
 
+// The parts of a model's shadows stay when variants are made of it, and those get theirs.
+func TestVariantsAreDivided(t *testing.T) {
+	shadows, g := &fakeShadows{}, &generator{}
+	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Register = shadows, g, g.register }, func(r *rig) {
+		r.backend.widen(8000)
+		r.helped(shadows, "precise", generates)
+		parts := func(name string) []division {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if a := r.functions[full("f")].artefact(name); a != nil {
+				return a.divisions
+			}
+			return nil
+		}
+		time.Sleep(9 * time.Minute)
+		for range 1500 { // Variants are served after ten minutes.
+			time.Sleep(100 * time.Millisecond)
+			if len(parts("precise")) == 0 {
+				t.Fatal("the model lost its parts")
+			}
+		}
+		if len(parts("slim")) == 0 {
+			t.Error("the variant has no parts")
+		}
+	})
+	if shadows.blocks != 2 {
+		t.Errorf("blocks were found %d times, of two models", shadows.blocks)
+	}
+}
+
 // What cannot have shadows is refused if the deployment insists, and goes without otherwise.
 func TestShadowsThatCannotBe(t *testing.T) {
 	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {

@@ -92,7 +92,9 @@ func (c preparation) prepare(ctx context.Context) {
 		c.divide(ctx)
 	}
 	if complete && more {
-		generation{c}.run(ctx)
+		g := generation{c}
+		g.run(ctx)
+		g.divide(ctx)
 	}
 }
 
@@ -288,10 +290,13 @@ func (c preparation) artefacts() (found []*artefact) {
 	return found
 }
 
-// settle gives an artefact the corrections of the one before and its plan, or returns why the
+// settle gives an artefact the corrections and parts of the one before and its plan, or returns why the
 // objective cannot be met with it. The lock is held.
 func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	r, before := c.revision, c.fn.artefact(a.Name)
+	if before != nil && r.Inference.Shadow != "" && before.Model == a.Model && c.fn.Inference.SLO == r.Inference.SLO && !differ(before.promised, a.promised) {
+		a.parts = before.parts
+	}
 	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
 		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
 	}
