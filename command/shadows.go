@@ -52,7 +52,7 @@ func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, e
 		return nil, fmt.Errorf("read the layer profile: %w", err)
 	}
 	if found.Model == nil || len(found.Model.Blocks) < 2 {
-		return nil, errors.New("the model cannot be divided: nowhere do a few tensors hold all that the rest of it needs")
+		return nil, shadow.ErrUndivided
 	}
 	return found.Model, nil
 }

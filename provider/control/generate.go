@@ -53,7 +53,8 @@ func (m *making) keep(wanted bool, what string) {
 
 const (
 	// generatePause is the pause after the first failed attempt to make variants, and
-	// generateLongest the longest one. An attempt may take minutes of CPU time.
+	// generateLongest the longest one. An attempt may take minutes of CPU time. They hold for
+	// layer profiles, too.
 	generatePause   = time.Minute
 	generateLongest = time.Hour
 )
@@ -75,6 +76,7 @@ func (c *generation) run(ctx context.Context) {
 		}
 		retry := keeper.Backoff(n, generatePause, generateLongest)
 		c.fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("make variants of the model")
+		c.divide(ctx) // What failed before may work by now.
 		if !wait(ctx, retry) {
 			return
 		}

@@ -30,7 +30,8 @@ import (
 type Shadows interface {
 	// Check returns an error that says why instances of a model can have none, without reading it.
 	Check(file string) error
-	// Blocks finds the times of a model's blocks. It may take some seconds.
+	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
+	// [shadow.ErrUndivided] if no later attempt can succeed.
 	Blocks(ctx context.Context, file string) (*shadow.Model, error)
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
@@ -75,8 +76,9 @@ type division struct {
 type parts struct {
 	// divisions are the parts for shadows of its instances, by share.
 	divisions []division
-	// undivided is why there are none by the model's layers, "" otherwise.
-	undivided string
+	// undivided is why there are none by the model's layers, "" otherwise. failed is why the last
+	// attempt to find them failed.
+	undivided, failed string
 }
 
 // known reports whether nothing is to be found.
@@ -336,11 +338,12 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 }
 
 // divide finds the layer profiles of the revision's models and chooses the parts of their shadows. It
-// leaves out what an earlier call found.
-func (c preparation) divide(ctx context.Context) {
+// leaves out what an earlier call found, and reports whether nothing is left to be found.
+func (c preparation) divide(ctx context.Context) (known bool) {
 	if c.Inference.Shadow == "" {
-		return
+		return true
 	}
+	known = true
 	for _, t := range c.all {
 		c.mu.Lock()
 		a := c.served(t)
@@ -354,8 +357,9 @@ func (c preparation) divide(ctx context.Context) {
 		}
 		found := c.partsOf(ctx, t)
 		if ctx.Err() != nil {
-			return
+			return false
 		}
+		known = known && found.known()
 		c.mu.Lock()
 		if a := c.served(t); a != nil {
 			a.parts = found
@@ -364,6 +368,7 @@ func (c preparation) divide(ctx context.Context) {
 		}
 		c.mu.Unlock()
 	}
+	return known
 }
 
 // served is the artefact of a task if the revision is served with it, otherwise nil. The lock is held.
@@ -380,26 +385,29 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 	for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
 		m, err = c.finder.Layers(ctx, c.Function, t.File)
 	}
-	var found parts
-	if err == nil {
-		c.mu.Lock()
-		var candidates []capacity.Candidate
-		if a := c.fn.artefact(t.Name); a != nil {
-			candidates = slices.Clone(a.promised)
-		}
-		c.mu.Unlock()
-		found.divisions, err = divide(m, c.Inference.SLO, candidates)
+	if err != nil && ctx.Err() == nil {
+		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
 	}
 	switch {
+	case errors.Is(err, shadow.ErrUndivided):
+		return parts{undivided: err.Error()}
 	case err != nil:
-		found.undivided = err.Error()
-		if ctx.Err() == nil {
-			c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
-		}
-	case len(found.divisions) == 0:
-		found.undivided = "a shadow would gain too little on any share"
+		return parts{failed: err.Error()}
 	}
-	return found
+	c.mu.Lock()
+	var candidates []capacity.Candidate
+	if a := c.fn.artefact(t.Name); a != nil {
+		candidates = slices.Clone(a.promised)
+	}
+	c.mu.Unlock()
+	found, err := divide(m, c.Inference.SLO, candidates)
+	switch {
+	case err != nil:
+		return parts{undivided: err.Error()}
+	case len(found) == 0:
+		return parts{undivided: "a shadow would gain too little on any share"}
+	}
+	return parts{divisions: found}
 }
 
 // unshadowed says why no instance of a function can have a shadow, "" if some may.
@@ -442,6 +450,11 @@ func shadowText(fn *function) string {
 		}
 	}
 	if d == nil {
+		for _, a := range fn.artefacts {
+			if a.failed != "" {
+				return "no shadows yet, it is tried again: " + a.failed
+			}
+		}
 		return "shadows: the model's layers are being profiled"
 	}
 	const mib = 1 << 20

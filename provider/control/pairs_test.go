@@ -24,6 +24,9 @@ type fakeShadows struct {
 	mu     sync.Mutex
 	told   []string
 	blocks int
+	// fails is how many times the blocks are not found, and why.
+	fails int
+	why   error
 }
 
 func (*fakeShadows) Check(file string) error {
@@ -37,6 +40,9 @@ func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.blocks++
+	if s.fails--; s.fails >= 0 {
+		return nil, s.why
+	}
 	m := &shadow.Model{Name: "fake", Rows: []int{1, 2, 4, 8}, Threads: []int{1, 2}, Own: 1 << 20}
 	for i, weight := range []int64{1 << 20, 100 << 20} {
 		b := shadow.Block{Name: fmt.Sprint("b", i), MACs: 1000, Weights: weight, Activations: 1000, In: 100, Out: 100, Load: 1}
@@ -241,6 +247,33 @@ func TestVariantsAreDivided(t *testing.T) {
 	})
 	if shadows.blocks != 2 {
 		t.Errorf("blocks were found %d times, of two models", shadows.blocks)
+	}
+}
+
+// Layers that could not be profiled are profiled again after a pause, unless the model cannot be divided.
+func TestDividingAgain(t *testing.T) {
+	shadows := &fakeShadows{fails: 3, why: errors.New("the profiler was killed")}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows)
+		plan := func() string { s, _ := r.Status(full("f")); return s.Plan }
+		r.until("explained", func() bool {
+			return strings.Contains(plan(), "no shadows yet, it is tried again: the profiler was killed")
+		})
+		time.Sleep(8 * time.Minute) // After 1, 2 and 4 minutes.
+		if !strings.Contains(plan(), "one holds the blocks 0:1") {
+			t.Errorf("shown as %s", plan())
+		}
+	})
+	shadows = &fakeShadows{fails: 100, why: shadow.ErrUndivided}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows)
+		time.Sleep(time.Hour)
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: "+shadow.ErrUndivided.Error()) {
+			t.Errorf("shown as %s", s.Plan)
+		}
+	})
+	if shadows.blocks != 1 {
+		t.Errorf("the blocks were asked for %d times", shadows.blocks)
 	}
 }
 

@@ -87,14 +87,18 @@ func (c preparation) prepare(ctx context.Context) {
 		c.fn.tell(time.Now())
 	}
 	c.mu.Unlock()
-	complete := c.complete(ctx, c.all)
-	if complete {
-		c.divide(ctx)
+	if !c.complete(ctx, c.all) {
+		return
 	}
-	if complete && more {
+	known := c.divide(ctx)
+	if more {
 		g := generation{c}
 		g.run(ctx)
-		g.divide(ctx)
+		c = g.preparation
+		known = c.divide(ctx)
+	}
+	for n := 1; !known && wait(ctx, keeper.Backoff(n, generatePause, generateLongest)); n++ {
+		known = c.divide(ctx)
 	}
 }
 
