@@ -264,7 +264,8 @@ func TestShadowFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := body(t, model)
-			if err := b.Set(Order{Phi: phi, Shadows: []Address{shadowAt(t, model, phi, "unix", test.before).Address}}); err != nil {
+			at := shadowAt(t, model, phi, "unix", test.before).Address
+			if err := b.Set(Order{Phi: phi, Shadows: []Address{at}}); err != nil {
 				t.Fatal(err)
 			}
 			check(t, b, 4, 1) // The body's speed is then known.
@@ -279,6 +280,13 @@ func TestShadowFails(t *testing.T) {
 			if fallbacks(b, test.reason) == 0 {
 				t.Error("no job fell back")
 			}
+			for i := range uint64(20) {
+				if s := b.Status(); name != "hangs" || s.Useless(at) {
+					return
+				}
+				check(t, b, 4, 100+i)
+			}
+			t.Errorf("it counts as of use: %+v", b.Status())
 		})
 	}
 	t.Run("is killed and comes back", func(t *testing.T) {
@@ -326,6 +334,9 @@ func TestRefused(t *testing.T) {
 				t.Fatalf("%+v", b.Status())
 			}
 			time.Sleep(time.Millisecond)
+		}
+		if status := b.Status(); !status.Useless(s.Address) {
+			t.Errorf("a refused shadow counts as of use: %+v", status)
 		}
 		check(t, b, 3, 5)
 	}
