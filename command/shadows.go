@@ -61,31 +61,63 @@ func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, e
 func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
 	order := pair.Order{Phi: part, Shadows: []pair.Address{}}
 	for _, s := range shadows {
-		order.Shadows = append(order.Shadows, pair.Address{Network: s.Network, Address: relayOf(s.Address)})
+		order.Shadows = append(order.Shadows, addressOf(s))
 	}
 	text, err := json.Marshal(order)
 	if err != nil {
 		return err
 	}
+	_, err = callBody(ctx, body, http.MethodPut, text)
+	return err
+}
+
+// Useless implements [control.Shadows].
+func (localShadows) Useless(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (useless []cluster.InstanceID, err error) {
+	text, err := callBody(ctx, body, http.MethodGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	var status pair.Status
+	if err := json.Unmarshal(text, &status); err != nil {
+		return nil, fmt.Errorf("read what a body says of its shadows: %w", err)
+	}
+	for _, s := range shadows {
+		if status.Useless(addressOf(s)) {
+			useless = append(useless, s.ID)
+		}
+	}
+	return useless, nil
+}
+
+// addressOf is where bodies connect to a shadow.
+func addressOf(s cluster.Instance) pair.Address {
+	return pair.Address{Network: s.Network, Address: relayOf(s.Address)}
+}
+
+// maxStatus bounds what a body says of its shadows, in bytes.
+const maxStatus = 64 << 10
+
+// callBody makes a request to a body's route for shadows and returns the answer.
+func callBody(ctx context.Context, body cluster.Instance, method string, text []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://instance"+pair.ShadowsPath, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, "http://instance"+pair.ShadowsPath, bytes.NewReader(text))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	over := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, body.Network, body.Address)
 	}}
 	answer, err := (&http.Client{Transport: over}).Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode/100 != 2 {
 		complaint, _ := io.ReadAll(io.LimitReader(answer.Body, 300)) // The status says enough.
-		return fmt.Errorf("it answers %s: %s", answer.Status, strings.TrimSpace(string(complaint)))
+		return nil, fmt.Errorf("it answers %s: %s", answer.Status, strings.TrimSpace(string(complaint)))
 	}
-	return nil
+	return io.ReadAll(io.LimitReader(answer.Body, maxStatus))
 }
 
 // relayOf is where bodies connect to a shadow that listens at a socket.

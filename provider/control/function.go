@@ -254,12 +254,13 @@ type instance struct {
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief
-	// told is what a body was told of its shadows, "" for none; telling: it is being told, and not
-	// again before tellAfter. helped is how it executes with its shadow, nil alone, pairRatio its
+	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked,
+	// and not again before tellAfter. unhelpful are those that did not help when it was asked. helped is how it executes with its shadow, nil alone, pairRatio its
 	// times over those that were predicted, and pairTold the ratio that the policy knows.
 	told                string
 	telling             bool
 	tellAfter           time.Time
+	unhelpful           []cluster.InstanceID
 	helped              *division
 	pairRatio, pairTold float64
 }

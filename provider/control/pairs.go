@@ -36,6 +36,9 @@ type Shadows interface {
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
 	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
+	// Useless tells which of the shadows that a body was told of do not help it now: it has no
+	// connection to them, or they are far too slow.
+	Useless(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) ([]cluster.InstanceID, error)
 }
 
 const (
@@ -49,6 +52,9 @@ const (
 	shadowMargin, leastShadow = 2, 128 << 20
 	// tellPause is that after a body could not be told its shadows.
 	tellPause = time.Second
+	// askPause is the time between two questions to a body whether its shadows help. One that does
+	// not twice in a row is replaced: a connection takes milliseconds.
+	askPause = time.Second
 	// pairWeight is that of the latest execution in a pair's mean times.
 	pairWeight = 0.1
 	// unknownPair is what a body was told by an earlier provider.
@@ -247,9 +253,14 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 		order = ""
 		body.help(nil)
 	}
-	if order == body.told || body.telling || now.Before(body.tellAfter) {
+	if body.telling || now.Before(body.tellAfter) {
 		return
 	}
+	if order == body.told {
+		c.ask(body, with)
+		return
+	}
+	body.unhelpful = nil
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
@@ -264,11 +275,39 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 			}
 			return
 		}
-		body.told = order
+		body.told, body.tellAfter = order, time.Now().Add(askPause)
 		if a := body.own(); a != nil && len(with) > 0 {
 			body.help(a.division(body.Config.CPU, part))
 		}
 		c.Wake()
+	})
+}
+
+// ask asks a body in the background whether its shadows help it, and drops those that do not for the
+// second time. The lock is held.
+func (c pairs) ask(body *instance, with []cluster.Instance) {
+	if len(with) == 0 {
+		return
+	}
+	body.telling = true
+	seen := body.Instance
+	c.keeper.Begin(func() {
+		useless, err := c.options.Shadows.Useless(c.keeper.Context(), seen, with)
+		c.mu.Lock()
+		var again []cluster.InstanceID
+		for _, id := range useless {
+			if slices.Contains(body.unhelpful, id) {
+				again = append(again, id)
+			}
+		}
+		body.telling, body.tellAfter = false, time.Now().Add(askPause)
+		if body.unhelpful = useless; err != nil && c.keeper.Context().Err() == nil {
+			body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not ask an instance for its shadows")
+		}
+		c.mu.Unlock()
+		for _, id := range again {
+			c.keeper.Lost(id, errors.New("its body cannot use it"))
+		}
 	})
 }
 

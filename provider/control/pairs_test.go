@@ -27,6 +27,8 @@ type fakeShadows struct {
 	// fails is how many times the blocks are not found, and why.
 	fails int
 	why   error
+	// useless are the shadows that do not help.
+	useless map[cluster.InstanceID]bool
 }
 
 func (*fakeShadows) Check(file string) error {
@@ -67,6 +69,17 @@ func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string
 	}
 	s.told = append(s.told, order)
 	return nil
+}
+
+func (s *fakeShadows) Useless(_ context.Context, _ cluster.Instance, shadows []cluster.Instance) (all []cluster.InstanceID, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range shadows {
+		if s.useless[x.ID] {
+			all = append(all, x.ID)
+		}
+	}
+	return all, nil
 }
 
 func (s *fakeShadows) last() string {
@@ -275,6 +288,30 @@ func TestDividingAgain(t *testing.T) {
 	if shadows.blocks != 1 {
 		t.Errorf("the blocks were asked for %d times", shadows.blocks)
 	}
+}
+
+// A shadow that its body cannot use is replaced; one that helps stays.
+func TestUselessShadowsAreReplaced(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, s := r.helped(shadows, "model")
+		for range 10 {
+			time.Sleep(time.Second)
+			r.answered("f", "model")
+		}
+		if !r.lives(s.ID) {
+			t.Fatal("a shadow that helps was stopped")
+		}
+		shadows.mu.Lock()
+		shadows.useless = map[cluster.InstanceID]bool{s.ID: true}
+		shadows.mu.Unlock()
+		r.until("replaced", func() bool {
+			return !r.lives(s.ID) && strings.Contains(shadows.last(), " f-") && !strings.Contains(shadows.last(), string(s.ID))
+		})
+		if !r.lives(body.ID) {
+			t.Error("its body was stopped")
+		}
+	})
 }
 
 // What cannot have shadows is refused if the deployment insists, and goes without otherwise.
