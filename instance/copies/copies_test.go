@@ -140,6 +140,32 @@ func TestFailedAttempts(t *testing.T) {
 	})
 }
 
+// An attempt that has no end has failed, and concerns its own kind of copy only.
+func TestAttemptWithoutEnd(t *testing.T) {
+	d, none := hold(t, t.TempDir()), func() bool { return false }
+	begin := func(kind string) (*Attempt, error) { return d.Begin(t.Context(), kind, 0, none) }
+	killed, err := begin("-cuda")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin("-cuda"); !errors.Is(err, ErrMaking) {
+		t.Error(err)
+	}
+	killed.close() // As the kernel does.
+	if _, err := begin("-cuda"); !errors.Is(err, ErrTried) {
+		t.Error(err)
+	}
+	for range 2 {
+		a, err := begin("")
+		if err := errors.Join(err, a.End()); err != nil {
+			t.Error(err)
+		}
+	}
+	if a, err := d.Begin(t.Context(), "-cuda", 0, func() bool { return true }); a != nil || err != nil {
+		t.Errorf("there is a copy: %v, %v", a, err)
+	}
+}
+
 func TestHoldRefuses(t *testing.T) {
 	if _, err := Hold(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

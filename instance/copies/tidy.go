@@ -123,8 +123,8 @@ func states(namespace *os.File, now time.Time) (all []state, old []place, err er
 	return all, old, err
 }
 
-// directories lists the directories in a directory, and no links. Leftovers are apart. Of both it lists no
-// more than maxListed.
+// directories lists the directories in a directory, and no links. Leftovers are apart. It lists at most
+// maxListed of each.
 func directories(in *os.File) (names, leftovers []string, err error) {
 	more := false
 	err = eachName(in, func(name string) error {
@@ -201,7 +201,7 @@ type unneeded struct {
 
 // unneeded decides which directories go: those not used for t.Unused, and, for as long as the rest is
 // larger than t.Size, the least recently used ones without an instance, then the largest ones. Those that
-// cannot be added up go too, last and in any case: as much as they may hold, no other goes for them.
+// cannot be added up go too, last and in any case. No other goes for them, however much they hold.
 func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 	var rest []state
 	var beyond []unneeded

@@ -83,8 +83,8 @@ type weighing struct {
 	names int
 }
 
-// add adds what is in a directory. The error says why it cannot be added up within the bounds. What its
-// function moves away meanwhile is left out.
+// add adds what is in a directory. The error says why it cannot be added up within the bounds. It
+// leaves out files that the function moves away meanwhile.
 func (w *weighing) add(dir *os.File, depth int) error {
 	return eachName(dir, func(name string) error {
 		if w.names++; w.names > maxNames {
@@ -169,8 +169,8 @@ func (r *removal) clear(p place) {
 // errEnough ends the reading of a directory.
 var errEnough = errors.New("enough for now")
 
-// empty removes a directory, and reports whether it is gone. What lies deeper than maxDepth moves to
-// space, the namespace's directory: so the tree's depth costs neither memory nor open files.
+// empty removes a directory, and reports whether it is gone. Directories deeper than maxDepth move to
+// space, the namespace's directory, so the tree's depth costs neither memory nor open files.
 func (r *removal) empty(p place, space *os.File, depth int) (gone bool) {
 	err := unlink(p, unix.AT_REMOVEDIR)
 	if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
