@@ -74,7 +74,7 @@ func (e *Engine) complete(ctx context.Context) {
 			e.whyNot = fmt.Sprintf("a batch of %d: %v", rows, err)
 		}
 	}
-	keepCopy(e)
+	keepCopy(ctx, e)
 	switch {
 	case e.options.Single:
 	case e.apart:
@@ -84,20 +84,16 @@ func (e *Engine) complete(ctx context.Context) {
 	}
 }
 
-// keepCopy completes the copy that the first session wrote, whose weights the sessions after it read.
-func keepCopy(e *Engine) {
+// keepCopy completes the copy that the first session wrote. The sessions after it read its weights.
+func keepCopy(ctx context.Context, e *Engine) {
 	if e.copy.work == "" {
 		return
 	}
 	err := e.copy.publish() // After an error the next engine tries again.
 	var w *weights
-	if err == nil {
-		err = e.lanes[0].step(func() (err error) {
-			w, err = openWeights(e)
-			return err
-		})
+	if err == nil && e.apart && len(e.buckets) > 1 {
+		w, err = openWeights(ctx, e)
 	}
-	// A run holds the engine's lock while it waits for the lane, so here is the place.
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.weights = w

@@ -254,7 +254,7 @@ func (e *Engine) openModel(l *lane) error {
 		return err
 	}
 	var err error
-	e.weights, err = openWeights(e)
+	e.weights, err = openWeights(context.Background(), e)
 	e.copy.failed(err)
 	if err := l.openSession(); err != nil {
 		return err
@@ -460,6 +460,7 @@ func (e *Engine) Close() error {
 		err = errors.Join(err, l.close())
 	}
 	e.weights.close(e)
+	e.copy.abandon()
 	C.engine_close(e.c)
 	C.free(unsafe.Pointer(e.c))
 	C.host_trim()

@@ -127,32 +127,30 @@ func (l *lane) provide() error {
 }
 
 // openSession loads the copy of the model that is kept, if it is whole, or the model. The engine's first
-// session writes a missing copy.
+// session writes a copy that is missing or cannot be loaded.
 func (l *lane) openSession() error {
 	defer C.host_trim()
-	k := &l.e.copy
+	k, first := &l.e.copy, l == l.e.lanes[0]
 	if k.ready {
-		err := l.e.weights.use(l)
+		err := l.openCopy()
+		if first {
+			l.e.fromCopy = err == nil
+		}
 		if err == nil {
-			err = l.openFile(k.model(), true, "")
-		}
-		if l != l.e.lanes[0] {
-			return err
-		}
-		if l.e.fromCopy = err == nil; err == nil {
 			return nil
 		}
-		k.ready = false
-		k.failed(err)
-		_ = os.RemoveAll(k.dir) // If that fails, the next engine meets it again.
-		l.e.weights.close(l.e)
-		l.e.weights = nil
 		// The options name the copy's weights.
 		if err := l.provide(); err != nil {
 			return err
 		}
+		if first {
+			k.failed(err)
+			k.ready, k.damaged = false, true
+			l.e.weights.close(l.e)
+			l.e.weights = nil
+		}
 	}
-	if l == l.e.lanes[0] && k.begin() {
+	if first && k.begin() {
 		err := l.openFile(l.e.options.Model, false, filepath.Join(k.work, copyModel))
 		if err == nil {
 			return nil
@@ -161,6 +159,14 @@ func (l *lane) openSession() error {
 		k.abandon()
 	}
 	return l.openFile(l.e.options.Model, false, "")
+}
+
+// openCopy loads the kept copy with the weights that are on the device.
+func (l *lane) openCopy() error {
+	if err := l.e.weights.use(l); err != nil {
+		return err
+	}
+	return l.openFile(l.e.copy.model(), true, "")
 }
 
 func (l *lane) openFile(file string, optimised bool, keep string) error {

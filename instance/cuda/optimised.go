@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/faas-infer/faas-infer/model"
 )
@@ -18,6 +19,10 @@ const (
 	copyManifest = "manifest.json"
 	// copying is the version of how copies are made. Those of another version are not found.
 	copying = "1"
+	// unfinished begins the name of a directory in which a copy is written, and abandoned is the age from which
+	// nobody writes there any more.
+	unfinished = ".cuda-"
+	abandoned  = time.Hour
 )
 
 // optimised is the copy of a model as ONNX Runtime optimised it for one kind of GPU. The zero
@@ -28,6 +33,8 @@ type optimised struct {
 	// ready is set if sessions load it, and work is the directory in which it is being made.
 	ready bool
 	work  string
+	// damaged is set if the copy could not be loaded although the model can: publish replaces it.
+	damaged bool
 	// problem says why the copy could not be kept or used.
 	problem string
 }
@@ -108,13 +115,19 @@ func (k *optimised) describe(dir string) (made, error) {
 	return m, nil
 }
 
-// begin makes the directory in which the copy is written. It reports false if none is kept, or if none
-// can be: an engine can do without.
+// begin makes the directory in which the copy is written, and removes what killed processes have left of
+// others. It reports false if none is kept, or if none can be: an engine can do without.
 func (k *optimised) begin() bool {
 	if k.dir == "" {
 		return false
 	}
-	work, err := os.MkdirTemp(filepath.Dir(k.dir), ".cuda-")
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(k.dir), unfinished+"*"))
+	for _, dir := range left {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.RemoveAll(dir) // The next one tries again.
+		}
+	}
+	work, err := os.MkdirTemp(filepath.Dir(k.dir), unfinished)
 	if err != nil {
 		k.failed(err)
 		return false
@@ -132,7 +145,7 @@ func (k *optimised) abandon() {
 }
 
 // publish completes the copy that was written, and moves it to its place. Of two processes that make the
-// same one, the first one's stays; a damaged one is replaced.
+// same one, the first one's stays.
 func (k *optimised) publish() error {
 	if k.work == "" {
 		return nil
@@ -160,15 +173,30 @@ func (k *optimised) publish() error {
 	if err := os.Chmod(k.work, 0o755); err != nil {
 		return err
 	}
-	if !k.check() {
-		if err := os.RemoveAll(k.dir); err != nil {
-			return err
-		}
-		if err := os.Rename(k.work, k.dir); err != nil && !k.check() {
-			return err
-		}
+	if err := k.place(); err != nil {
+		return err
 	}
 	k.ready = true
+	return nil
+}
+
+// place moves the finished copy to its place. A damaged one that is there is moved away first.
+func (k *optimised) place() error {
+	err := os.Rename(k.work, k.dir)
+	if err == nil || !k.damaged && k.check() {
+		return nil
+	}
+	away, err := os.MkdirTemp(filepath.Dir(k.dir), unfinished)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(away)
+	if err := os.Rename(k.dir, filepath.Join(away, "damaged")); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := os.Rename(k.work, k.dir); err != nil && !k.check() {
+		return err
+	}
 	return nil
 }
 

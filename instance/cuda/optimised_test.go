@@ -42,7 +42,7 @@ func copies(t *testing.T, name, dir string) (difference float64, kept string, us
 	for i := range want {
 		difference = max(difference, Difference(got[i], want[i]))
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "*"))
+	found, err := filepath.Glob(filepath.Join(dir, "*cuda-*"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v, %v; want one copy and nothing half made", found, err)
 	}

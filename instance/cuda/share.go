@@ -11,9 +11,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 )
 
 // shared passes a region on to processes of the same user that have the same copy of a model on the same
-// device. One of the processes that have it listens at a socket in the copy's directory; if that one
+// device. One of the processes that have it listens at a socket beside the copy; if that one
 // ends, another one takes its place. The driver frees the memory with the last of them.
 type shared struct {
 	offer
@@ -44,21 +46,23 @@ type offer struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// patience bounds the wait for another process, which fills a region or answers.
+// patience bounds the wait for another process that answers. One that fills a region may take as long
+// again for each 200 MB.
 const patience = 2 * time.Second
 
 // share finds the region of the engine's copy at another process, or makes it, lets fill write the
 // weights, and passes it on from then on. After an error r may have memory that no other process can map.
-func share(e *Engine, size int, r *C.region, fill func() error) (s *shared, err error) {
+func share(ctx context.Context, e *Engine, size int, r *C.region, fill func() error) (s *shared, err error) {
 	_, id, err := deviceIdentity()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.Open(e.copy.dir)
+	dir, err := os.Open(filepath.Dir(e.copy.dir))
 	if err != nil {
 		return nil, err
 	}
-	s = &shared{dir: dir, name: "weights-" + id}
+	// The copy's own directory may be replaced.
+	s = &shared{dir: dir, name: "weights-" + strings.TrimPrefix(filepath.Base(e.copy.dir), "cuda-") + "-" + id}
 	if s.Model, s.Layout = e.copy.Model, size; s.Model == "" {
 		is, err := e.copy.describe(e.copy.dir)
 		if err != nil {
@@ -67,7 +71,9 @@ func share(e *Engine, size int, r *C.region, fill func() error) (s *shared, err 
 		s.Model = is.Model
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
-	unlock, err := s.lock()
+	stop := context.AfterFunc(ctx, s.end)
+	defer stop()
+	unlock, err := s.lock(patience + time.Duration(size)*10*time.Nanosecond)
 	if err == nil {
 		err = s.obtain(e, r, fill)
 		unlock()
@@ -111,8 +117,9 @@ func (s *shared) obtain(e *Engine, r *C.region, fill func() error) error {
 // path is the socket's. It is short, however long the directory's is.
 func (s *shared) path() string { return fmt.Sprintf("/proc/self/fd/%d/%s.sock", s.dir.Fd(), s.name) }
 
-// lock keeps other processes from looking for the region until unlock is called.
-func (s *shared) lock() (unlock func(), err error) {
+// lock keeps other processes from looking for the region until unlock is called. It waits so long for
+// one that does.
+func (s *shared) lock(patience time.Duration) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(s.dir.Name(), s.name+".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -146,7 +153,7 @@ func (s *shared) ask() (owner *net.UnixConn, got offer, descriptor int, err erro
 	owner = conn.(*net.UnixConn)
 	defer func() {
 		if err != nil {
-			_ = owner.Close()
+			_ = conn.Close()
 		}
 	}()
 	if err := errors.Join(sameUser(owner), owner.SetDeadline(time.Now().Add(patience))); err != nil {
@@ -154,6 +161,9 @@ func (s *shared) ask() (owner *net.UnixConn, got offer, descriptor int, err erro
 	}
 	text, oob := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
 	n, m, _, _, err := owner.ReadMsgUnix(text, oob)
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		return nil, got, -1, fmt.Errorf("%w: it is ending", errNobody)
+	}
 	if err != nil {
 		return nil, got, -1, err
 	}
@@ -219,34 +229,35 @@ func (s *shared) listen() error {
 	s.work.Go(func() {
 		defer stop()
 		defer l.Close()
-		var followers []net.Conn
-		defer func() {
-			for _, c := range followers {
-				_ = c.Close()
-			}
-		}()
-		for {
+		for s.ctx.Err() == nil {
 			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if s.pass(c.(*net.UnixConn)) != nil {
-				_ = c.Close()
+			if err != nil { // Such as too many open files.
+				select {
+				case <-s.ctx.Done():
+				case <-time.After(100 * time.Millisecond):
+				}
 				continue
 			}
-			followers = append(followers, c)
+			s.work.Go(func() { s.pass(c.(*net.UnixConn)) })
 		}
 	})
 	return nil
 }
 
-func (s *shared) pass(c *net.UnixConn) error {
+// pass gives the region to a process, and keeps the connection until that one ends or this one does.
+func (s *shared) pass(c *net.UnixConn) {
+	defer c.Close()
+	stop := context.AfterFunc(s.ctx, func() { _ = c.Close() })
+	defer stop()
 	text, err := json.Marshal(s.offer)
 	if err = errors.Join(err, sameUser(c), c.SetWriteDeadline(time.Now().Add(patience))); err != nil {
-		return err
+		return
 	}
-	_, _, err = c.WriteMsgUnix(text, unix.UnixRights(s.descriptor), nil)
-	return err
+	if _, _, err = c.WriteMsgUnix(text, unix.UnixRights(s.descriptor), nil); err != nil {
+		return
+	}
+	var one [1]byte
+	_, _ = c.Read(one[:])
 }
 
 // follow takes the place of the process that listens when that one ends, unless another one did.
@@ -268,7 +279,7 @@ func (s *shared) follow(owner *net.UnixConn) {
 
 // succeed listens, or returns the connection to a process that does already.
 func (s *shared) succeed() *net.UnixConn {
-	unlock, err := s.lock()
+	unlock, err := s.lock(patience)
 	if err != nil {
 		return nil // The next process loads the weights once more.
 	}

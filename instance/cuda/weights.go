@@ -7,6 +7,7 @@ package cuda
 import "C"
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,30 +94,33 @@ func locationOf(t *onnxpb.TensorProto) string {
 }
 
 // openWeights puts the kept copy's weights on the device, or finds them there. The result is nil if
-// every session loads its own. It runs on the first lane's thread.
-func openWeights(e *Engine) (*weights, error) {
+// every session loads its own, because there is no copy or no large weight. Runs go on meanwhile.
+func openWeights(ctx context.Context, e *Engine) (*weights, error) {
 	if !e.copy.ready || e.options.Single {
 		return nil, nil
 	}
 	w := &weights{region: C.region{descriptor: -1}, values: map[string]unsafe.Pointer{}}
-	if err := w.open(e); err != nil {
+	if err := w.open(ctx, e); err != nil || len(w.values) == 0 {
 		w.close(e)
+		if err == nil {
+			return nil, nil
+		}
 		return nil, fmt.Errorf("the kept copy's weights: %w", err)
 	}
 	return w, nil
 }
 
-func (w *weights) open(e *Engine) error {
+func (w *weights) open(ctx context.Context, e *Engine) error {
 	m, err := model.ReadOutline(e.copy.model())
 	if err != nil {
 		return err
 	}
 	all, size := placeWeights(m)
 	if size == 0 {
-		return fmt.Errorf("%s has no large weights", e.copy.dir)
+		return nil
 	}
-	fill := func() error { return w.fill(e, m, all) }
-	if w.shared, err = share(e, size, &w.region, fill); err != nil {
+	fill := func() error { return w.fill(ctx, e, m, all) }
+	if w.shared, err = share(ctx, e, size, &w.region, fill); err != nil {
 		w.alone = err.Error()
 		C.region_close(e.c, &w.region)
 		if err := failed(C.region_alone(e.c, C.size_t(size), &w.region)); err != nil {
@@ -136,8 +140,13 @@ func (w *weights) open(e *Engine) error {
 	return nil
 }
 
-// fill copies the weights from their file to the region.
-func (w *weights) fill(e *Engine, m *model.Model, all []placed) error {
+// fill copies the weights from their file to the region, on a stream of its own.
+func (w *weights) fill(ctx context.Context, e *Engine, m *model.Model, all []placed) error {
+	var stream C.session
+	if err := failed(C.stream_open(e.c, &stream)); err != nil {
+		return err
+	}
+	defer C.session_close(e.c, &stream)
 	f, err := os.Open(filepath.Join(e.copy.dir, copyWeights))
 	if err != nil {
 		return err
@@ -155,12 +164,15 @@ func (w *weights) fill(e *Engine, m *model.Model, all []placed) error {
 	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_WILLNEED)
 	for _, p := range all {
 		for from := 0; from < p.bytes; from += stagingBytes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			n := min(stagingBytes, p.bytes-from)
 			if err := read.ReadWeight(p.tensor, buffer[:n], int64(from)); err != nil {
 				return err
 			}
 			to := w.region.at + C.address(p.offset+from)
-			if err := failed(C.region_fill(e.c, e.lanes[0].c, to, staging, C.size_t(n))); err != nil {
+			if err := failed(C.region_fill(e.c, &stream, to, staging, C.size_t(n))); err != nil {
 				return err
 			}
 		}

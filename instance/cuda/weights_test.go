@@ -133,11 +133,7 @@ func TestWeightsAlone(t *testing.T) {
 	t.Setenv("MODEL_ALONE", "1")
 	check("the driver cannot")
 	t.Setenv("MODEL_ALONE", "")
-	found, err := filepath.Glob(filepath.Join(dir, "cuda-*"))
-	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
-	}
-	locks, err := filepath.Glob(filepath.Join(found[0], "weights-*.lock"))
+	locks, err := filepath.Glob(filepath.Join(dir, "weights-*.lock"))
 	if err != nil || len(locks) != 1 {
 		t.Fatal(locks, err)
 	}
@@ -148,6 +144,38 @@ func TestWeightsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("there is no lock")
+}
+
+// A session that is opened after the copy has gone loads the model itself. What a killed process left of a
+// copy is removed.
+func TestCopyHasGone(t *testing.T) {
+	onModel(t)
+	if err := onnxruntime.Load(""); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	left := filepath.Join(dir, unfinished+"1")
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-2 * abandoned)
+	if err := os.Chtimes(left, old, old); err != nil {
+		t.Fatal(err)
+	}
+	e := opened(t, kept(t, "mnist", dir), dir)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", left, err)
+	}
+	if err := os.RemoveAll(e.copy.dir); err != nil {
+		t.Fatal(err)
+	}
+	l, err := e.laneFor(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Requests run while an engine makes the copy and reads its weights from then on.
