@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/copies"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
@@ -22,6 +23,9 @@ const (
 	// model's size, and so many bytes more.
 	leanTimes = 3
 	leanMore  = 128 << 20
+	// copyOnGPU is a file of each copy that the package cuda has completed. A copy that is not found is
+	// made with an attempt that is noted, which does no harm.
+	copyOnGPU = "cuda-*/manifest.json"
 )
 
 // share lets an instance without a prepared model use the copy that its function's instances on this node
@@ -41,7 +45,7 @@ func (f *instanceFlags) share(ctx context.Context, logger zerolog.Logger) {
 	}
 	f.shared = dir
 	if f.onGPU() {
-		return // The engine writes its own copy.
+		return // The engine writes its own copy: see keepOnGPU.
 	}
 	if err := f.findCopy(ctx, logger); err != nil && ctx.Err() == nil {
 		logger.Warn().Err(err).Msg("there is no copy of the model on the node; loading --model")
@@ -70,6 +74,33 @@ func (f *instanceFlags) findCopy(ctx context.Context, logger zerolog.Logger) err
 		}
 		return err
 	})
+}
+
+// keepOnGPU lets the engine keep its copy in the directory that the function's instances on this node
+// share, unless an instance was killed within the last hour while its engine made one. An engine makes its
+// copy while it loads the model, so nobody waits for it: each of those that start meanwhile makes one, and
+// one stays. Call end once the engine has made its copy or the instance is stopped.
+func (f *instanceFlags) keepOnGPU(ctx context.Context, o *cuda.Options, logger zerolog.Logger) (end func()) {
+	if f.shared == nil {
+		return func() {}
+	}
+	attempt, err := f.shared.Begin(ctx, "-cuda", 0, func() bool {
+		// A copy for another kind of GPU counts too. So the one for this GPU is made without an attempt.
+		found, _ := filepath.Glob(filepath.Join(f.shared.Path, copyOnGPU))
+		return len(found) > 0
+	})
+	if err != nil && !errors.Is(err, copies.ErrMaking) {
+		logger.Warn().Err(err).Msg("there is no copy of the model on the node; loading --model")
+		o.Copies, o.Content = "", ""
+		return func() {}
+	}
+	// The directory belongs to one image, in which the model's path says which it is.
+	o.Copies, o.Content = f.shared.Path, f.model
+	return func() {
+		if err := attempt.End(); err != nil {
+			logger.Warn().Err(err).Msg("the model's copy counts as failed for an hour")
+		}
+	}
 }
 
 // leanEnough returns an error if the instance's memory may not suffice to prepare the model. The kernel

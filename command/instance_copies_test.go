@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,8 +11,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/copies"
+	"github.com/faas-infer/faas-infer/instance/cuda"
 )
 
 // sharing starts an instance of a model with a directory of copies, and returns its process and its first
@@ -84,6 +90,51 @@ func TestInstanceWithoutACopy(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("the directory holds %v, %v", entries, err)
 	}
+}
+
+// An attempt that was killed on a GPU keeps engines from making a copy for an hour.
+func TestCopyOnGPUAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	shared, err := copies.Hold(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shared.Close()
+	f := &instanceFlags{model: "/bundle/model.onnx", shared: shared}
+	var log bytes.Buffer
+	keeps := func(why, want string) (end func()) {
+		t.Helper()
+		o := cuda.Options{Copies: "/prepared", Content: "hash"}
+		log.Reset()
+		end = f.keepOnGPU(t.Context(), &o, zerolog.New(&log))
+		if o.Copies != want || (o.Content == "") != (want == "") || strings.Contains(log.String(), "failed or was killed") != (want == "") {
+			t.Errorf("%s: %q, %q, and it says %s", why, o.Copies, o.Content, &log)
+		}
+		return end
+	}
+	first := keeps("the first", dir)
+	keeps("one beside it", dir)()
+	first()
+	keeps("after it", dir)()
+	marker := filepath.Join(dir, ".making-cuda")
+	if err := os.WriteFile(marker, []byte("begun\n"), 0o644); err != nil { // As a killed one leaves it.
+		t.Fatal(err)
+	}
+	keeps("after a kill", "")()
+	hour := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(marker, hour, hour); err != nil {
+		t.Fatal(err)
+	}
+	keeps("an hour after it", dir)
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "cuda-1"), 0o755), os.WriteFile(filepath.Join(dir, "cuda-1/manifest.json"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	keeps("with a copy", dir)()
+	if text, err := os.ReadFile(marker); err != nil || len(text) == 0 {
+		t.Errorf("an instance with a copy has ended another's attempt: %q, %v", text, err)
+	}
+	f.shared = nil
+	keeps("without a directory", "/prepared")()
 }
 
 // The size of a model includes weights in files of their own.

@@ -61,14 +61,14 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 		// Beside the prepared model, which is first a link and then replaced.
 		o.Copies, o.Content = filepath.Dir(filepath.Clean(f.prepared)), content
 	}
-	if f.shared != nil { // The directory belongs to one image, in which the model's path says which it is.
-		o.Copies, o.Content = f.shared.Path, f.model
-	}
+	end := f.keepOnGPU(ctx, &o, logger)
 	e, err := cuda.Open(o)
 	if err != nil {
+		end() // Open does without a copy, so none is at fault.
 		return nil, instance.Startup{}, err
 	}
 	go func() {
+		defer end()
 		if e.Wait(ctx) == nil {
 			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Interface("weights", e.Weights()).Msg("all batch sizes are prepared")
 		}

@@ -67,7 +67,7 @@ func (s namespaces) get(name string) (store.Namespace, error) {
 func (s namespaces) require(name string) error {
 	_, err := s.get(name)
 	if web.StatusOf(err) == http.StatusNotFound {
-		return web.Refuse(http.StatusBadRequest, "there is no namespace %q; create it with: faas-cli namespace create %s", web.Clip(name), web.Clip(name))
+		return web.Refuse(http.StatusBadRequest, "there is no namespace %q; create it with: faas-cli namespace create %[2]s; on Kubernetes without the option manage-namespaces: kubectl create namespace %[2]s && kubectl annotate namespace %[2]s openfaas=1", web.Clip(name), web.Clip(name))
 	}
 	return err
 }
@@ -147,6 +147,10 @@ func (s namespaceRoutes) delete(w http.ResponseWriter, r *http.Request) error {
 	defer s.namespaceLocks.Lock(given.Name)()
 	if _, err := s.namespaces.get(given.Name); err != nil {
 		return err
+	}
+	// The check comes first: a provider without the right must not empty a namespace that stays.
+	if err := s.store.CheckDeleteNamespace(given.Name); err != nil {
+		return fmt.Errorf("namespace %s was not deleted, and keeps its functions and secrets: %w", given.Name, err)
 	}
 	// The namespace goes last: if emptying it fails halfway, the client can try again.
 	if err := s.empty(context.WithoutCancel(r.Context()), given.Name); err != nil {

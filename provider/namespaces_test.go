@@ -17,6 +17,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/store"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // withSecrets gives a rig's server a real directory of secrets.
@@ -166,6 +167,30 @@ func TestDeletingANamespaceTakesWhatIsInIt(t *testing.T) {
 		if got, err := r.secrets.List(namespace); err != nil || len(got) != want {
 			t.Errorf("secrets of %s: %q, %v", namespace, got, err)
 		}
+	}
+}
+
+// bound is a store of a cluster in which the provider has no right to delete namespaces.
+type bound struct{ Store }
+
+func (bound) CheckDeleteNamespace(string) error {
+	return web.Refuse(http.StatusForbidden, "namespaces is forbidden")
+}
+
+// A namespace that cannot be deleted keeps its functions and secrets.
+func TestANamespaceThatStaysIsNotEmptied(t *testing.T) {
+	r := newRig(t, withSecrets(t))
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Namespace = "team-a" })
+	if w := r.do("POST", "/system/secrets", `{"name":"x","namespace":"team-a","value":"v"}`); w.Code != 202 {
+		t.Fatalf("secret: %d %s", w.Code, w.Body)
+	}
+	r.Server.store = bound{r.Server.store}
+	wantSentence(t, r.do("DELETE", "/system/namespace/team-a", ""), 403, "team-a was not deleted", "keeps", "forbidden")
+	if w := r.do("POST", "/function/mnist.team-a", "x"); w.Code != 200 {
+		t.Errorf("the function: %d %s", w.Code, w.Body)
+	}
+	if got, err := r.secrets.List("team-a"); err != nil || len(got) != 1 {
+		t.Errorf("secrets: %q, %v", got, err)
 	}
 }
 

@@ -159,6 +159,9 @@ type Store interface {
 	Functions(namespace string) ([]store.Function, error)
 	PutNamespace(n store.Namespace) error
 	DeleteNamespace(name string) error
+	// CheckDeleteNamespace returns the error with which DeleteNamespace would refuse, and
+	// changes nothing.
+	CheckDeleteNamespace(name string) error
 	Namespace(name string) (store.Namespace, error)
 	Namespaces() ([]store.Namespace, error)
 }

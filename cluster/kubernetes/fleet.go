@@ -35,8 +35,8 @@ type fleet struct {
 	// suspect holds the nodes whose instances are being probed because the node is not
 	// ready.
 	suspect map[string]bool
-	// beside holds what a function's pods take beside their instances' shares, as the last of
-	// them showed: webhooks and RuntimeClasses decide on it. next is the largest of it in each
+	// beside holds what a function's pods take beside their instances' shares, as they
+	// showed: webhooks and RuntimeClasses decide on it. next is the largest of it in each
 	// dimension.
 	beside map[string]beside
 	next   cluster.Resources
@@ -75,21 +75,39 @@ func (f *fleet) learn(function string, taken cluster.Resources, now time.Time) {
 	if f.beside == nil {
 		f.beside = map[string]beside{}
 	}
-	f.beside[function] = beside{taken, now}
+	f.beside[function] = beside{larger(known, taken), now}
 	if taken != known {
 		f.expect(now)
 	}
 }
 
-// expect sets next, and forgets what no pod has shown for long.
+// larger returns the larger CPU and memory of two pods.
+func larger(a, b cluster.Resources) cluster.Resources {
+	return cluster.Resources{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory)}
+}
+
+// expect sets next, and forgets what no pod has shown for long. A pod that runs shows it, too: a
+// stable one has no events for hours.
 func (f *fleet) expect(now time.Time) {
-	var next cluster.Resources
+	old := map[string]bool{}
 	for function, of := range f.beside {
 		if now.Sub(of.at) > besideHolds {
 			delete(f.beside, function)
-			continue
+			old[function] = true
 		}
-		next.CPU, next.Memory = max(next.CPU, of.CPU), max(next.Memory, of.Memory)
+	}
+	if len(old) > 0 {
+		for _, on := range f.instances {
+			for e := range on {
+				if function := e.instance.Function; old[function] && e.pod != nil && e.beside != (cluster.Resources{}) {
+					f.beside[function] = beside{larger(f.beside[function].Resources, e.beside), now}
+				}
+			}
+		}
+	}
+	var next cluster.Resources
+	for _, of := range f.beside {
+		next = larger(next, of.Resources)
 	}
 	if f.next != next {
 		f.next, f.offers = next, nil

@@ -145,9 +145,21 @@ func TestSidecarsCount(t *testing.T) {
 	b.newEntry(cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "m-2", Function: "m.n", Node: "n0001"}}, "n").enter()
 	b.mu.Unlock()
 	check("one is being started", whole.Sub(extra).Sub(extra), whole.Sub(extra).Sub(extra))
+	// Pods that run quietly for hours still show what they take. The end of another pod makes the fleet look.
+	now = now.Add(2 * besideHolds)
+	b.mu.Lock()
+	b.newEntry(cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "m-3", Function: "f.n", Node: "n0001"}}, "n").enter()
+	b.entries["m-3"].drop()
+	b.mu.Unlock()
+	check("they still run", whole.Sub(extra).Sub(extra), whole.Sub(extra).Sub(extra))
 	now = now.Add(2 * besideHolds)
 	b.podGone(sidecar("m-1", "n0000", "2"))
-	check("long ago", whole, whole.Sub(extra))
+	check("the last is just gone", whole.Sub(extra), whole.Sub(extra).Sub(extra))
+	now = now.Add(2 * besideHolds)
+	b.mu.Lock()
+	b.entries["m-2"].drop()
+	b.mu.Unlock()
+	check("long ago", whole, whole)
 }
 
 // A resize is settled once the function's own container has its new quota.

@@ -37,8 +37,11 @@ type MemberOptions[M any] struct {
 type Members[M any] struct {
 	options MemberOptions[M]
 	lister  listers.EndpointSliceLister
-	now     atomic.Pointer[[]M]
+	now     atomic.Pointer[replicas[M]]
 }
+
+// replicas are the members and the leaving replicas.
+type replicas[M any] struct{ ready, leaving []M }
 
 // NewMembers follows the replicas until ctx ends. It returns once it knows them, or with
 // an error if opening ends first.
@@ -50,7 +53,7 @@ func NewMembers[M any](ctx, opening context.Context, o MemberOptions[M]) (*Membe
 		informers.WithTweakListOptions(func(l *metav1.ListOptions) { l.LabelSelector = discovery.LabelServiceName + "=" + o.Service }))
 	slices := factory.Discovery().V1().EndpointSlices()
 	m := &Members[M]{options: o, lister: slices.Lister()}
-	m.now.Store(&[]M{})
+	m.now.Store(&replicas[M]{})
 	changed := func() { m.read() }
 	handled, err := slices.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() }, DeleteFunc: func(any) { changed() },
@@ -66,7 +69,11 @@ func NewMembers[M any](ctx, opening context.Context, o MemberOptions[M]) (*Membe
 }
 
 // Members lists the ready replicas. The caller must not change the slice.
-func (m *Members[M]) Members() []M { return *m.now.Load() }
+func (m *Members[M]) Members() []M { return m.now.Load().ready }
+
+// Leaving lists the replicas whose pods terminate. They finish their requests, although a
+// replica that drains is not ready any more. The caller must not change the slice.
+func (m *Members[M]) Leaving() []M { return m.now.Load().leaving }
 
 // Self returns this replica's ID.
 func (m *Members[M]) Self() string { return m.options.Self }
@@ -77,19 +84,21 @@ func (m *Members[M]) read() {
 	if err != nil {
 		return // The lister of a cache never fails.
 	}
-	var members []M
-	for _, f := range ready(all, m.options.Port) {
-		members = append(members, m.options.Make(f.id, f.url))
+	made := func(list []found) (out []M) {
+		for _, f := range list {
+			out = append(out, m.options.Make(f.id, f.url))
+		}
+		return out
 	}
-	m.now.Store(&members)
+	m.now.Store(&replicas[M]{made(pods(all, m.options.Port, isReady)), made(pods(all, m.options.Port, isLeaving))})
 }
 
-// found is a pod that is ready.
+// found is a pod of the Service.
 type found struct{ id, url string }
 
-// ready lists the ready pods by name, each once. A dual-stack cluster has a slice for
+// pods lists the chosen pods by name, each once. A dual-stack cluster has a slice for
 // each address family; the family that sorts first counts.
-func ready(all []*discovery.EndpointSlice, port string) (out []found) {
+func pods(all []*discovery.EndpointSlice, port string, chosen func(discovery.Endpoint) bool) (out []found) {
 	all = slices.SortedFunc(slices.Values(all), func(a, b *discovery.EndpointSlice) int {
 		return cmp.Or(strings.Compare(string(a.AddressType), string(b.AddressType)), strings.Compare(a.Name, b.Name))
 	})
@@ -99,7 +108,7 @@ func ready(all []*discovery.EndpointSlice, port string) (out []found) {
 			continue
 		}
 		for _, e := range s.Endpoints {
-			if !serves(e) {
+			if len(e.Addresses) == 0 || !chosen(e) {
 				continue
 			}
 			id := e.Addresses[0]
@@ -116,12 +125,15 @@ func ready(all []*discovery.EndpointSlice, port string) (out []found) {
 	return out
 }
 
-// serves reports whether an endpoint takes requests. An unknown condition means yes.
-func serves(e discovery.Endpoint) bool {
-	if len(e.Addresses) == 0 || e.Conditions.Terminating != nil && *e.Conditions.Terminating {
-		return false
-	}
-	return e.Conditions.Ready == nil || *e.Conditions.Ready
+// isReady reports whether an endpoint takes requests. An unknown condition means yes.
+func isReady(e discovery.Endpoint) bool {
+	return !isLeaving(e) && (e.Conditions.Ready == nil || *e.Conditions.Ready)
+}
+
+// isLeaving reports whether an endpoint's pod terminates. The condition serving does not count: it
+// is false while a replica drains, which then answers its readiness probe with 503.
+func isLeaving(e discovery.Endpoint) bool {
+	return e.Conditions.Terminating != nil && *e.Conditions.Terminating
 }
 
 // portOf finds a port by its name. A single port matches any name.

@@ -41,8 +41,14 @@ func TestReady(t *testing.T) {
 		"no port of the name":        {[]*discovery.EndpointSlice{slice("s", "IPv4", two, endpoint("a", "10.0.0.1", nil, nil))}, "web", nil},
 		"an endpoint that is no pod": {[]*discovery.EndpointSlice{slice("s", "IPv4", one, endpoint("", "10.0.0.1", nil, nil))}, "http", []found{{"10.0.0.1", "http://10.0.0.1:8081"}}},
 	} {
-		if got := ready(c.slices, c.port); !slices.Equal(got, c.want) {
+		if got := pods(c.slices, c.port, isReady); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
+	}
+	stopping := endpoint("c", "10.0.0.3", new(false), new(true))
+	stopping.Conditions.Serving = new(false)
+	all := []*discovery.EndpointSlice{slice("s", "IPv4", one, endpoint("a", "10.0.0.1", new(true), nil), endpoint("b", "10.0.0.2", new(false), new(false)), stopping)}
+	if got := pods(all, "http", isLeaving); !slices.Equal(got, []found{{"c", "http://10.0.0.3:8081"}}) {
+		t.Errorf("leaving: %v", got)
 	}
 }

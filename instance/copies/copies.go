@@ -25,8 +25,8 @@ import (
 const Env = "FAAS_INFER_COPIES"
 
 const (
-	// making is the file that locks the making of copies. It is not empty if the last attempt did not
-	// succeed.
+	// making begins the name of the file that locks the making of copies of one kind. It is not empty if
+	// the last attempt did not succeed.
 	making = ".making"
 	// retryAfter is how long a failed attempt keeps others from trying again.
 	retryAfter = time.Hour
@@ -87,28 +87,56 @@ func (d *Dir) Close() error {
 	return d.held.Close()
 }
 
-// Once calls make unless found reports that there is a copy. Of several instances that call it at the same
-// time, one makes the copy; the others wait for it, but no longer than patience: then the error wraps
+// Once calls make unless found reports that there is a copy. One of several instances that call it at the
+// same time makes the copy; the others wait for it, but no longer than patience: then the error wraps
 // [ErrMaking]. After an attempt that failed, or whose process was killed, the error wraps [ErrTried] for
 // an hour, so that no function spends each start with an attempt that cannot succeed.
 func (d *Dir) Once(ctx context.Context, patience time.Duration, found func() bool, make func(context.Context) error) error {
-	if found() {
-		return nil
-	}
-	f, err := os.OpenFile(filepath.Join(d.Path, making), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
+	a, err := d.Begin(ctx, "", patience, found)
+	if a == nil {
 		return err
 	}
-	defer f.Close() // Which unlocks it.
+	if err = make(ctx); err == nil && !found() {
+		err = errors.New("the prepared model cannot be read")
+	}
+	if err != nil && ctx.Err() == nil {
+		return errors.Join(err, a.close())
+	}
+	return errors.Join(err, a.End()) // It was stopped, so it has not failed.
+}
+
+// Attempt is an instance's attempt to make a copy. It has failed if the process ends before its End.
+type Attempt struct{ marker *os.File }
+
+// Begin is the part of Once before make, for an instance that makes a copy of some kind while it does
+// something else. The kinds know nothing of each other. The attempt is nil if there is a copy or an error,
+// which is one of Once's.
+func (d *Dir) Begin(ctx context.Context, kind string, patience time.Duration, found func() bool) (*Attempt, error) {
+	if found() {
+		return nil, nil
+	}
+	f, err := os.OpenFile(filepath.Join(d.Path, making+kind), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	a := &Attempt{f}
 	if err := lock(ctx, f, unix.LOCK_EX, patience); err != nil {
 		if errors.Is(err, errLocked) {
-			return fmt.Errorf("%w for more than %v", ErrMaking, patience)
+			err = fmt.Errorf("%w for more than %v", ErrMaking, patience)
 		}
-		return err
+		return nil, errors.Join(err, a.close())
 	}
 	if found() {
-		return nil
+		return nil, a.close()
 	}
+	if err := d.mark(f); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return a, nil
+}
+
+// mark notes that an attempt has begun, unless one has failed.
+func (d *Dir) mark(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -120,17 +148,19 @@ func (d *Dir) Once(ctx context.Context, patience time.Duration, found func() boo
 	if err == nil {
 		_, err = f.WriteAt([]byte("begun\n"), 0)
 	}
-	if err != nil {
-		return err
-	}
-	if err = make(ctx); err == nil && !found() {
-		err = errors.New("the prepared model cannot be read")
-	}
-	if err == nil || ctx.Err() != nil { // It was stopped, so it has not failed.
-		err = errors.Join(err, f.Truncate(0))
-	}
 	return err
 }
+
+// End notes that the attempt has not failed. A nil attempt does nothing.
+func (a *Attempt) End() error {
+	if a == nil {
+		return nil
+	}
+	return errors.Join(a.marker.Truncate(0), a.close())
+}
+
+// close unlocks the marker and leaves what it says.
+func (a *Attempt) close() error { return a.marker.Close() }
 
 // removeUnfinished removes what instances that were killed have left: old directories whose names begin
 // with a dot. Younger ones may be an engine's that writes a copy of another form.

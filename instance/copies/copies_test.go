@@ -140,6 +140,32 @@ func TestFailedAttempts(t *testing.T) {
 	})
 }
 
+// An attempt that has no end has failed, and concerns its own kind of copy only.
+func TestAttemptWithoutEnd(t *testing.T) {
+	d, none := hold(t, t.TempDir()), func() bool { return false }
+	begin := func(kind string) (*Attempt, error) { return d.Begin(t.Context(), kind, 0, none) }
+	killed, err := begin("-cuda")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := begin("-cuda"); !errors.Is(err, ErrMaking) {
+		t.Error(err)
+	}
+	killed.close() // As the kernel does.
+	if _, err := begin("-cuda"); !errors.Is(err, ErrTried) {
+		t.Error(err)
+	}
+	for range 2 {
+		a, err := begin("")
+		if err := errors.Join(err, a.End()); err != nil {
+			t.Error(err)
+		}
+	}
+	if a, err := d.Begin(t.Context(), "-cuda", 0, func() bool { return true }); a != nil || err != nil {
+		t.Errorf("there is a copy: %v, %v", a, err)
+	}
+}
+
 func TestHoldRefuses(t *testing.T) {
 	if _, err := Hold(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -256,28 +282,37 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// What is left is never larger than the limit, and nothing in use goes while something else would do.
+// What is left is never larger than the limit, and can be added up. Nothing in use goes while something
+// else would do.
 func FuzzUnneeded(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6}, uint16(100))
+	f.Add([]byte{100, 2, 14, 50, 5, 6, 50, 5, 15}, uint16(60))
 	f.Fuzz(func(t *testing.T, text []byte, size uint16) {
 		now := time.Now()
 		tidier := &Tidier{Unused: time.Minute, Size: int64(size)}
 		var all []state
 		for i := 0; i+2 < len(text); i += 3 {
-			all = append(all, state{name: fmt.Sprint(i), bytes: int64(text[i]), used: now.Add(-time.Duration(text[i+1]) * time.Second), held: text[i+2]%2 == 0})
+			s := state{place: place{name: fmt.Sprint(i)}, bytes: int64(text[i]), used: now.Add(-time.Duration(text[i+1]) * time.Second), held: text[i+2]%2 == 0}
+			if text[i+2]%16 > 13 {
+				s.beyond = errors.New("it has more")
+			}
+			all = append(all, s)
 		}
 		gone := map[string]bool{}
 		heldGone := false
 		for _, u := range tidier.unneeded(all, now) {
-			gone[u.name] = true
-			heldGone = heldGone || u.held
+			gone[u.place.name] = true
+			heldGone = heldGone || u.held && u.beyond == nil
 		}
 		var left int64
 		for _, s := range all {
-			if gone[s.name] {
+			if gone[s.place.name] {
 				continue
 			}
 			left += s.bytes
+			if s.beyond != nil {
+				t.Errorf("%+v stays", s)
+			}
 			if !s.held && (heldGone || now.Sub(s.used) >= tidier.Unused) {
 				t.Errorf("%+v stays", s)
 			}

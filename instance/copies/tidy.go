@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,10 +22,13 @@ const (
 	// node gets to what is below.
 	open   = 0o777 | fs.ModeSticky
 	sealed = 0o700
+	// maxListed bounds how many functions' directories of a namespace are looked at. One who may mount the
+	// whole claim can make any number.
+	maxListed = 10_000
 )
 
 // Tidier keeps a node's directory of copies usable and small. It owns the directory, and trusts nothing
-// below a function's directory: it follows no link and reads no file.
+// below a function's directory: it follows no link and reads no file, and removes what it cannot add up.
 type Tidier struct {
 	// Root is the node's directory, with one directory for each namespace.
 	Root string
@@ -40,19 +45,25 @@ type Removed struct {
 	// Name is the namespace, a slash, and the name of the directory: the function's name, its UID and
 	// a hash of the model.
 	Name string
-	// Bytes is their size on the disk. The space is free once the last instance that has loaded them ends.
+	// Bytes is their size on the disk, as far as it was counted. The space is free once the last instance
+	// that has loaded them ends.
 	Bytes int64
 	Why   string
 }
 
 // state is what is known of a function's directory.
 type state struct {
-	name  string
+	place
 	bytes int64
 	used  time.Time
 	// held: instances have it.
 	held bool
+	// beyond says why it cannot be added up. Its bytes are those that were counted before.
+	beyond error
 }
+
+// name is the namespace's and the directory's.
+func (s state) name() string { return path.Join(s.in.Name(), s.place.name) }
 
 // Look makes what is missing, notes which copies are in use at the time now, and removes what has to go.
 // It goes on after an error.
@@ -60,103 +71,126 @@ func (t *Tidier) Look(now time.Time) (removed []Removed, err error) {
 	if err := os.Chmod(t.Root, sealed); err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(t.Root)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
 	for _, name := range t.Namespaces {
-		if failed := root.Mkdir(name, 0o755); failed != nil && !errors.Is(failed, fs.ErrExist) {
+		if failed := os.Mkdir(filepath.Join(t.Root, name), 0o755); failed != nil && !errors.Is(failed, fs.ErrExist) {
 			err = errors.Join(err, failed)
 		}
 	}
-	all, failed := t.states(root, now)
+	root, failed := os.Open(t.Root)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	defer root.Close()
+	spaces, _, failed := directories(root)
 	err = errors.Join(err, failed)
+	var all []state
+	var old []place
+	for _, name := range spaces {
+		dir, failed := openDir(root, name)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		defer dir.Close()
+		states, leftovers, failed := states(dir, now)
+		all, old, err = append(all, states...), append(old, leftovers...), errors.Join(err, failed)
+	}
+	work := removal{left: perLook, each: perDirectory}
 	for _, u := range t.unneeded(all, now) {
-		switch gone, failed := remove(root, u.state); {
+		switch gone, failed := u.remove(&work); {
 		case failed != nil:
-			err = errors.Join(err, fmt.Errorf("remove %s: %w", u.name, failed))
+			err = errors.Join(err, fmt.Errorf("remove %q: %w", u.name(), failed))
 		case gone:
-			removed = append(removed, Removed{Name: u.name, Bytes: u.bytes, Why: u.why})
+			removed = append(removed, Removed{Name: u.name(), Bytes: u.bytes, Why: u.why})
 		}
 	}
-	return removed, err
+	return removed, errors.Join(err, work.rest(old))
 }
 
-// states looks at all functions' directories.
-func (t *Tidier) states(root *os.Root, now time.Time) (all []state, err error) {
-	namespaces, err := directories(root, ".")
-	for _, namespace := range namespaces {
-		functions, failed := directories(root, namespace)
-		err = errors.Join(err, openTo(root, namespace), failed)
-		for _, function := range functions {
-			s, failed := inspect(root, path.Join(namespace, function), now)
-			if err = errors.Join(err, failed); failed == nil {
-				all = append(all, s)
+// states looks at the functions' directories of a namespace, and lists its leftovers.
+func states(namespace *os.File, now time.Time) (all []state, old []place, err error) {
+	functions, leftovers, err := directories(namespace)
+	err = errors.Join(err, openTo(namespace))
+	for _, name := range functions {
+		s, failed := inspect(place{namespace, name}, now)
+		if err = errors.Join(err, unlessGone(failed)); failed == nil {
+			all = append(all, s)
+		}
+	}
+	for _, name := range leftovers {
+		old = append(old, place{namespace, name})
+	}
+	return all, old, err
+}
+
+// directories lists the directories in a directory, and no links. Leftovers are apart. It lists at most
+// maxListed of each.
+func directories(in *os.File) (names, leftovers []string, err error) {
+	more := false
+	err = eachName(in, func(name string) error {
+		is, err := statIn(in, name)
+		switch {
+		case err != nil:
+			return unlessGone(err)
+		case !isDir(is):
+		case strings.HasPrefix(name, leftover):
+			if len(leftovers) < maxListed {
+				leftovers = append(leftovers, name)
 			}
+		case len(names) == maxListed:
+			more = true
+		default:
+			names = append(names, name)
 		}
+		return nil
+	})
+	if more {
+		err = errors.Join(err, fmt.Errorf("%s has more than %d directories: remove those that are no function's", in.Name(), maxListed))
 	}
-	return all, err
-}
-
-// directories lists the directories in a directory, and no links.
-func directories(root *os.Root, dir string) (names []string, err error) {
-	entries, err := fs.ReadDir(root.FS(), dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
+	return names, leftovers, err
 }
 
 // openTo lets every user write to a directory.
-func openTo(root *os.Root, dir string) error {
-	info, err := root.Lstat(dir)
+func openTo(dir *os.File) error {
+	info, err := dir.Stat()
 	if err != nil || info.Mode()&(fs.ModePerm|fs.ModeSticky) == open {
 		return err
 	}
-	return root.Chmod(dir, open)
+	return dir.Chmod(open)
 }
 
 // inspect looks at one function's directory, and notes if it is in use now.
-func inspect(root *os.Root, name string, now time.Time) (state, error) {
-	s := state{name: name}
-	info, err := root.Lstat(name)
+func inspect(p place, now time.Time) (state, error) {
+	s := state{place: p}
+	dir, err := openDir(p.in, p.name)
+	if err != nil {
+		return s, err
+	}
+	defer dir.Close()
+	info, err := dir.Stat()
 	if err != nil {
 		return s, err
 	}
 	s.used = info.ModTime()
 	// The kubelet has made it before its namespace's directory was open.
-	if err := openTo(root, name); err != nil {
+	if err := openTo(dir); err != nil {
 		return s, err
 	}
-	f, err := root.Open(name)
-	if err != nil {
-		return s, err
-	}
-	defer f.Close()
-	if s.held = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; s.held {
+	// Root in a pod may set any time.
+	if s.held = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; s.held || s.used.After(now) {
 		s.used = now
-		if err := root.Chtimes(name, now, now); err != nil {
+		at := unix.NsecToTimeval(now.UnixNano())
+		if err := unix.Futimes(int(dir.Fd()), []unix.Timeval{at, at}); err != nil {
 			return s, err
 		}
 	}
-	err = fs.WalkDir(root.FS(), name, func(_ string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // Its function has just moved it.
-		}
-		if err != nil {
-			return err
-		}
-		if info, err := e.Info(); err == nil {
-			if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-				s.bytes += 512 * stat.Blocks
-			}
-		}
-		return nil
-	})
-	return s, err
+	var sum weighing
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		sum.bytes = 512 * stat.Blocks
+	}
+	s.beyond = sum.add(dir, 1)
+	s.bytes = sum.bytes
+	return s, nil
 }
 
 // unneeded is a directory that has to go.
@@ -166,17 +200,22 @@ type unneeded struct {
 }
 
 // unneeded decides which directories go: those not used for t.Unused, and, for as long as the rest is
-// larger than t.Size, the least recently used ones without an instance, then the largest ones.
+// larger than t.Size, the least recently used ones without an instance, then the largest ones. Those that
+// cannot be added up go too, last and in any case. No other goes for them, however much they hold.
 func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 	var rest []state
+	var beyond []unneeded
 	var bytes int64
 	for _, s := range all {
-		if !s.held && now.Sub(s.used) >= t.Unused {
+		switch {
+		case s.beyond != nil:
+			beyond = append(beyond, unneeded{s, s.beyond.Error()})
+		case !s.held && now.Sub(s.used) >= t.Unused:
 			out = append(out, unneeded{s, fmt.Sprintf("no instance has used it for %v", t.Unused)})
-			continue
+		default:
+			rest = append(rest, s)
+			bytes += s.bytes
 		}
-		rest = append(rest, s)
-		bytes += s.bytes
 	}
 	slices.SortFunc(rest, func(a, b state) int {
 		switch {
@@ -185,9 +224,9 @@ func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 		case a.held != b.held:
 			return 1
 		case a.held:
-			return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.name, b.name))
+			return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.place.name, b.place.name))
 		}
-		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.name, b.name))
+		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.place.name, b.place.name))
 	})
 	for _, s := range rest {
 		if bytes <= t.Size {
@@ -196,20 +235,20 @@ func (t *Tidier) unneeded(all []state, now time.Time) (out []unneeded) {
 		bytes -= s.bytes
 		out = append(out, unneeded{s, fmt.Sprintf("all copies together exceed %d bytes", t.Size)})
 	}
-	return out
+	return append(out, beyond...)
 }
 
 // remove removes a directory. It reports false if an instance has begun to use an unused one.
-func remove(root *os.Root, s state) (gone bool, err error) {
+func (s state) remove(work *removal) (gone bool, err error) {
 	if !s.held {
-		f, err := root.Open(s.name)
+		dir, err := openDir(s.in, s.place.name)
 		if err != nil {
-			return false, err
+			return false, unlessGone(err)
 		}
-		defer f.Close()
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		defer dir.Close()
+		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 			return false, nil
 		}
 	}
-	return true, root.RemoveAll(s.name)
+	return true, work.take(s.place)
 }

@@ -59,6 +59,7 @@ func (f *fixed) Functions(string) ([]store.Function, error) {
 
 func (f *fixed) PutNamespace(store.Namespace) error { return nil }
 func (f *fixed) DeleteNamespace(string) error       { return store.ErrAbsent }
+func (f *fixed) CheckDeleteNamespace(string) error  { return store.ErrAbsent }
 func (f *fixed) Namespace(string) (store.Namespace, error) {
 	return store.Namespace{}, store.ErrAbsent
 }

@@ -43,6 +43,8 @@ type house struct {
 
 func (h house) Self() string { return h.id }
 
+func (h house) Leaving() []peer.Member { return nil }
+
 func (h house) Members() []peer.Member {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,17 @@ func problemFrom(err error, format string, args ...any) error {
 		e.Text = fmt.Sprintf(format, args...) + ": the Kubernetes API server cannot answer now: " + err.Error()
 	}
 	return e
+}
+
+// namespaceProblem is problemFrom for a change of a namespace. If the provider has no right to it,
+// the answer names the option that grants it, and instead, an administrator's command.
+func namespaceProblem(err error, instead, failed string) error {
+	// A policy refuses with the same status, and says why itself.
+	if !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+		return problemFrom(err, "%s", failed)
+	}
+	return &web.Error{Status: http.StatusForbidden, Cause: err, Text: failed + ": " + err.Error() +
+		"; install with the option manage-namespaces (chart: functions.manageNamespaces), or let an administrator run: " + instead}
 }
 
 // unreachable reports whether another try may succeed without any other change.

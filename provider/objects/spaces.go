@@ -190,7 +190,11 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 	}
 	written, err := s.client.CoreV1().Namespaces().Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
 	if err != nil {
-		return problemFrom(err, "namespace %s was not stored", n.Name)
+		instead := "kubectl create namespace " + n.Name + " && kubectl annotate namespace " + n.Name + " " + NamespaceAnnotation + "=1"
+		if found.Name != "" {
+			instead = "kubectl label or annotate namespace " + n.Name
+		}
+		return namespaceProblem(err, instead, "namespace "+n.Name+" was not stored")
 	}
 	s.await(func() bool {
 		known, ok := s.cachedNamespace(n.Name)
@@ -203,6 +207,22 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 // it. It keeps a namespace of another client, but functions are not allowed in it any
 // more. store.ErrAbsent if there is none.
 func (s *NamespaceStore) DeleteNamespace(name string) error {
+	if err := s.deleteNamespace(name, nil); err != nil {
+		return err
+	}
+	s.await(func() bool { return !s.Allowed(name) })
+	return nil
+}
+
+// CheckDeleteNamespace returns the error with which DeleteNamespace would refuse. The API server
+// checks the provider's rights and the admission policies, and changes nothing.
+func (s *NamespaceStore) CheckDeleteNamespace(name string) error {
+	return s.deleteNamespace(name, []string{metav1.DryRunAll})
+}
+
+// deleteNamespace is DeleteNamespace that does not wait for the cache; dryRun is the option of
+// the API.
+func (s *NamespaceStore) deleteNamespace(name string, dryRun []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), namespacePatience)
 	defer cancel()
 	spaces := s.client.CoreV1().Namespaces()
@@ -210,15 +230,16 @@ func (s *NamespaceStore) DeleteNamespace(name string) error {
 	if apierrors.IsNotFound(err) || err == nil && !IsFunctionNamespace(found) {
 		return fmt.Errorf("namespace %s: %w", name, store.ErrAbsent)
 	}
+	instead := "kubectl annotate namespace " + name + " " + NamespaceAnnotation + "-"
 	if err == nil && found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
-		err = spaces.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+		instead = "kubectl delete namespace " + name
+		err = spaces.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID)), DryRun: dryRun})
 	} else if err == nil {
-		_, err = spaces.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+NamespaceAnnotation+`":null}}}`), metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy})
+		_, err = spaces.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+NamespaceAnnotation+`":null}}}`), metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy, DryRun: dryRun})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return problemFrom(err, "namespace %s was not deleted", name)
+		return namespaceProblem(err, instead, "namespace "+name+" was not deleted")
 	}
-	s.await(func() bool { return !s.Allowed(name) })
 	return nil
 }
 

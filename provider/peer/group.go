@@ -41,9 +41,10 @@ type Options struct {
 
 const (
 	// connectTimeout bounds connecting to a replica. A replica that fails is left out
-	// for downFor.
+	// for downFor, a leaving one for endedFor: the pod of a lost node may be leaving for days.
 	connectTimeout = 500 * time.Millisecond
 	downFor        = 2 * time.Second
+	endedFor       = 30 * time.Second
 	// answerTimeout bounds the answer to a request that a replica can answer at once.
 	answerTimeout = time.Second
 	// handTime is how much longer than the owner may take a replica waits for its answer.
@@ -159,11 +160,17 @@ func (g *Group) Run(ctx context.Context) {
 	g.client.CloseIdleConnections()
 }
 
-// others returns all members but this replica.
+// others returns all members but this replica, and the leaving replicas that have not ended.
 func (g *Group) others() (out []Member) {
 	self := g.options.Membership.Self()
 	for _, m := range g.options.Membership.Members() {
 		if m.ID != self {
+			out = append(out, m)
+		}
+	}
+	for _, m := range g.options.Membership.Leaving() {
+		if m.ID != self && !g.isDown(m.ID) {
+			m.leaving = true
 			out = append(out, m)
 		}
 	}
@@ -180,6 +187,10 @@ func (g *Group) isDown(id string) bool {
 
 // outOfReach leaves a member out for a while.
 func (g *Group) outOfReach(m Member, err error) {
+	if m.leaving {
+		g.down.Store(m.ID, time.Now().Add(endedFor))
+		return
+	}
 	if !g.isDown(m.ID) {
 		g.options.Logger.Warn().Str("replica", m.ID).Str("url", m.URL).Err(err).Msg("another replica of the provider cannot be reached; its functions are dispatched elsewhere")
 	}

@@ -149,9 +149,61 @@ func TestParkAndServe(t *testing.T) {
 			t.Errorf("the other one, which does not need it, was told %v, %v; want to use it as before", got, ok)
 		}
 	})
-	where.set(append(slices.Clone(where.members()), Member{"gone", "http://127.0.0.1:1"})...)
+	where.set(append(slices.Clone(where.members()), Member{ID: "gone", URL: "http://127.0.0.1:1"})...)
 	if all[0].Park(t.Context(), "l") {
 		t.Error("one cannot be asked, and it is parked")
+	}
+}
+
+// A replica that stops gets no requests, but is asked before its instances are parked or stopped,
+// and its requests in flight count.
+func TestALeavingReplicaIsAsked(t *testing.T) {
+	where, all := several(t, 3)
+	where.leave()
+	leaving := all[2]
+	leaving.worker.locked(func() {
+		leaving.worker.load = Load{Functions: map[string]FunctionLoad{name: {Arrivals: 1, Waiting: 1}}}
+		leaving.worker.busy = true
+	})
+	until(t, "its load is known", func() bool {
+		return slices.ContainsFunc(all[0].Loads(), func(l Load) bool { return l.Functions[name].Waiting == 1 })
+	})
+	if all[0].Park(t.Context(), "i") {
+		t.Error("the leaving replica needs the instance, and it is parked")
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		all[0].Drain(t.Context(), "j")
+	}()
+	close(all[1].worker.hold)
+	until(t, "asked", func() (asked bool) {
+		leaving.worker.locked(func() { asked = slices.Contains(leaving.worker.drained, "j") })
+		return asked
+	})
+	select {
+	case <-drained:
+		t.Error("it returned before the leaving replica had finished")
+	default:
+	}
+	close(leaving.worker.hold)
+	<-drained
+	for range 20 {
+		if _, err := all[0].ask(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := leaving.own.requests.Load(); n != 0 {
+		t.Errorf("the leaving replica was handed %d requests", n)
+	}
+	// Its process has ended, and the cluster does not know it yet.
+	leaving.server.CloseClientConnections()
+	leaving.server.Close()
+	if !all[0].Park(t.Context(), "k") {
+		t.Error("the replica that has ended stops parking")
+	}
+	if !all[0].Park(t.Context(), "l") {
+		t.Error("the replica that has ended stops parking later")
 	}
 }
 

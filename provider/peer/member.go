@@ -7,6 +7,8 @@ type Member struct {
 	ID string
 	// URL is the base of its HTTP routes, without a trailing slash.
 	URL string
+	// leaving: the replica is one of Membership.Leaving.
+	leaving bool
 }
 
 // Membership lists the replicas.
@@ -15,6 +17,10 @@ type Membership interface {
 	// is called for every request, so it must not wait or hold a lock for long. The
 	// caller must not change the result.
 	Members() []Member
+	// Leaving lists the replicas that stop, which are no members any more: they take no new
+	// requests, finish theirs, and may use instances meanwhile. The caller must not change
+	// the result.
+	Leaving() []Member
 	// Self returns this replica's ID.
 	Self() string
 }

@@ -25,8 +25,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // place lists the replicas of a test.
 type place struct {
-	mu  sync.Mutex
-	all []Member
+	mu      sync.Mutex
+	all     []Member
+	leaving []Member
 }
 
 func (p *place) set(members ...Member) {
@@ -41,6 +42,14 @@ func (p *place) members() []Member {
 	return p.all
 }
 
+// leave makes the last member a leaving replica.
+func (p *place) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.all) - 1
+	p.all, p.leaving = p.all[:last:last], append(slices.Clone(p.leaving), p.all[last])
+}
+
 // seat is one replica's view of it.
 type seat struct {
 	*place
@@ -49,6 +58,12 @@ type seat struct {
 
 func (s seat) Members() []Member { return s.members() }
 func (s seat) Self() string      { return s.id }
+
+func (s seat) Leaving() []Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving
+}
 
 // answering is a dispatcher that names its replica in each answer.
 type answering struct {
@@ -196,7 +211,7 @@ func several(t testing.TB, n int) (*place, []*one) {
 			o.server.Close()
 		})
 		all = append(all, o)
-		where.set(append(slices.Clone(where.members()), Member{id, o.server.URL})...)
+		where.set(append(slices.Clone(where.members()), Member{ID: id, URL: o.server.URL})...)
 	}
 	return where, all
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ func (g *Group) wakeLoop(ctx context.Context) {
 			g.options.Logger.Error().Err(err).Msg("could not encode the load for the other replicas")
 			continue
 		}
-		g.each(ctx, func(ctx context.Context, m Member) error {
+		g.each(ctx, g.others(), func(ctx context.Context, m Member) error {
 			_, err := g.call(ctx, m, http.MethodPost, wakePath, bytes.NewReader(body))
 			return err
 		})
@@ -52,12 +53,11 @@ func (g *Group) wakeLoop(ctx context.Context) {
 	}
 }
 
-// each calls f for all other replicas in parallel, within answerTimeout. It returns how many
-// calls failed.
-func (g *Group) each(ctx context.Context, f func(context.Context, Member) error) (failed int) {
+// each calls f for all members in parallel, within answerTimeout. It returns how many calls failed.
+func (g *Group) each(ctx context.Context, members []Member, f func(context.Context, Member) error) (failed int) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return g.eachOf(ctx, g.others(), f)
+	return g.eachOf(ctx, members, f)
 }
 
 func (g *Group) eachOf(ctx context.Context, members []Member, f func(context.Context, Member) error) (failed int) {
@@ -101,14 +101,18 @@ func (g *Group) reachable() (out []Member) {
 }
 
 // Park makes the others send an instance nothing until Serve. If one of them needs the instance
-// or cannot be reached, Park returns false and the others keep using it.
+// or cannot be reached, Park returns false and the others keep using it. A leaving replica that
+// cannot be reached has ended, and does not count.
 func (g *Group) Park(ctx context.Context, id cluster.InstanceID) bool {
 	others := g.others()
-	if len(g.reachable()) < len(others) {
+	if slices.ContainsFunc(others, func(m Member) bool { return g.isDown(m.ID) }) {
 		return false
 	}
-	failed := g.each(ctx, func(ctx context.Context, m Member) error {
+	failed := g.each(ctx, others, func(ctx context.Context, m Member) error {
 		_, err := g.call(ctx, m, http.MethodPost, parkPath+"?instance="+url.QueryEscape(string(id)), nil)
+		if m.leaving && g.isDown(m.ID) {
+			return nil
+		}
 		return err
 	})
 	if failed > 0 {
@@ -145,7 +149,7 @@ func (g *Group) postServed(ctx context.Context, s served) {
 		g.options.Logger.Error().Err(err).Msg("could not encode an instance for the other replicas")
 		return
 	}
-	g.each(ctx, func(ctx context.Context, m Member) error {
+	g.each(ctx, g.others(), func(ctx context.Context, m Member) error {
 		_, err := g.call(ctx, m, http.MethodPost, servePath, bytes.NewReader(body))
 		return err
 	})

@@ -40,6 +40,7 @@ func (h *here) Invoke(context.Context, *frame.Request) (*frame.Response, error) 
 type one struct{}
 
 func (one) Self() string           { return "self" }
+func (one) Leaving() []peer.Member { return nil }
 func (one) Members() []peer.Member { return []peer.Member{{ID: "self", URL: "http://127.0.0.1:1"}} }
 
 func TestController(t *testing.T) {

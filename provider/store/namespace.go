@@ -32,6 +32,13 @@ func (s *Store) DeleteNamespace(name string) error {
 	return s.delete(bucketNamespaces, []byte(name))
 }
 
+// CheckDeleteNamespace returns ErrAbsent if there is no such namespace. Every other namespace may
+// be deleted.
+func (s *Store) CheckDeleteNamespace(name string) error {
+	_, err := s.Namespace(name)
+	return err
+}
+
 // Namespace returns one namespace; ErrAbsent if there is none.
 func (s *Store) Namespace(name string) (Namespace, error) {
 	var n Namespace

@@ -35,6 +35,9 @@ func (m members) Members() []peer.Member {
 	return *m.all
 }
 
+// Leaving implements [peer.Membership].
+func (m members) Leaving() []peer.Member { return nil }
+
 // Self implements [peer.Membership].
 func (m members) Self() string { return m.id }
 

@@ -190,6 +190,12 @@ func ofFunctions(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"made", "adopted"} {
+		if err := spaces.CheckDeleteNamespace(name); err != nil {
+			t.Errorf("may not delete %s: %v", name, err)
+		}
+		if !spaces.Allowed(name) {
+			t.Errorf("the check has deleted %s", name)
+		}
 		if err := spaces.DeleteNamespace(name); err != nil {
 			t.Errorf("delete %s: %v", name, err)
 		}

@@ -84,3 +84,31 @@ func TestHelm(t *testing.T) {
 		t.Errorf("the chart's own namespace has the level %q", got)
 	}
 }
+
+// The chart takes the namespace of functions for its own only if its own release has made it, not
+// one of the same name elsewhere.
+func TestANamespaceOfAnotherRelease(t *testing.T) {
+	const name = "models-of-others"
+	_, err := cluster.Kubectl(t.Context(), "", "create", "namespace", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		namespace string
+		made      bool
+	}{{"elsewhere", false}, {"openfaas", true}} {
+		_, err := cluster.Kubectl(t.Context(), "", "annotate", "--overwrite", "namespace", name, "meta.helm.sh/release-name=faas-infer", "meta.helm.sh/release-namespace="+c.namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		command := exec.CommandContext(t.Context(), program(t), "template", "faas-infer", filepath.Join(root, "yaml", "chart", "faas-infer"), "--namespace", "openfaas",
+			"--kube-version", testcluster.Version, "--set", "functions.namespace="+name, "--dry-run=server", "--kubeconfig", cluster.Kubeconfig())
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if made := strings.Contains(string(out), "kind: Namespace\n"); made != c.made {
+			t.Errorf("of the release in %s: the chart makes it: %v", c.namespace, made)
+		}
+	}
+}

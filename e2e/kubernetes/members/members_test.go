@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -74,10 +75,21 @@ func TestMembersFollowTheService(t *testing.T) {
 	}
 	makePod(t, ctx, client, 2)
 	awaitMembers(t, group, "provider-0", "provider-1", "provider-2")
+	// A pod that terminates is no member. It is still asked, until it is gone.
+	finalizers := func(list string) {
+		t.Helper()
+		if _, err := client.CoreV1().Pods(namespace).Patch(ctx, "provider-1", types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(`["faas-infer.dev/test"]`)
 	if err := client.CoreV1().Pods(namespace).Delete(ctx, "provider-1", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		t.Fatal(err)
 	}
 	awaitMembers(t, group, "provider-0", "provider-2")
+	awaitReplicas(t, group.Leaving, "provider-1")
+	finalizers("null")
+	awaitReplicas(t, group.Leaving)
 	// What is known stays while the API server is away.
 	if err := c.StopAPIServer(); err != nil {
 		t.Fatal(err)
@@ -137,10 +149,16 @@ func makePod(t *testing.T, ctx context.Context, client clientset.Interface, i in
 // awaitMembers waits until these are the members.
 func awaitMembers(t *testing.T, m peer.Membership, want ...string) {
 	t.Helper()
+	awaitReplicas(t, m.Members, want...)
+}
+
+// awaitReplicas waits until list returns these.
+func awaitReplicas(t *testing.T, list func() []peer.Member, want ...string) {
+	t.Helper()
 	var got []string
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		got = nil
-		for _, one := range m.Members() {
+		for _, one := range list() {
 			got = append(got, one.ID)
 		}
 		slices.Sort(got)
@@ -148,5 +166,5 @@ func awaitMembers(t *testing.T, m peer.Membership, want ...string) {
 			return
 		}
 	}
-	t.Fatalf("the members are %v, want %v", got, want)
+	t.Fatalf("the replicas are %v, want %v", got, want)
 }

@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // external runs a NATS server beside the broker until the test ends.
@@ -80,6 +82,43 @@ func TestSmallServerKeepsStreams(t *testing.T) {
 	}
 	if work, dead := size(t, b, WorkStream), size(t, b, DeadStream); work != 6<<30 || dead != 1<<30 || queued(t, b) != 1 {
 		t.Errorf("the streams take %d and %d bytes, with %d messages", work, dead, queued(t, b))
+	}
+}
+
+// An administrator's changes of the streams stay, and what the queue needs comes back.
+func TestKeepsAnAdministratorsSettings(t *testing.T) {
+	_, url := external(t, func(o *server.Options) { o.JetStreamMaxStore = 64 << 30 })
+	b := open(t, func(o *BrokerOptions) { o.URL = url })
+	changed := map[string]jetstream.StreamConfig{}
+	for name, most := range map[string]int64{WorkStream: 20 << 30, DeadStream: -1} {
+		s, err := b.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.CachedInfo().Config
+		c.MaxBytes, c.Description, c.MaxMsgSize, c.Compression, c.Metadata = most, "the team's", 1<<20, jetstream.S2Compression, map[string]string{"owner": "team"}
+		c.Duplicates, c.Discard = time.Minute, jetstream.DiscardOld
+		if s, err = b.JetStream().UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		c = s.CachedInfo().Config
+		c.Duplicates, c.Discard = duplicates, jetstream.DiscardNew
+		changed[name] = c
+	}
+	b.Close()
+	b = open(t, func(o *BrokerOptions) { o.URL = url })
+	for name, want := range changed {
+		s, err := b.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.CachedInfo().Config; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	is := jetstream.StreamConfig{Replicas: 3, MaxBytes: 20 << 30, Placement: &jetstream.Placement{Tags: []string{"ssd"}}}
+	if got := updated(is, b.streams()[0]); got.Replicas != 3 || got.MaxBytes != 20<<30 || got.Placement == nil {
+		t.Errorf("of three replicas: %+v", got)
 	}
 }
 

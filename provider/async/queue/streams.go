@@ -71,9 +71,10 @@ const smallest = 8
 
 // makeStreams creates the streams, or updates their configuration. If the server has no
 // room for them, they take half, a quarter, and so on: a server on a volume of 10 GiB keeps
-// at most 7.5 GiB. A stream that exists does not become smaller, which would drop requests.
+// at most 7.5 GiB. A stream that exists does not become smaller, and keeps what else an
+// administrator has set, such as its replicas.
 func (b *Broker) makeStreams(ctx context.Context) error {
-	existing, err := b.sizes(ctx)
+	existing, err := b.existing(ctx)
 	for halved := 0; err == nil || tooLarge(err) && halved <= smallest; halved++ {
 		var most int64
 		if most, err = b.tryStreams(ctx, existing, halved); err == nil {
@@ -86,9 +87,9 @@ func (b *Broker) makeStreams(ctx context.Context) error {
 	return err
 }
 
-// sizes returns the sizes in bytes of the streams that exist, by name.
-func (b *Broker) sizes(ctx context.Context) (map[string]int64, error) {
-	all := map[string]int64{}
+// existing returns the configurations of the streams that exist, by name.
+func (b *Broker) existing(ctx context.Context) (map[string]jetstream.StreamConfig, error) {
+	all := map[string]jetstream.StreamConfig{}
 	for _, s := range b.streams() {
 		found, err := b.js.Stream(ctx, s.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -97,21 +98,22 @@ func (b *Broker) sizes(ctx context.Context) (map[string]int64, error) {
 		if err != nil {
 			return nil, b.explain(s.Name, err)
 		}
-		all[s.Name] = found.CachedInfo().Config.MaxBytes
+		all[s.Name] = found.CachedInfo().Config
 	}
 	return all, nil
 }
 
 // tryStreams is makeStreams with sizes that are halved so many times. It returns the most
 // bytes of queued requests.
-func (b *Broker) tryStreams(ctx context.Context, existing map[string]int64, halved int) (most int64, err error) {
+func (b *Broker) tryStreams(ctx context.Context, existing map[string]jetstream.StreamConfig, halved int) (most int64, err error) {
 	for _, s := range b.streams() {
-		size, exists := existing[s.Name]
-		if halved > 0 {
-			s.MaxBytes = max(s.MaxBytes>>halved, size)
+		s.MaxBytes >>= halved
+		was, exists := existing[s.Name]
+		if exists {
+			s = updated(was, s)
 		}
 		_, err := b.js.CreateOrUpdateStream(ctx, s)
-		if tooLarge(err) && exists && s.MaxBytes == size {
+		if tooLarge(err) && exists && s.MaxBytes == was.MaxBytes {
 			err = nil // The server has less room than before. The stream stays as it is.
 		}
 		if err != nil {
@@ -122,6 +124,18 @@ func (b *Broker) tryStreams(ctx context.Context, existing map[string]int64, halv
 		}
 	}
 	return most, nil
+}
+
+// updated returns the configuration of a stream that exists, changed as far as want needs. An
+// unlimited stream, of MaxBytes -1, stays unlimited.
+func updated(is, want jetstream.StreamConfig) jetstream.StreamConfig {
+	is.Subjects, is.Retention, is.Discard = want.Subjects, want.Retention, want.Discard
+	is.AllowDirect = is.AllowDirect || want.AllowDirect
+	is.Duplicates = max(is.Duplicates, want.Duplicates)
+	if is.MaxBytes > 0 {
+		is.MaxBytes = max(is.MaxBytes, want.MaxBytes)
+	}
+	return is
 }
 
 // explain returns a sentence that says why a stream cannot be had.
