@@ -140,11 +140,19 @@ func (s *Shadow) Times() []float64 {
 	return times
 }
 
-// Streams are how a pair executes, as [shadow.Pair.Streams], for batches of up to Rows.
+// Streams are how a pair executes: so many batches at the same time, and t of each batch size in
+// ms. A pipelined pair begins a batch each period, which takes longer than that.
 func (s *Shadow) Streams() (streams int, times []float64) {
-	pair := s.Pair
-	pair.Splits = pair.Splits[:s.Rows]
-	return pair.Streams()
+	streams = 1
+	if best := s.Pair.Best; !best.Waits && best.Latency > best.Period {
+		streams = 2
+	}
+	times = make([]float64, s.Rows)
+	for b := range times {
+		split := &s.Pair.Splits[b]
+		times[b] = max(split.Latency, float64(streams)*split.Period)
+	}
+	return streams, rising(times)
 }
 
 // outfit sets the largest batch of a pair and the memory for it. The shadow holds the rows that
