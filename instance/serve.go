@@ -23,7 +23,7 @@ const ReadyEnv = "FAAS_INFER_READY_FD"
 
 const (
 	// drainTime is how long Serve waits for requests in flight: longer than the longest
-	// objective, of 10 minutes. Whoever stops an instance has a shorter limit.
+	// objective, of 10 minutes. The one who stops an instance has a shorter limit.
 	drainTime = 11 * time.Minute
 	// headTime and maxHead bound the time and the bytes of a request's head.
 	headTime = 10 * time.Second

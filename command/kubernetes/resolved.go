@@ -94,7 +94,7 @@ func (i *images) accepted(f *provider.Function) (spec v1alpha1.DeployedSpec, ok 
 }
 
 // plausible reports whether a status names a version of the deployment's image and files in
-// its bundle. Whoever may write the status must not choose another image.
+// its bundle. The right to write the status is no right to choose another image.
 func plausible(r *v1alpha1.ResolvedImage, of string) bool {
 	deployed, err := name.ParseReference(of)
 	if err != nil {

@@ -75,7 +75,7 @@ func (d *Dir) hold(ctx context.Context) error {
 	if is.Nlink == 0 {
 		return fs.ErrNotExist // It was removed between the pod's mount and now.
 	}
-	// The time of the last use. Whoever may write may set it to now.
+	// The time of the last use. Anybody who may write can set it to now.
 	return unix.UtimesNanoAt(unix.AT_FDCWD, d.Path, []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}, 0)
 }
 

@@ -12,7 +12,7 @@ import (
 // and the directory of the one copy.
 func copies(t *testing.T, name, dir string) (difference float64, kept string, used bool) {
 	t.Helper()
-	file, m := zooFile(t, name)
+	file, _ := zooFile(t, name)
 	e, err := Open(Options{Model: file, MaxBatch: 4, Copies: dir, onHost: true})
 	if err != nil {
 		t.Fatal(err)
@@ -22,26 +22,7 @@ func copies(t *testing.T, name, dir string) (difference float64, kept string, us
 	if err := e.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cpu, err := onnxruntime.Open(onnxruntime.Options{Model: file, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cpu.Close()
-	inputs, err := m.SampleInputs(3, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := e.Run(t.Context(), 3, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := cpu.Run(t.Context(), 3, inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range want {
-		difference = max(difference, Difference(got[i], want[i]))
-	}
+	difference = fromCPU(t, e, name)
 	found, err := filepath.Glob(filepath.Join(dir, "*cuda-*"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v, %v; want one copy and nothing half made", found, err)

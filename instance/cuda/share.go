@@ -51,9 +51,13 @@ type offer struct {
 const patience = 2 * time.Second
 
 // share finds the region of the engine's copy at another process, or makes it, lets fill write the
-// weights, and passes it on from then on. After an error r may have memory that no other process can map.
+// weights, and passes it on from then on. After an error the caller closes r.
 func share(ctx context.Context, e *Engine, size int, r *C.region, fill func() error) (s *shared, err error) {
 	_, id, err := deviceIdentity()
+	if err != nil {
+		return nil, err
+	}
+	is, err := e.copy.describe(e.copy.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +66,7 @@ func share(ctx context.Context, e *Engine, size int, r *C.region, fill func() er
 		return nil, err
 	}
 	// The copy's own directory may be replaced.
-	s = &shared{dir: dir, name: "weights-" + strings.TrimPrefix(filepath.Base(e.copy.dir), "cuda-") + "-" + id}
-	if s.Model, s.Layout = e.copy.Model, size; s.Model == "" {
-		is, err := e.copy.describe(e.copy.dir)
-		if err != nil {
-			return nil, errors.Join(err, dir.Close())
-		}
-		s.Model = is.Model
-	}
+	s = &shared{dir: dir, name: "weights-" + strings.TrimPrefix(filepath.Base(e.copy.dir), "cuda-") + "-" + id, offer: offer{Model: is.Model, Layout: size}}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()

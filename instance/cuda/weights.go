@@ -9,11 +9,7 @@ import "C"
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
@@ -26,10 +22,8 @@ type weights struct {
 	region C.region
 	// values are ONNX Runtime's tensors in the region, by name.
 	values map[string]unsafe.Pointer
-	// bytes are the weights' without what aligns them. imported is set if another process put them
-	// there.
-	bytes    int64
-	imported bool
+	// bytes are the weights' without what aligns them.
+	bytes int64
 	// shared passes the region on, nil if no other process can have it, as alone says.
 	shared *shared
 	alone  string
@@ -55,7 +49,8 @@ func (e *Engine) Weights() Weights {
 	defer e.mu.Unlock()
 	w := Weights{Copied: e.fromCopy, Problem: e.copy.problem}
 	if e.weights != nil {
-		w.Bytes, w.Imported, w.Alone = e.weights.bytes, e.weights.imported, e.weights.alone
+		w.Bytes, w.Alone = e.weights.bytes, e.weights.alone
+		w.Imported = e.weights.shared != nil && e.weights.shared.imported
 	}
 	return w
 }
@@ -130,7 +125,6 @@ func (w *weights) open(ctx context.Context, e *Engine) error {
 			return err
 		}
 	}
-	w.imported = w.shared != nil && w.shared.imported
 	for _, p := range all {
 		if err := w.value(e, p); err != nil {
 			return err
@@ -147,21 +141,15 @@ func (w *weights) fill(ctx context.Context, e *Engine, m *model.Model, all []pla
 		return err
 	}
 	defer C.session_close(e.c, &stream)
-	f, err := os.Open(filepath.Join(e.copy.dir, copyWeights))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	read := m.OpenWeights()
 	defer read.Close()
-	// Pinned memory is several times as fast as the file's own pages.
+	// The driver copies from pinned memory without a copy of its own.
 	var staging unsafe.Pointer
 	if err := failed(C.host_reserve(e.c, stagingBytes, &staging)); err != nil {
 		return err
 	}
 	defer C.host_release(e.c, staging)
 	buffer := unsafe.Slice((*byte)(staging), stagingBytes)
-	_ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_WILLNEED)
 	for _, p := range all {
 		for from := 0; from < p.bytes; from += stagingBytes {
 			if err := ctx.Err(); err != nil {
