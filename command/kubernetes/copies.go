@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
@@ -36,13 +38,19 @@ func NewCopiesCommand() *cobra.Command {
 	t := &copies.Tidier{Root: "/var/lib/faas-infer/copies"}
 	every, size := time.Minute, ""
 	c := &cobra.Command{
-		Use:   "copies [NAMESPACE…]",
+		Use:   "copies NAMESPACE…",
 		Short: "Keep this node's prepared copies of models",
 		Long: `copies runs on every node, as a DaemonSet. The instances of a model on a node share one
 prepared copy of it, which they write into a directory of their function. copies makes the
 directories of namespaces, removes the copies of functions that no instance has used for a
 while, and bounds the size of all. It talks to no one and needs no right in the cluster.`,
 		Example: "  faas-infer-kubernetes copies --directory /var/lib/faas-infer/copies --size 20Gi openfaas-fn",
+		Args: func(_ *cobra.Command, namespaces []string) error {
+			if len(namespaces) == 0 {
+				return errors.New("no namespace is given: name those whose functions have copies, for example openfaas-fn")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, namespaces []string) error {
 			limit, err := resource.ParseQuantity(size)
 			if err != nil || limit.Sign() <= 0 {
@@ -50,6 +58,14 @@ while, and bounds the size of all. It talks to no one and needs no right in the 
 			}
 			if every <= 0 || t.Unused <= 0 {
 				return errors.New("--every and --unused must be more than 0, for example 1m and 1h")
+			}
+			if !filepath.IsAbs(t.Root) {
+				return fmt.Errorf("--directory is %q: it must be an absolute path", t.Root)
+			}
+			for _, namespace := range namespaces {
+				if len(validation.IsDNS1123Label(namespace)) > 0 {
+					return fmt.Errorf("namespace %q: it must be the name of a Kubernetes namespace", namespace)
+				}
 			}
 			t.Namespaces, t.Size = namespaces, limit.Value()
 			log := zerolog.New(cmd.ErrOrStderr()).With().Timestamp().Logger()

@@ -41,7 +41,10 @@ func TestCopiesClaim(t *testing.T) {
 }
 
 func TestCopiesRefuses(t *testing.T) {
-	for _, c := range []struct{ arguments, want string }{{"--size much", "--size"}, {"--size 0", "--size"}, {"--unused 0s", "--unused"}, {"--every -1s", "--every"}} {
+	for _, c := range []struct{ arguments, want string }{
+		{"fn --size much", "--size"}, {"fn --size 0", "--size"}, {"fn --unused 0s", "--unused"}, {"fn --every -1s", "--every"},
+		{"", "no namespace"}, {"fn --directory copies", "--directory"}, {"fn ../other", `namespace "../other"`},
+	} {
 		command := NewCopiesCommand()
 		command.SetArgs(strings.Fields(c.arguments))
 		command.SilenceErrors, command.SilenceUsage = true, true
