@@ -157,6 +157,10 @@ func TestAPIServerAway(t *testing.T) {
 	p := r.replica()
 	f, d := p.deploy(types.FunctionDeployment{Service: "lonely", Image: "x", Labels: pairs("com.openfaas.scale.target", "100000")})
 	p.ready(f, 1)
+	// The network learns of the pod from the API server as well, later on a busy machine.
+	if answer, err := invoke(t.Context(), d, "/"); err != nil || answer.Status != http.StatusOK {
+		t.Fatal(answer, err)
+	}
 	l := r.load(d, 4, "/")
 	if err := r.cluster.StopAPIServer(); err != nil {
 		t.Fatal(err)
