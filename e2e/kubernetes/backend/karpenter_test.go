@@ -1,6 +1,4 @@
-// Package karpenter_test runs Karpenter, a node autoscaler, on kwok's nodes: it adds a node for a
-// placeholder pod, and removes it when nothing is left on it.
-package karpenter_test
+package backend_test
 
 import (
 	"context"
@@ -11,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +21,6 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
-
-// patience is how long each step may take on a busy machine.
-const patience = 4 * time.Minute
 
 // pool is a group of nodes that begins empty. Nodes without pods are removed after some seconds.
 const pool = `apiVersion: karpenter.kwok.sh/v1alpha1
@@ -45,8 +39,8 @@ spec:
       requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [c-8x-amd64-linux]}]
 `
 
-// start starts a cluster without nodes, and Karpenter.
-func start(t *testing.T) (*testcluster.Cluster, clientset.Interface) {
+// withKarpenter starts a cluster without nodes, and Karpenter.
+func withKarpenter(t *testing.T) (*testcluster.Cluster, clientset.Interface) {
 	t.Helper()
 	var complaint strings.Builder
 	script := exec.CommandContext(t.Context(), "../../../scripts/karpenter.sh")
@@ -106,23 +100,10 @@ func start(t *testing.T) (*testcluster.Cluster, clientset.Interface) {
 	return c, client
 }
 
-// await polls until done returns "". Otherwise done returns what is there.
-func await(t *testing.T, what string, done func() string) {
-	t.Helper()
-	is := ""
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
-		if is = done(); is == "" {
-			t.Logf("%s after %v", what, time.Since(began).Round(time.Millisecond))
-			return
-		}
-	}
-	t.Fatalf("waited in vain for %s: %s", what, is)
-}
-
 // Karpenter adds a node for each placeholder, and none for one that has got a node. It removes the nodes
 // when the placeholders are gone.
-func TestKarpenterAddsNodes(t *testing.T) {
-	c, client := start(t)
+func TestPlaceholdersMakeKarpenterAddNodes(t *testing.T) {
+	c, client := withKarpenter(t)
 	if err := c.Namespaces(t.Context(), nil, "openfaas-fn"); err != nil {
 		t.Fatal(err)
 	}
@@ -166,9 +147,9 @@ func TestKarpenterAddsNodes(t *testing.T) {
 		}
 	}
 	want(1)
-	await(t, "a node for the first placeholder", have(1))
+	eventually(t, "a node for the first placeholder", have(1))
 	want(3)
-	await(t, "a node for each of three", have(3))
+	eventually(t, "a node for each of three", have(3))
 	want(0)
-	await(t, "no node", have(0))
+	eventually(t, "no node", have(0))
 }
