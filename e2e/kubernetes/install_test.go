@@ -32,22 +32,17 @@ const patches = `patches:
 images:
 `
 
-// ofFaasNetes is a function that faas-netes runs: a Deployment and a Service.
+// ofFaasNetes is a function that faas-netes has left: a Deployment, whose selector cannot
+// be changed, and a Service.
 const ofFaasNetes = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: figlet, namespace: openfaas-fn, labels: {faas_function: figlet}}
 spec:
-  replicas: 1
+  replicas: 0
   selector: {matchLabels: {faas_function: figlet}}
   template:
-    metadata: {labels: {faas_function: figlet, com.openfaas.scale.min: "1"}}
-    spec:
-      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
-      containers:
-        - name: figlet
-          image: REGISTRY/team/words:v1
-          resources: {requests: {cpu: 10m}}
-          securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+    metadata: {labels: {faas_function: figlet}}
+    spec: {containers: [{name: figlet, image: ghcr.io/openfaas/figlet:latest}]}
 ---
 apiVersion: v1
 kind: Service
@@ -101,7 +96,7 @@ func TestInstalled(t *testing.T) {
 	began = time.Now()
 	f.keepsOut(t)
 	t.Logf("network policies looked at in %v", time.Since(began).Round(time.Millisecond))
-	f.kubectl(t, strings.ReplaceAll(ofFaasNetes, "REGISTRY", f.RegistryHost()), "apply", "-f", "-")
+	f.kubectl(t, ofFaasNetes, "apply", "-f", "-")
 	if err := r.Follow(t.Context(), readPage(t, "from-faas-netes.md")); err != nil {
 		t.Errorf("docs/from-faas-netes.md, %v", err)
 	}
