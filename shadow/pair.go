@@ -141,6 +141,25 @@ type Pair struct {
 	Within bool `json:"within_slo"`
 }
 
+// Streams are how a pair executes: so many batches at the same time, and the time in ms of each
+// batch size, from 1 to that of the largest split. A pipelined pair begins a batch each period, so
+// with two at a time each takes two periods, or its latency if that is longer. A batch takes no
+// longer than a larger one.
+func (p *Pair) Streams() (streams int, times []float64) {
+	streams = 1
+	if !p.Best.Waits && p.Best.Latency > p.Best.Period {
+		streams = 2
+	}
+	times = make([]float64, len(p.Splits))
+	for b := range times {
+		times[b] = max(p.Splits[b].Latency, float64(streams)*p.Splits[b].Period)
+	}
+	for b := len(times) - 2; b >= 0; b-- {
+		times[b] = min(times[b], times[b+1])
+	}
+	return streams, times
+}
+
 // Pair evaluates a Φ with n shadows. It splits each batch's rows so that the period is the
 // least within the SLO. The error names a field that is wrong.
 func (m *Model) Pair(phi Phi, n int, o Options) (Pair, error) {

@@ -263,7 +263,7 @@ func (r *running) job(ctx context.Context, i int, j relay.Job) error {
 		switch {
 		case errors.Is(err, relay.ErrLate):
 			reason = "late"
-			share.late()
+			share.late(r.body.perRow())
 		case errors.Is(err, relay.ErrLost):
 			reason = "lost"
 		}

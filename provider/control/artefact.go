@@ -40,6 +40,9 @@ type artefact struct {
 	cut     *cut.Plan
 	file    string
 	profile *profiler.Profile
+	// shadowless is why its instances can have no shadows whatever its layers are, "" if they may.
+	shadowless string
+	parts
 	// times are the profile's times, corrected by executions; plan is made from them.
 	// candidates are the plan's candidates with mean times, promised are candidates with
 	// the profile's own times.

@@ -1,0 +1,336 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// fakeShadows divides every model but "python" into a head that computes much and a tail that weighs
+// much.
+type fakeShadows struct {
+	mu     sync.Mutex
+	told   []string
+	blocks int
+	// fails is how many times the blocks are not found, and why.
+	fails int
+	why   error
+	// useless are the shadows that do not help.
+	useless map[cluster.InstanceID]bool
+}
+
+func (*fakeShadows) Check(file string) error {
+	if file == "python" {
+		return errors.New("the model runs in Python")
+	}
+	return nil
+}
+
+func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocks++
+	if s.fails--; s.fails >= 0 {
+		return nil, s.why
+	}
+	m := &shadow.Model{Name: "fake", Rows: []int{1, 2, 4, 8}, Threads: []int{1, 2}, Own: 1 << 20}
+	for i, weight := range []int64{1 << 20, 100 << 20} {
+		b := shadow.Block{Name: fmt.Sprint("b", i), MACs: 1000, Weights: weight, Activations: 1000, In: 100, Out: 100, Load: 1}
+		for _, threads := range m.Threads {
+			var ms []float64
+			for _, rows := range m.Rows {
+				ms = append(ms, []float64{40, 4}[i]*float64(rows)/float64(threads))
+			}
+			b.Ms = append(b.Ms, ms)
+		}
+		m.Blocks = append(m.Blocks, b)
+	}
+	return m, nil
+}
+
+func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	order := string(body.ID) + ":" + part
+	for _, x := range shadows {
+		order += " " + x.Address
+	}
+	s.told = append(s.told, order)
+	return nil
+}
+
+func (s *fakeShadows) Useless(_ context.Context, _ cluster.Instance, shadows []cluster.Instance) (all []cluster.InstanceID, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range shadows {
+		if s.useless[x.ID] {
+			all = append(all, x.ID)
+		}
+	}
+	return all, nil
+}
+
+func (s *fakeShadows) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.told) == 0 {
+		return ""
+	}
+	return s.told[len(s.told)-1]
+}
+
+// helper is an engine that gives every instance a shadow as soon as it may.
+type helper struct {
+	systems.Scaler
+}
+
+func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
+	plan := h.Scaler.Scale(now, functions, nodes)
+	for _, f := range functions {
+		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
+			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
+		})
+		at := slices.IndexFunc(f.Instances, func(in scaling.Running) bool { return in.Paired && in.State == cluster.Ready })
+		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || at < 0 {
+			continue
+		}
+		x, body := f.Pairings[0], f.Instances[at]
+		plan.Start = append(plan.Start, scaling.Start{
+			Function: f.Name, Revision: f.Revision, Config: x.Config, Artefact: body.Artefact, Node: body.Node, Role: cluster.Shadow, Part: x.Part, Body: body.ID,
+		})
+	}
+	return plan
+}
+
+func withShadows(f *provider.Function) {
+	f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAlways, time.Second
+}
+
+// helped deploys f, waits until its instance has a shadow, and returns both.
+func (r *rig) helped(shadows *fakeShadows, image string, edit ...func(*provider.Function)) (body, s cluster.Instance) {
+	r.t.Helper()
+	r.mu.Lock()
+	r.engine = &helper{Scaler: r.engine}
+	r.mu.Unlock()
+	r.measured("f", image, append([]func(*provider.Function){withShadows}, edit...)...)
+	r.answered("f", image)
+	r.until("told", func() bool { return strings.Contains(shadows.last(), " f-") })
+	for _, in := range r.backend.living() {
+		if in.Role == cluster.Shadow {
+			s = in
+		} else if in.Paired {
+			body = in
+		}
+	}
+	return body, s
+}
+
+// A body is told its shadow when that is ready, and that it has none when that exits; requests go to
+// the body only. A provider that takes both over tells the body again.
+func TestBodiesAreToldTheirShadows(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, s := r.helped(shadows, "model")
+		if !body.Paired || s.Body != body.ID || s.Part != "0:1" || shadows.last() != fmt.Sprintf("%s:0:1 %s", body.ID, s.ID) {
+			t.Fatalf("the body %+v was told %q; its shadow is %+v", body.InstanceSpec, shadows.last(), s.InstanceSpec)
+		}
+		for range 5 {
+			r.answered("f", "model")
+		}
+		r.mu.Lock()
+		fn := r.functions[full("f")]
+		in := fn.Sorted()[0]
+		if d := in.describe(); in.helped == nil || d.Config.Concurrency != 2 || d.Exec[7] >= 2*in.table[7] || !slices.IsSorted(d.Exec) {
+			t.Errorf("the policy knows %d streams with %v of the pair, %v alone", d.Config.Concurrency, d.Exec, in.table)
+		}
+		r.mu.Unlock()
+		if s, _ := r.Status(full("f")); s.Replicas != 1 || !strings.Contains(s.Plan, "shadows: 1 for 1 instances") {
+			t.Errorf("shown as %+v", s)
+		}
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.crash(s.ID, "killed")
+		r.until("alone", func() bool { return shadows.last() == string(body.ID)+":" })
+		r.answered("f", "model")
+	})
+	if shadows.blocks != 1 {
+		t.Errorf("the blocks were found %d times", shadows.blocks)
+	}
+}
+
+// A deployment that turns shadows on replaces instances that cannot have any, without a gap. One that
+// changes nothing else keeps bodies.
+func TestTurningShadowsOn(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", func(f *provider.Function) { f.Inference.SLO = time.Second })
+		r.answered("f", "model")
+		plain := r.only()
+		failed := make(chan int, 1)
+		go func() { failed <- r.load("f", 20*time.Millisecond, 10*time.Second) }()
+		body, _ := r.helped(shadows, "model")
+		if n := <-failed; n > 0 {
+			t.Errorf("%d requests failed", n)
+		}
+		if plain.Paired || !body.Paired || r.lives(plain.ID) {
+			t.Errorf("%+v was replaced by %+v", plain, body)
+		}
+		r.deploy("f", "model", withShadows)
+		r.until("served", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "shadows: 1 for 1 instances")
+		})
+		time.Sleep(5 * time.Second)
+		if !r.lives(body.ID) {
+			t.Errorf("the body was replaced")
+		}
+	})
+}
+
+// A function's shadows end with it.
+func TestShadowsOfARemovedFunction(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.helped(shadows, "model")
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		r.until("stopped", func() bool { return len(r.backend.living()) == 0 })
+	})
+}
+
+// Instances start as bodies only if their own model can be divided, whatever others of the bundle can,
+// and while a deployment is measured.
+func TestOnlyDividedModelsHaveBodies(t *testing.T) {
+	auto := func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second }
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "variants:python=80,model=70", auto, func(f *provider.Function) { f.Inference.Accuracy = 75 })
+		r.answered("f", "python")
+		if in := r.only(); in.Paired {
+			t.Errorf("%+v started as a body", in.InstanceSpec)
+		}
+	})
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "python", auto)
+		r.answered("f", "python")
+		r.deploy("f", "python", auto, func(f *provider.Function) { f.Inference.MaxBatch = 16 })
+		r.backend.crash(r.only().ID, "killed")
+		r.answered("f", "python")
+		if in := r.only(); in.Paired {
+			t.Errorf("%+v started as a body while the next deployment was measured", in.InstanceSpec)
+		}
+	})
+}
+
+// The parts of a model's shadows stay when variants are made of it, and those get theirs.
+func TestVariantsAreDivided(t *testing.T) {
+	shadows, g := &fakeShadows{}, &generator{}
+	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Register = shadows, g, g.register }, func(r *rig) {
+		r.backend.widen(8000)
+		r.helped(shadows, "precise", generates)
+		parts := func(name string) []division {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if a := r.functions[full("f")].artefact(name); a != nil {
+				return a.divisions
+			}
+			return nil
+		}
+		time.Sleep(9 * time.Minute)
+		for range 1500 { // Variants are served after ten minutes.
+			time.Sleep(100 * time.Millisecond)
+			if len(parts("precise")) == 0 {
+				t.Fatal("the model lost its parts")
+			}
+		}
+		if len(parts("slim")) == 0 {
+			t.Error("the variant has no parts")
+		}
+	})
+	if shadows.blocks != 2 {
+		t.Errorf("blocks were found %d times, of two models", shadows.blocks)
+	}
+}
+
+// Layers that could not be profiled are profiled again after a pause, unless the model cannot be divided.
+func TestDividingAgain(t *testing.T) {
+	shadows := &fakeShadows{fails: 3, why: errors.New("the profiler was killed")}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows)
+		plan := func() string { s, _ := r.Status(full("f")); return s.Plan }
+		r.until("explained", func() bool {
+			return strings.Contains(plan(), "no shadows yet, it is tried again: the profiler was killed")
+		})
+		time.Sleep(8 * time.Minute) // After 1, 2 and 4 minutes.
+		if !strings.Contains(plan(), "one holds the blocks 0:1") {
+			t.Errorf("shown as %s", plan())
+		}
+	})
+	shadows = &fakeShadows{fails: 100, why: shadow.ErrUndivided}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows)
+		time.Sleep(time.Hour)
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: "+shadow.ErrUndivided.Error()) {
+			t.Errorf("shown as %s", s.Plan)
+		}
+	})
+	if shadows.blocks != 1 {
+		t.Errorf("the blocks were asked for %d times", shadows.blocks)
+	}
+}
+
+// A shadow that its body cannot use is replaced; one that helps stays.
+func TestUselessShadowsAreReplaced(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, s := r.helped(shadows, "model")
+		for range 10 {
+			time.Sleep(time.Second)
+			r.answered("f", "model")
+		}
+		if !r.lives(s.ID) {
+			t.Fatal("a shadow that helps was stopped")
+		}
+		shadows.mu.Lock()
+		shadows.useless = map[cluster.InstanceID]bool{s.ID: true}
+		shadows.mu.Unlock()
+		r.until("replaced", func() bool {
+			return !r.lives(s.ID) && strings.Contains(shadows.last(), " f-") && !strings.Contains(shadows.last(), string(s.ID))
+		})
+		if !r.lives(body.ID) {
+			t.Error("its body was stopped")
+		}
+	})
+}
+
+// What cannot have shadows is refused if the deployment insists, and goes without otherwise.
+func TestShadowsThatCannotBe(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		_, err := r.Deploy(t.Context(), r.function("f", "python", withShadows))
+		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model runs in Python`) {
+			t.Errorf("deployed, or not for the reason: %v", err)
+		}
+		r.measured("f", "python", func(f *provider.Function) { f.Inference.Shadow = annotation.ShadowAuto })
+		r.answered("f", "python")
+		r.until("explained", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "no shadows: the model runs in Python")
+		})
+	})
+	try(t, func(r *rig) {
+		if _, err := r.Deploy(t.Context(), r.function("f", "model", withShadows)); err == nil || !strings.Contains(err.Error(), "this backend starts no shadows") {
+			t.Errorf("deployed on a backend without shadows: %v", err)
+		}
+	})
+}
