@@ -306,7 +306,11 @@ func (p *pass) first(v *view) {
 func (p *pass) grow() {
 	var joint []*view
 	for _, v := range p.views {
-		if v.mayGrow() {
+		switch {
+		case !v.mayGrow():
+		case decides(v):
+			serve(p, v)
+		default:
 			p.unpark(v, func() bool { return v.residual() > 0 })
 			p.stretch(v)
 			if v.ShadowsFirst {

@@ -3,6 +3,7 @@ package scaling
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -20,6 +21,16 @@ type Pairing struct {
 	// Pair is how the body executes with the shadow, by batch. Its Config.Concurrency is 2 if the
 	// shadow begins the next batch meanwhile.
 	Pair []capacity.Candidate
+	// Whole is what a whole instance of the artefact takes, Shadow what a shadow does.
+	Whole, Shadow Footprint
+}
+
+// Footprint is what an instance really takes, which is less than what its node keeps for it.
+type Footprint struct {
+	// Own is its memory in bytes without weights, Weights that of those.
+	Own, Weights int64
+	// Loading is the time from the order until it serves.
+	Loading time.Duration
 }
 
 // Pair gives a shadow that has lost its body to another.
@@ -67,19 +78,34 @@ func pairingOf(v *view, in *Running, part string) *Pairing {
 	return nil
 }
 
-// rangeOf is the range of an instance at a load, with its shadow if it has one: the best of the
-// pair's batches. A batch that the pair does not shorten is the body's alone.
+// rangeOf is the range of an instance at a load, with its shadow if it has one.
 func rangeOf(v *view, in *Running, load float64, known *[]ranged) capacity.Range {
-	best := v.ranged(in.with(), load, known)
-	if in.pairing == nil {
-		return best
+	alone := v.ranged(in.with(), load, false, known)
+	return in.pairing.best(alone, func(c capacity.Candidate) capacity.Range { return v.ranged(c, load, true, known) })
+}
+
+// best is the range of an instance with a shadow: the best of the pair's batches that are in time. A
+// batch that the pair does not shorten is the body's alone, as all are without a pairing.
+func (x *Pairing) best(alone capacity.Range, of func(capacity.Candidate) capacity.Range) capacity.Range {
+	if x == nil {
+		return alone
 	}
-	for _, c := range in.pairing.Pair {
-		if r := v.ranged(c, load, known); r.Up > best.Up {
-			best = r
+	for _, c := range x.Pair {
+		if r := of(c); r.Up > alone.Up {
+			alone = r
 		}
 	}
-	return best
+	return alone
+}
+
+// Rates are the requests per second that an instance serves alone and with a shadow, as plans judge
+// them. f has the objective, the percentile, the queue and the configs, and its Rate is the load. A
+// part that is chosen by another measure may gain nothing by this one: plans then start no shadow.
+func (x *Pairing) Rates(o capacity.Options, f *Function, alone capacity.Candidate) (single, pair float64) {
+	var r capacity.Recall
+	r.About(o, f.SLO, f.Percentile, f.Queue, f.Configs)
+	before := r.Range(alone, f.Rate)
+	return before.Up, x.best(before, func(c capacity.Candidate) capacity.Range { return r.InTime(c, f.Rate) }).Up
 }
 
 // gain is how many more requests per second an instance serves with a shadow than without, at the
@@ -223,6 +249,7 @@ func stopShadow(p *pass, v *view, s Running, why Why) {
 		p.gone = map[cluster.InstanceID]bool{}
 	}
 	p.gone[s.ID] = true
+	p.plan.Pair = slices.DeleteFunc(p.plan.Pair, func(x Pair) bool { return x.ID == s.ID })
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, s.ID, why})
 	v.shadows = slices.DeleteFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })
 	p.changed(v)

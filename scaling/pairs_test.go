@@ -18,6 +18,7 @@ func FuzzPairs(f *testing.F) {
 	for seed := range uint64(32) {
 		f.Add(seed)
 	}
+	f.Add(uint64(279)) // A shadow that gets another body makes room in the same plan.
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		s := DefaultSettings()
@@ -87,7 +88,11 @@ func (w *world) randomPairs(r *rand.Rand, name string) {
 			own := shadow.Config
 			own.Memory = int64(1+r.IntN(4)) << 26
 			shadow.Config.Concurrency = 2
-			f.Pairings = append(f.Pairings, Pairing{CPU: cpu, Part: "0:3", Config: own, Pair: []capacity.Candidate{shadow}})
+			f.SharedWeights = r.IntN(2) == 0
+			f.Pairings = append(f.Pairings, Pairing{
+				CPU: cpu, Part: "0:3", Config: own, Pair: []capacity.Candidate{shadow},
+				Whole: Footprint{32 << 20, r.Int64N(256 << 20), 60 * ms}, Shadow: Footprint{16 << 20, r.Int64N(64 << 20), 20 * ms},
+			})
 		}
 	}
 }

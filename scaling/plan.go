@@ -87,10 +87,10 @@ type Function struct {
 	// and do not count as instances for Min and Max.
 	Shadows []Running
 	// Pairings are the ways to help its instances with shadows; none if it may have none.
-	// ShadowsFirst starts shadows before further whole instances; otherwise they start only for
-	// load that no whole instance has room for.
-	Pairings     []Pairing
-	ShadowsFirst bool
+	// ShadowsFirst starts shadows before further whole instances; otherwise the cheapest way to
+	// serve more is taken. SharedWeights: the instances of a node map the same weights.
+	Pairings                    []Pairing
+	ShadowsFirst, SharedWeights bool
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
 	// answer all of it.
 	Classes []Class

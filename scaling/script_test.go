@@ -193,7 +193,7 @@ func on(node string, nodes []string) string {
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
 //	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
-//	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no
+//	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no shared=yes|no whole=10+300 shadow=10+20 loading=16ms shadowloading=11ms
 //	shadow NAME ID                              (of the first pairing, on the first node)
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
@@ -246,8 +246,10 @@ func (w *world) do(t *testing.T, line string) string {
 		own.Memory = int64(keys.int("memory", 50)) << 20
 		c := config(keys.int("b", 1), keys.int("cpu", 1000), 0, keys.duration("exec", 0))
 		c.Config.Concurrency = keys.int("concurrency", 0)
-		f.Pairings = append(f.Pairings, Pairing{CPU: c.Config.CPU, Part: keys.values["part"], Config: own, Pair: []capacity.Candidate{c}})
-		f.ShadowsFirst = keys.values["first"] != "no"
+		f.Pairings = append(f.Pairings, Pairing{
+			CPU: c.Config.CPU, Part: keys.values["part"], Config: own, Pair: []capacity.Candidate{c}, Whole: keys.footprint("whole", "loading"), Shadow: keys.footprint("shadow", "shadowloading"),
+		})
+		f.ShadowsFirst, f.SharedWeights = keys.values["first"] != "no", keys.values["shared"] == "yes"
 	case "shadow":
 		f := w.function(words[1])
 		own := f.Pairings[0].Config
@@ -309,6 +311,16 @@ func (a arguments) int(key string, otherwise int) int {
 		a.t.Fatalf("%s: %v", a.line, err)
 	}
 	return n
+}
+
+// footprint reads MiB of an instance's own and of its weights, as in 10+300, and a loading time.
+func (a arguments) footprint(key, loading string) (f Footprint) {
+	if text, ok := a.values[key]; ok {
+		if _, err := fmt.Sscanf(text, "%d+%d", &f.Own, &f.Weights); err != nil {
+			a.t.Fatalf("%s: %v", a.line, err)
+		}
+	}
+	return Footprint{Own: f.Own << 20, Weights: f.Weights << 20, Loading: a.duration(loading, 0)}
 }
 
 func (a arguments) duration(key string, otherwise time.Duration) time.Duration {

@@ -70,9 +70,10 @@ type startedUp struct {
 	up       float64
 }
 
-// ranged is a candidate and its range by Eq. 1.
+// ranged is a candidate and its range by Eq. 1. inTime leaves out what is served late.
 type ranged struct {
 	with   capacity.Candidate
+	inTime bool
 	bounds capacity.Range
 }
 
@@ -194,14 +195,19 @@ func (v *view) peaked(in *Running) capacity.Range {
 
 // ranged returns the range of a candidate at a load. It caches ranges in known: a
 // function has few configs, and each is needed many times.
-func (v *view) ranged(with capacity.Candidate, load float64, known *[]ranged) capacity.Range {
+func (v *view) ranged(with capacity.Candidate, load float64, inTime bool, known *[]ranged) capacity.Range {
 	for i := range *known {
-		if k := &(*known)[i]; k.with == with {
+		if k := &(*known)[i]; k.with == with && k.inTime == inTime {
 			return k.bounds
 		}
 	}
-	r := v.memory.Range(with, load)
-	*known = append(*known, ranged{with, r})
+	r := capacity.Range{}
+	if inTime {
+		r = v.memory.InTime(with, load)
+	} else {
+		r = v.memory.Range(with, load)
+	}
+	*known = append(*known, ranged{with, inTime, r})
 	return r
 }
 
