@@ -26,6 +26,10 @@ type Status struct {
 	Blocks int `json:"blocks"`
 	// Row is the time of a row of the whole model on the body, in seconds, 0 if it is unknown.
 	Row float64 `json:"row_s"`
+	// Counted is since the body's start. Weights is the size of the model's weights, which it maps, in
+	// bytes.
+	Counted Counts `json:"counted"`
+	Weights int64  `json:"weights"`
 }
 
 // ShadowStatus is one shadow: State is "connected", "not connected", or why it is not used. Rows
@@ -55,7 +59,7 @@ func (b *Body) Status() Status {
 	b.mu.Lock()
 	p := b.now
 	b.mu.Unlock()
-	s := Status{Shadows: []ShadowStatus{}, Row: b.perRow().Seconds()}
+	s := Status{Shadows: []ShadowStatus{}, Row: b.perRow().Seconds(), Counted: b.metrics.counts(), Weights: b.prepared.MappedWeights()}
 	if b.segments != nil {
 		s.Blocks = b.segments.Blocks()
 	}

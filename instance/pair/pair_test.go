@@ -236,6 +236,11 @@ func TestAnswersAsTheWhole(t *testing.T) {
 				if rowsBy(b, "shadow") == 0 {
 					t.Error("the shadows computed nothing")
 				}
+				status := b.Status()
+				relayed := status.Counted.Relayed
+				if last := len(relayed.Buckets) - 1; status.Counted.Rows != rowsBy(b, "shadow") || status.Weights <= 0 || relayed.Count == 0 || relayed.Buckets[last].Count > relayed.Count {
+					t.Errorf("the body says %+v", status)
+				}
 				if err := b.Set(Order{}); err != nil {
 					t.Fatal(err)
 				}
