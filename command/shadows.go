@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -71,22 +72,31 @@ func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string
 	return err
 }
 
-// Useless implements [control.Shadows].
-func (localShadows) Useless(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (useless []cluster.InstanceID, err error) {
+// Look implements [control.Shadows].
+func (localShadows) Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (r control.ShadowReport, err error) {
 	text, err := callBody(ctx, body, http.MethodGet, nil)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	var status pair.Status
 	if err := json.Unmarshal(text, &status); err != nil {
-		return nil, fmt.Errorf("read what a body says of its shadows: %w", err)
+		return r, fmt.Errorf("read what a body says of its shadows: %w", err)
 	}
 	for _, s := range shadows {
 		if status.Useless(addressOf(s)) {
-			useless = append(useless, s.ID)
+			r.Useless = append(r.Useless, s.ID)
 		}
 	}
-	return useless, nil
+	counted := &status.Counted
+	r.Weights = status.Weights
+	r.Counted = metrics.ShadowCounts{
+		Rows: counted.Rows, Fallbacks: counted.Fallbacks,
+		Relay: metrics.Durations{Count: counted.Relayed.Count, Sum: counted.Relayed.Sum, Buckets: map[float64]uint64{}},
+	}
+	for _, b := range counted.Relayed.Buckets {
+		r.Counted.Relay.Buckets[b.Bound] = b.Count
+	}
+	return r, nil
 }
 
 // addressOf is where bodies connect to a shadow.

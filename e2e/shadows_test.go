@@ -87,6 +87,9 @@ func TestShadowsKilledUnderLoad(t *testing.T) {
 	if kills < 3 {
 		t.Errorf("only %d shadows were there to kill", kills)
 	}
+	if rows, lost := d.gauge(t, "faas_infer_shadow_rows_total"), d.metrics(t)["faas_infer_shadow_fallbacks_total"]; rows == 0 {
+		t.Errorf("the provider shows %v rows of shadows, and %v fallbacks", rows, lost)
+	}
 	d.await(t, patience, "the pairs to go when they are idle", func() bool { return len(p.instancesOf("photos")) == 0 })
 	d.stop(t)
 	p.nothingLeft(t)

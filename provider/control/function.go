@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -29,8 +30,8 @@ type function struct {
 	// otherwise the first.
 	*provider.Function
 	keeper.Fleet[*instance]
-	// shadows are its shadows, which get no requests themselves. paired: some body has one, or was
-	// told of one.
+	// shadows are its shadows, which get no requests themselves. paired: some body has one, was told of
+	// one, or has not reported since.
 	shadows keeper.Fleet[*instance]
 	paired  bool
 	// wanted is the latest deployment, nil once the function is removed. abandon
@@ -255,12 +256,18 @@ type instance struct {
 	follower variant.Follower
 	relief   relief
 	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked,
-	// and not again before tellAfter. unhelpful are those that did not help when it was asked. helped is how it executes with its shadow, nil alone, pairRatio its
-	// times over those that were predicted, and pairTold the ratio that the policy knows.
-	told                string
-	telling             bool
-	tellAfter           time.Time
-	unhelpful           []cluster.InstanceID
+	// and not again before tellAfter. asked: it was asked since it was told. unhelpful are those that did
+	// not help when it was asked, counted and weights what it reported then. tookOver: an earlier
+	// provider started it, and it has reported nothing yet.
+	told           string
+	telling, asked bool
+	tellAfter      time.Time
+	unhelpful      []cluster.InstanceID
+	counted        metrics.ShadowCounts
+	weights        int64
+	tookOver       bool
+	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that were
+	// predicted, and pairTold the ratio that the policy knows.
 	helped              *division
 	pairRatio, pairTold float64
 }

@@ -127,8 +127,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
-	if fn.Inference.Shadow != "" || len(fn.shadows.Instances) > 0 {
+	if fn.Inference.Shadow != "" || len(fn.shadows.Instances) > 0 || fn.paired {
 		f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn, now), fn.Inference.Shadow == annotation.ShadowAlways
+		f.SharedWeights = true // Shadows start on one machine only, where all instances map prepared models.
 		pairs{c}.tell(now, fn)
 	}
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)

@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -36,20 +35,20 @@ type Shadows interface {
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
 	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
-	// Useless tells which of the shadows that a body was told of do not help it now: it has no
-	// connection to them, or they are far too slow.
-	Useless(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) ([]cluster.InstanceID, error)
+	// Look asks a body about the shadows that it was told of.
+	Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (ShadowReport, error)
+}
+
+// ShadowReport is what a body says of its shadows.
+type ShadowReport struct {
+	// Useless are those that do not help it now: it has no connection to them, or they are far too slow.
+	Useless []cluster.InstanceID
+	// Counted is since the body's start. Weights is the size of the weights that it maps in bytes.
+	Counted metrics.ShadowCounts
+	Weights int64
 }
 
 const (
-	// pairReach is the part of the requests per second of two whole instances that a pair should
-	// have, and pairGain that by which it must exceed those of one.
-	pairReach, pairGain = 0.9, 1.1
-	// maxPairBatch is the largest batch of a pair.
-	maxPairBatch = 16
-	// shadowMargin is how much more memory a shadow gets than its part needs, leastShadow its
-	// least memory in bytes.
-	shadowMargin, leastShadow = 2, 128 << 20
 	// tellPause is that after a body could not be told its shadows.
 	tellPause = time.Second
 	// askPause is the time between two questions to a body whether its shadows help. One that does
@@ -61,22 +60,8 @@ const (
 	unknownPair = "?"
 )
 
-// relayed is the time of tensors between a body and its shadow on one node, by bench shadow.
-var relayed = shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}
-
 // pairs chooses and tells, for a controller.
 type pairs struct{ *Controller }
-
-// division is a way to help instances of an artefact with a share.
-type division struct {
-	cpu    int
-	part   string
-	config cluster.Config
-	pair   shadow.Pair
-	// streams and times are the pair's, alone the times of the body without a shadow, in ms.
-	streams      int
-	times, alone []float64
-}
 
 // parts are what is known of an artefact's shadows. The zero value means that this is to be found.
 type parts struct {
@@ -89,79 +74,6 @@ type parts struct {
 
 // known reports whether nothing is to be found.
 func (p *parts) known() bool { return len(p.divisions) > 0 || p.undivided != "" }
-
-// partOf is Φ as instances read it.
-func partOf(p shadow.Phi) string {
-	runs := make([]string, len(p))
-	for i, r := range p {
-		runs[i] = fmt.Sprintf("%d:%d", r.First, r.End)
-	}
-	return strings.Join(runs, ",")
-}
-
-// divide chooses a part for each share of cores on which an artefact may run. It leaves out shares
-// for which a pair gains too little.
-func divide(m *shadow.Model, slo time.Duration, candidates []capacity.Candidate) (all []division, err error) {
-	for _, c := range candidates {
-		if c.Config.GPU > 0 || c.Config.Members() > 1 || slices.ContainsFunc(all, func(d division) bool { return d.cpu == c.Config.CPU }) {
-			continue
-		}
-		largest := 1
-		for _, o := range candidates {
-			if o.Config.CPU == c.Config.CPU && o.Config.GPU == 0 {
-				largest = max(largest, o.Config.Batch)
-			}
-		}
-		d, gains, err := divideOn(m, slo, c.Config, min(largest, maxPairBatch))
-		if err != nil {
-			return nil, err
-		}
-		if gains {
-			all = append(all, d)
-		}
-	}
-	return all, nil
-}
-
-// divideOn is divide for one share.
-func divideOn(m *shadow.Model, slo time.Duration, body cluster.Config, largest int) (d division, gains bool, err error) {
-	o := shadow.Options{
-		Body: body.CPU, Shadow: body.CPU, MaxRows: largest, SLO: float64(slo) / float64(time.Millisecond), Transfer: relayed, Partial: true, Reach: pairReach,
-	}
-	alone, err := m.Alone(o)
-	if err != nil {
-		return d, false, err
-	}
-	p, found, err := shadow.Choose(m, o)
-	if err == nil && !found { // None reaches so much, so the one with the most.
-		o.Reach = 0
-		p, _, err = shadow.Choose(m, o)
-	}
-	if err != nil || len(p.Phi) == 0 || !p.Within || p.PerSecond < pairGain*alone.PerSecond {
-		return d, false, err
-	}
-	d = division{cpu: body.CPU, part: partOf(p.Phi), pair: p}
-	d.streams, d.times = p.Streams()
-	for b := range d.times {
-		d.alone = append(d.alone, m.Time(0, len(m.Blocks), b+1, body.CPU))
-	}
-	d.config = cluster.Config{Batch: largest, Resources: cluster.Resources{CPU: body.CPU}}
-	d.config.Memory = max(leastShadow, shadowMargin*(m.Own+m.Weights(p.Phi)+int64(largest)*m.Activations(p.Phi)))
-	return d, true, nil
-}
-
-// table lists the times of a pair's batches of 1, 2, … requests: those of the body alone, changed as
-// the layer profile says. The body's times are corrected by what it executes; the layers' are not.
-func (d *division) table(alone []time.Duration) []time.Duration {
-	table := make([]time.Duration, min(len(alone), len(d.times)))
-	for b := range table {
-		table[b] = time.Duration(float64(alone[b]) * d.times[b] / d.alone[b])
-	}
-	for b := len(table) - 2; b >= 0; b-- { // A smaller batch takes no longer.
-		table[b] = min(table[b], table[b+1])
-	}
-	return table
-}
 
 // division is the way to help instances with a share, nil if there is none. part is what the shadow
 // holds, "" for any.
@@ -182,12 +94,10 @@ func pairings(fn *function, now time.Time) (all []scaling.Pairing) {
 	for _, a := range fn.artefacts {
 		for i := range a.divisions {
 			d := &a.divisions[i]
-			x := scaling.Pairing{Artefact: a.Name, CPU: d.cpu, Part: d.part, Config: d.config}
-			table := d.table(a.table(len(d.times), profiler.Share{CPU: d.cpu}))
-			for b := 1; b <= len(table); b *= 2 {
-				config := cluster.Config{Batch: b, Concurrency: d.streams, Resources: cluster.Resources{CPU: d.cpu}}
-				x.Pair = append(x.Pair, capacity.Candidate{Artefact: a.Name, Config: config, Exec: table[b-1]})
-			}
+			x := scaling.Pairing{Artefact: a.Name, CPU: d.cpu, Part: d.part, Config: d.config, Pair: d.candidates(a.candidates), Whole: d.whole, Shadow: d.own}
+			start := max(0, a.loading-d.whole.Loading) // A shadow's process starts as the whole one's does.
+			x.Whole.Loading += start
+			x.Shadow.Loading += start
 			all = append(all, x)
 		}
 	}
@@ -222,7 +132,7 @@ func (c driver) Pair(p scaling.Pair) {
 
 // tell tells bodies which shadows they have, if that has changed. The lock is held.
 func (c pairs) tell(now time.Time, fn *function) {
-	if c.options.Shadows == nil || len(fn.shadows.Instances) == 0 && !fn.paired {
+	if c.options.Shadows == nil {
 		return
 	}
 	fn.paired = false
@@ -237,7 +147,7 @@ func (c pairs) tell(now time.Time, fn *function) {
 				part, with = s.Part, append(with, s.Instance)
 			}
 		}
-		fn.paired = fn.paired || len(with) > 0 || body.told != ""
+		fn.paired = fn.paired || len(with) > 0 || body.told != "" || !body.asked
 		c.inform(now, body, part, with)
 	}
 }
@@ -260,7 +170,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 		c.ask(body, with)
 		return
 	}
-	body.unhelpful = nil
+	body.unhelpful, body.asked = nil, false
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
@@ -283,25 +193,29 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 	})
 }
 
-// ask asks a body in the background whether its shadows help it, and drops those that do not for the
-// second time. The lock is held.
+// ask asks a body in the background about its shadows, once if it has none any more. It counts what the
+// body counted, and drops shadows that do not help for the second time. The lock is held.
 func (c pairs) ask(body *instance, with []cluster.Instance) {
-	if len(with) == 0 {
+	if len(with) == 0 && body.asked {
 		return
 	}
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
-		useless, err := c.options.Shadows.Useless(c.keeper.Context(), seen, with)
+		report, err := c.options.Shadows.Look(c.keeper.Context(), seen, with)
 		c.mu.Lock()
 		var again []cluster.InstanceID
-		for _, id := range useless {
+		for _, id := range report.Useless {
 			if slices.Contains(body.unhelpful, id) {
 				again = append(again, id)
 			}
 		}
 		body.telling, body.tellAfter = false, time.Now().Add(askPause)
-		if body.unhelpful = useless; err != nil && c.keeper.Context().Err() == nil {
+		body.unhelpful = report.Useless
+		if err == nil {
+			body.asked = true
+			body.reported(report)
+		} else if c.keeper.Context().Err() == nil {
 			body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not ask an instance for its shadows")
 		}
 		c.mu.Unlock()
@@ -309,6 +223,50 @@ func (c pairs) ask(body *instance, with []cluster.Instance) {
 			c.keeper.Lost(id, errors.New("its body cannot use it"))
 		}
 	})
+}
+
+// reported adds what a body counted since its last report to the function's metrics. What a body of an
+// earlier provider counted before its first report here, that one has shown.
+func (in *instance) reported(r ShadowReport) {
+	if in.weights = r.Weights; in.tookOver {
+		in.tookOver, in.counted = false, r.Counted
+		return
+	}
+	in.function.Metrics.AddShadowCounts(r.Counted, in.counted)
+	in.counted = r.Counted
+}
+
+// recordShadows updates the metrics of a function's shadows. The weights of a node's instances are
+// those of its bodies: shadows map some of the same. Shadows elsewhere have their own.
+func (fn *function) recordShadows(leading bool) {
+	if fn.Inference.Shadow == "" && len(fn.shadows.Instances) == 0 || !leading {
+		fn.Metrics.SetShadows(false, 0, 0)
+		return
+	}
+	ready := 0
+	type place struct{ node, artefact string }
+	mapped := map[place]int64{}
+	for _, in := range fn.Instances {
+		at := place{in.Node, in.Artefact.Name}
+		mapped[at] = max(mapped[at], in.weights)
+	}
+	for _, s := range fn.shadows.Instances {
+		if !s.There() {
+			continue
+		}
+		ready++
+		if a := fn.artefact(s.Artefact.Name); a != nil {
+			if d := a.division(s.Config.CPU, s.Part); d != nil {
+				at := place{s.Node, a.Name}
+				mapped[at] = max(mapped[at], d.pair.Weights)
+			}
+		}
+	}
+	sum := int64(0)
+	for _, n := range mapped {
+		sum += n
+	}
+	fn.Metrics.SetShadows(true, ready, sum)
 }
 
 // help makes the instance's times those of a pair, or its own if d is nil. The lock is held.
@@ -433,13 +391,14 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 	case err != nil:
 		return parts{failed: err.Error()}
 	}
+	rules := c.fn.rules
+	x := divider{model: m, limits: rules.Limits(c.Function), planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
 	c.mu.Lock()
-	var candidates []capacity.Candidate
 	if a := c.fn.artefact(t.Name); a != nil {
-		candidates = slices.Clone(a.promised)
+		x.planned.Configs = slices.Clone(a.promised)
 	}
 	c.mu.Unlock()
-	found, err := divide(m, c.Inference.SLO, candidates)
+	found, err := x.divide()
 	switch {
 	case err != nil:
 		return parts{undivided: err.Error()}
@@ -499,5 +458,8 @@ func shadowText(fn *function) string {
 	const mib = 1 << 20
 	text := fmt.Sprintf("shadows: %d for %d instances; beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB",
 		len(fn.shadows.Instances), len(fn.Instances), d.cpu, d.part, d.pair.Weights/mib, d.config.Memory/mib, whole/mib)
-	return text + cmp.Or(map[string]string{annotation.ShadowAuto: "; they start only where no whole instance has room, because a node's instances share the weights"}[fn.Inference.Shadow], "")
+	if fn.Inference.Shadow == annotation.ShadowAuto {
+		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
+	}
+	return text
 }

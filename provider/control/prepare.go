@@ -298,7 +298,7 @@ func (c preparation) artefacts() (found []*artefact) {
 // objective cannot be met with it. The lock is held.
 func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	r, before := c.revision, c.fn.artefact(a.Name)
-	if before != nil && r.Inference.Shadow != "" && before.Model == a.Model && c.fn.Inference.SLO == r.Inference.SLO && !differ(before.promised, a.promised) {
+	if before != nil && r.Inference.Shadow != "" && before.Model == a.Model && c.rules.BatchesAlike(c.fn.Function, r.Function) && c.fn.Inference.Percentile == r.Inference.Percentile && !differ(before.promised, a.promised) {
 		a.parts = before.parts
 	}
 	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
