@@ -238,7 +238,7 @@ func (in *instance) reported(r ShadowReport) {
 
 // recordShadows updates the metrics of a function's shadows. The weights of a node's instances are
 // those of its bodies: shadows map some of the same. Shadows elsewhere have their own.
-func (fn *function) recordShadows(leading bool) {
+func recordShadows(fn *function, leading bool) {
 	if fn.Inference.Shadow == "" && len(fn.shadows.Instances) == 0 || !leading {
 		fn.Metrics.SetShadows(false, 0, 0)
 		return

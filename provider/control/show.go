@@ -197,7 +197,7 @@ func (fn *function) record(leading bool) {
 		fn.recordRatios()
 	}
 	fn.recordStates(leading)
-	fn.recordShadows(leading)
+	recordShadows(fn, leading)
 	for _, in := range fn.Instances {
 		if leading && in.Parked && !in.serves() {
 			parked++
