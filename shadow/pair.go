@@ -341,17 +341,16 @@ func (e *evaluation) parts(phi Phi, rows, sent, n int) parts {
 // after is the time of the body's own layers from Φ's i-th run to the next one. After the last run come
 // those up to the first run of the next batch.
 func (e *evaluation) after(phi Phi, i, rows int) (ms float64) {
-	span := func(from, to int) {
-		if to > from {
-			ms += e.body[rows][to] - e.body[rows][from] + e.call[0]
-		}
-	}
+	body, end := e.body[rows], phi[i].End
 	if i+1 < len(phi) {
-		span(phi[i].End, phi[i+1].First)
-		return ms
+		return body[phi[i+1].First] - body[end] + e.call[0]
 	}
-	span(phi[i].End, len(e.Blocks))
-	span(0, phi[0].First)
+	if last := len(e.Blocks); end < last {
+		ms += body[last] - body[end] + e.call[0]
+	}
+	if first := phi[0].First; first > 0 {
+		ms += body[first] + e.call[0]
+	}
 	return ms
 }
 
