@@ -191,3 +191,23 @@ func (f *ProviderFlags) keeper(log zerolog.Logger) (*standby.Keeper, error) {
 		},
 	})
 }
+
+// emptyMemory is the memory in bytes that is kept for the empty instance: the process and the ONNX
+// Runtime library. emptyPause is the time from the start of a body or a shadow to that of the next empty instance.
+const (
+	emptyMemory = 64 << 20
+	emptyPause  = time.Second
+)
+
+// forShadows is the name of the empty instance among those that stand by.
+const forShadows = "shadows"
+
+// emptyKeeper keeps an empty instance for the next shadow (AsyFunc §3.4).
+func (f *ProviderFlags) emptyKeeper(log zerolog.Logger) (*standby.Keeper, error) {
+	return standby.NewKeeper(standby.Options{
+		Dir: f.standbyDir(), Socket: emptySocket(f.standbyDir()), Pause: emptyPause, Log: log,
+		Command: func(socket string) []string {
+			return []string{process.Self(), "instance", "stand-by", "--empty", "--socket", socket}
+		},
+	})
+}

@@ -54,9 +54,6 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if f.standBy {
 		options.GPUs.Beside = standbyMemory
 	}
-	if warm != nil {
-		options.Beside = warm.Memory
-	}
 	// The backend calls Command only after it is opened.
 	var backend *local.Backend
 	keeper, err := f.keeper(b.Log)
@@ -64,8 +61,25 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	close = append(close, keeper.Close)
+	empty, err := f.emptyKeeper(b.Log)
+	if err != nil {
+		return p, err
+	}
+	close = append(close, empty.Close)
+	options.Beside = func() (n int64) {
+		if warm != nil {
+			n = warm.Memory()
+		}
+		if empty.Keeps(forShadows) {
+			n += emptyMemory
+		}
+		return n
+	}
 	options.Command = func(spec cluster.InstanceSpec, socket string) (argv, env []string) {
 		f.standBeside(keeper, spec, backend.GPUs().Env(&spec))
+		if spec.Paired || spec.Role == cluster.Shadow {
+			empty.Used(forShadows, nil)
+		}
 		return f.instanceCommand(spec, socket)
 	}
 	if backend, err = local.New(ctx, options); err != nil {

@@ -54,7 +54,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Original != "" {
 		argv = append(argv, "--model", spec.Original)
 	}
-	if spec.Config.GPU > 0 && f.standBy {
+	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())
 	}
 	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", "unix://"+socket)
@@ -157,7 +157,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 // warmDir returns the directory where warm Python processes listen.
 func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
 
-// standbyDir returns the directory where processes stand by for GPUs.
+// standbyDir returns the directory where processes stand by for GPUs and for shadows.
 func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "standby") }
 
 // childModels returns models that are read and measured in child processes.

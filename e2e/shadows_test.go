@@ -90,6 +90,16 @@ func TestShadowsKilledUnderLoad(t *testing.T) {
 	if rows, lost := d.gauge(t, "faas_infer_shadow_rows_total"), d.metrics(t)["faas_infer_shadow_fallbacks_total"]; rows == 0 {
 		t.Errorf("the provider shows %v rows of shadows, and %v fallbacks", rows, lost)
 	}
+	// Each empty instance that became a shadow was replaced.
+	stoodBy := 0
+	for _, line := range d.lines() {
+		if line["message"] == "a process stands by" {
+			stoodBy++
+		}
+	}
+	if stoodBy < 3 {
+		t.Errorf("%d empty instances for %d shadows", stoodBy, kills)
+	}
 	d.await(t, patience, "the pairs to go when they are idle", func() bool { return len(p.instancesOf("photos")) == 0 })
 	d.stop(t)
 	p.nothingLeft(t)

@@ -52,9 +52,10 @@ type artefact struct {
 	// means are the mean times of executions, by share.
 	means latency.Means
 	// usual are the usual times of its executions, by which interference shows. loading is
-	// how long an instance last took to load it, 0 if unknown.
-	usual   variant.Usual
-	loading time.Duration
+	// how long an instance last took to load it, shadowLoading how long a shadow took to load its
+	// part, 0 if unknown.
+	usual                  variant.Usual
+	loading, shadowLoading time.Duration
 	// observed are the executions since the last look. corrected is when times were last
 	// corrected. fresh: there were executions since then; unsaved: since times were last
 	// stored.

@@ -91,13 +91,18 @@ func pairings(fn *function, now time.Time) (all []scaling.Pairing) {
 	if fn.shadows.Failures.Pausing(now) {
 		return nil
 	}
+	for _, s := range fn.shadows.Sorted() {
+		if a := fn.artefact(s.Artefact.Name); a != nil && s.Loading > 0 {
+			a.shadowLoading = s.Loading
+		}
+	}
 	for _, a := range fn.artefacts {
 		for i := range a.divisions {
 			d := &a.divisions[i]
 			x := scaling.Pairing{Artefact: a.Name, CPU: d.cpu, Part: d.part, Config: d.config, Pair: d.candidates(a.candidates), Whole: d.whole, Shadow: d.own}
-			start := max(0, a.loading-d.whole.Loading) // A shadow's process starts as the whole one's does.
-			x.Whole.Loading += start
-			x.Shadow.Loading += start
+			x.Whole.Loading = max(a.loading, d.whole.Loading)
+			// The first shadow's process starts as the whole one's does.
+			x.Shadow.Loading = cmp.Or(a.shadowLoading, x.Shadow.Loading+x.Whole.Loading-d.whole.Loading)
 			all = append(all, x)
 		}
 	}
