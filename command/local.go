@@ -56,30 +56,19 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	}
 	// The backend calls Command only after it is opened.
 	var backend *local.Backend
-	keeper, err := f.keeper(b.Log)
+	beside, err := f.standbys(b.Log)
 	if err != nil {
 		return p, err
 	}
-	close = append(close, keeper.Close)
-	empty, err := f.emptyKeeper(b.Log)
-	if err != nil {
-		return p, err
-	}
-	close = append(close, empty.Close)
-	options.Beside = func() (n int64) {
-		if warm != nil {
-			n = warm.Memory()
+	close = append(close, beside.Close)
+	options.Beside = func() int64 {
+		if warm == nil {
+			return beside.memory()
 		}
-		if empty.Keeps(forShadows) {
-			n += emptyMemory
-		}
-		return n
+		return warm.Memory() + beside.memory()
 	}
 	options.Command = func(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-		f.standBeside(keeper, spec, backend.GPUs().Env(&spec))
-		if spec.Paired || spec.Role == cluster.Shadow {
-			empty.Used(forShadows, nil)
-		}
+		beside.starts(spec, backend.GPUs().Env(&spec))
 		return f.instanceCommand(spec, socket)
 	}
 	if backend, err = local.New(ctx, options); err != nil {
