@@ -188,7 +188,9 @@ type standbys struct {
 
 func (f *ProviderFlags) standbys(log zerolog.Logger) (s standbys, err error) {
 	s.onGPUs = f.standBy
-	command := func(socket string) []string { return []string{process.Self(), "instance", "stand-by", "--socket", socket} }
+	command := func(socket string) []string {
+		return []string{process.Self(), "instance", "stand-by", "--socket", socket}
+	}
 	if s.gpus, err = standby.NewKeeper(standby.Options{Dir: f.standbyDir(), Ours: ofShare, Pause: standbyPause, Log: log, Command: command}); err != nil {
 		return s, err
 	}

@@ -55,7 +55,7 @@ func TestShadowsKilledUnderLoad(t *testing.T) {
 		return err == nil
 	})
 	plan := func() string { return (*d.status(t, "photos").Annotations)["com.openfaas.infer.plan"] }
-	d.await(t, 5*time.Minute, "the layers' profile", func() bool { return strings.Contains(plan(), "holds the blocks") })
+	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return strings.Contains(plan(), "holds the blocks") })
 	body, length, err := load.EncodeBinary([]tensor.Tensor{in})
 	if err != nil {
 		t.Fatal(err)
