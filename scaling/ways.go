@@ -55,14 +55,14 @@ func (w *way) cost(short float64) float64 {
 }
 
 // cheapest is the index of the way with the least cost among those that are there in time: a request
-// that comes now is answered within the objective, which is 0 if there is none. If no way is, it is the one
-// that is ready first. It is -1 if no way serves more. short is what the function is short of in
+// that comes now is answered within the objective, which is 0 if there is none. It is the one that is
+// ready first if none is in time, and -1 if no way serves more. short is what the function is short of in
 // requests per second.
 //
 // For example a node has 8 cores and 16 GiB, so a GiB costs half a core, and 10 requests per second are missing.
 // A twin with 500m and 256 MiB serves 12 more: (0.5 + 0.125)/10 = 0.0625 cores for each. A shadow with
-// 500m and 64 MiB serves 9 more: (0.5 + 0.031)/9 = 0.059, so the shadow starts. If the twin shares the node's
-// weights and takes 32 MiB, it costs (0.5 + 0.016)/10 = 0.0516, and starts itself.
+// 500m and 64 MiB serves 9 more: (0.5 + 0.031)/9 = 0.059, so the shadow starts. A twin that shares the
+// node's weights and takes 32 MiB costs (0.5 + 0.016)/10 = 0.0516, and starts itself.
 func cheapest(ways []way, short float64, objective time.Duration) int {
 	best, inTime := -1, false
 	for i := range ways {
@@ -90,8 +90,8 @@ func cheapest(ways []way, short float64, objective time.Duration) int {
 // decides reports whether a function's ways are compared: it may have shadows, and not before others.
 func decides(v *view) bool { return len(v.Pairings) > 0 && !v.ShadowsFirst && len(v.sets) == 0 }
 
-// serve gives a function what it is short of, one way after the other. As soon as a whole instance is
-// the cheapest, or nothing is left, it leaves the rest to the plan of all functions.
+// serve gives a function what it is short of, one way after the other. It leaves the rest to
+// the plan of all functions as soon as a whole instance is the cheapest or nothing is left.
 func serve(p *pass, v *view) {
 	for v.residual() > 0 {
 		all := ways(p, v)

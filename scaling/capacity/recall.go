@@ -95,8 +95,8 @@ func (r *Recall) Choices(load float64, crowded bool) []Choice {
 	}))
 }
 
-// Range returns the range of an instance that runs with c, at a load. If no batch is in time, it is what
-// the instance serves late: it is there anyway.
+// Range returns the range of an instance that runs with c, at a load. It is what the
+// instance serves late if no batch is in time, because it is there anyway.
 func (r *Recall) Range(c Candidate, load float64) Range { return r.rangeOf(c, load, false) }
 
 // InTime is Range without what is served late: nothing if no batch is in time.
