@@ -420,3 +420,31 @@ func TestMetricsOfShadows(t *testing.T) {
 		})
 	})
 }
+
+// The engine knows what a shadow and a whole instance really take: their own memory, their weights, and the
+// time that each takes to load, measured where that is known.
+func TestFootprints(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "model", func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second })
+		r.answered("f", "model")
+		r.until("divided", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "they start where that is the cheapest: a node's instances share the weights, so a shadow takes 1 MiB more and a whole instance 1")
+		})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fn := r.functions[full("f")]
+		a := fn.artefacts[0]
+		a.loading = 60 * time.Millisecond
+		x := pairings(fn, time.Now())[0]
+		own := int64(1<<20 + x.Config.Batch*1000)
+		whole, part := scaling.Footprint{Own: own, Weights: 101 << 20, Loading: 60 * time.Millisecond}, scaling.Footprint{Own: own, Weights: 1 << 20, Loading: 59 * time.Millisecond}
+		if x.Whole != whole || x.Shadow != part {
+			t.Errorf("a whole instance takes %+v and a shadow %+v", x.Whole, x.Shadow)
+		}
+		a.shadowLoading = 11 * time.Millisecond
+		if x = pairings(fn, time.Now())[0]; x.Shadow.Loading != a.shadowLoading {
+			t.Errorf("a shadow loads in %v", x.Shadow.Loading)
+		}
+	})
+}
