@@ -1,0 +1,29 @@
+package shadows
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// Batches in flight at either end do not count.
+func TestSteady(t *testing.T) {
+	at := func(s float64) time.Time { return time.Unix(0, int64(s*1e9)) }
+	events := []time.Time{at(4), at(0.2), at(1), at(2), at(3), at(9)}
+	if got := steady(events, at(0.5), at(5)); math.Abs(got-1) > 1e-9 {
+		t.Errorf("%v per second", got)
+	}
+	if got := steady(events, at(5), at(9)); got != 0 {
+		t.Errorf("one event: %v per second", got)
+	}
+}
+
+// A model that takes 1.5 times as long, and the original as it was.
+func TestScaled(t *testing.T) {
+	m := &shadow.Model{Rows: []int{1}, Threads: []int{1}, Blocks: []shadow.Block{{Ms: [][]float64{{4}}}}}
+	if got := scaled(m, 1.5); got.Blocks[0].Ms[0][0] != 6 || m.Blocks[0].Ms[0][0] != 4 {
+		t.Errorf("%v of %v", got.Blocks, m.Blocks)
+	}
+}
