@@ -33,8 +33,9 @@ Results of each model:
 Then the transport's transfer.ms_per_mib and fixed_ms, and start_ms of a shadow from an empty
 instance, of a twin and of a stopped instance.
 
-decision.MODEL.own.regret_pct and .shared.regret_pct are by how much the way with the cheapest request
-by prediction is dearer than the cheapest one measured, for these models and those of --decide:
+decision.MODEL.own.regret_pct and .shared.regret_pct are by how much the way that is taken by
+prediction is dearer than the cheapest one measured, for these models and those of --decide. A pair is
+taken if its requests are cheaper than twins' by more than a tenth.
   cost      (cores + --price · GiB) / requests per second, in core-milliseconds
   GiB       anonymous and shared memory of both processes as measured, and the weights: "own" counts
             them for each process, "shared" once for both
@@ -53,7 +54,7 @@ shared memory, not over a network. The bench needs two cores, and a machine that
 	})
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make, or ONNX files")
-	f.StringVar(&b.Phi, "phi", "", "the shadow's blocks, such as 0:18 (default: the lightest with 0.94 of a twin's rows by prediction)")
+	f.StringVar(&b.Phi, "phi", "", "the shadow's blocks, such as 0:18 (default: the lightest with all of two whole instances' rows by prediction)")
 	f.IntVar(&b.Rows, "rows", 4, "rows of a whole instance's batch; a pair's has half as many more")
 	f.IntVar(&b.Rounds, "rounds", 3, "rounds of all ways")
 	f.DurationVar(&b.Each, "each", 6*time.Second, "how long each way is measured in a round")

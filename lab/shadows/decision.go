@@ -81,25 +81,17 @@ func (d *decisions) add(ctx context.Context, r *report.Report, s *subject, ways 
 	return nil
 }
 
-// cheapest is the way with the cheapest request by prediction, and the pair's part: twins, whose batches
-// have the rows of a whole instance, or a pair.
+// cheapest is the way that [shadow.Cheapest] takes, and the pair's part.
 func (s *subject) cheapest(account shadow.Accounting, price float64) (name string, phi shadow.Phi, err error) {
 	o := s.options()
 	o.Memory, o.Rho = account, price
-	p, _, err := shadow.Choose(s.layers, o)
-	if err != nil {
-		return "", nil, err
-	}
-	o.MinRows, o.MaxRows, o.ShadowRows = 2*s.Rows, 2*s.Rows, s.Rows
-	twins, err := s.layers.Pair(s.layers.All(), 1, o)
+	p, twins, take, err := shadow.Cheapest(s.layers, o, 2*s.Rows)
 	if err != nil {
 		return "", nil, err
 	}
 	fmt.Fprintf(s.o.Log, "%s, %s weights: by prediction a request costs %.1f core-ms of twins, %.1f of a pair with %v\n", s.name, account, twins.Cost, p.Cost, p.Phi)
 	switch {
-	case len(p.Phi) > 0 && p.Cost < twins.Cost && p.Best.Waits:
-		return waySynchronous, p.Phi, nil
-	case len(p.Phi) > 0 && p.Cost < twins.Cost:
+	case take:
 		return wayPair, p.Phi, nil
 	case account == shadow.Own:
 		return wayElsewhere, nil, nil

@@ -22,8 +22,8 @@ import (
 const core = 1000
 
 // reach is the part of two whole instances' rows per second that a chosen shadow must have by
-// prediction; the measured ratio should be 0.9.
-const reach = 0.94
+// prediction. The measured ratio should be 0.9, and predictions may be a tenth wrong.
+const reach = 1
 
 // relayed is the time of tensors between body and shadow, about what the bench measures.
 var relayed = shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}

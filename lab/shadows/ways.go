@@ -179,26 +179,24 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
-	byProcess := make(map[*process][]time.Time)
 	last := ends[0][len(ends[0])-1]
-	for i, c := range w.clients {
-		byProcess[c] = append(byProcess[c], ends[i]...)
-		if end := ends[i][len(ends[i])-1]; end.Before(last) {
+	for _, all := range ends {
+		if end := all[len(all)-1]; end.Before(last) {
 			last = end
 		}
 	}
 	sum := 0.0
-	for _, all := range byProcess {
+	for _, all := range ends {
 		sum += steady(all, time.Unix(0, from.Load()), last) * float64(w.rows)
 	}
 	return sum, nil
 }
 
-// steady is the rate per second of events between two times, from the first of them to the last: four
-// events in three seconds are one per second. What is in flight at either end does not count.
+// steady is the rate per second of a stream's ascending events between two times, from the first of them
+// to the last: four events in three seconds are one per second. What is in flight at either end does
+// not count. Streams are counted apart, because the batches of a pair may end two by two.
 func steady(events []time.Time, from, until time.Time) float64 {
 	events = slices.DeleteFunc(slices.Clone(events), func(t time.Time) bool { return t.Before(from) || t.After(until) })
-	slices.SortFunc(events, func(a, b time.Time) int { return a.Compare(b) })
 	if len(events) < 2 || !events[0].Before(events[len(events)-1]) {
 		return 0
 	}
