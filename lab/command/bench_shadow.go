@@ -54,12 +54,13 @@ shared memory, not over a network. The bench needs two cores, and a machine that
 	})
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make, or ONNX files")
-	f.StringVar(&b.Phi, "phi", "", "the shadow's blocks, such as 0:18 (default: the lightest with all of two whole instances' rows by prediction)")
+	f.StringVar(&b.Phi, "phi", "", "the shadow's blocks, such as 0:18 (default: the lightest with 0.97 of two whole instances' rows by prediction)")
 	f.IntVar(&b.Rows, "rows", 4, "rows of a whole instance's batch; a pair's has half as many more")
 	f.IntVar(&b.Rounds, "rounds", 3, "rounds of all ways")
 	f.DurationVar(&b.Each, "each", 6*time.Second, "how long each way is measured in a round")
 	f.StringSliceVar(&b.Decide, "decide", shadows.Zoo(), "further models whose decisions are compared, each way in one round")
 	f.DurationVar(&b.DecideEach, "decide-each", 2*time.Second, "how long each way of these is measured")
+	f.StringVar(&b.Database, "database", "", "database of operators' times (default: they are measured in this run)")
 	f.Float64Var(&b.Price, "price", 0, "price of a GiB in cores (default: this machine's cores over its memory)")
 	return c
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +39,9 @@ type Bench struct {
 	DecideEach time.Duration
 	// Price is that of a GiB in cores, 0 for this machine's cores over its memory.
 	Price float64
+	// Database has the operators' times, "" to measure them in this run: what a busy machine has
+	// measured misleads the choice of Φ.
+	Database string
 }
 
 // Zoo are the models whose decisions are compared by default: all but the wide networks, which are made
@@ -49,6 +54,14 @@ func Zoo() []string {
 func (b Bench) Run(ctx context.Context, o rig.Options, r *report.Report) error {
 	if err := transfer(ctx, r); err != nil {
 		return fmt.Errorf("the transport: %w", err)
+	}
+	if b.Database == "" {
+		dir, err := os.MkdirTemp("", "faas-infer-operators-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		b.Database = filepath.Join(dir, "operators.jsonl")
 	}
 	d := decisions{price: b.Price}
 	for i, name := range b.Models {
