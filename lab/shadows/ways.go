@@ -154,22 +154,23 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 	var streams sync.WaitGroup
 	var warm atomic.Int32
 	var from, until atomic.Int64
-	errs, ends := make([]error, len(w.clients)), make([][]time.Time, len(w.clients))
+	errs, batches := make([]error, len(w.clients)), make([][]batch, len(w.clients))
 	for i, c := range w.clients {
 		streams.Go(func() {
 			for {
+				began := time.Now()
 				if _, err := s.infer(ctx, c, w.rows); err != nil {
 					errs[i] = err
 					cancel()
 					return
 				}
 				now := time.Now()
-				ends[i] = append(ends[i], now)
-				if len(ends[i]) == warmUp && int(warm.Add(1)) == len(w.clients) {
+				batches[i] = append(batches[i], batch{began, now})
+				if len(batches[i]) == warmUp && int(warm.Add(1)) == len(w.clients) {
 					from.Store(now.UnixNano())
 					until.Store(now.Add(s.Each).UnixNano())
 				}
-				if u := until.Load(); u > 0 && now.UnixNano() >= u && len(ends[i]) >= warmUp+least {
+				if u := until.Load(); u > 0 && now.UnixNano() >= u && len(batches[i]) >= warmUp+least {
 					return
 				}
 			}
@@ -179,26 +180,34 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
-	last := ends[0][len(ends[0])-1]
-	for _, all := range ends {
-		if end := all[len(all)-1]; end.Before(last) {
+	last := batches[0][len(batches[0])-1].end
+	for _, all := range batches {
+		if end := all[len(all)-1].end; end.Before(last) {
 			last = end
 		}
 	}
-	sum := 0.0
-	for _, all := range ends {
-		sum += steady(all, time.Unix(0, from.Load()), last) * float64(w.rows)
-	}
-	return sum, nil
+	return float64(w.rows) * steady(slices.Concat(batches...), time.Unix(0, from.Load()), last), nil
 }
 
-// steady is the rate per second of a stream's ascending events between two times, from the first of them
-// to the last: four events in three seconds are one per second. What is in flight at either end does
-// not count. Streams are counted apart, because the batches of a pair may end two by two.
-func steady(events []time.Time, from, until time.Time) float64 {
-	events = slices.DeleteFunc(slices.Clone(events), func(t time.Time) bool { return t.Before(from) || t.After(until) })
-	if len(events) < 2 || !events[0].Before(events[len(events)-1]) {
-		return 0
+// batch is when a batch was sent and when its answer came.
+type batch struct{ began, end time.Time }
+
+// steady is the number of batches per second between two times. Of a batch that is in flight at either end
+// the part counts that lies between them: of 1 s of a batch that takes 4 s, a quarter. Whole ones alone
+// would misjudge a way of which only some batches are measured.
+func steady(batches []batch, from, until time.Time) float64 {
+	sum := 0.0
+	for _, b := range batches {
+		began, end := b.began, b.end
+		if began.Before(from) {
+			began = from
+		}
+		if end.After(until) {
+			end = until
+		}
+		if end.After(began) {
+			sum += end.Sub(began).Seconds() / b.end.Sub(b.began).Seconds()
+		}
 	}
-	return float64(len(events)-1) / events[len(events)-1].Sub(events[0]).Seconds()
+	return sum / until.Sub(from).Seconds()
 }
