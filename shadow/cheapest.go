@@ -1,11 +1,8 @@
 package shadow
 
-// certain is by how much dearer twins must be by prediction than a pair before the pair is taken: a
-// pair's times are less certain than whole instances', of which the layers' times are a part.
-const certain = 1.1
-
 // Cheapest decides whether a body with a shadow or a twin has the cheaper requests. It returns the
-// cheapest pair by [Options], with the cost of both, and whether that is to be taken. twins are the
+// cheapest pair by [Options], with the cost of both, and whether that is to be taken; of equal ones the
+// twin is, because nothing crosses. twins are the
 // rows of both whole instances' batches together; 0 is MaxRows. A model that cannot be divided has twins
 // only.
 func Cheapest(m *Model, o Options, twins int) (pair Pair, whole Pair, take bool, err error) {
@@ -21,6 +18,6 @@ func Cheapest(m *Model, o Options, twins int) (pair Pair, whole Pair, take bool,
 	if pair, _, err = Choose(m, o); err != nil {
 		return Pair{}, whole, false, err
 	}
-	take = len(pair.Phi) > 0 && pair.Best.sent() > 0 && pair.Within && (!whole.Within || certain*pair.Cost < whole.Cost)
+	take = len(pair.Phi) > 0 && pair.Best.sent() > 0 && pair.Within && (!whole.Within || pair.Cost < whole.Cost)
 	return pair, whole, take, nil
 }

@@ -34,8 +34,7 @@ Then the transport's transfer.ms_per_mib and fixed_ms, and start_ms of a shadow 
 instance, of a twin and of a stopped instance.
 
 decision.MODEL.own.regret_pct and .shared.regret_pct are by how much the way that is taken by
-prediction is dearer than the cheapest one measured, for these models and those of --decide. A pair is
-taken if its requests are cheaper than twins' by more than a tenth.
+prediction is dearer than the cheapest one measured, for these models and those of --decide:
   cost      (cores + --price · GiB) / requests per second, in core-milliseconds
   GiB       anonymous and shared memory of both processes as measured, and the weights: "own" counts
             them for each process, "shared" once for both

@@ -137,7 +137,7 @@ func (s *subject) rounds(ctx context.Context, ways []way) (map[string][]float64,
 
 const (
 	// warmUp are each stream's first batches, which warm the instance up and teach a pair its
-	// shares. least are those that are measured at least.
+	// shares. least is the least time that is measured, in times of a batch.
 	warmUp, least = 3, 2
 )
 
@@ -168,9 +168,11 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 				batches[i] = append(batches[i], batch{began, now})
 				if len(batches[i]) == warmUp && int(warm.Add(1)) == len(w.clients) {
 					from.Store(now.UnixNano())
-					until.Store(now.Add(s.Each).UnixNano())
+					until.Store(now.Add(max(s.Each, least*now.Sub(began))).UnixNano())
 				}
-				if u := until.Load(); u > 0 && now.UnixNano() >= u && len(batches[i]) >= warmUp+least {
+				// A batch that begins after the end keeps the cores as busy for those of the other
+				// streams that began before it.
+				if u := until.Load(); u > 0 && began.UnixNano() >= u {
 					return
 				}
 			}
@@ -180,13 +182,7 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 	if err := errors.Join(errs...); err != nil {
 		return 0, err
 	}
-	last := batches[0][len(batches[0])-1].end
-	for _, all := range batches {
-		if end := all[len(all)-1].end; end.Before(last) {
-			last = end
-		}
-	}
-	return float64(w.rows) * steady(slices.Concat(batches...), time.Unix(0, from.Load()), last), nil
+	return float64(w.rows) * steady(slices.Concat(batches...), time.Unix(0, from.Load()), time.Unix(0, until.Load())), nil
 }
 
 // batch is when a batch was sent and when its answer came.
