@@ -20,7 +20,7 @@ func Choose(m *Model, o Options) (p Pair, found bool, err error) {
 		return p, false, err
 	}
 	e := newEvaluation(m, o)
-	s := &search{evaluation: e, batches: batches(o.MaxRows), best: candidate{rank: worst}}
+	s := &search{evaluation: e, batches: batches(o.MinRows, o.MaxRows), best: candidate{rank: worst}}
 	s.one()
 	if len(m.Blocks) > fewBlocks {
 		s.greedy()
@@ -36,12 +36,14 @@ func Choose(m *Model, o Options) (p Pair, found bool, err error) {
 	return p, !alone.Within || p.Cost < alone.Cost, nil
 }
 
-// batches are the batch sizes that the search looks at: all up to 16, then four for each
-// doubling, and the largest.
-func batches(most int) []int {
+// batches are the batch sizes that the search looks at: all from the least up to 16, then four for
+// each doubling, and the largest.
+func batches(least, most int) []int {
 	var out []int
 	for b, step := 1, 1; b < most; b += step {
-		out = append(out, b)
+		if b >= least {
+			out = append(out, b)
+		}
 		if b >= 16 && b&(b-1) == 0 {
 			step = b / 4
 		}
@@ -106,7 +108,7 @@ func (s *search) hopeless(phi Phi, h held, b, n int) bool {
 // together. More rows make the body faster and the shadow slower, so it bisects, and looks at
 // the neighbours.
 func (s *search) balanced(phi Phi, b, n int, h held) rank {
-	low, high := 1, b
+	low, high := 1, s.sendable(b, n)
 	for low < high {
 		mid := (low + high) / 2
 		p := s.parts(phi, b, mid, n)
@@ -121,7 +123,7 @@ func (s *search) balanced(phi Phi, b, n int, h held) rank {
 		}
 	}
 	best := worst
-	for sent := max(1, low-1); sent <= min(b, low+1); sent++ {
+	for sent := max(1, low-1); sent <= min(s.sendable(b, n), low+1); sent++ {
 		t := Split{Rows: b, Body: b - sent}
 		s.time(&t, s.parts(phi, b, sent, n))
 		if now := s.rank(h, t, n); now.better(best) {

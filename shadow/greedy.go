@@ -44,10 +44,10 @@ func (m *Model) Order() []int {
 // and the body computes its own layers for all b rows (line 12 prints it so). m_Φ counts
 // activations. It differs from the print in two ways: it looks at every b, without line 18's
 // break, and η_max starts anew for each body. Options give c, ρ, B_max and the transfers; its
-// SLO, Shadows, Runs, Synchronous, Partial and Reach do not count here. found is false if no Φ is
+// SLO, MinRows, Shadows, Runs, Synchronous, Partial and Reach do not count here. found is false if no Φ is
 // within the SLO.
 func Greedy(m *Model, o Options, burst Burst) (p Pair, found bool, err error) {
-	o.SLO, o.Shadows, o.Runs, o.Synchronous, o.Reach = 0, 1, 0, true, 0
+	o.SLO, o.MinRows, o.Shadows, o.Runs, o.Synchronous, o.Reach = 0, 0, 1, 0, true, 0
 	if o, err = o.defaults(); err != nil {
 		return p, false, err
 	}
@@ -100,7 +100,7 @@ func efficiency(s Split, cores, memory float64) float64 {
 // that are equally far from ending together, the body keeps more rows.
 func (e *evaluation) printed(phi Phi, b int) Split {
 	best, least := Split{}, math.Inf(1)
-	for sent := 0; sent <= b; sent++ {
+	for sent := 0; sent <= e.sendable(b, 1); sent++ {
 		own, body, shadow := e.sequential(phi, b, sent)
 		if apart := math.Abs(body - shadow); apart < least {
 			t := own + max(body, shadow)

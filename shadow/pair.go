@@ -33,8 +33,14 @@ type Options struct {
 	Shadow int `json:"shadow"`
 	// Shadows is the maximum number of shadows of one body; 0 is one, as in the paper.
 	Shadows int `json:"shadows"`
-	// MaxRows is the largest batch of a pair (B_max); 0 is 8.
+	// MaxRows is the largest batch of a pair (B_max); 0 is 8. MinRows is the smallest that counts
+	// for the best one; 0 is 1.
 	MaxRows int `json:"max_rows"`
+	MinRows int `json:"min_rows,omitempty"`
+	// ShadowRows is the maximum number of a batch's rows on one shadow; 0 is MaxRows. It bounds a
+	// shadow's activations, and what Φ must hold so that a pair is as fast as two whole
+	// instances: with 4 of 6 rows, three quarters of the work (6·¼ + 2·¾ = 4·¾ = 3 rows' time).
+	ShadowRows int `json:"shadow_rows,omitempty"`
 	// SLO bounds the time from a batch's start to its end in ms; 0 is no bound.
 	SLO float64 `json:"slo_ms"`
 	// Rho is the price ρ of a GiB in cores.
@@ -70,6 +76,12 @@ func (o Options) defaults() (Options, error) {
 	if o.MaxRows == 0 {
 		o.MaxRows = 8
 	}
+	if o.MinRows == 0 {
+		o.MinRows = 1
+	}
+	if o.ShadowRows == 0 {
+		o.ShadowRows = o.MaxRows
+	}
 	if o.Runs == 0 {
 		o.Runs = maxRuns
 	}
@@ -83,6 +95,10 @@ func (o Options) defaults() (Options, error) {
 		return o, fmt.Errorf("shadows is %d: it must be from 1 to 64", o.Shadows)
 	case o.MaxRows < 1 || o.MaxRows > maxBatch:
 		return o, fmt.Errorf("max_rows is %d: it must be from 1 to %d", o.MaxRows, maxBatch)
+	case o.MinRows < 1 || o.MinRows > o.MaxRows:
+		return o, fmt.Errorf("min_rows is %d: it must be from 1 to max_rows, which is %d", o.MinRows, o.MaxRows)
+	case o.ShadowRows < 1:
+		return o, fmt.Errorf("shadow_rows is %d: it must be at least 1", o.ShadowRows)
 	case o.Runs < 1 || o.Runs > maxRuns:
 		return o, fmt.Errorf("runs is %d: it must be from 1 to %d", o.Runs, maxRuns)
 	case !(o.Reach >= 0 && o.Reach <= 1):
@@ -399,7 +415,7 @@ func (e *evaluation) time(s *Split, p parts) {
 // split is the best split of a batch.
 func (e *evaluation) split(phi Phi, rows, n int) Split {
 	var best Split
-	for sent := 0; sent <= rows && (sent == 0 || n > 0); sent++ {
+	for sent := 0; sent <= e.sendable(rows, n); sent++ {
 		s := e.sending(phi, rows, sent, n)
 		if sent == 0 || e.better(s, best) {
 			best = s
@@ -407,6 +423,9 @@ func (e *evaluation) split(phi Phi, rows, n int) Split {
 	}
 	return best
 }
+
+// sendable is the maximum number of rows of a batch that n shadows take.
+func (e *evaluation) sendable(rows, n int) int { return min(rows, n*e.options.ShadowRows) }
 
 // sending is the split that sends that many rows, nearly equally, to n shadows.
 func (e *evaluation) sending(phi Phi, rows, sent, n int) Split {
@@ -448,7 +467,7 @@ func (e *evaluation) pair(phi Phi, n int) Pair {
 	for b := 1; b <= e.options.MaxRows; b++ {
 		s := e.split(phi, b, n)
 		p.Splits = append(p.Splits, s)
-		if now := e.rank(h, s, n); b == 1 || now.better(best) {
+		if now := e.rank(h, s, n); b == e.options.MinRows || b > e.options.MinRows && now.better(best) {
 			p.Best, p.Within, best = s, e.within(s.Latency), now
 		}
 	}

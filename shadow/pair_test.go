@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -196,6 +197,36 @@ func TestWaitsForTheObjective(t *testing.T) {
 	o.SLO = 1
 	if p, err := m.Pair(Phi{{0, 1}}, 1, o); err != nil || p.Within || p.Best.Rows != 1 {
 		t.Errorf("within 1 ms: %+v, %v", p, err)
+	}
+}
+
+// A shadow that takes 4 of 6 rows: with three quarters of the work in Φ a pair is as fast as two whole
+// instances, with half of the work it is not, though without the cap it would be. So the lightest Φ
+// that is as fast holds three quarters.
+func TestShadowRows(t *testing.T) {
+	m := linear([]float64{2, 1, 1}, []float64{1, 3, 9})
+	o := Options{Body: 1000, Shadow: 1000, MinRows: 6, MaxRows: 6, ShadowRows: 4}
+	for end, want := range map[int]float64{1: 16, 2: 12} {
+		p, err := m.Pair(Phi{{0, end}}, 1, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := p.Splits[5]; s.Period != want || s.Shadows[0] != 4 {
+			t.Errorf("%d blocks: %+v, not %v ms", end, s, want)
+		}
+	}
+	o.Partial, o.Reach = true, 0.99
+	for rows, want := range map[int]string{4: "[0,2)", 6: "[0,1)"} {
+		o.ShadowRows = rows
+		if p, found, err := Choose(m, o); err != nil || !found || p.Phi.String() != want {
+			t.Errorf("%d rows: %v, %v, %v, not %s", rows, p.Phi, found, err, want)
+		}
+	}
+	for want, o := range map[string]Options{"shadow_rows is -1": {ShadowRows: -1}, "min_rows is 9": {MinRows: 9}} {
+		o.Body, o.Shadow = 1000, 1000
+		if _, err := m.Pair(m.All(), 1, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
 	}
 }
 

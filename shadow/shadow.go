@@ -36,7 +36,7 @@ type Block struct {
 	// exactly.
 	In  int64 `json:"in"`
 	Out int64 `json:"out"`
-	// Load is the time to load the block into an empty instance in ms.
+	// Load is the time in ms that the block adds to the loading of a part into an empty instance.
 	Load float64 `json:"load_ms"`
 	// Ms is the time in ms by threads and rows: Ms[i][j] is that with Model.Threads[i]
 	// threads and Model.Rows[j] rows.
@@ -66,8 +66,9 @@ type Model struct {
 	Threads []int `json:"threads"`
 	// Tensors are those alive between blocks. Without any, In and Out of the blocks count.
 	Tensors []Tensor `json:"tensors,omitempty"`
-	// Call is the fixed time in ms to execute a part, whatever is in it.
+	// Call is the fixed time in ms to execute a part, whatever is in it, Open that to load one.
 	Call float64 `json:"call_ms"`
+	Open float64 `json:"open_ms,omitempty"`
 	// Own is the memory in bytes of an instance without a model: the process and its engine.
 	Own int64 `json:"own"`
 }
@@ -150,8 +151,9 @@ func (m *Model) MACs(p Phi) (n int64) {
 	return n
 }
 
-// Load is the time to load Φ in ms.
+// Load is the time to load Φ in ms, each run as a part.
 func (m *Model) Load(p Phi) (ms float64) {
+	ms = m.Open * float64(len(p))
 	for b := range m.blocks(p) {
 		ms += b.Load
 	}
@@ -184,8 +186,8 @@ func (m *Model) Check() error {
 			return fmt.Errorf("%s is %v: it must ascend from 1", name, list)
 		}
 	}
-	if !(m.Call >= 0) || m.Own < 0 {
-		return fmt.Errorf("call_ms is %g and own is %d: neither may be negative", m.Call, m.Own)
+	if !(m.Call >= 0) || !(m.Open >= 0) || m.Own < 0 {
+		return fmt.Errorf("call_ms is %g, open_ms is %g and own is %d: none may be negative", m.Call, m.Open, m.Own)
 	}
 	for i, b := range m.Blocks {
 		if err := b.check(len(m.Threads), len(m.Rows)); err != nil {

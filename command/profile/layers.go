@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,9 +53,9 @@ output for each request of a batch, and the time to load it. A shadow is an inst
 only blocks that compute much and weigh little (AsyFunc).
 
 Times are predicted from the profiles of the operators. Operators that are missing are measured
-first, which takes some seconds. The load time is predicted, too: the block's share of the
-model's measured load time, half by weights and half by operators. At the end stands which
-blocks a shadow of one core beside a body of one core would hold.
+first, which takes some seconds. The load time is measured: what the block adds when it is cut
+out and opened, with the file in memory. At the end stands which blocks a shadow of one core beside
+a body of one core would hold.
 
 --batch gives the batches to compare. The columns with a + are the increase over the first.
 --plot draws AsyFunc's Figures 2, 3, 4 and 7 of this model into a directory.`,
@@ -111,8 +113,12 @@ type Layers struct {
 	Machine string `json:"machine"`
 	// Margin is the safety margin of the whole model's time, at the largest batch.
 	Margin float64 `json:"margin"`
-	// Loads says where load times come from: they are "predicted".
+	// Loads says where load times come from: "measured", or "predicted" where blocks cannot be
+	// loaded.
 	Loads string `json:"loads"`
+	// Undivided says why instances cannot load parts of the model, "" if they can. It is then one
+	// block.
+	Undivided string `json:"undivided,omitempty"`
 	// Batches are those compared.
 	Batches []int `json:"batches"`
 	// Choices are Φ chosen in several ways.
@@ -157,15 +163,43 @@ func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, er
 	out := &Layers{Machine: report.Machine(), Loads: "predicted", Batches: o.Batches}
 	last := &prediction.Configs[len(prediction.Configs)-1]
 	out.Margin = last.Margin
+	tensors := cmp.Or(o.Tensors, graph.Tensors)
+	segments, err := s.Prepared.Segments(tensors)
+	if err != nil {
+		out.Undivided, tensors = err.Error(), -1
+	}
 	out.Graph, err = graph.New(s.Name, c, graph.Options{
-		Tensors: o.Tensors, Rows: rows, Threads: threads, Time: nodeTimes(prediction), Load: loads(s),
+		Tensors: tensors, Rows: rows, Threads: threads, Time: nodeTimes(prediction), Load: loads(s),
 		Call: prediction.Configs[0].Run.Median / 1000, Own: engineMemory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	out.Model = out.Graph.Model
+	if segments != nil {
+		if err := out.measureLoads(ctx, segments); err != nil {
+			return nil, err
+		}
+	}
 	return out, out.choose()
+}
+
+// measureLoads replaces the predicted load times by measured ones, unless the blocks cannot be loaded
+// one by one.
+func (l *Layers) measureLoads(ctx context.Context, segments *onnxruntime.Segments) error {
+	if segments.Blocks() != len(l.Model.Blocks) {
+		return nil
+	}
+	measured, err := segments.MeasureLoads(ctx)
+	if err != nil {
+		return ctx.Err() // Some block's tensors have no row for each of a batch, perhaps.
+	}
+	const perMs = float64(time.Millisecond)
+	l.Loads, l.Model.Open = "measured", float64(measured.Segment)/perMs
+	for i, took := range measured.Blocks {
+		l.Model.Blocks[i].Load = float64(took) / perMs
+	}
+	return nil
 }
 
 // rows are the batches to predict: those compared, and all up to eight, which choices need.
@@ -297,7 +331,7 @@ func (l *Layers) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nTimes are predicted, with a margin of %.0f %%, on one thread unless a column says otherwise; load times are %s.\n", 100*l.Margin, l.Loads)
+	fmt.Fprintf(out, "\nTimes are predicted, with a margin of %.0f %%, on one thread unless a column says otherwise; load times are %s, and each part takes %.2f ms beside.\n", 100*l.Margin, l.Loads, m.Open)
 	return l.printChoices(out)
 }
 
@@ -322,7 +356,7 @@ func (l *Layers) choose() error {
 	if len(m.Blocks) == 1 {
 		return nil
 	}
-	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}, Rho: corePrice()}
+	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}, Rho: CorePrice()}
 	twins, err := m.Pair(m.All(), 1, o)
 	if err != nil {
 		return err
@@ -358,7 +392,11 @@ func (l *Layers) ofRows(p shadow.Phi) int64 {
 // printChoices says which blocks a shadow of one core would hold.
 func (l *Layers) printChoices(out io.Writer) error {
 	if len(l.Choices) == 0 {
-		_, err := fmt.Fprintln(out, "The model cannot be divided, so no shadow can hold a part of it.")
+		why := ""
+		if l.Undivided != "" {
+			why = ": " + l.Undivided
+		}
+		_, err := fmt.Fprintf(out, "The model cannot be divided, so no shadow can hold a part of it%s.\n", why)
 		return err
 	}
 	fmt.Fprintln(out, "\nA shadow of one core beside a body of one core, with weights of its own:")
@@ -373,8 +411,8 @@ func (l *Layers) printChoices(out io.Writer) error {
 	return w.Flush()
 }
 
-// corePrice is the price of a GiB in cores: this machine's cores over its memory.
-func corePrice() float64 {
+// CorePrice is the price of a GiB in cores: this machine's cores over its memory.
+func CorePrice() float64 {
 	var total int64
 	text, err := os.ReadFile("/proc/meminfo")
 	if _, scan := fmt.Sscanf(string(text), "MemTotal: %d kB", &total); errors.Join(err, scan) != nil || total == 0 {

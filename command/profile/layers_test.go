@@ -51,6 +51,9 @@ func TestLayers(t *testing.T) {
 	if got := l.Model.Time(0, len(l.Model.Blocks), 2, 1000); math.Abs(got*1000/want.Median-1) > 0.2 {
 		t.Errorf("the blocks take %g ms, the model %g", got, want.Median/1000)
 	}
+	if l.Loads != "measured" || l.Model.Load(l.Model.All()) <= l.Model.Open || l.Undivided != "" {
+		t.Errorf("load times are %s, all blocks take %g ms, %q", l.Loads, l.Model.Load(l.Model.All()), l.Undivided)
+	}
 	for _, number := range []int{2, 3, 4, 7} {
 		if svg, err := os.ReadFile(figure(figures, number)); err != nil || !strings.Contains(string(svg), "batch 2 to 4") && number != 2 {
 			t.Errorf("figure %d: %v", number, err)

@@ -19,6 +19,9 @@ type Options struct {
 	// the directory of a prepared model. Prepared takes precedence.
 	Model    string
 	Prepared string
+	// Divided opens the form of the prepared model whose weights its segments share, even if
+	// another loads sooner.
+	Divided bool
 	// Threads is the number of computing threads, at least 1. More threads than the
 	// instance's CPU share can feed make it slower.
 	Threads int
@@ -79,6 +82,9 @@ func formOf(o Options) (form, error) {
 		p, err := ReadPrepared(o.Prepared)
 		if err != nil {
 			return form{}, err
+		}
+		if o.Divided {
+			p = p.divided()
 		}
 		return p.form(), nil
 	}

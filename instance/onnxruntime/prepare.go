@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 	FormatPacked Format = "packed"
 	// FormatORT is ONNX Runtime's own format, mapped as a whole. A model of
 	// many small operators loads sooner in it, but every instance packs the
-	// weights of matrix products again, into its own memory.
+	// weights of matrix products again, into its own memory. Segments cannot be cut
+	// of it, so the packed format is kept beside it.
 	FormatORT Format = "ort"
 	// FormatPlain is the original model file: see [Link].
 	FormatPlain Format = "plain"
@@ -43,6 +45,9 @@ type Prepared struct {
 	Engine string `json:"engine"`
 	CPU    string `json:"cpu"`
 	Format Format `json:"format"`
+	// Beside is true if the files of FormatPacked are there beside those of Format.
+	// [Prepared.Segments] and [Options].Divided use them.
+	Beside bool `json:"packed_beside,omitempty"`
 	// LoadSeconds holds the CPU time to load each format, PlainSeconds that of the
 	// original model. RunSeconds and PlainRunSeconds are the CPU times of one run of
 	// one row.
@@ -317,9 +322,17 @@ func (p *Prepared) choose(plain form, dir string, reference measurement, written
 	case err != nil && packedErr != nil:
 		return errors.Join(packedErr, err)
 	case err == nil && (packedErr != nil || own.better(best)):
-		p.Format = FormatORT
+		p.Format, p.Beside = FormatORT, packedErr == nil
 	}
 	return nil
+}
+
+// divided is the form whose weights segments share, the packed one if it is there.
+func (p Prepared) divided() Prepared {
+	if p.Beside {
+		p.Format = FormatPacked
+	}
+	return p
 }
 
 // try measures a format. written is the result of writing it.
@@ -345,22 +358,12 @@ func writeFormat(plain form, dir string, format Format) error {
 	return saveOptimised(plain, filepath.Join(dir, f.file), f.save)
 }
 
-// keep moves the chosen format's files up into dir, removes the other formats and then
-// writes the manifest.
+// keep moves the files of the chosen format, and those kept beside it, up into dir. Then it removes
+// the other formats and writes the manifest.
 func (p Prepared) keep(dir string) error {
-	chosen := filepath.Join(dir, string(p.Format))
-	files, err := os.ReadDir(chosen)
-	if err != nil {
-		return err
-	}
 	p.Files = map[string]int64{}
-	for _, f := range files {
-		info, err := f.Info()
-		if err != nil {
-			return err
-		}
-		p.Files[f.Name()] = info.Size()
-		if err := os.Rename(filepath.Join(chosen, f.Name()), filepath.Join(dir, f.Name())); err != nil {
+	for _, format := range slices.Compact([]Format{p.Format, p.divided().Format}) {
+		if err := p.lift(dir, format); err != nil {
 			return err
 		}
 	}
@@ -374,4 +377,24 @@ func (p Prepared) keep(dir string) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, manifestFile), append(manifest, '\n'), 0o644)
+}
+
+// lift moves a format's files up into dir and notes their sizes.
+func (p Prepared) lift(dir string, format Format) error {
+	from := filepath.Join(dir, string(format))
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		p.Files[f.Name()] = info.Size()
+		if err := os.Rename(filepath.Join(from, f.Name()), filepath.Join(dir, f.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -28,11 +28,11 @@ type Segments struct {
 }
 
 // Segments reads the graph of a prepared model. Blocks end where at most that many tensors go
-// on, as package shadow/graph counts them. The error wraps [ErrNoSegments] for a format without
-// a file of weights, which only FormatPacked has.
+// on, as package shadow/graph counts them. The error wraps [ErrNoSegments] without the files of
+// FormatPacked: segments refer into its file of weights.
 func (p Prepared) Segments(tensors int) (*Segments, error) {
-	if p.Format != FormatPacked {
-		return nil, fmt.Errorf("%w: its format is %q; prepare it as %q", ErrNoSegments, p.Format, FormatPacked)
+	if err := p.divisible(); err != nil {
+		return nil, err
 	}
 	file := p.GraphFile()
 	if file == "" {
@@ -47,6 +47,20 @@ func (p Prepared) Segments(tensors int) (*Segments, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoSegments, err)
 	}
 	return &Segments{prepared: p, model: c.Separate(tensors)}, nil
+}
+
+// divisible returns an error that says why a prepared model has no segments.
+func (p Prepared) divisible() error {
+	_, written := p.LoadSeconds[FormatPacked]
+	switch {
+	case p.divided().Format == FormatPacked:
+		return nil
+	case p.Format == FormatPlain:
+		return fmt.Errorf("%w: it is still used as it was deployed, and is being prepared", ErrNoSegments)
+	case written:
+		return fmt.Errorf("%w: an earlier version prepared it, in ONNX Runtime's own format only; remove %s and prepare it again", ErrNoSegments, p.Dir)
+	}
+	return fmt.Errorf("%w: ONNX Runtime could only write it in its own format, whose weights segments cannot share", ErrNoSegments)
 }
 
 // Blocks is the number of blocks.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -22,17 +23,11 @@ func TestSegmentsKeepTheBits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Format != FormatPacked {
-				if _, err := p.Segments(separate); !errors.Is(err, ErrNoSegments) {
-					t.Errorf("segments of the format %s: %v", p.Format, err)
-				}
-				return
-			}
 			s, err := p.Segments(separate)
 			if err != nil {
 				t.Fatal(err)
 			}
-			whole := mustOpen(t, Options{Prepared: p.Dir, Threads: 1})
+			whole := mustOpen(t, Options{Prepared: p.Dir, Threads: 1, Divided: true})
 			const rows = 5
 			x := sample(whole.Inputs(), rows)
 			want, err := whole.Run(context.Background(), rows, x)
@@ -93,6 +88,65 @@ func runSegment(t *testing.T, s *Segments, from, end, rows, first int, have map[
 			}
 			joined.Data = append(joined.Data, out[i].Data...)
 			have[o.Name] = joined
+		}
+	}
+}
+
+// A model that loads sooner in ONNX Runtime's own format keeps the packed files beside it, so it can
+// be divided. Without them the error says what to do.
+func TestSegmentsBesideTheOwnFormat(t *testing.T) {
+	plain, err := formOf(Options{Model: zooFile(t, "mnist")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := measure(plain, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	p := Prepared{Engine: Version(), CPU: hostCPU(), LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{}, signature: plain.signature}
+	for _, format := range []Format{FormatPacked, FormatORT} {
+		if _, err := p.try(plain, dir, format, reference, writeFormat(plain, dir, format)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Format, p.Beside = FormatORT, true
+	if err := errors.Join(keepGraph(plain, dir), p.keep(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = ReadPrepared(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Segments(separate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := mustOpen(t, Options{Prepared: dir, Threads: 1, Divided: true})
+	x := sample(whole.Inputs(), 2)
+	want, err := whole.Run(t.Context(), 2, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := make(map[string]tensor.Tensor)
+	for _, in := range x {
+		have[in.Name] = in
+	}
+	for at := range s.Blocks() {
+		runSegment(t, s, at, at+1, 2, 1, have)
+	}
+	if !bytes.Equal(have[want[0].Name].Data, want[0].Data) {
+		t.Error("the segments' answer is not the whole model's")
+	}
+	if own, err := mustOpen(t, Options{Prepared: dir, Threads: 1}).Run(t.Context(), 2, x); err != nil || same(want, own) != nil {
+		t.Errorf("the own format: %v", err)
+	}
+	for why, p := range map[string]Prepared{
+		"remove /some/dir and prepare it again": {Dir: "/some/dir", Format: FormatORT, LoadSeconds: map[Format]float64{FormatPacked: 1}},
+		"could only write it":                   {Format: FormatORT},
+		"is being prepared":                     {Format: FormatPlain},
+	} {
+		if _, err := p.Segments(separate); !errors.Is(err, ErrNoSegments) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, not %q", err, why)
 		}
 	}
 }

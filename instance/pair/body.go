@@ -76,7 +76,7 @@ func OpenBody(prepared string, o Options) (*Body, error) {
 	b := &Body{prepared: p, options: o, metrics: newMetrics()}
 	b.segments, b.why = p.Segments(Tensors)
 	open := o.open()
-	open.Prepared = prepared
+	open.Prepared, open.Divided = prepared, true
 	if b.whole, err = onnxruntime.Open(open); err != nil {
 		return nil, err
 	}

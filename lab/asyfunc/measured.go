@@ -10,7 +10,8 @@ import (
 
 // Measured profiles models' blocks on this machine, as "profile layers" does. A machine with
 // fewer than C_max cores has no times for more: each block's are then extended by the part of it
-// that its threads share (Amdahl), from one thread and the most. Loading is the machine's, too.
+// that its threads share (Amdahl), from one thread and the most. Load times are the machine's, too,
+// with what each part takes in [shadow.Model].Open, so [Law].LoadFixed does not count.
 func Measured(ctx context.Context, names []string, own int64) ([]*shadow.Model, error) {
 	var models []*shadow.Model
 	for _, name := range names {

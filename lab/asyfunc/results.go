@@ -134,6 +134,7 @@ func (o *Options) figure1(r *report.Report, slack int, find finder) {
 func (o *Options) about(r *report.Report) {
 	for _, m := range o.Made {
 		name := strings.ReplaceAll(m.Name, ".", "-")
+		r.Add("load_ms."+name, o.Law.LoadFixed+m.Load(m.All()), "ms", "the whole model into an empty instance")
 		r.Add("slo_ms."+name, m.Time(0, len(m.Blocks), maxBatch, 1000*maxCores), "ms", fmt.Sprintf("t on %d cores of %d rows; %.1f of one row, %.0f on one core", maxCores, maxBatch,
 			m.Time(0, len(m.Blocks), 1, 1000*maxCores), m.Time(0, len(m.Blocks), 1, 1000)))
 	}

@@ -48,8 +48,14 @@ Memory counts weights for each instance, as the paper does, or once for each nod
 activations and the engine's own count in both. The objective is the time of 8 rows on 16
 cores, which leaves that config no time to queue; "slo1.5" is with half as much again.
 
-The paper prints no layer times. --times law calculates them from multiply-adds and bytes;
---times measured takes this machine's layers and extends them to 16 cores.`,
+The paper prints no layer times. --times law calculates them: an operator with M multiply-adds and
+I elements of input for each row, and W of weights, takes on c cores for b rows
+  0.02 ms + (b·M/40e6 + 4·(2·b·I + W)/10e6)·(0.05 + 0.95/c) ms
+and S MB of weights load in 6.7 + 0.712·S ms, the line through the two points of §1. --times measured
+takes this machine's layers instead, as "faas-infer profile layers" profiles them, and their measured
+load times. With more cores than this machine has, t₁ on one thread and t_n on all n of them, a
+block takes on c cores t₁·(1 − p + p/c), where p = (1 − t_n/t₁)/(1 − 1/n). A container and its
+libraries take --start before that, with either.`,
 		Example: `  faas-infer-lab simulate asyfunc --policy all --json
   faas-infer-lab simulate asyfunc --policy asyfunc,faas-infer --model vgg-16 --each 1m
   faas-infer-lab simulate asyfunc --trace my-load.csv --cluster my-nodes.yaml`,
@@ -121,6 +127,7 @@ func (o *asyfuncOptions) run(ctx context.Context, out io.Writer) error {
 		if work.Made, err = lab.Measured(ctx, work.Models, work.Law.Own); err != nil {
 			return err
 		}
+		work.Law.LoadFixed = 0 // It is among the measured load times.
 	}
 	r, err := lab.Run(ctx, work)
 	if err != nil {

@@ -1,30 +1,22 @@
 // Package shadows measures bodies with shadows (AsyFunc, SoCC 2023) against one whole instance and
-// two, with real processes of one core each. Begin with [Bench.Run].
+// two, with real processes of one core each. Begin with [Bench.Run]; ways.go has what is compared.
 package shadows
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/pair"
-	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/shadow"
@@ -41,243 +33,90 @@ type Bench struct {
 	// Rounds measure all ways in turn, each for Each.
 	Rounds int
 	Each   time.Duration
-	// Prepared is the directory of prepared models, "" for the user's cache.
-	Prepared string
+	// Decide are further models for which the ways are compared by cost. They are measured in
+	// one round, each way for DecideEach.
+	Decide     []string
+	DecideEach time.Duration
+	// Price is that of a GiB in cores, 0 for this machine's cores over its memory.
+	Price float64
+	// Database has the operators' times, "" to measure them in this run: what a busy machine has
+	// measured misleads the choice of Φ.
+	Database string
 }
 
-// reach is the part of two whole instances' rows per second that a chosen shadow must have by
-// prediction; the measured ratio should be 0.9.
-const reach = 0.94
+// Zoo are the models whose decisions are compared by default: all but the wide networks, which are made
+// to be cut over several instances.
+func Zoo() []string {
+	return slices.DeleteFunc(zoo.Names(), func(name string) bool { return strings.HasPrefix(name, "wrn-") })
+}
 
 // Run measures all models, the transport and the starts.
 func (b Bench) Run(ctx context.Context, o rig.Options, r *report.Report) error {
 	if err := transfer(ctx, r); err != nil {
 		return fmt.Errorf("the transport: %w", err)
 	}
+	if b.Database == "" {
+		dir, err := os.MkdirTemp("", "faas-infer-operators-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		b.Database = filepath.Join(dir, "operators.jsonl")
+	}
+	d := decisions{price: b.Price}
 	for i, name := range b.Models {
-		s, err := b.subject(ctx, o, name)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		err = s.measure(ctx, r, i == 0)
-		s.close()
-		if err != nil {
+		if err := b.one(ctx, o, r, name, &d, func(s *subject, rates map[string][]float64) error { return s.report(ctx, r, rates, i == 0) }); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	b.Rounds, b.Each, b.Phi = 1, b.DecideEach, ""
+	for _, name := range b.Decide {
+		if slices.Contains(b.Models, name) {
+			continue
+		}
+		if err := b.one(ctx, o, r, name, &d, nil); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	d.report(r)
 	return nil
 }
 
-// subject is a model with its processes.
-type subject struct {
-	Bench
-	o              rig.Options
-	name, dir      string
-	prepared       string
-	phi            pair.Phi
-	split          *shadow.Split // the predicted one of a pair's batch, nil without a profile
-	processes      []*rig.Child
-	inputs         map[int][]tensor.Tensor // by rows
-	outputs        []tensor.Info
-	model          *model.Model
-	whole, twin    *client
-	body           *client
-	shadowProcess  *rig.Child
-	wholeProcess   *rig.Child
-	shadowRelay    string
-	rowsPerBatch   int
-	rowsPerPairing int
-}
-
-func (b Bench) subject(ctx context.Context, o rig.Options, name string) (*subject, error) {
-	s := &subject{Bench: b, o: o, name: strings.TrimSuffix(filepath.Base(name), ".onnx"), inputs: make(map[int][]tensor.Tensor), rowsPerBatch: b.Rows, rowsPerPairing: b.Rows + b.Rows/2}
-	var err error
-	if s.dir, err = os.MkdirTemp("", "faas-infer-shadows-"); err != nil {
-		return nil, err
-	}
-	file := name
-	if _, found := zoo.Find(name); found {
-		m, err := zoo.Make(name, 1)
-		if err != nil {
-			return nil, err
-		}
-		file = filepath.Join(s.dir, "model.onnx")
-		if err := m.WriteFile(file); err != nil {
-			return nil, err
-		}
-	}
-	if s.model, err = model.ReadFile(file); err != nil {
-		return nil, err
-	}
-	if s.prepared, err = o.Models.Prepare(ctx, file); err != nil {
-		return nil, err
-	}
-	return s, s.choose(ctx, file)
-}
-
-// choose takes the lightest Φ that reaches enough by prediction, or the one given.
-func (s *subject) choose(ctx context.Context, file string) (err error) {
-	if s.Phi != "" {
-		s.phi, err = pair.ParsePhi(s.Phi)
-		return err
-	}
-	fmt.Fprintf(s.o.Log, "%s: profiling its blocks\n", s.name)
-	layers, err := (&profile.LayerOptions{Batches: []int{2, 4}, Threads: []int{1}, Prepared: s.Prepared}).Layers(ctx, file)
+// one measures all ways of a model, reports on them and adds the model's decisions.
+func (b Bench) one(ctx context.Context, o rig.Options, r *report.Report, name string, d *decisions, reported func(*subject, map[string][]float64) error) error {
+	s, err := b.subject(ctx, o, name)
 	if err != nil {
 		return err
 	}
-	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: s.rowsPerPairing, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}, Reach: reach}
-	p, found, err := shadow.Choose(layers.Model, o)
+	defer s.close()
+	if s.phi == nil {
+		d.without = append(d.without, s.name)
+		return nil
+	}
+	ways, err := s.ways(ctx)
 	if err != nil {
 		return err
 	}
-	if !found {
-		return errors.New("no shadow reaches enough by prediction; give --phi")
+	if reported == nil {
+		ways = slices.DeleteFunc(ways, func(w way) bool { return w.accounts == nil })
 	}
-	for _, r := range p.Phi {
-		s.phi = append(s.phi, pair.Run{First: r.First, End: r.End})
-	}
-	s.split = &p.Splits[s.rowsPerPairing-1]
-	fmt.Fprintf(s.o.Log, "%s: a shadow of the blocks %s, %.1f MiB of weights; a batch of %d rows is predicted every %.1f ms\n",
-		s.name, s.phi, float64(p.Weights)/(1<<20), s.rowsPerPairing, s.split.Period)
-	return nil
-}
-
-// client is an instance that is asked for inference.
-type client struct {
-	socket string
-	over   *http.Transport
-	*upstream.OpenInference
-}
-
-func (s *subject) socket(name string) string { return filepath.Join(s.dir, name) }
-
-// start starts an instance on a core and waits until it is ready.
-func (s *subject) start(ctx context.Context, name string, core int, arguments ...string) (*rig.Child, *client, error) {
-	socket := s.socket(name)
-	var c *rig.Child
-	err := rig.RunOnCore(core, func() (err error) {
-		c, err = s.o.Start(append([]string{"instance", "--name", rig.FunctionName, "--prepared", s.prepared, "--listen", "unix://" + socket}, arguments...)...)
-		return err
-	})
+	rates, err := s.rounds(ctx, ways)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	s.processes = append(s.processes, c)
-	if err := c.AnswersOver(ctx, socket); err != nil {
-		return nil, nil, err
-	}
-	over := upstream.NewTransport("unix", socket, 4)
-	return c, &client{socket, over, upstream.NewPeer(over, rig.FunctionName)}, nil
-}
-
-func (s *subject) close() {
-	for _, c := range []*client{s.whole, s.twin, s.body} {
-		if c != nil {
-			c.over.CloseIdleConnections()
-		}
-	}
-	for _, p := range s.processes {
-		p.Stop()
-	}
-	os.RemoveAll(s.dir)
-}
-
-// infer runs one batch.
-func (s *subject) infer(ctx context.Context, c *client, rows int) ([]tensor.Tensor, error) {
-	if s.outputs == nil {
-		s.outputs = s.model.Outputs()
-	}
-	return c.Infer(ctx, rows, s.inputs[rows], s.outputs)
-}
-
-// way is one way to compute batches.
-type way struct {
-	name    string
-	clients []*client // one stream of batches for each
-	rows    int
-	before  func(ctx context.Context) error
-}
-
-// pairWith orders the body to be paired.
-func (s *subject) pairWith(synchronous bool) func(ctx context.Context) error {
-	return func(ctx context.Context) error {
-		text, err := json.Marshal(pair.Order{Phi: s.phi.String(), Shadows: []pair.Address{{Network: "unix", Address: s.shadowRelay}}, Synchronous: synchronous})
-		if err != nil {
-			return err
-		}
-		client := &http.Client{Transport: s.body.over}
-		r, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://instance"+pair.ShadowsPath, bytes.NewReader(text))
-		if err != nil {
-			return err
-		}
-		answer, err := client.Do(r)
-		if err != nil {
-			return err
-		}
-		answer.Body.Close()
-		if answer.StatusCode != http.StatusNoContent {
-			return fmt.Errorf("the body refuses the pair: %s", answer.Status)
-		}
-		for range 2000 {
-			var status pair.Status
-			_, text, err := rig.Get(ctx, client, "http://instance"+pair.ShadowsPath)
-			if err == nil {
-				err = json.Unmarshal(text, &status)
-			}
-			if err != nil {
-				return err
-			}
-			if len(status.Shadows) == 1 && status.Shadows[0].State == "connected" {
-				return nil
-			}
-			time.Sleep(time.Millisecond)
-		}
-		return errors.New("the body is not connected to its shadow")
-	}
-}
-
-// measure measures one model.
-func (s *subject) measure(ctx context.Context, r *report.Report, starts bool) error {
-	for _, rows := range []int{s.rowsPerBatch, s.rowsPerPairing} {
-		var err error
-		if s.inputs[rows], err = s.model.SampleInputs(rows, 1); err != nil {
+	if reported != nil {
+		if err := reported(s, rates); err != nil {
 			return err
 		}
 	}
-	most := fmt.Sprint(s.rowsPerPairing)
-	s.shadowRelay = s.socket("relay")
-	var err error
-	if s.wholeProcess, s.whole, err = s.start(ctx, "whole", 0, "--max-batch", most); err != nil {
+	return d.add(ctx, r, s, ways, rates)
+}
+
+// report adds the figures of a model.
+func (s *subject) report(ctx context.Context, r *report.Report, rates map[string][]float64, starts bool) error {
+	if err := s.ratios(r, rates); err != nil {
 		return err
 	}
-	if _, s.twin, err = s.start(ctx, "twin", 1, "--max-batch", most); err != nil {
-		return err
-	}
-	if _, s.body, err = s.start(ctx, "body", 0, "--max-batch", most, "--body", "--concurrency", "2"); err != nil {
-		return err
-	}
-	if s.shadowProcess, _, err = s.start(ctx, "shadow", 1, "--max-batch", fmt.Sprint(s.rowsPerBatch), "--shadow", s.phi.String(), "--relay", "unix://"+s.shadowRelay); err != nil {
-		return err
-	}
-	ways := []way{
-		{"whole", []*client{s.whole}, s.rowsPerBatch, nil},
-		{"twin", []*client{s.whole, s.twin}, s.rowsPerBatch, nil},
-		{"synchronous", []*client{s.body}, s.rowsPerPairing, s.pairWith(true)},
-		{"pair", []*client{s.body, s.body}, s.rowsPerPairing, s.pairWith(false)},
-	}
-	rates := make(map[string][]float64)
-	for round := range s.Rounds {
-		for _, w := range ways {
-			rate, err := s.stream(ctx, w)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
-			rates[w.name] = append(rates[w.name], rate)
-			fmt.Fprintf(s.o.Log, "%s: round %d: %s %.2f rows/s\n", s.name, round+1, w.name, rate)
-		}
-	}
-	s.report(r, rates)
 	if err := s.counted(ctx, r); err != nil {
 		return err
 	}
@@ -293,9 +132,9 @@ func (s *subject) measure(ctx context.Context, r *report.Report, starts bool) er
 	return nil
 }
 
-// report adds the rates and their ratios. A round's ways are neighbours in time, so ratios are of
+// ratios adds the rates and their ratios. A round's ways are neighbours in time, so ratios are of
 // rounds.
-func (s *subject) report(r *report.Report, rates map[string][]float64) {
+func (s *subject) ratios(r *report.Report, rates map[string][]float64) error {
 	ratio := func(a, b string) float64 {
 		var all []float64
 		for i := range rates[a] {
@@ -303,15 +142,56 @@ func (s *subject) report(r *report.Report, rates map[string][]float64) {
 		}
 		return rig.Median(all)
 	}
-	for _, name := range []string{"whole", "twin", "synchronous", "pair"} {
+	for _, name := range []string{wayWhole, wayTwin, wayElsewhere, waySynchronous, wayPair} {
 		r.Add(s.name+".rows_per_s."+name, rig.Median(rates[name]), "1/s", "median of the rounds")
 	}
-	r.Add(s.name+".ratio.pair_over_twin", ratio("pair", "twin"), "", fmt.Sprintf("Φ is %s; the shadow begins the next batch meanwhile", s.phi))
-	r.Add(s.name+".ratio.synchronous_over_twin", ratio("synchronous", "twin"), "", "the shadow waits (Eq. 6)")
-	if s.split != nil {
-		measured := 1000 * float64(s.rowsPerPairing) / rig.Median(rates["pair"])
-		r.Add(s.name+".predicted_error_pct", 100*math.Abs(s.split.Period-measured)/measured, "%", fmt.Sprintf("%.1f ms predicted, %.1f measured for %d rows", s.split.Period, measured, s.rowsPerPairing))
+	r.Add(s.name+".ratio.twin_over_whole", ratio(wayTwin, wayWhole), "", "2 if two cores that compute did not slow each other down")
+	r.Add(s.name+".ratio.pair_over_twin", ratio(wayPair, wayTwin), "", fmt.Sprintf("Φ is %s; the shadow begins the next batch meanwhile", s.phi))
+	r.Add(s.name+".ratio.synchronous_over_twin", ratio(waySynchronous, wayTwin), "", "the shadow waits (Eq. 6)")
+	return s.predicted(r, rates)
+}
+
+// predicted adds how far the pair's predicted time is from the measured one. The provider multiplies
+// the layer profile's ratio of a pair to a body alone by what whole instances take (see
+// profiler/correction); here these are the two of the twin, which compute beside each other as the pair
+// does. The prediction without it is of a machine whose other core does nothing.
+func (s *subject) predicted(r *report.Report, rates map[string][]float64) error {
+	per := func(rows int, rate float64) float64 { return 1000 * float64(rows) / rate }
+	measured := per(s.pairRows(), rig.Median(rates[wayPair]))
+	alone := s.layers.Time(0, len(s.layers.Blocks), s.Rows, core)
+	beside := per(s.Rows, rig.Median(rates[wayTwin])/2) / alone
+	for _, x := range []struct {
+		name, note string
+		times      float64
+	}{
+		{"predicted_error_pct", fmt.Sprintf("the profile times %.3f, which whole instances take beside each other", beside), beside},
+		{"predicted_error_pct.profile", "by the layer profile alone", 1},
+	} {
+		p, err := scaled(s.layers, x.times).Pair(s.shadowPhi, 1, s.options())
+		if err != nil {
+			return err
+		}
+		period := p.Splits[s.pairRows()-1].Period
+		r.Add(s.name+"."+x.name, 100*math.Abs(period-measured)/measured, "%", fmt.Sprintf("%s: %.1f ms predicted, %.1f measured for %d rows", x.note, period, measured, s.pairRows()))
 	}
+	return nil
+}
+
+// scaled is a model whose blocks take that many times as long.
+func scaled(m *shadow.Model, times float64) *shadow.Model {
+	out := *m
+	out.Blocks = slices.Clone(m.Blocks)
+	for i := range out.Blocks {
+		b := &out.Blocks[i]
+		b.Ms = slices.Clone(b.Ms)
+		for k := range b.Ms {
+			b.Ms[k] = slices.Clone(b.Ms[k])
+			for j := range b.Ms[k] {
+				b.Ms[k][j] *= times
+			}
+		}
+	}
+	return &out
 }
 
 // counted adds the rows of Φ that the shadow computed, and the jobs that it did not deliver.
@@ -334,50 +214,18 @@ func (s *subject) counted(ctx context.Context, r *report.Report) error {
 	return nil
 }
 
-// stream sends batches, one after the other on each client, and returns the rows per second.
-func (s *subject) stream(ctx context.Context, w way) (float64, error) {
-	if w.before != nil {
-		if err := w.before(ctx); err != nil {
-			return 0, err
-		}
-	}
-	var rows atomic.Int64
-	var streams sync.WaitGroup
-	errs := make([]error, len(w.clients))
-	var from, end atomic.Int64
-	for i, c := range w.clients {
-		streams.Go(func() {
-			// The first batches warm the instance up and teach a pair its shares.
-			for range 3 {
-				if _, errs[i] = s.infer(ctx, c, w.rows); errs[i] != nil {
-					return
-				}
-			}
-			now := time.Now()
-			from.CompareAndSwap(0, now.UnixNano())
-			until := time.Unix(0, from.Load()).Add(s.Each)
-			for time.Now().Before(until) {
-				if _, errs[i] = s.infer(ctx, c, w.rows); errs[i] != nil {
-					return
-				}
-				rows.Add(int64(w.rows))
-				end.Store(max(end.Load(), time.Now().UnixNano()))
-			}
-		})
-	}
-	streams.Wait()
-	return float64(rows.Load()) / (float64(end.Load()-from.Load()) / 1e9), errors.Join(errs...)
-}
-
 // difference compares the pair's answers with the whole model's.
 func (s *subject) difference(ctx context.Context, r *report.Report) error {
-	want, err := s.infer(ctx, s.whole, s.rowsPerPairing)
+	if err := s.pairWith(ctx, s.helper, false); err != nil {
+		return err
+	}
+	want, err := s.infer(ctx, s.whole, s.pairRows())
 	if err != nil {
 		return err
 	}
 	most := 0.0
 	for range 3 {
-		got, err := s.infer(ctx, s.body, s.rowsPerPairing)
+		got, err := s.infer(ctx, s.body, s.pairRows())
 		if err != nil {
 			return err
 		}
@@ -400,14 +248,14 @@ func (s *subject) difference(ctx context.Context, r *report.Report) error {
 // on its node, with weights of its own.
 func (s *subject) memory(r *report.Report) error {
 	var mib [2]float64
-	for i, p := range []*rig.Child{s.wholeProcess, s.shadowProcess} {
+	for i, p := range []*process{s.whole, s.helper} {
 		held, err := rig.Mapped(p.Process.Pid)
 		if err != nil {
 			return err
 		}
 		mib[i] = held["Rss"]
 	}
-	note := fmt.Sprintf("resident with weights of its own, after batches of %d rows", s.rowsPerBatch)
+	note := fmt.Sprintf("resident with weights of its own, after batches of %d rows", s.Rows)
 	r.Add(s.name+".memory.whole_mib", mib[0], "MiB", note)
 	r.Add(s.name+".memory.shadow_mib", mib[1], "MiB", note)
 	r.Add(s.name+".memory.shadow_over_whole", mib[1]/mib[0], "", "")

@@ -119,7 +119,7 @@ func (s *subject) wake(ctx context.Context) (float64, error) {
 	if _, _, err := rig.Get(ctx, client, "http://instance/_/ready"); err != nil {
 		return 0, err
 	}
-	p := s.wholeProcess.Process
+	p := s.whole.Process
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
