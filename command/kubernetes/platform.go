@@ -124,7 +124,7 @@ func (p *platform) openObjects(opening context.Context) (err error) {
 		return err
 	}
 	p.election, err = client.NewElection(client.ElectionOptions{
-		Config: p.config, Namespace: f.namespace, Name: f.lease, Identity: f.identity(), Changed: p.turn, Logger: p.base.Log,
+		Config: p.config, Namespace: f.namespace, Name: f.lease, Identity: f.identity(), Lease: f.leaseDuration, Changed: p.turn, Logger: p.base.Log,
 	})
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
-	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
+	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.history.Yardstick
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable
 	o.Replica, o.Eligible = p.replica(), p.eligible
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Logger: b.Log}); err != nil {
@@ -259,6 +259,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	if p.group != nil {
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
+	p.watching.Go(func() { p.publishYardstick(ctx) })
 	if p.placeholders != nil {
 		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}

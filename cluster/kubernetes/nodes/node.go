@@ -15,7 +15,9 @@ import (
 
 // Node holds what placement needs to know of one node.
 type Node struct {
-	Name   string
+	Name string
+	// Type is the node's CPU as far as labels tell ([TypeOf]).
+	Type   string
 	Labels map[string]string
 	// Taints are those with effect NoSchedule or NoExecute.
 	Taints []corev1.Taint
@@ -34,7 +36,7 @@ type Node struct {
 // Read returns the Node of an API object.
 func Read(object *corev1.Node) Node {
 	n := Node{
-		Name: object.Name, Labels: object.Labels, Cordoned: object.Spec.Unschedulable,
+		Name: object.Name, Type: TypeOf(object), Labels: object.Labels, Cordoned: object.Spec.Unschedulable,
 		Allocatable: amount(object.Status.Allocatable), MaxPods: int(object.Status.Allocatable.Pods().Value()),
 	}
 	for _, t := range object.Spec.Taints {
@@ -90,7 +92,7 @@ var wholeResources = []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource 
 // Same reports whether n and o do not differ for placement. Kubelets write a node's
 // status often, mostly without such a change.
 func (n Node) Same(o Node) bool {
-	return n.Name == o.Name && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
+	return n.Name == o.Name && n.Type == o.Type && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
 		n.MaxPods == o.MaxPods && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
 		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs)
 }
