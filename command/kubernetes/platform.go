@@ -260,6 +260,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
 	p.watching.Go(func() { p.publishYardstick(ctx) })
+	p.watching.Go(func() { p.collect(ctx) })
 	if p.placeholders != nil {
 		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}

@@ -4,8 +4,10 @@
 package nodes
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -58,6 +60,21 @@ func Read(object *corev1.Node) Node {
 	}
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
+}
+
+// Trust forgets the GPUs of an inventory whose agent has died long ago, before now: nobody shares
+// them any more, and what has become of them is not known.
+func (n *Node) Trust(now time.Time) {
+	alive := n.GPUs.Alive
+	n.GPUs.Alive = time.Time{} // A heartbeat is no change.
+	if (gpu.Inventory{Alive: alive}).Dead(now) {
+		n.Complaint = fmt.Sprintf("the node agent has not said since %s that it lives; see why its pod does not run", alive.UTC().Format(time.RFC3339))
+		n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: gpu.None, Reason: n.Complaint}
+		for i := range n.GPUs.Devices {
+			n.GPUs.Devices[i].Whole = false
+		}
+		n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
+	}
 }
 
 // checkOffer stops the sharing of GPUs that NVIDIA's device plugin hands out as well, whatever the
