@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	backend "github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -135,7 +136,15 @@ func TestUnlikeNodes(t *testing.T) {
 		})
 	}
 	all.Wait()
-	end(t, first) // It stores what it has learned.
+	// It stores what it has learned, and leaves its instances to the other replicas.
+	if err := first.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	defer func() {
+		if out, err := shared.Kubectl(context.Background(), "", "delete", "pods", "-n", where(t).namespace, "-l", v1alpha1.FunctionLabel+"=unlike", "--grace-period=0", "--force"); err != nil {
+			t.Error(out, err)
+		}
+	}()
 	factor := func(kind string) (most float64) {
 		var s correction.State
 		eventually(t, "the correction is stored", func() string {
