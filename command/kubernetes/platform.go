@@ -83,7 +83,6 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err := p.openObjects(opening); err != nil {
 		return parts, err
 	}
-	p.checkAccess(opening)
 	controller, err := p.openControllers(opening)
 	if err != nil {
 		return parts, err
@@ -149,11 +148,25 @@ func (p *platform) turn(leading bool) {
 	}
 }
 
-// checkAccess logs missing rights. The provider continues without them as far as it can.
+// accessTime bounds the check of the provider's rights, and maxMissing the number of missing ones
+// that are logged.
+const (
+	accessTime = 5 * time.Minute
+	maxMissing = 50
+)
+
+// checkAccess logs missing rights. The provider serves meanwhile, and continues without them as
+// far as it can.
 func (p *platform) checkAccess(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, accessTime)
+	defer cancel()
 	missing, err := client.CheckAccess(ctx, p.core, client.Needs(), p.flags.namespace, p.objects.Names())
 	if err != nil {
 		p.base.Log.Warn().Err(err).Msg("cannot check the provider's rights")
+	}
+	if n := len(missing); n > maxMissing {
+		p.base.Log.Error().Int("missing", n).Int("shown", maxMissing).Msg("the provider lacks many rights; the first are shown")
+		missing = missing[:maxMissing]
 	}
 	for _, m := range missing {
 		p.base.Log.Error().Str("verb", m.Verb).Str("resource", m.Resource).Str("namespace", m.Namespace).Msg(m.String())
@@ -259,6 +272,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	if p.group != nil {
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
+	p.watching.Go(func() { p.checkAccess(ctx) })
 	p.watching.Go(func() { p.publishYardstick(ctx) })
 	p.watching.Go(func() { p.collect(ctx) })
 	if p.placeholders != nil {
