@@ -4,12 +4,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
 // Of a pod's addresses the first counts that this machine can reach.
 func TestAddress(t *testing.T) {
 	pod := func(ips ...string) *corev1.Pod {
 		p := &corev1.Pod{}
+		p.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy, v1alpha1.InstanceLabel: "i", v1alpha1.FunctionLabel: "f"}
 		for _, ip := range ips {
 			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: ip})
 		}
