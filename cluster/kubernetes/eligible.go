@@ -40,14 +40,9 @@ const (
 // Eligible lists the nodes on which a function's instances may start by its
 // constraints and profiles; nil means all nodes. If there are none, why says so to the
 // user who deployed the function. Eligible never waits: it reads profiles in the
-// background and returns no nodes until the first reading is done.
-func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why string) {
-	return b.EligibleOn(d, nil)
-}
-
-// EligibleOn is Eligible for a function whose image runs on certain platforms, as "linux/amd64";
-// nil for linux on any architecture.
-func (b *Backend) EligibleOn(d types.FunctionDeployment, platforms []string) (names []string, why string) {
+// background and returns no nodes until the first reading is done. platforms are those on which
+// the function's image runs, as "linux/amd64"; none for linux on any architecture.
+func (b *Backend) Eligible(d types.FunctionDeployment, platforms ...string) (names []string, why string) {
 	named := podspec.ProfileNames(d)
 	demand := strings.Join(d.Constraints, "\n") + "\n\n" + strings.Join(named, "\n") + "\n\n" + strings.Join(platforms, "\n")
 	b.mu.Lock()

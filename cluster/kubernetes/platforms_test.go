@@ -14,7 +14,7 @@ import (
 func TestEligibleByPlatform(t *testing.T) {
 	b := still(4, 0)
 	d := types.FunctionDeployment{Service: "m"}
-	if got, why := b.EligibleOn(d, []string{"linux/amd64"}); got != nil || why != "" {
+	if got, why := b.Eligible(d, "linux/amd64"); got != nil || why != "" {
 		t.Errorf("nodes that do not say: %v, %q", got, why)
 	}
 	for name, platform := range map[string][2]string{"n0000": {"linux", "amd64"}, "n0001": {"linux", "arm64"}, "n0002": {"windows", "amd64"}, "n0003": {"linux", "amd64"}} {
@@ -33,7 +33,7 @@ func TestEligibleByPlatform(t *testing.T) {
 		{platforms: []string{"linux/s390x"}, want: []string{}, why: "linux/s390x"},
 	} {
 		d.Constraints = c.constraints
-		if got, why := b.EligibleOn(d, c.platforms); !slices.Equal(got, c.want) || got == nil || !strings.Contains(why, c.why) {
+		if got, why := b.Eligible(d, c.platforms...); !slices.Equal(got, c.want) || got == nil || !strings.Contains(why, c.why) {
 			t.Errorf("%v: %v, %q", c.platforms, got, why)
 		}
 	}
@@ -41,7 +41,7 @@ func TestEligibleByPlatform(t *testing.T) {
 		b.fleet.set(name, nil)
 	}
 	d.Constraints = nil
-	if got, why := b.EligibleOn(d, []string{"linux/amd64"}); got != nil || why != "" {
+	if got, why := b.Eligible(d, "linux/amd64"); got != nil || why != "" {
 		t.Errorf("a single kind: %v, %q", got, why)
 	}
 }

@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"context"
 	"time"
+
+	"github.com/faas-infer/faas-infer/provider/control"
 )
 
 // collectPeriod is the time between two looks for profiles that no function needs. The first is
@@ -23,7 +25,7 @@ func (p *platform) collect(ctx context.Context) {
 		if !p.election.Leading() {
 			continue
 		}
-		hashes := p.control.Hashes()
+		hashes := control.Hashes(p.control)
 		if err := p.history.Collect(ctx, func(hash string) bool { return hashes[hash] }, time.Now()); err != nil && ctx.Err() == nil {
 			p.base.Log.Warn().Err(err).Msg("old profiles stay")
 		}

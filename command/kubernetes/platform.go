@@ -249,7 +249,7 @@ func (p *platform) cutter() *command.Cutter {
 
 // eligible lists the nodes on which a function's instances may start.
 func (p *platform) eligible(f *provider.Function) (nodes []string, why string) {
-	return p.backend.EligibleOn(f.Deployment, p.images.platforms(f.Name))
+	return p.backend.Eligible(f.Deployment, p.images.platforms(f.Name)...)
 }
 
 // serve starts the election, the watch of functions and the exchange between replicas,

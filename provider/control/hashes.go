@@ -1,7 +1,8 @@
 package control
 
-// Hashes returns the hashes of the models of all functions, as profiles have them in their keys.
-func (c *Controller) Hashes() map[string]bool {
+// Hashes returns the hashes of the models of all of a controller's functions, as profiles have them
+// in their keys.
+func Hashes(c *Controller) map[string]bool {
 	c.mu.Lock()
 	var files []string
 	for _, fn := range c.functions {

@@ -47,7 +47,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	c.keeper.Free(nodes)
 	c.nodes = nodes
 	if c.types.look(nodes) {
-		c.retype()
+		paces{c}.retype()
 	}
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
@@ -114,7 +114,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
 	}
-	f.Nodes = c.fleetSize.staying(fn.avoid(fn.suited(f.Nodes, c.nodes), c.nodes), c.nodes)
+	f.Nodes = c.fleetSize.staying(fn.avoid(suited(fn, f.Nodes, c.nodes), c.nodes), c.nodes)
 	busy := stats.Waiting > 0
 	instances := fn.Sorted()
 	f.Instances = slices.Grow(fn.running[:0], len(instances))

@@ -120,10 +120,13 @@ func (a *artefact) join(f *provider.Function, rules *latency.Rules, kinds []stri
 	return joined
 }
 
+// paces keeps the artefacts' times on the types of nodes.
+type paces struct{ *Controller }
+
 // unlike adds the artefact's paces on the types of nodes that it lacks. A new one begins with its
 // stored correction, otherwise with what was seen on the nodes so far: a model that is slower
 // than predicted is so everywhere.
-func (c *Controller) unlike(fn *function, a *artefact, function *provider.Function) {
+func (c paces) unlike(fn *function, a *artefact, function *provider.Function) {
 	for _, kind := range c.types.kinds {
 		if kind == "" || slices.ContainsFunc(a.paces, func(p *pace) bool { return p.kind == kind }) {
 			continue
@@ -195,7 +198,7 @@ func (t *nodeTypes) kind(node string) string {
 
 // retype gives every artefact its times on the types of nodes that there are now, and every
 // instance those of its node. The lock is held.
-func (c *Controller) retype() {
+func (c paces) retype() {
 	for _, fn := range c.functions {
 		for _, a := range fn.artefacts {
 			c.unlike(fn, a, fn.Function)
@@ -212,7 +215,7 @@ func (c *Controller) retype() {
 
 // suited returns the nodes of the allowed ones (nil for all) on which the function's objective can
 // be met. It returns allowed itself if that is all of them, or if none would be left.
-func (fn *function) suited(allowed []string, nodes []cluster.Node) []string {
+func suited(fn *function, allowed []string, nodes []cluster.Node) []string {
 	var unsuited []string
 	for _, a := range fn.artefacts {
 		if fn.accurate(a) && a.plan.Slow == "" {

@@ -292,7 +292,7 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	if before != nil && before.paces[0].times.Of() == a.paces[0].times.Of() { // The present corrections are newer than the stored ones.
 		a.paces = before.paces
 	}
-	c.unlike(c.fn, a, r.Function)
+	paces{c.Controller}.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, &c.rules, c.types.kinds)
 	a.candidates = a.plan.Candidates
 	if a.plan.Refuse == nil {
