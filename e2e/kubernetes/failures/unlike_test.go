@@ -125,7 +125,7 @@ func TestUnlikeNodes(t *testing.T) {
 	}
 
 	var all sync.WaitGroup
-	for i := range 16 {
+	for i := range 80 { // More than the fast ones take in full batches.
 		all.Go(func() {
 			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 				if err := first.Invoke(t.Context(), "unlike", fmt.Sprint(i)); err != nil {
@@ -136,6 +136,11 @@ func TestUnlikeNodes(t *testing.T) {
 		})
 	}
 	all.Wait()
+	batches := map[bool]int{}
+	for address, n := range instances.Served() {
+		batches[slow.on[address]] += n
+	}
+	t.Logf("%d batches on the fast node, %d on the slow one", batches[false], batches[true])
 	// It stores what it has learned, and leaves its instances to the other replicas.
 	if err := first.Close(t.Context()); err != nil {
 		t.Error(err)
