@@ -67,7 +67,7 @@ func Read(object *corev1.Node) Node {
 func (n *Node) Trust(now time.Time) {
 	alive := n.GPUs.Alive
 	n.GPUs.Alive = time.Time{} // A heartbeat is no change.
-	if (gpu.Inventory{Alive: alive}).Dead(now) {
+	if (gpu.Inventory{Alive: alive}).Dead(now) && len(n.GPUs.Usable()) > 0 {
 		n.Complaint = fmt.Sprintf("the node agent has not said since %s that it lives; see why its pod does not run", alive.UTC().Format(time.RFC3339))
 		n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: gpu.None, Reason: n.Complaint}
 		for i := range n.GPUs.Devices {
