@@ -58,5 +58,6 @@ func TestUnusedProfilesAreCollected(t *testing.T) {
 	if _, err := s.Profile(used); err != nil {
 		t.Error(err)
 	}
-	kubectl(t, "", "get", "configmap", "operators", "-n", "openfaas")
+	kubectl(t, "", "delete", "configmap", "operators", "-n", "openfaas")
+	kubectl(t, "", "delete", "configmap", "-n", "openfaas", "-l", objects.KindLabel+"=profile") // Other tests look for theirs.
 }
