@@ -29,6 +29,9 @@ type artefact struct {
 	cut     *cut.Plan
 	file    string
 	profile *profiler.Profile
+	// shadowless is why its instances can have no shadows whatever its layers are, "" if they may.
+	shadowless string
+	parts
 	// paces are its times, by the type of the nodes. The first is of nodes that do not differ,
 	// or of which the type is not known. lead is the one that determines plan.
 	paces []*pace
@@ -39,8 +42,9 @@ type artefact struct {
 	plan                 latency.Plan
 	unsuited             []string
 	candidates, promised []capacity.Candidate
-	// loading is how long an instance last took to load it, 0 if unknown.
-	loading time.Duration
+	// loading is how long an instance last took to load it, shadowLoading how long a shadow took to
+	// load its part, 0 if unknown.
+	loading, shadowLoading time.Duration
 }
 
 // table lists the corrected times of batches of 1 to batch requests on a share and on the nodes
