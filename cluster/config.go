@@ -132,6 +132,9 @@ func (c Config) String() string {
 // Node is one machine.
 type Node struct {
 	Name string `json:"name"`
+	// Type tells unlike nodes apart: those of one type are equally fast. It is "" if the backend
+	// does not know it.
+	Type string `json:"type,omitempty"`
 	// Total is what all instances together may take of the node.
 	Total Resources `json:"total"`
 	// Free is Total less what running and starting instances hold.

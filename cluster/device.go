@@ -262,5 +262,5 @@ func (n *Node) Yield(s *InstanceSpec, held Resources) {
 
 // Same reports whether two nodes do not differ.
 func (n Node) Same(o *Node) bool {
-	return n.Name == o.Name && n.Total == o.Total && n.Free == o.Free && n.Others == o.Others && slices.Equal(n.Devices, o.Devices)
+	return n.Name == o.Name && n.Type == o.Type && n.Total == o.Total && n.Free == o.Free && n.Others == o.Others && slices.Equal(n.Devices, o.Devices)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
@@ -219,6 +220,9 @@ func (m *childModels) profile(ctx context.Context, weight weight, command, file 
 	}
 	if measured.Profile == nil {
 		return "", nil, errors.New("the profile is empty")
+	}
+	if measured.Profile.Machine == report.Machine() {
+		measured.Profile.Yardstick = m.yardstick(ctx)
 	}
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()
 }

@@ -150,7 +150,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	return control.Options{
 		System: system, Cold: cold, Predict: !f.measure, Metrics: b.Metrics, Logger: b.Log,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
-		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), Machine: report.Machine(),
+		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), Machine: report.Machine(), Pace: f.childModels().pace,
 	}, nil
 }
 

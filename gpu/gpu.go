@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -99,6 +100,22 @@ type Inventory struct {
 	// SharedMemory the /dev/shm that it shares with its clients; "" for the node's.
 	PipeDirectory string `json:"pipeDirectory,omitempty"`
 	SharedMemory  string `json:"sharedMemory,omitempty"`
+	// Alive is when the node agent last said so, at least every [Heartbeat]; zero if somebody else
+	// wrote the inventory, or an agent that does not say so.
+	Alive time.Time `json:"alive,omitzero"`
+}
+
+// Heartbeat is how often a node agent says that it lives. It is long beside what a kubelet writes.
+const Heartbeat = 5 * time.Minute
+
+// silence is how long an agent may say nothing: three heartbeats and the difference of two
+// machines' clocks.
+const silence = 4 * Heartbeat
+
+// Dead reports whether the agent that wrote the inventory has said nothing for so long that it is
+// not trusted any more.
+func (i Inventory) Dead(now time.Time) bool {
+	return !i.Alive.IsZero() && now.Sub(i.Alive) > silence
 }
 
 // maxDevices is more than any machine has.

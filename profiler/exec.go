@@ -29,6 +29,9 @@ func (p *Profile) Validate() error {
 	if len(p.Measurements) == 0 {
 		return fmt.Errorf("profile of %.12s: no measurements", p.Model)
 	}
+	if !(p.Yardstick >= 0 && p.Yardstick <= float64(time.Hour.Microseconds())) {
+		return fmt.Errorf("profile of %.12s: its yardstick took %v µs", p.Model, p.Yardstick)
+	}
 	type point struct{ batch, threads, gpu int }
 	seen := map[point]bool{}
 	for _, m := range p.Measurements {

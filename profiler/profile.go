@@ -65,9 +65,12 @@ type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.
 	Model string `json:"model"`
 	// Engine and Machine are those of the times, as "onnxruntime 1.31.1" and
-	// "AMD EPYC × 2". A profile of another engine or machine is not used.
+	// "AMD EPYC × 2". A profile of another engine is not used.
 	Engine  string `json:"engine"`
 	Machine string `json:"machine"`
+	// Yardstick is the time in µs that a fixed small computation took on the machine, by which
+	// the times are converted for another one ([Profile.Scaled]); 0 if it was not measured.
+	Yardstick float64 `json:"yardstick_us,omitzero"`
 	// Memory is the resident set in bytes after the largest batch. DeviceHost is that of an
 	// engine on a GPU, in a profile that has both ([Profile.With]).
 	Memory     int64 `json:"memory"`

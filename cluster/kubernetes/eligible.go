@@ -40,10 +40,11 @@ const (
 // Eligible lists the nodes on which a function's instances may start by its
 // constraints and profiles; nil means all nodes. If there are none, why says so to the
 // user who deployed the function. Eligible never waits: it reads profiles in the
-// background and returns no nodes until the first reading is done.
-func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why string) {
+// background and returns no nodes until the first reading is done. platforms are those on which
+// the function's image runs, as "linux/amd64"; none for linux on any architecture.
+func (b *Backend) Eligible(d types.FunctionDeployment, platforms ...string) (names []string, why string) {
 	named := podspec.ProfileNames(d)
-	demand := strings.Join(d.Constraints, "\n") + "\n\n" + strings.Join(named, "\n")
+	demand := strings.Join(d.Constraints, "\n") + "\n\n" + strings.Join(named, "\n") + "\n\n" + strings.Join(platforms, "\n")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.fleet.eligible[demand]
@@ -62,7 +63,7 @@ func (b *Backend) Eligible(d types.FunctionDeployment) (names []string, why stri
 		return []string{}, "its profile has not been read yet"
 	}
 	if a.generation != b.fleet.generation {
-		a.nodes, a.why = b.eligible(d, a)
+		a.nodes, a.why = b.eligible(d, a, platforms)
 		a.generation = b.fleet.generation
 	}
 	return a.nodes, a.why
@@ -77,7 +78,7 @@ func (b *Backend) readProfiles(a *answer, d types.FunctionDeployment) {
 }
 
 // eligible calculates Eligible's answer. The lock is held.
-func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, string) {
+func (b *Backend) eligible(d types.FunctionDeployment, a *answer, platforms []string) ([]string, string) {
 	if a.problem != nil {
 		return []string{}, a.problem.Error()
 	}
@@ -93,14 +94,22 @@ func (b *Backend) eligible(d types.FunctionDeployment, a *answer) ([]string, str
 	if len(spec.Tolerations) > 0 {
 		b.fleet.tolerate(spec.Tolerations)
 	}
-	if s.Any() && !b.fleet.tainted() {
-		return nil, ""
-	}
 	var ours []*nodes.Node
+	foreign := 0
 	for _, n := range b.fleet.all() {
-		if b.selector.Matches(labels.Set(n.Labels)) {
+		switch {
+		case !b.selector.Matches(labels.Set(n.Labels)):
+		case n.Runs(platforms):
 			ours = append(ours, n)
+		default:
+			foreign++
 		}
+	}
+	switch {
+	case foreign == 0 && s.Any() && !b.fleet.tainted():
+		return nil, ""
+	case foreign > 0 && len(ours) == 0:
+		return []string{}, nodes.NoPlatform(platforms)
 	}
 	return s.Eligible(ours, demanded(d.Constraints, a.profiles))
 }

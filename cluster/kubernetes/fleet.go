@@ -268,7 +268,7 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 		total.GPU, total.GPUMemory, free.GPU, free.GPUMemory = all.GPU, all.GPUMemory, left.GPU, left.GPUMemory
 	}
 	claimWatch{b}.sayOverfull(n, devices)
-	return cluster.Node{Name: n.Name, Total: total, Devices: devices, Free: cluster.Resources{
+	return cluster.Node{Name: n.Name, Type: n.Type, Total: total, Devices: devices, Free: cluster.Resources{
 		CPU: max(0, free.CPU), GPU: max(0, free.GPU), Memory: max(0, free.Memory), GPUMemory: max(0, free.GPUMemory),
 	}}
 }

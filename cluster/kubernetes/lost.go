@@ -32,6 +32,7 @@ type nodeWatch struct{ *Backend }
 // seen takes in a node's state.
 func (b nodeWatch) seen(object *corev1.Node) {
 	n := nodes.Read(object)
+	n.Trust(b.options.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.fleet.nodes[n.Name]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +27,7 @@ import (
 type providerFlags struct {
 	command.ProviderFlags
 	kubeconfig, namespace, service, lease string
+	leaseDuration                         time.Duration
 	pod, functions                        string
 	nodeSelector, pullPolicy, images      string
 	plain, copies                         []string
@@ -73,6 +75,7 @@ Functions and their pods stay when it ends.`,
 	flags.StringVar(&f.functions, "functions-namespace", provider.DefaultNamespace, "namespace of functions that name none; it needs no annotation")
 	flags.StringVar(&f.service, "service", "faas-infer", "the provider's own Service, through which its replicas find each other; \"\" for a single replica")
 	flags.StringVar(&f.lease, "lease", "faas-infer", "the Lease that elects the replica that scales")
+	flags.DurationVar(&f.leaseDuration, "lease-duration", client.DefaultLease, "how long the Lease holds without being renewed; a shorter one is followed sooner after a crash, and is written more often")
 	flags.StringVar(&f.pod, "pod", "", "this replica's name (default $POD_NAME, or the host name)")
 	flags.StringVar(&f.nodeSelector, "node-selector", "", "labels of the nodes for models' instances, such as pool=models")
 	flags.StringVar(&f.pullPolicy, "pull-policy", "Always", "when nodes pull ordinary functions' images: Always, IfNotPresent or Never; models' images are pulled by digest")
@@ -102,12 +105,20 @@ func (f *providerFlags) complete() error {
 	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
 		return fmt.Errorf("--images-size %q: it must be an amount of bytes, such as 8Gi", f.imagesLimit)
 	}
+	f.leaseDuration = cmp.Or(f.leaseDuration, client.DefaultLease)
+	if f.leaseDuration < minLease || f.leaseDuration > maxLease {
+		return fmt.Errorf("--lease-duration %v: it must be from %v to %v", f.leaseDuration, minLease, maxLease)
+	}
 	switch f.pullPolicy {
 	case "Always", "IfNotPresent", "Never":
 		return nil
 	}
 	return fmt.Errorf("--pull-policy %q: it must be Always, IfNotPresent or Never", f.pullPolicy)
 }
+
+// minLease and maxLease bound --lease-duration: Kubernetes counts a lease in whole seconds, and
+// while none leads nothing is scaled.
+const minLease, maxLease = 3 * time.Second, 2 * time.Minute
 
 // serviceNames are the names by which pods address a Service, the gateway for one.
 func serviceNames(service, namespace string) []string {

@@ -83,7 +83,6 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err := p.openObjects(opening); err != nil {
 		return parts, err
 	}
-	p.checkAccess(opening)
 	controller, err := p.openControllers(opening)
 	if err != nil {
 		return parts, err
@@ -124,7 +123,7 @@ func (p *platform) openObjects(opening context.Context) (err error) {
 		return err
 	}
 	p.election, err = client.NewElection(client.ElectionOptions{
-		Config: p.config, Namespace: f.namespace, Name: f.lease, Identity: f.identity(), Changed: p.turn, Logger: p.base.Log,
+		Config: p.config, Namespace: f.namespace, Name: f.lease, Identity: f.identity(), Lease: f.leaseDuration, Changed: p.turn, Logger: p.base.Log,
 	})
 	if err != nil {
 		return err
@@ -149,11 +148,25 @@ func (p *platform) turn(leading bool) {
 	}
 }
 
-// checkAccess logs missing rights. The provider continues without them as far as it can.
+// accessTime bounds the check of the provider's rights, and maxMissing the number of missing ones
+// that are logged.
+const (
+	accessTime = 5 * time.Minute
+	maxMissing = 50
+)
+
+// checkAccess logs missing rights. The provider serves meanwhile, and continues without them as
+// far as it can.
 func (p *platform) checkAccess(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, accessTime)
+	defer cancel()
 	missing, err := client.CheckAccess(ctx, p.core, client.Needs(), p.flags.namespace, p.objects.Names())
 	if err != nil {
 		p.base.Log.Warn().Err(err).Msg("cannot check the provider's rights")
+	}
+	if n := len(missing); n > maxMissing {
+		p.base.Log.Error().Int("missing", n).Int("shown", maxMissing).Msg("the provider lacks many rights; the first are shown")
+		missing = missing[:maxMissing]
 	}
 	for _, m := range missing {
 		p.base.Log.Error().Str("verb", m.Verb).Str("resource", m.Resource).Str("namespace", m.Namespace).Msg(m.String())
@@ -187,7 +200,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
-	o.Profiles, o.Corrections, o.Histories = p.history, p.history, p.history
+	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.history.Yardstick
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable
 	o.Replica, o.Eligible = p.replica(), p.eligible
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Logger: b.Log}); err != nil {
@@ -239,7 +252,7 @@ func (p *platform) cutter() *command.Cutter {
 
 // eligible lists the nodes on which a function's instances may start.
 func (p *platform) eligible(f *provider.Function) (nodes []string, why string) {
-	return p.backend.Eligible(f.Deployment)
+	return p.backend.Eligible(f.Deployment, p.images.platforms(f.Name)...)
 }
 
 // serve starts the election, the watch of functions and the exchange between replicas,
@@ -262,6 +275,9 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	if p.group != nil {
 		p.watching.Go(func() { p.group.Run(ctx) })
 	}
+	p.watching.Go(func() { p.checkAccess(ctx) })
+	p.watching.Go(func() { p.publishYardstick(ctx) })
+	p.watching.Go(func() { p.collect(ctx) })
 	if p.placeholders != nil {
 		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}

@@ -44,9 +44,16 @@ func (i *images) resolved(function string, revision uint64) *v1alpha1.ResolvedIm
 	return out
 }
 
+// platforms lists the platforms on which a function's image runs, as far as its latest revision
+// knows.
+func (i *images) platforms(function string) []string {
+	f, _ := i.found.get(function)
+	return f.image.Platforms
+}
+
 // note remembers what a revision has found in its image.
 func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Model) error {
-	n := found{revision: f.Revision, image: v1alpha1.ResolvedImage{Reference: b.Reference, Digest: b.Digest, Directory: b.Resolved.Bundle}}
+	n := found{revision: f.Revision, image: v1alpha1.ResolvedImage{Reference: b.Reference, Digest: b.Digest, Directory: b.Resolved.Bundle, Platforms: b.Platforms}}
 	for _, m := range models {
 		below, err := filepath.Rel(b.Dir, m.File)
 		if err != nil {

@@ -42,7 +42,7 @@ the same.`,
   faas-infer profile model resnet-50.onnx --max-batch 8 --until 200ms`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(),
+	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(), newYardstickCommand(),
 		newProfileLayersCommand(), newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
 	return c
 }

@@ -128,6 +128,29 @@ func (y *yardstick) compute() (float64, error) {
 	return least, nil
 }
 
+// readings is the number of readings of [ReadYardstick].
+const readings = 30
+
+// ReadYardstick returns the yardstick's time on this machine, in µs, within some 15 ms. It is
+// the time of a quiet moment among these, and not as certain as that of a [Sampler]: profiles
+// carry it to be compared between machines. onnxruntime.Load must have succeeded before.
+func ReadYardstick() (float64, error) {
+	y, err := newYardstick(math.Inf(1)) // Known, so it is not calibrated.
+	if err != nil {
+		return 0, err
+	}
+	defer y.close()
+	var all []float64
+	for range readings {
+		took, err := y.compute()
+		if err != nil {
+			return 0, fmt.Errorf("yardstick: %w", err)
+		}
+		all = append(all, took)
+	}
+	return quantile(all, undisturbed), nil
+}
+
 func (y *yardstick) close() error { return y.single.Close() }
 
 // product is a model of one matrix product with a constant.

@@ -100,11 +100,12 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 		c.keeper.Add(in, &fn.shadows, seen)
 		return in
 	}
-	table := a.table(seen.Config.Batch, capacity.ShareOf(seen.Config))
+	p := a.on(c.types.kind(seen.Node))
+	table := a.table(p, seen.Config.Batch, capacity.ShareOf(seen.Config))
 	if len(table) == 0 {
 		return nil
 	}
-	in := &instance{function: fn, table: table, times: a.times, config: seen.Config.String(), origin: seen.Revision}
+	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision}
 	c.keeper.Add(in, &fn.Fleet, seen)
 	in.fit()
 	return in

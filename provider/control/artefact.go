@@ -11,17 +11,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/variant"
-)
-
-const (
-	// correctPeriod is the time between two corrections of a busy artefact's times.
-	// forgetPeriod is that of an artefact without new executions.
-	correctPeriod = time.Second
-	forgetPeriod  = time.Minute
-	// troubledPeriod replaces correctPeriod while the function's requests miss their
-	// objective.
-	troubledPeriod = 250 * time.Millisecond
 )
 
 // artefact is one thing that a function's instances may load, with its times: its prepared
@@ -43,31 +32,25 @@ type artefact struct {
 	// shadowless is why its instances can have no shadows whatever its layers are, "" if they may.
 	shadowless string
 	parts
-	// times are the profile's times, corrected by executions; plan is made from them.
-	// candidates are the plan's candidates with mean times, promised are candidates with
-	// the profile's own times.
-	times                *correction.Correction
+	// paces are its times, by the type of the nodes. The first is of nodes that do not differ,
+	// or of which the type is not known. lead is the one that determines plan.
+	paces []*pace
+	lead  *pace
+	// plan is made from the times on all types of nodes. unsuited are the types on which the
+	// objective cannot be met although it can on another. candidates are the plan's candidates
+	// with mean times, promised are candidates with the profile's own times.
 	plan                 latency.Plan
+	unsuited             []string
 	candidates, promised []capacity.Candidate
-	// means are the mean times of executions, by share.
-	means latency.Means
-	// usual are the usual times of its executions, by which interference shows. loading is
-	// how long an instance last took to load it, shadowLoading how long a shadow took to load its
-	// part, 0 if unknown.
-	usual                  variant.Usual
+	// loading is how long an instance last took to load it, shadowLoading how long a shadow took to
+	// load its part, 0 if unknown.
 	loading, shadowLoading time.Duration
-	// observed are the executions since the last look. corrected is when times were last
-	// corrected. fresh: there were executions since then; unsaved: since times were last
-	// stored.
-	observed       []correction.Observation
-	corrected      time.Time
-	fresh, unsaved bool
 }
 
-// table lists the corrected times of batches of 1 to batch requests on a share, as the engine
-// plans with them.
-func (a *artefact) table(batch int, on profiler.Share) []time.Duration {
-	return a.plan.Scaled(a.times.Table(batch, on))
+// table lists the corrected times of batches of 1 to batch requests on a share and on the nodes
+// of a pace, as the engine plans with them.
+func (a *artefact) table(p *pace, batch int, on profiler.Share) []time.Duration {
+	return a.plan.Scaled(p.times.Table(batch, on))
 }
 
 // named sets the artefact's name and accuracy in candidates and returns them.
@@ -78,47 +61,20 @@ func (a *artefact) named(candidates []capacity.Candidate) []capacity.Candidate {
 	return candidates
 }
 
-// observe records an execution of an instance for the times.
-func (a *artefact) observe(in *instance, x execution) {
-	a.observed = append(a.observed, correction.Observation{Share: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
-	a.means.Observe(x.share, x.size, x.exec, in.promised)
-}
-
-// correct corrects the times by the observed executions if a correction is due. changed
-// reports whether that changed them.
+// correct corrects the times on every type of nodes for which that is due.
 func (a *artefact) correct(now time.Time, troubled bool) (due, changed bool) {
-	if len(a.observed) > 0 {
-		a.times.Observe(now, a.observed)
-		a.observed = a.observed[:0]
-		a.fresh, a.unsaved = true, true
+	for _, p := range a.paces {
+		d, c := p.correct(now, troubled)
+		due, changed = due || d, changed || c
 	}
-	pause := forgetPeriod
-	if a.fresh {
-		pause = correctPeriod
-		if troubled {
-			pause = troubledPeriod
-		}
-	}
-	if now.Sub(a.corrected) < pause {
-		return false, false
-	}
-	a.corrected, a.fresh = now, false
-	before := a.times.Profile()
-	if !a.times.Update(now) {
-		return true, false
-	}
-	if a.times.Profile() != before { // The means are ratios to the profile's times.
-		a.means, a.usual = latency.Means{}, variant.Usual{}
-	}
-	return true, true
+	return due, changed
 }
 
 // replan makes a plan from the corrected times. It returns the plan before and whether the
 // new one differs from it.
-func (a *artefact) replan(f *provider.Function, rules *latency.Rules) (before latency.Plan, changed bool) {
+func (a *artefact) replan(f *provider.Function, rules *latency.Rules, kinds []string) (before latency.Plan, changed bool) {
 	before = a.plan
-	next := rules.Plan(f, a.profile, a.times)
-	a.named(next.Candidates)
+	next := a.join(f, rules, kinds)
 	if next.Slow == before.Slow && next.Scale == before.Scale && !differ(a.candidates, next.Candidates) {
 		return before, false
 	}

@@ -80,9 +80,14 @@ type Options struct {
 	// StopGrace is how long a retired instance may take to finish its requests, and
 	// then again to exit.
 	StopGrace time.Duration
-	// Engine and Machine are the names that a profile must carry. The controller
-	// measures a model again if its profile carries others.
+	// Engine is the name that a profile must carry, Machine that of this machine
+	// ([latency.Finder]).
 	Engine, Machine string
+	// Pace converts profiles of other machines to this one; nil if there are none.
+	Pace latency.Pace
+	// Yardstick returns the [profiler.Profile.Yardstick] of a type of nodes ([cluster.Node.Type]),
+	// 0 if it is not known. It may be nil.
+	Yardstick func(kind string) float64
 	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Eligible lists the nodes on which a function's instances may start: nil for
@@ -139,8 +144,9 @@ type Controller struct {
 	shares   shares
 	// fleetSize decides how many nodes are wanted.
 	fleetSize fleetSize
-	// arrivals notices new kinds of GPUs.
+	// arrivals notices new kinds of GPUs; types has the types of the nodes.
 	arrivals arrivals
+	types    nodeTypes
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
@@ -152,7 +158,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
 	c.finder = latency.NewFinder(latency.Finder{
-		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine,
+		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
 	if o.Shadows != nil {

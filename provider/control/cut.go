@@ -299,7 +299,7 @@ func (a *artefact) describeCut() string {
 	if predicted, ok := a.profile.ExecTime(1, share); ok {
 		fmt.Fprintf(&b, ", one request predicted %v", predicted.Round(time.Millisecond/10))
 	}
-	if ratio, ok := a.times.Ratio(share); ok {
+	if ratio, ok := a.lead.times.Ratio(share); ok {
 		if predicted, ok := a.profile.ExecTime(1, share); ok {
 			fmt.Fprintf(&b, ", seen %v", time.Duration(ratio*float64(predicted)).Round(time.Millisecond/10))
 		}

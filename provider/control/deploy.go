@@ -203,30 +203,32 @@ func secretVersions(s Secrets, f *provider.Function) string {
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
-	variants := c.variants(name)
+	records := c.records(name)
 	if err := c.Release(ctx, name); err != nil {
 		return err
 	}
 	c.options.Metrics.Remove(name)
 	c.saver.records.Forget(name)
-	for _, variant := range variants {
-		c.saver.records.ForgetCorrection(recordName(name, variant))
+	for _, record := range records {
+		c.saver.records.ForgetCorrection(record)
 	}
 	return nil
 }
 
-// variants lists the names of a function's artefacts that are variants.
-func (c *Controller) variants(name string) (names []string) {
+// records lists the names of a function's stored corrections beside the one of its own name.
+func (c *Controller) records(name string) (records []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fn, ok := c.functions[name]; ok {
 		for _, a := range fn.artefacts {
-			if a.Name != cluster.Whole {
-				names = append(names, a.Name)
+			for _, p := range a.paces {
+				if record := recordName(name, a.Name, p.kind); record != name {
+					records = append(records, record)
+				}
 			}
 		}
 	}
-	return names
+	return records
 }
 
 // Release is Remove for a function that another controller has taken over: it keeps the

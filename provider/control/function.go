@@ -43,6 +43,7 @@ type function struct {
 	searched search
 	making   making
 	rules    *latency.Rules
+	types    *nodeTypes
 	replica  *peer.Replica
 	// grace is how long a retired instance may take at least to answer what it has.
 	grace time.Duration
@@ -109,7 +110,7 @@ type function struct {
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
+	fn := &function{Function: f, rules: &c.rules, types: &c.types, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
 	fn.dispatcher = dispatch.New(dispatch.Options{
@@ -337,8 +338,16 @@ func (in *instance) sameShare(now time.Time) bool {
 
 // own returns the artefact that the instance has loaded, nil if the instance has other times.
 func (in *instance) own() *artefact {
-	if a := in.function.artefact(in.Artefact.Name); a != nil && a.times == in.times {
+	if a := in.function.artefact(in.Artefact.Name); a != nil && a.paceOf(in.times) != nil {
 		return a
+	}
+	return nil
+}
+
+// pace returns that of the instance's artefact on its node, nil if the instance has other times.
+func (in *instance) pace() *pace {
+	if a := in.function.artefact(in.Artefact.Name); a != nil {
+		return a.paceOf(in.times)
 	}
 	return nil
 }
@@ -346,7 +355,7 @@ func (in *instance) own() *artefact {
 // can reports whether the times of the instance with a config are known.
 func (in *instance) can(config cluster.Config) bool {
 	a := in.own()
-	return a != nil && len(a.table(config.Batch, capacity.ShareOf(config))) > 0
+	return a != nil && len(a.table(in.pace(), config.Batch, capacity.ShareOf(config))) > 0
 }
 
 // refit gives an instance its artefact's corrected times and passes changes on to the
@@ -362,10 +371,11 @@ func (in *instance) refit() {
 func (in *instance) fit() (changed bool) {
 	fn := in.function
 	if a := in.own(); a != nil {
-		if table := a.table(in.Config.Batch, capacity.ShareOf(in.Config)); correction.Differ(in.table, table) {
+		p := in.pace()
+		if table := a.table(p, in.Config.Batch, capacity.ShareOf(in.Config)); correction.Differ(in.table, table) {
 			in.table, changed = table, true
 		}
-		in.promised = a.times.Profile().Table(len(in.table), capacity.ShareOf(in.Config))
+		in.promised = p.times.Profile().Table(len(in.table), capacity.ShareOf(in.Config))
 	}
 	usable := fn.rules.Usable(fn.Function, in.table)
 	if in.useless = usable == 0; in.useless {

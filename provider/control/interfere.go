@@ -45,24 +45,24 @@ type execution struct {
 // times of a movable instance get it only when there is no sign of interference, or no way out
 // of it: what a move ends must not correct them. Corrected times would make the dispatcher
 // refuse requests for another ten seconds after the move.
-func (in *instance) executed(a *artefact, e dispatch.Executed, movable bool) {
+func (in *instance) executed(p *pace, e dispatch.Executed, movable bool) {
 	if e.Size <= len(in.promised) {
 		in.follower.Executed(variant.Part(capacity.ShareOf(in.Config)), e.Size, e.Exec, in.promised[e.Size-1])
 	}
 	x := execution{capacity.ShareOf(in.Config), e.Size, e.Exec, e.Beside}
 	switch {
 	case !movable || in.relief.stuck:
-		a.observe(in, x)
+		p.observe(in, x)
 	case !in.relief.moved:
 		in.relief.withheld = append(in.relief.withheld, x)
 	}
 }
 
-// release gives the artefact's times the executions that were withheld.
-func (in *instance) release(a *artefact) {
+// release gives the times the executions that were withheld.
+func (in *instance) release(p *pace) {
 	for _, x := range in.relief.withheld {
 		if x.share == capacity.ShareOf(in.Config) {
-			a.observe(in, x)
+			p.observe(in, x)
 		}
 	}
 	in.relief.withheld = in.relief.withheld[:0]
@@ -76,10 +76,10 @@ func (in *instance) loaded() bool {
 
 // peak is r_up by the usual times of the instance's artefact. The corrected times rise with
 // interference, and the instance would seem to be overloaded.
-func (in *instance) peak(a *artefact) float64 {
+func (in *instance) peak(p *pace) float64 {
 	exec := in.exec
 	if in.batch <= len(in.promised) {
-		exec = time.Duration(a.usual.Ratio(variant.Part(capacity.ShareOf(in.Config)), in.batch) * float64(in.promised[in.batch-1]))
+		exec = time.Duration(p.usual.Ratio(variant.Part(capacity.ShareOf(in.Config)), in.batch) * float64(in.promised[in.batch-1]))
 	}
 	return capacity.BoundsOf(in.planned(), exec, in.function.Inference.SLO, capacity.Exact).Up
 }
@@ -92,33 +92,33 @@ type interference struct{ *Controller }
 func (c interference) follow(now time.Time, fn *function, load float64) {
 	total := 0.0
 	for _, in := range fn.Sorted() {
-		if a := in.own(); a != nil && in.loaded() {
-			total += in.peak(a)
+		if p := in.pace(); p != nil && in.loaded() {
+			total += in.peak(p)
 			if in.Loading > 0 {
-				a.loading = in.Loading
+				in.own().loading = in.Loading
 			}
 		}
 	}
 	for _, in := range fn.Sorted() {
-		a := in.own()
-		if a == nil || !in.loaded() {
+		p := in.pace()
+		if p == nil || !in.loaded() {
 			in.follower, in.relief = variant.Follower{}, relief{}
 			continue
 		}
-		peak, before := in.peak(a), in.follower.State()
-		observed := in.follower.Look(now, &a.usual, load*peak/max(total, peak), peak, fn.calm(now, in))
+		peak, before := in.peak(p), in.follower.State()
+		observed := in.follower.Look(now, &p.usual, load*peak/max(total, peak), peak, fn.calm(now, in))
 		state := in.follower.State()
 		if state != before {
-			fn.log.Debug().Str("instance", string(in.ID)).Str("node", in.Node).Str("variant", a.Name).Stringer("state", state).Msg("an instance's state changed")
+			fn.log.Debug().Str("instance", string(in.ID)).Str("node", in.Node).Str("variant", in.Artefact.Name).Stringer("state", state).Msg("an instance's state changed")
 		}
 		if state == variant.Interfered {
 			c.relieve(now, in)
 		} else if observed && !in.follower.Doubtful() {
-			in.release(a)
+			in.release(p)
 			in.relief = relief{next: in.relief.next, withheld: in.relief.withheld}
 		}
 		if in.relief.stuck || !c.movable(in) {
-			in.release(a)
+			in.release(p)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (r *rig) within(d time.Duration, name string, want variant.State) {
 func (r *rig) corrected(name string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.functions[full(name)].artefacts[0].table(1, profiler.Share{CPU: 1000})[0]
+	return r.functions[full(name)].artefacts[0].table(r.functions[full(name)].artefacts[0].lead, 1, profiler.Share{CPU: 1000})[0]
 }
 
 // An instance that something interferes with is moved once, and is Active again afterwards.

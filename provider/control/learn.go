@@ -18,8 +18,8 @@ func (c *Controller) learn(now time.Time, fn *function) {
 		if ok && in.helped != nil {
 			in.executedAsPair(e)
 		} else if ok && in.sameShare(now) {
-			if a := in.own(); a != nil {
-				in.executed(a, e, interference{c}.movable(in))
+			if p := in.pace(); p != nil {
+				in.executed(p, e, interference{c}.movable(in))
 			}
 		}
 	}
@@ -31,7 +31,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 		if changed {
 			fn.replan(a)
 		}
-		a.candidates = a.named(a.means.Candidates(a.times.Profile(), a.candidates))
+		a.candidates = a.named(a.lead.means.Candidates(a.lead.times.Profile(), a.candidates))
 		fn.classing.stale = true
 		fn.recordRatios()
 	}
@@ -40,7 +40,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 // replan gives the engine and the instances an artefact's corrected times if they differ
 // from the earlier ones. It restarts nothing: the engine decides about that in the same look.
 func (fn *function) replan(a *artefact) {
-	if before, changed := a.replan(fn.Function, fn.rules); changed {
+	if before, changed := a.replan(fn.Function, fn.rules, fn.types.kinds); changed {
 		event := fn.log.Info()
 		if a.plan.Slow != "" && before.Slow == "" {
 			event = fn.log.Warn().Str("why", a.plan.Slow)
@@ -53,18 +53,23 @@ func (fn *function) replan(a *artefact) {
 	}
 }
 
-// recordRatios sets the metric of measured by predicted time, for each config that serves.
+// recordRatios sets the metric of measured by predicted time, for each config that serves. Where
+// nodes differ it is the largest.
 func (fn *function) recordRatios() {
-	ratios, asked := map[string]float64{}, map[string]bool{}
+	type serving struct {
+		config string
+		on     *pace
+	}
+	ratios, asked := map[string]float64{}, map[serving]bool{}
 	for _, in := range fn.Instances {
-		// Instances with the same config have the same times.
-		a := in.own()
-		if a == nil || asked[in.config] || !in.There() {
+		// Instances with the same config have the same times on nodes of a type.
+		p := in.pace()
+		if p == nil || asked[serving{in.config, p}] || !in.There() {
 			continue
 		}
-		asked[in.config] = true
-		if ratio, ok := a.times.Ratio(capacity.ShareOf(in.Config)); ok {
-			ratios[in.config] = ratio
+		asked[serving{in.config, p}] = true
+		if ratio, ok := p.times.Ratio(capacity.ShareOf(in.Config)); ok {
+			ratios[in.config] = max(ratios[in.config], ratio)
 		}
 	}
 	for config := range fn.ratios {

@@ -46,6 +46,9 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	}
 	c.keeper.Free(nodes)
 	c.nodes = nodes
+	if c.types.look(nodes) {
+		paces{c}.retype()
+	}
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
 	for _, fn := range c.functions {
@@ -111,7 +114,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
 	}
-	f.Nodes = c.fleetSize.staying(fn.avoid(f.Nodes, c.nodes), c.nodes)
+	f.Nodes = c.fleetSize.staying(fn.avoid(suited(fn, f.Nodes, c.nodes), c.nodes), c.nodes)
 	busy := stats.Waiting > 0
 	instances := fn.Sorted()
 	f.Instances = slices.Grow(fn.running[:0], len(instances))
@@ -156,8 +159,8 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 	fn := in.function
 	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Paired: in.Paired, Fixed: now.Before(in.resizeAfter)}
 	r.Config, r.Largest, r.Loading = in.planned(), in.Config.Batch, in.Loading
-	if a := in.own(); a != nil {
-		r.Mean = a.means.Of(a.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)
+	if p := in.pace(); p != nil {
+		r.Mean = p.means.Of(p.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)
 	}
 	if in.Retiring || in.Suspect {
 		r.State = cluster.Stopping // Its room is taken, and it carries no load.

@@ -53,8 +53,8 @@ func TestMeansAreLearnt(t *testing.T) {
 				t.Errorf("%v takes %v on average, of %v that were promised", c.Config, c.Mean, promised)
 			}
 		}
-		if _, ok := fn.artefacts[0].means[profiler.Share{CPU: used}]; !ok || len(fn.artefacts[0].means) > 4 {
-			t.Errorf("means of %d shares are kept", len(fn.artefacts[0].means))
+		if _, ok := fn.artefacts[0].lead.means[profiler.Share{CPU: used}]; !ok || len(fn.artefacts[0].lead.means) > 4 {
+			t.Errorf("means of %d shares are kept", len(fn.artefacts[0].lead.means))
 		}
 	})
 }

@@ -259,8 +259,10 @@ func (c preparation) serve(tried bool) {
 	fn.Metrics.SetProvisional(slices.ContainsFunc(found, func(a *artefact) bool { return a.profile.Provisional }))
 	for _, in := range fn.Instances {
 		in.recognise()
-		if a := fn.artefact(in.Artefact.Name); a != nil && in.Revision == fn.Revision && len(a.table(in.Config.Batch, capacity.ShareOf(in.Config))) > 0 {
-			in.times = a.times
+		if a := fn.artefact(in.Artefact.Name); a != nil && in.Revision == fn.Revision {
+			if p := a.on(c.types.kind(in.Node)); len(a.table(p, in.Config.Batch, capacity.ShareOf(in.Config))) > 0 {
+				in.times = p.times
+			}
 		}
 		in.refit()
 	}
@@ -279,9 +281,9 @@ func (c preparation) artefacts() (found []*artefact) {
 		profile := c.refined(t)
 		a := &artefact{
 			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
-			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
-			promised: c.rules.Promised(r.Function, profile),
+			profile: profile, promised: c.rules.Promised(r.Function, profile),
 		}
+		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
 		a.shadowless = pairs{c.Controller}.shadowless(r.Function, t.Model)
 		if a.named(a.promised); t.Plan != nil {
 			a.Artefact.Plan = t.Plan.String()
@@ -301,13 +303,16 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	if before != nil && r.Inference.Shadow != "" && before.Model == a.Model && c.rules.BatchesAlike(c.fn.Function, r.Function) && c.fn.Inference.Percentile == r.Inference.Percentile && !differ(before.promised, a.promised) {
 		a.parts = before.parts
 	}
-	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
-		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
+	if before != nil && before.paces[0].times.Of() == a.paces[0].times.Of() { // The present corrections are newer than the stored ones.
+		a.paces = before.paces
 	}
-	a.plan = c.rules.Plan(r.Function, a.profile, a.times)
-	a.candidates = a.named(a.plan.Candidates)
+	paces{c.Controller}.unlike(c.fn, a, r.Function)
+	a.plan = a.join(r.Function, &c.rules, c.types.kinds)
+	a.candidates = a.plan.Candidates
 	if a.plan.Refuse == nil {
-		a.times.SetQuantile(latency.Quantile(r.Function))
+		for _, p := range a.paces {
+			p.times.SetQuantile(latency.Quantile(r.Function))
+		}
 	}
 	return a.plan.Refuse
 }

@@ -127,8 +127,8 @@ func (in *instance) recognise() {
 	if fn.replica.Alone() || a == nil || in.origin != fn.Revision && !fn.knows(&in.Instance) || in.Model != a.Model || !sameContent(in.Bundle, a.Bundle) {
 		return
 	}
-	if len(a.table(in.Config.Batch, capacity.ShareOf(in.Config))) > 0 {
-		in.Revision, in.times = fn.Revision, a.times
+	if p := a.on(fn.types.kind(in.Node)); len(a.table(p, in.Config.Batch, capacity.ShareOf(in.Config))) > 0 {
+		in.Revision, in.times = fn.Revision, p.times
 	}
 }
 

@@ -71,6 +71,7 @@ func (s *saver) flush() {
 func (s *saver) write(states map[string]correction.State, histories map[string][]byte) {
 	has := func(record string) bool {
 		name, _, _ := strings.Cut(record, variantMark)
+		name, _, _ = strings.Cut(name, kindMark)
 		s.controller.mu.Lock()
 		defer s.controller.mu.Unlock()
 		_, ok := s.controller.functions[name]
@@ -81,14 +82,19 @@ func (s *saver) write(states map[string]correction.State, histories map[string][
 }
 
 // variantMark separates a function's name from a variant's in the name of a record.
-const variantMark = "/"
+// kindMark separates either from the type of the nodes.
+const variantMark, kindMark = "/", " on "
 
-// recordName is the name of the stored correction of a function's artefact.
-func recordName(function, artefact string) string {
-	if artefact == cluster.Whole {
-		return function
+// recordName is the name of the stored correction of a function's artefact on a type of nodes,
+// "" where nodes do not differ.
+func recordName(function, artefact, kind string) string {
+	if artefact != cluster.Whole {
+		function += variantMark + artefact
 	}
-	return function + variantMark + artefact
+	if kind != "" {
+		function += kindMark + kind
+	}
+	return function
 }
 
 // newCorrections returns the unsaved corrections of models' times and marks them as saved.
@@ -100,8 +106,10 @@ func (s *saver) newCorrections() map[string]correction.State {
 	}
 	for name, fn := range s.controller.functions {
 		for _, a := range fn.artefacts {
-			if a.unsaved {
-				states[recordName(name, a.Name)], a.unsaved = a.times.State(), false
+			for _, p := range a.paces {
+				if p.unsaved {
+					states[recordName(name, a.Name, p.kind)], p.unsaved = p.times.State(), false
+				}
 			}
 		}
 	}

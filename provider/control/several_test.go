@@ -282,7 +282,7 @@ func TestUpdateReachesBothReplicas(t *testing.T) {
 		follower.locked(func() {
 			fn := follower.functions[full("f")]
 			for id, in := range fn.Instances {
-				if in.times != fn.artefacts[0].times {
+				if in.times != fn.artefacts[0].paces[0].times {
 					t.Errorf("the follower has not recognised the new revision's instance %s", id)
 				}
 			}

@@ -31,11 +31,11 @@ func (t corrected) Configs() []cluster.Config {
 // Exec implements systems.Times. It returns the mean of the observed executions. Without any,
 // it divides the promised percentile by the ratio of percentile to mean at other configs.
 func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
-	table := t.of.table(c.Batch, capacity.ShareOf(c))
+	table := t.of.table(t.of.lead, c.Batch, capacity.ShareOf(c))
 	if b < 1 || b > len(table) {
 		return 0, false
 	}
-	if mean := t.of.means.Of(t.of.times.Profile(), capacity.ShareOf(c), b, table[b-1]); mean > 0 {
+	if mean := t.of.lead.means.Of(t.of.lead.times.Profile(), capacity.ShareOf(c), b, table[b-1]); mean > 0 {
 		return mean, true
 	}
 	return time.Duration(float64(table[b-1]) / systems.Tail(latency.Quantile(t.Function), t.Spread())), true
@@ -44,8 +44,8 @@ func (t corrected) Exec(c cluster.Config, b int) (time.Duration, bool) {
 // Spread implements systems.Times. It returns the observed spread. With too few executions
 // it returns 0: then all executions count as long as the percentile.
 func (t corrected) Spread() float64 {
-	return t.of.means.Spread(t.of.times.Profile(), latency.Quantile(t.Function), func(on profiler.Share) []time.Duration {
-		return t.of.table(t.Inference.MaxBatch, on)
+	return t.of.lead.means.Spread(t.of.lead.times.Profile(), latency.Quantile(t.Function), func(on profiler.Share) []time.Duration {
+		return t.of.table(t.of.lead, t.Inference.MaxBatch, on)
 	})
 }
 

@@ -72,7 +72,7 @@ func (fn *function) variant(a *artefact) provider.Variant {
 	if best, ok := fn.example(a, largest); ok {
 		v.Config, v.Price = best.Config.String(), resources(best.Config.Resources)
 		v.RPS = fn.rate(best)
-		if one := a.table(1, capacity.ShareOf(best.Config)); len(one) > 0 {
+		if one := a.table(a.lead, 1, capacity.ShareOf(best.Config)); len(one) > 0 {
 			v.LatencyMS = milliseconds(one[0])
 		}
 	}

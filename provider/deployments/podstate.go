@@ -3,7 +3,6 @@ package deployments
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,9 +50,7 @@ func ReadPod(p *corev1.Pod) Pod {
 	}
 	// An annotation that is no number leaves 0, which is no revision.
 	out.Revision, _ = strconv.ParseUint(p.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
-	if p.Status.PodIP != "" {
-		out.Address = net.JoinHostPort(p.Status.PodIP, strconv.Itoa(podspec.Port))
-	}
+	out.Address = podspec.Address(p)
 	if s := podspec.Status(p); s != nil {
 		out.Started = s.State.Running != nil
 	}

@@ -35,16 +35,24 @@ type Records struct {
 
 // Correction returns the profile's times, corrected by the stored correction if there is one.
 func (s Records) Correction(name string, p *profiler.Profile, quantile float64) *correction.Correction {
+	return s.CorrectionFrom(name, p, quantile, correction.State{})
+}
+
+// CorrectionFrom is Correction that begins with another correction if none is stored: that of the
+// same model on other nodes.
+func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float64, other correction.State) *correction.Correction {
 	times := correction.New(p, quantile)
-	if s.Corrections == nil {
-		return times
+	if s.Corrections != nil {
+		if kept, err := s.Corrections.Correction(name); err == nil {
+			if err := times.Restore(kept, time.Now()); err == nil {
+				return times
+			}
+			s.Logger.Debug().Str("function", name).Msg("ignored the stored correction of the function's times: it is of another profile")
+		}
 	}
-	kept, err := s.Corrections.Correction(name)
-	if err != nil {
-		return times // There is none, or it cannot be read. Executions will correct the times again.
-	}
-	if err := times.Restore(kept, time.Now()); err != nil {
-		s.Logger.Debug().Str("function", name).Err(err).Msg("ignored the stored correction of the function's times")
+	if other.Profile != "" {
+		other.Profile = times.Of()
+		_ = times.Restore(other, time.Now()) // Otherwise executions correct the times again.
 	}
 	return times
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
@@ -247,4 +248,45 @@ func (r Rules) Hopeless(f *provider.Function, candidates []capacity.Candidate) *
 		return nil
 	}
 	return &annotation.Error{Key: annotation.SLOLatency, Value: f.Inference.SLO.String(), Why: found.Explain(f.Inference.SLO)}
+}
+
+// Join makes one plan from those of unlike nodes. A candidate has the longest of its times, since
+// its instance may come to any of the nodes that suit. suits says which do: not those on which
+// the objective cannot be met while it can on others. lead is the index of the slowest that
+// suits. If none does, the plan is that of the fastest, and all suit. There is at least one plan.
+func Join(plans []Plan) (joined Plan, lead int, suits []bool) {
+	suits = make([]bool, len(plans))
+	var chosen []int
+	for i, p := range plans {
+		if p.Slow == "" && p.Refuse == nil && len(p.Candidates) > 0 {
+			suits[i], chosen = true, append(chosen, i)
+		}
+	}
+	if len(chosen) == 0 {
+		for i, p := range plans {
+			suits[i] = true
+			if p.Scale > plans[lead].Scale {
+				lead = i
+			}
+		}
+		return plans[lead], lead, suits
+	}
+	lead = slices.MaxFunc(chosen, func(i, j int) int {
+		return cmp.Compare(capacity.Fastest(plans[i].Candidates).Exec, capacity.Fastest(plans[j].Candidates).Exec)
+	})
+	joined = plans[lead]
+	if len(chosen) == 1 {
+		return joined, lead, suits
+	}
+	longest := map[cluster.Config]time.Duration{}
+	for _, i := range chosen {
+		for _, c := range plans[i].Candidates {
+			longest[c.Config] = max(longest[c.Config], c.Exec)
+		}
+	}
+	joined.Candidates = slices.Clone(joined.Candidates)
+	for k := range joined.Candidates {
+		joined.Candidates[k].Exec = longest[joined.Candidates[k].Config]
+	}
+	return joined, lead, suits
 }

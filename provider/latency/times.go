@@ -67,9 +67,11 @@ type Finder struct {
 	// Predict makes the Finder predict times. It measures a model that it cannot predict, or
 	// any model if Predict is false.
 	Predict bool
-	// Engine and Machine are the names that a profile must carry. The Finder measures a
-	// model again if its profile carries others.
+	// Engine is the name that a profile must carry; Machine is this machine's. A replica that
+	// leads finds the times of its own machine even if those of another one serve meanwhile.
 	Engine, Machine string
+	// Pace converts the times of other machines; nil for not at all.
+	Pace Pace
 	// Leading reports whether this replica leads, and so predicts and measures models.
 	Leading func() bool
 	Logger  zerolog.Logger
@@ -117,7 +119,7 @@ func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidat
 	if err != nil {
 		return nil
 	}
-	p, _ := t.join(f, hash, file, t.stored(t.Key(hash, f)))
+	p, _ := t.join(f, hash, file, t.known(context.Background(), hash, f))
 	if p == nil {
 		return nil
 	}
@@ -191,10 +193,11 @@ func (t *Finder) serves(f *provider.Function, p *profiler.Profile) bool {
 	return covers(p, f.Inference.MaxBatch, f.Inference.SLO/2) && !t.doubtful(f, p)
 }
 
-// Profile returns the model's profile from the store. Otherwise it sketches the model, or
-// predicts or measures it. A replica that does not lead only looks into the store, unless alone
-// is set. After a provisional profile, Refine finds the full one. The profile includes the times
-// on the nodes' GPUs ([profiler.Profile.With]) if the function may run there.
+// Profile returns the model's profile from the store, of this machine or of another one.
+// Otherwise it sketches the model, or predicts or measures it. A replica that does not lead only
+// looks into the store, unless alone is set. After a provisional profile, Refine finds the full
+// one. The profile includes the times on the nodes' GPUs ([profiler.Profile.With]) if the
+// function may run there.
 func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
@@ -203,15 +206,20 @@ func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string,
 	if f.Inference.Device == annotation.DeviceCUDA {
 		return t.onlyDevices(ctx, f, hash, file, alone)
 	}
-	if prepared, p, err = t.onCPU(ctx, f, file, t.Key(hash, f), alone); err == nil {
+	if prepared, p, err = t.onCPU(ctx, f, file, hash, alone); err == nil {
 		p, err = t.withDevices(ctx, f, hash, file, p, false)
 	}
 	return prepared, p, err
 }
 
 // onCPU is Profile without GPUs.
-func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, key string, alone bool) (prepared string, p *profiler.Profile, err error) {
+func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash string, alone bool) (prepared string, p *profiler.Profile, err error) {
+	key := t.Key(hash, f)
 	if p = t.stored(key); t.serves(f, p) {
+		prepared, err = t.Ready(ctx, file)
+		return prepared, p, err
+	}
+	if p = t.foreign(ctx, hash, f); p != nil {
 		prepared, err = t.Ready(ctx, file)
 		return prepared, p, err
 	}
@@ -260,7 +268,10 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 	if p = t.stored(key); p != nil && !p.Provisional && t.serves(f, p) {
 		prepared, err = t.Ready(ctx, file)
 	} else if !t.Leading() {
-		return "", nil, ErrFollowing
+		if p = t.foreign(ctx, hash, f); p == nil || p.Provisional {
+			return "", nil, ErrFollowing
+		}
+		prepared, err = t.Ready(ctx, file)
 	} else if on := t.early(ctx, f, file, p); on != nil {
 		prepared, err = t.Ready(ctx, file)
 		return prepared, on, err

@@ -36,6 +36,7 @@ const (
 	kindCorrection = "correction"
 	kindHistory    = "idle-times"
 	kindPlans      = "plans"
+	kindYardstick  = "yardstick"
 )
 
 // The keys in a ConfigMap: the profile's key or the function's name, and the value.
@@ -59,7 +60,7 @@ type HistoryStore struct {
 
 // OpenHistoryStore reads the ConfigMaps of a namespace and watches them until ctx ends.
 // leading reports whether this replica leads; nil means always. A replica that does not
-// lead writes profiles and plans only.
+// lead writes profiles, plans and yardsticks only.
 func OpenHistoryStore(ctx context.Context, client kubernetes.Interface, namespace string, leading func() bool) (*HistoryStore, error) {
 	if leading == nil {
 		leading = func() bool { return true }
@@ -100,6 +101,22 @@ func (s *HistoryStore) PutProfile(key string, p *profiler.Profile) error {
 		return errors.New("a profile needs a key")
 	}
 	return s.write(kindProfile, key, p)
+}
+
+// ProfilesOf lists the profiles of a model, by its hash, of all engines and machines. It leaves
+// out damaged ones.
+func (s *HistoryStore) ProfilesOf(hash string) (all []*profiler.Profile, err error) {
+	kept, err := s.lister.List(labels.SelectorFromSet(labels.Set{KindLabel: kindProfile}))
+	if err != nil {
+		return nil, fmt.Errorf("list the profiles: %w", err)
+	}
+	for _, found := range kept {
+		var p profiler.Profile
+		if strings.HasPrefix(found.Data[keyOf], hash+" ") && s.read(kindProfile, found.Data[keyOf], &p) == nil {
+			all = append(all, &p)
+		}
+	}
+	return all, nil
 }
 
 // Correction returns the correction of a function's predicted times; store.ErrAbsent if
@@ -156,6 +173,24 @@ func (s *HistoryStore) KeepPlans(keys []string, before time.Time) error {
 		}
 	}
 	return err
+}
+
+// Yardstick returns the [profiler.Profile.Yardstick] of a type of nodes, 0 if it is not known.
+func (s *HistoryStore) Yardstick(kind string) float64 {
+	var took float64
+	if s.read(kindYardstick, kind, &took) != nil || !(took > 0) {
+		return 0
+	}
+	return took
+}
+
+// PutYardstick stores the yardstick of a type of nodes, in µs, unless the stored one is the same
+// within a few percent.
+func (s *HistoryStore) PutYardstick(kind string, took float64) error {
+	if known := s.Yardstick(kind); known > 0 && profiler.Paces(known, took) == 1 {
+		return nil
+	}
+	return s.write(kindYardstick, kind, took)
 }
 
 // putAll writes one value after another, to spare the API server.
@@ -218,10 +253,10 @@ func (s *HistoryStore) delete(kind, of string) error {
 }
 
 // name returns the ConfigMap's name. It ends in the function's name, or in a hash if of is
-// a profile's key or not valid in a name.
+// no function or not valid in a name.
 func name(kind, of string) string {
 	prefix := "faas-infer-" + kind + "-"
-	if kind != kindProfile && len(prefix)+len(of) < 253 && !strings.ContainsAny(of, "/ ") {
+	if kind != kindProfile && kind != kindYardstick && len(prefix)+len(of) < 253 && !strings.ContainsAny(of, "/ ") {
 		return prefix + of
 	}
 	sum := sha256.Sum256([]byte(of))

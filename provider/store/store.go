@@ -148,6 +148,26 @@ func (s *Store) Profile(key string) (*profiler.Profile, error) {
 	return &p, nil
 }
 
+// ProfilesOf lists the profiles of a model, by its hash, of all engines and machines.
+func (s *Store) ProfilesOf(hash string) (all []*profiler.Profile, err error) {
+	of := []byte(hash + " ")
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucketProfiles).Cursor()
+		for k, v := c.Seek(of); bytes.HasPrefix(k, of); k, v = c.Next() {
+			var p profiler.Profile
+			if err := json.Unmarshal(v, &p); err != nil {
+				return fmt.Errorf("profile %s: %w", k, err)
+			}
+			all = append(all, &p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return all, nil
+}
+
 func functionKey(namespace, name string) []byte { return []byte(namespace + "/" + name) }
 
 func (s *Store) put(bucket, key []byte, value any) error {

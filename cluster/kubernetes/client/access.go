@@ -6,6 +6,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -100,55 +101,130 @@ func (m Missing) String() string {
 		m.Verb, m.Resource, where, m.For, m.Verb, m.Resource, m.Group, role)
 }
 
-// inParallel is the maximum number of reviews in flight.
-const inParallel = 8
-
 // CheckAccess asks the API server for every right in needs and returns the missing ones
 // in the order of needs. own is the provider's namespace; functions are the namespaces of
 // functions. It returns an error if the API server fails to answer.
+//
+// A right in all namespaces is one question. Without it, each namespace is asked once for all its
+// rules: a thousand namespaces take a thousand questions and not one for each of their rights.
 func CheckAccess(ctx context.Context, client kubernetes.Interface, needs []Need, own string, functions []string) ([]Missing, error) {
+	functions = slices.Compact(slices.Sorted(slices.Values(functions)))
 	asked := questions(needs, own, functions)
-	denied := make([]bool, len(asked))
+	denied, err := inParallel(asked, func(m Missing) (bool, error) {
+		allowed, err := ask(ctx, client, m)
+		if err != nil {
+			err = fmt.Errorf("cannot check whether the provider may %s %s: %w", m.Verb, m.Resource, err)
+		}
+		return !allowed, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var lacking, missing []Missing
+	for i, m := range asked {
+		if denied[i] {
+			lacking = append(lacking, m)
+		}
+	}
+	inEach := slices.DeleteFunc(slices.Clone(lacking), func(m Missing) bool { return m.Scope != Functions })
+	within := make([][]Missing, len(functions))
+	if len(inEach) > 0 {
+		if within, err = inParallel(functions, func(namespace string) ([]Missing, error) { return lack(ctx, client, inEach, namespace) }); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range lacking {
+		if m.Scope != Functions {
+			missing = append(missing, m)
+			continue
+		}
+		for _, all := range within {
+			for _, x := range all {
+				if x.Verb == m.Verb && x.Group == m.Group && x.Resource == m.Resource {
+					missing = append(missing, x)
+				}
+			}
+		}
+	}
+	return missing, nil
+}
+
+// maxInParallel is the maximum number of reviews in flight.
+const maxInParallel = 8
+
+// inParallel returns what f says of each of the questions, and one of its errors.
+func inParallel[Q, A any](asked []Q, f func(Q) (A, error)) ([]A, error) {
+	answers := make([]A, len(asked))
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
-	tokens := make(chan struct{}, inParallel)
-	for i, m := range asked {
+	tokens := make(chan struct{}, maxInParallel)
+	for i, q := range asked {
 		tokens <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-tokens }()
-			allowed, err := ask(ctx, client, m)
+			answer, err := f(q)
 			mu.Lock()
 			defer mu.Unlock()
-			denied[i] = !allowed
-			if err != nil && failed == nil {
-				failed = fmt.Errorf("cannot check whether the provider may %s %s: %w", m.Verb, m.Resource, err)
-			}
+			answers[i], failed = answer, cmp.Or(failed, err)
 		})
 	}
 	wait.Wait()
-	if failed != nil {
-		return nil, failed
+	return answers, failed
+}
+
+// lack returns the rights that the provider has not in a namespace.
+func lack(ctx context.Context, client kubernetes.Interface, rights []Missing, namespace string) (missing []Missing, err error) {
+	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("cannot check the provider's rights in namespace %s: %w", namespace, err)
 	}
-	var missing []Missing
-	for i, m := range asked {
-		if denied[i] {
+	for _, m := range rights {
+		m.Namespace = namespace
+		allowed := grants(review.Status.ResourceRules, m)
+		if !allowed && review.Status.Incomplete { // An authorizer does not list its rules.
+			if allowed, err = ask(ctx, client, m); err != nil {
+				return nil, err
+			}
+		}
+		if !allowed {
 			missing = append(missing, m)
 		}
 	}
 	return missing, nil
 }
 
-// questions returns all rights to ask for, as if each were missing: one for each verb
-// and namespace, or one for each verb if the right is needed in the whole cluster.
+// grants reports whether one of the rules gives a right on all objects.
+func grants(rules []authorizationv1.ResourceRule, m Missing) bool {
+	has := func(all []string, names ...string) bool {
+		return slices.ContainsFunc(all, func(x string) bool { return x == "*" || slices.Contains(names, x) })
+	}
+	_, sub, nested := strings.Cut(m.Resource, "/")
+	names := []string{m.Resource}
+	if nested {
+		names = append(names, "*/"+sub)
+	}
+	return slices.ContainsFunc(rules, func(r authorizationv1.ResourceRule) bool {
+		return len(r.ResourceNames) == 0 && has(r.Verbs, m.Verb) && has(r.APIGroups, m.Group) && has(r.Resources, names...)
+	})
+}
+
+// questions returns all rights to ask for, as if each were missing: one for each verb. Those in
+// the namespaces of functions are asked for in the whole cluster first.
 func questions(needs []Need, own string, functions []string) []Missing {
 	var all []Missing
 	for _, n := range needs {
-		namespaces := map[Scope][]string{Cluster: {""}, Provider: {own}, Functions: functions}[n.Scope]
-		for _, namespace := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
-			for _, verb := range n.Verbs {
-				all = append(all, Missing{n, verb, namespace})
-			}
+		namespace := ""
+		switch {
+		case n.Scope == Provider:
+			namespace = own
+		case n.Scope == Functions && len(functions) == 0:
+			continue
+		}
+		for _, verb := range n.Verbs {
+			all = append(all, Missing{n, verb, namespace})
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,15 +17,24 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The lease's times. After a leader is killed, another replica leads within
-// leaseDuration plus two retry periods, each up to 2.2 times as long because of the
-// library's jitter: 3 s + 2 · 2.2 · 0.4 s = 4.8 s. A leader that cannot renew stops
-// leading before another can begin.
-const (
-	leaseDuration = 3 * time.Second
-	renewDeadline = 2 * time.Second
-	retryPeriod   = 400 * time.Millisecond
-)
+// DefaultLease is the duration of a lease. Its leader writes it [Renewals] times a minute, and the
+// other replicas read it as often: what client-go's own components do to every API server. After
+// a leader is killed, another replica leads within the duration plus two retry periods, each up
+// to 2.2 times as long because of the library's jitter: 15 s + 2 · 2.2 · 2 s = 23.8 s. One that
+// ends by itself is followed within a retry period. Requests are answered meanwhile.
+const DefaultLease = 15 * time.Second
+
+// times returns how long a leader tries to renew a lease, and the time between two tries, in
+// client-go's proportions. A leader that cannot renew stops leading before another can begin.
+func times(lease time.Duration) (deadline, retry time.Duration) {
+	return lease * 2 / 3, lease * 2 / 15
+}
+
+// Renewals is how often a minute a leader writes its lease.
+func Renewals(lease time.Duration) float64 {
+	_, retry := times(lease)
+	return time.Minute.Seconds() / retry.Seconds()
+}
 
 // ElectionOptions configure an election.
 type ElectionOptions struct {
@@ -33,6 +43,8 @@ type ElectionOptions struct {
 	// Namespace and Name are the Lease's. Identity distinguishes this replica from
 	// the others and from itself before a restart: use the pod's name and UID.
 	Namespace, Name, Identity string
+	// Lease is how long the lease holds; [DefaultLease] if 0.
+	Lease time.Duration
 	// Changed, if not nil, is called when this replica begins to lead and when it has
 	// stopped, one call at a time. It must return soon.
 	Changed func(leading bool)
@@ -58,9 +70,11 @@ func NewElection(o ElectionOptions) (*Election, error) {
 	if o.Namespace == "" || o.Name == "" || o.Identity == "" {
 		return nil, errors.New("ElectionOptions: set Namespace, Name and Identity")
 	}
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	config := rest.CopyConfig(o.Config)
 	// A try that hangs must leave time for another.
-	config.Timeout = renewDeadline / 2
+	deadline, _ := times(o.Lease)
+	config.Timeout = deadline / 2
 	config.QPS = -1
 	client, err := coordinationv1.NewForConfig(config)
 	if err != nil {
@@ -72,7 +86,7 @@ func NewElection(o ElectionOptions) (*Election, error) {
 // Leading reports whether this replica leads now. It returns false as soon as another
 // replica may lead, even if this process was suspended in the meantime.
 func (e *Election) Leading() bool {
-	return e.leading.Load() && time.Since(e.begun)-time.Duration(e.renewed.Load()) < leaseDuration
+	return e.leading.Load() && time.Since(e.begun)-time.Duration(e.renewed.Load()) < e.options.Lease
 }
 
 // Leader returns the identity of the last known leader; "" before there was one.
@@ -85,6 +99,7 @@ func (e *Election) Leader() string {
 
 // Run takes part in the election until ctx ends, then releases the lease.
 func (e *Election) Run(ctx context.Context) error {
+	deadline, retry := times(e.options.Lease)
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: &lock{election: e, LeaseLock: &resourcelock.LeaseLock{
@@ -92,7 +107,7 @@ func (e *Election) Run(ctx context.Context) error {
 				Client:     e.client,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: e.options.Identity},
 			}},
-			LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+			LeaseDuration: e.options.Lease, RenewDeadline: deadline, RetryPeriod: retry,
 			ReleaseOnCancel: true, Name: e.options.Name,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: e.begin,

@@ -4,8 +4,10 @@
 package nodes
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,7 +17,9 @@ import (
 
 // Node holds what placement needs to know of one node.
 type Node struct {
-	Name   string
+	Name string
+	// Type is the node's CPU as far as labels tell ([TypeOf]).
+	Type   string
 	Labels map[string]string
 	// Taints are those with effect NoSchedule or NoExecute.
 	Taints []corev1.Taint
@@ -34,7 +38,7 @@ type Node struct {
 // Read returns the Node of an API object.
 func Read(object *corev1.Node) Node {
 	n := Node{
-		Name: object.Name, Labels: object.Labels, Cordoned: object.Spec.Unschedulable,
+		Name: object.Name, Type: TypeOf(object), Labels: object.Labels, Cordoned: object.Spec.Unschedulable,
 		Allocatable: amount(object.Status.Allocatable), MaxPods: int(object.Status.Allocatable.Pods().Value()),
 	}
 	for _, t := range object.Spec.Taints {
@@ -56,6 +60,21 @@ func Read(object *corev1.Node) Node {
 	}
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
+}
+
+// Trust forgets the GPUs of an inventory whose agent has died long ago, before now: nobody shares
+// them any more, and what has become of them is not known.
+func (n *Node) Trust(now time.Time) {
+	alive := n.GPUs.Alive
+	n.GPUs.Alive = time.Time{} // A heartbeat is no change.
+	if (gpu.Inventory{Alive: alive}).Dead(now) && len(n.GPUs.Usable()) > 0 {
+		n.Complaint = fmt.Sprintf("the node agent has not said since %s that it lives; see why its pod does not run", alive.UTC().Format(time.RFC3339))
+		n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: gpu.None, Reason: n.Complaint}
+		for i := range n.GPUs.Devices {
+			n.GPUs.Devices[i].Whole = false
+		}
+		n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
+	}
 }
 
 // checkOffer stops the sharing of GPUs that NVIDIA's device plugin hands out as well, whatever the
@@ -90,7 +109,7 @@ var wholeResources = []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource 
 // Same reports whether n and o do not differ for placement. Kubelets write a node's
 // status often, mostly without such a change.
 func (n Node) Same(o Node) bool {
-	return n.Name == o.Name && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
+	return n.Name == o.Name && n.Type == o.Type && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
 		n.MaxPods == o.MaxPods && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
 		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs)
 }

@@ -18,8 +18,13 @@ func Trim(object *corev1.Node) *corev1.Node {
 			corev1.ResourcePods: *object.Status.Allocatable.Pods(),
 		}},
 	}
-	if text, ok := object.Annotations[gpu.InventoryAnnotation]; ok {
-		out.Annotations = map[string]string{gpu.InventoryAnnotation: text}
+	for _, key := range []string{gpu.InventoryAnnotation, CPUAnnotation} {
+		if text, ok := object.Annotations[key]; ok {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[key] = text
+		}
 	}
 	for _, name := range wholeResources {
 		if n, ok := object.Status.Allocatable[name]; ok {

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,8 +46,8 @@ func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 	if at, err := time.Parse(time.RFC3339Nano, pod.Annotations[StartedAnnotation]); err == nil {
 		in.StartedAt = at
 	}
-	if pod.Status.PodIP != "" {
-		in.Network, in.Address = "tcp", net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(Port))
+	if in.Address = Address(pod); in.Address != "" {
+		in.Network = "tcp"
 	}
 	return in, nil
 }

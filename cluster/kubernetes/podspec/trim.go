@@ -39,6 +39,9 @@ func Trim(pod *corev1.Pod) *corev1.Pod {
 	out.CreationTimestamp, out.Spec.ResourceClaims = pod.CreationTimestamp, pod.Spec.ResourceClaims
 	out.Annotations = some(pod.Annotations, v1alpha1.SpecAnnotation, StartedAnnotation, gpu.DeviceAnnotation)
 	out.Status.Reason, out.Status.Message, out.Status.PodIP = pod.Status.Reason, pod.Status.Message, pod.Status.PodIP
+	if len(pod.Status.PodIPs) > 1 {
+		out.Status.PodIPs = pod.Status.PodIPs
+	}
 	for _, c := range pod.Status.Conditions {
 		c.LastProbeTime = metav1.Time{}
 		out.Status.Conditions = append(out.Status.Conditions, c)

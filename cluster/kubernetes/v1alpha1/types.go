@@ -206,6 +206,8 @@ type ResolvedImage struct {
 	Digest    string `json:"digest"`
 	// Directory is the absolute path of the bundle in the image.
 	Directory string `json:"directory"`
+	// Platforms are those on which it runs, as "linux/amd64"; none if it does not say.
+	Platforms []string `json:"platforms,omitempty"`
 	// Models are what instances may load.
 	Models []ResolvedModel `json:"models"`
 }

@@ -289,14 +289,25 @@ func (a *Agent) begin(ctx context.Context, devices []gpu.Device) error {
 	return nil
 }
 
-// publish writes the annotation if it differs.
+// due returns the annotation to write, "" if the node has it: it differs, or its heartbeat is old.
+func due(has string, i gpu.Inventory, now time.Time) string {
+	last, err := gpu.Parse(has)
+	age := now.Sub(last.Alive)
+	if i.Alive = last.Alive; err == nil && i.String() == has && age >= 0 && age < gpu.Heartbeat {
+		return ""
+	}
+	i.Alive = now.UTC().Truncate(time.Second)
+	return i.String()
+}
+
+// publish writes the annotation if it differs, and at every heartbeat.
 func (a *Agent) publish(ctx context.Context, node *corev1.Node, i gpu.Inventory) error {
 	text := i.String()
 	if a.logged != text {
 		a.logged = text
 		a.Log.Info().Int("gpus", len(i.Devices)).Str("sharing", string(i.Sharing)).Str("reason", i.Reason).Msg("this node's GPUs")
 	}
-	if node.Annotations[gpu.InventoryAnnotation] == text {
+	if text = due(node.Annotations[gpu.InventoryAnnotation], i, time.Now()); text == "" {
 		return nil
 	}
 	apply := applycorev1.Node(a.Node).WithAnnotations(map[string]string{gpu.InventoryAnnotation: text})

@@ -88,7 +88,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 func (r *replica) elect(t *testing.T, config *rest.Config) {
 	t.Helper()
 	var err error
-	r.election, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: leaseNamespace, Name: "failures", Identity: r.id,
+	r.election, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: leaseNamespace, Name: "failures", Identity: r.id, Lease: 3 * time.Second,
 		Changed: func(bool) {
 			if r.Rig != nil {
 				r.Controller.Wake()

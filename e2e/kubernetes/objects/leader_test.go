@@ -20,13 +20,16 @@ import (
 // and the identity.
 const candidateVariable = "FAAS_INFER_TEST_CANDIDATE"
 
+// lease is shorter than a provider's, for quick tests.
+const lease = 3 * time.Second
+
 // candidate takes part in the election until it is killed, and prints a line when it leads.
 func candidate(of string) int {
 	file, identity, _ := strings.Cut(of, ",")
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err == nil {
 		var e *client.Election
-		e, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: "openfaas", Name: "test", Identity: identity, Logger: zerolog.Nop(),
+		e, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: "openfaas", Name: "test", Identity: identity, Lease: lease, Logger: zerolog.Nop(),
 			Changed: func(leading bool) { fmt.Println(identity, leading) }})
 		if err == nil {
 			err = e.Run(context.Background())
@@ -99,7 +102,7 @@ func followed(t *testing.T) bool {
 	first, says := elected(t, "first")
 	next(t, says, "first true")
 	var changes []bool
-	e, err := client.NewElection(client.ElectionOptions{Config: cluster.Config(), Namespace: "openfaas", Name: "test", Identity: "second", Logger: zerolog.Nop(),
+	e, err := client.NewElection(client.ElectionOptions{Config: cluster.Config(), Namespace: "openfaas", Name: "test", Identity: "second", Lease: lease, Logger: zerolog.Nop(),
 		Changed: func(leading bool) { changes = append(changes, leading) }})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +162,7 @@ func TestLeaderWithoutAPIServer(t *testing.T) {
 	config := cluster.Config()
 	cut := newSwitch()
 	config.Dial = cut.dial
-	e, err := client.NewElection(client.ElectionOptions{Config: config, Namespace: "openfaas", Name: "cut", Identity: "x", Logger: zerolog.Nop()})
+	e, err := client.NewElection(client.ElectionOptions{Config: config, Namespace: "openfaas", Name: "cut", Identity: "x", Lease: lease, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +177,6 @@ func TestLeaderWithoutAPIServer(t *testing.T) {
 	}
 	eventually(t, leads)
 	cut.off()
-	const lease = 3 * time.Second
 	began := time.Now()
 	eventually(t, func() string {
 		// First the time, then whether it leads: a machine that stands still between the

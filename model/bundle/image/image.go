@@ -37,8 +37,9 @@ const (
 	Dir = "/bundle"
 	// Program is the path of the program faas-infer in base images.
 	Program = "/usr/bin/faas-infer"
-	// Listen is the address of the server in an instance.
-	Listen = "tcp://0.0.0.0:8080"
+	// Listen is the address of the server in an instance: of both families, as far as its pod
+	// has them.
+	Listen = "tcp://:8080"
 	// User is the user and group that images run as. It is not root.
 	User = 65532
 )

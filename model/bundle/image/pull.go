@@ -100,6 +100,8 @@ type Resolved struct {
 	Digest string
 	// Bundle is the directory of the image's bundle, "" if it has none.
 	Bundle string
+	// Platforms are those on which the image runs, as "linux/amd64"; none if it does not say.
+	Platforms []string
 	image  v1.Image
 }
 
@@ -132,12 +134,41 @@ func resolve(ctx context.Context, ref string, keychain authn.Keychain, s setting
 		return nil, explain(ref, err)
 	}
 	r := &Resolved{Reference: parsed.Context().Digest(found.Digest.String()).Name(), Digest: found.Digest.String(), image: image}
+	if r.Platforms, err = platforms(found, config); err != nil {
+		return nil, explain(ref, err)
+	}
 	if label := config.Config.Labels[Label]; label != "" {
 		if r.Bundle = path.Clean(label); !path.IsAbs(label) || r.Bundle == "/" {
 			return nil, fmt.Errorf("image %s: its label %s is %q; it must be the absolute path of a directory, as %s", ref, Label, label, Dir)
 		}
 	}
 	return r, nil
+}
+
+// platforms lists the platforms of an index, or the one of a single image.
+func platforms(found *remote.Descriptor, config *v1.ConfigFile) (all []string, err error) {
+	if !found.MediaType.IsIndex() {
+		if config.OS != "" && config.Architecture != "" {
+			all = append(all, config.OS+"/"+config.Architecture)
+		}
+		return all, nil
+	}
+	index, err := found.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range manifest.Manifests {
+		// Builders add attestations for an unknown platform.
+		if m.Platform != nil && m.Platform.OS != "" && m.Platform.OS != "unknown" && m.Platform.Architecture != "" {
+			all = append(all, m.Platform.OS+"/"+m.Platform.Architecture)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // explain turns a registry's answer into one of this package's errors.

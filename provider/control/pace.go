@@ -1,0 +1,238 @@
+package control
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/variant"
+)
+
+const (
+	// correctPeriod is the time between two corrections of a busy artefact's times.
+	// forgetPeriod is that of an artefact without new executions.
+	correctPeriod = time.Second
+	forgetPeriod  = time.Minute
+	// troubledPeriod replaces correctPeriod while the function's requests miss their
+	// objective.
+	troubledPeriod = 250 * time.Millisecond
+)
+
+// pace is how fast an artefact runs on the nodes of one type.
+type pace struct {
+	// kind is the type of the nodes, "" where nodes do not differ.
+	kind string
+	// profile is the artefact's, converted to these nodes; times are its times, corrected by
+	// executions there.
+	profile *profiler.Profile
+	times   *correction.Correction
+	// means are the mean times of executions, by share; usual are the usual ones, by which
+	// interference shows.
+	means latency.Means
+	usual variant.Usual
+	// observed are the executions since the last look. corrected is when times were last
+	// corrected. fresh: there were executions since then; unsaved: since times were last
+	// stored.
+	observed       []correction.Observation
+	corrected      time.Time
+	fresh, unsaved bool
+}
+
+// observe records an execution of an instance for the times.
+func (p *pace) observe(in *instance, x execution) {
+	p.observed = append(p.observed, correction.Observation{Share: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
+	p.means.Observe(x.share, x.size, x.exec, in.promised)
+}
+
+// correct corrects the times by the observed executions if a correction is due. changed
+// reports whether that changed them.
+func (p *pace) correct(now time.Time, troubled bool) (due, changed bool) {
+	if len(p.observed) > 0 {
+		p.times.Observe(now, p.observed)
+		p.observed = p.observed[:0]
+		p.fresh, p.unsaved = true, true
+	}
+	pause := forgetPeriod
+	if p.fresh {
+		pause = correctPeriod
+		if troubled {
+			pause = troubledPeriod
+		}
+	}
+	if now.Sub(p.corrected) < pause {
+		return false, false
+	}
+	p.corrected, p.fresh = now, false
+	before := p.times.Profile()
+	if !p.times.Update(now) {
+		return true, false
+	}
+	if p.times.Profile() != before { // The means are ratios to the profile's times.
+		p.means, p.usual = latency.Means{}, variant.Usual{}
+	}
+	return true, true
+}
+
+// on returns the pace on a type of nodes, the first one if there is none of that type.
+func (a *artefact) on(kind string) *pace {
+	for _, p := range a.paces {
+		if p.kind == kind {
+			return p
+		}
+	}
+	return a.paces[0]
+}
+
+// paceOf returns the pace with these times, nil if there is none.
+func (a *artefact) paceOf(times *correction.Correction) *pace {
+	for _, p := range a.paces {
+		if p.times == times {
+			return p
+		}
+	}
+	return nil
+}
+
+// join makes the artefact's plan from those of the types of nodes that there are; kinds is nil
+// where they do not differ.
+func (a *artefact) join(f *provider.Function, rules *latency.Rules, kinds []string) latency.Plan {
+	if len(kinds) == 0 {
+		kinds = []string{""}
+	}
+	plans := make([]latency.Plan, len(kinds))
+	for i, kind := range kinds {
+		p := a.on(kind)
+		plans[i] = rules.Plan(f, p.profile, p.times)
+	}
+	joined, lead, suits := latency.Join(plans)
+	a.lead, a.unsuited = a.on(kinds[lead]), nil
+	for i, kind := range kinds {
+		if !suits[i] {
+			a.unsuited = append(a.unsuited, kind)
+		}
+	}
+	a.named(joined.Candidates)
+	return joined
+}
+
+// paces keeps the artefacts' times on the types of nodes.
+type paces struct{ *Controller }
+
+// unlike adds the artefact's paces on the types of nodes that it lacks. A new one begins with its
+// stored correction, otherwise with what was seen on the nodes so far: a model that is slower
+// than predicted is so everywhere.
+func (c paces) unlike(fn *function, a *artefact, function *provider.Function) {
+	for _, kind := range c.types.kinds {
+		if kind == "" || slices.ContainsFunc(a.paces, func(p *pace) bool { return p.kind == kind }) {
+			continue
+		}
+		profile := a.profile
+		if c.options.Yardstick != nil {
+			profile = profile.Scaled(profiler.Paces(profile.Yardstick, c.options.Yardstick(kind)), 0)
+		}
+		a.paces = append(a.paces, &pace{
+			kind: kind, profile: profile, means: latency.Means{},
+			times: c.saver.records.CorrectionFrom(recordName(function.Name, a.Name, kind), profile, latency.Quantile(function), a.paces[0].times.State()),
+		})
+		if by := profile.Yardstick / a.profile.Yardstick; profile != a.profile {
+			fn.log.Info().Str("variant", a.Name).Str("nodes", kind).Float64("slower_by", by).Msg("the model's times were converted to other nodes")
+		}
+	}
+}
+
+// maxKinds is the maximum number of types of nodes that are told apart. The nodes of further
+// types count as one.
+const maxKinds = 16
+
+// nodeTypes knows the types of the nodes.
+type nodeTypes struct {
+	// of has the type of each node. Nodes that are gone stay until the next change.
+	of map[string]string
+	// kinds are the types that there are, with "" for the further ones; nil until nodes differ.
+	// Once they did they may again, so a single type is then told apart, too.
+	kinds []string
+}
+
+// look takes in the nodes. It reports whether a type is new or gone.
+func (t *nodeTypes) look(nodes []cluster.Node) (changed bool) {
+	for i := range nodes {
+		if known, ok := t.of[nodes[i].Name]; !ok || known != nodes[i].Type {
+			return t.read(nodes)
+		}
+	}
+	return len(t.of) > 2*len(nodes)+100 && t.read(nodes)
+}
+
+// read reads the types anew.
+func (t *nodeTypes) read(nodes []cluster.Node) (changed bool) {
+	before, all := t.kinds, map[string]bool{}
+	t.of = make(map[string]string, len(nodes))
+	for i := range nodes {
+		t.of[nodes[i].Name] = nodes[i].Type
+		all[nodes[i].Type] = true
+	}
+	kinds := slices.Sorted(maps.Keys(all))
+	if len(kinds) == 0 || t.kinds == nil && len(kinds) == 1 {
+		return false
+	}
+	if len(kinds) > maxKinds {
+		kinds = append(slices.DeleteFunc(kinds[:maxKinds], func(kind string) bool { return kind == "" }), "")
+	}
+	t.kinds = kinds
+	return !slices.Equal(before, kinds)
+}
+
+// kind returns the type of a node, "" if the nodes do not differ or it is not told apart.
+func (t *nodeTypes) kind(node string) string {
+	kind := t.of[node]
+	if !slices.Contains(t.kinds, kind) {
+		return ""
+	}
+	return kind
+}
+
+// retype gives every artefact its times on the types of nodes that there are now, and every
+// instance those of its node. The lock is held.
+func (c paces) retype() {
+	for _, fn := range c.functions {
+		for _, a := range fn.artefacts {
+			c.unlike(fn, a, fn.Function)
+			for _, in := range fn.Instances {
+				if in.own() == a {
+					in.times = a.on(c.types.kind(in.Node)).times
+				}
+			}
+			fn.replan(a)
+		}
+		fn.classing.stale = true
+	}
+}
+
+// suited returns the nodes of the allowed ones (nil for all) on which the function's objective can
+// be met. It returns allowed itself if that is all of them, or if none would be left.
+func suited(fn *function, allowed []string, nodes []cluster.Node) []string {
+	var unsuited []string
+	for _, a := range fn.artefacts {
+		if fn.accurate(a) && a.plan.Slow == "" {
+			unsuited = append(unsuited, a.unsuited...)
+		}
+	}
+	if len(unsuited) == 0 {
+		return allowed
+	}
+	var left []string
+	for _, n := range nodes {
+		if !slices.Contains(unsuited, fn.types.kind(n.Name)) && (allowed == nil || slices.Contains(allowed, n.Name)) {
+			left = append(left, n.Name)
+		}
+	}
+	if left == nil {
+		return allowed
+	}
+	return left
+}
