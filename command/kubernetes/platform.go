@@ -248,7 +248,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Defaults: p.images.brought, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})

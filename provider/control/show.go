@@ -85,16 +85,17 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: planText(fn.artefacts, fn.planning), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: planText(fn.artefacts, fn.planning), Usage: fn.Usage(), Short: fn.Failures.Why != "" || fn.Unplaced != ""}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
+			s.Pods += uint64(in.Config.Members())
 		}
 		if in.There() { // Also a parked instance: it answers as quickly.
 			s.AvailableReplicas++
 		}
 	}
-	s.Replicas = max(s.Replicas, fn.replicas)
+	s.Replicas, s.Pods = max(s.Replicas, fn.replicas), max(s.Pods, fn.replicas)
 	return s, true
 }
 
