@@ -69,7 +69,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	}
 	if err := e.create(ctx, pod); err != nil {
 		e.abandon(errors.Is(err, context.Canceled) || isTransient(err))
-		return cluster.Instance{}, err
+		return cluster.Instance{}, b.notCreated(spec, err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

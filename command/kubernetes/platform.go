@@ -236,7 +236,8 @@ func (p *platform) cutter() *command.Cutter {
 
 // eligible lists the nodes on which a function's instances may start.
 func (p *platform) eligible(f *provider.Function) (nodes []string, why string) {
-	return p.backend.Eligible(f.Deployment)
+	nodes, why = p.backend.Eligible(f.Deployment)
+	return p.backend.Admitting(f.Name, f.Revision, nodes, why)
 }
 
 // serve starts the election, the watch of functions and the exchange between replicas,

@@ -32,7 +32,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 func (fn *function) problem() string {
 	why := fn.grave()
 	if why == "" {
-		return cmp.Or(fn.unregistered, leftOut(fn.artefacts))
+		return cmp.Or(fn.unregistered, leftOut(fn.artefacts), fn.refusing)
 	}
 	if fn.earlier() {
 		return provider.Before(why)
@@ -117,6 +117,9 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		why := unplaced[name]
 		if why != "" {
 			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), c.nodes), why)
+			if fn.refusing != "" {
+				why += "; " + fn.refusing
+			}
 		}
 		if why != fn.Unplaced && fn.planned == fn.Revision && !fn.Failures.Pausing(now) {
 			fn.Unplaced = why
