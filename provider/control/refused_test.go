@@ -56,6 +56,7 @@ func TestRefusedStart(t *testing.T) {
 		}
 		all.Store(true)
 		r.backend.crash(r.only().ID, "killed by signal 9")
+		r.until("it is gone", func() bool { return r.describe("f").Ready == 0 })
 		if _, err := r.invoke("f", "x"); status(err) != 503 || !strings.Contains(err.Error(), "TopologyAffinityError") {
 			t.Errorf("without a node: %v", err)
 		}
