@@ -25,7 +25,7 @@ func (b *Backend) Recount(ctx context.Context, function, mark string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for range 2 { // The first one may go meanwhile.
-		e := b.oneOf(function)
+		e := oneOf(b, function)
 		if e == nil {
 			return nil
 		}
@@ -42,7 +42,7 @@ func (b *Backend) Recount(ctx context.Context, function, mark string) error {
 
 // oneOf returns an instance of a function that has a pod and is not ending, nil if there is
 // none.
-func (b *Backend) oneOf(function string) *entry {
+func oneOf(b *Backend, function string) *entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {

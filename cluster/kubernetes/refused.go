@@ -33,13 +33,14 @@ func (e *entry) admitted() { e.backend.refusals.Admitted(e.instance.Function, e.
 
 // notCreated returns the error of a pod that could not be created. It remembers a refusal by
 // the API server, such as one because of a quota.
-func (b *Backend) notCreated(spec cluster.InstanceSpec, err error) error {
+func (e *entry) notCreated(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refusals.Namespace(b.options.Now(), spec.Function, spec.Revision, err.Error())
+	b.refusals.Namespace(b.options.Now(), e.instance.Function, e.instance.Revision, err.Error())
 	return &cluster.RefusedError{Err: err}
 }
 

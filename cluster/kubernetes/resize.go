@@ -112,11 +112,11 @@ func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) e
 	}
 	switch {
 	case errors.Is(err, errInfeasible):
-		e.backend.refused(before.Node, err)
+		e.refused(before.Node, err)
 	case errors.Is(err, ErrNoResize):
-		e.backend.refused(anyNode, err)
+		e.refused(anyNode, err)
 	case errors.Is(err, errForbidden):
-		e.backend.refused(inNamespace(e.namespace), err)
+		e.refused(inNamespace(e.namespace), err)
 	}
 	if err != nil && !errors.Is(err, ErrNoResize) && !errors.Is(err, errForbidden) && was != next {
 		// Restore the old quota, even if the kubelet has not seen the new one yet.
@@ -173,7 +173,8 @@ func unreported(pod *corev1.Pod) bool {
 var errUnreported = errors.New("its node does not report its resources: upgrade the kubelet to Kubernetes 1.33 or later")
 
 // refused notes that a node changes no quotas.
-func (b *Backend) refused(node string, why error) {
+func (e *entry) refused(node string, why error) {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fleet.refusals == nil {
