@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
 // steady is a model with two instances of half a core, and a budget that lets one of them go.
@@ -156,7 +157,9 @@ func (f *fixture) installed(t *testing.T) string {
 	f.kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=admin", "--from-literal=basic-auth-password=secret")
 	f.kubectl(t, manifest, "apply", "-f", "-")
 	f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
-	return "http://" + f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.clusterIP}") + ":8081"
+	// The tests run on the node, which has no route to the services' own addresses.
+	f.kubectl(t, "", "-n", "openfaas", "patch", "service/faas-infer", "--patch", `{"spec":{"type":"NodePort"}}`)
+	return "http://" + node.NodeAddress + ":" + f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.ports[0].nodePort}")
 }
 
 // readyPods lists the pods of a function that are ready and not about to go.
@@ -184,6 +187,7 @@ func TestRolloutAndDrain(t *testing.T) {
 	c := newClients(f.installed(t) + "/function/digits")
 	f.kubectl(t, fmt.Sprintf(steady, f.RegistryHost()), "apply", "-f", "-")
 	f.twoReady(t)
+	await(t, "the first answer", func() error { return c.post(t.Context()) })
 	rate := min(maxRate, c.capacity(t.Context())/2)
 	f.rollsOut(t, c, rate)
 	f.drains(t, c, rate)
