@@ -144,6 +144,7 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 	@$(TIMED) "Kubernetes" scripts/kubernetes.sh >/dev/null
 	@$(TIMED) "metrics server" scripts/metrics-server.sh >/dev/null
 	@$(TIMED) "services" scripts/services.sh >/dev/null
+	@$(TIMED) "Karpenter" scripts/karpenter.sh >/dev/null
 	@$(TIMED) "Helm" scripts/helm.sh >/dev/null
 
 .PHONY: chromium

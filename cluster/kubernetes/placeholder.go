@@ -17,6 +17,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 )
 
 const (
@@ -213,5 +214,7 @@ func (p *Placeholders) pod(c placeholder) *corev1.Pod {
 	}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: c.name(), Namespace: p.options.Namespace, Labels: map[string]string{PlaceholderLabel: c.kind.Kind, "app.kubernetes.io/part-of": "faas-infer"},
+		// It must not keep a node that the provider does not count, for example because of a taint.
+		Annotations: map[string]string{podspec.SafeToEvict: "true"},
 	}, Spec: spec}
 }

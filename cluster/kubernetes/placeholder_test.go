@@ -171,6 +171,9 @@ func TestPlaceholderPod(t *testing.T) {
 		if spec.Affinity != nil || spec.NodeName != "" || spec.NodeSelector["pool"] != "models" || spec.PriorityClassName != "low" || pod.Labels[PlaceholderLabel] != m.Kind {
 			t.Errorf("%+v", spec)
 		}
+		if pod.Annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] != "true" { // It would keep a node that the provider does not count.
+			t.Errorf("annotations %v", pod.Annotations)
+		}
 		if (spec.NodeSelector[gpuNodeLabel] == "true") != m.GPU || (len(spec.Tolerations) > 0) != m.GPU {
 			t.Errorf("%s: %v, %v", pod.Name, spec.NodeSelector, spec.Tolerations)
 		}

@@ -32,6 +32,7 @@ type providerFlags struct {
 	user                                  int64
 	placeholders                          placeholderFlags
 	publish                               publishFlags
+	credentials                           credentialFlags
 	// imagesSize is the maximum size of the images directory, read from imagesLimit.
 	imagesSize  resource.Quantity
 	imagesLimit string
@@ -66,6 +67,7 @@ Functions and their pods stay when it ends.`,
 	f.Register(flags)
 	f.publish.register(flags)
 	f.placeholders.register(flags)
+	f.credentials.register(flags)
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, or the pod's service account)")
 	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and histories (default $POD_NAMESPACE, or openfaas)")
 	flags.StringVar(&f.functions, "functions-namespace", provider.DefaultNamespace, "namespace of functions that name none; it needs no annotation")

@@ -51,6 +51,8 @@ type images struct {
 	cutter *command.Cutter
 	// function returns the object of a function by its full name.
 	function func(full string) (*v1alpha1.Function, bool)
+	// own are the provider's credentials for registries, nil for none.
+	own authn.Keychain
 	// found has what the latest revisions have found in their images, by full name.
 	found memo[found]
 }
@@ -158,7 +160,8 @@ func (i *images) makeRoom() {
 	}
 }
 
-// keychain returns the credentials with which the kubelet pulls the deployment's image.
+// keychain returns the credentials with which the kubelet pulls the deployment's image, then the
+// provider's own: like the kubelet, it may have an identity at a cloud.
 func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (authn.Keychain, error) {
 	account := ""
 	if d.Annotations != nil {
@@ -168,7 +171,11 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 	if err != nil {
 		return nil, err
 	}
-	return image.NewKeychain(configs...)
+	named, err := image.NewKeychain(configs...)
+	if err != nil || i.own == nil {
+		return named, err
+	}
+	return authn.NewMultiKeychain(named, i.own), nil
 }
 
 // instanceArguments returns the arguments of the image's program in a model's pod.

@@ -19,8 +19,7 @@ import (
 // fieldManager is the provider's name as the owner of fields in the API server.
 const fieldManager = "faas-infer"
 
-// patchDeployment applies a Deployment. It takes over fields that others have set, such as
-// faas-netes.
+// patchDeployment applies a Deployment. It takes over fields that others have set.
 func (c *Controller) patchDeployment(ctx context.Context, namespace, name string, text []byte, dryRun ...string) (*appsv1.Deployment, error) {
 	force := true
 	return c.options.Client.AppsV1().Deployments(namespace).Patch(ctx, name, types.ApplyPatchType, text,
@@ -66,12 +65,13 @@ func (fn *function) settle(now time.Time) bool {
 	if onlyReplicas {
 		m = nil
 	}
-	c.tasks.Begin(func() { fn.apply(owner, m, to) })
+	c.tasks.Begin(func() { fn.apply(owner, m, is.name, to) })
 	return false
 }
 
-// apply applies the function's objects. Without a manifest it changes only the number of replicas.
-func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, to target) {
+// apply applies the function's objects. Without a manifest it changes only the number of replicas of
+// the Deployment with a name.
+func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, name string, to target) {
 	c := fn.controller
 	select {
 	case c.applies <- struct{}{}:
@@ -84,7 +84,7 @@ func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, to target) {
 	var d *appsv1.Deployment
 	var err error
 	if m == nil {
-		d, err = c.options.Client.AppsV1().Deployments(owner.Namespace).Patch(ctx, owner.Name, types.MergePatchType,
+		d, err = c.options.Client.AppsV1().Deployments(owner.Namespace).Patch(ctx, name, types.MergePatchType,
 			fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, to.replicas), metav1.PatchOptions{FieldManager: fieldManager})
 	} else {
 		d, err = c.applyAll(ctx, m, owner, to)
@@ -101,7 +101,7 @@ func (c *Controller) applyAll(ctx context.Context, m *Manifest, owner *v1alpha1.
 	if err != nil {
 		return nil, err
 	}
-	return c.patchDeployment(ctx, owner.Namespace, owner.Name, text)
+	return c.patchDeployment(ctx, owner.Namespace, m.Name(), text)
 }
 
 func (c *Controller) applyService(ctx context.Context, m *Manifest, owner *v1alpha1.Function) error {
@@ -110,7 +110,7 @@ func (c *Controller) applyService(ctx context.Context, m *Manifest, owner *v1alp
 		return err
 	}
 	force := true
-	_, err = c.options.Client.CoreV1().Services(owner.Namespace).Patch(ctx, owner.Name, types.ApplyPatchType, text,
+	_, err = c.options.Client.CoreV1().Services(owner.Namespace).Patch(ctx, m.Name(), types.ApplyPatchType, text,
 		metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
 	if err != nil {
 		return fmt.Errorf("apply the Service: %w", err)
@@ -149,10 +149,10 @@ func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
 // delete deletes the objects of a removed function. It tries again if the API server fails.
 func (c *Controller) delete(name string) {
 	c.mu.Lock()
-	uid := c.deployed[name].uid
+	found := c.deployed[name]
 	c.mu.Unlock()
-	for n := 1; uid != ""; n++ {
-		err := c.deleteOnce(name, uid)
+	for n := 1; found.uid != ""; n++ {
+		err := c.deleteOnce(name, found)
 		if err == nil || c.tasks.Ended() {
 			return
 		}
@@ -165,20 +165,20 @@ func (c *Controller) delete(name string) {
 	}
 }
 
-func (c *Controller) deleteOnce(full string, uid types.UID) error {
+func (c *Controller) deleteOnce(full string, found deployed) error {
 	ctx, cancel := context.WithTimeout(c.tasks.Context(), callTimeout)
 	defer cancel()
-	name, namespace, _ := strings.Cut(full, ".")
+	_, namespace, _ := strings.Cut(full, ".")
 	background := metav1.DeletePropagationBackground
-	deployment := c.options.Client.AppsV1().Deployments(namespace).Delete(ctx, name,
-		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	deployment := c.options.Client.AppsV1().Deployments(namespace).Delete(ctx, found.name,
+		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &found.uid}})
 	// A conflict means that another Deployment has taken its place, which must stay.
 	if apierrors.IsNotFound(deployment) || apierrors.IsConflict(deployment) {
 		deployment = nil
 	}
 	var service error
 	if !c.has(full) {
-		if service = c.options.Client.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{}); apierrors.IsNotFound(service) {
+		if service = c.options.Client.CoreV1().Services(namespace).Delete(ctx, found.name, metav1.DeleteOptions{}); apierrors.IsNotFound(service) {
 			service = nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -21,10 +22,10 @@ var _ provider.Controller = (*Controller)(nil)
 // the deployment names, and asks the API server by a dry run whether it accepts the Deployment.
 // The dispatcher is a [provider.Forwarder].
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
-	m, err := c.prepare(ctx, f)
 	c.mu.Lock()
 	found := c.deployed[f.Name]
 	c.mu.Unlock()
+	m, err := c.prepare(ctx, f, found.name)
 	// A function that already runs this revision keeps running, even if a secret or profile
 	// that it names is gone.
 	runs := found.uid != "" && found.revision == f.Revision && f.Revision != 0
@@ -69,9 +70,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	return fn.forwarder, nil
 }
 
-// prepare makes a function's objects, with the secrets and profiles that it names.
-func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*Manifest, error) {
-	s := ManifestSettings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
+// prepare makes a function's objects, with the secrets and profiles that it names. name is that of
+// its present Deployment, "" for none.
+func (c *Controller) prepare(ctx context.Context, f *provider.Function, name string) (*Manifest, error) {
+	s := ManifestSettings{Name: name, PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
 	switch {
 	case s.User == 0:
 		s.User = podspec.DefaultUser
@@ -89,7 +91,33 @@ func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*Manife
 	if s.Profiles, err = podspec.Named(c.options.Profiles, f.Deployment); err != nil {
 		return nil, err
 	}
+	if s.Name == "" {
+		if s.Name, err = c.freeName(ctx, f.Deployment.Namespace, f.Deployment.Service); err != nil {
+			return nil, err
+		}
+	}
 	return NewManifest(f, s)
+}
+
+// freeName returns the name for a new function's Deployment and Service. It is the function's own,
+// unless a Deployment that faas-infer has not made is there, such as one of faas-netes: both would
+// change the same object, and nobody could get the other one back.
+func (c *Controller) freeName(ctx context.Context, namespace, function string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	other := otherName(function)
+	for _, name := range []string{function, other} {
+		d, err := c.options.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return name, nil
+		case err != nil:
+			return "", fmt.Errorf("look for a Deployment %s: %w", name, err)
+		case d.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && d.Labels[v1alpha1.FunctionLabel] == function:
+			return name, nil
+		}
+	}
+	return "", web.BadRequest(fmt.Errorf("namespace %s has Deployments %s and %s of others; delete or rename one of them", namespace, function, other))
 }
 
 // secret returns the type of a secret, or an error that names it.
@@ -115,7 +143,7 @@ func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *Mani
 	if err != nil {
 		return err
 	}
-	_, err = c.patchDeployment(ctx, f.Deployment.Namespace, f.Deployment.Service, text, metav1.DryRunAll)
+	_, err = c.patchDeployment(ctx, f.Deployment.Namespace, m.Name(), text, metav1.DryRunAll)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 		return web.BadRequest(fmt.Errorf("the cluster refuses this deployment: %w", err))
 	}

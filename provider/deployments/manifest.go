@@ -1,12 +1,14 @@
 package deployments
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +28,8 @@ const AppliedAnnotation = "faas-infer.dev/applied"
 // profiles of this one.
 type ManifestSettings struct {
 	podspec.Settings
+	// Name is the objects' name, "" for the function's.
+	Name string
 	// PullPolicy is when nodes pull the image again.
 	PullPolicy corev1.PullPolicy
 }
@@ -57,15 +61,19 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	selector := map[string]string{v1alpha1.FunctionLabel: d.Service}
+	name, selector := cmp.Or(s.Name, d.Service), map[string]string{v1alpha1.FunctionLabel: d.Service}
+	if name != d.Service { // Others have pods with the label, too.
+		selector[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
+	}
 	delete(labels, v1alpha1.InstanceLabel) // Only models' pods have it: ordinarySelector excludes it.
 	delete(labels, v1alpha1.MemberLabel)   // A network policy lets only members reach workers.
 	maps.Copy(labels, selector)
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	// Every deployment replaces the instances, even an equal one: the image's tag may name
 	// other content now.
+	podspec.AllowEviction(annotations, &pod)
 	annotations[v1alpha1.RevisionAnnotation] = strconv.FormatUint(f.Revision, 10)
-	meta := metav1.ObjectMeta{Name: d.Service, Namespace: d.Namespace, Labels: labels, Annotations: maps.Clone(annotations)}
+	meta := metav1.ObjectMeta{Name: name, Namespace: d.Namespace, Labels: labels, Annotations: maps.Clone(annotations)}
 	history := int32(2)
 	m := &Manifest{
 		deployment: appsv1.Deployment{
@@ -88,6 +96,15 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 	}
 	m.deployment.Annotations[AppliedAnnotation] = m.Hash
 	return m, nil
+}
+
+// Name returns the name of the Deployment and of the Service.
+func (m *Manifest) Name() string { return m.deployment.Name }
+
+// otherName returns the objects' name where somebody else has a Deployment with the function's.
+func otherName(function string) string {
+	const suffix = "-faas-infer"
+	return strings.TrimRight(function[:min(len(function), validation.DNS1035LabelMaxLength-len(suffix))], "-") + suffix
 }
 
 func hash(objects ...any) (string, error) {

@@ -83,6 +83,7 @@ func handler[T any](see, lose func(T)) cache.ResourceEventHandler {
 
 // deployed is the state of a function's Deployment.
 type deployed struct {
+	name       string
 	uid        types.UID
 	generation int64
 	replicas   int
@@ -97,7 +98,7 @@ type deployed struct {
 }
 
 func readDeployment(d *appsv1.Deployment) deployed {
-	out := deployed{uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[AppliedAnnotation], leaving: d.DeletionTimestamp != nil}
+	out := deployed{name: d.Name, uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[AppliedAnnotation], leaving: d.DeletionTimestamp != nil}
 	if d.Spec.Replicas != nil {
 		out.replicas = int(*d.Spec.Replicas)
 	}

@@ -135,6 +135,9 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 		}
 	}
 	delete(annotations, gpu.DeviceAnnotation) // A function must not claim to have a share.
+	if annotations[SafeToEvict] == "" {       // The provider starts it again elsewhere.
+		annotations[SafeToEvict] = "true"
+	}
 	annotations[v1alpha1.SpecAnnotation] = string(spec)
 	annotations[StartedAnnotation] = p.StartedAt.UTC().Format(time.RFC3339Nano)
 	controller := true

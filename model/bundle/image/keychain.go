@@ -36,14 +36,29 @@ func NewKeychain(configs ...[]byte) (authn.Keychain, error) {
 			return nil, errors.New(".dockerconfigjson of a pull secret is not JSON with the key auths; make the secret with `kubectl create secret docker-registry`")
 		}
 		for pattern, auth := range config.Auths {
-			host, below := split(pattern)
-			k = append(k, credential{host, below, auth})
+			k = append(k, newCredential(pattern, auth))
 		}
 	}
+	k.sort()
+	return k, nil
+}
+
+// sort puts first what fits the fewest images.
+func (k keychain) sort() {
 	slices.SortStableFunc(k, func(a, b credential) int {
 		return cmp.Or(cmp.Compare(len(b.path), len(a.path)), cmp.Compare(strings.Count(a.host, "*"), strings.Count(b.host, "*")), cmp.Compare(a.host, b.host))
 	})
-	return k, nil
+}
+
+func newCredential(pattern string, config authn.AuthConfig) credential {
+	host, below := split(pattern)
+	return credential{host, below, config}
+}
+
+// fits reports whether the credential is for an image.
+func (c credential) fits(r authn.Resource) bool {
+	below := strings.TrimPrefix(strings.TrimPrefix(r.String(), r.RegistryStr()), "/")
+	return hostFits(c.host, r.RegistryStr()) && (c.path == "" || below == c.path || strings.HasPrefix(below, c.path+"/"))
 }
 
 // split splits a key of auths, which may be a URL, into host and path.
@@ -66,9 +81,8 @@ func split(pattern string) (host, below string) {
 
 // Resolve implements [authn.Keychain].
 func (k keychain) Resolve(r authn.Resource) (authn.Authenticator, error) {
-	below := strings.TrimPrefix(strings.TrimPrefix(r.String(), r.RegistryStr()), "/")
 	for _, c := range k {
-		if hostFits(c.host, r.RegistryStr()) && (c.path == "" || below == c.path || strings.HasPrefix(below, c.path+"/")) {
+		if c.fits(r) {
 			return authn.FromConfig(c.config), nil
 		}
 	}
