@@ -299,4 +299,17 @@ type Instance struct {
 	// Reason says why it exited, for people: "killed by signal 9",
 	// "out of memory", the last line it printed.
 	Reason string `json:"reason,omitempty"`
+	// Blameless: its exit says nothing about the function. Its node did not take it, or the
+	// cluster took it away.
+	Blameless bool `json:"blameless,omitempty"`
 }
+
+// RefusedError is the error of a start that says nothing about the function, such as one
+// beyond a quota. The backend remembers it and lists no node for the function for a while.
+type RefusedError struct{ Err error }
+
+// Error returns the text of the wrapped error.
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (e *RefusedError) Unwrap() error { return e.Err }

@@ -81,6 +81,10 @@ type Status struct {
 	// Replicas is the number of instances planned, AvailableReplicas the number of
 	// those that are ready.
 	Replicas, AvailableReplicas uint64
+	// Pods is the number of processes or pods of Replicas if that is another: several for each
+	// instance of a model that is cut. Short: it has fewer than it needs.
+	Pods  uint64
+	Short bool
 	// Usage is the sum over the instances: CPU in millicores, memory in bytes.
 	Usage cluster.Resources
 	// Problem is the reason why the function, or its latest deployment, is not served

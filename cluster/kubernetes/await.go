@@ -41,6 +41,7 @@ func (e *entry) await() {
 		}
 		seen := s.seen()
 		if stuck.tooLong(seen) {
+			e.judgeNow(seen)
 			e.fail(seen.Reason, removeGrace)
 			return
 		}

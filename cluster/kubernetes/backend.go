@@ -44,8 +44,8 @@ type Backend struct {
 	meter    *usageMeter
 	events   *events.Queue
 	writes   writes
-	// noResize logs once that the cluster cannot resize pods.
-	noResize sync.Once
+	// noResize logs once that the cluster cannot resize pods, forbidden that the provider may not.
+	noResize, forbidden sync.Once
 
 	// ctx ends with Close; work counts the goroutines in the background.
 	ctx    context.Context
@@ -63,6 +63,8 @@ type Backend struct {
 	// Each is logged once.
 	unreadable map[types.UID]bool
 	fleet      fleet
+	// refusals holds which nodes and namespaces do not take which functions' pods.
+	refusals nodes.Refusals
 }
 
 var _ cluster.Backend = (*Backend)(nil)

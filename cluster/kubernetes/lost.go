@@ -43,6 +43,7 @@ func (b nodeWatch) seen(object *corev1.Node) {
 		b.log.Warn().Str("node", n.Name).Msg("the node's GPUs are not used: " + n.Complaint)
 	}
 	b.fleet.set(n.Name, &n)
+	b.refusals.Changed(n.Name)
 	gpus := claimWatch(b)
 	gpus.sayUnclaimed(&n)
 	gpus.loseDevices(&n)

@@ -120,6 +120,7 @@ func (e *entry) advance(in cluster.Instance) {
 	}
 	seen := podspec.Observe(e.pod)
 	if seen.State == cluster.Exited {
+		e.judge(seen)
 		e.exit(seen.Reason)
 		if e.pod.DeletionTimestamp == nil {
 			b.cleanUp(e.pod)
@@ -130,6 +131,7 @@ func (e *entry) advance(in cluster.Instance) {
 		now.State, now.Reason = seen.State, seen.Reason
 		if seen.State == cluster.Ready {
 			now.ReadyAt = b.options.Now()
+			e.admitted()
 		}
 	}
 	if before.State != now.State || before.Parked != now.Parked || before.Config != now.Config {
@@ -146,6 +148,7 @@ func (e *entry) ready() {
 		return
 	}
 	e.instance.State, e.instance.ReadyAt = cluster.Ready, b.options.Now()
+	e.admitted()
 	b.emit(e.instance)
 	e.notify()
 }
@@ -199,10 +202,12 @@ func (b *Backend) podGone(pod *corev1.Pod) {
 	defer b.mu.Unlock()
 	b.fleet.remove(pod)
 	delete(b.unreadable, pod.UID)
+	b.refusals.Freed(pod.Namespace)
 	e := b.entries[cluster.InstanceID(pod.Name)]
 	if e == nil || e.namespace != pod.Namespace || e.uid != "" && e.uid != pod.UID || !podspec.IsModel(pod) {
 		return
 	}
+	e.judge(podspec.Observe(pod))
 	e.exit(whyGone(e, pod))
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,12 @@ type refusal struct {
 
 // anyNode is the key of fleet.refusals for the whole cluster.
 const anyNode = ""
+
+// inNamespace is the key of fleet.refusals for the pods of a namespace.
+func inNamespace(name string) string { return "/" + name }
+
+// errForbidden means that the provider has no right to resize pods.
+var errForbidden = errors.New("the provider has no right to patch pods/resize")
 
 // errInfeasible means that a node can never resize the pod.
 var errInfeasible = errors.New("its node refuses")
@@ -105,11 +112,13 @@ func (e *entry) changeShare(ctx context.Context, allow func(*cluster.Instance) e
 	}
 	switch {
 	case errors.Is(err, errInfeasible):
-		e.backend.refused(before.Node, err)
+		e.refused(before.Node, err)
 	case errors.Is(err, ErrNoResize):
-		e.backend.refused(anyNode, err)
+		e.refused(anyNode, err)
+	case errors.Is(err, errForbidden):
+		e.refused(inNamespace(e.namespace), err)
 	}
-	if err != nil && !errors.Is(err, ErrNoResize) && was != next {
+	if err != nil && !errors.Is(err, ErrNoResize) && !errors.Is(err, errForbidden) && was != next {
 		// Restore the old quota, even if the kubelet has not seen the new one yet.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), resizeTimeout)
 		defer cancel()
@@ -139,7 +148,7 @@ func (e *entry) beginResize(allow func(*cluster.Instance) error) (before, after 
 	if e.pod != nil && unreported(e.pod) && podspec.QuotaOf(after.InstanceSpec) != podspec.QuotaOf(before.InstanceSpec) {
 		return before, after, errUnreported
 	}
-	for _, node := range []string{anyNode, after.Node} {
+	for _, node := range []string{anyNode, inNamespace(e.namespace), after.Node} {
 		if r, ok := b.fleet.refusals[node]; ok && b.options.Now().Sub(r.at) < refusalHolds {
 			return before, after, r.why
 		}
@@ -164,7 +173,8 @@ func unreported(pod *corev1.Pod) bool {
 var errUnreported = errors.New("its node does not report its resources: upgrade the kubelet to Kubernetes 1.33 or later")
 
 // refused notes that a node changes no quotas.
-func (b *Backend) refused(node string, why error) {
+func (e *entry) refused(node string, why error) {
+	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fleet.refusals == nil {
@@ -263,6 +273,12 @@ func (e *entry) patchQuota(ctx context.Context, quota podspec.Quota) (*corev1.Po
 			b.log.Warn().Msg("instances keep their initial CPU quota: " + ErrNoResize.Error())
 		})
 		return nil, ErrNoResize
+	}
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "pods/resize") {
+		b.forbidden.Do(func() {
+			b.log.Warn().Err(err).Msg("instances keep their initial CPU quota; other instances start instead")
+		})
+		return nil, fmt.Errorf("%w in namespace %s", errForbidden, e.namespace)
 	}
 	return pod, err
 }

@@ -69,7 +69,7 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	}
 	if err := e.create(ctx, pod); err != nil {
 		e.abandon(errors.Is(err, context.Canceled) || isTransient(err))
-		return cluster.Instance{}, err
+		return cluster.Instance{}, e.notCreated(err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +196,7 @@ func (e *entry) create(ctx context.Context, pod *corev1.Pod) error {
 				return err
 			}
 		}
-		created, err := b.createOnce(ctx, pod)
+		created, err := e.createOnce(ctx, pod)
 		if tries > 1 && apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -210,7 +210,8 @@ func (e *entry) create(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // createOnce tries once to create the pod, and ends the turn.
-func (b *Backend) createOnce(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+func (e *entry) createOnce(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	b := e.backend
 	defer b.writes.done()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -190,6 +190,7 @@ func (s *Set) replace(a *agenda) {
 		case m.there || m.asked:
 		case m.early >= maxEarly:
 			s.why = fmt.Sprintf("member %d of %d exited %d times before it was ready: %s", i+1, len(s.members), m.early, m.in.Reason)
+			s.blameless = m.in.Blameless
 			return
 		case a.wait(m.next):
 			a.due = append(a.due, Action{Do: Start, Spec: s.ask(i+1, a.now)})

@@ -37,10 +37,12 @@ type Set struct {
 	// ready stays true once the set was ready, also while a worker is replaced.
 	ready   bool
 	readyAt time.Time
-	// leaving: somebody stops it. why is why it is given up, "" if it is not. hidden: drivers
-	// were told that it could not be started.
+	// leaving: somebody stops it. why is why it is given up, "" if it is not, and blameless
+	// whether that says nothing about the function. hidden: drivers were told that it could
+	// not be started.
 	leaving, hidden bool
 	why             string
+	blameless       bool
 	// changing: somebody changes its share.
 	changing bool
 	// connected are the workers that the master was told last, as one text. connect is the
@@ -312,6 +314,7 @@ func (s *Set) Instance() (in cluster.Instance, shown bool) {
 	switch {
 	case s.Gone():
 		in.State, in.Reason = cluster.Exited, cmp.Or(s.why, master.in.Reason)
+		in.Blameless = s.blameless || s.why == "" && master.in.Blameless
 	case s.ends():
 		in.State = cluster.Stopping
 	case s.ready:

@@ -252,7 +252,8 @@ func (p *platform) cutter() *command.Cutter {
 
 // eligible lists the nodes on which a function's instances may start.
 func (p *platform) eligible(f *provider.Function) (nodes []string, why string) {
-	return p.backend.Eligible(f.Deployment, p.images.platforms(f.Name)...)
+	nodes, why = p.backend.Eligible(f.Deployment, p.images.platforms(f.Name)...)
+	return p.backend.Admitting(f.Name, f.Revision, nodes, why)
 }
 
 // serve starts the election, the watch of functions and the exchange between replicas,
@@ -264,7 +265,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 		}
 	})
 	p.watching.Go(func() {
-		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Defaults: p.images.brought, Problem: func(name string) string {
+		err := p.objects.Watch(ctx, objects.Watching{Target: s, Leading: p.election.Leading, Status: c.Status, Resolved: p.images.resolved, Recount: p.backend.Recount, Defaults: p.images.brought, Problem: func(name string) string {
 			d, _ := c.Describe(name)
 			return d.Problem
 		}})

@@ -169,7 +169,10 @@ func (c *Controller) resize(in *instance, r scaling.Resize) {
 			in.refit()
 			in.resizeFailures++
 			in.resizeAfter = time.Now().Add(pause(in.resizeFailures))
-			fn.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("could not change an instance's CPU quota")
+			if why := err.Error(); why != fn.fixed { // A cluster may forbid it to all instances.
+				fn.fixed = why
+				fn.log.Warn().Str("instance", string(in.ID)).Err(err).Msg("could not change an instance's CPU quota")
+			}
 			return
 		}
 		fn.log.Debug().Str("instance", string(in.ID)).Stringer("from", before).Stringer("to", next).Msg("changed an instance's CPU quota")

@@ -91,7 +91,7 @@ type Options struct {
 	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Eligible lists the nodes on which a function's instances may start: nil for
-	// all, or none and the reason why. It is called at every look, so it must be
+	// all, or none and the reason why. Beside nodes, why says which others refuse them. It is called at every look, so it must be
 	// fast. If Eligible itself is nil, every node is eligible.
 	Eligible func(f *provider.Function) (nodes []string, why string)
 	// Move moves an instance away from what interferes with it. It may be nil: such an

@@ -86,8 +86,10 @@ type function struct {
 	planned uint64
 
 	// failed is why wanted cannot be served, ineligible why no node is eligible for its
-	// instances; both are "" if there is no problem.
-	failed, ineligible string
+	// instances, refusing which of them refuse them now; "" if there is no problem.
+	failed, ineligible, refusing string
+	// fixed is why an instance's quota could not be changed last.
+	fixed string
 	// unregistered is why there are no generated variants of its models, "" if there is no
 	// problem.
 	unregistered string

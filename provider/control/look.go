@@ -113,6 +113,9 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	}
 	if c.options.Eligible != nil {
 		f.Nodes, fn.ineligible = c.options.Eligible(fn.Function)
+		if fn.refusing = ""; len(f.Nodes) > 0 {
+			fn.ineligible, fn.refusing = "", fn.ineligible
+		}
 	}
 	f.Nodes = c.fleetSize.staying(fn.avoid(suited(fn, f.Nodes, c.nodes), c.nodes), c.nodes)
 	busy := stats.Waiting > 0

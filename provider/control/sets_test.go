@@ -47,6 +47,9 @@ func TestSetOverSeveralNodes(t *testing.T) {
 			}
 		}
 		r.until("started", func() bool { return len(r.backend.living()) == 1 })
+		if s, _ := r.Status(fn.Name); s.Replicas != 1 || s.Pods != 4 {
+			t.Errorf("it counts as %d instances of %d members", s.Replicas, s.Pods)
+		}
 		if spec := r.backend.living()[0].InstanceSpec; spec.Node != "n1" || !slices.Equal(spec.Nodes, on) || spec.Config.Concurrency != 2 || spec.Set != "" {
 			t.Errorf("asked for %+v", spec)
 		}

@@ -32,7 +32,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 func (fn *function) problem() string {
 	why := fn.grave()
 	if why == "" {
-		return cmp.Or(fn.unregistered, leftOut(fn.artefacts))
+		return cmp.Or(fn.unregistered, leftOut(fn.artefacts), fn.refusing)
 	}
 	if fn.earlier() {
 		return provider.Before(why)
@@ -85,16 +85,18 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), shadowText(fn)), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), shadowText(fn)), Usage: fn.Usage(),
+		Short: fn.Failures.Why != "" || fn.Unplaced != ""}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
+			s.Pods += uint64(in.Config.Members())
 		}
 		if in.There() { // Also a parked instance: it answers as quickly.
 			s.AvailableReplicas++
 		}
 	}
-	s.Replicas = max(s.Replicas, fn.replicas)
+	s.Replicas, s.Pods = max(s.Replicas, fn.replicas), max(s.Pods, fn.replicas)
 	return s, true
 }
 
@@ -116,6 +118,9 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		why := unplaced[name]
 		if why != "" {
 			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), c.nodes), why)
+			if fn.refusing != "" {
+				why += "; " + fn.refusing
+			}
 		}
 		if why != fn.Unplaced && fn.planned == fn.Revision && !fn.Failures.Pausing(now) {
 			fn.Unplaced = why

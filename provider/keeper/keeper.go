@@ -151,7 +151,8 @@ func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
 		}
 		close(kept.begun)
 		if err != nil {
-			k.Observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error()})
+			var refused *cluster.RefusedError
+			k.Observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error(), Blameless: errors.As(err, &refused)})
 		}
 	})
 }
@@ -323,7 +324,7 @@ func (k *Keeper[I]) Observe(seen cluster.Instance) {
 	}
 	kept := in.kept()
 	before := kept.State
-	kept.State, kept.Network, kept.Address, kept.Reason = seen.State, seen.Network, seen.Address, seen.Reason
+	kept.State, kept.Network, kept.Address, kept.Reason, kept.Blameless = seen.State, seen.Network, seen.Address, seen.Reason, seen.Blameless
 	in.Seen(before, seen)
 	switch {
 	case seen.State == cluster.Exited:
@@ -355,7 +356,7 @@ func (k *Keeper[I]) gone(in I) {
 		return
 	}
 	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(kept.ID)).Str("reason", kept.Reason).Msg("an instance exited")
-	if in.Current() {
+	if in.Current() && !kept.Blameless {
 		kept.service.Failures.Died(time.Now(), kept.ReadyAt, served, kept.why())
 	}
 }

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -48,21 +49,35 @@ func (w *watcher) report(ctx context.Context) {
 	}
 }
 
-// reportAll writes every changed status and returns one of the errors.
+// reportAll writes every changed status and number of pods, and returns one of the errors.
 func (w *watcher) reportAll(ctx context.Context) error {
 	var writes sync.WaitGroup
 	failures := make(chan error, 1)
 	tokens := make(chan struct{}, workers)
-	for _, f := range w.all() {
+	all := w.all()
+	w.forgetScales(all)
+	for _, f := range all {
 		problem := w.Problem(provider.FullName(f.Name, f.Namespace))
 		was, now, ok := w.statusOf(f, problem)
-		if !ok || equality.Semantic.DeepEqual(was, now) {
+		if !ok {
+			continue
+		}
+		pods, counted := w.count(f)
+		changed := !equality.Semantic.DeepEqual(was, now)
+		if !changed && !counted {
 			continue
 		}
 		tokens <- struct{}{}
 		writes.Go(func() {
 			defer func() { <-tokens }()
-			if err := w.writeStatus(ctx, f, now, problem); err != nil {
+			var err error
+			if counted {
+				err = w.writeCount(ctx, f, pods)
+			}
+			if changed {
+				err = errors.Join(err, w.writeStatus(ctx, f, now, problem))
+			}
+			if err != nil {
 				select {
 				case failures <- err:
 				default: // One is enough.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,9 @@ type Watching struct {
 	// Resolved returns what a revision of a function, by its full name, has found in its
 	// image; nil, and nil results, mean nothing.
 	Resolved func(name string, revision uint64) *v1alpha1.ResolvedImage
+	// Recount marks one of a model's pods with a text that no pod had before, so that
+	// Kubernetes calculates PodDisruptionBudgets again; nil for functions without pods.
+	Recount func(ctx context.Context, name, mark string) error
 	// Defaults reads the images' annotations for specs that kubectl has changed; nil
 	// for none.
 	Defaults provider.Defaults
@@ -72,6 +76,11 @@ type watcher struct {
 	// latest has the deployment that this replica has adopted last of each function, by
 	// key.
 	latest map[string]latest
+
+	// scales has what is published of each function, by key. Only report uses it. noScale:
+	// the definition of functions has no field for it.
+	scales  map[string]*published
+	noScale atomic.Bool
 }
 
 // latest is the adopted deployment of the object with the UID of.
@@ -83,7 +92,7 @@ type latest struct {
 // Watch carries changes of functions to a server until ctx ends. It begins with all
 // functions, even those that the server has restored.
 func (s *Objects) Watch(ctx context.Context, o Watching) error {
-	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{},
+	w := &watcher{Objects: s, Watching: o, outcomes: map[string]outcome{}, latest: map[string]latest{}, scales: map[string]*published{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstTry, lastTry))}
 	if w.Leading == nil {
 		w.Leading = func() bool { return true }
@@ -180,6 +189,9 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not for functions; allow functions in it with: kubectl annotate namespace %s %s=1", namespace, namespace, NamespaceAnnotation)})
 		return w.forget(ctx, namespace, name)
 	}
+	if n, scaled := f.Scaled(); scaled && w.Leading() {
+		return w.takeScale(ctx, f, n)
+	}
 	r, err := w.record(f)
 	switch {
 	case !stamped(f, r) && w.Leading():
@@ -223,6 +235,7 @@ func (w *watcher) adopt(ctx context.Context, key string, f *v1alpha1.Function, r
 // deployed returns what the status is to say of an adopted deployment.
 func (w *watcher) deployed(f *v1alpha1.Function, r store.Function) *v1alpha1.Deployed {
 	d := &v1alpha1.Deployed{Revision: r.Revision, Spec: v1alpha1.DeployedSpec{FunctionSpec: f.Completed().Spec}}
+	d.Spec.Instances = nil // It belongs to no deployment.
 	if w.Resolved != nil {
 		d.Spec.Resolved = w.Resolved(provider.FullName(f.Name, f.Namespace), r.Revision)
 	}

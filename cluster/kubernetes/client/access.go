@@ -55,7 +55,7 @@ func Needs() []Need {
 		{Functions, v1alpha1.Group, v1alpha1.Plural + "/status", []string{"patch"}, "functions' status"},
 		{Functions, "", "secrets", []string{"get", "list", "create", "update", "delete"}, "functions' secrets"},
 		{Functions, "", "serviceaccounts", []string{"get"}, "their credentials for image registries"},
-		{Functions, "", "pods", []string{"create", "delete"}, "instances"},
+		{Functions, "", "pods", []string{"create", "patch", "delete"}, "instances, and counting them for PodDisruptionBudgets"},
 		{Functions, "", "pods/resize", []string{"patch"}, "resizing and parking instances"},
 		{Functions, "", "pods/log", []string{"get"}, "faas-cli logs"},
 		{Functions, "", "events", []string{"create", "patch"}, "saying why a function is not served"},

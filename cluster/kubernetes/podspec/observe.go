@@ -19,6 +19,9 @@ type Observation struct {
 	ReadyAt time.Time
 	// Reason says why it has exited, is stopping, or does not start.
 	Reason string
+	// Refused: its node does not take it, by the kubelet's or the scheduler's decision.
+	// Disrupted: the cluster took it away. Neither is the function's fault.
+	Refused, Disrupted bool
 	// Stuck: it will not start unless something changes. Patience is how long that may
 	// last before it is given up.
 	Stuck    bool
@@ -57,13 +60,13 @@ var hopeless = map[string]time.Duration{
 func Observe(pod *corev1.Pod) Observation {
 	switch status := &pod.Status; {
 	case status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded:
-		return Observation{State: cluster.Exited, Reason: exit(pod)}
+		return Observation{State: cluster.Exited, Reason: exit(pod), Refused: rejected(pod), Disrupted: disrupted(pod)}
 	case pod.DeletionTimestamp != nil:
-		return Observation{State: cluster.Stopping, Reason: leaving(pod)}
+		return Observation{State: cluster.Stopping, Reason: leaving(pod), Disrupted: disrupted(pod)}
 	}
 	if s := Status(pod); s != nil && s.State.Terminated != nil {
 		// Sidecars may still run, and then the pod's phase is Running.
-		return Observation{State: cluster.Exited, Reason: exit(pod)}
+		return Observation{State: cluster.Exited, Reason: exit(pod), Disrupted: disrupted(pod)}
 	}
 	if ready := condition(pod, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue && pod.Status.PodIP != "" {
 		return Observation{State: cluster.Ready, ReadyAt: ready.LastTransitionTime.Time, Running: true}
@@ -75,7 +78,7 @@ func starting(pod *corev1.Pod) Observation {
 	s := Status(pod)
 	o := Observation{State: cluster.Starting, Running: s != nil && s.State.Running != nil}
 	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-		o.Stuck, o.Patience, o.Reason = true, roomPatience, join(c.Reason, c.Message)
+		o.Stuck, o.Refused, o.Patience, o.Reason = true, true, roomPatience, join(c.Reason, c.Message)
 		return o
 	}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -94,6 +97,29 @@ func starting(pod *corev1.Pod) Observation {
 		}
 	}
 	return o
+}
+
+// rejected reports whether the kubelet did not admit a pod: it has failed, and the kubelet, not
+// a container, says why. Reasons are TopologyAffinityError, UnexpectedAdmissionError,
+// NodeAffinity, OutOfcpu, Evicted under pressure, and others that plug-ins have.
+func rejected(pod *corev1.Pod) bool {
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" || disrupted(pod) {
+		return false
+	}
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].State.Running != nil || list[i].State.Terminated != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// disrupted reports whether the cluster took a pod away: an eviction, a preemption, or a taint.
+func disrupted(pod *corev1.Pod) bool {
+	c := condition(pod, corev1.DisruptionTarget)
+	return c != nil && c.Status == corev1.ConditionTrue
 }
 
 // exit says why a pod has ended, for people.

@@ -46,6 +46,9 @@ const (
 	Unread          = "unread"
 	// DeployedAnnotation is the time of the latest deployment, RFC 3339.
 	DeployedAnnotation = "faas-infer.dev/deployed-at"
+	// InstancesAnnotation is the number that the provider wrote last to spec.instances. A
+	// spec with another number was scaled by somebody else.
+	InstancesAnnotation = "faas-infer.dev/instances"
 )
 
 // Labels and annotations of the objects that faas-infer makes for a function: pods of
@@ -65,6 +68,10 @@ const (
 	MemberWorker = "worker"
 	// SpecAnnotation is the instance's spec as JSON, on the pods of models.
 	SpecAnnotation = "faas-infer.dev/spec"
+	// CountedAnnotation is the resource version of the function with which its pods were
+	// counted last, on one of the pods of a model. The change of a pod makes Kubernetes
+	// calculate PodDisruptionBudgets again.
+	CountedAnnotation = "faas-infer.dev/counted"
 )
 
 // Function is one deployed function. One deployed with faas-cli is kept in one, and one
@@ -74,7 +81,7 @@ const (
 // +kubebuilder:metadata:labels="app.kubernetes.io/part-of=faas-infer"
 // +kubebuilder:resource:shortName=fn,categories=faas-infer
 // +kubebuilder:subresource:status
-// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas
+// +kubebuilder:subresource:scale:specpath=.spec.instances,statuspath=.status.replicas
 // +kubebuilder:printcolumn:name=Image,type=string,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name=SLO,type=string,JSONPath=`.spec.annotations.com\.openfaas\.slo\.latency`
 // +kubebuilder:printcolumn:name=Accepted,type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
@@ -132,6 +139,11 @@ type FunctionSpec struct {
 	// minimum if absent.
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int64 `json:"replicas,omitempty"`
+	// Instances is how many pods the function should have now, also because of its load.
+	// faas-infer writes it, and PodDisruptionBudgets count with it. A number that kubectl
+	// scale writes becomes Replicas.
+	// +kubebuilder:validation:Minimum=0
+	Instances *int64 `json:"instances,omitempty"`
 }
 
 // Resources are amounts as Kubernetes writes them.

@@ -163,7 +163,7 @@ func start(t *testing.T, leading bool, edits ...func(*controller)) *replica {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- r.objects.Watch(ctx, objects.Watching{Target: r.Server, Leading: r.leading.Load, Status: r.controller.Status, Problem: r.why, Defaults: r.brought})
+		done <- r.objects.Watch(ctx, objects.Watching{Target: r.Server, Leading: r.leading.Load, Status: r.controller.Status, Problem: r.why, Defaults: r.brought, Recount: recount(client)})
 	}()
 	t.Cleanup(func() {
 		cancel()
