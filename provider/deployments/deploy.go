@@ -71,7 +71,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 
 // prepare makes a function's objects, with the secrets and profiles that it names.
 func (c *Controller) prepare(ctx context.Context, f *provider.Function) (*Manifest, error) {
-	s := ManifestSettings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
+	s := ManifestSettings{PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Local: c.options.Local, Secrets: map[string]corev1.SecretType{}}}
 	switch {
 	case s.User == 0:
 		s.User = podspec.DefaultUser
