@@ -31,6 +31,8 @@ type providerFlags struct {
 	plain, copies                         []string
 	user                                  int64
 	placeholders                          placeholderFlags
+	instances                             instanceFlags
+	spaces                                spaceFlags
 	publish                               publishFlags
 	// imagesSize is the maximum size of the images directory, read from imagesLimit.
 	imagesSize  resource.Quantity
@@ -66,6 +68,8 @@ Functions and their pods stay when it ends.`,
 	f.Register(flags)
 	f.publish.register(flags)
 	f.placeholders.register(flags)
+	f.instances.register(flags)
+	f.spaces.register(flags)
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, or the pod's service account)")
 	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and histories (default $POD_NAMESPACE, or openfaas)")
 	flags.StringVar(&f.functions, "functions-namespace", provider.DefaultNamespace, "namespace of functions that name none; it needs no annotation")
@@ -99,6 +103,9 @@ func (f *providerFlags) complete() error {
 	provider.DefaultNamespace, queue.DefaultNamespace = f.functions, f.functions
 	if f.imagesSize, err = resource.ParseQuantity(f.imagesLimit); err != nil || f.imagesSize.Sign() < 0 {
 		return fmt.Errorf("--images-size %q: it must be an amount of bytes, such as 8Gi", f.imagesLimit)
+	}
+	if err := errors.Join(f.instances.complete(), f.spaces.complete()); err != nil {
+		return err
 	}
 	switch f.pullPolicy {
 	case "Always", "IfNotPresent", "Never":

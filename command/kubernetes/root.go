@@ -41,6 +41,7 @@ and places; ordinary functions are Deployments with Services.`
 		NewNodeCommand(),
 		NewCopiesCommand(),
 		NewImageCommand(),
+		NewAnswersCommand(),
 	)
 	return root
 }
