@@ -15,6 +15,8 @@ import (
 // asyncFlags are the flags of asynchronous requests.
 type asyncFlags struct {
 	url, listen               string
+	login                     queue.Login
+	replicas                  int
 	sync                      time.Duration
 	concurrency               int
 	callbackTimeout           time.Duration
@@ -24,6 +26,9 @@ type asyncFlags struct {
 func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "nats-listen", "127.0.0.1:4222", `address at which the provider takes the gateway's asynchronous requests, or "off" to take them only at /async-function/`)
 	flags.StringVar(&f.url, "nats", "", "URL of an external NATS server with JetStream, such as nats://127.0.0.1:4222, to use instead of the embedded one")
+	flags.StringVar(&f.login.Credentials, "nats-credentials", "", "directory with the credentials for --nats, as a Kubernetes Secret mounts them: the files username and password, or token, or nkey (a seed), or user.creds")
+	flags.StringVar(&f.login.TLS, "nats-tls", "", "directory with ca.crt, the authority of the server at --nats, or with tls.crt and tls.key, the client's certificate, or with all three")
+	flags.IntVar(&f.replicas, "nats-replicas", 0, "number of servers of the cluster at --nats that keep each request, from 1 to 5 (default: the server's own number, and for streams that exist as it is)")
 	flags.DurationVar(&f.sync, "nats-sync", queue.DefaultSync, "how often accepted requests are synced to disk, in case the machine loses power; a killed process loses none")
 	flags.IntVar(&f.concurrency, "async-concurrency", 0, "maximum number of asynchronous requests of one function that are executed at once (default 256)")
 	flags.DurationVar(&f.callbackTimeout, "callback-timeout", async.DefaultCallbackTimeout, "how long posting a result to a callback URL may take")
@@ -38,7 +43,7 @@ const queueMemory = (256 + 64 + 256 + 96) << 20
 // openAsync opens the queue of asynchronous requests.
 func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
 	return async.Open(ctx, async.Options{
-		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Sync: f.nats.sync,
+		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Login: f.nats.login, Replicas: f.nats.replicas, Sync: f.nats.sync,
 		Invoker: s.provider, Functions: s.provider, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
 		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
 		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Concurrency: f.nats.concurrency,

@@ -52,18 +52,26 @@ func equal(a, b string) int {
 // errRestoring answers health checks while this replica of several restores functions.
 var errRestoring = web.Refuse(http.StatusServiceUnavailable, "this replica of the provider is restoring its functions; the others serve meanwhile")
 
-// health is GET /healthz. It answers 503 as soon as the provider shuts down, and while one
+// alive is GET /startupz and GET /livez. It answers 200 for as long as the handler serves, also
+// while functions are restored and while requests in flight are finished: a kubelet that asked
+// /healthz would then kill a provider that is well. /startupz is answered as soon as the
+// provider has read its state, and /livez says that it is not stuck.
+func alive(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte("OK\n"))
+	return nil
+}
+
+// health is GET /healthz and GET /readyz. It answers 503 as soon as the provider shuts down, and while one
 // replica among others restores its functions, so a load balancer sends requests elsewhere.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
 	if s.inFlight.Closed() {
 		return errDraining
 	}
 	if s.several && !s.restored.ended() {
 		return errRestoring
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte("OK\n"))
-	return nil
+	return alive(w, r)
 }
 
 // queryAnswer is the answer of Prometheus's HTTP API to an instant query.

@@ -204,7 +204,9 @@ func (s *Server) routes(prometheus http.Handler) {
 	s.system.Handle("/system/namespaces", s.route(byMethod{http.MethodGet: spaces.list}))
 	s.system.Handle("/system/namespace/{name:[^/]*}", s.route(byMethod{http.MethodGet: spaces.describe,
 		http.MethodPost: spaces.create, http.MethodPut: spaces.update, http.MethodDelete: spaces.delete}))
-	s.open.Handle("/healthz", s.route(byMethod{http.MethodGet: s.health, http.MethodHead: s.health}))
+	for path, answer := range map[string]func(http.ResponseWriter, *http.Request) error{"/healthz": s.health, "/readyz": s.health, "/startupz": alive, "/livez": alive} {
+		s.open.Handle(path, s.route(byMethod{http.MethodGet: answer, http.MethodHead: answer}))
+	}
 	s.open.Handle("/metrics", prometheus)
 	s.open.Handle("/api/v1/query", s.route(byMethod{http.MethodGet: s.query, http.MethodPost: s.query}))
 	notFound := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,6 +34,8 @@ type Options struct {
 	Profiles podspec.Profiles
 	// Args returns the arguments of an instance's program.
 	Args func(cluster.InstanceSpec) []string
+	// Local bounds what each instance takes of its node.
+	Local podspec.Local
 	// Grace returns how long an instance of a function may take to answer its requests when
 	// its pod is evicted; nil for 30 s. Stop has a limit of its own.
 	Grace func(*v1alpha1.Function) time.Duration

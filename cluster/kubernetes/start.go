@@ -86,7 +86,7 @@ func (b *Backend) plan(spec cluster.InstanceSpec) (podspec.ModelPlan, error) {
 	}
 	// The function's spec may have changed since, or be invalid by now.
 	owner = owner.At(spec.Revision)
-	p := podspec.ModelPlan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Grace: stopGrace, StartedAt: b.options.Now()}
+	p := podspec.ModelPlan{Spec: spec, Owner: owner, Args: b.options.Args(spec), Local: b.options.Local, Grace: stopGrace, StartedAt: b.options.Now()}
 	if b.options.Grace != nil {
 		p.Grace = b.options.Grace(owner)
 	}

@@ -33,6 +33,8 @@ type providerFlags struct {
 	plain, copies                         []string
 	user                                  int64
 	placeholders                          placeholderFlags
+	instances                             instanceFlags
+	spaces                                spaceFlags
 	publish                               publishFlags
 	credentials                           credentialFlags
 	// imagesSize is the maximum size of the images directory, read from imagesLimit.
@@ -70,6 +72,8 @@ Functions and their pods stay when it ends.`,
 	f.publish.register(flags)
 	f.placeholders.register(flags)
 	f.credentials.register(flags)
+	f.instances.register(flags)
+	f.spaces.register(flags)
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, or the pod's service account)")
 	flags.StringVar(&f.namespace, "namespace", "", "the provider's own namespace, with its Lease, profiles and histories (default $POD_NAMESPACE, or openfaas)")
 	flags.StringVar(&f.functions, "functions-namespace", provider.DefaultNamespace, "namespace of functions that name none; it needs no annotation")
@@ -108,6 +112,9 @@ func (f *providerFlags) complete() error {
 	f.leaseDuration = cmp.Or(f.leaseDuration, client.DefaultLease)
 	if f.leaseDuration < minLease || f.leaseDuration > maxLease {
 		return fmt.Errorf("--lease-duration %v: it must be from %v to %v", f.leaseDuration, minLease, maxLease)
+	}
+	if err := errors.Join(f.instances.complete(), f.spaces.complete()); err != nil {
+		return err
 	}
 	switch f.pullPolicy {
 	case "Always", "IfNotPresent", "Never":

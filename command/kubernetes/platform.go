@@ -83,6 +83,7 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err := p.openObjects(opening); err != nil {
 		return parts, err
 	}
+	p.settleUserNamespaces(opening)
 	controller, err := p.openControllers(opening)
 	if err != nil {
 		return parts, err
@@ -116,7 +117,7 @@ func (p *platform) builder() (http.Handler, error) {
 func (p *platform) openObjects(opening context.Context) (err error) {
 	f := p.flags
 	err = client.Insist(opening, p.base.Log, func(opening context.Context) (err error) {
-		p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, Logger: p.base.Log})
+		p.objects, err = objects.Open(p.ctx, opening, objects.Options{Config: p.config, Client: p.core, NewNamespaces: f.spaces.policy(f.namespace), Logger: p.base.Log})
 		return err
 	})
 	if err != nil {
@@ -179,7 +180,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	var err error
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
-		Args: f.instanceArguments, Copies: f.copiesClaim, Grace: instanceGrace, NodeSelector: f.nodeSelector, Logger: b.Log,
+		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Logger: b.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -214,7 +215,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 		return nil, err
 	}
 	p.ordinary, err = deployments.New(opening, deployments.Options{
-		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user,
+		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user, Local: f.instances.local,
 		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.listeners(),
 		Metrics: b.Metrics, Logger: b.Log, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
 	})

@@ -42,6 +42,7 @@ and places; ordinary functions are Deployments with Services.`
 		NewCopiesCommand(),
 		NewImageCommand(),
 		NewImportCommand(),
+		NewAnswersCommand(),
 	)
 	return root
 }

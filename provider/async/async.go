@@ -62,9 +62,11 @@ const maxPostWait = 30 * time.Second
 
 // Options configures a Queue.
 type Options struct {
-	// Dir, URL, Sync, SyncAlways, MaxQueued and MaxDead are those of
+	// Dir, URL, Login, Replicas, Sync, SyncAlways, MaxQueued and MaxDead are those of
 	// queue.BrokerOptions.
 	Dir, URL           string
+	Login              queue.Login
+	Replicas           int
 	Sync               time.Duration
 	SyncAlways         bool
 	MaxQueued, MaxDead int64
@@ -155,7 +157,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 		}
 	}
 	b, err := queue.OpenBroker(ctx, queue.BrokerOptions{
-		Dir: o.Dir, URL: o.URL, Sync: o.Sync, SyncAlways: o.SyncAlways,
+		Dir: o.Dir, URL: o.URL, Login: o.Login, Replicas: o.Replicas, Sync: o.Sync, SyncAlways: o.SyncAlways,
 		MaxQueued: o.MaxQueued, MaxDead: o.MaxDead, Logger: o.Logger,
 	})
 	if err != nil {

@@ -52,6 +52,8 @@ type Options struct {
 	// User is the user ID of instances, podspec.DefaultUser if 0. If it is negative, the
 	// image decides, and may run as root.
 	User int64
+	// Local bounds what each instance takes of its node.
+	Local podspec.Local
 	// PullPolicy is when nodes pull images again; "" means Always.
 	PullPolicy corev1.PullPolicy
 	// Leading reports whether this replica changes Deployments; if nil, it always does.

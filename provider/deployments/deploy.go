@@ -73,7 +73,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 // prepare makes a function's objects, with the secrets and profiles that it names. name is that of
 // its present Deployment, "" for none.
 func (c *Controller) prepare(ctx context.Context, f *provider.Function, name string) (*Manifest, error) {
-	s := ManifestSettings{Name: name, PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Secrets: map[string]corev1.SecretType{}}}
+	s := ManifestSettings{Name: name, PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Local: c.options.Local, Secrets: map[string]corev1.SecretType{}}}
 	switch {
 	case s.User == 0:
 		s.User = podspec.DefaultUser

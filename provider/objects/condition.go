@@ -24,7 +24,7 @@ type outcome struct {
 // time of their last change.
 func statusOf(f *v1alpha1.Function, came outcome, runs provider.Status, served bool, problem string, now metav1.Time) v1alpha1.FunctionStatus {
 	s := v1alpha1.FunctionStatus{ObservedGeneration: came.Generation,
-		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Conditions: slices.Clone(f.Status.Conditions), Deployed: f.Status.Deployed}
+		Replicas: int64(runs.Replicas), AvailableReplicas: int64(runs.AvailableReplicas), Selector: v1alpha1.PodSelector(f.Name), Conditions: slices.Clone(f.Status.Conditions), Deployed: f.Status.Deployed}
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: came.Reason,
 		Message: oneLine(came.Why), ObservedGeneration: came.Generation, LastTransitionTime: now}
 	if came.Why != "" {

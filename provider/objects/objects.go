@@ -34,7 +34,9 @@ type Options struct {
 	// Config is that of the API server, Client is made from it.
 	Config *rest.Config
 	Client kubernetes.Interface
-	Logger zerolog.Logger
+	// NewNamespaces says what namespaces get that faas-cli makes.
+	NewNamespaces NewNamespaces
+	Logger        zerolog.Logger
 	// Now is the clock for revisions, time.Now if nil.
 	Now func() time.Time
 }
@@ -78,7 +80,7 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 		return nil, err
 	}
 	s := &Objects{client: o.Client, typed: typed, log: o.Logger, now: o.Now, functions: typed.Informer(),
-		NamespaceStore: NewNamespaceStore(o.Client),
+		NamespaceStore: NewNamespaceStore(o.Client, o.NewNamespaces),
 		written:        map[string]uint64{}, deleted: map[string]types.UID{}}
 	if err := s.readable(opening); err != nil {
 		return nil, err

@@ -44,13 +44,16 @@ const namespacePatience = 10 * time.Second
 // for concurrent use.
 type NamespaceStore struct {
 	client kubernetes.Interface
+	// fresh says what a namespace gets that the store creates.
+	fresh NewNamespaces
 	// Informer has all namespaces of the cluster. The creator of the store runs it.
 	Informer cache.SharedIndexInformer
 }
 
-// NewNamespaceStore returns the namespace store of a cluster.
-func NewNamespaceStore(client kubernetes.Interface) *NamespaceStore {
-	return &NamespaceStore{client: client, Informer: informers.NewSharedInformerFactory(client, 0).Core().V1().Namespaces().Informer()}
+// NewNamespaceStore returns the namespace store of a cluster. fresh says what namespaces get that
+// it creates.
+func NewNamespaceStore(client kubernetes.Interface, fresh NewNamespaces) *NamespaceStore {
+	return &NamespaceStore{client: client, fresh: fresh, Informer: informers.NewSharedInformerFactory(client, 0).Core().V1().Namespaces().Informer()}
 }
 
 // cachedNamespace finds a namespace in the cache.
@@ -129,9 +132,17 @@ func (s *NamespaceStore) Namespace(name string) (store.Namespace, error) {
 	return shown(n), nil
 }
 
-// shown returns a namespace with the user's labels and annotations.
+// shown returns a namespace with the user's labels and annotations. The levels of Pod Security that
+// the provider gave it are not the user's: a client that writes back what it read would be refused.
 func shown(n *corev1.Namespace) store.Namespace {
-	return store.Namespace{Name: n.Name, Labels: userKeys(n.Labels), Annotations: userKeys(n.Annotations), CreatedAt: n.CreationTimestamp.UTC()}
+	labels := userKeys(n.Labels)
+	if n.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
+		maps.DeleteFunc(labels, func(key, _ string) bool { return slices.Contains(levels, key) })
+		if len(labels) == 0 {
+			labels = nil
+		}
+	}
+	return store.Namespace{Name: n.Name, Labels: labels, Annotations: userKeys(n.Annotations), CreatedAt: n.CreationTimestamp.UTC()}
 }
 
 // reserved reports whether a key of a label or an annotation has a prefix of Kubernetes. Pod
@@ -185,8 +196,14 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 	}
 	object := applycorev1.Namespace(n.Name).WithLabels(userKeys(n.Labels)).
 		WithAnnotations(userKeys(n.Annotations)).WithAnnotations(map[string]string{NamespaceAnnotation: "1"})
-	if found == nil || err != nil || found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
-		object.WithLabels(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy})
+	isNew := err != nil
+	made := isNew || found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy
+	if made {
+		was := found
+		if isNew {
+			was = nil
+		}
+		object.WithLabels(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}).WithLabels(s.fresh.labels(was))
 	}
 	written, err := s.client.CoreV1().Namespaces().Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
 	if err != nil {
@@ -195,6 +212,11 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 			instead = "kubectl label or annotate namespace " + n.Name
 		}
 		return namespaceProblem(err, instead, "namespace "+n.Name+" was not stored")
+	}
+	if made {
+		if err := s.furnish(ctx, n.Name); err != nil {
+			return err
+		}
 	}
 	s.await(func() bool {
 		known, ok := s.cachedNamespace(n.Name)

@@ -25,7 +25,7 @@ func TestKeysOfKubernetes(t *testing.T) {
 		for _, n := range []store.Namespace{{Name: "team", Labels: map[string]string{key: "privileged"}}, {Name: "team", Annotations: map[string]string{key: "a=b"}}} {
 			client := fake.NewClientset()
 			var e *web.Error
-			if err := NewNamespaceStore(client).PutNamespace(n); !errors.As(err, &e) || e.HTTPStatus() != http.StatusForbidden || !strings.Contains(err.Error(), key) {
+			if err := NewNamespaceStore(client, NewNamespaces{}).PutNamespace(n); !errors.As(err, &e) || e.HTTPStatus() != http.StatusForbidden || !strings.Contains(err.Error(), key) {
 				t.Errorf("%+v: %v", n, err)
 			}
 			if all, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 0 {
@@ -59,7 +59,7 @@ func TestNoRightToNamespaces(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), "x", errors.New(why))
 		})
 	}
-	s := NewNamespaceStore(client)
+	s := NewNamespaceStore(client, NewNamespaces{})
 	refused := func(err error, command string) {
 		t.Helper()
 		var e *web.Error

@@ -70,7 +70,10 @@ func Needs() []Need {
 // NamespaceNeeds returns the rights for faas-cli namespace. Only installations with the option
 // manage-namespaces give them.
 func NamespaceNeeds() []Need {
-	return []Need{{Cluster, "", "namespaces", []string{"create", "patch", "delete"}, "faas-cli namespace"}}
+	return []Need{
+		{Cluster, "", "namespaces", []string{"create", "patch", "delete"}, "faas-cli namespace"},
+		{Cluster, "networking.k8s.io", "networkpolicies", []string{"create", "patch"}, "the network policies of namespaces that faas-cli makes"},
+	}
 }
 
 // ClaimNeeds returns the rights with which the provider claims GPUs of which instances have shares.

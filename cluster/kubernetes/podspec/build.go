@@ -36,6 +36,8 @@ type ModelPlan struct {
 	// Copies is the PersistentVolumeClaim with the node's prepared copies of models, in the function's
 	// namespace; "" for none.
 	Copies string
+	// Local bounds what it takes of its node.
+	Local Local
 	// Grace is how long it may take to exit if the deletion gives no other grace
 	// period.
 	Grace time.Duration
@@ -66,7 +68,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 	}
 	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
-	if err := Apply(&pod.Spec, d, Settings{Profiles: p.Profiles, Secrets: p.Secrets}); err != nil {
+	if err := Apply(&pod.Spec, d, Settings{Profiles: p.Profiles, Secrets: p.Secrets, Local: p.Local}); err != nil {
 		return nil, err
 	}
 	Pin(&pod.Spec, p.Spec.Node)
@@ -89,7 +91,7 @@ func skeleton(p ModelPlan, name string) corev1.PodSpec {
 			Name: name, Image: p.Spec.Bundle, Args: p.Args,
 			Ports:          []corev1.ContainerPort{{Name: PortName, ContainerPort: Port, Protocol: corev1.ProtocolTCP}},
 			Resources:      corev1.ResourceRequirements{Requests: requests, Limits: limits},
-			ReadinessProbe: readiness(),
+			ReadinessProbe: readiness(), LivenessProbe: liveness(),
 			// A resize of the CPU quota must not restart it.
 			ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired}},
 			// The pod's status then says why the program failed.
@@ -194,6 +196,7 @@ const claimName = "gpu"
 // container; otherwise NVIDIA's container runtime does.
 func addGPU(pod *corev1.Pod, s gpu.Share, claim string) {
 	pod.Annotations[gpu.DeviceAnnotation] = s.Device
+	pod.Spec.HostUsers = nil
 	c := &pod.Spec.Containers[0]
 	env := s.Env()
 	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { _, ours := env[e.Name]; return ours })

@@ -60,6 +60,8 @@ type Settings struct {
 	User int64
 	// AllowRoot lets instances run as root if User is 0 and the image sets root.
 	AllowRoot bool
+	// Local bounds what instances take of their nodes.
+	Local Local
 }
 
 // Apply adds to a pod what the deployment, its profiles and its secrets demand, and
@@ -86,6 +88,7 @@ func Apply(spec *corev1.PodSpec, d types.FunctionDeployment, s Settings) error {
 	if d.ReadOnlyRootFilesystem {
 		addTmp(spec, container)
 	}
+	s.Local.apply(spec, container)
 	secure(spec, container, d, s)
 	if err := identify(spec, d); err != nil {
 		return err

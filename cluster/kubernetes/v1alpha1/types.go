@@ -81,7 +81,7 @@ const (
 // +kubebuilder:metadata:labels="app.kubernetes.io/part-of=faas-infer"
 // +kubebuilder:resource:shortName=fn,categories=faas-infer
 // +kubebuilder:subresource:status
-// +kubebuilder:subresource:scale:specpath=.spec.instances,statuspath=.status.replicas
+// +kubebuilder:subresource:scale:specpath=.spec.instances,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name=Image,type=string,JSONPath=`.spec.image`
 // +kubebuilder:printcolumn:name=SLO,type=string,JSONPath=`.spec.annotations.com\.openfaas\.slo\.latency`
 // +kubebuilder:printcolumn:name=Accepted,type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
@@ -121,10 +121,13 @@ type FunctionSpec struct {
 	// +listType=atomic
 	Secrets []string `json:"secrets,omitempty"`
 	// Labels are OpenFaaS' labels.
+	// +kubebuilder:validation:XValidation:rule="!('com.openfaas.scale.min' in self) || !('com.openfaas.scale.max' in self) || !self['com.openfaas.scale.min'].matches('^[0-9]{1,9}$') || !self['com.openfaas.scale.max'].matches('^[0-9]{1,9}$') || int(self['com.openfaas.scale.max']) == 0 || int(self['com.openfaas.scale.min']) <= int(self['com.openfaas.scale.max'])",message="com.openfaas.scale.min must not be above com.openfaas.scale.max"
 	// +mapType=atomic
 	Labels map[string]string `json:"labels,omitempty"`
 	// Annotations are OpenFaaS' annotations, among them the objective,
 	// com.openfaas.slo.latency.
+	// +kubebuilder:validation:XValidation:rule="!('com.openfaas.scale.min' in self) || !('com.openfaas.scale.max' in self) || !self['com.openfaas.scale.min'].matches('^[0-9]{1,9}$') || !self['com.openfaas.scale.max'].matches('^[0-9]{1,9}$') || int(self['com.openfaas.scale.max']) == 0 || int(self['com.openfaas.scale.min']) <= int(self['com.openfaas.scale.max'])",message="com.openfaas.scale.min must not be above com.openfaas.scale.max"
+	// +kubebuilder:validation:XValidation:rule="!('com.openfaas.slo.latency' in self) || !self['com.openfaas.slo.latency'].matches('^(-.*|[+]?((0+([.]0*)?|[.]0+)[a-zµ]*)+)$')",message="com.openfaas.slo.latency must be a time above 0, for example 50ms"
 	// +mapType=atomic
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// Limits are the most that one instance may use.
@@ -148,14 +151,29 @@ type FunctionSpec struct {
 
 // Resources are amounts as Kubernetes writes them.
 type Resources struct {
-	CPU    string `json:"cpu,omitempty"`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '' || isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="it must be a Kubernetes quantity above 0, for example 500m"
+	CPU string `json:"cpu,omitempty"`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '' || isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="it must be a Kubernetes quantity above 0, for example 128Mi"
 	Memory string `json:"memory,omitempty"`
 	// GPU is a number of whole NVIDIA GPUs, of ordinary functions only: models get
 	// their share by their objective.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]*$')",message="it must be a whole number of GPUs"
 	GPU string `json:"gpu,omitempty"`
 	// AMDGPU and IntelGPU are other makers'.
-	AMDGPU   string `json:"amdGPU,omitempty"`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]*$')",message="it must be a whole number of GPUs"
+	AMDGPU string `json:"amdGPU,omitempty"`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]*$')",message="it must be a whole number of GPUs"
 	IntelGPU string `json:"intelGPU,omitempty"`
+}
+
+// PodSelector returns the labels of the pods of a function's instances as a selector.
+func PodSelector(name string) string {
+	return FunctionLabel + "=" + name + "," + ManagedByLabel + "=" + ManagedBy
 }
 
 // The conditions of a Function.
@@ -178,6 +196,9 @@ type FunctionStatus struct {
 	Replicas int64 `json:"replicas"`
 	// +optional
 	AvailableReplicas int64 `json:"availableReplicas"`
+	// Selector selects the pods of its instances, for PodDisruptionBudgets and autoscalers that
+	// find them through the scale subresource.
+	Selector string `json:"selector,omitempty"`
 	// Conditions are Accepted and Ready.
 	// +listType=map
 	// +listMapKey=type

@@ -106,6 +106,7 @@ func TestApply(t *testing.T) {
 		return err
 	})
 	kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=a", "--from-literal=basic-auth-password=b")
+	kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "nats-auth", "--from-literal=username=provider", "--from-literal=password=a", "--from-literal=gateway-username=gateway", "--from-literal=gateway-password=b")
 	c := connect(t, nil)
 	for name, want := range map[string]int{"app.kubernetes.io/name=faas-infer": 2, "app=gateway": 1, "app=nats": 1, "app=prometheus": 1} {
 		await(t, "pods of "+name, func(ctx context.Context) error {
@@ -133,6 +134,7 @@ func TestApply(t *testing.T) {
 	})
 	t.Run("restricted", restricted)
 	t.Run("namespaces", ofFunctions)
+	t.Run("new namespaces", newSpaces)
 	t.Run("rights", rights)
 }
 
@@ -142,7 +144,7 @@ func ofFunctions(t *testing.T) {
 	provider := connect(t, func(c *rest.Config) {
 		c.Impersonate = rest.ImpersonationConfig{UserName: account, Groups: []string{"system:authenticated"}}
 	})
-	spaces := objects.NewNamespaceStore(provider)
+	spaces := objects.NewNamespaceStore(provider, objects.NewNamespaces{PodSecurity: "restricted", NetworkPolicies: true, Provider: "openfaas"})
 	go spaces.Informer.RunWithContext(t.Context())
 	kubectl(t, "", "create", "namespace", "adopted")
 	kubectl(t, "", "annotate", "namespace", "adopted", "openfaas=1")

@@ -26,7 +26,7 @@ func TestSame(t *testing.T) {
 		{name: "plain", options: []string{"namespaces"}},
 		{name: "all", options: options, files: []string{"node-agent.yaml"}, values: []string{
 			"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
-			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "defaultDeny=true", "functions.manageNamespaces=true", "copies.enabled=true",
+			"builder.base=registry.example.com/faas-infer/base:latest", "functions.allNamespaces=true", "nodeAgent.enabled=true", "functions.podSecurity=privileged", "defaultDeny=true", "functions.manageNamespaces=true", "copies.enabled=true", "nats.credentialsSecret=nats-auth",
 		}},
 		{name: "device plugin", options: []string{"namespaces", "gpu", "gpu-device-plugin"}, files: []string{"node-agent.yaml"}, values: []string{
 			"nodeAgent.enabled=true", "functions.podSecurity=privileged", "nodeAgent.devicePluginGPUs=1",
@@ -41,6 +41,7 @@ func TestSame(t *testing.T) {
 					t.Errorf("the chart lacks %s", key)
 				}
 			}
+			maps.DeleteFunc(chart, func(_ string, o metav1.Unstructured) bool { return o.GetAnnotations()["helm.sh/hook"] != "" })
 			for _, key := range slices.Sorted(maps.Keys(chart)) {
 				object, ok := manifests[key]
 				if !ok {

@@ -33,10 +33,10 @@ func TestWhatWasAcceptedOutlivesARestart(t *testing.T) {
 		accepted(t, name, name+":1")
 	}
 	kubectl(t, "", "patch", "fn/typo", "-n", "openfaas-fn", "--type=merge", "-p", `{"spec":{"image":"typo:2"}}`)
-	kubectl(t, "", "patch", "fn/nonsense", "-n", "openfaas-fn", "--type=merge", "-p", `{"spec":{"limits":{"memory":"much"},"image":"nonsense:2"}}`)
+	kubectl(t, "", "patch", "fn/nonsense", "-n", "openfaas-fn", "--type=merge", "-p", `{"spec":{"limits":{"memory":"128m"},"image":"nonsense:2"}}`)
 	kubectl(t, applied("openfaas-fn", "never", "never:1", "50ms"), "apply", "-f", "-")
 	eventually(t, func() string { return stillTelling(t, "typo", "Why", "is not in the registry") })
-	eventually(t, func() string { return stillTelling(t, "nonsense", "Why", "much") })
+	eventually(t, func() string { return stillTelling(t, "nonsense", "Why", "128m") })
 	eventually(t, func() string { return stillTelling(t, "never", "Missing", "nothing runs") })
 	serve := func(r *replica) {
 		t.Helper()
@@ -50,7 +50,7 @@ func TestWhatWasAcceptedOutlivesARestart(t *testing.T) {
 	a.leading.Store(false)
 	b := start(t, true, refusing("typo:2"), refusing("never:1"))
 	serve(b)
-	for name, why := range map[string]string{"typo": "is not in the registry", "nonsense": "much"} {
+	for name, why := range map[string]string{"typo": "is not in the registry", "nonsense": "128m"} {
 		eventually(t, func() string { return stillTelling(t, name, "Missing", "the previous deployment is served") })
 		// So do both replicas where faas-cli asks, whoever has found it.
 		for _, r := range []*replica{a, b} {

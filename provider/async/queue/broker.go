@@ -57,6 +57,10 @@ type BrokerOptions struct {
 	// URL is that of an external NATS server with JetStream, or several separated by
 	// commas. With it, no server is embedded, and Dir has no effect.
 	URL string
+	// Login is how the broker logs in at URL. Replicas is the number of servers of its cluster
+	// that keep each stream, 1 to 5; 0 leaves that to the server, or as it is.
+	Login    Login
+	Replicas int
 	// Sync is the time between syncs of the files, DefaultSync if 0. SyncAlways syncs
 	// each message. Both hold for the embedded server only.
 	Sync       time.Duration
@@ -87,7 +91,7 @@ type Broker struct {
 }
 
 // OpenBroker starts the embedded server or connects to the external one. It fails if a
-// directory cannot be written or a URL is invalid. An external server never makes it fail:
+// directory cannot be written or read, or a URL is invalid. An external server never makes it fail:
 // without an answer, with refused credentials, or without streams, OpenBroker returns after
 // a few seconds, [Broker.Usable] has the reason, and the Broker keeps trying.
 func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
@@ -97,7 +101,12 @@ func OpenBroker(ctx context.Context, o BrokerOptions) (_ *Broker, err error) {
 			b.close()
 		}
 	}()
-	if o.URL == "" {
+	switch {
+	case o.URL == "" && (o.Login != Login{} || o.Replicas != 0):
+		return nil, errors.New("--nats-credentials, --nats-tls and --nats-replicas are for an external server: give its --nats, or leave them out")
+	case o.Replicas < 0 || o.Replicas > 5:
+		return nil, fmt.Errorf("--nats-replicas is %d: it must be from 1 to 5, or 0 for the server's own number", o.Replicas)
+	case o.URL == "":
 		if b.embedded, err = startEmbedded(ctx, o, b.Check); err != nil {
 			return nil, err
 		}

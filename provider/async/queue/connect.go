@@ -17,17 +17,21 @@ const firstPatience = 3 * time.Second
 
 // connect opens both connections.
 func (b *Broker) connect() (err error) {
+	var login []nats.Option
 	if b.embedded == nil {
 		if err := checkURL(b.options.URL); err != nil {
 			return err
 		}
-		b.probe()
+		if login, err = b.options.Login.options(); err != nil {
+			return err
+		}
+		b.probe(login)
 	}
 	// With a negative buffer, sending fails while the connection is away.
-	if b.publishing, err = b.dial(publisher, nats.ReconnectBufSize(-1)); err != nil {
+	if b.publishing, err = b.dial(publisher, append(login, nats.ReconnectBufSize(-1))); err != nil {
 		return err
 	}
-	b.settling, err = b.dial("faas-infer consumer", nats.ReconnectBufSize(settleBuffer))
+	b.settling, err = b.dial("faas-infer consumer", append(login, nats.ReconnectBufSize(settleBuffer)))
 	return err
 }
 
@@ -44,7 +48,7 @@ const inboxes = "_FAAS_INFER"
 // is away.
 const settleBuffer = 16 << 20
 
-func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
+func (b *Broker) dial(name string, more []nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name(name), nats.CustomInboxPrefix(inboxes), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectHandler(func(c *nats.Conn) {
@@ -75,8 +79,8 @@ func (b *Broker) dial(name string, more ...nats.Option) (*nats.Conn, error) {
 }
 
 // probe connects to an external server once. If it cannot, it logs and keeps the reason.
-func (b *Broker) probe() {
-	c, err := nats.Connect(b.options.URL, nats.Timeout(firstPatience), nats.NoReconnect())
+func (b *Broker) probe(login []nats.Option) {
+	c, err := nats.Connect(b.options.URL, append(login, nats.Timeout(firstPatience), nats.NoReconnect())...)
 	if err == nil {
 		c.Close()
 		return
@@ -90,7 +94,13 @@ func (b *Broker) probe() {
 // connection's last error.
 func (b *Broker) away(last error) error {
 	if errors.Is(last, nats.ErrAuthorization) || errors.Is(last, nats.ErrAuthExpired) || errors.Is(last, nats.ErrAuthRevoked) {
-		return fmt.Errorf("--nats %s: the server refuses the credentials (%w); write them into the URL: nats://USER:PASSWORD@HOST:4222", b.URL(), last)
+		return fmt.Errorf("--nats %s: the server refuses the credentials (%w); correct the files of --nats-credentials, or write them into the URL: nats://USER:PASSWORD@HOST:4222", b.URL(), last)
+	}
+	if distrusts(last) {
+		return fmt.Errorf("--nats %s: there is no TLS connection (%w); --nats-tls needs the server's authority in ca.crt, and the client's certificate if the server asks for one", b.URL(), last)
+	}
+	if b.options.Login.TLS != "" && hangsUp(last) {
+		return fmt.Errorf("--nats %s: the server ends the connection (%w); if it asks for the client's certificate, --nats-tls needs tls.crt and tls.key", b.URL(), last)
 	}
 	return fmt.Errorf("NATS cannot be reached at %s; the provider keeps trying", b.URL())
 }

@@ -52,7 +52,7 @@ func (b *Broker) streams() []jetstream.StreamConfig {
 		Retention: jetstream.WorkQueuePolicy,
 		// A full stream refuses new messages and keeps the old ones.
 		Discard: jetstream.DiscardNew, MaxBytes: b.options.MaxQueued,
-		Storage: jetstream.FileStorage, Duplicates: duplicates,
+		Storage: jetstream.FileStorage, Duplicates: duplicates, Replicas: b.options.Replicas,
 	}
 	if work.MaxBytes <= 0 {
 		work.MaxBytes = DefaultMaxQueued
@@ -127,11 +127,14 @@ func (b *Broker) tryStreams(ctx context.Context, existing map[string]jetstream.S
 }
 
 // updated returns the configuration of a stream that exists, changed as far as want needs. An
-// unlimited stream, of MaxBytes -1, stays unlimited.
+// unlimited stream, of MaxBytes -1, stays unlimited. Replicas change only to a number that is given.
 func updated(is, want jetstream.StreamConfig) jetstream.StreamConfig {
 	is.Subjects, is.Retention, is.Discard = want.Subjects, want.Retention, want.Discard
 	is.AllowDirect = is.AllowDirect || want.AllowDirect
 	is.Duplicates = max(is.Duplicates, want.Duplicates)
+	if want.Replicas > 0 {
+		is.Replicas = want.Replicas
+	}
 	if is.MaxBytes > 0 {
 		is.MaxBytes = max(is.MaxBytes, want.MaxBytes)
 	}
@@ -147,17 +150,20 @@ func (b *Broker) explain(stream string, err error) error {
 		return fmt.Errorf("the NATS server does not answer for JetStream; is it on (nats-server -js)? %w", err)
 	case tooLarge(err):
 		return fmt.Errorf("stream %s: the NATS server has too little storage; give it a larger volume or raise max_file_store: %w", stream, err)
+	case tooFew(err):
+		return fmt.Errorf("stream %s: --nats-replicas is %d, and the NATS server has no cluster of so many servers with JetStream: %w", stream, b.options.Replicas, err)
 	}
 	return fmt.Errorf("stream %s: %w", stream, err)
 }
 
 // JetStream's codes for a stream that is larger than an account, a server, or each server of
-// a cluster allows. They are part of its protocol; the client does not export them.
+// a cluster allows, and for replicas without a cluster. They are part of its protocol; the client does not export them.
 const (
 	codeAccountResources = 10002
 	codeNoPeers          = 10005
 	codeStorage          = 10047
 	codeStreamBytes      = 10122
+	codeNoCluster        = 10074
 )
 
 // tooLarge reports whether the server refuses a stream for its size.
@@ -173,6 +179,12 @@ func tooLarge(err error) bool {
 		return strings.Contains(refused.Description, "storage")
 	}
 	return false
+}
+
+// tooFew reports whether the server cannot keep so many replicas of a stream.
+func tooFew(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && (refused.ErrorCode == codeNoCluster || refused.ErrorCode == codeNoPeers)
 }
 
 // firstStreams makes the streams when the broker opens. If an external server cannot keep

@@ -1,0 +1,55 @@
+{{/* Where the pods of one component run, and who may pull its image. Call it with the chart's root
+and the component's values: (list $ .Values.gateway). */}}
+{{- define "faas-infer.placement" -}}
+{{- $root := first . }}
+{{- $of := last . }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - {name: {{ . }}}
+  {{- end }}
+{{- end }}
+{{- with $of.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $of.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $of.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $of.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{/* The topologySpreadConstraints of a component, which may be none. */}}
+{{- define "faas-infer.spread" -}}
+{{- with .topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The security contexts of pods and containers. A key that is null in the values is left out:
+OpenShift chooses users itself. */}}
+{{- define "faas-infer.podSecurity" -}}
+securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
+{{- end }}
+{{- define "faas-infer.security" -}}
+securityContext: {{- toYaml .Values.securityContext | nindent 2 }}
+{{- end }}
+
+{{/* The name of the secret with the credentials of NATS, "" for none. */}}
+{{- define "faas-infer.natsSecret" -}}
+{{- if .Values.nats.url }}{{ .Values.nats.credentialsSecret }}{{ else if .Values.nats.enabled }}{{ .Values.nats.credentialsSecret | default "nats-auth" }}{{ end }}
+{{- end }}
+
+{{/* The gateway's NATS address. Its library takes the credentials from the address. */}}
+{{- define "faas-infer.gatewayNats" -}}
+{{- $nats := urlParse (.Values.nats.url | default (printf "nats://nats.%s.svc.cluster.local:4222" .Release.Namespace)) }}
+- {name: faas_nats_address, value: {{ printf "%s%s" (ternary "$(NATS_USERNAME):$(NATS_PASSWORD)@" "" (ne (include "faas-infer.natsSecret" .) "")) $nats.hostname | quote }}}
+- {name: faas_nats_port, value: {{ ($nats.host | splitList ":" | rest | first) | default "4222" | quote }}}
+- {name: faas_nats_streaming, value: "true"}
+- {name: faas_nats_cluster_name, value: faas-cluster}
+- {name: faas_nats_channel, value: faas-request}
+{{- end }}
