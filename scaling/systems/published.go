@@ -94,7 +94,8 @@ func (s System) publish(f Function, arrivals otp.Objective, t Times) *Search {
 	return x
 }
 
-// runPublished is Run for BATCH as published.
+// runPublished is Run for BATCH as published. It has no number of instances: on a cluster the
+// engine starts as many as the load needs, and batches may wait for one.
 func (x *Search) runPublished() {
 	best, err := otp.Published(x.objective, x.shares)
 	if err != nil {
