@@ -14,7 +14,7 @@ import (
 )
 
 // simulated is a part that simulates a built-in scenario, with all its drawings or none. policies
-// is a list as --policy has it, "" for the scenario's. A duration of 0 is the scenario's.
+// is a list as --policy has it, "" for the scenario's, or all if it names none. A duration of 0 is the scenario's.
 func simulated(name, policies string, duration time.Duration, drawings bool) part {
 	command := "faas-infer-lab simulate " + name
 	if policies != "" {
@@ -33,6 +33,9 @@ func simulated(name, policies string, duration time.Duration, drawings bool) par
 		if policies != "" {
 			names = strings.Split(policies, ",")
 		}
+		if len(names) == 0 {
+			names = everyOf(s.Kind)
+		}
 		for _, n := range names {
 			system, err := systems.ByName(n)
 			if err != nil {
@@ -42,6 +45,14 @@ func simulated(name, policies string, duration time.Duration, drawings bool) par
 		}
 		return figure.Run(ctx, s, o)
 	}}
+}
+
+// everyOf lists the systems that can serve a kind of scenario.
+func everyOf(kind scenario.Kind) []string {
+	if kind == scenario.Variants {
+		return systems.ForVariants()
+	}
+	return systems.Names()
 }
 
 // latencies is the part that compares BATCH's model of latencies with the exact one.

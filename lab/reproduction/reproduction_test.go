@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/figure"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
+	"github.com/faas-infer/faas-infer/lab/scenario"
 )
 
 // The notes of all commands of the lab say what a paper has.
@@ -88,6 +90,10 @@ func TestSeeds(t *testing.T) {
 				t.Errorf("%s: %q is of no part", s.Name, r.pattern)
 			}
 		}
+	}
+	// A scenario that names no policies gets all.
+	if got := everyOf(scenario.Variants); slices.Contains(got, "batch") || !slices.Contains(got, "infaas") || !slices.Contains(everyOf(scenario.ColdStart), "batch") {
+		t.Errorf("%v", got)
 	}
 	if _, err := ByName("mark"); err == nil || !strings.Contains(err.Error(), `unknown seed "mark": it is one of infless, batch`) {
 		t.Errorf("%v", err)
