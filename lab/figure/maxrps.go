@@ -37,7 +37,7 @@ func maxRPS(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, err
 		peaks = append(peaks, &peak{scenario: c, system: s})
 	}
 	for _, name := range varied {
-		if s, ok := o.system(name); ok && o.Drawings {
+		if s, ok := o.system(name); ok && o.Drawings && !o.Few {
 			for _, f := range factors {
 				peaks = append(peaks, &peak{scenario: relaxed(c, f), system: s})
 			}

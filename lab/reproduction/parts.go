@@ -13,9 +13,10 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// simulated is a part that simulates a built-in scenario, with all its drawings or none. policies
+// simulated is a part that simulates a built-in scenario, with the drawings that need nothing
+// more. policies
 // is a list as --policy has it, "" for the scenario's, or all if it names none. A duration of 0 is the scenario's.
-func simulated(name, policies string, duration time.Duration, drawings bool) part {
+func simulated(name, policies string, duration time.Duration) part {
 	command := "faas-infer-lab simulate " + name
 	if policies != "" {
 		command += " --policy " + policies
@@ -28,7 +29,7 @@ func simulated(name, policies string, duration time.Duration, drawings bool) par
 		if err != nil {
 			return nil, err
 		}
-		o := figure.Options{Drawings: drawings, Progress: progress}
+		o := figure.Options{Drawings: true, Few: true, Progress: progress}
 		names := s.Policies
 		if policies != "" {
 			names = strings.Split(policies, ",")
