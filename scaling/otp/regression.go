@@ -26,8 +26,7 @@ type Row struct {
 //     below it for which there are rows enough.
 //   - resources other than Lambda's memory: on a cluster the variables are CPU and GPU share,
 //     where they differ, with powers of −1, −2 and −3 as the fractional polynomials of the
-//     paper's reference have. On INFless' testbed that is 2 to 6 % off on average, and positive
-//     powers 4 to 10 %. On Lambda CPU follows from memory, so memory alone counts, with
+//     paper's reference have. On Lambda CPU follows from memory, so memory alone counts, with
 //     positive powers as in the release.
 //   - the weights of the squares: those that make errors relative, as the paper's measure of
 //     them is (§VI-B).
