@@ -253,13 +253,19 @@ func (f *instanceFlags) images() (*model.ImageForm, error) {
 
 // tuneRuntime sets Go's runtime for a process in which the engine does the work. Go gets
 // no more threads than the engine, because further ones would only wake each other. The
-// heap is small next to the model, so collections are rare, within the memory limit.
+// heap is small next to the model, so collections are rare, within the memory limit. A member
+// of a set moves tensors through its heap, and has little memory beside its parts: its
+// collections are frequent.
 func (f *instanceFlags) tuneRuntime() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(max(1, f.threads))
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		percent := 400
+		if f.part != member.All {
+			percent = 50
+		}
+		debug.SetGCPercent(percent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" && f.memory > 0 {
 		debug.SetMemoryLimit(max(f.memory/4, ownMemory/2))

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	memory "github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // shared passes a region on to processes of the same user that have the same copy of a model on the same
@@ -153,20 +155,22 @@ func (s *shared) ask() (owner *net.UnixConn, got offer, descriptor int, err erro
 			_ = conn.Close()
 		}
 	}()
-	if err := errors.Join(sameUser(owner), owner.SetDeadline(time.Now().Add(patience))); err != nil {
+	_, err = memory.Owner(owner)
+	if err = errors.Join(err, owner.SetDeadline(time.Now().Add(patience))); err != nil {
 		return nil, got, -1, err
 	}
-	text, oob := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
-	n, m, _, _, err := owner.ReadMsgUnix(text, oob)
+	text := make([]byte, 1024)
+	n, fds, err := memory.Receive(owner, text, 1)
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
 		return nil, got, -1, fmt.Errorf("%w: it is ending", errNobody)
 	}
 	if err != nil {
 		return nil, got, -1, err
 	}
-	if descriptor, err = descriptorIn(oob[:m]); err != nil {
-		return nil, got, -1, err
+	if len(fds) == 0 {
+		return nil, got, -1, errors.New("the weights came without a descriptor")
 	}
+	descriptor = fds[0]
 	err = json.Unmarshal(text[:n], &got)
 	if err == nil && (got.Model != s.Model || got.Layout != s.Layout || got.Bytes < int64(got.Layout)) {
 		err = fmt.Errorf("another process has other weights, %+v, not %+v", got, s.offer)
@@ -175,43 +179,6 @@ func (s *shared) ask() (owner *net.UnixConn, got offer, descriptor int, err erro
 		return nil, got, -1, errors.Join(err, unix.Close(descriptor))
 	}
 	return owner, got, descriptor, nil
-}
-
-// descriptorIn takes the one descriptor out of a message.
-func descriptorIn(oob []byte) (int, error) {
-	messages, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return -1, err
-	}
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			return -1, err
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			return fd, nil
-		}
-	}
-	return -1, errors.New("the weights came without a descriptor")
-}
-
-// sameUser refuses a process of another user.
-func sameUser(c *net.UnixConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var is *unix.Ucred
-	var failed error
-	err = raw.Control(func(fd uintptr) { is, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, failed); err != nil {
-		return err
-	}
-	if int(is.Uid) != os.Geteuid() {
-		return fmt.Errorf("process %d is of another user", is.Pid)
-	}
-	return nil
 }
 
 // listen passes the region on. The caller holds the lock, and nobody else listens.
@@ -247,10 +214,11 @@ func (s *shared) pass(c *net.UnixConn) {
 	stop := context.AfterFunc(s.ctx, func() { _ = c.Close() })
 	defer stop()
 	text, err := json.Marshal(s.offer)
-	if err = errors.Join(err, sameUser(c), c.SetWriteDeadline(time.Now().Add(patience))); err != nil {
+	_, other := memory.Owner(c)
+	if err = errors.Join(err, other, c.SetWriteDeadline(time.Now().Add(patience))); err != nil {
 		return
 	}
-	if _, _, err = c.WriteMsgUnix(text, unix.UnixRights(s.descriptor), nil); err != nil {
+	if err := memory.Pass(c, text, s.descriptor); err != nil {
 		return
 	}
 	var one [1]byte

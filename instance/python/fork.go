@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // forkTime is the maximum time that a warm process may take to fork.
@@ -25,8 +27,8 @@ func fork(socket string, log *os.File, env []string) (*process, error) {
 		return nil, fmt.Errorf("the warm process: %w", err)
 	}
 	warm := conn.(*net.UnixConn)
-	if err := checkOwner(warm); err != nil {
-		return nil, errors.Join(err, warm.Close())
+	if _, err := shared.Owner(warm); err != nil {
+		return nil, errors.Join(fmt.Errorf("the warm process: %w", err), warm.Close())
 	}
 	p, theirs, err := newProcess()
 	if err != nil {
@@ -41,33 +43,13 @@ func fork(socket string, log *os.File, env []string) (*process, error) {
 	return p, nil
 }
 
-// checkOwner refuses a warm process of another user.
-func checkOwner(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var peer *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) {
-		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || failed != nil {
-		return errors.Join(err, failed)
-	}
-	if int(peer.Uid) != os.Geteuid() {
-		return fmt.Errorf("the warm process belongs to user %d, not %d", peer.Uid, os.Geteuid())
-	}
-	return nil
-}
-
 // handOver sends a warm process the descriptors and the environment for a fork, and
 // returns the fork's process ID.
 func handOver(warm *net.UnixConn, lines *bufio.Reader, p *process, theirs ends, log *os.File, env []string) (pid int, err error) {
 	if err := warm.SetDeadline(time.Now().Add(forkTime)); err != nil {
 		return 0, err
 	}
-	rights := unix.UnixRights(int(log.Fd()), int(theirs.control.Fd()), int(theirs.life.Fd()), int(p.in.File().Fd()), int(p.out.File().Fd()))
-	if _, _, err := warm.WriteMsgUnix([]byte{0}, rights, nil); err != nil {
+	if err := shared.Pass(warm, []byte{0}, int(log.Fd()), int(theirs.control.Fd()), int(theirs.life.Fd()), int(p.in.File().Fd()), int(p.out.File().Fd())); err != nil {
 		return 0, err
 	}
 	line, err := lines.ReadString('\n')

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // Peer is a shadow, as its body sees it. It is safe for concurrent use.
@@ -184,10 +184,7 @@ func (p *Peer) bring(m *Memory) error {
 		return nil
 	}
 	b := message{kind: memory, body: order{memory: m.number, rows: 1}.encode()}.append(nil)
-	n, _, err := p.conn.(*net.UnixConn).WriteMsgUnix(b, unix.UnixRights(int(m.File().Fd())), nil)
-	if err == nil && n < len(b) {
-		_, err = p.conn.Write(b[n:])
-	}
+	err := shared.Pass(p.conn.(*net.UnixConn), b, int(m.File().Fd()))
 	if err == nil {
 		p.sent = m.number
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/shared"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -353,27 +352,11 @@ type descriptors struct {
 
 // Read implements io.Reader.
 func (d *descriptors) Read(b []byte) (int, error) {
-	var oob [64]byte
-	n, m, flags, _, err := d.conn.ReadMsgUnix(b, oob[:])
-	if m > 0 {
-		messages, failed := unix.ParseSocketControlMessage(oob[:m])
-		err = errors.Join(err, failed)
-		for i := range messages {
-			more, failed := unix.ParseUnixRights(&messages[i])
-			err = errors.Join(err, failed)
-			for _, fd := range more {
-				unix.CloseOnExec(fd)
-			}
-			d.fds = append(d.fds, more...)
-		}
-	}
-	if flags&unix.MSG_CTRUNC != 0 || len(d.fds) > maxMemories {
+	n, more, err := shared.Receive(d.conn, b, maxMemories)
+	if d.fds = append(d.fds, more...); len(d.fds) > maxMemories {
 		err = errors.Join(err, errors.New("more descriptors came than memory files"))
 	}
-	if n <= 0 && err == nil {
-		return 0, io.EOF
-	}
-	return max(0, n), err
+	return n, err
 }
 
 // next is the descriptor that came with the last message.
@@ -387,8 +370,6 @@ func (d *descriptors) next() (*os.File, error) {
 }
 
 func (d *descriptors) close() {
-	for _, fd := range d.fds {
-		_ = unix.Close(fd)
-	}
+	shared.CloseAll(d.fds)
 	d.fds = nil
 }

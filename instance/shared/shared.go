@@ -1,7 +1,7 @@
 // Package shared is memory that two processes map: an instance and the Python process beside
 // it, or a body and its shadows. A file without a name holds it; its descriptor goes over a Unix
-// socket once, and messages then only name places. It does not know who reads what when: see
-// packages python and relay. Begin with [New] and [Memory.Lend].
+// socket once ([Pass]), and messages then only name places. It does not know who reads what when:
+// see packages python and relay. Begin with [New] and [Memory.Lend].
 package shared
 
 import (

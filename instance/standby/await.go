@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // What a standby says to its keeper.
@@ -69,7 +71,7 @@ func Await(ctx context.Context, socket string, out io.Writer, healthy func() err
 
 // receive takes an order and adopts its process's surroundings.
 func receive(conn *net.UnixConn, out io.Writer) (*Became, error) {
-	pid, err := owner(conn)
+	pid, err := shared.Owner(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -102,55 +104,28 @@ func receive(conn *net.UnixConn, out io.Writer) (*Became, error) {
 		err = errors.Join(unix.Dup3(fds[0], 1, 0), unix.Dup3(fds[0], 2, 0), conn.SetDeadline(time.Time{}))
 	}
 	if err != nil {
-		closeAll(fds)
+		shared.CloseAll(fds)
 		return nil, err
 	}
-	closeAll(fds[:1])
+	shared.CloseAll(fds[:1])
 	if b.Ready {
 		b.Report = fds[1]
 	}
 	if _, err := conn.Write([]byte{0}); err != nil {
-		closeAll(fds[1:])
+		shared.CloseAll(fds[1:])
 		return nil, err
 	}
 	return b, nil
 }
 
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = unix.Close(fd)
-	}
-}
-
 // descriptors reads the byte that carries the order's descriptors.
 func descriptors(conn *net.UnixConn) ([]int, error) {
 	var one [1]byte
-	oob := make([]byte, unix.CmsgSpace(4*2))
-	n, m, flags, _, err := conn.ReadMsgUnix(one[:], oob)
-	if err != nil {
-		return nil, err
+	_, fds, err := shared.Receive(conn, one[:], 2)
+	if err == nil && len(fds) == 0 {
+		err = errors.New("the order came without its descriptors")
 	}
-	messages, err := unix.ParseSocketControlMessage(oob[:m])
-	if err != nil {
-		return nil, err
-	}
-	var fds []int
-	for i := range messages {
-		more, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			closeAll(fds)
-			return nil, err
-		}
-		fds = append(fds, more...)
-	}
-	if n != 1 || flags&unix.MSG_CTRUNC != 0 || len(fds) == 0 {
-		closeAll(fds)
-		return nil, errors.New("the order came without its descriptors")
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
-	}
-	return fds, nil
+	return fds, err
 }
 
 // Follow ends the context when the instance's first process passes a signal on. If that process is gone,

@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // Order is the instance that a standby becomes.
@@ -78,7 +78,7 @@ func Take(socket string, o Order, log *os.File, ready int) (*Taken, error) {
 }
 
 func give(conn *net.UnixConn, o Order, log *os.File, ready int) error {
-	if _, err := owner(conn); err != nil {
+	if _, err := shared.Owner(conn); err != nil {
 		return err
 	}
 	if err := conn.SetDeadline(time.Now().Add(handOver)); err != nil {
@@ -88,7 +88,7 @@ func give(conn *net.UnixConn, o Order, log *os.File, ready int) error {
 	if o.Ready = ready > 0; o.Ready {
 		fds = append(fds, ready)
 	}
-	if _, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(fds...), nil); err != nil {
+	if err := shared.Pass(conn, []byte{0}, fds...); err != nil {
 		return err
 	}
 	if err := json.NewEncoder(conn).Encode(o); err != nil {
@@ -112,23 +112,4 @@ func (t *Taken) Wait(ctx context.Context) int {
 		return 128 + int(syscall.SIGKILL)
 	}
 	return int(code[0])
-}
-
-// owner refuses a process of another user, and returns its id.
-func owner(conn *net.UnixConn) (pid int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var peer *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) {
-		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || failed != nil {
-		return 0, errors.Join(err, failed)
-	}
-	if int(peer.Uid) != os.Geteuid() {
-		return 0, fmt.Errorf("the process belongs to user %d, not %d", peer.Uid, os.Geteuid())
-	}
-	return int(peer.Pid), nil
 }

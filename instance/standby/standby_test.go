@@ -16,6 +16,8 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
 // socketEnv makes the test's program a standby.
@@ -218,7 +220,7 @@ func TestFailures(t *testing.T) {
 	k.options.Command = own
 	k.Used("gpu", []string{"SHARE=1"})
 	taken, _ := take(t, dir, "1", "/tmp", nil)
-	pid, err := owner(taken.conn)
+	pid, err := shared.Owner(taken.conn)
 	if err != nil {
 		t.Fatal(err)
 	}
