@@ -37,7 +37,8 @@ func InstanceOf(stream cluster.InstanceID) cluster.InstanceID {
 }
 
 // Up makes an instance's streams available to a policy, or changes them. Each gets its part of
-// the instance's rate. The concurrency of an instance that is up must not change.
+// the instance's rate. A driver that lowers the concurrency tells the policy itself that a stream is
+// gone.
 func Up(p Policy, now time.Time, in Instance) {
 	n := in.Config.Streams()
 	if n == 1 {

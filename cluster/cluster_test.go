@@ -102,7 +102,7 @@ func TestShares(t *testing.T) {
 // without a kind is a model's.
 func TestRecords(t *testing.T) {
 	in := Instance{InstanceSpec: InstanceSpec{
-		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Nodes: []string{"a", "b"}, Set: "f", Member: 2, Parked: true, Artefact: Artefact{Bundle: "b", Plan: "{}"}, Env: map[string]string{"A": "1"},
+		ID: "f-1", Kind: Process, Function: "f.n", Revision: 3, Node: "a", Nodes: []string{"a", "b"}, Set: "f", Member: 2, Role: Shadow, Paired: true, Part: "0:3", Body: "f-0", Parked: true, Artefact: Artefact{Bundle: "b", Plan: "{}"}, Env: map[string]string{"A": "1"},
 		Config: Config{Batch: 2, Parts: 3, Concurrency: 2, Resources: Resources{CPU: 500, Memory: 1 << 20}},
 	}, State: Ready, Network: "unix", Address: "/s", Reason: "r"}
 	text, err := json.Marshal(in)
@@ -114,7 +114,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("%+v, %v: %s", back, err, text)
 	}
 	var old Instance
-	if err := json.Unmarshal([]byte(`{"id":"x","config":{"batch":8,"cpu":1000,"gpu":0,"memory":5},"state":"ready"}`), &old); err != nil || old.Kind != Model || old.Config.Batch != 8 || old.Config.CPU != 1000 {
+	if err := json.Unmarshal([]byte(`{"id":"x","config":{"batch":8,"cpu":1000,"gpu":0,"memory":5},"state":"ready"}`), &old); err != nil || old.Kind != Model || old.Role != Body || old.Config.Batch != 8 || old.Config.CPU != 1000 {
 		t.Errorf("%+v, %v", old, err)
 	}
 }

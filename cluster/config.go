@@ -175,6 +175,19 @@ const (
 	Process Kind = "process"
 )
 
+// Role is what a model's instance does for its function.
+type Role string
+
+// The roles.
+const (
+	// Body: it holds the whole model, answers requests, and may have shadows (AsyFunc). It is the
+	// zero value: an instance without shadows is a body, too.
+	Body Role = ""
+	// Shadow: it holds a part of the model and computes rows of a body's batches. It gets no
+	// requests itself.
+	Shadow Role = "shadow"
+)
+
 // Whole is the artefact name of a function's complete model, as it was deployed.
 const Whole = ""
 
@@ -221,6 +234,12 @@ type InstanceSpec struct {
 	// Member is its number there; 0 is the master, which answers for the set and has its ID.
 	Set    InstanceID `json:"set,omitempty"`
 	Member int        `json:"member,omitempty"`
+	// Role is what it does. Paired lets a body take shadows. A shadow holds Part of the model, as
+	// pair.ParsePhi reads it, for the instance Body; that changes when it is paired anew.
+	Role   Role       `json:"role,omitempty"`
+	Paired bool       `json:"paired,omitempty"`
+	Part   string     `json:"part,omitempty"`
+	Body   InstanceID `json:"body,omitempty"`
 	// Config is what the instance holds of the node. An instance of a model may
 	// use that and no more. An instance of a process holds what its function
 	// requests, which may be nothing, and may use up to Limits.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -167,27 +168,64 @@ const standbyPause = 3 * time.Second
 // handles of CUDA's libraries and loaded kernels.
 const standbyMemory = 1 << 30
 
-// standBeside keeps a process for the next instance with a share as this one's, which starts with env. An
-// ordinary function has its GPUs to itself.
-func (f *ProviderFlags) standBeside(k *standby.Keeper, spec cluster.InstanceSpec, env []string) {
+// emptyMemory is the memory in bytes that is kept for the empty instance: the process and the ONNX
+// Runtime library. emptyPause is the time from the start of a body or a shadow to that of the next empty
+// instance.
+const (
+	emptyMemory = 64 << 20
+	emptyPause  = time.Second
+)
+
+// forShadows is the name of the empty instance among those that stand by.
+const forShadows = "shadows"
+
+// standbys keeps processes that stand by: for shares of GPUs, if there are to be any, and an empty one
+// for the next shadow (AsyFunc §3.4).
+type standbys struct {
+	onGPUs       bool
+	gpus, shadow *standby.Keeper
+}
+
+func (f *ProviderFlags) standbys(log zerolog.Logger) (s standbys, err error) {
+	s.onGPUs = f.standBy
+	command := func(socket string) []string {
+		return []string{process.Self(), "instance", "stand-by", "--socket", socket}
+	}
+	if s.gpus, err = standby.NewKeeper(standby.Options{Dir: f.standbyDir(), Ours: ofShare, Pause: standbyPause, Log: log, Command: command}); err != nil {
+		return s, err
+	}
+	s.shadow, err = standby.NewKeeper(standby.Options{
+		Dir: f.standbyDir(), Socket: emptySocket(f.standbyDir()), Pause: emptyPause, Log: log,
+		Command: func(socket string) []string { return append(command(socket), "--empty") },
+	})
+	return s, err
+}
+
+// starts says that an instance starts with env. A process is kept for the next one with a share as its
+// own, and for its shadow. An ordinary function has its GPUs to itself.
+func (s *standbys) starts(spec cluster.InstanceSpec, env []string) {
 	if spec.Kind == cluster.Process {
 		for _, device := range spec.Devices {
-			k.Drop(device)
+			s.gpus.Drop(device)
 		}
 		return
 	}
 	shared := slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, "CUDA_MPS_PIPE_DIRECTORY=") })
-	if device := spec.Device(); f.standBy && shared && device != "" {
-		k.Used(device, env)
+	if device := spec.Device(); s.onGPUs && shared && device != "" {
+		s.gpus.Used(device, env)
+	}
+	if spec.Paired || spec.Role == cluster.Shadow {
+		s.shadow.Used(forShadows, nil)
 	}
 }
 
-// keeper keeps processes that stand by for GPUs.
-func (f *ProviderFlags) keeper(log zerolog.Logger) (*standby.Keeper, error) {
-	return standby.NewKeeper(standby.Options{
-		Dir: f.standbyDir(), Ours: ofShare, Pause: standbyPause, Log: log,
-		Command: func(socket string) []string {
-			return []string{process.Self(), "instance", "stand-by", "--socket", socket}
-		},
-	})
+// memory is what is kept for the empty instance in bytes.
+func (s *standbys) memory() int64 {
+	if s.shadow.Keeps(forShadows) {
+		return emptyMemory
+	}
+	return 0
 }
+
+// Close ends the processes that have become no instance.
+func (s *standbys) Close() error { return errors.Join(s.gpus.Close(), s.shadow.Close()) }

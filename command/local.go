@@ -54,18 +54,21 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if f.standBy {
 		options.GPUs.Beside = standbyMemory
 	}
-	if warm != nil {
-		options.Beside = warm.Memory
-	}
 	// The backend calls Command only after it is opened.
 	var backend *local.Backend
-	keeper, err := f.keeper(b.Log)
+	beside, err := f.standbys(b.Log)
 	if err != nil {
 		return p, err
 	}
-	close = append(close, keeper.Close)
+	close = append(close, beside.Close)
+	options.Beside = func() int64 {
+		if warm == nil {
+			return beside.memory()
+		}
+		return warm.Memory() + beside.memory()
+	}
 	options.Command = func(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-		f.standBeside(keeper, spec, backend.GPUs().Env(&spec))
+		beside.starts(spec, backend.GPUs().Env(&spec))
 		return f.instanceCommand(spec, socket)
 	}
 	if backend, err = local.New(ctx, options); err != nil {

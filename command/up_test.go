@@ -252,6 +252,11 @@ func TestInstanceCommand(t *testing.T) {
 	if len(env) != 1 || env[0] != "FAAS_INFER_ONNXRUNTIME=/lib/ort.so" {
 		t.Errorf("environment %q", env)
 	}
+	shadow := spec
+	shadow.Role, shadow.Part = cluster.Shadow, "0:3"
+	if argv, _ := (&ProviderFlags{state: "/state"}).instanceCommand(shadow, "/run/s"); !strings.Contains(strings.Join(argv, " "), "--standby /state/standby --shadow 0:3 --relay unix:///run/s.relay") {
+		t.Errorf("a shadow is started as %q, and not from the empty instance", argv)
+	}
 	// The instance's own flags take it.
 	c, _, err := NewRootCommand().Find(argv[1:])
 	if err != nil || c.ParseFlags(argv[2:]) != nil {

@@ -54,10 +54,10 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Original != "" {
 		argv = append(argv, "--model", spec.Original)
 	}
-	if spec.Config.GPU > 0 && f.standBy {
+	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())
 	}
-	argv = append(argv, "--listen", "unix://"+socket)
+	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", "unix://"+socket)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
@@ -119,6 +119,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU = machine.Move, machine.CPU
+	o.Shadows = localShadows{found.models}
 	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
@@ -157,7 +158,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 // warmDir returns the directory where warm Python processes listen.
 func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm") }
 
-// standbyDir returns the directory where processes stand by for GPUs.
+// standbyDir returns the directory where processes stand by for GPUs and for shadows.
 func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "standby") }
 
 // childModels returns models that are read and measured in child processes.

@@ -5,6 +5,7 @@
 package profiler
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -86,6 +87,9 @@ type Profile struct {
 	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`
 	MeasuredAt   time.Time     `json:"measuredAt"`
+	// Layers is the layer profile from which a shadow's part is chosen, a shadow.Model; empty if no
+	// function has asked for shadows.
+	Layers json.RawMessage `json:"layers,omitempty"`
 	// Payloads is nil if it was not measured.
 	Payloads *Payloads `json:"payloads,omitempty"`
 	// Beside is added to the engine's times. It depends on the clients' requests

@@ -16,7 +16,7 @@ func (v *view) packedRate(with capacity.Candidate) float64 {
 	if up := capacity.Serves(with, v.Configs, v.engine.settings.Packed(v.SLO, capacity.Grained(v.demand))); up > 0 {
 		return up
 	}
-	return v.ranged(with, v.demand, &v.atDemand).Up
+	return v.ranged(with, v.demand, false, &v.atDemand).Up
 }
 
 // packedCapacity is the sum of packedRate over all instances.

@@ -126,7 +126,9 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	p.divide()
 	prefer(p)
 	for _, v := range p.views {
+		part(p, v)
 		p.release(v)
+		remarry(p, v)
 	}
 	for _, v := range p.views {
 		p.unpark(v, v.wakes)
@@ -139,6 +141,9 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	p.grow()
 	for _, v := range p.views {
+		if v.short == placing.NoRoom && !v.robbed && !v.retired {
+			help(p, v)
+		}
 		p.fill(v)
 		p.supersede(v)
 	}
@@ -220,6 +225,11 @@ func (p *pass) stop(v *view, in Running, why Why) {
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
 	p.changed(v)
 	v.remove(in.ID)
+	for _, s := range slices.Clone(v.shadows) {
+		if s.Body == in.ID && !v.current(&s) {
+			stopShadow(p, v, s, why)
+		}
+	}
 }
 
 // start plans the starts of instances that were placed for v.
@@ -296,9 +306,16 @@ func (p *pass) first(v *view) {
 func (p *pass) grow() {
 	var joint []*view
 	for _, v := range p.views {
-		if v.mayGrow() {
+		switch {
+		case !v.mayGrow():
+		case decides(v):
+			serve(p, v)
+		default:
 			p.unpark(v, func() bool { return v.residual() > 0 })
 			p.stretch(v)
+			if v.ShadowsFirst {
+				help(p, v)
+			}
 		}
 		switch {
 		case v.joint && (v.mayGrow() || v.wantsFirst()):

@@ -10,16 +10,19 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
+// shadowTier is the tier of shadows: their bodies serve without them.
+const shadowTier = -1
+
 // victim is an instance that could make room.
 type victim struct {
 	Running
 	// here is what it holds on the node of whose list it is.
 	here cluster.Resources
 	view *view
-	// tier is 0 for idle instances, 1 for those beyond their function's
+	// tier is shadowTier for shadows, 0 for idle instances, 1 for those beyond their function's
 	// first, 2 for the function's own older revision.
 	tier int
-	// worth is that of an idle instance.
+	// worth is that of an idle instance, or how much a shadow helps.
 	worth float64
 }
 
@@ -27,6 +30,7 @@ type victim struct {
 // least, or for a set that no node can hold, on several (evictForSet). It reports whether
 // there is room now. It stops in this order, as far as needed:
 //
+//   - the shadows that help least;
 //   - the idle instances that are worth least (see worth), parked or not;
 //   - instances of functions that keep another one; these finish their requests first;
 //   - v's own instances of an older revision.
@@ -55,7 +59,11 @@ func (p *pass) evict(v *view, d capacity.Demand) bool {
 		if x.tier == 0 {
 			p.engine.clock = max(p.engine.clock, x.worth)
 		}
-		p.stop(x.view, x.Running, evictedWhy(x))
+		if x.tier == shadowTier {
+			stopShadow(p, x.view, x.Running, Evicted)
+		} else {
+			p.stop(x.view, x.Running, evictedWhy(x))
+		}
 		give(p.space(), &x.Running)
 		x.view.robbed = x.view != v
 	}
@@ -90,14 +98,17 @@ func (p *pass) victims(v *view) [][]victim {
 func listVictims(p *pass, patient bool) [][]victim {
 	lives := func(in Running) bool { return patient && in.lives(p.now, p.engine.settings.EvictLoads) }
 	byNode := make([][]victim, len(p.space().Places))
-	add := func(u *view, in Running, tier int) {
+	add := func(u *view, in Running, tier int, worth float64) {
 		for node, here := range onNodes(&in) {
 			if i, ok := p.space().Find(node); ok {
-				byNode[i] = append(byNode[i], victim{in, here, u, tier, u.memory.worths[in.ID].value})
+				byNode[i] = append(byNode[i], victim{in, here, u, tier, worth})
 			}
 		}
 	}
 	for _, u := range p.views {
+		for _, s := range u.shadows {
+			add(u, s, shadowTier, helps(u, &s))
+		}
 		// The others must stay; see victim.keeps.
 		idle, busy := u.Waiting <= 0 && u.all() > u.floor, len(u.live) > max(1, u.floor)
 		if !idle && !busy {
@@ -107,14 +118,14 @@ func listVictims(p *pass, patient bool) [][]victim {
 			switch {
 			case in.State != cluster.Ready:
 			case u.Waiting <= 0 && !in.IdleSince.IsZero() && p.now.Sub(in.IdleSince) >= p.engine.settings.EvictIdle && !lives(in):
-				add(u, in, 0)
+				add(u, in, 0, u.memory.worths[in.ID].value)
 			case busy:
-				add(u, in, 1)
+				add(u, in, 1, 0)
 			}
 		}
 		for _, in := range u.parked {
 			if idle && !lives(in) {
-				add(u, in, 0)
+				add(u, in, 0, u.memory.worths[in.ID].value)
 			}
 		}
 	}
@@ -155,10 +166,10 @@ func (in *Running) lives(now time.Time, loads float64) bool {
 	return !in.IdleSince.IsZero() && float64(now.Sub(in.IdleSince)) < loads*float64(in.Loading)
 }
 
-// order compares victims of one tier: in tier 0 the one that is worth least is first, and
-// then the longest idle; in others the one of the function with the most instances.
+// order compares victims of one tier: of shadows and in tier 0 the one that is worth least is
+// first, and then the longest idle; in others the one of the function with the most instances.
 func (x victim) order(y victim) int {
-	if x.tier == 0 {
+	if x.tier <= 0 {
 		return cmp.Or(cmp.Compare(x.worth, y.worth), x.IdleSince.Compare(y.IdleSince))
 	}
 	return cmp.Compare(len(y.view.live), len(x.view.live))
@@ -186,6 +197,9 @@ func (x victim) keeps() int {
 func (x victim) may(v *view, taken map[*view]int) bool {
 	if x.view == v && x.tier < 2 {
 		return false
+	}
+	if x.tier == shadowTier {
+		return true
 	}
 	left := len(x.view.live) - taken[x.view]
 	if x.tier == 0 {

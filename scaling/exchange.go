@@ -81,7 +81,7 @@ func (p *pass) exchangeable(views []*view) []joint.ExchangeFunction {
 			if crowded {
 				return v.packedRate(with)
 			}
-			return v.ranged(with, v.demand, &v.atDemand).Up
+			return v.ranged(with, v.demand, false, &v.atDemand).Up
 		}
 		f.Demand = func(rps float64, crowded bool) joint.Demand { return p.demand(v, rps, crowded) }
 		all[k] = f

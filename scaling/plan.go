@@ -44,6 +44,14 @@ type Running struct {
 	Parked bool
 	// Fixed: the CPU quota could not be changed, so plans leave it as it is.
 	Fixed bool
+	// Role is what it does. Paired: a body can have shadows, which is so from its start or not at
+	// all. A shadow holds Part of the model and helps the instance Body.
+	Role   cluster.Role
+	Paired bool
+	Part   string
+	Body   cluster.InstanceID
+	// pairing is how a body executes with its shadow, nil if it has none.
+	pairing *Pairing
 }
 
 // with is the candidate that the instance runs.
@@ -75,6 +83,14 @@ type Function struct {
 	// Instances has all of the function's instances, including those that earlier plans
 	// started.
 	Instances []Running
+	// Shadows has all of its shadows, in the same way. They carry load only by their bodies,
+	// and do not count as instances for Min and Max.
+	Shadows []Running
+	// Pairings are the ways to help its instances with shadows; none if it may have none.
+	// ShadowsFirst starts shadows before further whole instances; otherwise the cheapest way to
+	// serve more is taken. SharedWeights: the instances of a node map the same weights.
+	Pairings                    []Pairing
+	ShadowsFirst, SharedWeights bool
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
 	// answer all of it.
 	Classes []Class
@@ -131,8 +147,10 @@ type Plan struct {
 	Resize []Resize
 	// Park lets idle instances give back their CPU and GPU share, for later plans.
 	// Unpark lets parked ones take a share again.
-	Park     []Park
-	Unpark   []Unpark
+	Park   []Park
+	Unpark []Unpark
+	// Pair gives shadows that have lost their bodies to others.
+	Pair     []Pair
 	Unplaced []Unplaced
 	// Carried has the capacity of each function with a load, by the times that the plan
 	// uses and including the instances that it starts.
@@ -165,6 +183,11 @@ type Start struct {
 	// After has the instances on its nodes that the same plan stops and that must be
 	// gone before this one starts. Mostly there are none.
 	After []cluster.InstanceID
+	// Role is what it does. A shadow holds Part of the model and helps the instance Body; it has
+	// no Exec of its own.
+	Role cluster.Role
+	Part string
+	Body cluster.InstanceID
 }
 
 // Resize changes an instance's CPU quota while it runs: the node's free CPU serves a
@@ -217,6 +240,8 @@ const (
 	Superseded Why = "superseded"
 	// Evicted: a function without any instance needs the room.
 	Evicted Why = "evicted"
+	// Unpaired: it is a shadow whose body is gone, and no other needs it.
+	Unpaired Why = "unpaired"
 	// Rearranged: fewer, larger instances carry more in the same room.
 	Rearranged Why = "rearranged"
 )

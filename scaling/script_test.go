@@ -79,10 +79,17 @@ func (w *world) settle() {
 			}
 		}
 	}
+	for _, f := range w.functions {
+		for i := range f.Shadows {
+			if s := &f.Shadows[i]; s.State == cluster.Starting && !w.now.Before(w.cold[s.ID]) {
+				s.State = cluster.Ready
+			}
+		}
+	}
 	for i := range w.nodes {
 		w.nodes[i].Clear()
 		for _, f := range w.functions {
-			for _, in := range f.Instances {
+			for _, in := range slices.Concat(f.Instances, f.Shadows) {
 				for node, part := range cluster.Over(in.Node, in.Nodes, in.Holds()) {
 					if node == w.nodes[i].Name {
 						w.nodes[i].Hold(part, in.Device)
@@ -103,7 +110,8 @@ func (w *world) scale() Plan {
 	plan := w.engine.Scale(w.now, functions, w.nodes)
 	for _, s := range plan.Stop {
 		f := w.function(s.Function)
-		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return in.ID == s.ID })
+		is := func(in Running) bool { return in.ID == s.ID }
+		f.Instances, f.Shadows = slices.DeleteFunc(slices.Clone(f.Instances), is), slices.DeleteFunc(slices.Clone(f.Shadows), is)
 	}
 	for _, r := range plan.Resize {
 		f := w.function(r.Function)
@@ -112,11 +120,21 @@ func (w *world) scale() Plan {
 		f.Instances[i].Config, f.Instances[i].Exec, f.Instances[i].Mean = r.Config, r.Exec, r.Mean
 	}
 	w.parks(plan)
+	for _, x := range plan.Pair {
+		f := w.function(x.Function)
+		f.Shadows = slices.Clone(f.Shadows)
+		f.Shadows[slices.IndexFunc(f.Shadows, func(in Running) bool { return in.ID == x.ID })].Body = x.Body
+	}
 	for _, s := range plan.Start {
 		w.next++
 		id := cluster.InstanceID(fmt.Sprintf("i%d", w.next))
 		f := w.function(s.Function)
-		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Device: s.Device, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function]})
+		if s.Role == cluster.Shadow {
+			f.Shadows = append(f.Shadows, Running{ID: id, Node: s.Node, Artefact: s.Artefact, Config: s.Config, Revision: s.Revision, State: cluster.Starting, Role: s.Role, Part: s.Part, Body: s.Body})
+			w.cold[id] = w.now.Add(w.coldTime)
+			continue
+		}
+		f.Instances = append(f.Instances, Running{ID: id, Node: s.Node, Nodes: s.Nodes, Device: s.Device, Artefact: s.Artefact, Config: s.Config, Exec: s.Exec, Mean: s.Mean, Revision: s.Revision, State: cluster.Starting, Largest: w.largest[s.Function], Paired: len(f.Pairings) > 0})
 		w.cold[id] = w.now.Add(w.coldTime)
 	}
 	return plan
@@ -143,8 +161,14 @@ func (w *world) print(plan Plan) string {
 		}
 		b.WriteString("\n")
 	}
+	for _, x := range plan.Pair {
+		fmt.Fprintf(&b, "%spair %s %s with %s\n", at, x.Function, x.ID, x.Body)
+	}
 	for i, s := range plan.Start {
 		fmt.Fprintf(&b, "%sstart %s i%d %v on %s", at, s.Function, w.next-len(plan.Start)+i+1, s.Config, on(s.Node, s.Nodes))
+		if s.Role == cluster.Shadow {
+			fmt.Fprintf(&b, " with %s for %s", s.Part, s.Body)
+		}
 		if len(s.After) > 0 {
 			fmt.Fprintf(&b, " after %v", s.After)
 		}
@@ -169,9 +193,11 @@ func on(node string, nodes []string) string {
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
 //	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
+//	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no shared=yes|no whole=10+300 shadow=10+20 loading=16ms shadowloading=11ms
+//	shadow NAME ID                              (of the first pairing, on the first node)
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
-//	kill NAME
+//	kill NAME [ID]
 //	tick 1s [times]                             (advance, then scale)
 //	instances                                   (print them)
 func (w *world) do(t *testing.T, line string) string {
@@ -214,8 +240,24 @@ func (w *world) do(t *testing.T, line string) string {
 		f.PreWarmAt = w.now.Add(keys.duration("in", 0))
 		w.active[f.Name] = f.PreWarmAt
 		w.keepAlive[f.Name] = keys.duration("for", 0)
+	case "pairing":
+		f := w.function(words[1])
+		own := config(keys.int("b", 1), keys.int("own", 1000), 0, 0).Config
+		own.Memory = int64(keys.int("memory", 50)) << 20
+		c := config(keys.int("b", 1), keys.int("cpu", 1000), 0, keys.duration("exec", 0))
+		c.Config.Concurrency = keys.int("concurrency", 0)
+		f.Pairings = append(f.Pairings, Pairing{
+			CPU: c.Config.CPU, Part: keys.values["part"], Config: own, Pair: []capacity.Candidate{c}, Whole: keys.footprint("whole", "loading"), Shadow: keys.footprint("shadow", "shadowloading"),
+		})
+		f.ShadowsFirst, f.SharedWeights = keys.values["first"] != "no", keys.values["shared"] == "yes"
+	case "shadow":
+		f := w.function(words[1])
+		own := f.Pairings[0].Config
+		w.next++
+		f.Shadows = append(f.Shadows, Running{ID: cluster.InstanceID(fmt.Sprintf("i%d", w.next)), Node: w.nodes[0].Name, Config: own, Revision: f.Revision, State: cluster.Ready, Role: cluster.Shadow, Part: f.Pairings[0].Part, Body: cluster.InstanceID(words[2])})
 	case "kill":
-		w.function(words[1]).Instances = nil
+		f := w.function(words[1])
+		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return len(words) < 3 || string(in.ID) == words[2] })
 	case "instances":
 		return w.instances()
 	case "tick":
@@ -242,6 +284,9 @@ func (w *world) do(t *testing.T, line string) string {
 func (w *world) instances() string {
 	var b strings.Builder
 	for _, f := range w.functions {
+		for _, in := range f.Shadows {
+			fmt.Fprintf(&b, "%s %s revision %d %v on %s with %s for %s\n", f.Name, in.ID, in.Revision, in.Config, in.Node, in.Part, in.Body)
+		}
 		for _, in := range f.Instances {
 			fmt.Fprintf(&b, "%s %s revision %d %v on %s%s\n", f.Name, in.ID, in.Revision, in.Config, on(in.Node, in.Nodes), map[bool]string{true: ", parked"}[in.Parked])
 		}
@@ -266,6 +311,16 @@ func (a arguments) int(key string, otherwise int) int {
 		a.t.Fatalf("%s: %v", a.line, err)
 	}
 	return n
+}
+
+// footprint reads MiB of an instance's own and of its weights, as in 10+300, and a loading time.
+func (a arguments) footprint(key, loading string) (f Footprint) {
+	if text, ok := a.values[key]; ok {
+		if _, err := fmt.Sscanf(text, "%d+%d", &f.Own, &f.Weights); err != nil {
+			a.t.Fatalf("%s: %v", a.line, err)
+		}
+	}
+	return Footprint{Own: f.Own << 20, Weights: f.Weights << 20, Loading: a.duration(loading, 0)}
 }
 
 func (a arguments) duration(key string, otherwise time.Duration) time.Duration {

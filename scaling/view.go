@@ -22,6 +22,8 @@ type view struct {
 	// parked has the parked instances of the current revision, by ID. They count neither
 	// as live nor as capacity.
 	parked []Running
+	// shadows has the Starting and Ready shadows of live instances.
+	shadows []Running
 	// sum is the range of all live instances at the demand, valid if summed. peakSum is
 	// the range at the peak, valid if peakSummed.
 	sum, peakSum       capacity.Range
@@ -68,9 +70,10 @@ type startedUp struct {
 	up       float64
 }
 
-// ranged is a candidate and its range by Eq. 1.
+// ranged is a candidate and its range by Eq. 1. inTime leaves out what is served late.
 type ranged struct {
 	with   capacity.Candidate
+	inTime bool
 	bounds capacity.Range
 }
 
@@ -110,6 +113,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	v.idle = idle && retire
 	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)
 	v.memory.note(now, v)
+	couple(v)
 	v.steady, v.demand = v.load(now)
 	v.peak = v.highest(now)
 	return v
@@ -178,7 +182,7 @@ func (v *view) choices(rps float64, crowded bool) []capacity.Choice {
 
 // bounds is the range by Eq. 1 of one of the function's instances at the demand.
 func (v *view) bounds(in *Running) capacity.Range {
-	return v.ranged(in.with(), v.demand, &v.atDemand)
+	return rangeOf(v, in, v.demand, &v.atDemand)
 }
 
 // peaked is the range of an instance at the peak.
@@ -186,19 +190,24 @@ func (v *view) peaked(in *Running) capacity.Range {
 	if v.peak == v.demand {
 		return v.bounds(in)
 	}
-	return v.ranged(in.with(), v.peak, &v.atPeak)
+	return rangeOf(v, in, v.peak, &v.atPeak)
 }
 
 // ranged returns the range of a candidate at a load. It caches ranges in known: a
 // function has few configs, and each is needed many times.
-func (v *view) ranged(with capacity.Candidate, load float64, known *[]ranged) capacity.Range {
+func (v *view) ranged(with capacity.Candidate, load float64, inTime bool, known *[]ranged) capacity.Range {
 	for i := range *known {
-		if k := &(*known)[i]; k.with == with {
+		if k := &(*known)[i]; k.with == with && k.inTime == inTime {
 			return k.bounds
 		}
 	}
-	r := v.memory.Range(with, load)
-	*known = append(*known, ranged{with, r})
+	r := capacity.Range{}
+	if inTime {
+		r = v.memory.InTime(with, load)
+	} else {
+		r = v.memory.Range(with, load)
+	}
+	*known = append(*known, ranged{with, inTime, r})
 	return r
 }
 

@@ -97,7 +97,7 @@ func TestChooseOfManyBlocks(t *testing.T) {
 // middle, at the tail.
 func TestWhereTheBlocksAre(t *testing.T) {
 	for phi, work := range map[string][]float64{
-		"[0,2)": {20, 20, 1, 1, 1}, "[1,3)": {1, 20, 20, 1, 1}, "[3,5)": {1, 1, 1, 20, 20}, "[0,1) [4,5)": {20, 5, 5, 5, 20},
+		"[0,2)": {20, 20, 1, 1, 1}, "[1,3)": {1, 20, 20, 1, 1}, "[3,5)": {1, 1, 1, 20, 20}, "[0,1) [2,3)": {20, 5, 20, 5},
 	} {
 		weights := make([]float64, len(work))
 		for i, ms := range work {

@@ -141,6 +141,28 @@ type Pair struct {
 	Within bool `json:"within_slo"`
 }
 
+// pipelineDepth is the number of batches that a pipelined pair executes at the same time.
+const pipelineDepth = 2
+
+// Streams are how a pair executes: so many batches at the same time, and the time in ms of each
+// batch size, from 1 to that of the largest split. A pipelined pair begins a batch each period, so
+// with two at a time each takes two periods, or its latency if that is longer. A batch takes no
+// longer than a larger one.
+func (p *Pair) Streams() (streams int, times []float64) {
+	streams = 1
+	if !p.Best.Waits && p.Best.Latency > p.Best.Period {
+		streams = pipelineDepth
+	}
+	times = make([]float64, len(p.Splits))
+	for b := range times {
+		times[b] = max(p.Splits[b].Latency, float64(streams)*p.Splits[b].Period)
+	}
+	for b := len(times) - 2; b >= 0; b-- {
+		times[b] = min(times[b], times[b+1])
+	}
+	return streams, times
+}
+
 // Pair evaluates a Φ with n shadows. It splits each batch's rows so that the period is the
 // least within the SLO. The error names a field that is wrong.
 func (m *Model) Pair(phi Phi, n int, o Options) (Pair, error) {
@@ -272,8 +294,9 @@ type parts struct {
 	// body and shadow are the times within Φ: of the body with its rows and the copies it
 	// makes, and of the shadow with most rows, with the crossings.
 	body, shadow float64
-	// both is the sum over the runs of the longer of the two.
-	both float64
+	// both is the sum over the runs of the longer of the two, turns that of the longer of the shadow's
+	// run and of the body's with its own layers up to the next run.
+	both, turns float64
 	// late is true if the shadow is the longer one in some run.
 	late bool
 	runs int
@@ -292,7 +315,7 @@ func (e *evaluation) parts(phi Phi, rows, sent, n int) parts {
 	p := parts{runs: len(phi), own: e.body[rows][all.End]}
 	segments := 0
 	end := 0
-	for _, r := range phi {
+	for i, r := range phi {
 		if r.First > end {
 			segments++
 		}
@@ -305,6 +328,7 @@ func (e *evaluation) parts(phi Phi, rows, sent, n int) parts {
 			body += e.call[0] + e.body[left][r.End] - e.body[left][r.First]
 		}
 		p.body, p.shadow, p.both = p.body+body, p.shadow+shadow, p.both+max(body, shadow)
+		p.turns += max(shadow, body+e.after(phi, i, rows))
 		p.late = p.late || shadow > body
 	}
 	if end < all.End {
@@ -314,25 +338,46 @@ func (e *evaluation) parts(phi Phi, rows, sent, n int) parts {
 	return p
 }
 
+// after is the time of the body's own layers from Φ's i-th run to the next one. After the last run come
+// those up to the first run of the next batch.
+func (e *evaluation) after(phi Phi, i, rows int) (ms float64) {
+	body, end := e.body[rows], phi[i].End
+	if i+1 < len(phi) {
+		return body[phi[i+1].First] - body[end] + e.call[0]
+	}
+	if last := len(e.Blocks); end < last {
+		ms += body[last] - body[end] + e.call[0]
+	}
+	if first := phi[0].First; first > 0 {
+		ms += body[first] + e.call[0]
+	}
+	return ms
+}
+
 // twins are the times of instances of the whole model.
 func (e *evaluation) twins(left, most int) parts {
 	p := parts{runs: 1, shadow: e.call[1] + e.shadow[most][len(e.Blocks)]}
 	if left > 0 {
 		p.body = e.call[0] + e.body[left][len(e.Blocks)]
 	}
-	p.both, p.late = max(p.body, p.shadow), p.shadow > p.body
+	p.both, p.turns, p.late = max(p.body, p.shadow), max(p.body, p.shadow), p.shadow > p.body
 	return p
 }
 
 // pipelined are the period and the latency if the shadow begins the next batch while the body
-// runs its own layers. The period is the time of who has more to do. The body sends a batch,
-// runs its own layers after Φ for the batch before, and computes its rows within Φ last, so
-// each run takes one period and the body's own layers come on top. For example 0.2 of the
+// runs its own layers. With one run the period is the time of who has more to do. The body sends a
+// batch, runs its own layers after Φ for the batch before, and computes its rows within Φ last, so
+// the latency is a period and the body's own layers. For example 0.2 of the
 // work outside Φ and 10 rows, of which the shadow takes 6.25: each works as long as the whole
 // model takes for 5 rows, and a batch takes as long as 5+2 = 7 rows.
+//
+// With several runs two batches take turns at the shadow, run by run, so a short run waits for a long
+// one of the other batch. The period is the sum, over the runs, of the longer of the shadow's run and the
+// body's with its own layers up to the next run; the last one's are those before the first run, too. A batch
+// takes two periods, as there are two. For example runs of 5 and 1 ms on the shadow, on the body 1 and
+// 0.2 ms, and 2 ms of own layers after each: max(5, 1+2) + max(1, 0.2+2) = 7.2 ms, and not 6.
 func (p parts) pipelined() (period, latency float64) {
-	period = max(p.own+p.body, p.shadow)
-	return period, p.own + float64(p.runs)*period
+	return p.turns, min(p.own+float64(p.runs)*p.turns, pipelineDepth*p.turns)
 }
 
 // waiting is the period, and the latency, if the shadow waits meanwhile (Eq. 6).

@@ -60,6 +60,10 @@ func FuzzPair(f *testing.F) {
 					t.Errorf("%v takes %d bytes", phi, memory)
 				}
 			}
+			// Whoever plans with the streams sees the rate that the choice was made by.
+			if streams, times := p.Streams(); float64(streams*p.Best.Rows)/times[p.Best.Rows-1] < p.PerSecond/1000*(1-1e-9) {
+				t.Errorf("%v: %d streams of %g ms for %+v", phi, streams, times[p.Best.Rows-1], p.Best)
+			}
 			if p.Memory > ownMemory(m, p) {
 				t.Errorf("%v takes %d bytes, the whole %d", phi, p.Memory, ownMemory(m, p))
 			}
@@ -154,6 +158,25 @@ func TestTwoShadows(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	near(t, "the rate", p.PerSecond, 300)
+}
+
+// Two runs, of which the second is short, and own layers of 2 ms after each: a row takes 6 + 2 + 1.2 + 2 ms.
+// With five of six rows on the shadow its runs take 30 and 6 ms, the body's 6 and 1.2 and its own layers
+// 12 each: max(30, 18) + max(6, 13.2) = 43.2 ms.
+func TestRunsTakeTurns(t *testing.T) {
+	m := linear([]float64{6, 2, 1.2, 2}, []float64{1, 9, 1, 9})
+	p, err := m.Pair(Phi{{0, 1}, {2, 3}}, 1, Options{Body: 1000, Shadow: 1000, MaxRows: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEvaluation(m, mustDefault(t, Options{Body: 1000, Shadow: 1000, MaxRows: 6}))
+	var s Split
+	e.time(&s, e.parts(p.Phi, 6, 5, 1))
+	near(t, "the period", s.Period, 43.2)
+	near(t, "the latency", s.Latency, 86.4)
+	if p.Best.Period > s.Period {
+		t.Errorf("the best split is %+v", p.Best)
+	}
 }
 
 // A bound on the latency makes the shadow wait where only that is within it.

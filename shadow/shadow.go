@@ -17,6 +17,9 @@ import (
 	"strings"
 )
 
+// ErrUndivided says that a model has fewer than two blocks, so a shadow could hold no part of it.
+var ErrUndivided = errors.New("the model cannot be divided: nowhere do a few tensors hold all that the rest of it needs")
+
 // Block is consecutive operators of a model between two cuts.
 type Block struct {
 	// Name is that of the operator that computes most.

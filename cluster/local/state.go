@@ -56,7 +56,7 @@ func newLayout(dir string) (layout, error) {
 		return l, fmt.Errorf("state directory: %w", err)
 	}
 	const maxID = 63
-	if len(l.instances())+1+maxID+len("/socket") > maxSocketPath {
+	if len(l.instances())+1+maxID+len("/socket.relay") > maxSocketPath {
 		l.sockets = filepath.Join(os.TempDir(), fmt.Sprintf("faas-infer-%d-%s", os.Geteuid(), shortHash(dir)))
 	}
 	return l, nil
@@ -169,8 +169,11 @@ func (l layout) list() ([]cluster.InstanceID, error) {
 
 // remove deletes an instance's directory and socket.
 func (l layout) remove(id cluster.InstanceID) error {
-	if err := l.removeAll(l.socket(id)); err != nil {
-		return fmt.Errorf("remove socket of %s: %w", id, err)
+	// Beside the socket may be that of a shadow's relay.
+	for _, socket := range []string{l.socket(id), l.socket(id) + ".relay"} {
+		if err := l.removeAll(socket); err != nil {
+			return fmt.Errorf("remove socket of %s: %w", id, err)
+		}
 	}
 	if err := l.removeAll(l.instance(id)); err != nil {
 		return fmt.Errorf("remove state of %s: %w", id, err)

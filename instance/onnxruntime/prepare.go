@@ -208,6 +208,10 @@ func ReadPrepared(dir string) (Prepared, error) {
 	return p, nil
 }
 
+// MappedWeights is the size in bytes of the weights that the instances of a node map together, 0 if the
+// format keeps them in the graph.
+func (p Prepared) MappedWeights() int64 { return p.Files[weightsFile] }
+
 func (p Prepared) form() form {
 	f := formats[p.Format]
 	level := ort.GraphOptimizationLevel(ort.GraphOptimizationLevelDisableAll)

@@ -104,14 +104,18 @@ func (b *Body) Warm(ctx context.Context, rows int) (time.Duration, error) {
 }
 
 // Set carries out an order: batches that begin from now on are split with these shadows. It opens
-// the segments that the body needs, and connects to the shadows in the background. The error says
-// what of the order is wrong; the body then stays as it is.
+// the segments that the body needs, and connects to the shadows in the background. An order that the
+// body has already changes nothing. The error says what of the order is wrong; the body then stays
+// as it is.
 func (b *Body) Set(o Order) error {
 	if err := o.check(); err != nil {
 		return err
 	}
 	b.ordering.Lock()
 	defer b.ordering.Unlock()
+	if b.paired(o) {
+		return nil
+	}
 	var next *pairing
 	if len(o.Shadows) > 0 {
 		if b.why != nil {
@@ -133,6 +137,17 @@ func (b *Body) Set(o Order) error {
 		return before.close()
 	}
 	return nil
+}
+
+// paired reports whether the body has an order already.
+func (b *Body) paired(o Order) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.now == nil {
+		return len(o.Shadows) == 0
+	}
+	has := b.now.order
+	return has.Phi == o.Phi && has.Synchronous == o.Synchronous && slices.Equal(has.Shadows, o.Shadows)
 }
 
 // Close ends the pairing and frees the model.

@@ -1,6 +1,56 @@
 package pair
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Counts are what a body has counted since its start.
+type Counts struct {
+	// Rows are those that shadows computed.
+	Rows float64 `json:"rows"`
+	// Fallbacks are the jobs that a shadow did not deliver, by reason: late, lost, error.
+	Fallbacks map[string]float64 `json:"fallbacks"`
+	Relayed   Durations          `json:"relayed"`
+}
+
+// Durations is a histogram in seconds.
+type Durations struct {
+	Count   uint64   `json:"count"`
+	Sum     float64  `json:"sum_s"`
+	Buckets []Bucket `json:"buckets"`
+}
+
+// Bucket counts the durations up to a bound in seconds, those of smaller bounds included.
+type Bucket struct {
+	Bound float64 `json:"bound_s"`
+	Count uint64  `json:"count"`
+}
+
+// fallbackReasons are the reasons why a body computes a shadow's rows.
+var fallbackReasons = []string{lateReason, lostReason, errorReason}
+
+const lateReason, lostReason, errorReason = "late", "lost", "error"
+
+// counts reads what was counted.
+func (m *metrics) counts() Counts {
+	c := Counts{Rows: valueOf(m.rows.WithLabelValues("shadow")).GetCounter().GetValue(), Fallbacks: map[string]float64{}}
+	for _, reason := range fallbackReasons {
+		c.Fallbacks[reason] = valueOf(m.fallbacks.WithLabelValues(reason)).GetCounter().GetValue()
+	}
+	h := valueOf(m.relayed).GetHistogram()
+	c.Relayed = Durations{Count: h.GetSampleCount(), Sum: h.GetSampleSum(), Buckets: []Bucket{}}
+	for _, b := range h.GetBucket() {
+		c.Relayed.Buckets = append(c.Relayed.Buckets, Bucket{b.GetUpperBound(), b.GetCumulativeCount()})
+	}
+	return c
+}
+
+func valueOf(m prometheus.Metric) *dto.Metric {
+	var out dto.Metric
+	_ = m.Write(&out) // Counters and histograms have no error.
+	return &out
+}
 
 type metrics struct {
 	rows, fallbacks *prometheus.CounterVec

@@ -24,6 +24,12 @@ type Status struct {
 	Why string `json:"why,omitempty"`
 	// Blocks is the number of blocks of the model.
 	Blocks int `json:"blocks"`
+	// Row is the time of a row of the whole model on the body, in seconds, 0 if it is unknown.
+	Row float64 `json:"row_s"`
+	// Counted is since the body's start. Weights is the size of the model's weights, which it maps, in
+	// bytes.
+	Counted Counts `json:"counted"`
+	Weights int64  `json:"weights"`
 }
 
 // ShadowStatus is one shadow: State is "connected", "not connected", or why it is not used. Rows
@@ -34,12 +40,26 @@ type ShadowStatus struct {
 	Row   float64 `json:"row_s"`
 }
 
+// slowest is how many times as long as a row of the whole model on its body a shadow's row may take.
+const slowest = 4
+
+// Useless reports whether a body cannot use a shadow: it is not connected, or so slow that it hangs
+// (a shadow's row is assumed to take twice as long after each that was late).
+func (s *Status) Useless(a Address) bool {
+	for _, x := range s.Shadows {
+		if x.Address == a {
+			return x.State != connectedState || s.Row > 0 && x.Row > slowest*s.Row
+		}
+	}
+	return true
+}
+
 // Status returns the current pairing.
 func (b *Body) Status() Status {
 	b.mu.Lock()
 	p := b.now
 	b.mu.Unlock()
-	s := Status{Shadows: []ShadowStatus{}}
+	s := Status{Shadows: []ShadowStatus{}, Row: b.perRow().Seconds(), Counted: b.metrics.counts(), Weights: b.prepared.MappedWeights()}
 	if b.segments != nil {
 		s.Blocks = b.segments.Blocks()
 	}

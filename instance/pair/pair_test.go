@@ -236,6 +236,11 @@ func TestAnswersAsTheWhole(t *testing.T) {
 				if rowsBy(b, "shadow") == 0 {
 					t.Error("the shadows computed nothing")
 				}
+				status := b.Status()
+				relayed := status.Counted.Relayed
+				if last := len(relayed.Buckets) - 1; status.Counted.Rows != rowsBy(b, "shadow") || status.Weights <= 0 || relayed.Count == 0 || relayed.Buckets[last].Count > relayed.Count {
+					t.Errorf("the body says %+v", status)
+				}
 				if err := b.Set(Order{}); err != nil {
 					t.Fatal(err)
 				}
@@ -264,7 +269,8 @@ func TestShadowFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := body(t, model)
-			if err := b.Set(Order{Phi: phi, Shadows: []Address{shadowAt(t, model, phi, "unix", test.before).Address}}); err != nil {
+			at := shadowAt(t, model, phi, "unix", test.before).Address
+			if err := b.Set(Order{Phi: phi, Shadows: []Address{at}}); err != nil {
 				t.Fatal(err)
 			}
 			check(t, b, 4, 1) // The body's speed is then known.
@@ -279,6 +285,13 @@ func TestShadowFails(t *testing.T) {
 			if fallbacks(b, test.reason) == 0 {
 				t.Error("no job fell back")
 			}
+			for i := range uint64(20) {
+				if s := b.Status(); name != "hangs" || s.Useless(at) {
+					return
+				}
+				check(t, b, 4, 100+i)
+			}
+			t.Errorf("it counts as of use: %+v", b.Status())
 		})
 	}
 	t.Run("is killed and comes back", func(t *testing.T) {
@@ -327,6 +340,9 @@ func TestRefused(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
+		if status := b.Status(); !status.Useless(s.Address) {
+			t.Errorf("a refused shadow counts as of use: %+v", status)
+		}
 		check(t, b, 3, 5)
 	}
 	for want, o := range map[string]Order{
@@ -336,5 +352,24 @@ func TestRefused(t *testing.T) {
 		if err := b.Set(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// A provider that takes a body over tells it its shadows again. That neither opens segments nor
+// connects.
+func TestTheSameOrderAgain(t *testing.T) {
+	b := body(t, "mnist")
+	s := shadowAt(t, "mnist", "0:2", "unix", nil)
+	o := Order{Phi: "0:2", Shadows: []Address{s.Address}}
+	if err := b.Set(o); err != nil {
+		t.Fatal(err)
+	}
+	before := b.now
+	if err := b.Set(o); err != nil || b.now != before {
+		t.Errorf("the pairing was made anew: %v", err)
+	}
+	o.Synchronous = true
+	if err := b.Set(o); err != nil || b.now == before {
+		t.Errorf("another order changed nothing: %v", err)
 	}
 }

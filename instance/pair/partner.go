@@ -1,6 +1,7 @@
 package pair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -105,16 +106,15 @@ func (p *partner) ready() (*relay.Peer, float64) {
 func (p *partner) within(rows int, perRow time.Duration) (limit time.Duration, expected float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	row := float64(p.row)
-	if row == 0 {
-		if row = perRow.Seconds(); row == 0 {
-			row = unknownRow.Seconds()
-		}
-	}
-	expected = row * float64(rows)
+	expected = p.assumed(perRow) * float64(rows)
 	limit = time.Duration(patience*(p.ahead+expected)*float64(time.Second)) + slack
 	p.ahead += expected
 	return limit, expected
+}
+
+// assumed is the time of a row in seconds, as within says. The lock is held.
+func (p *partner) assumed(perRow time.Duration) float64 {
+	return cmp.Or(float64(p.row), perRow.Seconds(), unknownRow.Seconds())
 }
 
 const (
@@ -141,12 +141,15 @@ func (p *partner) took(d time.Duration, rows int) {
 	p.row.add(d, rows)
 }
 
-// late doubles the expected time of a row.
-func (p *partner) late() {
+// late doubles the expected time of a row, also that of a shadow which has computed none yet.
+func (p *partner) late(perRow time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.row *= 2
+	p.row = mean(2 * p.assumed(perRow))
 }
+
+// connectedState is the status of a shadow that takes jobs.
+const connectedState = "connected"
 
 // status says how the shadow is, for people.
 func (p *partner) status() string {
@@ -156,7 +159,7 @@ func (p *partner) status() string {
 	case p.refused != nil:
 		return p.refused.Error()
 	case p.peer != nil:
-		return "connected"
+		return connectedState
 	}
 	return "not connected"
 }

@@ -259,15 +259,15 @@ func (r *running) job(ctx context.Context, i int, j relay.Job) error {
 	answer, err := share.peer.Run(ctx, j)
 	share.done(expected)
 	if err != nil {
-		reason := "error"
+		reason := errorReason
 		switch {
 		case errors.Is(err, relay.ErrLate):
-			reason = "late"
-			share.late()
+			reason = lateReason
+			share.late(r.body.perRow())
 		case errors.Is(err, relay.ErrLost):
-			reason = "lost"
+			reason = lostReason
 		}
-		if reason != "error" && r.memory != nil {
+		if reason != errorReason && r.memory != nil {
 			_ = r.memory.Retire() // What is lent stays mapped.
 		}
 		r.body.metrics.fallbacks.WithLabelValues(reason).Inc()

@@ -18,8 +18,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Keeper keeps one standby for each GPU, with the share that was used last. It is safe for concurrent
-// use.
+// Keeper keeps one standby for each GPU, with the share that was used last, or one at a fixed socket. It
+// is safe for concurrent use.
 type Keeper struct {
 	options Options
 	ctx     context.Context
@@ -37,8 +37,10 @@ type Options struct {
 	Dir string
 	// Command returns the command line of a standby that listens at a socket.
 	Command func(socket string) []string
-	// Ours reports whether a variable says what share a process has.
-	Ours func(name string) bool
+	// Ours reports whether a variable says what share a process has. With a Socket in Dir all standbys
+	// listen there, and it does not count.
+	Ours   func(name string) bool
+	Socket string
 	// Pause is the time from an instance's start to that of the next standby, which would slow it down.
 	Pause time.Duration
 	Log   zerolog.Logger
@@ -68,7 +70,10 @@ func (k *Keeper) Used(device string, env []string) {
 	if k.ctx.Err() != nil {
 		return
 	}
-	socket := SocketOf(k.options.Dir, env, k.options.Ours)
+	socket := k.options.Socket
+	if socket == "" {
+		socket = SocketOf(k.options.Dir, env, k.options.Ours)
+	}
 	if now := k.kept[device]; now != nil {
 		if now.socket == socket {
 			return // Its own follower starts the next one, if this was taken.
@@ -116,7 +121,7 @@ func (k *Keeper) keep(ctx context.Context, device, socket string, env []string) 
 		}
 		if err := k.run(ctx, device, socket, env); err != nil {
 			if ctx.Err() == nil {
-				k.options.Log.Warn().Err(err).Str("device", device).Msg("no process stands by for a GPU; instances start without it")
+				k.options.Log.Warn().Err(err).Str("device", device).Msg("no process stands by; instances start without it")
 			}
 			return
 		}
@@ -129,7 +134,7 @@ func (k *Keeper) run(ctx context.Context, device, socket string, env []string) e
 	c := exec.Command(argv[0], argv[1:]...)
 	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return k.options.Ours(name)
+		return k.options.Ours != nil && k.options.Ours(name)
 	})
 	c.Env = append(inherited, env...)
 	c.Stderr = os.Stderr
@@ -150,7 +155,7 @@ func (k *Keeper) run(ctx context.Context, device, socket string, env []string) e
 	defer stop()
 	lines := bufio.NewScanner(out)
 	if lines.Scan() && lines.Text() == ready {
-		k.options.Log.Info().Str("device", device).Int("pid", c.Process.Pid).Msg("a process stands by for a GPU")
+		k.options.Log.Info().Str("device", device).Int("pid", c.Process.Pid).Msg("a process stands by")
 		if lines.Scan() && lines.Text() == taken {
 			go func() { _ = c.Wait() }() // It is an instance now; only its entry in the process table is ours.
 			return nil

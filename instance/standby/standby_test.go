@@ -306,3 +306,26 @@ func TestCores(t *testing.T) {
 		}
 	}
 }
+
+// A keeper with one socket keeps the process there, whatever the environment is.
+func TestOneSocket(t *testing.T) {
+	k, dir := keep(t)
+	socket := filepath.Join(dir, "empty.sock")
+	k.options.Socket, k.options.Ours = socket, nil
+	k.Used("shadows", nil)
+	await(t, socket, true)
+	k.Used("shadows", []string{"SHARE=2"})
+	taken, err := order(socket, Order{Arguments: []string{"x"}, Dir: "/"}, os.Stderr, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := taken.Wait(t.Context()); code != 7 {
+		t.Errorf("it exits with %d", code)
+	}
+	await(t, socket, true)
+	if !k.Keeps("shadows") {
+		t.Error("none is kept")
+	}
+	k.Drop("shadows")
+	await(t, socket, false)
+}

@@ -52,6 +52,9 @@ func (d driver) Park(s scaling.Park) { d.r.park(s) }
 // Unpark implements [systems.Driver].
 func (d driver) Unpark(s scaling.Unpark) { d.r.unpark(s) }
 
+// Pair implements [systems.Driver]. Simulated functions have no shadows.
+func (d driver) Pair(scaling.Pair) {}
+
 // Start implements [systems.Driver]. After an error it starts nothing.
 func (d driver) Start(s scaling.Start) {
 	if d.r.err == nil {

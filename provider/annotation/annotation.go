@@ -75,6 +75,10 @@ const (
 	// InferPartitionInstances is the maximum number of instances that run the model
 	// together: 2 to [MostPartitionInstances], [DefaultPartitionInstances] if absent.
 	InferPartitionInstances = "com.openfaas.infer.partition-instances"
+	// InferShadow says whether instances may have shadows, which hold a part of the model and
+	// compute rows of their batches (AsyFunc): "off", the default; "auto" where no whole instance
+	// has room; or "always" before further whole instances.
+	InferShadow = "com.openfaas.infer.shadow"
 	// InferDevice says on what the model may run: "auto", the default, for the CPU or a GPU,
 	// whichever is cheaper; "cuda" for an NVIDIA GPU only; or "cpu".
 	InferDevice = "com.openfaas.infer.device"
@@ -109,6 +113,12 @@ const (
 	// 100. The provider uses the load instead of a step. Only 0 has an effect: load then
 	// does not scale an ordinary function, as in OpenFaaS.
 	ScaleFactor = "com.openfaas.scale.factor"
+)
+
+// The values of InferShadow beside "off".
+const (
+	ShadowAuto   = "auto"
+	ShadowAlways = "always"
 )
 
 // The values of InferPartition beside "off".
@@ -161,7 +171,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferVariants, InferWeight},
+	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferShadow, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -195,6 +205,8 @@ type Inference struct {
 	// Partition is InferPartition, "" for off. PartitionInstances is InferPartitionInstances.
 	Partition          string
 	PartitionInstances int
+	// Shadow is InferShadow, "" for off.
+	Shadow string
 	// Device is InferDevice, "" for auto.
 	Device string
 	// Image is InferImage, for model.ParseImageForm, "" if the function takes no images.
@@ -359,6 +371,19 @@ func (in *Inference) checkPartition(values map[string]string) error {
 	return &Error{Key: InferPartitionInstances, Value: values[InferPartitionInstances], Why: "it is of use only with " + InferPartition + ": auto or latency; set that, or leave it out"}
 }
 
+// checkShadow refuses shadows for what has none: they compute on cores, for a whole model.
+func (in *Inference) checkShadow() error {
+	switch {
+	case in.Shadow != ShadowAlways:
+		return nil
+	case in.Device == DeviceCUDA:
+		return &Error{Key: InferShadow, Value: in.Shadow, Why: "a shadow computes on cores and " + InferDevice + " is " + DeviceCUDA + "; leave one of them out"}
+	case in.Partition != "":
+		return &Error{Key: InferShadow, Value: in.Shadow, Why: "an instance that " + InferPartition + " cuts has no shadows; leave one of them out"}
+	}
+	return nil
+}
+
 // set reads one key.
 func (in *Inference) set(key, value string) (err error) {
 	switch key {
@@ -382,6 +407,8 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Partition, err = partition(key, value)
 	case InferPartitionInstances:
 		in.PartitionInstances, err = integer(key, value, 2, MostPartitionInstances, "4")
+	case InferShadow:
+		in.Shadow, err = shadows(key, value)
 	case InferDevice:
 		in.Device, err = device(key, value)
 	case InferImage:

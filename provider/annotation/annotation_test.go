@@ -78,7 +78,7 @@ func TestParseWithoutSLO(t *testing.T) {
 func TestParseRefusesValues(t *testing.T) {
 	long := strings.Repeat("9", 500)
 	for _, c := range []struct{ key, value string }{
-		{InferPartition, "on"}, {InferPartition, ""}, {InferPartitionInstances, "1"}, {InferPartitionInstances, "65"}, {InferPartitionInstances, "4"},
+		{InferShadow, "on"}, {InferShadow, ""}, {InferPartition, "on"}, {InferPartition, ""}, {InferPartitionInstances, "1"}, {InferPartitionInstances, "65"}, {InferPartitionInstances, "4"},
 		{SLOLatency, "0"}, {SLOLatency, "0s"}, {SLOLatency, "-5ms"}, {SLOLatency, "fast"}, {SLOLatency, ""},
 		{SLOLatency, "200"}, {SLOLatency, "10m1ns"}, {SLOLatency, "200 ms"}, {SLOLatency, long + "h"},
 		{SLOPercentile, "0"}, {SLOPercentile, "100"}, {SLOPercentile, "NaN"}, {SLOPercentile, "-1"},

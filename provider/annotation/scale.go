@@ -71,6 +71,9 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.checkPartition(values); err != nil {
 		return err
 	}
+	if err := in.checkShadow(); err != nil {
+		return err
+	}
 	_, in.PercentileStated = values[SLOPercentile]
 	_, minStated := values[ScaleMin]
 	_, maxStated := values[ScaleMax]

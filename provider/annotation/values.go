@@ -95,3 +95,14 @@ func partition(key, value string) (string, error) {
 	}
 	return "", &Error{Key: key, Value: value, Why: "it must be off, auto or latency", Example: PartitionAuto}
 }
+
+// shadows reads whether instances may have shadows; "" is off.
+func shadows(key, value string) (string, error) {
+	switch value {
+	case "off":
+		return "", nil
+	case ShadowAuto, ShadowAlways:
+		return value, nil
+	}
+	return "", &Error{Key: key, Value: value, Why: "it must be off, auto or always", Example: ShadowAuto}
+}

@@ -66,7 +66,7 @@ func (c driver) upToDate(plan scaling.Plan) scaling.Plan {
 // start starts one instance. The lock is held.
 func (c *Controller) start(fn *function, s scaling.Start) {
 	a := fn.artefact(s.Artefact)
-	if s.Config.GPU == 0 { // A larger batch takes more of a GPU's memory than was planned.
+	if s.Config.GPU == 0 && s.Role == cluster.Body { // A larger batch takes more of a GPU's memory than was planned.
 		s.Config.Batch = max(s.Config.Batch, fn.rules.Limits(fn.Function).Largest(a.candidates))
 	}
 	spec := cluster.InstanceSpec{
@@ -75,6 +75,9 @@ func (c *Controller) start(fn *function, s scaling.Start) {
 	}
 	if s.Config.GPU > 0 {
 		spec.Original = a.file
+	}
+	if spec.Role, spec.Part, spec.Body = s.Role, s.Part, s.Body; s.Role == cluster.Body {
+		spec.Paired = takesShadows(fn, a, s.Config)
 	}
 	if s.Device != "" {
 		spec.Devices = []string{s.Device}
@@ -91,6 +94,11 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 	a := fn.artefact(seen.Artefact.Name)
 	if a == nil {
 		return nil
+	}
+	if seen.Role == cluster.Shadow {
+		in := &instance{function: fn, config: seen.Config.String(), origin: seen.Revision}
+		c.keeper.Add(in, &fn.shadows, seen)
+		return in
 	}
 	table := a.table(seen.Config.Batch, capacity.ShareOf(seen.Config))
 	if len(table) == 0 {
@@ -109,6 +117,9 @@ func (c *Controller) claim(fn *function) {
 		in := c.adopt(fn, known)
 		if in == nil && slices.ContainsFunc(fn.unknown, func(m Model) bool { return m.Name == known.Artefact.Name }) {
 			return nil, keeper.Later
+		}
+		if in != nil && in.Role == cluster.Body && in.Paired {
+			in.told, in.tookOver, fn.paired = unknownPair, true, true
 		}
 		if in == nil {
 			return nil, "the profile does not cover its config"

@@ -40,6 +40,9 @@ type artefact struct {
 	cut     *cut.Plan
 	file    string
 	profile *profiler.Profile
+	// shadowless is why its instances can have no shadows whatever its layers are, "" if they may.
+	shadowless string
+	parts
 	// times are the profile's times, corrected by executions; plan is made from them.
 	// candidates are the plan's candidates with mean times, promised are candidates with
 	// the profile's own times.
@@ -49,9 +52,10 @@ type artefact struct {
 	// means are the mean times of executions, by share.
 	means latency.Means
 	// usual are the usual times of its executions, by which interference shows. loading is
-	// how long an instance last took to load it, 0 if unknown.
-	usual   variant.Usual
-	loading time.Duration
+	// how long an instance last took to load it, shadowLoading how long a shadow took to load its
+	// part, 0 if unknown.
+	usual                  variant.Usual
+	loading, shadowLoading time.Duration
 	// observed are the executions since the last look. corrected is when times were last
 	// corrected. fresh: there were executions since then; unsaved: since times were last
 	// stored.

@@ -105,6 +105,8 @@ type Options struct {
 	// the time that a deployment may take, fastest first, although the deployment does not
 	// ask for it. If it is nil, refusals do not say whether that would help.
 	Cuttable func(ctx context.Context, f *provider.Function) []Model
+	// Shadows makes instances with shadows possible; nil if the backend starts none.
+	Shadows Shadows
 	// CPU returns the share of its CPU that a node uses, and false if that is not known now:
 	// best-effort requests then wait. If CPU itself is nil, the share follows from what
 	// instances use and hold.
@@ -155,6 +157,9 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, Machine: o.Machine,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
+	if o.Shadows != nil {
+		c.finder.Blocks = o.Shadows.Blocks
+	}
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: o.Replica, Discover: c.discovered,

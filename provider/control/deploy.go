@@ -30,6 +30,9 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
 	}
+	if err := (pairs{c}).check(f, models); err != nil {
+		return nil, web.BadRequest(err)
+	}
 	secrets, err := secretFiles(c.options.Secrets, f)
 	if err != nil {
 		return nil, web.BadRequest(err)
@@ -239,8 +242,10 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	fn.abandon()
 	fn.making.keep(false, "")
 	fn.wanted = nil
-	for _, in := range fn.Instances {
-		c.keeper.Retire(in, "removed")
+	for _, of := range []*keeper.Fleet[*instance]{&fn.Fleet, &fn.shadows} {
+		for _, in := range of.Instances {
+			c.keeper.Retire(in, "removed")
+		}
 	}
 	fn.Hide()
 	for config := range fn.ratios {

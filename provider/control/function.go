@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -29,6 +30,10 @@ type function struct {
 	// otherwise the first.
 	*provider.Function
 	keeper.Fleet[*instance]
+	// shadows are its shadows, which get no requests themselves. paired: some body has one, was told of
+	// one, or has not reported since.
+	shadows keeper.Fleet[*instance]
+	paired  bool
 	// wanted is the latest deployment, nil once the function is removed. abandon
 	// ends its preparation.
 	wanted  *provider.Function
@@ -112,6 +117,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once,
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	fn.shadows = keeper.NewFleet[*instance](fn.dispatcher, recorder)
 	fn.classing = newClassing(fn)
 	return fn
 }
@@ -249,6 +255,21 @@ type instance struct {
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief
+	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked,
+	// and not again before tellAfter. asked: it was asked since it was told. unhelpful are those that did
+	// not help when it was asked, counted and weights what it reported then. tookOver: an earlier
+	// provider started it, and it has reported nothing yet.
+	told           string
+	telling, asked bool
+	tellAfter      time.Time
+	unhelpful      []cluster.InstanceID
+	counted        metrics.ShadowCounts
+	weights        int64
+	tookOver       bool
+	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that were
+	// predicted, and pairTold the ratio that the policy knows.
+	helped              *division
+	pairRatio, pairTold float64
 }
 
 // serves reports whether the instance takes batches.
@@ -269,7 +290,7 @@ func (in *instance) Holds() cluster.Resources {
 
 // Up implements [keeper.Instance].
 func (in *instance) Up() {
-	if in.serves() {
+	if in.Role == cluster.Body && in.serves() {
 		in.tell()
 	}
 }
@@ -298,6 +319,10 @@ func (in *instance) describe() batching.Instance {
 	}
 	if in.function.queue() == capacity.PerInstance {
 		table = table[:min(in.batch, len(table))]
+	}
+	if in.helped != nil && in.previousConfig == nil {
+		table, in.pairTold = in.pairTable(), in.pairRatio
+		config.Concurrency = in.helped.streams
 	}
 	config.Batch = len(table)
 	in.classes = in.function.servedBy(in)

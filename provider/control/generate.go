@@ -53,14 +53,15 @@ func (m *making) keep(wanted bool, what string) {
 
 const (
 	// generatePause is the pause after the first failed attempt to make variants, and
-	// generateLongest the longest one. An attempt may take minutes of CPU time.
+	// generateLongest the longest one. An attempt may take minutes of CPU time. They hold for
+	// layer profiles, too.
 	generatePause   = time.Minute
 	generateLongest = time.Hour
 )
 
 // run makes the variants and serves them beside the models that serve already. It repeats
 // failed attempts until ctx ends.
-func (c generation) run(ctx context.Context) {
+func (c *generation) run(ctx context.Context) {
 	for n := 1; ; n++ {
 		cutting := c.cutting
 		err := c.generate(ctx)
@@ -75,6 +76,7 @@ func (c generation) run(ctx context.Context) {
 		}
 		retry := keeper.Backoff(n, generatePause, generateLongest)
 		c.fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("make variants of the model")
+		c.divide(ctx) // What failed before may work by now.
 		if !wait(ctx, retry) {
 			return
 		}

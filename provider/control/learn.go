@@ -14,7 +14,10 @@ func (c *Controller) learn(now time.Time, fn *function) {
 		return
 	}
 	for _, e := range fn.executed {
-		if in, ok := fn.Instances[e.Instance]; ok && in.sameShare(now) {
+		in, ok := fn.Instances[e.Instance]
+		if ok && in.helped != nil {
+			in.executedAsPair(e)
+		} else if ok && in.sameShare(now) {
 			if a := in.own(); a != nil {
 				in.executed(a, e, interference{c}.movable(in))
 			}

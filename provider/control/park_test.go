@@ -92,7 +92,7 @@ func TestPark(t *testing.T) {
 	})
 }
 
-// gauge returns the sum of a gauge over its labels.
+// gauge returns the sum of a gauge, or of a counter, over its labels.
 func (r *rig) gauge(name string) (sum float64) {
 	r.t.Helper()
 	families, err := r.registry.Gather()
@@ -102,7 +102,7 @@ func (r *rig) gauge(name string) (sum float64) {
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
-				sum += m.GetGauge().GetValue()
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
 	}

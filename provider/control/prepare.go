@@ -87,8 +87,18 @@ func (c preparation) prepare(ctx context.Context) {
 		c.fn.tell(time.Now())
 	}
 	c.mu.Unlock()
-	if c.complete(ctx, c.all) && more {
-		generation{c}.run(ctx)
+	if !c.complete(ctx, c.all) {
+		return
+	}
+	known := c.divide(ctx)
+	if more {
+		g := generation{c}
+		g.run(ctx)
+		c = g.preparation
+		known = c.divide(ctx)
+	}
+	for n := 1; !known && wait(ctx, keeper.Backoff(n, generatePause, generateLongest)); n++ {
+		known = c.divide(ctx)
 	}
 }
 
@@ -272,6 +282,7 @@ func (c preparation) artefacts() (found []*artefact) {
 			profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name), profile, latency.Quantile(r.Function)), means: latency.Means{},
 			promised: c.rules.Promised(r.Function, profile),
 		}
+		a.shadowless = pairs{c.Controller}.shadowless(r.Function, t.Model)
 		if a.named(a.promised); t.Plan != nil {
 			a.Artefact.Plan = t.Plan.String()
 		}
@@ -283,10 +294,13 @@ func (c preparation) artefacts() (found []*artefact) {
 	return found
 }
 
-// settle gives an artefact the corrections of the one before and its plan, or returns why the
+// settle gives an artefact the corrections and parts of the one before and its plan, or returns why the
 // objective cannot be met with it. The lock is held.
 func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	r, before := c.revision, c.fn.artefact(a.Name)
+	if before != nil && r.Inference.Shadow != "" && before.Model == a.Model && c.rules.BatchesAlike(c.fn.Function, r.Function) && c.fn.Inference.Percentile == r.Inference.Percentile && !differ(before.promised, a.promised) {
+		a.parts = before.parts
+	}
 	if before != nil && before.times.Of() == a.times.Of() { // The present corrections are newer than the stored ones.
 		a.times, a.means, a.corrected, a.fresh, a.unsaved = before.times, before.means, before.corrected, before.fresh, before.unsaved
 	}

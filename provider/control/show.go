@@ -85,7 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: planText(fn.artefacts, fn.planning), Usage: fn.Usage()}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), shadowText(fn)), Usage: fn.Usage()}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
@@ -197,6 +197,7 @@ func (fn *function) record(leading bool) {
 		fn.recordRatios()
 	}
 	fn.recordStates(leading)
+	recordShadows(fn, leading)
 	for _, in := range fn.Instances {
 		if leading && in.Parked && !in.serves() {
 			parked++
@@ -206,4 +207,9 @@ func (fn *function) record(leading bool) {
 		fn.parked = parked
 		fn.Metrics.SetParked(parked)
 	}
+}
+
+// joined joins the texts that are not empty.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "; ")
 }

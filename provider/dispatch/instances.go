@@ -14,7 +14,7 @@ import (
 )
 
 // Up adds an instance that listens at network and address, as in net.Dial. A second
-// Up with the same ID changes its times and rate; a parked instance then takes batches
+// Up with the same ID changes its times, rate and concurrency; a parked instance then takes batches
 // again.
 func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 	d.delegate(d.locked(func(now time.Time) {
@@ -42,7 +42,10 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 			d.up.add(m.Serves(), -1)
 		}
 		if ok {
-			in.Config.Concurrency = m.Config.Concurrency // It is the instance's for good.
+			for i := in.Config.Streams(); i < m.Config.Streams() && !m.lent; i++ {
+				// The policy ignores the end of a batch that a lost stream still executes.
+				d.policy.Down(now, batching.Stream(in.ID, i))
+			}
 		}
 		m.Instance = in
 		m.link.setTimeout(d.timeout(in))

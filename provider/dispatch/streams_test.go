@@ -91,3 +91,47 @@ func TestConcurrentBatchesOfAStoppedInstance(t *testing.T) {
 		}
 	})
 }
+
+// A body that gets a shadow executes two batches at the same time, and one again without it, also if
+// both are in flight at that moment.
+func TestConcurrencyChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{SLO: time.Minute})
+		// This policy sends nothing ahead.
+		r.Reconfigure(batching.NewAsyFunc(batching.Options{SLO: time.Minute, MaxBatch: 1}), time.Minute, false)
+		a := r.serve("a")
+		a.echo.gate = make(chan struct{})
+		arrived := func(want int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := int64(a.arrived.Load()); n != want {
+				t.Fatalf("the instance got %d batches, not %d", n, want)
+			}
+		}
+		r.Up(instance("a", 1), "fake", "a")
+		var sent []chan error
+		for range 6 {
+			sent = append(sent, r.send())
+			synctest.Wait()
+		}
+		arrived(1)
+		r.Up(twofold("a"), "fake", "a")
+		arrived(2)
+		r.Up(instance("a", 1), "fake", "a")
+		arrived(2)
+		a.echo.gate <- struct{}{}
+		a.echo.gate <- struct{}{}
+		arrived(3)
+		r.Up(twofold("a"), "fake", "a")
+		arrived(4)
+		close(a.echo.gate)
+		for _, done := range sent {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if s := r.Stats(); s.Waiting != 0 || s.Instances["a"].IsZero() {
+			t.Errorf("in the end: %+v", s)
+		}
+	})
+}

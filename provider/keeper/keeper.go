@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 const (
@@ -332,7 +333,7 @@ func (k *Keeper[I]) Observe(seen cluster.Instance) {
 	case seen.State == cluster.Ready && before != cluster.Ready:
 		kept.loaded(seen)
 		kept.service.Failures.Why = ""
-		if k.options.Replicas.Leads() {
+		if k.options.Replicas.Leads() && kept.Role == cluster.Body { // No request waits for a shadow.
 			kept.service.Metrics.ObserveCold(kept.ReadyAt.Sub(kept.StartedAt))
 		}
 		if kept.There() {
@@ -443,17 +444,17 @@ func (k *Keeper[I]) Sample() {
 
 // setUsage stores a reading and sums it up in the metrics by function.
 func (k *Keeper[I]) setUsage(now map[cluster.InstanceID]cluster.Resources) {
-	sums := map[*Service]cluster.Resources{}
+	sums := map[*metrics.FunctionMetrics]cluster.Resources{} // A function may have several fleets.
 	for id, in := range k.instances {
 		kept := in.kept()
 		kept.Usage = now[id]
-		sums[kept.service] = sums[kept.service].Add(kept.Usage)
+		sums[kept.service.Metrics] = sums[kept.service.Metrics].Add(kept.Usage)
 	}
 	if !k.options.Replicas.Leads() {
 		return
 	}
-	for s, sum := range sums {
-		s.Metrics.SetUsed(sum)
+	for of, sum := range sums {
+		of.SetUsed(sum)
 	}
 }
 

@@ -408,6 +408,45 @@ func TestOneReadingAtATime(t *testing.T) {
 	})
 }
 
+// A function's metrics count its shadows with its instances in what is used, and not as cold starts.
+func TestMetricsOfShadows(t *testing.T) {
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		registry := prometheus.NewRegistry()
+		recorder := metrics.New(registry).Function("f.ns")
+		r.fleet = NewFleet[*instance](r.dispatcher, recorder)
+		body, s, shadows := r.add("body"), &instance{}, NewFleet[*instance](r.dispatcher, recorder)
+		r.Lock()
+		r.Add(s, &shadows, cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "shadow", Role: cluster.Shadow}, State: cluster.Starting})
+		r.Start(s, nil)
+		r.Unlock()
+		r.becomes(body, cluster.Ready)
+		r.becomes(s, cluster.Ready)
+		r.Sample()
+		time.Sleep(3 * time.Second)
+		for name, want := range map[string]float64{"used_cpu_cores": 0.5, "cold_start_duration_seconds": 1} {
+			if got := read(t, registry, "faas_infer_"+name); got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+// read is a gauge's value, or how many values a histogram has.
+func read(t *testing.T, registry *prometheus.Registry, name string) float64 {
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
 func TestNewID(t *testing.T) {
 	seen := map[cluster.InstanceID]bool{}
 	for range 100 {

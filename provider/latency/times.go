@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // Models reads, measures and prepares model files, outside the provider's own process.
@@ -61,6 +62,8 @@ type Finder struct {
 	Rules    Rules
 	// Devices may be nil: then no model runs on a GPU.
 	Devices Devices
+	// Blocks finds the times of a model's blocks. It may be nil if nobody calls Layers.
+	Blocks func(ctx context.Context, file string) (*shadow.Model, error)
 	// Predict makes the Finder predict times. It measures a model that it cannot predict, or
 	// any model if Predict is false.
 	Predict bool

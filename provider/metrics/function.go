@@ -53,9 +53,11 @@ type FunctionMetrics struct {
 	misses                    prometheus.Counter
 	drops                     map[Reason]prometheus.Counter
 
-	// mu guards removed and gauges, and that a removed function makes no series.
+	// mu guards removed, relay and gauges, and that a removed function makes no series.
 	mu      sync.Mutex
 	removed bool
+	// relay has the relay times of the function's shadows.
+	relay Durations
 	// gauges has the function's gauges, so that its removal need not look for them.
 	gauges map[owned]struct{}
 }
@@ -272,6 +274,7 @@ func (f *FunctionMetrics) remove() {
 		h.DeleteLabelValues(f.name)
 	}
 	m.misses.DeleteLabelValues(f.name)
+	m.shadows.removeFrom(f.name)
 	for reason := range f.drops {
 		m.drops.DeleteLabelValues(f.name, string(reason))
 	}

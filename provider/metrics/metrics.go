@@ -43,6 +43,7 @@ type Metrics struct {
 	variants                                     *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used              *prometheus.GaugeVec
 	nodeCPU, nodeMemory, nodeGPU, nodes          *prometheus.GaugeVec
+	shadows                                      shadowVectors
 
 	mu        sync.RWMutex
 	functions map[string]*FunctionMetrics
@@ -83,8 +84,10 @@ func New(r prometheus.Registerer) *Metrics {
 			[]string{"node", "state"}),
 		nodeGPU:   gauge("node_gpus", "GPUs of a node: total and free.", []string{"node", "state"}),
 		nodes:     gauge("nodes_wanted", "Nodes that there should be, by kind: cpu, gpu.", []string{"kind"}),
+		shadows:   newShadowVectors(),
 		functions: map[string]*FunctionMetrics{},
 	}
+	r.MustRegister(m.shadows.all()...)
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
 		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
@@ -178,11 +181,12 @@ func (m *Metrics) all() []*FunctionMetrics {
 	return slices.Collect(maps.Values(m.functions))
 }
 
-// Describe is part of prometheus.Collector. Metrics collects only the two metrics that it
-// counts with plain atomics.
+// Describe is part of prometheus.Collector. Metrics collects only those that it
+// counts itself.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.requests
 	ch <- m.inFlight
+	ch <- m.shadows.relay
 }
 
 // Collect is part of prometheus.Collector; see Describe.
@@ -192,5 +196,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, f := range m.all() {
 		ch <- prometheus.MustNewConstMetric(m.inFlight, prometheus.GaugeValue, float64(f.inFlight.Load()), f.name)
+		if relay := f.relayed(); relay.Count > 0 {
+			ch <- prometheus.MustNewConstHistogram(m.shadows.relay, relay.Count, relay.Sum, relay.Buckets, f.name)
+		}
 	}
 }

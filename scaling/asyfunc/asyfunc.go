@@ -140,19 +140,11 @@ func (s *Shadow) Times() []float64 {
 	return times
 }
 
-// Streams are how a pair executes: so many batches at the same time, and t of each batch size in
-// ms. A pipelined pair begins a batch each period, which takes longer than that.
+// Streams are how a pair executes, as [shadow.Pair.Streams], for batches of up to Rows.
 func (s *Shadow) Streams() (streams int, times []float64) {
-	streams = 1
-	if best := s.Pair.Best; !best.Waits && best.Latency > best.Period {
-		streams = 2
-	}
-	times = make([]float64, s.Rows)
-	for b := range times {
-		split := &s.Pair.Splits[b]
-		times[b] = max(split.Latency, float64(streams)*split.Period)
-	}
-	return streams, rising(times)
+	pair := s.Pair
+	pair.Splits = pair.Splits[:s.Rows]
+	return pair.Streams()
 }
 
 // outfit sets the largest batch of a pair and the memory for it. The shadow holds the rows that

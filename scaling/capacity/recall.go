@@ -34,6 +34,7 @@ type (
 		config     cluster.Config
 		exec, mean time.Duration
 		load       float64
+		strict     bool
 	}
 	smallerAt struct {
 		artefact string
@@ -94,18 +95,27 @@ func (r *Recall) Choices(load float64, crowded bool) []Choice {
 	}))
 }
 
-// Range returns the range of an instance that runs with c, at a load.
-func (r *Recall) Range(c Candidate, load float64) Range {
+// Range returns the range of an instance that runs with c, at a load. It is what the
+// instance serves late if no batch is in time, because it is there anyway.
+func (r *Recall) Range(c Candidate, load float64) Range { return r.rangeOf(c, load, false) }
+
+// InTime is Range without what is served late: nothing if no batch is in time.
+func (r *Recall) InTime(c Candidate, load float64) Range { return r.rangeOf(c, load, true) }
+
+func (r *Recall) rangeOf(c Candidate, load float64, strict bool) Range {
 	o := r.options
-	q := rangeAt{artefact: c.Artefact, config: c.Config, exec: c.Exec, mean: c.Mean, load: r.at(load)}
+	q := rangeAt{artefact: c.Artefact, config: c.Config, exec: c.Exec, mean: c.Mean, load: r.at(load), strict: strict}
 	if q.load == 0 {
+		if strict && !o.Meets(c, r.slo) {
+			return Range{}
+		}
 		return o.Bounds(c.Config, c.Exec, r.slo, r.queue)
 	}
 	if a, known := r.ranges[q]; known {
 		return a
 	}
 	a := o.Bounds(c.Config, c.Exec, r.slo, r.queue)
-	if a.Up = Serves(c, r.configs, o.AtRandom(r.slo, q.load, r.percentile)); a.Up == 0 && c.Exec > 0 {
+	if a.Up = Serves(c, r.configs, o.AtRandom(r.slo, q.load, r.percentile)); a.Up == 0 && c.Exec > 0 && !strict {
 		a.Up = min(float64(c.Config.Streams())/c.Exec.Seconds(), q.load) // No better estimate exists.
 	}
 	return remember(r.ranges, q, a)

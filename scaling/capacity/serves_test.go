@@ -27,3 +27,20 @@ func TestBetween(t *testing.T) {
 		t.Errorf("nothing is below: %v", got)
 	}
 }
+
+// An instance whose batches are all late serves them late. A way to execute that it can leave does not.
+func TestInTime(t *testing.T) {
+	for queue, o := range map[Queue]Options{LateBound: Production(), PerInstance: Greedy()} {
+		var r Recall
+		slow := Candidate{Config: cluster.Config{Batch: 1, Concurrency: 2, Resources: cluster.Resources{CPU: 1000}}, Exec: 150 * time.Millisecond}
+		quick := slow
+		quick.Exec = 40 * time.Millisecond
+		r.About(o, 100*time.Millisecond, 0, queue, []Candidate{slow})
+		if late, none := r.Range(slow, 10), r.InTime(slow, 10); late.Up <= 0 || none.Up != 0 {
+			t.Errorf("%v: %v late and %v in time", queue, late, none)
+		}
+		if a, b := r.Range(quick, 10), r.InTime(quick, 10); a != b || a.Up <= 0 {
+			t.Errorf("%v: %v, in time %v", queue, a, b)
+		}
+	}
+}

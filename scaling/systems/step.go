@@ -26,6 +26,7 @@ type Driver interface {
 	Resize(r scaling.Resize)
 	Park(p scaling.Park)
 	Unpark(u scaling.Unpark)
+	Pair(p scaling.Pair)
 	Start(s scaling.Start)
 }
 
@@ -49,6 +50,9 @@ func CarryOut(plan scaling.Plan, functions []scaling.Function, tick time.Duratio
 	}
 	for _, u := range plan.Unpark {
 		do.Unpark(u)
+	}
+	for _, p := range plan.Pair {
+		do.Pair(p)
 	}
 	for _, s := range plan.Start {
 		do.Start(s)

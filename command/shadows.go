@@ -1,0 +1,146 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/provider/control"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// localShadows are the shadows of instances on this machine.
+type localShadows struct{ models *childModels }
+
+var _ control.Shadows = localShadows{}
+
+// tellTime bounds telling a body its shadows. It opens its segments meanwhile.
+const tellTime = 10 * time.Second
+
+// Check implements [control.Shadows].
+func (localShadows) Check(file string) error {
+	switch {
+	case engines.IsManifest(file):
+		return errors.New("the model runs in Python or in a model server, or a program works before and after it; only an ONNX model by itself can have shadows")
+	case forkjoin.IsCutting(file):
+		return errors.New("the model is cut over several instances")
+	}
+	return nil
+}
+
+// Blocks implements [control.Shadows].
+func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, error) {
+	text, err := s.models.run(ctx, background, nil, "profile", "layers", file, "--json", "--database", s.models.database, "--prepared", s.models.prepared)
+	if err != nil {
+		return nil, err
+	}
+	var found struct {
+		Model *shadow.Model `json:"model"`
+	}
+	if err := json.Unmarshal(text, &found); err != nil {
+		return nil, fmt.Errorf("read the layer profile: %w", err)
+	}
+	if found.Model == nil || len(found.Model.Blocks) < 2 {
+		return nil, shadow.ErrUndivided
+	}
+	return found.Model, nil
+}
+
+// Tell implements [control.Shadows].
+func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
+	order := pair.Order{Phi: part, Shadows: []pair.Address{}}
+	for _, s := range shadows {
+		order.Shadows = append(order.Shadows, addressOf(s))
+	}
+	text, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	_, err = callBody(ctx, body, http.MethodPut, text)
+	return err
+}
+
+// Look implements [control.Shadows].
+func (localShadows) Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (r control.ShadowReport, err error) {
+	text, err := callBody(ctx, body, http.MethodGet, nil)
+	if err != nil {
+		return r, err
+	}
+	var status pair.Status
+	if err := json.Unmarshal(text, &status); err != nil {
+		return r, fmt.Errorf("read what a body says of its shadows: %w", err)
+	}
+	for _, s := range shadows {
+		if status.Useless(addressOf(s)) {
+			r.Useless = append(r.Useless, s.ID)
+		}
+	}
+	counted := &status.Counted
+	r.Weights = status.Weights
+	r.Counted = metrics.ShadowCounts{
+		Rows: counted.Rows, Fallbacks: counted.Fallbacks,
+		Relay: metrics.Durations{Count: counted.Relayed.Count, Sum: counted.Relayed.Sum, Buckets: map[float64]uint64{}},
+	}
+	for _, b := range counted.Relayed.Buckets {
+		r.Counted.Relay.Buckets[b.Bound] = b.Count
+	}
+	return r, nil
+}
+
+// addressOf is where bodies connect to a shadow.
+func addressOf(s cluster.Instance) pair.Address {
+	return pair.Address{Network: s.Network, Address: relayOf(s.Address)}
+}
+
+// maxStatus bounds what a body says of its shadows, in bytes.
+const maxStatus = 64 << 10
+
+// callBody makes a request to a body's route for shadows and returns the answer.
+func callBody(ctx context.Context, body cluster.Instance, method string, text []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, "http://instance"+pair.ShadowsPath, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	over := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, body.Network, body.Address)
+	}}
+	answer, err := (&http.Client{Transport: over}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 != 2 {
+		complaint, _ := io.ReadAll(io.LimitReader(answer.Body, 300)) // The status says enough.
+		return nil, fmt.Errorf("it answers %s: %s", answer.Status, strings.TrimSpace(string(complaint)))
+	}
+	return io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+}
+
+// relayOf is where bodies connect to a shadow that listens at a socket.
+func relayOf(socket string) string { return socket + ".relay" }
+
+// pairArguments are the arguments of a body or of a shadow that listens at a socket; none for another
+// instance.
+func pairArguments(spec cluster.InstanceSpec, socket string) []string {
+	switch {
+	case spec.Role == cluster.Shadow:
+		return []string{"--shadow", spec.Part, "--relay", "unix://" + relayOf(socket)}
+	case spec.Paired:
+		return []string{"--body", "--concurrency", "2"}
+	}
+	return nil
+}

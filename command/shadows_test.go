@@ -1,0 +1,51 @@
+package command
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+)
+
+// What a body says of its shadows tells which are of no use: those without a connection, those that are
+// far slower than it is, and those that it does not know; and what it counted.
+func TestShadowReports(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "body")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(id string) cluster.Instance {
+		return cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: cluster.InstanceID(id)}, Network: "unix", Address: "/" + id}
+	}
+	status := pair.Status{Row: 0.01, Shadows: []pair.ShadowStatus{
+		{Address: addressOf(at("good")), State: "connected", Row: 0.01}, {Address: addressOf(at("new")), State: "connected"},
+		{Address: addressOf(at("gone")), State: "not connected", Row: 0.01}, {Address: addressOf(at("hung")), State: "connected", Row: 0.05},
+	}, Weights: 100, Counted: pair.Counts{
+		Rows: 7, Fallbacks: map[string]float64{"late": 2}, Relayed: pair.Durations{Count: 3, Sum: 0.5, Buckets: []pair.Bucket{{Bound: 0.1, Count: 1}, {Bound: 0.4, Count: 3}}},
+	}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pair.ShadowsPath, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(status) })
+	server := &http.Server{Handler: mux}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	body := cluster.Instance{Network: "unix", Address: socket}
+	report, err := localShadows{}.Look(t.Context(), body, []cluster.Instance{at("good"), at("new"), at("gone"), at("hung"), at("unknown")})
+	if err != nil || !slices.Equal(report.Useless, []cluster.InstanceID{"gone", "hung", "unknown"}) {
+		t.Errorf("%v, %v", report.Useless, err)
+	}
+	counted := metrics.ShadowCounts{Rows: 7, Fallbacks: map[string]float64{"late": 2}, Relay: metrics.Durations{Count: 3, Sum: 0.5, Buckets: map[float64]uint64{0.1: 1, 0.4: 3}}}
+	if report.Weights != 100 || !reflect.DeepEqual(report.Counted, counted) {
+		t.Errorf("%+v", report)
+	}
+	if err := (localShadows{}).Tell(t.Context(), body, "0:1", nil); err == nil {
+		t.Error("a body that refuses to be told was told")
+	}
+}

@@ -1,0 +1,470 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// This file holds what a controller does for instances with shadows (AsyFunc). It chooses a shadow's
+// part by the model's layer profile, once for each share; the engine decides which instance gets one;
+// and pairs.tell tells bodies where their shadows are. What a body was told is not stored: a provider that
+// takes instances over tells them again.
+
+// Shadows are what a controller needs of instances that can have shadows.
+type Shadows interface {
+	// Check returns an error that says why instances of a model can have none, without reading it.
+	Check(file string) error
+	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
+	// [shadow.ErrUndivided] if no later attempt can succeed.
+	Blocks(ctx context.Context, file string) (*shadow.Model, error)
+	// Tell tells a body which part its shadows hold and where they are; none makes it compute
+	// alone.
+	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
+	// Look asks a body about the shadows that it was told of.
+	Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (ShadowReport, error)
+}
+
+// ShadowReport is what a body says of its shadows.
+type ShadowReport struct {
+	// Useless are those that do not help it now: it has no connection to them, or they are far too slow.
+	Useless []cluster.InstanceID
+	// Counted is since the body's start. Weights is the size of the weights that it maps in bytes.
+	Counted metrics.ShadowCounts
+	Weights int64
+}
+
+const (
+	// tellPause is that after a body could not be told its shadows.
+	tellPause = time.Second
+	// askPause is the time between two questions to a body whether its shadows help. One that does
+	// not twice in a row is replaced: a connection takes milliseconds.
+	askPause = time.Second
+	// pairWeight is that of the latest execution in a pair's mean times.
+	pairWeight = 0.1
+	// unknownPair is what a body was told by an earlier provider.
+	unknownPair = "?"
+)
+
+// pairs chooses and tells, for a controller.
+type pairs struct{ *Controller }
+
+// parts are what is known of an artefact's shadows. The zero value means that this is to be found.
+type parts struct {
+	// divisions are the parts for shadows of its instances, by share.
+	divisions []division
+	// undivided is why there are none by the model's layers, "" otherwise. failed is why the last
+	// attempt to find them failed.
+	undivided, failed string
+}
+
+// known reports whether nothing is to be found.
+func (p *parts) known() bool { return len(p.divisions) > 0 || p.undivided != "" }
+
+// division is the way to help instances with a share, nil if there is none. part is what the shadow
+// holds, "" for any.
+func (a *artefact) division(cpu int, part string) *division {
+	for i := range a.divisions {
+		if d := &a.divisions[i]; d.cpu == cpu && (part == "" || d.part == part) {
+			return d
+		}
+	}
+	return nil
+}
+
+// pairings are the ways to help a function's instances, as the engine sees them.
+func pairings(fn *function, now time.Time) (all []scaling.Pairing) {
+	if fn.shadows.Failures.Pausing(now) {
+		return nil
+	}
+	for _, s := range fn.shadows.Sorted() {
+		if a := fn.artefact(s.Artefact.Name); a != nil && s.Loading > 0 {
+			a.shadowLoading = s.Loading
+		}
+	}
+	for _, a := range fn.artefacts {
+		for i := range a.divisions {
+			d := &a.divisions[i]
+			x := scaling.Pairing{Artefact: a.Name, CPU: d.cpu, Part: d.part, Config: d.config, Pair: d.candidates(a.candidates), Whole: d.whole, Shadow: d.own}
+			x.Whole.Loading = max(a.loading, d.whole.Loading)
+			// The first shadow's process starts as the whole one's does.
+			x.Shadow.Loading = cmp.Or(a.shadowLoading, x.Shadow.Loading+x.Whole.Loading-d.whole.Loading)
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// shadowsSeen are a function's shadows as the engine sees them.
+func shadowsSeen(fn *function) (all []scaling.Running) {
+	for _, in := range fn.shadows.Sorted() {
+		r := scaling.Running{
+			ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Revision: in.Revision, State: in.State, Role: in.Role, Part: in.Part, Body: in.Body,
+		}
+		if in.Retiring || in.Suspect {
+			r.State = cluster.Stopping
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// takesShadows reports whether instances of an artefact start as bodies that can have shadows.
+func takesShadows(fn *function, a *artefact, config cluster.Config) bool {
+	return fn.Inference.Shadow != "" && a.shadowless == "" && a.undivided == "" && config.GPU == 0 && config.Members() == 1
+}
+
+// Pair implements [systems.Driver].
+func (c driver) Pair(p scaling.Pair) {
+	if in, ok := c.keeper.Instance(p.ID); ok && in.Role == cluster.Shadow {
+		in.Body = p.Body
+	}
+}
+
+// tell tells bodies which shadows they have, if that has changed. The lock is held.
+func (c pairs) tell(now time.Time, fn *function) {
+	if c.options.Shadows == nil {
+		return
+	}
+	fn.paired = false
+	for _, body := range fn.Sorted() {
+		if !body.Paired || !body.serves() {
+			continue
+		}
+		var part string
+		var with []cluster.Instance
+		for _, s := range fn.shadows.Sorted() {
+			if s.Body == body.ID && s.There() && (part == "" || s.Part == part) {
+				part, with = s.Part, append(with, s.Instance)
+			}
+		}
+		fn.paired = fn.paired || len(with) > 0 || body.told != "" || !body.asked
+		c.inform(now, body, part, with)
+	}
+}
+
+// inform is tell for one body. A body that has lost its shadow counts as alone at once.
+func (c pairs) inform(now time.Time, body *instance, part string, with []cluster.Instance) {
+	var names []string
+	for _, s := range with {
+		names = append(names, s.Address)
+	}
+	order := strings.Join(append(names, part), " ")
+	if len(with) == 0 {
+		order = ""
+		body.help(nil)
+	}
+	if body.telling || now.Before(body.tellAfter) {
+		return
+	}
+	if order == body.told {
+		c.ask(body, with)
+		return
+	}
+	body.unhelpful, body.asked = nil, false
+	body.telling = true
+	seen := body.Instance
+	c.keeper.Begin(func() {
+		err := c.options.Shadows.Tell(c.keeper.Context(), seen, part, with)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		body.telling = false
+		if err != nil {
+			body.tellAfter = time.Now().Add(tellPause)
+			if c.keeper.Context().Err() == nil {
+				body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not tell an instance its shadows")
+			}
+			return
+		}
+		body.told, body.tellAfter = order, time.Now().Add(askPause)
+		if a := body.own(); a != nil && len(with) > 0 {
+			body.help(a.division(body.Config.CPU, part))
+		}
+		c.Wake()
+	})
+}
+
+// ask asks a body in the background about its shadows, once if it has none any more. It counts what the
+// body counted, and drops shadows that do not help for the second time. The lock is held.
+func (c pairs) ask(body *instance, with []cluster.Instance) {
+	if len(with) == 0 && body.asked {
+		return
+	}
+	body.telling = true
+	seen := body.Instance
+	c.keeper.Begin(func() {
+		report, err := c.options.Shadows.Look(c.keeper.Context(), seen, with)
+		c.mu.Lock()
+		var again []cluster.InstanceID
+		for _, id := range report.Useless {
+			if slices.Contains(body.unhelpful, id) {
+				again = append(again, id)
+			}
+		}
+		body.telling, body.tellAfter = false, time.Now().Add(askPause)
+		body.unhelpful = report.Useless
+		if err == nil {
+			body.asked = true
+			body.reported(report)
+		} else if c.keeper.Context().Err() == nil {
+			body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not ask an instance for its shadows")
+		}
+		c.mu.Unlock()
+		for _, id := range again {
+			c.keeper.Lost(id, errors.New("its body cannot use it"))
+		}
+	})
+}
+
+// reported adds what a body counted since its last report to the function's metrics. What a body of an
+// earlier provider counted before its first report here, that one has shown.
+func (in *instance) reported(r ShadowReport) {
+	if in.weights = r.Weights; in.tookOver {
+		in.tookOver, in.counted = false, r.Counted
+		return
+	}
+	in.function.Metrics.AddShadowCounts(r.Counted, in.counted)
+	in.counted = r.Counted
+}
+
+// recordShadows updates the metrics of a function's shadows. The weights of a node's instances are
+// those of its bodies: shadows map some of the same. Shadows elsewhere have their own.
+func recordShadows(fn *function, leading bool) {
+	if fn.Inference.Shadow == "" && len(fn.shadows.Instances) == 0 || !leading {
+		fn.Metrics.SetShadows(false, 0, 0)
+		return
+	}
+	ready := 0
+	type place struct{ node, artefact string }
+	mapped := map[place]int64{}
+	for _, in := range fn.Instances {
+		at := place{in.Node, in.Artefact.Name}
+		mapped[at] = max(mapped[at], in.weights)
+	}
+	for _, s := range fn.shadows.Instances {
+		if !s.There() {
+			continue
+		}
+		ready++
+		if a := fn.artefact(s.Artefact.Name); a != nil {
+			if d := a.division(s.Config.CPU, s.Part); d != nil {
+				at := place{s.Node, a.Name}
+				mapped[at] = max(mapped[at], d.pair.Weights)
+			}
+		}
+	}
+	sum := int64(0)
+	for _, n := range mapped {
+		sum += n
+	}
+	fn.Metrics.SetShadows(true, ready, sum)
+}
+
+// help makes the instance's times those of a pair, or its own if d is nil. The lock is held.
+func (in *instance) help(d *division) {
+	if d == in.helped {
+		return
+	}
+	if in.helped, in.pairRatio = d, 1; d == nil {
+		in.mixedUntil = time.Now().Add(2 * in.exec)
+	}
+	in.Up()
+}
+
+// pairTable lists the pair's times as its executions correct them.
+func (in *instance) pairTable() []time.Duration {
+	table := in.helped.table(in.table)
+	for b := range table {
+		table[b] = time.Duration(in.pairRatio * float64(table[b]))
+	}
+	return table
+}
+
+// executedAsPair corrects the pair's times by an execution. The policy gets them again if they differ
+// by a twentieth.
+func (in *instance) executedAsPair(e dispatch.Executed) {
+	table := in.helped.table(in.table)
+	if e.Size < 1 || e.Size > len(table) || table[e.Size-1] <= 0 {
+		return
+	}
+	before := in.pairRatio
+	ratio := float64(e.Exec) / float64(table[e.Size-1])
+	in.pairRatio += pairWeight * (min(4, max(0.25, ratio)) - in.pairRatio)
+	if math.Abs(in.pairRatio-in.pairTold) > 0.05*in.pairTold && before != in.pairRatio {
+		in.Up()
+	}
+}
+
+// shadowless says why the instances of a function's model can have no shadows, "" if they may.
+func (c pairs) shadowless(f *provider.Function, m Model) string {
+	if c.options.Shadows == nil {
+		return "this backend starts no shadows"
+	}
+	switch err := c.options.Shadows.Check(m.File); {
+	case m.Plan != nil:
+		return "the model is cut over several instances"
+	case err != nil:
+		return err.Error()
+	case f.Inference.Device == annotation.DeviceCUDA:
+		return "the model runs on GPUs only"
+	}
+	return ""
+}
+
+// check refuses a deployment that asks for shadows which it cannot have.
+func (c pairs) check(f *provider.Function, models []Model) error {
+	if f.Inference.Shadow != annotation.ShadowAlways {
+		return nil
+	}
+	why := "the function has no model yet"
+	for _, m := range models {
+		if why = c.shadowless(f, m); why == "" {
+			return nil
+		}
+	}
+	return &annotation.Error{Key: annotation.InferShadow, Value: f.Inference.Shadow, Why: why + "; leave it out, or set it to " + annotation.ShadowAuto}
+}
+
+// divide finds the layer profiles of the revision's models and chooses the parts of their shadows. It
+// leaves out what an earlier call found, and reports whether nothing is left to be found.
+func (c preparation) divide(ctx context.Context) (known bool) {
+	if c.Inference.Shadow == "" {
+		return true
+	}
+	known = true
+	for _, t := range c.all {
+		c.mu.Lock()
+		a := c.served(t)
+		open := a != nil && a.shadowless == "" && !a.known()
+		if a != nil {
+			replacePlain(c.fn, a)
+		}
+		c.mu.Unlock()
+		if !open {
+			continue
+		}
+		found := c.partsOf(ctx, t)
+		if ctx.Err() != nil {
+			return false
+		}
+		known = known && found.known()
+		c.mu.Lock()
+		if a := c.served(t); a != nil {
+			a.parts = found
+			replacePlain(c.fn, a)
+			c.Wake()
+		}
+		c.mu.Unlock()
+	}
+	return known
+}
+
+// served is the artefact of a task if the revision is served with it, otherwise nil. The lock is held.
+func (c preparation) served(t *task) *artefact {
+	if c.fn.Function != c.Function {
+		return nil
+	}
+	return c.fn.artefact(t.Name)
+}
+
+// partsOf chooses the parts for the shadows of one model.
+func (c preparation) partsOf(ctx context.Context, t *task) parts {
+	m, err := c.finder.Layers(ctx, c.Function, t.File)
+	for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
+		m, err = c.finder.Layers(ctx, c.Function, t.File)
+	}
+	if err != nil && ctx.Err() == nil {
+		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
+	}
+	switch {
+	case errors.Is(err, shadow.ErrUndivided):
+		return parts{undivided: err.Error()}
+	case err != nil:
+		return parts{failed: err.Error()}
+	}
+	rules := c.fn.rules
+	x := divider{model: m, limits: rules.Limits(c.Function), planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
+	c.mu.Lock()
+	if a := c.fn.artefact(t.Name); a != nil {
+		x.planned.Configs = slices.Clone(a.promised)
+	}
+	c.mu.Unlock()
+	found, err := x.divide()
+	switch {
+	case err != nil:
+		return parts{undivided: err.Error()}
+	case len(found) == 0:
+		return parts{undivided: "a shadow would gain too little on any share"}
+	}
+	return parts{divisions: found}
+}
+
+// unshadowed says why no instance of a function can have a shadow, "" if some may.
+func unshadowed(fn *function) (why string) {
+	for _, a := range fn.artefacts {
+		if why = cmp.Or(a.shadowless, a.undivided); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// replacePlain makes the engine replace an artefact's instances that could have shadows if they had
+// started as bodies: they are of a deployment without shadows, or of one for which the artefact was
+// not worth dividing. They serve until others are ready. The lock is held.
+func replacePlain(fn *function, a *artefact) {
+	for _, in := range fn.Instances {
+		if len(a.divisions) > 0 && in.Artefact.Name == a.Name && !in.Paired && takesShadows(fn, a, in.Config) {
+			in.Revision = 0
+		}
+	}
+}
+
+// shadowText says which shadows a function's instances have, or why they have none; "" if the
+// deployment asks for none.
+func shadowText(fn *function) string {
+	if fn.Inference.Shadow == "" {
+		return ""
+	}
+	if why := unshadowed(fn); why != "" {
+		return "no shadows: " + why
+	}
+	var d *division
+	whole := int64(0)
+	for _, a := range fn.artefacts {
+		for i := range a.divisions {
+			if x := &a.divisions[i]; d == nil || x.cpu > d.cpu {
+				d, whole = x, a.profile.Memory
+			}
+		}
+	}
+	if d == nil {
+		for _, a := range fn.artefacts {
+			if a.failed != "" {
+				return "no shadows yet, it is tried again: " + a.failed
+			}
+		}
+		return "shadows: the model's layers are being profiled"
+	}
+	const mib = 1 << 20
+	text := fmt.Sprintf("shadows: %d for %d instances; beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB",
+		len(fn.shadows.Instances), len(fn.Instances), d.cpu, d.part, d.pair.Weights/mib, d.config.Memory/mib, whole/mib)
+	if fn.Inference.Shadow == annotation.ShadowAuto {
+		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
+	}
+	return text
+}

@@ -1,0 +1,450 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// fakeShadows divides every model but "python" into a head that computes much and a tail that weighs
+// much.
+type fakeShadows struct {
+	mu     sync.Mutex
+	told   []string
+	blocks int
+	// fails is how many times the blocks are not found, and why.
+	fails int
+	why   error
+	// useless are the shadows that do not help.
+	useless map[cluster.InstanceID]bool
+	// counted is what bodies report.
+	counted metrics.ShadowCounts
+}
+
+func (*fakeShadows) Check(file string) error {
+	if file == "python" {
+		return errors.New("the model runs in Python")
+	}
+	return nil
+}
+
+func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blocks++
+	if s.fails--; s.fails >= 0 {
+		return nil, s.why
+	}
+	m := &shadow.Model{Name: "fake", Rows: []int{1, 2, 4, 8}, Threads: []int{1, 2}, Own: 1 << 20}
+	for i, weight := range []int64{1 << 20, 100 << 20} {
+		b := shadow.Block{Name: fmt.Sprint("b", i), MACs: 1000, Weights: weight, Activations: 1000, In: 100, Out: 100, Load: 1}
+		for _, threads := range m.Threads {
+			var ms []float64
+			for _, rows := range m.Rows {
+				ms = append(ms, []float64{40, 4}[i]*float64(rows)/float64(threads))
+			}
+			b.Ms = append(b.Ms, ms)
+		}
+		m.Blocks = append(m.Blocks, b)
+	}
+	return m, nil
+}
+
+func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	order := string(body.ID) + ":" + part
+	for _, x := range shadows {
+		order += " " + x.Address
+	}
+	s.told = append(s.told, order)
+	return nil
+}
+
+func (s *fakeShadows) Look(_ context.Context, _ cluster.Instance, shadows []cluster.Instance) (r ShadowReport, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range shadows {
+		if s.useless[x.ID] {
+			r.Useless = append(r.Useless, x.ID)
+		}
+	}
+	r.Counted, r.Weights = s.counted, 101<<20
+	return r, nil
+}
+
+func (s *fakeShadows) last() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.told) == 0 {
+		return ""
+	}
+	return s.told[len(s.told)-1]
+}
+
+// helper is an engine that gives every instance a shadow as soon as it may.
+type helper struct {
+	systems.Scaler
+}
+
+func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
+	plan := h.Scaler.Scale(now, functions, nodes)
+	for _, f := range functions {
+		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
+			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
+		})
+		at := slices.IndexFunc(f.Instances, func(in scaling.Running) bool { return in.Paired && in.State == cluster.Ready })
+		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || at < 0 {
+			continue
+		}
+		x, body := f.Pairings[0], f.Instances[at]
+		plan.Start = append(plan.Start, scaling.Start{
+			Function: f.Name, Revision: f.Revision, Config: x.Config, Artefact: body.Artefact, Node: body.Node, Role: cluster.Shadow, Part: x.Part, Body: body.ID,
+		})
+	}
+	return plan
+}
+
+func withShadows(f *provider.Function) {
+	f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAlways, time.Second
+}
+
+// helped deploys f, waits until its instance has a shadow, and returns both.
+func (r *rig) helped(shadows *fakeShadows, image string, edit ...func(*provider.Function)) (body, s cluster.Instance) {
+	r.t.Helper()
+	r.mu.Lock()
+	r.engine = &helper{Scaler: r.engine}
+	r.mu.Unlock()
+	r.measured("f", image, append([]func(*provider.Function){withShadows}, edit...)...)
+	r.answered("f", image)
+	r.until("told", func() bool { return strings.Contains(shadows.last(), " f-") })
+	for _, in := range r.backend.living() {
+		if in.Role == cluster.Shadow {
+			s = in
+		} else if in.Paired {
+			body = in
+		}
+	}
+	return body, s
+}
+
+// A body is told its shadow when that is ready, and that it has none when that exits; requests go to
+// the body only. A provider that takes both over tells the body again.
+func TestBodiesAreToldTheirShadows(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, s := r.helped(shadows, "model")
+		if !body.Paired || s.Body != body.ID || s.Part != "0:1" || shadows.last() != fmt.Sprintf("%s:0:1 %s", body.ID, s.ID) {
+			t.Fatalf("the body %+v was told %q; its shadow is %+v", body.InstanceSpec, shadows.last(), s.InstanceSpec)
+		}
+		for range 5 {
+			r.answered("f", "model")
+		}
+		r.mu.Lock()
+		fn := r.functions[full("f")]
+		in := fn.Sorted()[0]
+		if d := in.describe(); in.helped == nil || d.Config.Concurrency != 2 || d.Exec[7] >= 2*in.table[7] || !slices.IsSorted(d.Exec) {
+			t.Errorf("the policy knows %d streams with %v of the pair, %v alone", d.Config.Concurrency, d.Exec, in.table)
+		}
+		r.mu.Unlock()
+		if s, _ := r.Status(full("f")); s.Replicas != 1 || !strings.Contains(s.Plan, "shadows: 1 for 1 instances") {
+			t.Errorf("shown as %+v", s)
+		}
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.crash(s.ID, "killed")
+		r.until("alone", func() bool { return shadows.last() == string(body.ID)+":" })
+		r.answered("f", "model")
+	})
+	if shadows.blocks != 1 {
+		t.Errorf("the blocks were found %d times", shadows.blocks)
+	}
+}
+
+// A deployment that turns shadows on replaces instances that cannot have any, without a gap. One that
+// changes nothing else keeps bodies.
+func TestTurningShadowsOn(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", func(f *provider.Function) { f.Inference.SLO = time.Second })
+		r.answered("f", "model")
+		plain := r.only()
+		failed := make(chan int, 1)
+		go func() { failed <- r.load("f", 20*time.Millisecond, 10*time.Second) }()
+		body, _ := r.helped(shadows, "model")
+		if n := <-failed; n > 0 {
+			t.Errorf("%d requests failed", n)
+		}
+		if plain.Paired || !body.Paired || r.lives(plain.ID) {
+			t.Errorf("%+v was replaced by %+v", plain, body)
+		}
+		r.deploy("f", "model", withShadows)
+		r.until("served", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "shadows: 1 for 1 instances")
+		})
+		time.Sleep(5 * time.Second)
+		if !r.lives(body.ID) {
+			t.Errorf("the body was replaced")
+		}
+	})
+}
+
+// A function's shadows end with it.
+func TestShadowsOfARemovedFunction(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.helped(shadows, "model")
+		if err := r.Remove(t.Context(), full("f")); err != nil {
+			t.Fatal(err)
+		}
+		r.until("stopped", func() bool { return len(r.backend.living()) == 0 })
+	})
+}
+
+// Instances start as bodies only if their own model can be divided, whatever others of the bundle can,
+// and while a deployment is measured.
+func TestOnlyDividedModelsHaveBodies(t *testing.T) {
+	auto := func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second }
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "variants:python=80,model=70", auto, func(f *provider.Function) { f.Inference.Accuracy = 75 })
+		r.answered("f", "python")
+		if in := r.only(); in.Paired {
+			t.Errorf("%+v started as a body", in.InstanceSpec)
+		}
+	})
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "python", auto)
+		r.answered("f", "python")
+		r.deploy("f", "python", auto, func(f *provider.Function) { f.Inference.MaxBatch = 16 })
+		r.backend.crash(r.only().ID, "killed")
+		r.answered("f", "python")
+		if in := r.only(); in.Paired {
+			t.Errorf("%+v started as a body while the next deployment was measured", in.InstanceSpec)
+		}
+	})
+}
+
+// The parts of a model's shadows stay when variants are made of it, and those get theirs.
+func TestVariantsAreDivided(t *testing.T) {
+	shadows, g := &fakeShadows{}, &generator{}
+	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Register = shadows, g, g.register }, func(r *rig) {
+		r.backend.widen(8000)
+		r.helped(shadows, "precise", generates)
+		parts := func(name string) []division {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if a := r.functions[full("f")].artefact(name); a != nil {
+				return a.divisions
+			}
+			return nil
+		}
+		time.Sleep(9 * time.Minute)
+		for range 1500 { // Variants are served after ten minutes.
+			time.Sleep(100 * time.Millisecond)
+			if len(parts("precise")) == 0 {
+				t.Fatal("the model lost its parts")
+			}
+		}
+		if len(parts("slim")) == 0 {
+			t.Error("the variant has no parts")
+		}
+	})
+	if shadows.blocks != 2 {
+		t.Errorf("blocks were found %d times, of two models", shadows.blocks)
+	}
+}
+
+// Layers that could not be profiled are profiled again after a pause, unless the model cannot be divided.
+func TestDividingAgain(t *testing.T) {
+	shadows := &fakeShadows{fails: 3, why: errors.New("the profiler was killed")}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows)
+		plan := func() string { s, _ := r.Status(full("f")); return s.Plan }
+		r.until("explained", func() bool {
+			return strings.Contains(plan(), "no shadows yet, it is tried again: the profiler was killed")
+		})
+		time.Sleep(8 * time.Minute) // After 1, 2 and 4 minutes.
+		if !strings.Contains(plan(), "one holds the blocks 0:1") {
+			t.Errorf("shown as %s", plan())
+		}
+	})
+	shadows = &fakeShadows{fails: 100, why: shadow.ErrUndivided}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows)
+		time.Sleep(time.Hour)
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: "+shadow.ErrUndivided.Error()) {
+			t.Errorf("shown as %s", s.Plan)
+		}
+	})
+	if shadows.blocks != 1 {
+		t.Errorf("the blocks were asked for %d times", shadows.blocks)
+	}
+}
+
+// A shadow that its body cannot use is replaced; one that helps stays.
+func TestUselessShadowsAreReplaced(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, s := r.helped(shadows, "model")
+		for range 10 {
+			time.Sleep(time.Second)
+			r.answered("f", "model")
+		}
+		if !r.lives(s.ID) {
+			t.Fatal("a shadow that helps was stopped")
+		}
+		shadows.mu.Lock()
+		shadows.useless = map[cluster.InstanceID]bool{s.ID: true}
+		shadows.mu.Unlock()
+		r.until("replaced", func() bool {
+			return !r.lives(s.ID) && strings.Contains(shadows.last(), " f-") && !strings.Contains(shadows.last(), string(s.ID))
+		})
+		if !r.lives(body.ID) {
+			t.Error("its body was stopped")
+		}
+	})
+}
+
+// What cannot have shadows is refused if the deployment insists, and goes without otherwise.
+func TestShadowsThatCannotBe(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		_, err := r.Deploy(t.Context(), r.function("f", "python", withShadows))
+		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model runs in Python`) {
+			t.Errorf("deployed, or not for the reason: %v", err)
+		}
+		r.measured("f", "python", func(f *provider.Function) { f.Inference.Shadow = annotation.ShadowAuto })
+		r.answered("f", "python")
+		r.until("explained", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "no shadows: the model runs in Python")
+		})
+	})
+	try(t, func(r *rig) {
+		if _, err := r.Deploy(t.Context(), r.function("f", "model", withShadows)); err == nil || !strings.Contains(err.Error(), "this backend starts no shadows") {
+			t.Errorf("deployed on a backend without shadows: %v", err)
+		}
+	})
+}
+
+// The divisions that are chosen gain by the engine's own measure. The three heavy blocks of this model
+// weigh little and lie apart, with 47 % of the work. A pair that held them would have to do 53 % on its body
+// and so could serve 1/0.53 as much by the work alone. But its runs take turns: with all rows on the shadow a
+// batch takes max(24, 27) + max(12, 26) + max(11, 0) = 64 % of a body's time, and two are on the way at the same time.
+func TestDivisionsGain(t *testing.T) {
+	apart := &shadow.Model{Name: "apart", Rows: []int{1, 2, 4, 8}, Threads: []int{1}, Own: 1 << 20}
+	for i, ms := range []float64{24, 27, 12, 26, 11} {
+		b := shadow.Block{Name: fmt.Sprint("b", i), MACs: int64(ms), Weights: []int64{1, 100}[i%2] << 20, Activations: 1000, In: 100, Out: 100, Load: 1}
+		var times []float64
+		for _, rows := range apart.Rows {
+			times = append(times, ms*float64(rows))
+		}
+		b.Ms = [][]float64{times}
+		apart.Blocks = append(apart.Blocks, b)
+	}
+	head, err := (&fakeShadows{}).Blocks(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		model *shadow.Model
+		slo   time.Duration
+		gains bool
+	}{
+		"three runs":               {apart, 10 * time.Second, true},
+		"three runs, a short time": {apart, 900 * time.Millisecond, true},
+		"a head":                   {head, time.Second, true},
+		"two at the same time":     {apart, 110 * time.Millisecond, true},
+		"no time for a second":     {apart, 101 * time.Millisecond, false},
+	} {
+		x := divider{model: c.model, limits: capacity.Production(), planned: scaling.Function{SLO: c.slo, Queue: capacity.LateBound}}
+		for b := 1; b <= 8; b *= 2 {
+			exec := time.Duration(c.model.Time(0, len(c.model.Blocks), b, 1000) * float64(time.Millisecond))
+			x.planned.Configs = append(x.planned.Configs, capacity.Candidate{Config: cluster.Config{Batch: b, Resources: cluster.Resources{CPU: 1000, Memory: 256 << 20}}, Exec: exec})
+		}
+		all, err := x.divide()
+		if err != nil || (len(all) > 0) != c.gains {
+			t.Errorf("%s: %d divisions, %v", name, len(all), err)
+			continue
+		}
+		for _, d := range all {
+			f := x.planned
+			f.Name, f.Revision, f.Max, f.ShadowsFirst, f.Rate = "f", 1, 1, true, 1.1*1000/c.model.Time(0, len(c.model.Blocks), 1, 1000)
+			f.Pairings = []scaling.Pairing{{CPU: 1000, Part: d.part, Config: d.config, Pair: d.candidates(x.planned.Configs)}}
+			largest := f.Configs[len(f.Configs)-1]
+			f.Instances = []scaling.Running{{ID: "i", Node: "a", Config: largest.Config, Exec: largest.Exec, Revision: 1, State: cluster.Ready, Paired: true}}
+			room := cluster.Resources{CPU: 4000, Memory: 8 << 30}
+			plan := scaling.New(scaling.DefaultSettings()).Scale(time.Unix(1e6, 0), []scaling.Function{f}, []cluster.Node{{Name: "a", Total: room, Free: cluster.Resources{CPU: 3000, Memory: 7 << 30}}})
+			if len(plan.Start) != 1 || plan.Start[0].Part != d.part {
+				t.Errorf("%s: the engine does not start a shadow of %s: %+v", name, d.part, plan)
+			}
+		}
+	}
+}
+
+// The provider shows what bodies report of their shadows.
+func TestMetricsOfShadows(t *testing.T) {
+	shadows := &fakeShadows{counted: metrics.ShadowCounts{
+		Rows: 12, Fallbacks: map[string]float64{"lost": 1}, Relay: metrics.Durations{Count: 4, Sum: 0.01, Buckets: map[float64]uint64{0.1: 4}},
+	}}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, s := r.helped(shadows, "model")
+		r.until("shown", func() bool {
+			return r.gauge("faas_infer_shadow_rows_total") == 12 && r.gauge("faas_infer_shadow_instances") == 1 && r.gauge("faas_infer_mapped_weights_bytes") == 101<<20
+		})
+		time.Sleep(5 * time.Second)
+		if got := r.gauge("faas_infer_shadow_rows_total"); got != 12 {
+			t.Errorf("%v rows of the same 12", got)
+		}
+		shadows.mu.Lock()
+		shadows.counted.Rows = 15
+		shadows.mu.Unlock()
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.crash(s.ID, "killed")
+		r.until("alone", func() bool { return shadows.last() == string(body.ID)+":" })
+		r.until("counted once more", func() bool {
+			return r.gauge("faas_infer_shadow_rows_total") == 15 && r.gauge("faas_infer_shadow_instances") == 0
+		})
+	})
+}
+
+// The engine knows what a shadow and a whole instance really take: their own memory, their weights, and the
+// time that each takes to load, measured where that is known.
+func TestFootprints(t *testing.T) {
+	tryWith(t, func(o *Options) { o.Shadows = &fakeShadows{} }, func(r *rig) {
+		r.measured("f", "model", func(f *provider.Function) { f.Inference.Shadow, f.Inference.SLO = annotation.ShadowAuto, time.Second })
+		r.answered("f", "model")
+		r.until("divided", func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "they start where that is the cheapest: a node's instances share the weights, so a shadow takes 1 MiB more and a whole instance 1")
+		})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fn := r.functions[full("f")]
+		a := fn.artefacts[0]
+		a.loading = 60 * time.Millisecond
+		x := pairings(fn, time.Now())[0]
+		own := int64(1<<20 + x.Config.Batch*1000)
+		whole, part := scaling.Footprint{Own: own, Weights: 101 << 20, Loading: 60 * time.Millisecond}, scaling.Footprint{Own: own, Weights: 1 << 20, Loading: 59 * time.Millisecond}
+		if x.Whole != whole || x.Shadow != part {
+			t.Errorf("a whole instance takes %+v and a shadow %+v", x.Whole, x.Shadow)
+		}
+		a.shadowLoading = 11 * time.Millisecond
+		if x = pairings(fn, time.Now())[0]; x.Shadow.Loading != a.shadowLoading {
+			t.Errorf("a shadow loads in %v", x.Shadow.Loading)
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package scaling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/scaling/capacity"
+)
+
+// Pairing is a way to help an instance: a shadow holds a part of the model and computes rows of the
+// instance's batches there (AsyFunc §2.3, §4.3). Package shadow chooses the part.
+type Pairing struct {
+	// Artefact and CPU, in millicores, are the body's.
+	Artefact string
+	CPU      int
+	// Part is what the shadow holds, Config the shadow's own.
+	Part   string
+	Config cluster.Config
+	// Pair is how the body executes with the shadow, by batch. Its Config.Concurrency is 2 if the
+	// shadow begins the next batch meanwhile.
+	Pair []capacity.Candidate
+	// Whole is what a whole instance of the artefact takes, Shadow what a shadow does.
+	Whole, Shadow Footprint
+}
+
+// Footprint is what an instance really takes, which is less than what its node keeps for it.
+type Footprint struct {
+	// Own is its memory in bytes without weights, Weights that of those.
+	Own, Weights int64
+	// Loading is the time from the order until it serves.
+	Loading time.Duration
+}
+
+// Pair gives a shadow that has lost its body to another.
+type Pair struct {
+	Function string
+	// ID is the shadow's.
+	ID, Body cluster.InstanceID
+}
+
+// couple finds the shadows of the live instances. What a plan knows of a paired instance is that of
+// the pair; its quota is left as it is, because the pair's times are of that quota.
+func couple(v *view) {
+	for _, s := range v.Shadows {
+		if s.State != cluster.Starting && s.State != cluster.Ready {
+			continue
+		}
+		v.shadows = append(v.shadows, s)
+		if i := bodyOf(v, &s); i >= 0 {
+			join(v, i, pairingOf(v, &v.live[i], s.Part))
+		}
+	}
+	slices.SortFunc(v.shadows, func(a, b Running) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// join marks v's i-th live instance as one with a shadow. with is nil if the pair's times are not
+// known: it then counts as alone.
+func join(v *view, i int, with *Pairing) {
+	v.changed()
+	v.live[i].pairing, v.live[i].Fixed = with, true
+}
+
+// bodyOf is the index of a shadow's body among the live instances, -1 if it is not there or cannot
+// have shadows.
+func bodyOf(v *view, s *Running) int {
+	return slices.IndexFunc(v.live, func(in Running) bool { return in.ID == s.Body && in.Paired })
+}
+
+// pairingOf is the way to help an instance, nil if there is none. part asks for a part, "" for any.
+func pairingOf(v *view, in *Running, part string) *Pairing {
+	for i := range v.Pairings {
+		if x := &v.Pairings[i]; x.Artefact == in.Artefact && x.CPU == in.Config.CPU && (part == "" || x.Part == part) {
+			return x
+		}
+	}
+	return nil
+}
+
+// rangeOf is the range of an instance at a load, with its shadow if it has one.
+func rangeOf(v *view, in *Running, load float64, known *[]ranged) capacity.Range {
+	alone := v.ranged(in.with(), load, false, known)
+	return in.pairing.best(alone, func(c capacity.Candidate) capacity.Range { return v.ranged(c, load, true, known) })
+}
+
+// best is the range of an instance with a shadow: the best of the pair's batches that are in time. A
+// batch that the pair does not shorten is the body's alone, as all are without a pairing.
+func (x *Pairing) best(alone capacity.Range, of func(capacity.Candidate) capacity.Range) capacity.Range {
+	if x == nil {
+		return alone
+	}
+	for _, c := range x.Pair {
+		if r := of(c); r.Up > alone.Up {
+			alone = r
+		}
+	}
+	return alone
+}
+
+// Rates are the requests per second that an instance serves alone and with a shadow, as plans judge
+// them. f has the objective, the percentile, the queue and the configs, and its Rate is the load. A
+// part that is chosen by another measure may gain nothing by this one: plans then start no shadow.
+func (x *Pairing) Rates(o capacity.Options, f *Function, alone capacity.Candidate) (single, pair float64) {
+	var r capacity.Recall
+	r.About(o, f.SLO, f.Percentile, f.Queue, f.Configs)
+	before := r.Range(alone, f.Rate)
+	return before.Up, x.best(before, func(c capacity.Candidate) capacity.Range { return r.InTime(c, f.Rate) }).Up
+}
+
+// gain is how many more requests per second an instance serves with a shadow than without, at the
+// demand or at the peak.
+func gain(v *view, in *Running, with *Pairing, peak bool) float64 {
+	alone, pair := *in, *in
+	alone.pairing, pair.pairing = nil, with
+	bounds := v.bounds
+	if peak {
+		bounds = v.peaked
+	}
+	return bounds(&pair).Up - bounds(&alone).Up
+}
+
+// part stops the shadows that are not needed any more: all of a function that rests or is
+// retired, and those without which the instances still carry the peak. Those that help least go
+// first. A shadow that the plan knows no times of helps nothing.
+func part(p *pass, v *view) {
+	if len(v.shadows) == 0 {
+		return
+	}
+	all := slices.Clone(v.shadows)
+	help := func(s *Running) float64 {
+		if i := bodyOf(v, s); i >= 0 && v.live[i].pairing != nil {
+			return gain(v, &v.live[i], v.live[i].pairing, true)
+		}
+		return 0
+	}
+	slices.SortStableFunc(all, func(a, b Running) int { return cmp.Compare(help(&a), help(&b)) })
+	for _, s := range all {
+		switch {
+		case v.resting || v.idle && v.floor == 0:
+			stopShadow(p, v, s, Idle)
+		case bodyOf(v, &s) < 0: // See remarry.
+		case v.high().Up-help(&s) >= v.peak:
+			stopShadow(p, v, s, Surplus)
+		}
+	}
+}
+
+// remarry gives shadows whose bodies are gone to instances that have none, if these then serve more
+// than they do alone and the load needs it. It stops the others, and those of another revision. As
+// long as the function has no instance, its shadows wait for one.
+func remarry(p *pass, v *view) {
+	waits := len(v.live) == 0 && !v.retired && !v.idle
+	for _, s := range slices.Clone(v.shadows) {
+		if bodyOf(v, &s) >= 0 || slices.ContainsFunc(v.old, func(in Running) bool { return in.ID == s.Body }) || waits && v.current(&s) {
+			continue
+		}
+		best, most := -1, 0.0
+		for i := range v.live {
+			in := &v.live[i]
+			with := pairingOf(v, in, s.Part)
+			if with == nil || !v.current(&s) || v.residual() == 0 || !mayHelp(v, in) || with.Config.CPU > s.Config.CPU {
+				continue
+			}
+			if gain := gain(v, in, with, false); gain > most {
+				best, most = i, gain
+			}
+		}
+		if best < 0 {
+			stopShadow(p, v, s, Unpaired)
+			continue
+		}
+		v.shadows[slices.IndexFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })].Body = v.live[best].ID
+		p.plan.Pair = append(p.plan.Pair, Pair{v.Name, s.ID, v.live[best].ID})
+		p.changed(v)
+		join(v, best, pairingOf(v, &v.live[best], s.Part))
+	}
+}
+
+// mayHelp reports whether an instance can get a shadow: it started as a body, has none, and is no set.
+func mayHelp(v *view, in *Running) bool {
+	return in.Paired && in.pairing == nil && in.Nodes == nil && in.Config.Members() == 1 && in.Config.GPU == 0 &&
+		!slices.ContainsFunc(v.shadows, func(s Running) bool { return s.Body == in.ID })
+}
+
+// help starts shadows for the load that v's instances are short of, for those first that gain most.
+// A shadow goes to its body's node if that has room, else to the node with the least free CPU that
+// has.
+func help(p *pass, v *view) {
+	for len(v.Pairings) > 0 && v.residual() > 0 {
+		best, place, most := -1, -1, 0.0
+		for i := range v.live {
+			in := &v.live[i]
+			with := pairingOf(v, in, "")
+			if with == nil || !mayHelp(v, in) {
+				continue
+			}
+			gain := gain(v, in, with, false)
+			if gain <= most {
+				continue
+			}
+			if at := placeShadow(p, v, in, with); at >= 0 {
+				best, place, most = i, at, gain
+			}
+		}
+		if best < 0 {
+			return
+		}
+		if startShadow(p, v, best, place); v.residual() == 0 { // No whole instance had room, perhaps.
+			p.plan.Unplaced = slices.DeleteFunc(p.plan.Unplaced, func(u Unplaced) bool { return u.Function == v.Name })
+		}
+	}
+}
+
+// placeShadow is the place for an instance's shadow, -1 if none has room.
+func placeShadow(p *pass, v *view, in *Running, with *Pairing) int {
+	places, best := p.space().Places, -1
+	for i := range places {
+		if !places[i].Fits(with.Config.Resources, v.Tenant) || !p.allowed(v).Has(i) {
+			continue
+		}
+		if places[i].Name == in.Node {
+			return i
+		}
+		if best < 0 || places[i].Free.CPU < places[best].Free.CPU {
+			best = i
+		}
+	}
+	return best
+}
+
+// startShadow plans a shadow for v's i-th live instance.
+func startShadow(p *pass, v *view, i, place int) {
+	in := &v.live[i]
+	with := pairingOf(v, in, "")
+	p.space().Take(place, with.Config.Resources, v.Tenant)
+	p.plan.Start = append(p.plan.Start, Start{
+		Function: v.Name, Revision: v.Revision, Artefact: in.Artefact, Config: with.Config, Node: p.space().Places[place].Name,
+		After: p.leaving(place), Role: cluster.Shadow, Part: with.Part, Body: in.ID,
+	})
+	// A later resize of the same pass would be of another quota than the pair's.
+	p.changed(v)
+	join(v, i, with)
+}
+
+// stopShadow plans to stop a shadow. Its body then counts as alone.
+func stopShadow(p *pass, v *view, s Running, why Why) {
+	if p.gone == nil {
+		p.gone = map[cluster.InstanceID]bool{}
+	}
+	p.gone[s.ID] = true
+	p.plan.Pair = slices.DeleteFunc(p.plan.Pair, func(x Pair) bool { return x.ID == s.ID })
+	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, s.ID, why})
+	v.shadows = slices.DeleteFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })
+	p.changed(v)
+	if i := bodyOf(v, &s); i >= 0 {
+		v.live[i].pairing = nil
+	}
+}
+
+// helps is how many more requests per second a shadow's body serves with it, at the demand. A shadow
+// that the plan knows no times of helps nothing.
+func helps(v *view, s *Running) float64 {
+	if i := bodyOf(v, s); i >= 0 && v.live[i].pairing != nil {
+		return gain(v, &v.live[i], v.live[i].pairing, false)
+	}
+	return 0
+}
