@@ -70,6 +70,12 @@ test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and
 	@$(TIMED) "tests on Kubernetes" go test -vet=off -count=1 -p 2 -timeout 40m ./e2e/kubernetes/... $(ON_KUBERNETES)
 	@echo "All tests on Kubernetes passed."
 
+# Karpenter takes as long to build as the rest of a test, so it has a target of its own.
+.PHONY: test-karpenter
+test-karpenter: kubernetes ## Build Karpenter, and test that it adds and removes nodes for the provider's placeholders
+	@$(TIMED) "Karpenter" scripts/karpenter.sh >/dev/null
+	@FAAS_INFER_KARPENTER=1 go test -vet=off -count=1 -v -run Karpenter ./e2e/kubernetes/backend
+
 .PHONY: bench
 bench: ready build-lab ## Run every bench command on the binary
 	@for model in dssm lstm mnist; do bin/faas-infer-lab bench throughput --model $$model --slo 50ms; done
@@ -144,7 +150,6 @@ kubernetes: ## Build Kubernetes from source into the user's cache (8 minutes the
 	@$(TIMED) "Kubernetes" scripts/kubernetes.sh >/dev/null
 	@$(TIMED) "metrics server" scripts/metrics-server.sh >/dev/null
 	@$(TIMED) "services" scripts/services.sh >/dev/null
-	@$(TIMED) "Karpenter" scripts/karpenter.sh >/dev/null
 	@$(TIMED) "Helm" scripts/helm.sh >/dev/null
 
 .PHONY: chromium

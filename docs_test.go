@@ -26,7 +26,11 @@ func documents(t *testing.T) []string {
 	if err != nil || len(design) == 0 {
 		t.Fatalf("there are no pages on the design: %v", err)
 	}
-	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "BENCHMARKS.md"}, guide, design)
+	repeated, err := filepath.Glob("docs/reproduction/*.md")
+	if err != nil || len(repeated) == 0 {
+		t.Fatalf("there are no pages on the papers: %v", err)
+	}
+	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "BENCHMARKS.md"}, guide, design, repeated)
 }
 
 func document(t *testing.T, name string) string {

@@ -56,6 +56,7 @@ type ProviderFlags struct {
 	mps                                       string
 	noCgroups, measure, park                  bool
 	logLevel                                  string
+	infless                                   inflessFlags
 	// own measures the provider's own use of the machine.
 	own ownUse
 	// given reports whether a flag was set.
@@ -91,6 +92,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.keepAlive, "keep-alive", coldstart.DefaultKeepAlive, "how long an idle function keeps its instances with --cold-start fixed")
 	flags.BoolVar(&f.park, "park", true, "after two seconds without a request, give back the CPU and GPU share of a function's instances and keep its model in memory; only with --cold-start "+defaultColdStart)
 	flags.StringVar(&f.scheduler, "scheduler", systems.Schedulers()[0], "how to choose the instances' configs and nodes: "+systems.AboutSchedulers())
+	f.infless.register(flags)
 	flags.DurationVar(&f.coldWait, "cold-wait", 30*time.Second, "how long a request may wait for a first instance, in addition to its SLO if it has one")
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "maximum number of waiting requests per function; further ones get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
@@ -173,6 +175,9 @@ func (f *ProviderFlags) checkNames() error {
 	}
 	if f.coldStart != fixed && kept {
 		return fmt.Errorf("--keep-alive is for --cold-start fixed; %s chooses the time itself", f.coldStart)
+	}
+	if err := f.infless.check(f.coldStart, f.given); err != nil {
+		return err
 	}
 	return batching.CheckName(f.policy)
 }

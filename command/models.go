@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type childModels struct {
 	// prepared is the directory of prepared models, database the file of
 	// operators' profiles; "" for the user's own.
 	prepared, database string
+	// longest and longestOn: predictions are of the longest path, on the CPU and on a GPU.
+	longest, longestOn bool
 	// warm keeps warm Python processes, nil for none.
 	warm *python.Warmth
 	// place sets a child's CPU weight; background is for work that nobody waits for.
@@ -206,6 +209,13 @@ func (m *childModels) profile(ctx context.Context, weight weight, command, file 
 	}
 	if command == "predict" {
 		arguments = append(arguments, "--database", m.database)
+		longest := m.longest
+		if slices.Contains(more, gpuName) {
+			longest = m.longestOn
+		}
+		if longest {
+			arguments = append(arguments, "--longest-path")
+		}
 	}
 	if _, err := m.run(ctx, weight, out, arguments...); err != nil {
 		return "", nil, err
@@ -226,6 +236,9 @@ func (m *childModels) profile(ctx context.Context, weight weight, command, file 
 	}
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()
 }
+
+// gpuName is the flag of "profile predict" for the times on a GPU.
+const gpuName = "--gpu-name"
 
 // inherited is the path by which a child opens the file that it got from run.
 const inherited = "/proc/self/fd/3"

@@ -149,7 +149,7 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
 		return p, err
 	}
-	_, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, "--gpu-name", device)
+	_, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, gpuName, device)
 	if err == nil {
 		return p, nil
 	}

@@ -1,12 +1,14 @@
 package command
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -58,8 +60,16 @@ func TestPolicyFlagsThatMakeNoSense(t *testing.T) {
 	}{
 		{[]string{"--cold-start", "arima"}, `--cold-start "arima": it must be faas-infer, fixed, hhp, hhp-window or lsth`},
 		{[]string{"--cold-start", "lsth", "--keep-alive", "1m"}, "--keep-alive is for --cold-start fixed"},
-		{[]string{"--scheduler", "random"}, `--scheduler "random": it is joint or greedy`},
+		{[]string{"--scheduler", "random"}, `--scheduler "random": it is joint or greedy or printed`},
 		{[]string{"--policy", "best"}, `"best"`},
+		{[]string{"--alpha", "1.5"}, "--alpha 1.5: it must be from 0 to 1"},
+		{[]string{"--alpha", "NaN"}, "--alpha NaN"},
+		{[]string{"--beta", "0"}, "--beta 0: it must be above 0 and at most 100"},
+		{[]string{"--beta", "-1"}, "--beta -1"},
+		{[]string{"--cold-start", "lsth", "--gamma", "0"}, "--gamma 0: it must be above 0 and at most 1"},
+		{[]string{"--cold-start", "lsth", "--gamma", "2"}, "--gamma 2"},
+		{[]string{"--gamma", "0.3"}, "--gamma is for --cold-start lsth; faas-infer has no γ"},
+		{[]string{"--longest-path", "onnxruntime,tensorflow"}, `--longest-path "tensorflow": it must be onnxruntime or cuda`},
 	} {
 		if _, err := parsed(t, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)
@@ -84,5 +94,39 @@ func TestSchedulerFlag(t *testing.T) {
 	}
 	if got, err := f.system(); err != nil || got.Settings().Options != capacity.Greedy() {
 		t.Errorf("greedy: %+v, %v", got, err)
+	}
+}
+
+// With --scheduler printed the provider has the settings of the simulator's system infless, and
+// α, β and γ are INFless' (§3.2, 3.4, 3.5).
+func TestINFlessFlags(t *testing.T) {
+	f, err := parsed(t, "--scheduler", "printed", "--policy", "infless", "--cold-start", "lsth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	infless, err := systems.ByName(systems.INFless)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.system(); err != nil || got.Settings() != infless.Settings() {
+		t.Errorf("printed: %+v, %v", got, err)
+	}
+	f, err = parsed(t, "--scheduler", "greedy", "--alpha", "0.5", "--beta", "0.3", "--cold-start", "lsth", "--gamma", "0.7", "--longest-path", "cuda")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := capacity.Greedy()
+	want.Beta = 0.3
+	if got, err := f.system(); err != nil || got.Settings().Options != want || got.Settings().Alpha != 0.5 {
+		t.Errorf("α and β: %+v, %v", got.Settings(), err)
+	}
+	if cold, err := f.cold(); err != nil || !reflect.DeepEqual(cold, coldstart.NewLSTH(0.7)) {
+		t.Errorf("γ: %+v, %v", cold, err)
+	}
+	if m := f.childModels(); m.longest || !m.longestOn {
+		t.Errorf("the longest path: %v, %v", m.longest, m.longestOn)
+	}
+	if o, err := f.ControlOptions(Base{}); err != nil || o.Longest || !o.LongestOn {
+		t.Errorf("the longest path: %+v, %v", o, err)
 	}
 }

@@ -148,7 +148,8 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 		return control.Options{}, err
 	}
 	return control.Options{
-		System: system, Cold: cold, Predict: !f.measure, Metrics: b.Metrics, Logger: b.Log,
+		System: system, Cold: cold, Predict: !f.measure,
+		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit,
 		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), Machine: report.Machine(), Pace: f.childModels().pace,
 	}, nil
@@ -162,16 +163,22 @@ func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "sta
 
 // childModels returns models that are read and measured in child processes.
 func (f *ProviderFlags) childModels() *childModels {
-	return &childModels{prepared: f.prepared, database: filepath.Join(f.state, operators.FileName)}
+	return &childModels{
+		prepared: f.prepared, database: filepath.Join(f.state, operators.FileName),
+		longest: f.infless.takesLongest(engineCPU), longestOn: f.infless.takesLongest(engineGPU),
+	}
 }
 
-// system returns the default system with the scheduler of --scheduler.
+// system returns the default system with the scheduler of --scheduler, α and β.
 func (f *ProviderFlags) system() (systems.System, error) {
 	system, err := systems.ByName(systems.Default)
 	if err != nil {
 		return systems.System{}, err
 	}
-	return system.WithScheduler(f.scheduler)
+	if system, err = system.WithScheduler(f.scheduler); err != nil {
+		return systems.System{}, err
+	}
+	return f.infless.apply(system, f.given), nil
 }
 
 // cold returns the cold-start policy of --cold-start. A --keep-alive of 0 is valid.
@@ -179,7 +186,7 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 	if f.coldStart == fixed {
 		return coldstart.NewFixed(f.keepAlive), nil
 	}
-	return coldstart.New(f.coldStart, coldstart.Options{Unparked: !f.park})
+	return coldstart.New(f.coldStart, coldstart.Options{Unparked: !f.park, Gamma: f.infless.gamma})
 }
 
 // bundles is the directory of bundles.

@@ -83,6 +83,9 @@ type Profile struct {
 	Parts       int `json:"parts,omitempty"`
 	Active      int `json:"active,omitempty"`
 	Concurrency int `json:"concurrency,omitempty"`
+	// Longest: the times are predicted, as the longest path through the model's operators; they
+	// are the sum of all otherwise.
+	Longest bool `json:"longest,omitzero"`
 	// Provisional is true for a sketch, which a full profile will replace.
 	Provisional  bool          `json:"provisional,omitempty"`
 	Measurements []Measurement `json:"measurements"`

@@ -23,7 +23,7 @@ usage() {
 		in crds. Does nothing if it is there already. To build it again, remove the
 		directory.
 
-		Only tests need it: make test-kubernetes.
+		Only a test needs it: make test-karpenter.
 
 		Environment:
 		  XDG_CACHE_HOME  where caches live, default ~/.cache

@@ -128,8 +128,9 @@ const (
 	hostBytes    = 1 << 30
 )
 
-// predictOnDevice predicts the model's times on every measured share of a GPU.
-func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, batches []int) (*profiler.Profile, error) {
+// predictOnDevice predicts the model's times on every measured share of a GPU. change may modify
+// the options.
+func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, batches []int, change func(*cop.Options)) (*profiler.Profile, error) {
 	times := regression.NewShares(db.Rows(shares.EngineName(), gpuName))
 	measured := times.Measured()
 	if len(measured) == 0 {
@@ -140,10 +141,12 @@ func predictOnDevice(db *database.Database, gpuName string, g *operator.Graph, b
 	}
 	var all *profiler.Profile
 	for _, gpu := range measured {
-		p, err := cop.Predict(g, times.On(gpu), cop.Options{
+		options := cop.Options{
 			Batches: batches, Threads: []int{1}, GPU: gpu, Engine: cop.ONNXRuntime,
 			Run: measuring.Run(g), In: measuring.CopyIn(g), Out: measuring.CopyOut(g),
-		})
+		}
+		change(&options)
+		p, err := cop.Predict(g, times.On(gpu), options)
 		if err != nil {
 			return nil, err
 		}
@@ -213,9 +216,9 @@ func (o *PredictOptions) onDevice(ctx context.Context, file string) (*profiler.P
 	if err != nil {
 		return nil, fmt.Errorf("%s%s: %w", Unpredictable, file, err)
 	}
-	p, err := predictOnDevice(opened.Database(), o.GPUName, g, BatchesUpTo(o.MaxBatch))
+	p, err := predictOnDevice(opened.Database(), o.GPUName, g, BatchesUpTo(o.MaxBatch), o.combine)
 	if err == nil {
-		p.Model = hash
+		p.Model, p.Longest = hash, o.Longest
 	}
 	return p, err
 }

@@ -76,6 +76,9 @@ type PredictOptions struct {
 	Sketch bool
 	// GPUName, if it is not "", is the GPU whose operators the prediction uses.
 	GPUName string
+	// Longest takes the longest path through the operators and not their sum, as for an engine
+	// that runs branches at the same time (INFless §3.3).
+	Longest bool
 	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
 	Content string
@@ -108,6 +111,7 @@ wider margin.`,
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
 	f.StringVar(&o.Content, "content", "", "hash of the model's content, if known: with --sketch, a large model is then not prepared first")
 	f.StringVar(&o.GPUName, "gpu-name", "", "predict for shares of this GPU, by its name in faas-infer profile list")
+	f.BoolVar(&o.Longest, "longest-path", false, "take the longest path through the model's operators (INFless §3.3), for an engine that runs branches at the same time, and not the sum of all operators")
 	f.BoolVar(&o.Sketch, "sketch", false, "if too little is known of the operators, measure the whole model for about a second instead of them")
 	return c
 }
@@ -234,7 +238,7 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 	}
 	defer file.Close()
 	batches, counts := BatchesUpTo(o.MaxBatch), ThreadsUpTo(o.Threads)
-	prediction, err := NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, nil)
+	prediction, err := NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, o.combine)
 	if err != nil || !unsure(prediction) {
 		return prediction, err
 	}
@@ -244,7 +248,14 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 	if err := FillOperators(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
 		return nil, err
 	}
-	return NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, nil)
+	return NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, o.combine)
+}
+
+// combine sets the rule by which operators' times make the model's.
+func (o *PredictOptions) combine(c *cop.Options) {
+	if o.Longest {
+		c.Rule = cop.Longest
+	}
 }
 
 // unsure reports whether operators are missing or the margin is wide.
@@ -275,7 +286,11 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 		}
 	}
 	p.Configs = kept
-	return p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
+	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
+	if err == nil {
+		found.Longest = o.Longest
+	}
+	return found, err
 }
 
 // residentOf estimates the resident memory that a measurement of the model would find, in

@@ -14,6 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
 // profiles runs "faas-infer profile …" with directories of the test's own.
@@ -27,6 +28,17 @@ func profiles(t *testing.T, dir string, arguments ...string) (string, error) {
 	c.SetArgs(append(arguments, "--database", filepath.Join(dir, "operators.jsonl"), "--prepared", filepath.Join(dir, "prepared")))
 	err := c.ExecuteContext(t.Context())
 	return out.String(), err
+}
+
+// By default all operators are added; an engine that runs branches at the same time has the
+// longest path (INFless §3.3).
+func TestCombine(t *testing.T) {
+	var sum, longest cop.Options
+	(&PredictOptions{}).combine(&sum)
+	(&PredictOptions{Longest: true}).combine(&longest)
+	if sum.Rule != cop.ByEngine || longest.Rule != cop.Longest {
+		t.Errorf("%v and %v", sum.Rule, longest.Rule)
+	}
 }
 
 // On a machine without rows, the operators of a model are measured first. The next
@@ -70,6 +82,12 @@ func TestPredict(t *testing.T) {
 	t.Logf("the second prediction took %v", time.Since(began))
 	if second := read(); second.Profile.MaxBatch() != 1 {
 		t.Errorf("until 1 µs the largest batch is %d", second.Profile.MaxBatch())
+	}
+	if _, err := profiles(t, dir, "predict", "mnist", "--max-batch", "4", "--longest-path", "--out", file); err != nil {
+		t.Fatal(err)
+	}
+	if longest := read().Profile; !longest.Longest || first.Profile.Longest || longest.Measurements[0].Median > first.Profile.Measurements[0].Median {
+		t.Errorf("the longest path takes %+v, the sum %+v", longest.Measurements[0], first.Profile.Measurements[0])
 	}
 }
 

@@ -24,6 +24,6 @@ start the faas-infer program in the same directory.`
 	for _, c := range root.Commands() {
 		c.Hidden = true
 	}
-	root.AddCommand(newSimulateCommand(), newBenchCommand(), newTuneCommand(), accuracy.NewCommand())
+	root.AddCommand(newSimulateCommand(), newReproduceCommand(), newBenchCommand(), newTuneCommand(), accuracy.NewCommand())
 	return root
 }

@@ -158,7 +158,7 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	if err := o.makePlotDir(); err != nil {
+	if err := makePlotDir(o.plot); err != nil {
 		return err
 	}
 	outcome, err := figure.Run(ctx, s, figure.Options{
@@ -207,16 +207,16 @@ func (o *simulateOptions) systems(of *scenario.Scenario) ([]systems.System, erro
 	return all, nil
 }
 
-// makePlotDir makes the directory for drawings. It creates and removes a file there, to
+// makePlotDir makes the directory for drawings, unless it is "". It creates and removes a file there, to
 // refuse an unwritable directory before the simulation and not after it.
-func (o *simulateOptions) makePlotDir() error {
-	if o.plot == "" {
+func makePlotDir(dir string) error {
+	if dir == "" {
 		return nil
 	}
-	err := os.MkdirAll(o.plot, 0o755)
+	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
 		var probe *os.File
-		if probe, err = os.CreateTemp(o.plot, ".faas-infer-*"); err == nil {
+		if probe, err = os.CreateTemp(dir, ".faas-infer-*"); err == nil {
 			err = errors.Join(probe.Close(), os.Remove(probe.Name()))
 		}
 	}

@@ -11,14 +11,10 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// tuning compares BATCH's buffer, which is tuned as the load changes, with one call per
-// request at the largest and at the cheapest size (BATCH Fig. 14 and 15). The platform is
-// like Lambda: it has an instance for every batch at once.
+// tuning compares BATCH's buffer, which is tuned as the load changes, with the same as its
+// authors run it, and with one call per request at the largest and at the cheapest size (BATCH
+// Fig. 14 and 15). The platform is like Lambda: it has an instance for every batch at once.
 func tuning(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
-	system, err := systems.ByName(systems.Batch)
-	if err != nil {
-		return nil, err
-	}
 	var jobs []tuningJob
 	for _, c := range cases {
 		for _, f := range c.Functions {
@@ -26,8 +22,8 @@ func tuning(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 		}
 	}
 	days := make([]*day, len(jobs))
-	err = o.each(ctx, len(jobs), func(ctx context.Context, i int, part func(float64)) (err error) {
-		if days[i], err = jobs[i].run(ctx, system, part); err != nil {
+	err := o.each(ctx, len(jobs), func(ctx context.Context, i int, part func(float64)) (err error) {
+		if days[i], err = jobs[i].run(ctx, part); err != nil {
 			return fmt.Errorf("%s of %s: %w", jobs[i].Function.Name, caseName(jobs[i].Scenario), err)
 		}
 		return nil
@@ -63,24 +59,34 @@ func (j tuningJob) price() otp.Pricing {
 	return otp.Cluster{Beta: j.Beta}
 }
 
+// buffers are the tuned buffers, by their names in tables.
+var buffers = []struct{ name, system string }{{"BATCH", systems.Batch}, {"BATCH as published", systems.BatchPublished}}
+
 // run simulates the function's day in each way.
-func (j tuningJob) run(ctx context.Context, system systems.System, part func(float64)) (*day, error) {
+func (j tuningJob) run(ctx context.Context, part func(float64)) (*day, error) {
 	d := &day{SLO: j.SLO, quantile: j.Percentile / 100}
 	if d.quantile == 0 {
 		d.quantile = systems.DefaultPercentile / 100.
 	}
-	b, err := newBuffered(j, system)
-	if err != nil {
-		return nil, err
+	for i, of := range buffers {
+		system, err := systems.ByName(of.system)
+		if err != nil {
+			return nil, err
+		}
+		b, err := newBuffered(j, system)
+		if err != nil {
+			return nil, err
+		}
+		process, err := j.Function.Arrivals(1, j.Seed)
+		if err != nil {
+			return nil, err
+		}
+		err = b.run(ctx, process, j.Duration, func(x float64) { part((float64(i) + x) / float64(len(buffers))) })
+		if err != nil {
+			return nil, err
+		}
+		d.ways = append(d.ways, b.way(of.name))
 	}
-	process, err := j.Function.Arrivals(1, j.Seed)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.run(ctx, process, j.Duration, part); err != nil {
-		return nil, err
-	}
-	d.ways = append(d.ways, b.way("BATCH"))
 	for _, single := range []struct {
 		name string
 		less func(a, b alone) bool
@@ -92,7 +98,7 @@ func (j tuningJob) run(ctx context.Context, system systems.System, part func(flo
 		if err != nil {
 			return nil, err
 		}
-		d.ways = append(d.ways, best.way(single.name, b.hours))
+		d.ways = append(d.ways, best.way(single.name, d.ways[0].hours))
 	}
 	return d, nil
 }

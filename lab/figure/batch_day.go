@@ -8,9 +8,10 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// day is a function's day in each of several ways, BATCH's buffer first.
+// day is a function's day in each of several ways: the buffers, the largest size, the cheapest.
 type day struct {
 	SLO      time.Duration
 	quantile float64
@@ -74,7 +75,11 @@ func (d *day) sum(w way) (s daySums) {
 }
 
 // wayNames are the names of the ways in results.
-var wayNames = []string{"batch", "one_to_one_largest", "one_to_one_cheapest"}
+var wayNames = []string{systems.Batch, systems.BatchPublished, "one_to_one_largest", "one_to_one_cheapest"}
+
+// largest is the index of the way with one call per request at the largest size; the one at the
+// cheapest follows.
+const largest = 2
 
 // results adds the day's tables and figures.
 func (d *day) results(out *Outcome, name string) {
@@ -89,27 +94,30 @@ func (d *day) results(out *Outcome, name string) {
 		sums = append(sums, d.sum(w))
 	}
 	for i, s := range sums {
-		t.row(d.ways[i].name, fmt.Sprint(s.requests), s.worst, fmt.Sprint(s.missed), 1000*s.cost, percent(s.cost, sums[1].cost), float64(s.requests)/max(1, float64(s.batches)), fmt.Sprint(s.tunings))
+		t.row(d.ways[i].name, fmt.Sprint(s.requests), s.worst, fmt.Sprint(s.missed), 1000*s.cost, percent(s.cost, sums[largest].cost), float64(s.requests)/max(1, float64(s.batches)), fmt.Sprint(s.tunings))
 		end := "." + name + "." + wayNames[i]
 		out.add("worst_hour_over_slo"+end, s.worst, "", label+" of the worst hour, divided by the SLO")
 		out.add("hours_above_slo"+end, float64(s.missed), "hours", "")
 		out.add("cost_per_request"+end, s.cost, "", "")
 	}
-	out.add("cost_ratio."+name+".batch_over_largest", sums[0].cost/sums[1].cost, "", "")
-	out.add("cost_ratio."+name+".batch_over_cheapest", sums[0].cost/sums[2].cost, "", "")
-	out.Tables = append(out.Tables, t, d.hourly(name, label))
+	out.Tables = append(out.Tables, t)
+	for i, of := range buffers {
+		out.add("cost_ratio."+name+"."+wayNames[i]+"_over_largest", sums[i].cost/sums[largest].cost, "", "")
+		out.add("cost_ratio."+name+"."+wayNames[i]+"_over_cheapest", sums[i].cost/sums[largest+1].cost, "", "")
+		out.Tables = append(out.Tables, d.hourly(name+", "+of.name, label, d.ways[i].hours))
+	}
 }
 
-// hourly returns the table of the day hour by hour (BATCH Fig. 15).
-func (d *day) hourly(name, label string) Table {
+// hourly returns the table of a buffer's day hour by hour (BATCH Fig. 15).
+func (d *day) hourly(name, label string, hours []hour) Table {
 	t := Table{
 		Title:  name + ": hour by hour.",
 		Header: []string{"hour", "requests/s", label + " / SLO", "cost %", "requests a batch", "timeout ms", "memory MB", "tunings"},
 	}
-	for i := range d.ways[0].hours {
-		h, largest := &d.ways[0].hours[i], &d.ways[1].hours[i]
+	for i := range hours {
+		h := &hours[i]
 		n := float64(h.batches)
-		t.row(fmt.Sprint(i), float64(h.requests)/3600, h.percentile(d.quantile)/d.SLO.Seconds(), percent(h.cost, largest.cost),
+		t.row(fmt.Sprint(i), float64(h.requests)/3600, h.percentile(d.quantile)/d.SLO.Seconds(), percent(h.cost, d.ways[largest].hours[i].cost),
 			float64(h.requests)/n, 1000*h.timeout/n, h.memory/n, fmt.Sprint(h.tunings))
 	}
 	return t
@@ -130,7 +138,7 @@ func (d *day) drawing(name string) draw.Drawing {
 	latency, cost := panel("Latency", fmt.Sprintf("p%g / SLO", 100*d.quantile)), panel("Cost", "relative to the largest size")
 	for k, w := range d.ways {
 		latency.Series = append(latency.Series, line(w.name, k, w.hours, func(_ int, h *hour) float64 { return h.percentile(d.quantile) / d.SLO.Seconds() }))
-		cost.Series = append(cost.Series, line(w.name, k, w.hours, func(i int, h *hour) float64 { return h.cost / d.ways[1].hours[i].cost }))
+		cost.Series = append(cost.Series, line(w.name, k, w.hours, func(i int, h *hour) float64 { return h.cost / d.ways[largest].hours[i].cost }))
 	}
 	panels := []plot.Panel{latency, cost}
 	for _, p := range []struct {
@@ -143,7 +151,9 @@ func (d *day) drawing(name string) draw.Drawing {
 		{"Load", "requests/s", func(_ int, h *hour) float64 { return float64(h.requests) / 3600 }},
 	} {
 		one := panel(p.title, p.y)
-		one.Series = []plot.Series{line("BATCH", 0, d.ways[0].hours, p.of)}
+		for k, of := range buffers {
+			one.Series = append(one.Series, line(of.name, k, d.ways[k].hours, p.of))
+		}
 		panels = append(panels, one)
 	}
 	return draw.Drawing{Name: "batch-fig14-" + name, Figure: plot.Figure{

@@ -24,7 +24,10 @@ func TestTuning(t *testing.T) {
 	if got := value(t, out, "worst_hour_over_slo.a.batch"); !(got > 0.3 && got <= 1) {
 		t.Errorf("the worst hour's percentile is %v of the SLO", got)
 	}
-	for _, name := range []string{"cost_ratio.a.batch_over_largest", "cost_ratio.a.batch_over_cheapest"} {
+	if got := value(t, out, "worst_hour_over_slo.a.batch-published"); !(got > 0.3 && got < 3) {
+		t.Errorf("as published the worst hour's percentile is %v of the SLO", got)
+	}
+	for _, name := range []string{"cost_ratio.a.batch_over_largest", "cost_ratio.a.batch_over_cheapest", "cost_ratio.a.batch-published_over_largest"} {
 		if got := value(t, out, name); !(got > 0.2 && got < 1) {
 			t.Errorf("%s is %v", name, got)
 		}

@@ -22,6 +22,8 @@ type Options struct {
 	Systems []systems.System
 	// Drawings also simulates what only the drawings need.
 	Drawings bool
+	// Few leaves out the drawings that need simulations of their own.
+	Few bool
 	// Workers is the number of simulations that run at the same time; 0 is one for each
 	// core. Timed parts run alone.
 	Workers int

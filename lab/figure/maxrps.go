@@ -37,7 +37,7 @@ func maxRPS(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, err
 		peaks = append(peaks, &peak{scenario: c, system: s})
 	}
 	for _, name := range varied {
-		if s, ok := o.system(name); ok && o.Drawings {
+		if s, ok := o.system(name); ok && o.Drawings && !o.Few {
 			for _, f := range factors {
 				peaks = append(peaks, &peak{scenario: relaxed(c, f), system: s})
 			}
@@ -80,13 +80,13 @@ func applicationOf(c *scenario.Scenario) string {
 
 // compared are the pairs of systems whose ratio of throughputs is a result.
 var compared = [][2]string{
-	{systems.INFless, systems.OpenFaaS}, {systems.INFless, systems.Batch},
+	{systems.INFless, systems.OpenFaaS}, {systems.INFless, systems.Batch}, {systems.Batch, systems.BatchPublished},
 	{systems.INFlessBB, systems.INFless}, {systems.INFlessRS, systems.INFless},
 	{systems.INFlessOP1, systems.INFless}, {systems.INFlessOP2, systems.INFless},
-	{systems.Release, systems.OpenFaaS}, {systems.Release, systems.OpenFaaSCores}, {systems.Release, systems.OpenFaaSCoresRandom}, {systems.Release, systems.Batch},
+	{systems.Release, systems.OpenFaaS}, {systems.Release, systems.OpenFaaSCores}, {systems.Release, systems.OpenFaaSCoresRandom}, {systems.Release, systems.Batch}, {systems.Release, systems.BatchPublished},
 	{systems.ReleaseBB, systems.Release}, {systems.ReleaseRS, systems.Release},
 	{systems.ReleaseOP1, systems.Release}, {systems.ReleaseOP2, systems.Release},
-	{systems.FaaSInfer, systems.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, systems.Batch}, {systems.FaaSInfer, systems.OpenFaaS},
+	{systems.FaaSInfer, systems.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, systems.Batch}, {systems.FaaSInfer, systems.BatchPublished}, {systems.FaaSInfer, systems.OpenFaaS},
 }
 
 // maxResults adds the named results.

@@ -60,7 +60,7 @@ func scale(ctx context.Context, c *scenario.Scenario, o Options) (*Outcome, erro
 		v, ok = draw.PaperScheduleTime(p.wanted)
 		out.add("schedule_ms."+end, p.median(), "ms", joined(note, beside(v, ok && p.policy == systems.INFless, "Fig. 17(a)")))
 	}
-	if o.Drawings {
+	if o.Drawings && !o.Few {
 		out.Drawings, err = scaleDrawings(c, o, all)
 	}
 	return out, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -118,6 +119,30 @@ func TestSpread(t *testing.T) {
 	}
 	if p, err := FromTestbed(few, "m", Memory{}); err != nil || p.Spread() != DefaultSpread {
 		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// BATCH's regression over all rows of a model is less than 8 % off them on average. Lambda's is
+// less than 2 % off (BATCH §VI-B).
+func TestRegression(t *testing.T) {
+	for _, model := range []string{"ssd", "resnet-50", "mobilenet", "textcnn-69"} {
+		p, off := testbed(t, model), 0.0
+		var rows []otp.Row
+		for _, c := range p.Configs() {
+			at, _ := p.Exec(c, c.Batch)
+			rows = append(rows, otp.Row{Batch: c.Batch, Resources: c.Resources, Time: at})
+		}
+		fitted, err := otp.FitPolynomial(rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			off += math.Abs(fitted.At(r.Batch, r.Resources).Seconds()/r.Time.Seconds()-1) / float64(len(rows))
+		}
+		t.Logf("%s: %.1f %% off on average, %d rows", model, 100*off, len(rows))
+		if off > 0.08 {
+			t.Errorf("%s: %.1f %% off", model, 100*off)
+		}
 	}
 }
 

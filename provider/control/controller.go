@@ -58,8 +58,10 @@ type Options struct {
 	Devices latency.Devices
 	// Predict makes the controller predict the times of a model when it is deployed.
 	// It measures a model that it cannot predict, or any model if Predict is false.
-	Predict  bool
-	Profiles latency.Profiles
+	Predict bool
+	// Longest and LongestOn are those of [latency.Finder].
+	Longest, LongestOn bool
+	Profiles           latency.Profiles
 	// Corrections may be nil: after a restart only the profiles are known then.
 	Corrections latency.Corrections
 	// Histories may be nil: a restart then loses what Cold has learned.
@@ -158,7 +160,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
 	c.finder = latency.NewFinder(latency.Finder{
-		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Engine: o.Engine, Machine: o.Machine, Pace: o.Pace,
+		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
 	if o.Shadows != nil {

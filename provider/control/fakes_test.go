@@ -23,6 +23,7 @@ type fakeModels struct {
 	// measurements at the same time.
 	checks, prepares, measures, atOnce, most int
 	predicts                                 int
+	longest                                  bool // predictions are of the longest path
 	checkFails, measureFails, predictFails   error
 }
 
@@ -90,7 +91,9 @@ func (m *fakeModels) Predict(_ context.Context, file string, maxBatch int, until
 	if m.predictFails != nil {
 		return "", nil, m.predictFails
 	}
-	return file, predictedProfile(file, maxBatch, until), nil
+	p := predictedProfile(file, maxBatch, until)
+	p.Longest = m.longest
+	return file, p, nil
 }
 
 // predictedProfile is fakeProfile as a prediction. The prediction is right, except for

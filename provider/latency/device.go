@@ -84,7 +84,7 @@ func (t *Finder) deviceKey(hash, device string, f *provider.Function) string {
 // batches that the function needs.
 func (t *Finder) storedOn(hash, device string, f *provider.Function) *profiler.Profile {
 	p, err := t.Profiles.Profile(t.deviceKey(hash, device, f))
-	if err != nil || !p.Usable(t.engineOn(), device) {
+	if err != nil || !p.Usable(t.engineOn(), device) || predicted(p) && p.Longest != t.LongestOn {
 		return nil
 	}
 	return p

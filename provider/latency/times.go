@@ -67,6 +67,10 @@ type Finder struct {
 	// Predict makes the Finder predict times. It measures a model that it cannot predict, or
 	// any model if Predict is false.
 	Predict bool
+	// Longest and LongestOn say that predicted times, on the CPU and on GPUs, must be those of
+	// the longest path through the operators, and otherwise the sum. The Finder predicts a model
+	// again if its profile has the other.
+	Longest, LongestOn bool
 	// Engine is the name that a profile must carry; Machine is this machine's. A replica that
 	// leads finds the times of its own machine even if those of another one serve meanwhile.
 	Engine, Machine string
@@ -140,7 +144,7 @@ func (t *Finder) Key(hash string, f *provider.Function) string {
 // not usable if Predict is false.
 func (t *Finder) stored(key string) *profiler.Profile {
 	p, err := t.Profiles.Profile(key)
-	if err != nil || !p.Usable(t.Engine, t.Machine) || !t.Predict && predicted(p) {
+	if err != nil || !p.Usable(t.Engine, t.Machine) || predicted(p) && (!t.Predict || p.Longest != t.Longest) {
 		return nil // The model is predicted or measured again.
 	}
 	return p

@@ -22,6 +22,9 @@ type Share struct {
 	Instances int
 }
 
+// offers reports whether a batch size is to be considered and has a time.
+func (s Share) offers(b int) bool { return b <= len(s.Exec) && slices.Contains(s.Batches, b) }
+
 // Objective is the goal of a search. With an SLO alone it is Eq. 2: the cheapest request
 // whose percentile meets the SLO. With a budget it is Eq. 3: the lowest percentile that the
 // budget buys; if there is an SLO, too, it must be met.

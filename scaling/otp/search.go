@@ -146,7 +146,7 @@ func (s *search) with(b int, timeout time.Duration) error {
 // sensible reports whether the search considers a choice: see [Solve].
 func (s *search) sensible(share, b int, timeout time.Duration) bool {
 	at := s.shares[share]
-	if b > len(at.Exec) || !slices.Contains(at.Batches, b) {
+	if !at.offers(b) {
 		return false
 	}
 	return b == 1 || s.SLO <= 0 || at.Exec[b-1] <= s.SLO && timeout+at.Exec[0] <= s.SLO

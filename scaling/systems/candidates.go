@@ -124,6 +124,9 @@ func tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
 // the next larger batch. If not even one request is predicted to be in time, the table
 // gives it half of the objective, so a request that has waited less is still tried.
 func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
+	if s.hourly {
+		t = regressed(t)
+	}
 	return s.table(f, c, t, s.factor(f, t))
 }
 

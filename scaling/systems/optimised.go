@@ -33,6 +33,8 @@ type Search struct {
 	// promised has [System.Table]'s times by share.
 	promised [][]time.Duration
 	seen
+	// published: the search is that of BATCH as published.
+	published bool
 	// none has the resources for which there is no room.
 	none []cluster.Resources
 	// now is when the search began. Another choice has been cheaper since since, and will
@@ -79,6 +81,10 @@ func (s System) optimise(f Function, o seen, t Times) *Search {
 // ([otp.Ready]).
 func (x *Search) Run() {
 	if x.list != nil {
+		return
+	}
+	if x.published {
+		x.runPublished()
 		return
 	}
 	plan, err := x.plan()

@@ -47,6 +47,8 @@ type System struct {
 	// at random.
 	plain    cluster.Resources
 	scatters bool
+	// hourly: BATCH's optimiser runs each hour, as published.
+	hourly bool
 	// release: the system considers the configs of INFless' release only.
 	release bool
 	// infaas are the parameters of INFaaS' systems. colocates is [System.Colocates].

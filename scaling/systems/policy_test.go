@@ -56,7 +56,7 @@ func system(t *testing.T, name string) System {
 
 func TestEverySystemIsWhole(t *testing.T) {
 	want := []string{
-		"openfaas+", "openfaas+4t", "openfaas+random", "openfaas+4t-random", "batch", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2",
+		"openfaas+", "openfaas+4t", "openfaas+random", "openfaas+4t-random", "batch", "batch-published", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2",
 		"infless-release", "infless-release-bb", "infless-release-rs", "infless-release-op1.5", "infless-release-op2", "faas-infer",
 	}
 	if !slices.Equal(Names(), want) {
@@ -81,7 +81,7 @@ func TestEverySystemIsWhole(t *testing.T) {
 			t.Errorf("%s starts nothing: %+v", name, plan.Unplaced)
 		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, openfaas+random, openfaas+4t-random, batch, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, openfaas+random, openfaas+4t-random, batch, batch-published, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
 		t.Errorf("an unknown name: %v", err)
 	}
 	if system(t, Default).Name != FaaSInfer {

@@ -15,12 +15,15 @@ type scheduler struct {
 	// options returns the options by which it chooses. scaler makes its engine.
 	options func() capacity.Options
 	scaler  func(scaling.Settings) Scaler
+	// like, if not "", is the system whose engine it is, with all settings.
+	like string
 }
 
 // schedulers lists all schedulers, that of [Default] first. A new one is a row here.
 var schedulers = []scheduler{
-	{"joint", "for all functions at once", capacity.Production, engine},
-	{"greedy", "one instance after the other (INFless' Algorithm 1)", capacity.Greedy, engine},
+	{name: "joint", says: "for all functions at once", options: capacity.Production, scaler: engine},
+	{name: "greedy", says: "one instance after the other (INFless' Algorithm 1, without what production cannot use)", options: capacity.Greedy, scaler: engine},
+	{name: "printed", says: "as INFless prints it: Algorithm 1, Eq. 1 with its rounding and Eq. 10, once a second and without headroom; --policy infless and --cold-start lsth are the rest of INFless", like: INFless},
 }
 
 // engine returns an engine of package scaling, which plans by its options.
@@ -49,6 +52,14 @@ func (s System) WithScheduler(name string) (System, error) {
 	i := slices.IndexFunc(schedulers, func(x scheduler) bool { return x.name == name })
 	if i < 0 {
 		return System{}, fmt.Errorf("%q: it is %s", name, strings.Join(Schedulers(), " or "))
+	}
+	if like := schedulers[i].like; like != "" {
+		other, err := ByName(like)
+		if err != nil {
+			return System{}, err
+		}
+		s.settings, s.period, s.scaler = other.settings, other.period, other.scaler
+		return s, nil
 	}
 	s.settings.Options, s.scaler = schedulers[i].options(), schedulers[i].scaler
 	return s, nil

@@ -19,6 +19,7 @@ const (
 	OpenFaaSRandom      = "openfaas+random"
 	OpenFaaSCoresRandom = "openfaas+4t-random"
 	Batch               = "batch"
+	BatchPublished      = "batch-published"
 	INFless             = "infless"
 	INFlessBB           = "infless-bb"
 	INFlessRS           = "infless-rs"
@@ -57,6 +58,10 @@ var systems = []System{
 	{
 		Name: Batch, Says: "BATCH atop OpenFaaS: one config, batch size and timeout for all instances, from its optimiser, kept alive for 300 s",
 		settings: baseline(), cold: "fixed", batching: batching.BatchName, queue: capacity.LateBound, margin: times(1.1), choose: uniform,
+	},
+	{
+		Name: BatchPublished, Says: "BATCH as its authors run it: its own latency formula, an instance for every batch, chosen each hour, times by regression",
+		settings: baseline(), cold: "fixed", batching: batching.BatchName, queue: capacity.LateBound, margin: times(1), choose: asPublished, hourly: true,
 	},
 	infless(INFless, "INFless as published: Algorithm 1, a queue per instance, predictions + 10 %, LSTH", 1.1, fitting),
 	infless(INFlessBB, "INFless without batching: every batch is one request", 1.1, single),

@@ -29,6 +29,8 @@ type Tuner struct {
 	revision uint64
 	// arrivals is nil for a system that does not fit a process to them.
 	arrivals *arrivals
+	// hours is nil except for BATCH as published, whose choices follow from it alone.
+	hours *hourly
 	// room is nil if every batch has an instance. none, fit and instances are from the
 	// time of the choice: the resources without room, the number of instances of the
 	// choice for which there was room, and the number that it needs.
@@ -54,7 +56,10 @@ type Tuner struct {
 // Tuner returns a tuner for a function with the given mean times.
 func (s System) Tuner(f Function, t Times) *Tuner {
 	u := &Tuner{system: s, function: f, times: t}
-	if batching.Of(s.batching).Tuned {
+	switch {
+	case s.hourly:
+		u.hours, u.times = &hourly{}, regressed(t)
+	case batching.Of(s.batching).Tuned:
 		u.arrivals = newArrivals()
 	}
 	return u
@@ -62,10 +67,16 @@ func (s System) Tuner(f Function, t Times) *Tuner {
 
 // Arrived records a request. Times must not go back.
 func (u *Tuner) Arrived(at time.Time) {
-	if u.arrivals != nil {
+	switch {
+	case u.hours != nil:
+		u.hours.add(at)
+	case u.arrivals != nil:
 		u.arrivals.add(at)
 	}
 }
+
+// tuned reports whether all instances have one config, with BATCH's batch size and timeout.
+func (u *Tuner) tuned() bool { return u.arrivals != nil || u.hours != nil }
 
 // Within sets the room for instances. Call it before [Tuner.Candidates].
 func (u *Tuner) Within(room Room) { u.room = room }
@@ -114,6 +125,9 @@ func (u *Tuner) Candidates(now time.Time, rate float64) (list []capacity.Candida
 // as none.
 func (u *Tuner) Begin(now time.Time, rate float64) *Search {
 	first := u.revision == 0
+	if u.hours != nil {
+		return u.beginHourly(now, rate)
+	}
 	if u.arrivals != nil && !(rate >= 1/peakMemory.Seconds()) {
 		rate = 0
 	} else if u.arrivals != nil {
@@ -148,7 +162,7 @@ func (u *Tuner) lowest() float64 {
 // Take makes the result of a search the tuner's choice.
 func (u *Tuner) Take(x *Search) (list []capacity.Candidate, revision uint64) {
 	alike := func(a, b capacity.Candidate) bool {
-		return a.Artefact == b.Artefact && a.Config == b.Config || u.arrivals != nil && a.Config.Resources == b.Config.Resources
+		return a.Artefact == b.Artefact && a.Config == b.Config || u.tuned() && a.Config.Resources == b.Config.Resources
 	}
 	if u.revision == 0 || !slices.EqualFunc(x.list, u.list, alike) {
 		u.revision++
@@ -242,7 +256,7 @@ func (u *Tuner) search(before, rate float64) *Search {
 // latest revision, for BATCH's buffer. ok is false for other systems and before the first
 // choice.
 func (u *Tuner) Choice() (choice capacity.Candidate, ok bool) {
-	if u.arrivals == nil || len(u.list) == 0 {
+	if !u.tuned() || len(u.list) == 0 {
 		return choice, false
 	}
 	return u.list[0], true

@@ -47,7 +47,7 @@ func colour(name string) int {
 	}
 	// faas-infer, INFless and the two baselines get the first four. INFless' ablations
 	// share its colour.
-	order := []string{systems.FaaSInfer, systems.INFless, systems.Batch, systems.OpenFaaS, "lsth", "hhp", "fixed", "hhp-window", "least"}
+	order := []string{systems.FaaSInfer, systems.INFless, systems.Batch, systems.OpenFaaS, "lsth", "hhp", "fixed", "hhp-window", "least", systems.BatchPublished}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
 	}

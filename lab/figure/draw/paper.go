@@ -86,7 +86,7 @@ var Paper = sync.OnceValue(func() *PaperFigures {
 
 // names are the paper's names of the policies.
 var names = map[string]string{
-	"openfaas+": "OpenFaaS+", "batch": "BATCH", "infless": "INFless", "infless-bb": "-BB",
+	"openfaas+": "OpenFaaS+", "batch": "BATCH", "batch-published": "BATCH", "infless": "INFless", "infless-bb": "-BB",
 	"infless-rs": "-RS", "infless-op1.5": "-OP1.5", "infless-op2": "-OP2",
 	"openfaas+4t": "OpenFaaS+", "openfaas+random": "OpenFaaS+", "openfaas+4t-random": "OpenFaaS+",
 	"infless-release": "INFless", "infless-release-bb": "-BB", "infless-release-rs": "-RS",
@@ -105,7 +105,7 @@ func PaperThroughput(application, policy string) (float64, bool) {
 func PaperRatio(application, policy, over string) (float64, bool) {
 	a, ok := PaperThroughput(application, policy)
 	b, too := PaperThroughput(application, over)
-	return a / b, ok && too
+	return a / b, ok && too && names[policy] != names[over]
 }
 
 // PaperPerResource returns Fig. 12(a)'s throughput per resource under a trace, relative to
@@ -113,7 +113,7 @@ func PaperRatio(application, policy, over string) (float64, bool) {
 func PaperPerResource(trace, policy string) (float64, bool) {
 	t := Paper().Traces
 	i := slices.Index(t.Cols, trace)
-	of, ok := map[string][]float64{"openfaas+": t.OpenFaaS, "batch": t.BATCH, "infless": t.INFless}[policy]
+	of, ok := map[string][]float64{"openfaas+": t.OpenFaaS, "batch": t.BATCH, "batch-published": t.BATCH, "infless": t.INFless, "infless-release": t.INFless}[policy]
 	if i < 0 || !ok {
 		return 0, false
 	}
@@ -184,7 +184,7 @@ func PaperViolation(trace, policy string) (pct float64, ok bool, where string) {
 		return 0, false, ""
 	}
 	switch {
-	case policy == "infless":
+	case names[policy] == names["infless"]:
 		return Violations, true, "§5.2, mean, at most"
 	case policy == "openfaas+" && trace == "sporadic":
 		return OpenFaaSViolations, true, "§5.2"

@@ -102,7 +102,7 @@ type Resolved struct {
 	Bundle string
 	// Platforms are those on which the image runs, as "linux/amd64"; none if it does not say.
 	Platforms []string
-	image  v1.Image
+	image     v1.Image
 }
 
 // Resolve finds an image in its registry and reads its config, but no layers. The

@@ -1,0 +1,80 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/reproduction"
+)
+
+// newReproduceCommand returns "faas-infer-lab reproduce".
+func newReproduceCommand() *cobra.Command {
+	var dir string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "reproduce SEED",
+		Short: "Repeat a paper's evaluation: each published figure beside ours, and why not",
+		Long: `reproduce runs all that belongs to one paper and prints a table: each published value,
+the value that the published system has in simulation, faas-infer's own, and whether the
+paper was repeated, or why not. The commands that it runs stand on the page; each can be
+run alone.
+
+--plot DIR also writes a page, DIR/SEED.md, with all tables, and the drawings in DIR/SEED.
+The pages in docs/reproduction are made this way.
+
+` + namedList("Seeds", seedList()),
+		Example: `  faas-infer-lab reproduce infless
+  faas-infer-lab reproduce batch --plot docs/reproduction
+  faas-infer-lab reproduce gillis --json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("%d seeds given, reproduce takes one: %s", len(args), strings.Join(seedNames(), ", "))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seed, err := reproduction.ByName(args[0])
+			if err != nil {
+				return err
+			}
+			if err := makePlotDir(dir); err != nil {
+				return err
+			}
+			o, err := reproduction.Run(cmd.Context(), seed, report.ProgressBar(os.Stderr, "reproducing "+seed.Name))
+			if err != nil {
+				return err
+			}
+			if dir != "" {
+				if err := o.Write(dir); err != nil {
+					return fmt.Errorf("--plot: %w", err)
+				}
+			}
+			if asJSON {
+				return o.Report.JSON(cmd.OutOrStdout())
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n%s, commit %s\n\n", o.Report.Command, seed.Paper, o.Report.Machine, o.Report.Commit)
+			return o.Table(cmd.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&dir, "plot", "", "directory for the page and the drawings (SVG)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object with all results")
+	return c
+}
+
+func seedList() (rows [][2]string) {
+	for _, s := range reproduction.Seeds() {
+		rows = append(rows, [2]string{s.Name, s.Paper})
+	}
+	return rows
+}
+
+func seedNames() (names []string) {
+	for _, s := range reproduction.Seeds() {
+		names = append(names, s.Name)
+	}
+	return names
+}

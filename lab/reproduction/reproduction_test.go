@@ -1,0 +1,151 @@
+package reproduction
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/figure"
+	"github.com/faas-infer/faas-infer/lab/figure/draw"
+	"github.com/faas-infer/faas-infer/lab/scenario"
+)
+
+// The notes of all commands of the lab say what a paper has.
+func TestPublishedValuesInNotes(t *testing.T) {
+	for _, c := range []struct {
+		note, where string
+		value       float64
+	}{
+		{"paper 2952 (Fig. 11)", "Fig. 11", 2952},
+		{"while 3 % miss their objective; paper 0.42 (Fig. 12(a), relative)", "Fig. 12(a), relative", 0.42},
+		{"against HHP of four hours; paper -25.2 (Fig. 16, γ = 0.5)", "Fig. 16, γ = 0.5", -25.2},
+		{"paper: best −23.4 (Fig. 10)", "Fig. 10", -23.4},
+		{"paper 1.6; 811 ms whole, 109 in 3 rounds on 4 functions", "", 1.6},
+	} {
+		v, where, ok := ofPaper(c.note)
+		if !ok || v != c.value || where != c.where {
+			t.Errorf("%q: %v, %q, %v", c.note, v, where, ok)
+		}
+	}
+	for _, note := range []string{"", "answered, also late", "paper: up to 96, 12 above batch (Fig. 12)"} {
+		if v, _, ok := ofPaper(note); ok {
+			t.Errorf("%q has %v", note, v)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	results := []report.Result{
+		{Name: "a/max_rps.infless-release", Value: 80, Note: "paper 100 (Fig. 11)"},
+		{Name: "a/max_rps.infless", Value: 50, Note: "paper 100 (Fig. 11)"},
+		{Name: "a/max_rps.faas-infer", Value: 120},
+		{Name: "a/change.lsth", Value: -3, Note: "paper -25 (Fig. 16)"},
+		{Name: "a/error", Value: 12},
+	}
+	claims := judge([]rule{
+		{pattern: "a/max_rps.*", because: "of rounding"}, {pattern: "a/change.*", test: sign},
+		{pattern: "a/error", test: most, paper: 9, where: "§VI"}, {pattern: "a/*", because: "it is taken already"},
+	}, results)
+	want := []struct {
+		paper, here, ours float64
+		verdict           string
+	}{
+		{100, 80, 120, "repeated"}, {100, 50, 120, "not, because of rounding"}, {-25, -3, math.NaN(), "repeated, the sign"}, {9, 12, math.NaN(), "not; the cause is not known"},
+	}
+	if len(claims) != len(want) {
+		t.Fatalf("%+v", claims)
+	}
+	for i, w := range want {
+		c := claims[i]
+		if c.Paper != w.paper || c.Here != w.here || c.Ours != w.ours && !math.IsNaN(w.ours) || c.Verdict != w.verdict {
+			t.Errorf("%+v, want %+v", c, w)
+		}
+	}
+}
+
+// The patterns are valid, and each is of a part of its seed.
+func TestSeeds(t *testing.T) {
+	for _, s := range Seeds() {
+		parts := map[string]bool{}
+		for _, p := range s.parts {
+			if parts[p.name] || !strings.HasPrefix(p.command, "faas-infer-lab ") {
+				t.Errorf("%s: part %s, %q", s.Name, p.name, p.command)
+			}
+			parts[p.name] = true
+		}
+		for _, r := range s.rules {
+			if _, err := path.Match(r.pattern, ""); err != nil {
+				t.Errorf("%s: %q: %v", s.Name, r.pattern, err)
+			}
+			if of, _, _ := strings.Cut(r.pattern, "/"); !parts[of] {
+				t.Errorf("%s: %q is of no part", s.Name, r.pattern)
+			}
+		}
+	}
+	// A scenario that names no policies gets all.
+	if got := everyOf(scenario.Variants); slices.Contains(got, "batch") || !slices.Contains(got, "infaas") || !slices.Contains(everyOf(scenario.ColdStart), "batch") {
+		t.Errorf("%v", got)
+	}
+	if _, err := ByName("mark"); err == nil || !strings.Contains(err.Error(), `unknown seed "mark": it is one of infless, batch`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A run writes the page, replaces earlier drawings, and says which part failed.
+func TestRunAndWrite(t *testing.T) {
+	figured := draw.Drawing{Name: "fig11", Figure: plot.Figure{Title: "Figure 11", Panels: []plot.Panel{{Categories: []string{"a"}, Series: []plot.Series{plot.Bar("here", 0, false, 1)}}}}}
+	fine := part{"one", "faas-infer-lab simulate one", func(_ context.Context, progress func(int, int)) (*figure.Outcome, error) {
+		progress(1, 2)
+		return &figure.Outcome{
+			Results:  []report.Result{{Name: "max_rps.infless", Value: 90, Unit: "1/s", Note: "paper 100 (Fig. 11)"}},
+			Tables:   []figure.Table{{Title: "t", Header: []string{"policy"}, Rows: [][]string{{"infless"}}}},
+			Drawings: []draw.Drawing{figured},
+		}, nil
+	}}
+	s := Seed{Name: "paper", Paper: "A paper", About: "About it.", parts: []part{fine}, rules: []rule{{pattern: "one/*"}}}
+	dir, last := t.TempDir(), 0
+	if err := os.MkdirAll(filepath.Join(dir, "paper"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(dir, "paper", "old.svg")
+	if err := os.WriteFile(old, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o, err := Run(t.Context(), s, func(done, total int) {
+		if done < last || done > total {
+			t.Errorf("%d of %d after %d", done, total, last)
+		}
+		last = done
+	})
+	if err != nil || last != 100 {
+		t.Fatal(err, last)
+	}
+	if err := o.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "paper.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# A paper\n", "| 1 | Fig. 11 | `one/max_rps.infless` | 100 1/s | 90 1/s | – | repeated |", "(paper/claims.svg)", "1 of 1 repeated.", "![Figure 11](paper/one-fig11.svg)", "`faas-infer-lab simulate one`"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old drawing is still there: %v", err)
+	}
+	s.parts = append(s.parts, part{"two", "faas-infer-lab simulate two", func(context.Context, func(int, int)) (*figure.Outcome, error) { return nil, io.EOF }})
+	if _, err := Run(t.Context(), s, nil); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "simulate two") {
+		t.Errorf("%v", err)
+	}
+}
