@@ -187,7 +187,7 @@ func mayHelp(v *view, in *Running) bool {
 // A shadow goes to its body's node if that has room, else to the node with the least free CPU that
 // has.
 func help(p *pass, v *view) {
-	for len(v.Pairings) > 0 && v.residual() > 0 {
+	for len(v.Pairings) > 0 && !v.NoShadows && v.residual() > 0 {
 		best, place, most := -1, -1, 0.0
 		for i := range v.live {
 			in := &v.live[i]

@@ -91,6 +91,8 @@ type Function struct {
 	// serve more is taken. SharedWeights: the instances of a node map the same weights.
 	Pairings                    []Pairing
 	ShadowsFirst, SharedWeights bool
+	// NoShadows: no shadow may start now, because one has just failed. Those that there are stay.
+	NoShadows bool
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
 	// answer all of it.
 	Classes []Class

@@ -191,7 +191,7 @@ func on(node string, nodes []string) string {
 // do carries out one command of a scenario:
 //
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
-//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
+//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no failed=no|yes nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
 //	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no shared=yes|no whole=10+300 shadow=10+20 loading=16ms shadowloading=11ms
 //	shadow NAME ID                              (of the first pairing, on the first node)
@@ -219,7 +219,7 @@ func (w *world) do(t *testing.T, line string) string {
 		w.largest[f.Name] = keys.int("largest", w.largest[f.Name])
 		w.keepAlive[f.Name] = keys.duration("keepalive", w.keepAlive[f.Name])
 		w.parkAfter[f.Name] = keys.duration("park", w.parkAfter[f.Name])
-		f.ScaleToZero = keys.values["zero"] != "no"
+		f.ScaleToZero, f.NoShadows = keys.values["zero"] != "no", keys.values["failed"] == "yes"
 		if on, bound := keys.values["nodes"]; bound {
 			f.Nodes = strings.FieldsFunc(on, func(r rune) bool { return r == ',' })
 		}
