@@ -107,7 +107,7 @@ func listVictims(p *pass, patient bool) [][]victim {
 	}
 	for _, u := range p.views {
 		for _, s := range u.shadows {
-			add(u, s, shadowTier, helps(u, &s))
+			add(u, s, shadowTier, helps(u, &s, false))
 		}
 		// The others must stay; see victim.keeps.
 		idle, busy := u.Waiting <= 0 && u.all() > u.floor, len(u.live) > max(1, u.floor)

@@ -242,7 +242,7 @@ const (
 	Superseded Why = "superseded"
 	// Evicted: a function without any instance needs the room.
 	Evicted Why = "evicted"
-	// Unpaired: it is a shadow whose body is gone, and no other needs it.
+	// Unpaired: it is a shadow whose body is gone, and no other needs it. Or it may help no more.
 	Unpaired Why = "unpaired"
 	// Rearranged: fewer, larger instances carry more in the same room.
 	Rearranged Why = "rearranged"

@@ -197,6 +197,9 @@ func on(node string, nodes []string) string {
 //	shadow NAME ID                              (of the first pairing, on the first node)
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
+//	off NAME                                    (no pairings any more)
+//	suspect NAME ID back=no|yes                 (no connection to an instance)
+//	restart                                     (a new engine)
 //	kill NAME [ID]
 //	tick 1s [times]                             (advance, then scale)
 //	instances                                   (print them)
@@ -258,6 +261,15 @@ func (w *world) do(t *testing.T, line string) string {
 	case "kill":
 		f := w.function(words[1])
 		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return len(words) < 3 || string(in.ID) == words[2] })
+	case "restart":
+		w.engine = New(w.engine.settings)
+	case "off":
+		w.function(words[1]).Pairings = nil
+	case "suspect":
+		f := w.function(words[1])
+		f.Instances = slices.Clone(f.Instances)
+		at := slices.IndexFunc(f.Instances, func(in Running) bool { return string(in.ID) == words[2] })
+		f.Instances[at].State = map[bool]cluster.State{true: cluster.Stopping, false: cluster.Ready}[keys.values["back"] != "yes"]
 	case "instances":
 		return w.instances()
 	case "tick":
