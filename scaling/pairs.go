@@ -204,10 +204,12 @@ func remarry(p *pass, v *view) {
 	}
 }
 
-// hasBody reports whether a shadow's body is there.
+// hasBody reports whether a shadow's body is there. A body that shows as stopping may only have lost its
+// connection for a moment.
 func hasBody(v *view, s *Running) bool {
 	is := func(in Running) bool { return in.ID == s.Body }
-	return bodyOf(v, s) >= 0 || slices.ContainsFunc(v.old, is)
+	stopping := func(in Running) bool { return is(in) && in.State == cluster.Stopping }
+	return bodyOf(v, s) >= 0 || slices.ContainsFunc(v.old, is) || slices.ContainsFunc(v.Instances, stopping)
 }
 
 // mayHelp reports whether an instance can get a shadow: it started as a body, has none, and is no set.
