@@ -101,8 +101,12 @@ func (w *world) randomPairs(r *rand.Rand, name string) {
 	}
 }
 
-// fail lets instances lose their connections and have them again, shadows fail, and parts be forgotten.
+// fail lets instances lose their connections and have them again, shadows fail, parts be forgotten, and the
+// engine start again.
 func (w *world) fail(r *rand.Rand) {
+	if r.IntN(20) == 0 {
+		w.engine = New(w.engine.settings)
+	}
 	for _, f := range w.functions {
 		f.Instances = slices.Clone(f.Instances)
 		for i := range f.Instances {
