@@ -132,7 +132,7 @@ func part(p *pass, v *view) {
 			stopShadow(p, v, s, Idle)
 		}
 		return
-	case !v.settled(p.now):
+	case !settled(v, p.now):
 		return
 	}
 	all := slices.Clone(v.shadows)
@@ -192,7 +192,7 @@ func remarry(p *pass, v *view) {
 			}
 		}
 		if best < 0 {
-			if !v.current(&s) || v.settled(p.now) {
+			if !v.current(&s) || settled(v, p.now) {
 				stopShadow(p, v, s, Unpaired)
 			}
 			continue

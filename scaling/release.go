@@ -30,7 +30,7 @@ func (p *pass) release(v *view) {
 		p.expire(v)
 		return
 	}
-	if !v.settled(p.now) {
+	if !settled(v, p.now) {
 		return
 	}
 	before := len(v.live)

@@ -258,7 +258,7 @@ func (v *view) remove(id cluster.InstanceID) {
 }
 
 // settled reports whether the engine has observed the function's load for a whole window.
-func (v *view) settled(now time.Time) bool {
+func settled(v *view, now time.Time) bool {
 	return v.memory.Settled(now, v.engine.settings.Stabilisation)
 }
 
