@@ -47,13 +47,14 @@ func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, e
 		return nil, err
 	}
 	var found struct {
-		Model *shadow.Model `json:"model"`
+		Model     *shadow.Model `json:"model"`
+		Undivided string        `json:"undivided"`
 	}
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("read the layer profile: %w", err)
 	}
 	if found.Model == nil || len(found.Model.Blocks) < 2 {
-		return nil, shadow.ErrUndivided
+		return nil, &shadow.UndividedError{Why: found.Undivided}
 	}
 	return found.Model, nil
 }

@@ -30,7 +30,7 @@ type Shadows interface {
 	// Check returns an error that says why instances of a model can have none, without reading it.
 	Check(file string) error
 	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
-	// [shadow.ErrUndivided] if no later attempt can succeed.
+	// a [shadow.UndividedError] if no later attempt can succeed.
 	Blocks(ctx context.Context, file string) (*shadow.Model, error)
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
@@ -332,7 +332,7 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
-		if why = c.shadowless(f, m); why == "" {
+		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(m.File)); why == "" {
 			return nil
 		}
 	}
@@ -391,7 +391,7 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
 	}
 	switch {
-	case errors.Is(err, shadow.ErrUndivided):
+	case errors.As(err, new(*shadow.UndividedError)):
 		return parts{undivided: err.Error()}
 	case err != nil:
 		return parts{failed: err.Error()}

@@ -282,12 +282,16 @@ func TestDividingAgain(t *testing.T) {
 			t.Errorf("shown as %s", plan())
 		}
 	})
-	shadows = &fakeShadows{fails: 100, why: shadow.ErrUndivided}
+	shadows = &fakeShadows{fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}
 	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
 		r.measured("f", "model", withShadows)
 		time.Sleep(time.Hour)
-		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: "+shadow.ErrUndivided.Error()) {
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: the model cannot be divided: its weights are packed") {
 			t.Errorf("shown as %s", s.Plan)
+		}
+		_, err := r.Deploy(t.Context(), r.function("g", "model", withShadows))
+		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model cannot be divided: its weights are packed`) {
+			t.Errorf("deployed, or not for the reason, although it is known: %v", err)
 		}
 	})
 	if shadows.blocks != 1 {
