@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,9 @@ type fakeShadows struct {
 	// fails is how many times the blocks are not found, and why.
 	fails int
 	why   error
+	// refuses is why bodies refuse shadows, nil if they do not; refused counts how often.
+	refuses error
+	refused int
 	// useless are the shadows that do not help.
 	useless map[cluster.InstanceID]bool
 	// counted is what bodies report.
@@ -71,6 +75,10 @@ func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string
 	for _, x := range shadows {
 		order += " " + x.Address
 	}
+	if len(shadows) > 0 && s.refuses != nil {
+		s.refused++
+		return s.refuses
+	}
 	s.told = append(s.told, order)
 	return nil
 }
@@ -99,16 +107,29 @@ func (s *fakeShadows) last() string {
 // helper is an engine that gives every instance a shadow as soon as it may.
 type helper struct {
 	systems.Scaler
+	// paused: at some look no shadow could start. unpaired: at some look there was no pairing. parts
+	// makes it stop all shadows, and start no more.
+	paused, unpaired, parts atomic.Bool
 }
 
 func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
 	plan := h.Scaler.Scale(now, functions, nodes)
 	for _, f := range functions {
+		h.paused.Store(h.paused.Load() || f.NoShadows)
+		h.unpaired.Store(h.unpaired.Load() || len(f.Pairings) == 0)
 		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
 			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
 		})
 		at := slices.IndexFunc(f.Instances, func(in scaling.Running) bool { return in.Paired && in.State == cluster.Ready })
-		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || at < 0 {
+		if h.parts.Load() {
+			for _, in := range f.Shadows {
+				if in.State == cluster.Ready {
+					plan.Stop = append(plan.Stop, scaling.Stop{Function: f.Name, ID: in.ID, Why: scaling.Surplus})
+				}
+			}
+			continue
+		}
+		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || f.NoShadows || at < 0 {
 			continue
 		}
 		x, body := f.Pairings[0], f.Instances[at]
@@ -440,14 +461,14 @@ func TestFootprints(t *testing.T) {
 		fn := r.functions[full("f")]
 		a := fn.artefacts[0]
 		a.loading = 60 * time.Millisecond
-		x := pairings(fn, time.Now())[0]
+		x := pairings(fn)[0]
 		own := int64(1<<20 + x.Config.Batch*1000)
 		whole, part := scaling.Footprint{Own: own, Weights: 101 << 20, Loading: 60 * time.Millisecond}, scaling.Footprint{Own: own, Weights: 1 << 20, Loading: 59 * time.Millisecond}
 		if x.Whole != whole || x.Shadow != part {
 			t.Errorf("a whole instance takes %+v and a shadow %+v", x.Whole, x.Shadow)
 		}
 		a.shadowLoading = 11 * time.Millisecond
-		if x = pairings(fn, time.Now())[0]; x.Shadow.Loading != a.shadowLoading {
+		if x = pairings(fn)[0]; x.Shadow.Loading != a.shadowLoading {
 			t.Errorf("a shadow loads in %v", x.Shadow.Loading)
 		}
 	})
