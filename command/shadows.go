@@ -22,7 +22,10 @@ import (
 )
 
 // localShadows are the shadows of instances on this machine.
-type localShadows struct{ models *childModels }
+type localShadows struct {
+	models *childModels
+	beside *standbys
+}
 
 var _ control.Shadows = localShadows{}
 
@@ -58,6 +61,9 @@ func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, e
 	}
 	return found.Model, nil
 }
+
+// Unwanted implements [control.Shadows].
+func (s localShadows) Unwanted() { s.beside.shadow.Drop(forShadows) }
 
 // Tell implements [control.Shadows].
 func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {

@@ -55,6 +55,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
+	pairs{c}.unwanted()
 	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
 }

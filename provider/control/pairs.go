@@ -30,6 +30,9 @@ type Shadows interface {
 	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
 	// a [shadow.UndividedError] if no later attempt can succeed.
 	Blocks(ctx context.Context, file string) (*shadow.Model, error)
+	// Unwanted says that no function has shadows, so nothing has to be kept for the next one. It must
+	// not block.
+	Unwanted()
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
 	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
@@ -75,6 +78,19 @@ func (a *artefact) division(cpu int, part string) *division {
 		}
 	}
 	return nil
+}
+
+// unwanted says so if no function has shadows. The lock is held.
+func (c pairs) unwanted() {
+	if c.options.Shadows == nil {
+		return
+	}
+	for _, fn := range c.functions {
+		if fn.Inference.Shadow != "" || fn.wanted != nil && fn.wanted.Inference.Shadow != "" || len(fn.shadows.Instances) > 0 {
+			return
+		}
+	}
+	c.options.Shadows.Unwanted()
 }
 
 // look adds a function's shadows, and how its instances can be helped, to what the engine sees of it. No

@@ -35,6 +35,8 @@ type fakeShadows struct {
 	refused int
 	// useless are the shadows that do not help.
 	useless map[cluster.InstanceID]bool
+	// unwanted: nothing is kept for the next shadow.
+	unwanted atomic.Bool
 	// counted is what bodies report.
 	counted metrics.ShadowCounts
 }
@@ -67,6 +69,8 @@ func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
 	}
 	return m, nil
 }
+
+func (s *fakeShadows) Unwanted() { s.unwanted.Store(true) }
 
 func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
 	s.mu.Lock()
@@ -224,15 +228,21 @@ func TestTurningShadowsOn(t *testing.T) {
 	})
 }
 
-// A function's shadows end with it.
+// A function's shadows end with it, and so does what is kept for the next one.
 func TestShadowsOfARemovedFunction(t *testing.T) {
 	shadows := &fakeShadows{}
 	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
 		r.helped(shadows, "model")
+		r.measured("g", "another")
+		shadows.unwanted.Store(false)
+		time.Sleep(time.Minute)
+		if shadows.unwanted.Load() {
+			t.Error("a function has shadows, and nothing is kept for the next one")
+		}
 		if err := r.Remove(t.Context(), full("f")); err != nil {
 			t.Fatal(err)
 		}
-		r.until("stopped", func() bool { return len(r.backend.living()) == 0 })
+		r.until("stopped", func() bool { return len(r.backend.living()) == 0 && shadows.unwanted.Load() })
 	})
 }
 
