@@ -260,21 +260,18 @@ type instance struct {
 	relief   relief
 	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked. It is
 	// not asked before askAfter, nor told before tellAfter, after it could not be told untold times in a
-	// row. refused is how many times in a row it lost its shadows for that. It has none before aloneUntil.
-	// leaving is why a shadow is to stop once its body does not use it, or at leavesBy; "" if it is not.
-	// asked: it was asked since it was told. unhelpful are those that did
-	// not help when it was asked, counted and weights what it reported then. tookOver: an earlier
-	// provider started it, and it has reported nothing yet.
-	told, leaving       string
-	telling, asked      bool
-	tellAfter, askAfter time.Time
-	untold, refused     int
-	aloneUntil          time.Time
-	leavesBy            time.Time
-	unhelpful           []cluster.InstanceID
-	counted             metrics.ShadowCounts
-	weights             int64
-	tookOver            bool
+	// row. refused is how many times in a row it lost its shadows for that, refusal is why. It has none
+	// before aloneUntil. asked: it was asked since it was told. unhelpful are those that did not help when
+	// it was asked, counted and weights what it reported then. tookOver: an earlier provider started it,
+	// and it has reported nothing yet. leaving is why a shadow is to stop once its body does not use it, or
+	// at leavesBy; "" if it is not to.
+	told, refusal, leaving                    string
+	telling, asked, tookOver                  bool
+	tellAfter, askAfter, aloneUntil, leavesBy time.Time
+	untold, refused                           int
+	unhelpful                                 []cluster.InstanceID
+	counted                                   metrics.ShadowCounts
+	weights                                   int64
 	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that were
 	// predicted, and pairTold the ratio that the policy knows.
 	helped              *division

@@ -381,5 +381,10 @@ func shadowText(fn *function) string {
 	if fn.Inference.Shadow == annotation.ShadowAuto {
 		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
 	}
+	for _, in := range fn.Sorted() {
+		if in.refused > 0 {
+			return text + "; an instance has none for a time: " + in.refusal
+		}
+	}
 	return text
 }

@@ -63,6 +63,9 @@ func TestBodiesThatRefuseStayAlone(t *testing.T) {
 		r.answered("f", "model")
 		r.until("refused twice", func() bool { return r.refusals(shadows) == 2 })
 		r.until("alone", func() bool { return len(r.backend.living()) == 1 && strings.HasSuffix(shadows.last(), ":") })
+		if s, _ := r.Status(full("f")); !strings.HasSuffix(s.Plan, "; an instance has none for a time: its segments do not open") {
+			t.Errorf("shown as %s", s.Plan)
+		}
 		time.Sleep(time.Hour / 2)
 		if n := r.refusals(shadows); n < 6 || n > 20 {
 			t.Errorf("the body was told %d times in half an hour", n)

@@ -90,7 +90,7 @@ func (c pairs) untold(now time.Time, body *instance, with []cluster.Instance, er
 		log.Msg("could not tell an instance its shadows")
 		return
 	}
-	body.refused++
+	body.refused, body.refusal = body.refused+1, err.Error()
 	body.untold, body.tellAfter, body.aloneUntil = 0, now, now.Add(keeper.Backoff(body.refused, alonePause, aloneLongest))
 	log.Time("until", body.aloneUntil).Msg("an instance cannot use shadows and has none for a time")
 	for _, s := range with {
