@@ -73,7 +73,7 @@ func (t *Finder) known(ctx context.Context, hash string, f *provider.Function) *
 
 // foreign returns a profile of another machine that serves the function, nil if there is none.
 // A replica that leads takes it as provisional and finds the times of its own machine later; the
-// others keep it.
+// others keep it. A converted profile refuses no function: its margin may be all that is too slow.
 func (t *Finder) foreign(ctx context.Context, hash string, f *provider.Function) *profiler.Profile {
 	p := t.elsewhere(ctx, hash, f)
 	if p == nil {
@@ -84,7 +84,7 @@ func (t *Finder) foreign(ctx context.Context, hash string, f *provider.Function)
 		later.Provisional = true
 		p = &later
 	}
-	if !t.serves(f, p) {
+	if !t.serves(f, p) || t.Rules.Hopeless(f, t.Rules.Promised(f, p)) != nil {
 		return nil
 	}
 	return p
