@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,6 +183,12 @@ func (s *fakeCorrections) Correction(function string) (correction.State, error) 
 		return state, nil
 	}
 	return correction.State{}, errors.New("not in the store")
+}
+
+func (s *fakeCorrections) CorrectionNames() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.kept)), nil
 }
 
 func (s *fakeCorrections) PutCorrections(states map[string]correction.State) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -63,6 +64,10 @@ func TestCorrectionsByTypeOfNode(t *testing.T) {
 		r.corrections.mu.Unlock()
 		if !slices.Contains(kept, full("f")+" on fast") || !slices.Contains(kept, full("f")+" on slow") {
 			t.Errorf("kept are %v", kept)
+		}
+		// A type whose nodes were gone before this provider began leaves a correction, too.
+		if err := r.corrections.PutCorrections(map[string]correction.State{full("f") + " on gone": {}}); err != nil {
+			t.Fatal(err)
 		}
 		if err := r.Remove(t.Context(), full("f")); err != nil {
 			t.Fatal(err)

@@ -9,8 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
-// Corrections stores the corrections of functions' times, by the functions' full names.
+// Corrections stores the corrections of functions' times under the names of records: a function's
+// full name, or one that a function has for each of its variants and types of nodes.
 type Corrections interface {
+	// CorrectionNames lists the names of all records.
+	CorrectionNames() ([]string, error)
 	Correction(function string) (correction.State, error)
 	PutCorrections(states map[string]correction.State) error
 	DeleteCorrection(function string) error
@@ -79,7 +82,7 @@ func (s Records) Write(states map[string]correction.State, has func(name string)
 	}
 	for name := range states {
 		if !has(name) {
-			s.ForgetCorrection(name)
+			s.forgetCorrection(name)
 		}
 	}
 }
@@ -99,17 +102,26 @@ func (s Records) WriteHistories(histories map[string][]byte, has func(name strin
 	}
 }
 
-// Forget deletes a function's correction and history.
-func (s Records) Forget(name string) {
-	s.ForgetCorrection(name)
+// Forget deletes a function's history and all its corrections. of returns the function of a record:
+// some may be of variants and types of nodes that this provider has never seen.
+func (s Records) Forget(name string, of func(record string) string) {
 	s.forgetHistory(name)
-}
-
-// ForgetCorrection deletes a function's correction, if there is one.
-func (s Records) ForgetCorrection(name string) {
 	if s.Corrections == nil {
 		return
 	}
+	all, err := s.Corrections.CorrectionNames()
+	if err != nil {
+		s.Logger.Error().Str("function", name).Err(err).Msg("could not list the corrections of the function's times")
+	}
+	for _, record := range all {
+		if of(record) == name {
+			s.forgetCorrection(record)
+		}
+	}
+}
+
+// forgetCorrection deletes a correction, if there is one.
+func (s Records) forgetCorrection(name string) {
 	if err := s.Corrections.DeleteCorrection(name); err != nil {
 		s.Logger.Error().Str("function", name).Err(err).Msg("could not delete the correction of the function's times")
 	}

@@ -132,6 +132,18 @@ func (s *HistoryStore) PutCorrections(states map[string]correction.State) error 
 	return putAll(s, kindCorrection, states)
 }
 
+// CorrectionNames lists the names under which corrections are stored.
+func (s *HistoryStore) CorrectionNames() (names []string, err error) {
+	all, err := s.lister.List(labels.SelectorFromSet(labels.Set{KindLabel: kindCorrection}))
+	if err != nil {
+		return nil, fmt.Errorf("list the corrections: %w", err)
+	}
+	for _, found := range all {
+		names = append(names, found.Data[keyOf])
+	}
+	return names, nil
+}
+
 // DeleteCorrection deletes a function's correction, if there is one.
 func (s *HistoryStore) DeleteCorrection(function string) error {
 	return s.delete(kindCorrection, function)
