@@ -26,6 +26,7 @@ type fakeModels struct {
 	predicts                                 int
 	longest                                  bool // predictions are of the longest path
 	checkFails, measureFails, predictFails   error
+	hashFails                                error
 }
 
 func (m *fakeModels) Check(_ context.Context, file string, known func(string) bool) error {
@@ -38,7 +39,11 @@ func (m *fakeModels) Check(_ context.Context, file string, known func(string) bo
 	return m.checkFails
 }
 
-func (m *fakeModels) Hash(file string) (string, error) { return "hash of " + file, nil }
+func (m *fakeModels) Hash(file string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return "hash of " + file, m.hashFails
+}
 
 func (m *fakeModels) Prepare(_ context.Context, file string) (string, error) {
 	m.mu.Lock()
