@@ -38,17 +38,18 @@ type Records struct {
 
 // Correction returns the profile's times, corrected by the stored correction if there is one.
 func (s Records) Correction(name string, p *profiler.Profile, quantile float64) *correction.Correction {
-	return s.CorrectionFrom(name, p, quantile, correction.State{})
+	times, _ := s.CorrectionFrom(name, p, quantile, correction.State{})
+	return times
 }
 
 // CorrectionFrom is Correction that begins with another correction if none is stored: that of the
-// same model on other nodes.
-func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float64, other correction.State) *correction.Correction {
-	times := correction.New(p, quantile)
+// same model on other nodes. found reports whether one is stored.
+func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float64, other correction.State) (times *correction.Correction, found bool) {
+	times = correction.New(p, quantile)
 	if s.Corrections != nil {
 		if kept, err := s.Corrections.Correction(name); err == nil {
 			if err := times.Restore(kept, time.Now()); err == nil {
-				return times
+				return times, true
 			}
 			s.Logger.Debug().Str("function", name).Msg("ignored the stored correction of the function's times: it is of another profile")
 		}
@@ -57,7 +58,7 @@ func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float
 		other.Profile = times.Of()
 		_ = times.Restore(other, time.Now()) // Otherwise executions correct the times again.
 	}
-	return times
+	return times, false
 }
 
 // History returns the stored history of a function's idle times, nil if there is none.

@@ -196,10 +196,10 @@ func (s *HistoryStore) Yardstick(kind string) float64 {
 	return took
 }
 
-// PutYardstick stores the yardstick of a type of nodes, in µs, unless the stored one is the same
-// within a few percent.
+// PutYardstick stores the yardstick of a type of nodes, in µs, unless the stored one is less or the
+// same within a few percent: a reading is too long while the machine is busy, and never too short.
 func (s *HistoryStore) PutYardstick(kind string, took float64) error {
-	if known := s.Yardstick(kind); known > 0 && profiler.Paces(known, took) == 1 {
+	if known := s.Yardstick(kind); known > 0 && (took > known || profiler.Paces(known, took) == 1) {
 		return nil
 	}
 	return s.write(kindYardstick, kind, took)
