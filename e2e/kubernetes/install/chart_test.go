@@ -31,7 +31,7 @@ func TestSchema(t *testing.T) {
 		"drain=0":                                 "/drain",
 		"terminationGracePeriodSeconds=29":        "/terminationGracePeriodSeconds",
 		"extraArgs={log-level=debug}":             "/extraArgs/0",
-		"extraArgs={--drain,5}":                   "/extraArgs/1",
+		"extraArgs={5}":                           "/extraArgs/0",
 		"functions.podSecurity=strict":            "/functions/podSecurity",
 		"functions.namespace=Models":              "/functions/namespace",
 		"functions.newNamespaces.quota.pods=many": "/functions/newNamespaces/quota/pods",
@@ -54,7 +54,7 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	// A flag's value may be an item of its own, and a parent chart may set the condition of this one.
-	for _, values := range [][]string{{"extraArgs={--log-level,debug}"}, {"replicas=0"}, {"gateway.enabled=true", "gateway.replicas=0"}, {"enabled=true"}, {"global.registry=r.example.com"}} {
+	for _, values := range [][]string{{"extraArgs={--log-level,debug}"}, {"extraArgs={--queue-limit,100}"}, {"replicas=0"}, {"gateway.enabled=true", "gateway.replicas=0"}, {"enabled=true"}, {"global.registry=r.example.com"}} {
 		if _, err := helm(t, values...); err != nil {
 			t.Errorf("%v: %v", values, err)
 		}
