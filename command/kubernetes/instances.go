@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,27 +54,27 @@ func (f *instanceFlags) complete() error {
 	return nil
 }
 
-// settleUserNamespaces turns user namespaces off if no node of the cluster supports them, and
-// warns of the nodes that do not.
-func (p *platform) settleUserNamespaces(ctx context.Context) {
-	on := &p.flags.instances.local.UserNamespaces
-	if !*on {
-		return
+// checkUserNamespaces refuses --user-namespaces if no node of the cluster supports them, and warns
+// of the nodes that do not. It never turns them off: each replica asks at its own start, and
+// replicas that decide differently would replace each other's pods.
+func (p *platform) checkUserNamespaces(ctx context.Context) error {
+	if !p.flags.instances.local.UserNamespaces {
+		return nil
 	}
 	list, err := p.core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		p.base.Log.Warn().Err(err).Msg("cannot check which nodes support --user-namespaces")
-		return
+		return nil
 	}
 	lacking := withoutUserNamespaces(list.Items)
 	switch {
 	case len(lacking) == 0:
 	case len(lacking) == len(list.Items):
-		*on = false
-		p.base.Log.Error().Msg("no node supports --user-namespaces: pods of functions have none; it needs Kubernetes 1.33, containerd 2.0 or CRI-O 1.25, and Linux 6.3")
+		return errors.New("--user-namespaces: no node supports them, so no pod of a function could start: leave the flag out (chart: instances.userNamespaces), or use nodes with Kubernetes 1.33, containerd 2.0 or CRI-O 1.25, and Linux 6.3")
 	default:
 		p.base.Log.Warn().Strs("nodes", lacking).Msg("these nodes do not support --user-namespaces: pods of functions do not start there; taint them, or leave them out with --node-selector")
 	}
+	return nil
 }
 
 // withoutUserNamespaces returns the names of the nodes whose container runtime does not say that it

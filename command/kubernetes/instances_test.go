@@ -47,7 +47,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// User namespaces are used where a node supports them, and are off in a cluster where none does.
+// User namespaces are refused in a cluster where no node supports them. They are never turned off:
+// replicas that start at different times must agree.
 func TestUserNamespaces(t *testing.T) {
 	node := func(name string, handlers ...corev1.NodeRuntimeHandler) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{RuntimeHandlers: handlers}}
@@ -58,12 +59,12 @@ func TestUserNamespaces(t *testing.T) {
 	others := []*corev1.Node{node("silent"), node("plain", corev1.NodeRuntimeHandler{}), node("nested", corev1.NodeRuntimeHandler{}, corev1.NodeRuntimeHandler{Name: "kata", Features: supports})}
 	for _, c := range []struct {
 		nodes []*corev1.Node
-		on    bool
+		works bool
 		says  string
 	}{
 		{[]*corev1.Node{able}, true, ""},
 		{append(slices.Clone(others), able), true, "silent"},
-		{others, false, "no node supports"},
+		{others, false, ""},
 		{nil, true, ""},
 	} {
 		var objects []runtime.Object
@@ -73,9 +74,12 @@ func TestUserNamespaces(t *testing.T) {
 		var log strings.Builder
 		p := &platform{flags: new(providerFlags), base: command.Base{Log: zerolog.New(&log)}, clients: clients{core: fake.NewClientset(objects...)}}
 		p.flags.instances.local.UserNamespaces = true
-		p.settleUserNamespaces(t.Context())
-		if on := p.flags.instances.local.UserNamespaces; on != c.on || !strings.Contains(log.String(), c.says) || c.says == "" && log.Len() > 0 {
-			t.Errorf("with %d nodes: %v: %s", len(c.nodes), on, log.String())
+		err := p.checkUserNamespaces(t.Context())
+		if !c.works != (err != nil && strings.Contains(err.Error(), "--user-namespaces: no node supports")) || !p.flags.instances.local.UserNamespaces {
+			t.Errorf("with %d nodes: %v, %+v", len(c.nodes), err, p.flags.instances.local)
+		}
+		if !strings.Contains(log.String(), c.says) || c.says == "" && log.Len() > 0 {
+			t.Errorf("with %d nodes the log says: %s", len(c.nodes), log.String())
 		}
 	}
 }

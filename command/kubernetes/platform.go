@@ -86,7 +86,9 @@ func (p *platform) Open(ctx context.Context, b command.Base) (parts command.Part
 	if err := p.openObjects(opening); err != nil {
 		return parts, err
 	}
-	p.settleUserNamespaces(opening)
+	if err := p.checkUserNamespaces(opening); err != nil {
+		return parts, err
+	}
 	controller, err := p.openControllers(opening)
 	if err != nil {
 		return parts, err

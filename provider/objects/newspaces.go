@@ -5,21 +5,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
-	applymetav1 "k8s.io/client-go/applyconfigurations/meta/v1"
-	applynetworkingv1 "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
 // NewNamespaces says what a namespace gets that [NamespaceStore.PutNamespace] creates. The zero
-// value gives it nothing.
+// value gives it nothing. All of it is set once: an administrator may change or delete it, and
+// namespaces from before keep what they have.
 type NewNamespaces struct {
-	// PodSecurity is its Pod Security Standard, "" for none. It is set once: an administrator
-	// may change it.
+	// PodSecurity is its Pod Security Standard, "" for none.
 	PodSecurity string
 	// NetworkPolicies lets only the provider reach functions, and only a set's master its
 	// workers, as the installation does in its own namespace. Provider is the namespace of the
@@ -40,60 +38,84 @@ const (
 // levels are the labels of Pod Security.
 var levels = []string{"pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"}
 
-// labels returns the labels of Pod Security for a namespace that is applied. found is the namespace
-// as it is, nil if it is new: the labels of an old one stay as they are.
-func (n NewNamespaces) labels(found *corev1.Namespace) map[string]string {
+// securityLabels returns the labels of Pod Security that a namespace has.
+func securityLabels(n *corev1.Namespace) map[string]string {
 	out := map[string]string{}
 	for _, key := range levels {
-		if found != nil {
-			if value, ok := found.Labels[key]; ok {
-				out[key] = value
-			}
-		} else if n.PodSecurity != "" {
-			out[key] = n.PodSecurity
+		if value, ok := n.Labels[key]; ok {
+			out[key] = value
 		}
 	}
 	return out
 }
 
-// furnish gives a namespace that the provider has made its policies and its quota.
+// pending reports whether a namespace that the provider has created lacks what a new one gets.
+func pending(n *corev1.Namespace) bool {
+	return n.DeletionTimestamp == nil && n.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && n.Annotations[NamespaceAnnotation] == pendingNamespace
+}
+
+// create makes a namespace in which functions are not allowed yet.
+func (s *NamespaceStore) create(ctx context.Context, name string) (*corev1.Namespace, error) {
+	labels := map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}
+	if s.fresh.PodSecurity != "" {
+		for _, key := range levels {
+			labels[key] = s.fresh.PodSecurity
+		}
+	}
+	made, err := s.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: labels, Annotations: map[string]string{NamespaceAnnotation: pendingNamespace},
+	}}, metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+	if err != nil {
+		return nil, namespaceProblem(err, "kubectl create namespace "+name+" && kubectl annotate namespace "+name+" "+NamespaceAnnotation+"=1", "namespace "+name+" was not created")
+	}
+	return made, nil
+}
+
+// furnish gives a new namespace its policies and its quota. It leaves those that are there as they
+// are.
 func (s *NamespaceStore) furnish(ctx context.Context, name string) error {
-	options := metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true}
+	options := metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy}
+	const why = "namespace %s is in the cluster, but allows no functions until the request is repeated: %s was not made"
 	if s.fresh.NetworkPolicies {
 		for _, p := range s.fresh.policies(name) {
-			if _, err := s.client.NetworkingV1().NetworkPolicies(name).Apply(ctx, p, options); err != nil {
-				return problemFrom(err, "network policy %s was not made in namespace %s", *p.Name, name)
+			if _, err := s.client.NetworkingV1().NetworkPolicies(name).Create(ctx, p, options); err != nil && !apierrors.IsAlreadyExists(err) {
+				return problemFrom(err, why, name, "its network policy "+p.Name)
 			}
 		}
 	}
 	if len(s.fresh.Quota) > 0 {
-		quota := applycorev1.ResourceQuota(quotaName, name).WithLabels(madeLabels()).WithSpec(applycorev1.ResourceQuotaSpec().WithHard(s.fresh.Quota))
-		if _, err := s.client.CoreV1().ResourceQuotas(name).Apply(ctx, quota, options); err != nil {
-			return problemFrom(err, "quota %s was not made in namespace %s", quotaName, name)
+		quota := &corev1.ResourceQuota{ObjectMeta: madeMeta(name, quotaName), Spec: corev1.ResourceQuotaSpec{Hard: s.fresh.Quota}}
+		if _, err := s.client.CoreV1().ResourceQuotas(name).Create(ctx, quota, options); err != nil && !apierrors.IsAlreadyExists(err) {
+			return problemFrom(err, why, name, "its quota "+quotaName)
 		}
 	}
 	return nil
 }
 
-func madeLabels() map[string]string {
-	return map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy, "app.kubernetes.io/part-of": "faas-infer"}
+// madeMeta returns the metadata of an object in a new namespace.
+func madeMeta(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy, "app.kubernetes.io/part-of": "faas-infer"}}
 }
 
 // policies returns the network policies of functions in a namespace.
-func (n NewNamespaces) policies(namespace string) []*applynetworkingv1.NetworkPolicyApplyConfiguration {
-	port := applynetworkingv1.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(podspec.Port))
-	admit := func(name string, selected map[string]string, from *applynetworkingv1.NetworkPolicyPeerApplyConfiguration) *applynetworkingv1.NetworkPolicyApplyConfiguration {
-		return applynetworkingv1.NetworkPolicy(name, namespace).WithLabels(madeLabels()).WithSpec(applynetworkingv1.NetworkPolicySpec().
-			WithPodSelector(applymetav1.LabelSelector().WithMatchLabels(selected)).WithPolicyTypes(networkingv1.PolicyTypeIngress).
-			WithIngress(applynetworkingv1.NetworkPolicyIngressRule().WithFrom(from).WithPorts(port)))
+func (n NewNamespaces) policies(namespace string) []*networkingv1.NetworkPolicy {
+	tcp, port := corev1.ProtocolTCP, intstr.FromInt32(podspec.Port)
+	selector := func(labels map[string]string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: labels}
 	}
-	provider := applynetworkingv1.NetworkPolicyPeer().
-		WithNamespaceSelector(applymetav1.LabelSelector().WithMatchLabels(map[string]string{corev1.LabelMetadataName: n.Provider})).
-		WithPodSelector(applymetav1.LabelSelector().WithMatchLabels(map[string]string{"app.kubernetes.io/name": "faas-infer", "app.kubernetes.io/component": "provider"}))
-	master := applynetworkingv1.NetworkPolicyPeer().
-		WithPodSelector(applymetav1.LabelSelector().WithMatchLabels(map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}))
-	return []*applynetworkingv1.NetworkPolicyApplyConfiguration{
-		admit(functionsPolicy, map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}, provider),
-		admit(membersPolicy, map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}, master),
+	admit := func(name string, selected map[string]string, from networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
+		return &networkingv1.NetworkPolicy{ObjectMeta: madeMeta(namespace, name), Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: *selector(selected), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{from}, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}}}},
+		}}
+	}
+	return []*networkingv1.NetworkPolicy{
+		admit(functionsPolicy, map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}, networkingv1.NetworkPolicyPeer{
+			NamespaceSelector: selector(map[string]string{corev1.LabelMetadataName: n.Provider}),
+			PodSelector:       selector(map[string]string{"app.kubernetes.io/name": "faas-infer", "app.kubernetes.io/component": "provider"}),
+		}),
+		admit(membersPolicy, map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}, networkingv1.NetworkPolicyPeer{
+			PodSelector: selector(map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),
+		}),
 	}
 }

@@ -2,14 +2,19 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/faas-infer/faas-infer/provider/store"
 )
@@ -91,8 +96,62 @@ func TestNewNamespaces(t *testing.T) {
 	if _, err := client.CoreV1().Namespaces().Update(t.Context(), changed, metav1.UpdateOptions{FieldManager: "kubectl"}); err != nil {
 		t.Fatal(err)
 	}
+	quotas := client.CoreV1().ResourceQuotas("made")
+	quota, err := quotas.Get(t.Context(), quotaName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	quota.Spec.Hard[corev1.ResourcePods] = resource.MustParse("50")
+	if _, err := quotas.Update(t.Context(), quota, metav1.UpdateOptions{FieldManager: "kubectl"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.NetworkingV1().NetworkPolicies("made").Delete(t.Context(), functionsPolicy, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	put("made", map[string]string{"team": "b"})
 	if got := level("made"); got != "privileged" {
 		t.Errorf("an administrator's level has become %q", got)
+	}
+	if got := has("made"); !slices.Equal(got, []string{"faas-infer 50", membersPolicy}) {
+		t.Errorf("an administrator's changes have become %q", got)
+	}
+}
+
+// A namespace that could not be given all that a new one gets allows no functions. The next request
+// completes it, and keeps what is there.
+func TestHalfMadeNamespace(t *testing.T) {
+	client := fake.NewClientset()
+	fail := true
+	client.PrependReactor("create", "resourcequotas", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return fail, nil, apierrors.NewForbidden(corev1.Resource("resourcequotas"), quotaName, errors.New("no rule"))
+	})
+	s := NewNamespaceStore(client, NewNamespaces{NetworkPolicies: true, Quota: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}})
+	n := store.Namespace{Name: "made", Labels: map[string]string{"team": "a"}}
+	if err := s.PutNamespace(n); err == nil || !strings.Contains(err.Error(), "allows no functions until the request is repeated: its quota") {
+		t.Errorf("without a quota: %v", err)
+	}
+	if ok, err := s.AllowedNow("made"); ok || err != nil {
+		t.Errorf("without a quota it allows functions: %v, %v", ok, err)
+	}
+	fail = false
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		s.Informer.RunWithContext(ctx)
+	}()
+	defer func() { cancel(); <-ended }()
+	if err := s.PutNamespace(n); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if ok, err := s.AllowedNow("made"); !ok {
+		t.Errorf("again it allows no functions: %v", err)
+	}
+	if got, err := s.Namespace("made"); err != nil || !maps.Equal(got.Labels, n.Labels) {
+		t.Errorf("it has become %v: %v", got, err)
+	}
+	policies, err := client.NetworkingV1().NetworkPolicies("made").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(policies.Items) != 2 {
+		t.Errorf("it has %v: %v", policies, err)
 	}
 }

@@ -30,6 +30,10 @@ import (
 // "1", as in the rest of OpenFaaS.
 const NamespaceAnnotation = "openfaas"
 
+// pendingNamespace is the value of [NamespaceAnnotation] of a namespace that lacks what a new one
+// gets. Functions are not allowed there yet. Only PutNamespace sets it.
+const pendingNamespace = "pending"
+
 // systemKeys are the labels and annotations of Kubernetes and of the provider, which are
 // not shown as the user's.
 var systemKeys = []string{NamespaceAnnotation, corev1.LabelMetadataName, v1alpha1.ManagedByLabel, "kubectl.kubernetes.io/last-applied-configuration"}
@@ -170,7 +174,8 @@ func userKeys(all map[string]string) map[string]string {
 	return out
 }
 
-// PutNamespace creates a namespace of functions. In an existing one, it replaces the
+// PutNamespace creates a namespace of functions, which admits functions once it has all that
+// [NewNamespaces] says; after an error a second call continues. In an existing one, it replaces the
 // labels and annotations that came from PutNamespace, and keeps those of other clients.
 // 409 if the namespace is not for functions, or is being deleted; 403 for a label or
 // annotation of Kubernetes, such as a Pod Security level: it is the administrators'.
@@ -191,32 +196,27 @@ func (s *NamespaceStore) PutNamespace(n store.Namespace) error {
 		return problemFrom(err, "namespace %s could not be read", n.Name)
 	case found.DeletionTimestamp != nil:
 		return web.Refuse(http.StatusConflict, "namespace %q is still being deleted; try again in a moment", n.Name)
-	case !IsFunctionNamespace(found):
+	case !IsFunctionNamespace(found) && !pending(found):
 		return web.Refuse(http.StatusConflict, "namespace %q exists in the cluster and is not for functions; allow functions in it with: kubectl annotate namespace %s %s=1", n.Name, n.Name, NamespaceAnnotation)
 	}
-	object := applycorev1.Namespace(n.Name).WithLabels(userKeys(n.Labels)).
-		WithAnnotations(userKeys(n.Annotations)).WithAnnotations(map[string]string{NamespaceAnnotation: "1"})
-	isNew := err != nil
-	made := isNew || found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy
-	if made {
-		was := found
-		if isNew {
-			was = nil
-		}
-		object.WithLabels(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}).WithLabels(s.fresh.labels(was))
-	}
-	written, err := s.client.CoreV1().Namespaces().Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
 	if err != nil {
-		instead := "kubectl create namespace " + n.Name + " && kubectl annotate namespace " + n.Name + " " + NamespaceAnnotation + "=1"
-		if found.Name != "" {
-			instead = "kubectl label or annotate namespace " + n.Name
+		if found, err = s.create(ctx, n.Name); err != nil {
+			return err
 		}
-		return namespaceProblem(err, instead, "namespace "+n.Name+" was not stored")
 	}
-	if made {
+	if pending(found) {
 		if err := s.furnish(ctx, n.Name); err != nil {
 			return err
 		}
+	}
+	object := applycorev1.Namespace(n.Name).WithLabels(userKeys(n.Labels)).
+		WithAnnotations(userKeys(n.Annotations)).WithAnnotations(map[string]string{NamespaceAnnotation: "1"})
+	if found.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy {
+		object.WithLabels(map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}).WithLabels(securityLabels(found))
+	}
+	written, err := s.client.CoreV1().Namespaces().Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
+	if err != nil {
+		return namespaceProblem(err, "kubectl label or annotate namespace "+n.Name, "namespace "+n.Name+" was not stored")
 	}
 	s.await(func() bool {
 		known, ok := s.cachedNamespace(n.Name)

@@ -48,7 +48,7 @@ func TestNoRightToNamespaces(t *testing.T) {
 	client := fake.NewClientset(ours, theirs)
 	why := "no rule"
 	var dry []string
-	for _, verb := range []string{"delete", "patch"} {
+	for _, verb := range []string{"create", "delete", "patch"} {
 		client.PrependReactor(verb, "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			switch a := action.(type) {
 			case clienttesting.DeleteActionImpl:

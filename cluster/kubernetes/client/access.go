@@ -72,7 +72,7 @@ func Needs() []Need {
 func NamespaceNeeds() []Need {
 	return []Need{
 		{Cluster, "", "namespaces", []string{"create", "patch", "delete"}, "faas-cli namespace"},
-		{Cluster, "networking.k8s.io", "networkpolicies", []string{"create", "patch"}, "the network policies of namespaces that faas-cli makes"},
+		{Cluster, "networking.k8s.io", "networkpolicies", []string{"create"}, "the network policies of namespaces that faas-cli makes"},
 	}
 }
 

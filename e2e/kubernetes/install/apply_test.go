@@ -165,6 +165,7 @@ func ofFunctions(t *testing.T) {
 		do   func(context.Context) error
 	}{
 		{"annotating one of others", change("foreign", `{"metadata":{"annotations":{"openfaas":"1"}}}`)},
+		{"completing one of others", change("foreign", `{"metadata":{"annotations":{"openfaas":"pending"}}}`)},
 		{"deleting one of others", remove("foreign")},
 		{"deleting one that it has not made", remove("adopted")},
 		{"claiming one that it has not made", change("adopted", `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"faas-infer"}}}`)},

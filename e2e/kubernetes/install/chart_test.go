@@ -16,19 +16,22 @@ import (
 var everything = []string{
 	"gateway.enabled=true", "nats.enabled=true", "prometheus.enabled=true", "dashboard.enabled=true", "builder.enabled=true",
 	"builder.base=registry.example.com/base", "functions.allNamespaces=true", "functions.manageNamespaces=true", "nodeAgent.enabled=true",
-	"functions.podSecurity=privileged", "copies.enabled=true", "serviceMonitor.enabled=true", "prometheusRule.enabled=true",
+	"functions.podSecurity=privileged", "functions.newNamespaces.podSecurity=privileged", "copies.enabled=true", "serviceMonitor.enabled=true", "prometheusRule.enabled=true",
 }
 
 // Helm refuses values that cannot work, and keys that the chart does not know, before it changes
 // anything. The complaint names the key.
 func TestSchema(t *testing.T) {
 	for value, want := range map[string]string{
-		"replicas=0":                              "/replicas",
+		"replicas=-1":                             "/replicas",
 		"replicas=two":                            "/replicas",
 		"replica=3":                               "replica",
 		"gateway.enable=true":                     "enable",
 		"drain=300":                               "/drain",
+		"drain=0":                                 "/drain",
+		"terminationGracePeriodSeconds=29":        "/terminationGracePeriodSeconds",
 		"extraArgs={log-level=debug}":             "/extraArgs/0",
+		"extraArgs={5}":                           "/extraArgs/0",
 		"functions.podSecurity=strict":            "/functions/podSecurity",
 		"functions.namespace=Models":              "/functions/namespace",
 		"functions.newNamespaces.quota.pods=many": "/functions/newNamespaces/quota/pods",
@@ -49,6 +52,36 @@ func TestSchema(t *testing.T) {
 		if _, err := helm(t, values...); err == nil || !strings.Contains(err.Error(), "nats.url") {
 			t.Errorf("%v: %v", values, err)
 		}
+	}
+	// A flag's value may be an item of its own, and a parent chart may set the condition of this one.
+	for _, values := range [][]string{{"extraArgs={--log-level,debug}"}, {"extraArgs={--queue-limit,100}"}, {"replicas=0"}, {"gateway.enabled=true", "gateway.replicas=0"}, {"enabled=true"}, {"global.registry=r.example.com"}} {
+		if _, err := helm(t, values...); err != nil {
+			t.Errorf("%v: %v", values, err)
+		}
+	}
+}
+
+// Pods with a share of a GPU mount directories of the node. The chart refuses to make namespaces
+// that would refuse these pods.
+func TestNewNamespacesWithGPUs(t *testing.T) {
+	values := []string{"nodeAgent.enabled=true", "functions.podSecurity=privileged", "functions.manageNamespaces=true"}
+	for level, works := range map[string]bool{"restricted": false, "baseline": false, "privileged": true, "": true} {
+		_, err := helm(t, append(values, "functions.newNamespaces.podSecurity="+level)...)
+		if works != (err == nil) || err != nil && !strings.Contains(err.Error(), "functions.newNamespaces.podSecurity is \""+level+"\"") {
+			t.Errorf("with the level %q: %v", level, err)
+		}
+	}
+	if _, err := helm(t, append(values, "functions.manageNamespaces=false")...); err != nil {
+		t.Errorf("without manageNamespaces: %v", err)
+	}
+	// The manifests have an option for it. The last of several equal flags holds.
+	text := kustomized(t, []string{"namespaces", "all-namespaces", "manage-namespaces", "gpu", "gpu-namespaces"}, []string{"node-agent.yaml"})
+	if last := text[strings.LastIndex(text, "--namespace-pod-security="):]; !strings.HasPrefix(last, "--namespace-pod-security=privileged\n") {
+		t.Errorf("the provider makes namespaces with %.60s", last)
+	}
+	variables, _, _ := metav1.NestedSlice(read(t, text)["ValidatingAdmissionPolicy /faas-infer-namespaces"].Object, "spec", "variables")
+	if got := variables[0].(map[string]any)["expression"]; got != `"privileged"` {
+		t.Errorf("the policy allows the level %v", got)
 	}
 }
 
@@ -77,7 +110,7 @@ func TestSchemaHasAllValues(t *testing.T) {
 			return
 		}
 		for key := range known {
-			if _, ok := values[key]; !ok && key != "global" {
+			if _, ok := values[key]; !ok && key != "global" && at+key != "enabled" {
 				t.Errorf("values.yaml has no %s%s", at, key)
 			}
 		}
@@ -271,10 +304,12 @@ func TestNatsCredentials(t *testing.T) {
 	}{
 		{[]string{"gateway.enabled=true", "nats.enabled=true"},
 			[]string{"--nats-credentials=/var/secrets/nats\n", "secret: {secretName: nats-auth}", "kind: Secret\n", `"$(NATS_USERNAME):$(NATS_PASSWORD)@nats.openfaas.svc.cluster.local"`},
-			[]string{"--nats-tls", "--nats-replicas", "SSL_CERT_FILE"}},
+			[]string{"--nats-tls", "--nats-replicas", "SSL_CERT_DIR"}},
 		{[]string{"nats.enabled=true", "nats.credentialsSecret=mine"}, []string{"secret: {secretName: mine}", "name: mine, key: gateway-password"}, []string{"kind: Secret\n", "nats-auth"}},
-		{external, []string{"--nats=tls://n.example.com:4333\n", "--nats-credentials=/var/secrets/nats\n", "--nats-tls=/var/secrets/nats-tls\n", "--nats-replicas=3\n", "{name: SSL_CERT_FILE, value: /var/nats-tls/ca.crt}",
-			`"$(NATS_USERNAME):$(NATS_PASSWORD)@n.example.com"`, `value: "4333"`}, []string{"kind: StatefulSet", "kind: Secret\n"}},
+		{external, []string{"--nats=tls://n.example.com:4333\n", "--nats-credentials=/var/secrets/nats\n", "--nats-tls=/var/secrets/nats-tls\n", "--nats-replicas=3\n", "{name: SSL_CERT_DIR, value: \"/etc/ssl/certs:/var/nats-tls\"}", "optional: true, items: [{key: ca.crt, path: ca.crt}]",
+			`"$(NATS_USERNAME):$(NATS_PASSWORD)@n.example.com"`, `value: "4333"`}, []string{"kind: StatefulSet", "kind: Secret\n", "SSL_CERT_FILE"}},
+		{[]string{"gateway.enabled=true", "nats.url=nats://[2001:db8::1]:4333"}, []string{`value: "[2001:db8::1]"`, `value: "4333"`}, []string{`value: "db8"`}},
+		{[]string{"gateway.enabled=true", "nats.url=nats://[2001:db8::1]"}, []string{`value: "[2001:db8::1]"`, `value: "4222"`}, nil},
 		{[]string{"gateway.enabled=true", "nats.url=nats://n.example.com"}, []string{`value: "n.example.com"`, `value: "4222"`}, []string{"--nats-credentials", "NATS_PASSWORD"}},
 	} {
 		text := rendered(t, c.values...)
@@ -296,7 +331,7 @@ func TestChartFlags(t *testing.T) {
 	text := rendered(t, append([]string{"nats.replicas=3", "nats.tlsSecret=a", "nats.credentialsSecret=b", "nats.url=nats://n", "instances.storageRequest=64Mi", "instances.storageLimit=2Gi",
 		"instances.tmpSize=1Gi", "instances.userNamespaces=true", "functions.newNamespaces.quota.pods=10"}, without(everything, "nats.enabled=true")...)...)
 	checkFlags(t, text, 18)
-	for _, want := range []string{"--instance-storage-request=64Mi\n", "--user-namespaces\n", "--namespace-quota=pods=10\n", "--namespace-pod-security=restricted\n", "--namespace-network-policies\n", "resources: [resourcequotas]"} {
+	for _, want := range []string{"--instance-storage-request=64Mi\n", "--user-namespaces\n", "--namespace-quota=pods=10\n", "--namespace-pod-security=privileged\n", "--namespace-network-policies\n", "resources: [resourcequotas]"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s", want)
 		}

@@ -15,6 +15,7 @@ var (
 	option  = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ")
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	link    = regexp.MustCompile(`\]\(#([^)]+)\)`)
+	address = regexp.MustCompile(`https?://\S+`)
 	path    = regexp.MustCompile(`\b(?:yaml|scripts|docs)/[a-z][a-zA-Z0-9./-]*[a-z]`)
 )
 
@@ -34,7 +35,7 @@ func TestDocument(t *testing.T) {
 			t.Errorf("there is no heading %s", m[1])
 		}
 	}
-	for _, name := range path.FindAllString(document, -1) {
+	for _, name := range path.FindAllString(address.ReplaceAllString(document, ""), -1) {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 			t.Error(err)
 		}

@@ -13,11 +13,13 @@ import (
 	"syscall"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 )
 
 // Login says how the broker proves to an external server who it is, and how it checks the
 // server. Each directory has the files of a Kubernetes Secret. They are read at each
-// connection, so changed ones hold from the next one on.
+// connection, so changed ones hold from the next one on. Only the nkey is read once, since the
+// client takes its public key once: a changed one holds from the next start on.
 type Login struct {
 	// Credentials is a directory with the files username and password, or one of token,
 	// nkey (a user's seed) and user.creds (a user's JWT and seed). "" leaves them to the URL.
@@ -80,7 +82,7 @@ func credentials(dir string) (nats.Option, error) {
 				return token
 			}), nil
 		},
-		nkeyFile:  nats.NkeyOptionFromSeed,
+		nkeyFile:  func(string) (nats.Option, error) { return nkey(dir) },
 		credsFile: func(file string) (nats.Option, error) { return nats.UserCredentials(file), nil },
 	}
 	var found []string
@@ -98,6 +100,27 @@ func credentials(dir string) (nats.Option, error) {
 		return nil, fmt.Errorf("it must have the files username and password, or one of token, nkey and user.creds; it has %d of these", len(found))
 	}
 	return kinds[found[0]](filepath.Join(dir, found[0]))
+}
+
+// nkey returns the option for a user's seed. Signatures with a seed that is read again would not fit
+// the public key of the start.
+func nkey(dir string) (nats.Option, error) {
+	seed, err := word(dir, nkeyFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := nkeys.ParseDecoratedNKey([]byte(seed))
+	if err != nil {
+		return nil, fmt.Errorf("the file %s is no seed: %w", nkeyFile, err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("the file %s: %w", nkeyFile, err)
+	}
+	if !nkeys.IsValidPublicUserKey(public) {
+		return nil, fmt.Errorf("the file %s is not the seed of a user, which begins with SU", nkeyFile)
+	}
+	return nats.Nkey(public, pair.Sign), nil
 }
 
 // word reads a file without the newline at its end. An empty file is an error.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 	"github.com/rs/zerolog"
 )
@@ -199,6 +200,34 @@ func TestChangedPassword(t *testing.T) {
 	becomesUsable(t, b)
 }
 
+// A seed that changes does not matter before the next start: a connection that is made again fits
+// the user of the first one, which the server knows.
+func TestChangedSeed(t *testing.T) {
+	public, seed, _ := keys(t, nkeys.CreateUser)
+	_, other, _ := keys(t, nkeys.CreateUser)
+	_, url := external(t, func(o *server.Options) {
+		o.JetStreamMaxStore, o.Nkeys = 64<<30, []*server.NkeyUser{{Nkey: public}}
+	})
+	dir := directory(t, map[string]string{"nkey": seed})
+	b := open(t, func(o *BrokerOptions) { o.URL, o.Login = url, Login{Credentials: dir} })
+	becomesUsable(t, b)
+	if err := os.WriteFile(filepath.Join(dir, "nkey"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := b.publishing.StatusChanged(nats.CONNECTED)
+	if err := b.publishing.ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-again:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("it does not connect again: %v", b.publishing.LastError())
+	}
+	if err := publish(t, b, "x"); err != nil {
+		t.Error(err)
+	}
+}
+
 // The broker checks the server's certificate, and shows its own where the server asks.
 func TestTLS(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
@@ -237,6 +266,7 @@ func TestBadLogin(t *testing.T) {
 		"it has 0 of these":          {Login: Login{Credentials: directory(t, nil)}},
 		"it has 2 of these":          {Login: Login{Credentials: directory(t, map[string]string{"token": "a", "nkey": "b"})}},
 		"password":                   {Login: Login{Credentials: directory(t, map[string]string{"username": "a"})}},
+		"the file nkey is no seed":   {Login: Login{Credentials: directory(t, map[string]string{"nkey": "SUAX"})}},
 		"the file token is empty":    {Login: Login{Credentials: directory(t, map[string]string{"token": "\n"})}},
 		"ca.crt":                     {Login: Login{TLS: directory(t, nil)}},
 		"both tls.crt and tls.key":   {Login: Login{TLS: directory(t, map[string]string{"ca.crt": "x", "tls.key": "y"})}},

@@ -44,11 +44,12 @@ securityContext: {{- toYaml .Values.securityContext | nindent 2 }}
 {{- if .Values.nats.url }}{{ .Values.nats.credentialsSecret }}{{ else if .Values.nats.enabled }}{{ .Values.nats.credentialsSecret | default "nats-auth" }}{{ end }}
 {{- end }}
 
-{{/* The gateway's NATS address. Its library takes the credentials from the address. */}}
+{{/* The gateway's NATS address. Its library takes the credentials from the address. An IPv6 address
+keeps its brackets. */}}
 {{- define "faas-infer.gatewayNats" -}}
 {{- $nats := urlParse (.Values.nats.url | default (printf "nats://nats.%s.svc.cluster.local:4222" .Release.Namespace)) }}
-- {name: faas_nats_address, value: {{ printf "%s%s" (ternary "$(NATS_USERNAME):$(NATS_PASSWORD)@" "" (ne (include "faas-infer.natsSecret" .) "")) $nats.hostname | quote }}}
-- {name: faas_nats_port, value: {{ ($nats.host | splitList ":" | rest | first) | default "4222" | quote }}}
+- {name: faas_nats_address, value: {{ printf "%s%s" (ternary "$(NATS_USERNAME):$(NATS_PASSWORD)@" "" (ne (include "faas-infer.natsSecret" .) "")) (regexReplaceAll ":[0-9]+$" $nats.host "") | quote }}}
+- {name: faas_nats_port, value: {{ regexFind ":[0-9]+$" $nats.host | trimPrefix ":" | default "4222" | quote }}}
 - {name: faas_nats_streaming, value: "true"}
 - {name: faas_nats_cluster_name, value: faas-cluster}
 - {name: faas_nats_channel, value: faas-request}
