@@ -195,7 +195,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
-	if p.images.own, err = f.credentials.keychain(); err != nil {
+	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err
 	}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
