@@ -34,6 +34,10 @@ and creates a function of faas-infer for each. faas-netes' Deployment serves unt
 new function's instances are ready. Then it is scaled to 0 and keeps the number of its
 pods in the label ` + migrate.RetiredLabel + `. Nothing of faas-netes is deleted.
 
+A function stays as it is if faas-infer has no field for something that it has, such as
+a volume or a variable from a secret: it may become ready and then fail its requests.
+--accept-losses moves it without that.
+
 A provider of faas-infer must run. A second import continues the first one. --undo
 scales the Deployments up again, waits for their pods and deletes what import created.`,
 		Example: `  faas-infer-kubernetes import --dry-run
@@ -52,6 +56,7 @@ scales the Deployments up again, waits for their pods and deletes what import cr
 	flags.BoolVar(&f.undo, "undo", false, "undo earlier imports")
 	flags.BoolVar(&f.KeepRunning, "keep-running", false, "do not scale faas-netes' Deployments to 0; a later import without this flag does")
 	flags.BoolVar(&f.Overwrite, "overwrite", false, "replace functions that exist with another image; with --undo, give up changes made since the import")
+	flags.BoolVar(&f.AcceptLosses, "accept-losses", false, "import also functions that lose something; --dry-run shows what")
 	flags.DurationVar(&f.patience, "timeout", 5*time.Minute, "how long one function may take to become ready")
 	return c
 }
@@ -63,6 +68,9 @@ func (f *importFlags) run(cmd *cobra.Command) error {
 	}
 	if f.undo && f.KeepRunning {
 		return errors.New("--keep-running has no effect with --undo; leave one of them out")
+	}
+	if f.undo && f.AcceptLosses {
+		return errors.New("--accept-losses has no effect with --undo; leave one of them out")
 	}
 	c, err := connect(f.kubeconfig)
 	if err != nil {

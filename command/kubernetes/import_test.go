@@ -15,6 +15,7 @@ func TestImportRefuses(t *testing.T) {
 	for want, arguments := range map[string][]string{
 		"--timeout 0s":              {"--timeout", "0s"},
 		"--keep-running has no":     {"--undo", "--keep-running"},
+		"--accept-losses has no":    {"--undo", "--accept-losses"},
 		"cannot reach the cluster:": {"--kubeconfig", filepath.Join(t.TempDir(), "absent")},
 	} {
 		c := NewImportCommand()

@@ -234,7 +234,11 @@ func TestImport(t *testing.T) {
 	url := f.provider(t, "one")
 	f.importErrors(t)
 
-	shown, err := f.imports("--dry-run")
+	const lossy = "nothing: it would lose the container's lifecycle hooks; --accept-losses moves it without that"
+	if shown, err := f.imports("figlet", "--dry-run"); err != nil || !strings.Contains(shown, lossy) {
+		t.Errorf("shown is not %q in\n%s, %v", lossy, shown, err)
+	}
+	shown, err := f.imports("--dry-run", "--accept-losses")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +257,7 @@ func TestImport(t *testing.T) {
 	}
 
 	before := send(f.byService(t), "http://figlet:8080/", "http://nodeinfo:8080/")
-	out, err := f.imports("--keep-running")
+	out, err := f.imports("--keep-running", "--accept-losses")
 	if err == nil || !strings.Contains(err.Error(), "1 of 3 functions have not been moved") {
 		t.Fatal(out, err)
 	}
@@ -261,7 +265,7 @@ func TestImport(t *testing.T) {
 		t.Fatalf("after an import that keeps the Deployments: %s", got)
 	}
 	after := send(nil, url+"/function/figlet", url+"/function/nodeinfo")
-	if out, err := f.imports("figlet", "nodeinfo"); err != nil {
+	if out, err := f.imports("figlet", "nodeinfo", "--accept-losses"); err != nil {
 		t.Fatal(out, err)
 	}
 	await(t, "the end of faas-netes' pods", func() error {

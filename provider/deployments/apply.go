@@ -104,7 +104,16 @@ func (c *Controller) applyAll(ctx context.Context, m *Manifest, owner *v1alpha1.
 	return c.patchDeployment(ctx, owner.Namespace, m.Name(), text)
 }
 
+// applyService applies the Service. It leaves one alone that somebody else has made since the
+// function got its name.
 func (c *Controller) applyService(ctx context.Context, m *Manifest, owner *v1alpha1.Function) error {
+	found, err := c.service(ctx, owner.Namespace, m.Name())
+	if err != nil {
+		return err
+	}
+	if found != nil && !madeFor(found, owner.Name) {
+		return fmt.Errorf("the Service %s in namespace %s is somebody else's; delete or rename it", m.Name(), owner.Namespace)
+	}
 	text, err := m.Service(owner)
 	if err != nil {
 		return err
@@ -168,7 +177,7 @@ func (c *Controller) delete(name string) {
 func (c *Controller) deleteOnce(full string, found deployed) error {
 	ctx, cancel := context.WithTimeout(c.tasks.Context(), callTimeout)
 	defer cancel()
-	_, namespace, _ := strings.Cut(full, ".")
+	name, namespace, _ := strings.Cut(full, ".")
 	background := metav1.DeletePropagationBackground
 	deployment := c.options.Client.AppsV1().Deployments(namespace).Delete(ctx, found.name,
 		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &found.uid}})
@@ -178,11 +187,22 @@ func (c *Controller) deleteOnce(full string, found deployed) error {
 	}
 	var service error
 	if !c.has(full) {
-		if service = c.options.Client.CoreV1().Services(namespace).Delete(ctx, found.name, metav1.DeleteOptions{}); apierrors.IsNotFound(service) {
-			service = nil
-		}
+		service = c.deleteService(ctx, namespace, found.name, name)
 	}
 	return errors.Join(deployment, service)
+}
+
+// deleteService deletes the Service that was made for a function, and none of somebody else.
+func (c *Controller) deleteService(ctx context.Context, namespace, name, function string) error {
+	found, err := c.service(ctx, namespace, name)
+	if err != nil || found == nil || !madeFor(found, function) {
+		return err
+	}
+	err = c.options.Client.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(found.UID))})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // deleteStrays deletes the objects that an earlier leader has left of functions which are no longer

@@ -100,24 +100,46 @@ func (c *Controller) prepare(ctx context.Context, f *provider.Function, name str
 }
 
 // freeName returns the name for a new function's Deployment and Service. It is the function's own,
-// unless a Deployment that faas-infer has not made is there, such as one of faas-netes: both would
-// change the same object, and nobody could get the other one back.
+// unless a Deployment or a Service that faas-infer has not made is there, such as one of faas-netes:
+// both would change the same object, and nobody could get the other one back.
 func (c *Controller) freeName(ctx context.Context, namespace, function string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	other := otherName(function)
 	for _, name := range []string{function, other} {
 		d, err := c.options.Client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return name, nil
-		case err != nil:
+		if err != nil && !apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("look for a Deployment %s: %w", name, err)
-		case d.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && d.Labels[v1alpha1.FunctionLabel] == function:
+		}
+		if err == nil && !madeFor(d, function) {
+			continue
+		}
+		s, err := c.service(ctx, namespace, name)
+		if err != nil {
+			return "", err
+		}
+		if s == nil || madeFor(s, function) {
 			return name, nil
 		}
 	}
-	return "", web.BadRequest(fmt.Errorf("namespace %s has Deployments %s and %s of others; delete or rename one of them", namespace, function, other))
+	return "", web.BadRequest(fmt.Errorf("namespace %s has Deployments or Services %s and %s of others; delete or rename those of one name", namespace, function, other))
+}
+
+// madeFor reports whether faas-infer has made an object for a function.
+func madeFor(o metav1.Object, function string) bool {
+	return o.GetLabels()[v1alpha1.ManagedByLabel] == v1alpha1.ManagedBy && o.GetLabels()[v1alpha1.FunctionLabel] == function
+}
+
+// service returns a Service, nil if there is none.
+func (c *Controller) service(ctx context.Context, namespace, name string) (*corev1.Service, error) {
+	s, err := c.options.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for a Service %s: %w", name, err)
+	}
+	return s, nil
 }
 
 // secret returns the type of a secret, or an error that names it.

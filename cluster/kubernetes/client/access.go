@@ -60,7 +60,7 @@ func Needs() []Need {
 		{Functions, "", "pods/log", []string{"get"}, "faas-cli logs"},
 		{Functions, "", "events", []string{"create", "patch"}, "saying why a function is not served"},
 		{Functions, "apps", "deployments", []string{"create", "patch", "delete"}, "ordinary functions"},
-		{Functions, "", "services", []string{"create", "patch", "delete"}, "ordinary functions"},
+		{Functions, "", "services", []string{"get", "create", "patch", "delete"}, "ordinary functions"},
 		{Provider, "", "configmaps", append([]string{"create", "patch", "delete"}, watch...), "what is learned of functions"},
 		{Provider, "coordination.k8s.io", "leases", []string{"get", "create", "update"}, "electing a leader"},
 		{Provider, "discovery.k8s.io", "endpointslices", watch, "finding the other replicas"},

@@ -75,7 +75,7 @@ type mark struct {
 	// Hash is that of the spec that the import wrote. Another one means that the function has
 	// been changed since.
 	Hash string `json:"hash"`
-	// Before is the spec that the import replaced, nil if it created the function.
+	// Before is the spec that the import replaced, without Instances, nil if it created the function.
 	Before *v1alpha1.FunctionSpec `json:"before,omitempty"`
 }
 
@@ -90,12 +90,18 @@ func (m mark) String() string {
 	return string(text)
 }
 
-// hash identifies a spec but for the number of instances, which load and the scale route change.
+// hash identifies a spec but for Replicas and Instances, which the scale route and load change.
 func hash(s v1alpha1.FunctionSpec) string {
-	s.Replicas = nil
+	s.Replicas, s.Instances = nil, nil
 	text, _ := json.Marshal(v1alpha1.SpecOf(s.Deployment("", "")))
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
+}
+
+// unchanged reports whether an object is still the function that a plan has seen: the same object, with the
+// same spec but for the numbers of instances, and the same mark.
+func unchanged(now, planned *v1alpha1.Function) bool {
+	return now.UID == planned.UID && hash(now.Spec) == hash(planned.Spec) && now.Annotations[ImportedAnnotation] == planned.Annotations[ImportedAnnotation]
 }
 
 // State is what a namespace has.

@@ -93,13 +93,16 @@ func (m *Mover) Import(ctx context.Context, s Step) error {
 }
 
 // Undo scales faas-netes' Deployment to what it was, waits until its pods are available, and takes the
-// function away, or gives it the spec that it had before the import.
+// function away, or gives it the spec that it had before the import. It waits also for a Deployment
+// that was never scaled.
 func (m *Mover) Undo(ctx context.Context, s Step) error {
 	if s.Scale {
 		label := fmt.Sprintf("%q", s.Deployment.Labels[RetiredLabel])
 		if err := m.scale(ctx, s, s.Pods, label); err != nil {
 			return err
 		}
+	}
+	if s.Pods > 0 {
 		if err := m.serves(ctx, s); err != nil {
 			return err
 		}
@@ -117,7 +120,9 @@ func (m *Mover) write(ctx context.Context, s Step) error {
 	}
 	made := mark{Hash: hash(s.spec)}
 	if s.found != nil {
-		made.Before = &s.found.Spec
+		before := s.found.Spec
+		before.Instances = nil // It is the load of now, not of the time of an undoing.
+		made.Before = &before
 		if earlier, ok := readMark(s.found); ok {
 			made.Before = earlier.Before
 		}
@@ -138,36 +143,56 @@ func (m *Mover) write(ctx context.Context, s Step) error {
 	return nil
 }
 
+// errChanged is the error of a step whose function is no longer the one that the plan has seen.
+var errChanged = errors.New("somebody has changed the function meanwhile; run the import again")
+
 // update gives the function the step's spec and a mark, "" for none. It fails if somebody has changed
-// the spec since the plan. The provider changes the rest of the object at any time.
+// the spec since the plan. The provider changes the rest of the object at any time, and
+// spec.instances, which stays as it is now.
 func (m *Mover) update(ctx context.Context, s Step, mark string) error {
-	for {
-		now, err := m.functions(s).Get(ctx, s.Name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("read the function: %w", err)
-		}
-		if now.GetUID() != s.found.UID || now.GetGeneration() != s.found.Generation {
-			return errors.New("somebody has changed the function meanwhile; run the import again")
-		}
-		annotations := now.GetAnnotations()
+	err := m.onFound(ctx, s, func(u *unstructured.Unstructured, now *v1alpha1.Function) error {
+		annotations := u.GetAnnotations()
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
 		if annotations[ImportedAnnotation] = mark; mark == "" {
 			delete(annotations, ImportedAnnotation)
 		}
-		now.SetAnnotations(annotations)
-		u, err := written(&v1alpha1.Function{Spec: s.spec})
+		u.SetAnnotations(annotations)
+		spec := s.spec
+		spec.Instances = now.Spec.Instances
+		with, err := written(&v1alpha1.Function{Spec: spec})
 		if err != nil {
 			return err
 		}
-		now.Object["spec"] = u.Object["spec"]
-		_, err = m.functions(s).Update(ctx, now, metav1.UpdateOptions{FieldManager: manager})
-		if err == nil {
-			return nil
+		u.Object["spec"] = with.Object["spec"]
+		_, err = m.functions(s).Update(ctx, u, metav1.UpdateOptions{FieldManager: manager})
+		return err
+	})
+	if err != nil && !errors.Is(err, errChanged) {
+		return fmt.Errorf("write the function: %w", err)
+	}
+	return err
+}
+
+// onFound reads the function and changes it, again and again while others change it at the same time.
+// change must fail with a conflict if the object is no longer u. onFound fails with errChanged if the function
+// is not as the plan has seen it.
+func (m *Mover) onFound(ctx context.Context, s Step, change func(u *unstructured.Unstructured, now *v1alpha1.Function) error) error {
+	for {
+		u, err := m.functions(s).Get(ctx, s.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		if !apierrors.IsConflict(err) {
-			return fmt.Errorf("write the function: %w", err)
+		now, err := function(u)
+		if err != nil {
+			return err
+		}
+		if !unchanged(now, s.found) {
+			return errChanged
+		}
+		if err := change(u, now); !apierrors.IsConflict(err) {
+			return err
 		}
 	}
 }
@@ -215,15 +240,17 @@ func (m *Mover) answers(ctx context.Context, s Step) error {
 	})
 }
 
-// serves waits until the Deployment's pods are available.
+// serves waits until the Deployment's pods are available: as many as the plan says, or as it has now if
+// faas-netes has scaled it down since, but one at least.
 func (m *Mover) serves(ctx context.Context, s Step) error {
 	return await(ctx, func() (string, error) {
 		d, err := m.Client.AppsV1().Deployments(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
-		if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < s.Pods {
-			return fmt.Sprintf("faas-netes' Deployment has %d of %d pods", d.Status.AvailableReplicas, s.Pods), nil
+		want := max(1, min(s.Pods, replicasOf(d)))
+		if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < want {
+			return fmt.Sprintf("faas-netes' Deployment has %d of %d pods", d.Status.AvailableReplicas, want), nil
 		}
 		return "", nil
 	})
@@ -266,10 +293,15 @@ func (m *Mover) takeBack(ctx context.Context, s Step) error {
 		return m.update(ctx, s, "")
 	}
 	background := metav1.DeletePropagationBackground
-	err := m.functions(s).Delete(ctx, s.Name, metav1.DeleteOptions{
-		PropagationPolicy: &background, Preconditions: metav1.NewUIDPreconditions(string(s.found.UID))})
-	if err != nil && !apierrors.IsNotFound(err) {
+	err := m.onFound(ctx, s, func(u *unstructured.Unstructured, now *v1alpha1.Function) error {
+		return m.functions(s).Delete(ctx, s.Name, metav1.DeleteOptions{PropagationPolicy: &background,
+			Preconditions: &metav1.Preconditions{UID: &now.UID, ResourceVersion: &now.ResourceVersion}})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, errChanged) {
 		return fmt.Errorf("delete the function: %w", err)
 	}
-	return nil
+	return err
 }

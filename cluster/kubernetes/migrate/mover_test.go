@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -226,6 +229,171 @@ func TestReplaceAndRestore(t *testing.T) {
 		}
 		if f := s.function(); f.Spec.Image != "before" || f.Annotations[ImportedAnnotation] != "" || *s.deployment().Spec.Replicas != 2 {
 			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// edit changes the Function object of figlet as somebody else would, while a step waits or within one
+// of its requests: it goes past the client, which is locked then.
+func (s *site) edit(change func(f *v1alpha1.Function)) {
+	s.t.Helper()
+	var f *v1alpha1.Function
+	found, err := s.dynamic.Tracker().Get(v1alpha1.Resource, ns, "figlet")
+	if err == nil {
+		f, err = function(found.(*unstructured.Unstructured))
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	change(f)
+	f.Generation++
+	u, err := written(f)
+	if err == nil {
+		err = s.dynamic.Tracker().Update(v1alpha1.Resource, u, ns)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// loaded is what the provider writes as load changes.
+func loaded(pods int64) func(f *v1alpha1.Function) {
+	return func(f *v1alpha1.Function) {
+		f.Spec.Instances = &pods
+		if f.Annotations == nil {
+			f.Annotations = map[string]string{}
+		}
+		f.Annotations[v1alpha1.InstancesAnnotation] = strconv.FormatInt(pods, 10)
+	}
+}
+
+// The number of instances is the present load's: neither an import nor its undoing writes an earlier
+// one, which the provider would take for one that somebody has set. It stops none of them either.
+func TestLoadDuringImportAndUndo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, err := written(&v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "figlet", Namespace: ns, UID: "f1"}, Spec: v1alpha1.FunctionSpec{Image: "before"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSite(t, u)
+		s.edit(loaded(20))
+		check := func(when string, want int64) {
+			t.Helper()
+			if f := s.function(); f.Counted() != want {
+				t.Errorf("%s: the provider counted %d, spec %+v, annotations %v", when, f.Counted(), f.Spec, f.Annotations)
+			}
+		}
+		wait := s.begin(func(state State, _ Choices) []Step {
+			s.edit(loaded(19)) // Between the plan and its first step.
+			return Plan(state, Choices{Overwrite: true})
+		})
+		synctest.Wait()
+		check("replaced", 19)
+		if m, ok := readMark(s.function()); !ok || m.Before == nil || m.Before.Image != "before" || m.Before.Instances != nil {
+			t.Errorf("the mark is %+v", m)
+		}
+		s.provide(metav1.ConditionTrue, metav1.ConditionTrue, "")
+		if failed := wait(); failed > 0 {
+			t.Fatal(s.reported)
+		}
+		// An import of an earlier version has noted the number.
+		s.edit(func(f *v1alpha1.Function) {
+			m, _ := readMark(f)
+			m.Before.Instances = new(int64)
+			f.Annotations[ImportedAnnotation] = m.String()
+		})
+		wait = s.begin(PlanUndo)
+		synctest.Wait()
+		s.edit(loaded(2))
+		s.available(2)
+		if failed := wait(); failed > 0 {
+			t.Fatal(s.reported)
+		}
+		check("restored", 2)
+		if f := s.function(); f.Spec.Image != "before" {
+			t.Errorf("%+v", f.Spec)
+		}
+	})
+}
+
+// What somebody deploys while an undoing waits is not deleted, nor is a function that somebody changes
+// in the moment of its deletion.
+func TestUndoMeetsChanges(t *testing.T) {
+	newer := func(f *v1alpha1.Function) { f.Spec.Image = "newer" }
+	for what, test := range map[string]struct {
+		waiting, deleting func(f *v1alpha1.Function)
+		stays             bool
+	}{
+		"a deployment while it waits":   {newer, nil, true},
+		"another object":                {func(f *v1alpha1.Function) { f.UID = "f2" }, nil, true},
+		"a mark that is gone":           {func(f *v1alpha1.Function) { delete(f.Annotations, ImportedAnnotation) }, nil, true},
+		"a deployment while it deletes": {nil, newer, true},
+		"load while it waits":           {loaded(7), nil, false},
+		"load while it deletes":         {nil, loaded(7), false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t)
+			wait := s.begin(Plan)
+			synctest.Wait()
+			s.provide(metav1.ConditionTrue, metav1.ConditionTrue, "")
+			if failed := wait(); failed > 0 {
+				t.Fatal(s.reported)
+			}
+			s.edit(func(f *v1alpha1.Function) { f.ResourceVersion = "41" })
+			s.dynamic.PrependReactor("delete", "functions", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				p := a.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions
+				if p == nil || p.UID == nil || p.ResourceVersion == nil {
+					t.Errorf("%s: deleted with the preconditions %+v", what, p)
+					return false, nil, nil
+				}
+				if test.deleting != nil {
+					s.edit(test.deleting)
+					test.deleting = nil
+					return true, nil, apierrors.NewConflict(v1alpha1.Resource.GroupResource(), "figlet", errors.New("modified"))
+				}
+				return false, nil, nil
+			})
+			wait = s.begin(PlanUndo)
+			synctest.Wait()
+			if test.waiting != nil {
+				s.edit(test.waiting)
+			}
+			s.available(2)
+			failed := wait()
+			if stays := s.function() != nil; stays != test.stays || (failed > 0) != test.stays {
+				t.Errorf("%s: the function stays: %v; %q", what, stays, s.reported)
+			}
+			if test.stays && !strings.Contains(s.reported[1], "somebody has changed the function meanwhile") {
+				t.Errorf("%s: %q", what, s.reported)
+			}
+		})
+	}
+}
+
+// An undoing waits for the pods also after an import that kept the Deployment running.
+func TestUndoKeptRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t)
+		wait := s.begin(func(state State, _ Choices) []Step { return Plan(state, Choices{KeepRunning: true}) })
+		synctest.Wait()
+		s.provide(metav1.ConditionTrue, metav1.ConditionTrue, "")
+		if failed := wait(); failed > 0 {
+			t.Fatal(s.reported)
+		}
+		if failed := s.begin(PlanUndo)(); failed != 1 || s.function() == nil || !strings.Contains(s.reported[1], "Deployment has 0 of 2 pods") {
+			t.Errorf("no pod is available, and %q, %v", s.reported, s.function())
+		}
+		wait = s.begin(PlanUndo)
+		synctest.Wait()
+		d := s.deployment() // faas-netes scales it by load.
+		one := int32(1)
+		d.Spec.Replicas = &one
+		if _, err := s.core.AppsV1().Deployments(ns).Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.available(1)
+		if failed := wait(); failed > 0 || s.function() != nil {
+			t.Error(s.reported)
 		}
 	})
 }

@@ -32,7 +32,8 @@ type Step struct {
 	Action Action
 	// Why is the reason of Refuse, or a remark on Keep.
 	Why string
-	// Pods is the number of pods that faas-netes' Deployment gets when Scale is set.
+	// Pods is the number of pods that faas-netes' Deployment gets when Scale is set. An undoing
+	// waits for them in any case.
 	Pods  int32
 	Scale bool
 	// found is the Function object as the plan saw it, nil for none.
@@ -70,6 +71,8 @@ type Choices struct {
 	Overwrite bool
 	// KeepRunning leaves faas-netes' Deployments as they are.
 	KeepRunning bool
+	// AcceptLosses imports functions without what is in [Origin.Lost].
+	AcceptLosses bool
 }
 
 func (c Choices) chosen(name string) bool { return len(c.Names) == 0 || slices.Contains(c.Names, name) }
@@ -85,7 +88,8 @@ func (c Choices) Unknown(steps []Step) (names []string) {
 }
 
 // Plan decides how to import the origins. A function that exists with the same image is kept: a
-// second import changes nothing but what the first one did not finish.
+// second import changes nothing but what the first one did not finish. A function that would lose
+// something is refused unless the user accepts that: it may become ready and then fail every request.
 func Plan(state State, c Choices) (steps []Step) {
 	for _, o := range state.Origins {
 		if !c.chosen(o.Name) {
@@ -113,6 +117,9 @@ func Plan(state State, c Choices) (steps []Step) {
 		default:
 			s.refuse(fmt.Sprintf("it exists with the image %s; --overwrite replaces it", f.Spec.Image))
 		}
+		if len(o.Lost) > 0 && !c.AcceptLosses && (s.Scale || s.Action == Create || s.Action == Replace) {
+			s.refuse("it would lose " + strings.Join(o.Lost, ", ") + "; --accept-losses moves it without that")
+		}
 		steps = append(steps, s)
 	}
 	return steps
@@ -121,7 +128,8 @@ func Plan(state State, c Choices) (steps []Step) {
 func (s *Step) refuse(why string) { s.Action, s.Why, s.Scale = Refuse, why, false }
 
 // PlanUndo decides how to undo imports. It touches only what an import has marked. A function that
-// has nothing left to go back to stays.
+// has nothing left to go back to stays: one without a Deployment, even if its openfaas.com object is
+// there, and one whose Deployment somebody else has scaled to 0.
 func PlanUndo(state State, c Choices) (steps []Step) {
 	for _, o := range state.Origins {
 		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
@@ -142,6 +150,10 @@ func PlanUndo(state State, c Choices) (steps []Step) {
 			s.refuse("it has been changed since the import; --overwrite gives the changes up")
 		case m.Before != nil:
 			s.Action, s.Why, s.spec = Restore, "as it was before the import", *m.Before
+		case o.Deployment == nil:
+			s.refuse("it has no Deployment of faas-netes, so nothing would serve it")
+		case s.Pods == 0 && !s.Scale:
+			s.refuse("faas-netes' Deployment has no pods, so nothing would serve it; scale the Deployment up first")
 		default:
 			s.Action, s.Why = Delete, ""
 		}

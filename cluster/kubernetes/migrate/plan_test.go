@@ -44,9 +44,26 @@ func retire(n int32) func(*Origin) {
 	}
 }
 
+// scaledTo gives the Deployment a number of pods, as somebody else might.
+func scaledTo(n int32) func(*Origin) {
+	return func(o *Origin) { o.Deployment.Spec.Replicas = &n }
+}
+
+// lossy gives the function two things that have no field here.
+func lossy(edit func(*Origin)) func(*Origin) {
+	return func(o *Origin) {
+		o.lose("the volume data")
+		o.lose("the init container wait")
+		if edit != nil {
+			edit(o)
+		}
+	}
+}
+
 const image = "ghcr.io/openfaas/figlet:latest"
 
 func TestPlan(t *testing.T) {
+	const refusedLosses = "nothing: it would lose the volume data, the init container wait; --accept-losses moves it without that"
 	for what, test := range map[string]struct {
 		function *v1alpha1.Function
 		edit     func(*Origin)
@@ -64,6 +81,12 @@ func TestPlan(t *testing.T) {
 		"done":                    {existing(image, ""), retire(0), Choices{}, "keep the function (it exists with the same image and other settings)"},
 		"done, and scaled up":     {existing(image, ""), retire(1), Choices{}, "keep the function (it exists with the same image and other settings), scale the Deployment to 0"},
 		"unreadable":              {nil, func(o *Origin) { o.Err = errors.New("no good") }, Choices{}, "nothing: no good"},
+		"lossy":                   {nil, lossy(nil), Choices{}, refusedLosses},
+		"lossy, kept running":     {nil, lossy(nil), Choices{KeepRunning: true}, refusedLosses},
+		"lossy, replaced":         {existing("other", ""), lossy(nil), Choices{Overwrite: true}, refusedLosses},
+		"lossy, begun":            {existing(image, ""), lossy(nil), Choices{}, refusedLosses},
+		"lossy, done":             {existing(image, ""), lossy(retire(0)), Choices{}, "keep the function (it exists with the same image and other settings)"},
+		"lossy, accepted":         {nil, lossy(nil), Choices{AcceptLosses: true}, "create the function, scale the Deployment to 0"},
 	} {
 		steps := Plan(stateOf(t, test.function, test.edit), test.choices)
 		got := ""
@@ -82,6 +105,9 @@ func TestPlanReplicas(t *testing.T) {
 	s := Plan(stateOf(t, nil, nil), Choices{})[0]
 	if s.spec.Replicas == nil || *s.spec.Replicas != 2 || hash(s.spec) != hash(s.Spec) {
 		t.Errorf("%+v", s.spec)
+	}
+	if s.spec.Instances = s.spec.Replicas; hash(s.spec) != hash(s.Spec) {
+		t.Error("load changes the hash")
 	}
 	s = Plan(stateOf(t, nil, func(o *Origin) { o.Spec.Annotations["com.openfaas.slo.latency"] = "1s" }), Choices{})[0]
 	if s.spec.Replicas != nil {
@@ -117,6 +143,10 @@ func TestPlanUndo(t *testing.T) {
 		"changed since":        {existing("newer", own), retire(0), Choices{}, "nothing: it has been changed since the import; --overwrite gives the changes up"},
 		"changed since, given": {existing("newer", own), retire(0), Choices{Overwrite: true}, "scale the Deployment to 2, delete the function"},
 		"nothing left":         {existing(image, own), func(o *Origin) { o.Name = "" }, Choices{}, "nothing: faas-netes' Deployment and object are gone, so nothing would serve it"},
+		"an object alone":      {existing(image, own), func(o *Origin) { o.Deployment = nil }, Choices{Overwrite: true}, "nothing: it has no Deployment of faas-netes, so nothing would serve it"},
+		"replaced, alone":      {existing(image, replaced), func(o *Origin) { o.Deployment = nil }, Choices{}, "restore the function (as it was before the import)"},
+		"at 0, not retired":    {existing(image, own), scaledTo(0), Choices{}, "nothing: faas-netes' Deployment has no pods, so nothing would serve it; scale the Deployment up first"},
+		"lossy, imported":      {existing(image, own), lossy(retire(0)), Choices{}, "scale the Deployment to 2, delete the function"},
 		"an edited label":      {existing(image, own), func(o *Origin) { o.Deployment.Labels[RetiredLabel] = "many" }, Choices{}, "scale the Deployment to 1, delete the function"},
 	} {
 		steps := PlanUndo(stateOf(t, test.function, test.edit), test.choices)
@@ -139,7 +169,7 @@ func TestUnknown(t *testing.T) {
 
 // The table has a line for each function, and what it loses.
 func TestTable(t *testing.T) {
-	steps := Plan(stateOf(t, nil, func(o *Origin) { o.lose("the volume data") }), Choices{})
+	steps := Plan(stateOf(t, nil, func(o *Origin) { o.lose("the volume data") }), Choices{AcceptLosses: true})
 	refused := steps[0]
 	refused.refuse("no good")
 	var out strings.Builder
