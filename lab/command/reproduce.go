@@ -24,7 +24,9 @@ paper was repeated, or why not. The commands that it runs stand on the page; eac
 run alone.
 
 --plot DIR also writes a page, DIR/SEED.md, with all tables, and the drawings in DIR/SEED.
-The pages in docs/reproduction are made this way.
+The pages in docs/reproduction are made this way. infless is the longest and has none yet:
+no run of it has been kept to its end. Run its commands one by one instead; BENCHMARKS.md
+names them.
 
 ` + namedList("Seeds", seedList()),
 		Example: `  faas-infer-lab reproduce infless
