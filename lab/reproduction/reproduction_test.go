@@ -114,7 +114,8 @@ func TestRunAndWrite(t *testing.T) {
 			Drawings: []draw.Drawing{figured},
 		}, nil
 	}}
-	s := Seed{Name: "paper", Paper: "A paper", About: "About it.", parts: []part{fine}, rules: []rule{{pattern: "one/*"}}}
+	bare := part{"bare", "faas-infer-lab simulate bare", func(context.Context, func(int, int)) (*figure.Outcome, error) { return &figure.Outcome{}, nil }}
+	s := Seed{Name: "paper", Paper: "A paper", About: "About it.", parts: []part{fine, bare}, rules: []rule{{pattern: "one/*"}}}
 	dir, last := t.TempDir(), 0
 	if err := os.MkdirAll(filepath.Join(dir, "paper"), 0o755); err != nil {
 		t.Fatal(err)
@@ -129,7 +130,7 @@ func TestRunAndWrite(t *testing.T) {
 		}
 		last = done
 	})
-	if err != nil || last != 100 {
+	if err != nil || last != 200 {
 		t.Fatal(err, last)
 	}
 	if err := o.Write(dir); err != nil {
@@ -139,10 +140,13 @@ func TestRunAndWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# A paper\n", "| 1 | Fig. 11 | `one/max_rps.infless` | 100 1/s | 90 1/s | – | repeated (within 25 %) |", "(paper/claims.svg)", "1 of 1 repeated.", "![Figure 11](paper/one-fig11.svg)", "- `faas-infer-lab simulate one`, 0 s\n", "\n## one\n"} {
+	for _, want := range []string{"# A paper\n", "| 1 | Fig. 11 | `one/max_rps.infless` | 100 1/s | 90 1/s | – | repeated (within 25 %) |", "(paper/claims.svg)", "1 of 1 repeated.", "![Figure 11](paper/one-fig11.svg)", "- `faas-infer-lab simulate one`, 0 s\n- `faas-infer-lab simulate bare`, 0 s\n", "\n## one\n"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
+	}
+	if strings.Contains(string(page), "\n## bare\n") {
+		t.Errorf("a part without tables and drawings has a section in\n%s", page)
 	}
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the old drawing is still there: %v", err)
