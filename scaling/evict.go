@@ -30,7 +30,7 @@ type victim struct {
 // least, or for a set that no node can hold, on several (evictForSet). It reports whether
 // there is room now. It stops in this order, as far as needed:
 //
-//   - the shadows that help least;
+//   - the shadows that help least, v's own included;
 //   - the idle instances that are worth least (see worth), parked or not;
 //   - instances of functions that keep another one; these finish their requests first;
 //   - v's own instances of an older revision.
@@ -107,7 +107,7 @@ func listVictims(p *pass, patient bool) [][]victim {
 	}
 	for _, u := range p.views {
 		for _, s := range u.shadows {
-			add(u, s, shadowTier, helps(u, &s))
+			add(u, s, shadowTier, helps(u, &s, false))
 		}
 		// The others must stay; see victim.keeps.
 		idle, busy := u.Waiting <= 0 && u.all() > u.floor, len(u.live) > max(1, u.floor)
@@ -195,11 +195,11 @@ func (x victim) keeps() int {
 // may reports whether the victim may make room for v after those that taken counts by function,
 // and counts it.
 func (x victim) may(v *view, taken map[*view]int) bool {
+	if x.tier == shadowTier { // Also v's own: it helps nothing without an instance.
+		return true
+	}
 	if x.view == v && x.tier < 2 {
 		return false
-	}
-	if x.tier == shadowTier {
-		return true
 	}
 	left := len(x.view.live) - taken[x.view]
 	if x.tier == 0 {

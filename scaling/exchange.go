@@ -10,10 +10,12 @@ import (
 )
 
 // exchange plans one step of exchanges if some function has too little and a step is
-// due.
+// due. It leaves out functions with shadows: their instances are worth more than their configs.
 func (p *pass) exchange() {
 	w := &p.engine.exchanges
-	short := func(v *view) bool { return v.joint && v.short == placing.NoRoom && v.steady > v.capacity() }
+	short := func(v *view) bool {
+		return v.joint && len(v.shadows) == 0 && v.short == placing.NoRoom && v.steady > v.capacity()
+	}
 	if !slices.ContainsFunc(p.views, short) {
 		w.Enough()
 		return
@@ -22,7 +24,7 @@ func (p *pass) exchange() {
 	var views []*view
 	early := false
 	for _, v := range p.views {
-		if !v.joint || strict(v) || len(v.live) == 0 || v.robbed || len(v.old) > 0 || !p.allowed(v).Any() {
+		if !v.joint || strict(v) || len(v.live) == 0 || len(v.shadows) > 0 || v.robbed || len(v.old) > 0 || !p.allowed(v).Any() {
 			continue
 		}
 		if v.started > 0 || v.woken {

@@ -121,38 +121,63 @@ func gain(v *view, in *Running, with *Pairing, peak bool) float64 {
 }
 
 // part stops the shadows that are not needed any more: all of a function that rests or is
-// retired, and those without which the instances still carry the peak. Those that help least go
-// first. A shadow that the plan knows no times of helps nothing.
+// retired, those that may help no more, and those without which the instances still carry the peak. Those
+// that help least go first. As for surplus instances, the engine must have observed a whole window.
 func part(p *pass, v *view) {
-	if len(v.shadows) == 0 {
+	switch {
+	case len(v.shadows) == 0:
+		return
+	case v.resting || v.idle && v.floor == 0:
+		for _, s := range slices.Clone(v.shadows) {
+			stopShadow(p, v, s, Idle)
+		}
+		return
+	case !settled(v, p.now):
 		return
 	}
 	all := slices.Clone(v.shadows)
-	help := func(s *Running) float64 {
-		if i := bodyOf(v, s); i >= 0 && v.live[i].pairing != nil {
-			return gain(v, &v.live[i], v.live[i].pairing, true)
-		}
-		return 0
-	}
-	slices.SortStableFunc(all, func(a, b Running) int { return cmp.Compare(help(&a), help(&b)) })
+	slices.SortStableFunc(all, func(a, b Running) int { return cmp.Compare(helps(v, &a, true), helps(v, &b, true)) })
 	for _, s := range all {
-		switch {
-		case v.resting || v.idle && v.floor == 0:
-			stopShadow(p, v, s, Idle)
-		case bodyOf(v, &s) < 0: // See remarry.
-		case v.high().Up-help(&s) >= v.peak:
+		switch i := bodyOf(v, &s); {
+		case i < 0: // See remarry.
+		case pairingOf(v, &v.live[i], s.Part) == nil && !v.NoShadows:
+			stopShadow(p, v, s, Unpaired)
+		case spared(v, &s):
 			stopShadow(p, v, s, Surplus)
 		}
 	}
 }
 
+// spared reports whether v carries its peak without a shadow, by the rule of [pass.surplus]. Only what
+// serves already counts: the shadow stays until what replaces it is ready.
+func spared(v *view, s *Running) bool {
+	x := v.engine.settings
+	return v.peak < capacity.Threshold(serving(v, ""), x.Alpha, x.Reading) && serving(v, s.ID).Up >= v.peak &&
+		spares(v, &v.live[bodyOf(v, s)], helps(v, s, true))
+}
+
+// serving is [R_min, R_max] at the peak of the instances that are ready, with their ready shadows except one.
+func serving(v *view, except cluster.InstanceID) capacity.Range {
+	return total(v.live, func(in *Running) capacity.Range {
+		if in.State != cluster.Ready {
+			return capacity.Range{}
+		}
+		helps := func(s Running) bool { return s.Body == in.ID && s.State == cluster.Ready && s.ID != except }
+		alone := *in
+		if !slices.ContainsFunc(v.shadows, helps) {
+			alone.pairing = nil
+		}
+		return v.peaked(&alone)
+	})
+}
+
 // remarry gives shadows whose bodies are gone to instances that have none, if these then serve more
-// than they do alone and the load needs it. It stops the others, and those of another revision. As
-// long as the function has no instance, its shadows wait for one.
+// than they do alone and the load needs it. It stops those of another revision, and the others as soon as
+// the load is known. As long as the function has no instance, its shadows wait for one.
 func remarry(p *pass, v *view) {
 	waits := len(v.live) == 0 && !v.retired && !v.idle
 	for _, s := range slices.Clone(v.shadows) {
-		if bodyOf(v, &s) >= 0 || slices.ContainsFunc(v.old, func(in Running) bool { return in.ID == s.Body }) || waits && v.current(&s) {
+		if hasBody(v, &s) || waits && v.current(&s) {
 			continue
 		}
 		best, most := -1, 0.0
@@ -167,7 +192,9 @@ func remarry(p *pass, v *view) {
 			}
 		}
 		if best < 0 {
-			stopShadow(p, v, s, Unpaired)
+			if !v.current(&s) || settled(v, p.now) {
+				stopShadow(p, v, s, Unpaired)
+			}
 			continue
 		}
 		v.shadows[slices.IndexFunc(v.shadows, func(x Running) bool { return x.ID == s.ID })].Body = v.live[best].ID
@@ -175,6 +202,14 @@ func remarry(p *pass, v *view) {
 		p.changed(v)
 		join(v, best, pairingOf(v, &v.live[best], s.Part))
 	}
+}
+
+// hasBody reports whether a shadow's body is there. A body that shows as stopping may only have lost its
+// connection for a moment.
+func hasBody(v *view, s *Running) bool {
+	is := func(in Running) bool { return in.ID == s.Body }
+	stopping := func(in Running) bool { return is(in) && in.State == cluster.Stopping }
+	return bodyOf(v, s) >= 0 || slices.ContainsFunc(v.old, is) || slices.ContainsFunc(v.Instances, stopping)
 }
 
 // mayHelp reports whether an instance can get a shadow: it started as a body, has none, and is no set.
@@ -187,7 +222,7 @@ func mayHelp(v *view, in *Running) bool {
 // A shadow goes to its body's node if that has room, else to the node with the least free CPU that
 // has.
 func help(p *pass, v *view) {
-	for len(v.Pairings) > 0 && v.residual() > 0 {
+	for len(v.Pairings) > 0 && !v.NoShadows && v.residual() > 0 {
 		best, place, most := -1, -1, 0.0
 		for i := range v.live {
 			in := &v.live[i]
@@ -258,11 +293,11 @@ func stopShadow(p *pass, v *view, s Running, why Why) {
 	}
 }
 
-// helps is how many more requests per second a shadow's body serves with it, at the demand. A shadow
-// that the plan knows no times of helps nothing.
-func helps(v *view, s *Running) float64 {
+// helps is how many more requests per second a shadow's body serves with it, at the demand or at the peak.
+// A shadow that the plan knows no times of helps nothing.
+func helps(v *view, s *Running, peak bool) float64 {
 	if i := bodyOf(v, s); i >= 0 && v.live[i].pairing != nil {
-		return gain(v, &v.live[i], v.live[i].pairing, false)
+		return gain(v, &v.live[i], v.live[i].pairing, peak)
 	}
 	return 0
 }

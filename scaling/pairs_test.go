@@ -13,14 +13,15 @@ import (
 
 // FuzzPairs drives the engine over functions with shadows, while loads change and instances and
 // shadows come and go. No node ever gives more than it has, an instance has one shadow at most, each
-// shadow finds a body within two passes or goes, and under the same load plans end.
+// shadow finds a body within two passes or goes once the load is known, none starts while none may, and
+// under the same load plans end.
 func FuzzPairs(f *testing.F) {
 	for seed := range uint64(32) {
 		f.Add(seed)
 	}
 	f.Add(uint64(279)) // A shadow that gets another body makes room in the same plan.
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		r := rand.New(rand.NewPCG(seed, 7))
+		r, disturb := rand.New(rand.NewPCG(seed, 7)), rand.New(rand.NewPCG(seed, 8))
 		s := DefaultSettings()
 		if seed%4 == 0 {
 			s.Options = capacity.Greedy()
@@ -53,11 +54,14 @@ func FuzzPairs(f *testing.F) {
 					f.Instances[r.IntN(len(f.Instances))].Paired = false // It started before the function had shadows.
 				}
 			}
+			if seed%8 < 4 {
+				w.fail(disturb)
+			}
 			w.now = w.now.Add(time.Duration(100+r.IntN(20_000)) * time.Millisecond)
-			w.scale()
+			w.checkStarts(t, w.scale())
 			w.checkPairs(t, false)
 			w.now = w.now.Add(100 * time.Millisecond)
-			w.scale()
+			w.checkStarts(t, w.scale())
 			w.checkPairs(t, true)
 		}
 		for _, f := range w.functions {
@@ -97,6 +101,38 @@ func (w *world) randomPairs(r *rand.Rand, name string) {
 	}
 }
 
+// fail lets instances lose their connections and have them again, shadows fail, parts be forgotten, and the
+// engine start again.
+func (w *world) fail(r *rand.Rand) {
+	if r.IntN(20) == 0 {
+		w.engine = New(w.engine.settings)
+	}
+	for _, f := range w.functions {
+		f.Instances = slices.Clone(f.Instances)
+		for i := range f.Instances {
+			switch in := &f.Instances[i]; {
+			case in.State == cluster.Stopping && r.IntN(2) == 0:
+				in.State = cluster.Ready
+			case in.State == cluster.Ready && !in.Parked && r.IntN(10) == 0:
+				in.State = cluster.Stopping
+			}
+		}
+		if f.NoShadows = r.IntN(4) == 0; r.IntN(40) == 0 {
+			f.Pairings = nil
+		}
+	}
+}
+
+// checkStarts checks that no shadow starts while none may.
+func (w *world) checkStarts(t *testing.T, plan Plan) {
+	t.Helper()
+	for _, s := range plan.Start {
+		if s.Role == cluster.Shadow && w.function(s.Function).NoShadows {
+			t.Fatalf("%s: a shadow starts, and one has just failed", s.Function)
+		}
+	}
+}
+
 // checkPairs checks what the world's instances and shadows hold. settled: the shadows have had two
 // passes to find bodies.
 func (w *world) checkPairs(t *testing.T, settled bool) {
@@ -114,8 +150,8 @@ func (w *world) checkPairs(t *testing.T, settled bool) {
 			if there && helped[s.Body] {
 				t.Fatalf("%s: %s has two shadows", f.Name, s.Body)
 			}
-			if settled && slices.ContainsFunc(f.Instances, func(in Running) bool {
-				return in.ID == s.Body && !in.Paired && in.Revision == f.Revision && in.State != cluster.Exited
+			if settled && w.engine.memories[f.Name].Settled(w.now, w.engine.settings.Stabilisation) && slices.ContainsFunc(f.Instances, func(in Running) bool {
+				return in.ID == s.Body && !in.Paired && in.Revision == f.Revision && in.State != cluster.Stopping
 			}) {
 				t.Fatalf("%s: %s is the shadow of %s, which can have none", f.Name, s.ID, s.Body)
 			}

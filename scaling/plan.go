@@ -91,6 +91,8 @@ type Function struct {
 	// serve more is taken. SharedWeights: the instances of a node map the same weights.
 	Pairings                    []Pairing
 	ShadowsFirst, SharedWeights bool
+	// NoShadows: no shadow may start now, because one has just failed. Those that there are stay.
+	NoShadows bool
 	// Classes are the parts of the load that not all artefacts may answer; none if all may
 	// answer all of it.
 	Classes []Class
@@ -240,7 +242,7 @@ const (
 	Superseded Why = "superseded"
 	// Evicted: a function without any instance needs the room.
 	Evicted Why = "evicted"
-	// Unpaired: it is a shadow whose body is gone, and no other needs it.
+	// Unpaired: it is a shadow whose body is gone, and no other needs it. Or it may help no more.
 	Unpaired Why = "unpaired"
 	// Rearranged: fewer, larger instances carry more in the same room.
 	Rearranged Why = "rearranged"

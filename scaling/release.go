@@ -30,7 +30,7 @@ func (p *pass) release(v *view) {
 		p.expire(v)
 		return
 	}
-	if !v.memory.Settled(p.now, p.engine.settings.Stabilisation) {
+	if !settled(v, p.now) {
 		return
 	}
 	before := len(v.live)

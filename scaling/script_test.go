@@ -191,12 +191,15 @@ func on(node string, nodes []string) string {
 // do carries out one command of a scenario:
 //
 //	node NAME cpu=2000 gpu=0 memory=8000        (memory in MiB)
-//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no nodes=a,b
+//	function NAME slo=50ms min=0 max=0 keepalive=300s park=0s revision=1 largest=0 queue=late|instance zero=yes|no failed=no|yes nodes=a,b
 //	config NAME b=4 cpu=1000 gpu=0 memory=100 exec=2ms parts=0 concurrency=0
 //	pairing NAME part=0:3 cpu=1000 b=8 exec=50ms concurrency=2 own=1000 memory=50 first=yes|no shared=yes|no whole=10+300 shadow=10+20 loading=16ms shadowloading=11ms
 //	shadow NAME ID                              (of the first pairing, on the first node)
 //	load NAME rate=100 waiting=0
 //	prewarm NAME in=10s for=60s
+//	off NAME                                    (no pairings any more)
+//	suspect NAME ID back=no|yes                 (no connection to an instance)
+//	restart                                     (a new engine)
 //	kill NAME [ID]
 //	tick 1s [times]                             (advance, then scale)
 //	instances                                   (print them)
@@ -219,7 +222,7 @@ func (w *world) do(t *testing.T, line string) string {
 		w.largest[f.Name] = keys.int("largest", w.largest[f.Name])
 		w.keepAlive[f.Name] = keys.duration("keepalive", w.keepAlive[f.Name])
 		w.parkAfter[f.Name] = keys.duration("park", w.parkAfter[f.Name])
-		f.ScaleToZero = keys.values["zero"] != "no"
+		f.ScaleToZero, f.NoShadows = keys.values["zero"] != "no", keys.values["failed"] == "yes"
 		if on, bound := keys.values["nodes"]; bound {
 			f.Nodes = strings.FieldsFunc(on, func(r rune) bool { return r == ',' })
 		}
@@ -258,6 +261,15 @@ func (w *world) do(t *testing.T, line string) string {
 	case "kill":
 		f := w.function(words[1])
 		f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), func(in Running) bool { return len(words) < 3 || string(in.ID) == words[2] })
+	case "restart":
+		w.engine = New(w.engine.settings)
+	case "off":
+		w.function(words[1]).Pairings = nil
+	case "suspect":
+		f := w.function(words[1])
+		f.Instances = slices.Clone(f.Instances)
+		at := slices.IndexFunc(f.Instances, func(in Running) bool { return string(in.ID) == words[2] })
+		f.Instances[at].State = map[bool]cluster.State{true: cluster.Stopping, false: cluster.Ready}[keys.values["back"] != "yes"]
 	case "instances":
 		return w.instances()
 	case "tick":

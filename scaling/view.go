@@ -257,6 +257,11 @@ func (v *view) remove(id cluster.InstanceID) {
 	}
 }
 
+// settled reports whether the engine has observed the function's load for a whole window.
+func settled(v *view, now time.Time) bool {
+	return v.memory.Settled(now, v.engine.settings.Stabilisation)
+}
+
 // wantsFirst reports whether the function has no instance and needs one. A measured load
 // alone is no reason: it lags, and the first request that finds no instance waits. A
 // function with parked instances needs one only for waiting requests or its minimum.

@@ -121,7 +121,7 @@ func ways(p *pass, v *view) (all []way) {
 	for i := range v.live {
 		in := &v.live[i]
 		with := pairingOf(v, in, "")
-		if with == nil || !mayHelp(v, in) {
+		if with == nil || v.NoShadows || !mayHelp(v, in) {
 			continue
 		}
 		place := placeShadow(p, v, in, with)

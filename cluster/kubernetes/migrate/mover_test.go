@@ -253,9 +253,11 @@ func TestLookSaysWhatIsMissing(t *testing.T) {
 	if _, err := s.Look(t.Context(), ns); err == nil || !strings.Contains(err.Error(), "Deployments of namespace openfaas-fn cannot be listed: forbidden") {
 		t.Error(err)
 	}
-	s.core.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		return true, a.(clienttesting.CreateAction).GetObject(), nil
-	})
+	for _, review := range []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"} { // Nothing is allowed.
+		s.core.PrependReactor("create", review, func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return true, a.(clienttesting.CreateAction).GetObject(), nil
+		})
+	}
 	if err := s.Allowed(t.Context(), []string{ns}); err == nil || !strings.Contains(err.Error(), "create functions.faas-infer.dev in namespace openfaas-fn") {
 		t.Error(err)
 	}
