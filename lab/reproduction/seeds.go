@@ -16,7 +16,7 @@ const halfDay = 12 * time.Hour
 var seeds = []Seed{
 	{
 		// It is the longest, and has no page yet: no run of all its parts has been kept. testbed-qa
-		// alone tries loads of up to 54,264 requests/s (faas-infer, commit da33a8d0ddfa) for 52 s each.
+		// alone tries loads of up to 54,264 requests/s (faas-infer, commit da33a8d0ddfa).
 		Name: "infless", Paper: "INFless (ASPLOS 2022)",
 		About: "Systems: `infless` is INFless as printed, `infless-release` as its release runs it, `batch` BATCH with the exact latencies, `batch-published` as its authors run it. Of the traces, the first half day is simulated; the paper's 3.1 % late are a mean.",
 		parts: []part{
