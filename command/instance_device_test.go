@@ -111,6 +111,9 @@ func TestStandBeside(t *testing.T) {
 	if !beside.shadow.Keeps(forShadows) || beside.memory() != emptyMemory {
 		t.Error("no empty instance is kept beside a body")
 	}
+	if (localShadows{beside: &beside}).Unwanted(); beside.memory() != 0 {
+		t.Error("an empty instance is kept although no function has shadows")
+	}
 	for _, i := range []instanceFlags{
 		{model: "m.onnx", device: onCUDA, part: -1}, {model: "m.onnx", device: onCPU, part: -1, standby: f.standbyDir()},
 		{model: "bundle.yaml", device: onCUDA, part: -1, standby: f.standbyDir()}, {model: "m.onnx", device: onCUDA, part: -1, standby: f.standbyDir()},

@@ -90,7 +90,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	close = append(close, made.Close)
-	controller, err := f.control(ctx, b, made, ordinary, backend, kept, secrets, found)
+	controller, err := f.control(ctx, b, made, ordinary, backend, kept, secrets, found, &beside)
 	if err != nil {
 		return p, err
 	}

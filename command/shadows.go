@@ -22,7 +22,10 @@ import (
 )
 
 // localShadows are the shadows of instances on this machine.
-type localShadows struct{ models *childModels }
+type localShadows struct {
+	models *childModels
+	beside *standbys
+}
 
 var _ control.Shadows = localShadows{}
 
@@ -47,16 +50,20 @@ func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, e
 		return nil, err
 	}
 	var found struct {
-		Model *shadow.Model `json:"model"`
+		Model     *shadow.Model `json:"model"`
+		Undivided string        `json:"undivided"`
 	}
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("read the layer profile: %w", err)
 	}
 	if found.Model == nil || len(found.Model.Blocks) < 2 {
-		return nil, shadow.ErrUndivided
+		return nil, &shadow.UndividedError{Why: found.Undivided}
 	}
 	return found.Model, nil
 }
+
+// Unwanted implements [control.Shadows].
+func (s localShadows) Unwanted() { s.beside.shadow.Drop(forShadows) }
 
 // Tell implements [control.Shadows].
 func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {

@@ -111,15 +111,15 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 }
 
 // control makes the controllers of models and of ordinary functions, each with the instances of its
-// kind. machine is the backend that runs them all.
-func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cluster.Backend, machine *local.Backend, kept *store.Store, secrets *store.Secrets, found *registrar) (*router.Controller, error) {
+// kind. machine is the backend that runs them all, beside keeps processes beside these.
+func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cluster.Backend, machine *local.Backend, kept *store.Store, secrets *store.Secrets, found *registrar, beside *standbys) (*router.Controller, error) {
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU = machine.Move, machine.CPU
-	o.Shadows = localShadows{found.models}
+	o.Shadows = localShadows{found.models, beside}
 	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

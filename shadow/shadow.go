@@ -10,6 +10,7 @@
 package shadow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -17,8 +18,16 @@ import (
 	"strings"
 )
 
-// ErrUndivided says that a model has fewer than two blocks, so a shadow could hold no part of it.
-var ErrUndivided = errors.New("the model cannot be divided: nowhere do a few tensors hold all that the rest of it needs")
+// UndividedError says that a model has fewer than two blocks, so a shadow could hold no part of it.
+type UndividedError struct {
+	// Why is the reason; "" means that the model has no place to cut it.
+	Why string
+}
+
+// Error implements error.
+func (e *UndividedError) Error() string {
+	return "the model cannot be divided: " + cmp.Or(e.Why, "nowhere do a few tensors hold all that the rest of it needs")
+}
 
 // Block is consecutive operators of a model between two cuts.
 type Block struct {

@@ -20,7 +20,11 @@ var _ systems.Driver = driver{}
 
 // Stop implements [systems.Driver].
 func (c driver) Stop(s scaling.Stop) {
-	if in, ok := c.keeper.Instance(s.ID); ok {
+	switch in, ok := c.keeper.Instance(s.ID); {
+	case !ok:
+	case in.Role == cluster.Shadow:
+		pairs(c).leave(in, string(s.Why))
+	default:
 		c.keeper.Retire(in, string(s.Why))
 	}
 }

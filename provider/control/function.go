@@ -258,17 +258,20 @@ type instance struct {
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief
-	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked,
-	// and not again before tellAfter. asked: it was asked since it was told. unhelpful are those that did
-	// not help when it was asked, counted and weights what it reported then. tookOver: an earlier
-	// provider started it, and it has reported nothing yet.
-	told           string
-	telling, asked bool
-	tellAfter      time.Time
-	unhelpful      []cluster.InstanceID
-	counted        metrics.ShadowCounts
-	weights        int64
-	tookOver       bool
+	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked. It is
+	// not asked before askAfter, nor told before tellAfter, after it could not be told untold times in a
+	// row. refused is how many times in a row it lost its shadows for that, refusal is why. It has none
+	// before aloneUntil. asked: it was asked since it was told. unhelpful are those that did not help when
+	// it was asked, counted and weights what it reported then. tookOver: an earlier provider started it,
+	// and it has reported nothing yet. leaving is why a shadow is to stop once its body does not use it, or
+	// at leavesBy; "" if it is not to.
+	told, refusal, leaving                    string
+	telling, asked, tookOver                  bool
+	tellAfter, askAfter, aloneUntil, leavesBy time.Time
+	untold, refused                           int
+	unhelpful                                 []cluster.InstanceID
+	counted                                   metrics.ShadowCounts
+	weights                                   int64
 	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that were
 	// predicted, and pairTold the ratio that the policy knows.
 	helped              *division
@@ -326,6 +329,9 @@ func (in *instance) describe() batching.Instance {
 	if in.helped != nil && in.previousConfig == nil {
 		table, in.pairTold = in.pairTable(), in.pairRatio
 		config.Concurrency = in.helped.streams
+		if fn := in.function; fn.queue() == capacity.PerInstance {
+			table = table[:min(max(1, fn.rules.Usable(fn.objective(), table)), len(table))]
+		}
 	}
 	config.Batch = len(table)
 	in.classes = in.function.servedBy(in)

@@ -52,9 +52,10 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
 	for _, fn := range c.functions {
-		busy = busy || fn.Failures.Pausing(now)
+		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
+	pairs{c}.unwanted()
 	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
 }
@@ -133,11 +134,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
-	if fn.Inference.Shadow != "" || len(fn.shadows.Instances) > 0 || fn.paired {
-		f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn, now), fn.Inference.Shadow == annotation.ShadowAlways
-		f.SharedWeights = true // Shadows start on one machine only, where all instances map prepared models.
-		pairs{c}.tell(now, fn)
-	}
+	pairs{c}.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	interference{c}.follow(now, fn, f.Rate)
 	fn.steer(now, &f, stats)
@@ -160,7 +157,7 @@ func (in *instance) planned() cluster.Config {
 // running returns an instance as the engine sees it.
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
-	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Paired: in.Paired, Fixed: now.Before(in.resizeAfter)}
+	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Paired: in.Paired && !now.Before(in.aloneUntil), Fixed: now.Before(in.resizeAfter)}
 	r.Config, r.Largest, r.Loading = in.planned(), in.Config.Batch, in.Loading
 	if p := in.pace(); p != nil {
 		r.Mean = p.means.Of(p.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)

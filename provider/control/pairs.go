@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -22,16 +21,18 @@ import (
 
 // This file holds what a controller does for instances with shadows (AsyFunc). It chooses a shadow's
 // part by the model's layer profile, once for each share; the engine decides which instance gets one;
-// and pairs.tell tells bodies where their shadows are. What a body was told is not stored: a provider that
-// takes instances over tells them again.
+// and tell.go tells bodies where their shadows are.
 
 // Shadows are what a controller needs of instances that can have shadows.
 type Shadows interface {
 	// Check returns an error that says why instances of a model can have none, without reading it.
 	Check(file string) error
 	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
-	// [shadow.ErrUndivided] if no later attempt can succeed.
+	// a [shadow.UndividedError] if no later attempt can succeed.
 	Blocks(ctx context.Context, file string) (*shadow.Model, error)
+	// Unwanted says that no function has shadows, so nothing has to be kept for the next one. It must
+	// not block.
+	Unwanted()
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
 	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
@@ -49,15 +50,8 @@ type ShadowReport struct {
 }
 
 const (
-	// tellPause is that after a body could not be told its shadows.
-	tellPause = time.Second
-	// askPause is the time between two questions to a body whether its shadows help. One that does
-	// not twice in a row is replaced: a connection takes milliseconds.
-	askPause = time.Second
 	// pairWeight is that of the latest execution in a pair's mean times.
 	pairWeight = 0.1
-	// unknownPair is what a body was told by an earlier provider.
-	unknownPair = "?"
 )
 
 // pairs chooses and tells, for a controller.
@@ -86,11 +80,38 @@ func (a *artefact) division(cpu int, part string) *division {
 	return nil
 }
 
-// pairings are the ways to help a function's instances, as the engine sees them.
-func pairings(fn *function, now time.Time) (all []scaling.Pairing) {
-	if fn.shadows.Failures.Pausing(now) {
-		return nil
+// unwanted says so if no function has shadows. The lock is held.
+func (c pairs) unwanted() {
+	if c.options.Shadows == nil {
+		return
 	}
+	for _, fn := range c.functions {
+		if fn.Inference.Shadow != "" || fn.wanted != nil && fn.wanted.Inference.Shadow != "" || len(fn.shadows.Instances) > 0 {
+			return
+		}
+	}
+	c.options.Shadows.Unwanted()
+}
+
+// look adds a function's shadows, and how its instances can be helped, to what the engine sees of it. No
+// shadow starts for a time after one has failed. The lock is held.
+func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
+	if fn.Inference.Shadow == "" && len(fn.shadows.Instances) == 0 && !fn.paired {
+		return
+	}
+	for _, s := range fn.shadows.Sorted() {
+		if s.There() {
+			fn.shadows.Failures.Serves(now, s.ReadyAt)
+		}
+	}
+	f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn), fn.Inference.Shadow == annotation.ShadowAlways
+	f.NoShadows = fn.shadows.Failures.Pausing(now)
+	f.SharedWeights = true // Shadows start on one machine only, where all instances map prepared models.
+	c.tell(now, fn)
+}
+
+// pairings are the ways to help a function's instances, as the engine sees them.
+func pairings(fn *function) (all []scaling.Pairing) {
 	for _, s := range fn.shadows.Sorted() {
 		if a := fn.artefact(s.Artefact.Name); a != nil && s.Loading > 0 {
 			a.shadowLoading = s.Loading
@@ -115,7 +136,7 @@ func shadowsSeen(fn *function) (all []scaling.Running) {
 		r := scaling.Running{
 			ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Revision: in.Revision, State: in.State, Role: in.Role, Part: in.Part, Body: in.Body,
 		}
-		if in.Retiring || in.Suspect {
+		if in.Retiring || in.Suspect || in.leaving != "" {
 			r.State = cluster.Stopping
 		}
 		all = append(all, r)
@@ -133,112 +154,6 @@ func (c driver) Pair(p scaling.Pair) {
 	if in, ok := c.keeper.Instance(p.ID); ok && in.Role == cluster.Shadow {
 		in.Body = p.Body
 	}
-}
-
-// tell tells bodies which shadows they have, if that has changed. The lock is held.
-func (c pairs) tell(now time.Time, fn *function) {
-	if c.options.Shadows == nil {
-		return
-	}
-	fn.paired = false
-	for _, body := range fn.Sorted() {
-		if !body.Paired || !body.serves() {
-			continue
-		}
-		var part string
-		var with []cluster.Instance
-		for _, s := range fn.shadows.Sorted() {
-			if s.Body == body.ID && s.There() && (part == "" || s.Part == part) {
-				part, with = s.Part, append(with, s.Instance)
-			}
-		}
-		fn.paired = fn.paired || len(with) > 0 || body.told != "" || !body.asked
-		c.inform(now, body, part, with)
-	}
-}
-
-// inform is tell for one body. A body that has lost its shadow counts as alone at once.
-func (c pairs) inform(now time.Time, body *instance, part string, with []cluster.Instance) {
-	var names []string
-	for _, s := range with {
-		names = append(names, s.Address)
-	}
-	order := strings.Join(append(names, part), " ")
-	if len(with) == 0 {
-		order = ""
-		body.help(nil)
-	}
-	if body.telling || now.Before(body.tellAfter) {
-		return
-	}
-	if order == body.told {
-		c.ask(body, with)
-		return
-	}
-	body.unhelpful, body.asked = nil, false
-	body.telling = true
-	seen := body.Instance
-	c.keeper.Begin(func() {
-		err := c.options.Shadows.Tell(c.keeper.Context(), seen, part, with)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		body.telling = false
-		if err != nil {
-			body.tellAfter = time.Now().Add(tellPause)
-			if c.keeper.Context().Err() == nil {
-				body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not tell an instance its shadows")
-			}
-			return
-		}
-		body.told, body.tellAfter = order, time.Now().Add(askPause)
-		if a := body.own(); a != nil && len(with) > 0 {
-			body.help(a.division(body.Config.CPU, part))
-		}
-		c.Wake()
-	})
-}
-
-// ask asks a body in the background about its shadows, once if it has none any more. It counts what the
-// body counted, and drops shadows that do not help for the second time. The lock is held.
-func (c pairs) ask(body *instance, with []cluster.Instance) {
-	if len(with) == 0 && body.asked {
-		return
-	}
-	body.telling = true
-	seen := body.Instance
-	c.keeper.Begin(func() {
-		report, err := c.options.Shadows.Look(c.keeper.Context(), seen, with)
-		c.mu.Lock()
-		var again []cluster.InstanceID
-		for _, id := range report.Useless {
-			if slices.Contains(body.unhelpful, id) {
-				again = append(again, id)
-			}
-		}
-		body.telling, body.tellAfter = false, time.Now().Add(askPause)
-		body.unhelpful = report.Useless
-		if err == nil {
-			body.asked = true
-			body.reported(report)
-		} else if c.keeper.Context().Err() == nil {
-			body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not ask an instance for its shadows")
-		}
-		c.mu.Unlock()
-		for _, id := range again {
-			c.keeper.Lost(id, errors.New("its body cannot use it"))
-		}
-	})
-}
-
-// reported adds what a body counted since its last report to the function's metrics. What a body of an
-// earlier provider counted before its first report here, that one has shown.
-func (in *instance) reported(r ShadowReport) {
-	if in.weights = r.Weights; in.tookOver {
-		in.tookOver, in.counted = false, r.Counted
-		return
-	}
-	in.function.Metrics.AddShadowCounts(r.Counted, in.counted)
-	in.counted = r.Counted
 }
 
 // recordShadows updates the metrics of a function's shadows. The weights of a node's instances are
@@ -332,7 +247,7 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
-		if why = c.shadowless(f, m); why == "" {
+		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(m.File)); why == "" {
 			return nil
 		}
 	}
@@ -391,7 +306,7 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
 	}
 	switch {
-	case errors.Is(err, shadow.ErrUndivided):
+	case errors.As(err, new(*shadow.UndividedError)):
 		return parts{undivided: err.Error()}
 	case err != nil:
 		return parts{failed: err.Error()}
@@ -465,6 +380,11 @@ func shadowText(fn *function) string {
 		len(fn.shadows.Instances), len(fn.Instances), d.cpu, d.part, d.pair.Weights/mib, d.config.Memory/mib, whole/mib)
 	if fn.Inference.Shadow == annotation.ShadowAuto {
 		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
+	}
+	for _, in := range fn.Sorted() {
+		if in.refused > 0 {
+			return text + "; an instance has none for a time: " + in.refusal
+		}
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +30,13 @@ type fakeShadows struct {
 	// fails is how many times the blocks are not found, and why.
 	fails int
 	why   error
+	// refuses is why bodies refuse shadows, nil if they do not; refused counts how often.
+	refuses error
+	refused int
 	// useless are the shadows that do not help.
 	useless map[cluster.InstanceID]bool
+	// unwanted: nothing is kept for the next shadow.
+	unwanted atomic.Bool
 	// counted is what bodies report.
 	counted metrics.ShadowCounts
 }
@@ -64,12 +70,18 @@ func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
 	return m, nil
 }
 
+func (s *fakeShadows) Unwanted() { s.unwanted.Store(true) }
+
 func (s *fakeShadows) Tell(_ context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	order := string(body.ID) + ":" + part
 	for _, x := range shadows {
 		order += " " + x.Address
+	}
+	if len(shadows) > 0 && s.refuses != nil {
+		s.refused++
+		return s.refuses
 	}
 	s.told = append(s.told, order)
 	return nil
@@ -99,16 +111,29 @@ func (s *fakeShadows) last() string {
 // helper is an engine that gives every instance a shadow as soon as it may.
 type helper struct {
 	systems.Scaler
+	// paused: at some look no shadow could start. unpaired: at some look there was no pairing. parts
+	// makes it stop all shadows, and start no more.
+	paused, unpaired, parts atomic.Bool
 }
 
 func (h *helper) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
 	plan := h.Scaler.Scale(now, functions, nodes)
 	for _, f := range functions {
+		h.paused.Store(h.paused.Load() || f.NoShadows)
+		h.unpaired.Store(h.unpaired.Load() || len(f.Pairings) == 0)
 		plan.Stop = slices.DeleteFunc(plan.Stop, func(s scaling.Stop) bool {
 			return slices.ContainsFunc(f.Shadows, func(in scaling.Running) bool { return in.ID == s.ID })
 		})
 		at := slices.IndexFunc(f.Instances, func(in scaling.Running) bool { return in.Paired && in.State == cluster.Ready })
-		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || at < 0 {
+		if h.parts.Load() {
+			for _, in := range f.Shadows {
+				if in.State == cluster.Ready {
+					plan.Stop = append(plan.Stop, scaling.Stop{Function: f.Name, ID: in.ID, Why: scaling.Surplus})
+				}
+			}
+			continue
+		}
+		if len(f.Shadows) > 0 || len(f.Pairings) == 0 || f.NoShadows || at < 0 {
 			continue
 		}
 		x, body := f.Pairings[0], f.Instances[at]
@@ -203,15 +228,21 @@ func TestTurningShadowsOn(t *testing.T) {
 	})
 }
 
-// A function's shadows end with it.
+// A function's shadows end with it, and so does what is kept for the next one.
 func TestShadowsOfARemovedFunction(t *testing.T) {
 	shadows := &fakeShadows{}
 	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
 		r.helped(shadows, "model")
+		r.measured("g", "another")
+		shadows.unwanted.Store(false)
+		time.Sleep(time.Minute)
+		if shadows.unwanted.Load() {
+			t.Error("a function has shadows, and nothing is kept for the next one")
+		}
 		if err := r.Remove(t.Context(), full("f")); err != nil {
 			t.Fatal(err)
 		}
-		r.until("stopped", func() bool { return len(r.backend.living()) == 0 })
+		r.until("stopped", func() bool { return len(r.backend.living()) == 0 && shadows.unwanted.Load() })
 	})
 }
 
@@ -282,12 +313,16 @@ func TestDividingAgain(t *testing.T) {
 			t.Errorf("shown as %s", plan())
 		}
 	})
-	shadows = &fakeShadows{fails: 100, why: shadow.ErrUndivided}
+	shadows = &fakeShadows{fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}
 	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
 		r.measured("f", "model", withShadows)
 		time.Sleep(time.Hour)
-		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: "+shadow.ErrUndivided.Error()) {
+		if s, _ := r.Status(full("f")); !strings.Contains(s.Plan, "no shadows: the model cannot be divided: its weights are packed") {
 			t.Errorf("shown as %s", s.Plan)
+		}
+		_, err := r.Deploy(t.Context(), r.function("g", "model", withShadows))
+		if err == nil || !strings.Contains(err.Error(), `com.openfaas.infer.shadow is "always": the model cannot be divided: its weights are packed`) {
+			t.Errorf("deployed, or not for the reason, although it is known: %v", err)
 		}
 	})
 	if shadows.blocks != 1 {
@@ -436,14 +471,14 @@ func TestFootprints(t *testing.T) {
 		fn := r.functions[full("f")]
 		a := fn.artefacts[0]
 		a.loading = 60 * time.Millisecond
-		x := pairings(fn, time.Now())[0]
+		x := pairings(fn)[0]
 		own := int64(1<<20 + x.Config.Batch*1000)
 		whole, part := scaling.Footprint{Own: own, Weights: 101 << 20, Loading: 60 * time.Millisecond}, scaling.Footprint{Own: own, Weights: 1 << 20, Loading: 59 * time.Millisecond}
 		if x.Whole != whole || x.Shadow != part {
 			t.Errorf("a whole instance takes %+v and a shadow %+v", x.Whole, x.Shadow)
 		}
 		a.shadowLoading = 11 * time.Millisecond
-		if x = pairings(fn, time.Now())[0]; x.Shadow.Loading != a.shadowLoading {
+		if x = pairings(fn)[0]; x.Shadow.Loading != a.shadowLoading {
 			t.Errorf("a shadow loads in %v", x.Shadow.Loading)
 		}
 	})

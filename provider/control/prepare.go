@@ -350,11 +350,14 @@ func (c preparation) refined(t *task) *profiler.Profile {
 	return &same
 }
 
-// relabel gives the instances of an artefact that have the current revision another number.
+// relabel gives the instances of an artefact that have the current revision, and their shadows, another
+// number.
 func (fn *function) relabel(artefact string, revision uint64) {
-	for _, in := range fn.Instances {
-		if in.Revision == fn.Revision && in.Artefact.Name == artefact {
-			in.Revision = revision
+	for _, of := range []*keeper.Fleet[*instance]{&fn.Fleet, &fn.shadows} {
+		for _, in := range of.Instances {
+			if in.Revision == fn.Revision && in.Artefact.Name == artefact {
+				in.Revision = revision
+			}
 		}
 	}
 }

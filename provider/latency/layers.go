@@ -3,6 +3,7 @@ package latency
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/shadow"
@@ -27,14 +28,20 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 	if !t.Leading() {
 		return nil, ErrFollowing
 	}
-	if err := take(ctx, t.measuring); err != nil {
+	// Models that are measured do not wait: functions without shadows may need their times.
+	if err := take(ctx, t.dividing); err != nil {
 		return nil, err
 	}
-	defer give(t.measuring)
+	defer give(t.dividing)
 	m, err := t.Blocks(ctx, file)
+	var why *shadow.UndividedError
+	if errors.As(err, &why) {
+		t.undivided.Store(hash, err.Error())
+	}
 	if err != nil {
 		return nil, err
 	}
+	t.undivided.Delete(hash)
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
@@ -46,4 +53,16 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 		t.keep(f, key, &with)
 	}
 	return m, nil
+}
+
+// Undivided returns why a model cannot be divided, "" if it can or if Layers has not looked since this
+// process began.
+func (t *Finder) Undivided(file string) string {
+	hash, err := t.Models.Hash(file)
+	if err != nil {
+		return ""
+	}
+	why, _ := t.undivided.Load(hash)
+	text, _ := why.(string)
+	return text
 }

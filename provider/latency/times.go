@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -79,14 +80,17 @@ type Finder struct {
 	// Leading reports whether this replica leads, and so predicts and measures models.
 	Leading func() bool
 	Logger  zerolog.Logger
-	// sketching, measuring and preparing are locks for one sketch, measurement and
-	// preparation at a time.
-	sketching, measuring, preparing chan struct{}
+	// sketching, measuring, preparing and dividing are locks for one sketch, measurement,
+	// preparation and search for blocks at a time.
+	sketching, measuring, preparing, dividing chan struct{}
+	// undivided is why models cannot be divided, by hash.
+	undivided *sync.Map
 }
 
 // NewFinder returns f, ready to use.
 func NewFinder(f Finder) *Finder {
 	f.sketching, f.measuring, f.preparing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	f.dividing, f.undivided = make(chan struct{}, 1), &sync.Map{}
 	return &f
 }
 

@@ -1,0 +1,190 @@
+package control
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/keeper"
+)
+
+// This file tells bodies where their shadows are, and asks whether these help. What a body was told is
+// not stored: a provider that takes instances over tells them again.
+
+const (
+	// tellPause is that after a body could not be told its shadows for the first time. It doubles up to
+	// tellLongest.
+	tellPause, tellLongest = time.Second, 30 * time.Second
+	// maxUntold is how many times in a row a body may refuse its shadows. It then has none for
+	// alonePause, twice as long each time, up to aloneLongest.
+	maxUntold                = 2
+	alonePause, aloneLongest = 10 * time.Second, 10 * time.Minute
+	// askPause is the time between two questions to a body whether its shadows help. One that does
+	// not twice in a row is replaced: a connection takes milliseconds.
+	askPause = time.Second
+	// leaveTime is how long a shadow that is to stop waits until its body has been told.
+	leaveTime = 2 * time.Second
+	// unknownPair is what a body was told by an earlier provider, or may have been told.
+	unknownPair = "?"
+)
+
+// tell tells bodies which shadows they have, if that has changed. The lock is held.
+func (c pairs) tell(now time.Time, fn *function) {
+	if c.options.Shadows == nil {
+		return
+	}
+	fn.paired = false
+	for _, body := range fn.Sorted() {
+		if !body.Paired || !body.serves() {
+			continue
+		}
+		var part string
+		var with []cluster.Instance
+		for _, s := range fn.shadows.Sorted() {
+			if s.Body == body.ID && s.There() && s.leaving == "" && (part == "" || s.Part == part) {
+				part, with = s.Part, append(with, s.Instance)
+			}
+		}
+		fn.paired = fn.paired || len(with) > 0 || body.told != "" || !body.asked
+		c.inform(now, body, part, with)
+	}
+	for _, s := range fn.shadows.Sorted() {
+		if s.leaving != "" && (now.After(s.leavesBy) || !c.used(s)) {
+			c.keeper.Retire(s, s.leaving)
+		}
+	}
+}
+
+// leave stops a shadow as soon as its body does not use it any more. A job that it broke off would count
+// as lost. The lock is held.
+func (c pairs) leave(s *instance, why string) {
+	switch {
+	case s.leaving != "":
+	case c.options.Shadows == nil || !s.There() || !c.used(s):
+		c.keeper.Retire(s, why)
+	default:
+		s.leaving, s.leavesBy = why, time.Now().Add(leaveTime)
+		c.Wake()
+	}
+}
+
+// used reports whether a shadow's body may use it.
+func (c pairs) used(s *instance) bool {
+	body, ok := c.keeper.Instance(s.Body)
+	return ok && body.serves() && (body.telling || body.told == unknownPair || slices.Contains(strings.Split(body.told, " "), s.Address))
+}
+
+// untold takes in that a body could not be told its shadows: it may know them nevertheless. A body that
+// refuses them for the second time loses them, and has none for a time. The lock is held.
+func (c pairs) untold(now time.Time, body *instance, with []cluster.Instance, err error) {
+	if c.keeper.Context().Err() != nil {
+		return
+	}
+	body.told = unknownPair
+	body.untold++
+	body.tellAfter = now.Add(keeper.Backoff(body.untold, tellPause, tellLongest))
+	log := body.function.log.Warn().Str("instance", string(body.ID)).Err(err)
+	if len(with) == 0 || body.untold < maxUntold {
+		log.Msg("could not tell an instance its shadows")
+		return
+	}
+	body.refused, body.refusal = body.refused+1, err.Error()
+	body.untold, body.tellAfter, body.aloneUntil = 0, now, now.Add(keeper.Backoff(body.refused, alonePause, aloneLongest))
+	log.Time("until", body.aloneUntil).Msg("an instance cannot use shadows and has none for a time")
+	for _, s := range with {
+		if in, ok := c.keeper.Instance(s.ID); ok && in.Body == body.ID {
+			c.keeper.Retire(in, "its body cannot use it")
+		}
+	}
+	c.Wake()
+}
+
+// inform is tell for one body. A body that has lost its shadow counts as alone at once.
+func (c pairs) inform(now time.Time, body *instance, part string, with []cluster.Instance) {
+	var names []string
+	for _, s := range with {
+		names = append(names, s.Address)
+	}
+	order := strings.Join(append(names, part), " ")
+	if len(with) == 0 {
+		order = ""
+		body.help(nil)
+	}
+	switch {
+	case body.telling:
+		return
+	case order == body.told:
+		if !now.Before(body.askAfter) {
+			c.ask(body, with)
+		}
+		return
+	case now.Before(body.tellAfter):
+		return
+	}
+	body.unhelpful, body.asked = nil, false
+	body.telling = true
+	seen := body.Instance
+	c.keeper.Begin(func() {
+		err := c.options.Shadows.Tell(c.keeper.Context(), seen, part, with)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		body.telling = false
+		if err != nil {
+			c.untold(time.Now(), body, with, err)
+			return
+		}
+		body.told, body.untold, body.askAfter = order, 0, time.Now().Add(askPause)
+		if len(with) > 0 {
+			body.refused = 0
+			if a := body.own(); a != nil {
+				body.help(a.division(body.Config.CPU, part))
+			}
+		}
+		c.Wake()
+	})
+}
+
+// ask asks a body in the background about its shadows, once if it has none any more. It counts what the
+// body counted, and drops shadows that do not help for the second time. The lock is held.
+func (c pairs) ask(body *instance, with []cluster.Instance) {
+	if len(with) == 0 && body.asked {
+		return
+	}
+	body.telling = true
+	seen := body.Instance
+	c.keeper.Begin(func() {
+		report, err := c.options.Shadows.Look(c.keeper.Context(), seen, with)
+		c.mu.Lock()
+		var again []cluster.InstanceID
+		for _, id := range report.Useless {
+			if slices.Contains(body.unhelpful, id) {
+				again = append(again, id)
+			}
+		}
+		body.telling, body.askAfter = false, time.Now().Add(askPause)
+		body.unhelpful = report.Useless
+		if err == nil {
+			body.asked = true
+			body.reported(report)
+		} else if c.keeper.Context().Err() == nil {
+			body.function.log.Warn().Str("instance", string(body.ID)).Err(err).Msg("could not ask an instance for its shadows")
+		}
+		c.mu.Unlock()
+		for _, id := range again {
+			c.keeper.Lost(id, errors.New("its body cannot use it"))
+		}
+	})
+}
+
+// reported adds what a body counted since its last report to the function's metrics. What a body of an
+// earlier provider counted before its first report here, that one has shown.
+func (in *instance) reported(r ShadowReport) {
+	if in.weights = r.Weights; in.tookOver {
+		in.tookOver, in.counted = false, r.Counted
+		return
+	}
+	in.function.Metrics.AddShadowCounts(r.Counted, in.counted)
+	in.counted = r.Counted
+}

@@ -1,0 +1,65 @@
+package latency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/faas-infer/faas-infer/shadow"
+)
+
+// A search for a model's blocks delays no function's times.
+func TestProfilesDoNotWaitForLayers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, f := newRig(false), function(time.Second, 8)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r.Blocks = func(ctx context.Context, _ string) (*shadow.Model, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := r.Layers(ctx, f, "divided")
+			done <- err
+		}()
+		synctest.Wait()
+		within, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if _, _, err := r.Profile(within, f, "m", false); err != nil {
+			t.Errorf("the other model was not measured: %v", err)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the search ended with %v", err)
+		}
+	})
+}
+
+// The finder remembers why a model cannot be divided, until it can.
+func TestUndivided(t *testing.T) {
+	r, f := newRig(false), function(time.Second, 8)
+	var fails error
+	r.Blocks = func(context.Context, string) (*shadow.Model, error) {
+		return &shadow.Model{Name: "m", Rows: []int{1}, Threads: []int{1}, Blocks: []shadow.Block{{Ms: [][]float64{{1}}}}}, fails
+	}
+	for _, c := range []struct {
+		fails error
+		why   string
+	}{
+		{errors.New("it was killed"), ""},
+		{&shadow.UndividedError{Why: "no cuts"}, "the model cannot be divided: no cuts"},
+		{errors.New("it was killed"), "the model cannot be divided: no cuts"},
+		{nil, ""},
+	} {
+		fails = c.fails
+		if _, err := r.Layers(t.Context(), f, "m"); !errors.Is(err, c.fails) {
+			t.Errorf("the layers: %v, want %v", err, c.fails)
+		}
+		if why := r.Undivided("m"); why != c.why || r.Undivided("another") != "" {
+			t.Errorf("after %v it cannot be divided because %q, want %q", c.fails, why, c.why)
+		}
+	}
+}
