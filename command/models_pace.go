@@ -9,17 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-const (
-	// commonRows is the number of rows that two machines must have in common to be compared by
-	// them.
-	commonRows = 20
-	// yardstickError is the relative error that is expected of times that were converted by the
-	// yardstick, and unpaced that of times that were not converted. Both are assumptions: the
-	// yardstick is one matrix product, and operators that wait for memory follow it less.
-	yardstickError, unpaced = 0.2, 0.3
-)
+// commonRows is the number of rows that two machines must have in common to be compared by them.
+const commonRows = 20
 
 // ownYardstick is this machine's yardstick in µs, 0 until it was read.
 var ownYardstick struct {
@@ -29,21 +23,34 @@ var ownYardstick struct {
 
 // yardstick returns this machine's [profiler.Profile.Yardstick]; 0 if it cannot be read now.
 func (m *childModels) yardstick(ctx context.Context) float64 {
-	ownYardstick.Lock()
-	defer ownYardstick.Unlock()
-	if ownYardstick.took > 0 {
-		return ownYardstick.took
+	if took := keepYardstick(0); took > 0 {
+		return took
 	}
+	return m.readYardstick(ctx)
+}
+
+// readYardstick reads the yardstick again and returns the least of all readings.
+func (m *childModels) readYardstick(ctx context.Context) float64 {
 	out, err := m.run(ctx, foreground, nil, "profile", "yardstick")
 	if err != nil {
-		return 0
+		return keepYardstick(0)
 	}
 	took, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	if err != nil {
-		return 0
+		return keepYardstick(0)
 	}
-	ownYardstick.took = took
-	return took
+	return keepYardstick(took)
+}
+
+// keepYardstick takes in a reading in µs, 0 for none, and returns the least so far: nothing makes
+// the product faster than the core is, and neighbours make it slower.
+func keepYardstick(took float64) float64 {
+	ownYardstick.Lock()
+	defer ownYardstick.Unlock()
+	if took > 0 && (ownYardstick.took == 0 || took < ownYardstick.took) {
+		ownYardstick.took = took
+	}
+	return ownYardstick.took
 }
 
 // pace implements [latency.Pace]: by the operators' rows that both machines have, otherwise by
@@ -55,10 +62,13 @@ func (m *childModels) pace(ctx context.Context, of *profiler.Profile) (by, off f
 		}
 	}
 	if own := m.yardstick(ctx); own > 0 && of.Yardstick > 0 {
-		return profiler.Paces(of.Yardstick, own), yardstickError
+		return profiler.Paces(of.Yardstick, own), latency.PacedByYardstick
 	}
-	return 1, unpaced
+	return 1, latency.Unpaced
 }
 
-// Yardstick returns the [profiler.Profile.Yardstick] of this machine; 0 if it cannot be read now.
-func (f *ProviderFlags) Yardstick(ctx context.Context) float64 { return f.childModels().yardstick(ctx) }
+// Yardstick reads the [profiler.Profile.Yardstick] of this machine, which takes a moment, and
+// returns the least of all readings; 0 if there is none.
+func (f *ProviderFlags) Yardstick(ctx context.Context) float64 {
+	return f.childModels().readYardstick(ctx)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // Machines are compared by operators that both have measured, otherwise by the yardstick.
@@ -26,11 +27,14 @@ func TestPace(t *testing.T) {
 		ownYardstick.Unlock()
 	})
 	of := &profiler.Profile{Engine: "e", Machine: "CPU A", Yardstick: 40}
-	if by, off := m.pace(t.Context(), of); math.Abs(by/1.5-1) > 0.03 || off != yardstickError {
+	if by, off := m.pace(t.Context(), of); math.Abs(by/1.5-1) > 0.03 || off != latency.PacedByYardstick {
 		t.Errorf("by the yardstick: %v ± %v", by, off)
 	}
+	if slow, fast := keepYardstick(90), keepYardstick(50); slow != 60 || fast != 50 {
+		t.Errorf("the least of 60, 90 and 50: %v, then %v", slow, fast)
+	}
 	of.Yardstick = 0
-	if by, off := m.pace(t.Context(), of); by != 1 || off != unpaced {
+	if by, off := m.pace(t.Context(), of); by != 1 || off != latency.Unpaced {
 		t.Errorf("unknown: %v ± %v", by, off)
 	}
 	f, err := operators.Open(m.database, nil)

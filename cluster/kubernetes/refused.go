@@ -1,6 +1,9 @@
 package kubernetes
 
 import (
+	"regexp"
+	"strings"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -17,8 +20,19 @@ func (e *entry) judge(seen podspec.Observation) {
 	b := e.backend
 	e.instance.Blameless = true
 	if seen.Refused || e.instance.ReadyAt.IsZero() {
-		b.refusals.Node(b.options.Now(), e.instance.Function, e.instance.Revision, e.instance.Node, seen.Reason)
+		b.refusals.Node(b.options.Now(), e.instance.Function, e.instance.Revision, e.instance.Node, e.steady(seen.Reason))
 	}
+}
+
+// amounts matches what others use, in texts of quotas, kubelets and evictions: ", used: cpu=3".
+var amounts = regexp.MustCompile(`(?i)(?:, (?:used|available):| was using) \S*[^\s,.]`)
+
+// steady returns a refusal's reason without what differs at each try: the pod's name and what others
+// use. The reason becomes the function's status, which is written at each change.
+func (e *entry) steady(reason string) string {
+	name := string(e.instance.ID)
+	reason = strings.ReplaceAll(reason, `pods "`+name+`" is forbidden: `, "")
+	return amounts.ReplaceAllString(strings.ReplaceAll(reason, name, "NAME"), "")
 }
 
 // judgeNow is judge without the lock.
@@ -40,7 +54,7 @@ func (e *entry) notCreated(err error) error {
 	b := e.backend
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refusals.Namespace(b.options.Now(), e.instance.Function, e.instance.Revision, err.Error())
+	b.refusals.Namespace(b.options.Now(), e.instance.Function, e.instance.Revision, e.steady(err.Error()))
 	return &cluster.RefusedError{Err: err}
 }
 

@@ -27,15 +27,15 @@ func plainSpec(id cluster.InstanceID) cluster.InstanceSpec {
 func TestBeyondAQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, client := starter()
-		answer := errors.New("exceeded quota: cores, requested: cpu=1")
+		answer := errors.New("exceeded quota: cores, requested: cpu=1, used: cpu=4, limited: cpu=4")
 		client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "m-1", answer)
 		})
 		var refused *cluster.RefusedError
-		if _, err := b.Start(t.Context(), plainSpec("m-1")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "exceeded quota: cores") {
+		if _, err := b.Start(t.Context(), plainSpec("m-1")); !errors.As(err, &refused) || !strings.Contains(err.Error(), "exceeded quota: cores, requested: cpu=1, used: cpu=4") {
 			t.Errorf("%v", err)
 		}
-		if names, why := b.Admitting("m.team", 3, nil, ""); names == nil || len(names) != 0 || !strings.Contains(why, "exceeded quota: cores") {
+		if names, why := b.Admitting("m.team", 3, nil, ""); names == nil || len(names) != 0 || !strings.Contains(why, "pods: exceeded quota: cores, requested: cpu=1, limited: cpu=4;") {
 			t.Errorf("%v take it: %s", names, why)
 		}
 		b.podGone(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "team"}})
@@ -46,6 +46,23 @@ func TestBeyondAQuota(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A refusal's reason is the same at each try, because it becomes the function's status.
+func TestSteadyReason(t *testing.T) {
+	for reason, want := range map[string]string{
+		`pods "m-1" is forbidden: exceeded quota: cores, requested: cpu=1,memory=2Gi, used: cpu=3500m,memory=1Gi, limited: cpu=4,memory=8Gi`:                           "exceeded quota: cores, requested: cpu=1,memory=2Gi, limited: cpu=4,memory=8Gi",
+		`admission webhook "policy" denied the request: pod m-1 has no owner`:                                                                                          `admission webhook "policy" denied the request: pod NAME has no owner`,
+		"OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu, requested: 1000, used: 3500, capacity: 4000":                                               "OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu, requested: 1000, capacity: 4000",
+		"UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0, which is unexpected": "UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. Requested: 1, which is unexpected",
+		"evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 52Ki. Container m was using 1Gi, request is 0.":                          "evicted: The node was low on resource: memory. Threshold quantity: 100Mi. Container m, request is 0.",
+		"Unschedulable: 0/5 nodes are available: 3 Insufficient cpu.":                                                                                                  "Unschedulable: 0/5 nodes are available: 3 Insufficient cpu.",
+	} {
+		e := &entry{instance: cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "m-1"}}}
+		if got := e.steady(reason); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
 }
 
 // A pod that the kubelet rejects ends its instance, which is not the function's fault. The node

@@ -25,8 +25,11 @@ func (p *platform) collect(ctx context.Context) {
 		if !p.election.Leading() {
 			continue
 		}
-		hashes := control.Hashes(p.control)
-		if err := p.history.Collect(ctx, func(hash string) bool { return hashes[hash] }, time.Now()); err != nil && ctx.Err() == nil {
+		hashes, err := control.Hashes(p.control)
+		if err == nil { // Otherwise the profile of a model in use might go.
+			err = p.history.Collect(ctx, func(hash string) bool { return hashes[hash] }, time.Now())
+		}
+		if err != nil && ctx.Err() == nil {
 			p.base.Log.Warn().Err(err).Msg("old profiles stay")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/model/bundle/image"
@@ -21,14 +22,14 @@ func (f *credentialFlags) register(flags *pflag.FlagSet) {
 
 // keychain returns the provider's own credentials for registries: the plugins', then those of Docker's
 // config, with its credential helpers.
-func (f *credentialFlags) keychain() (authn.Keychain, error) {
+func (f *credentialFlags) keychain(log zerolog.Logger) (authn.Keychain, error) {
 	if (f.config == "") != (f.programs == "") {
 		return nil, errors.New("--image-credential-provider-config and --image-credential-provider-bin-dir belong together: give both or none")
 	}
 	if f.config == "" {
 		return authn.DefaultKeychain, nil
 	}
-	plugins, err := image.OpenPlugins(f.config, f.programs)
+	plugins, err := image.OpenPlugins(f.config, f.programs, log)
 	if err != nil {
 		return nil, fmt.Errorf("--image-credential-provider-config: %w", err)
 	}

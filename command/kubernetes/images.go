@@ -207,6 +207,9 @@ type imageModels struct {
 	// root is the directory with the copies.
 	root string
 	seen memo[origin]
+	// hashes are those of the copies that were read before, by path. A path stands for one content,
+	// since it has the image's digest, and the copy may have been evicted since.
+	hashes memo[string]
 }
 
 // origin is where a model comes from.
@@ -255,7 +258,15 @@ func (m *imageModels) Hash(file string) (string, error) {
 	if from, _ := m.seen.get(file); from.hash != "" {
 		return from.hash, nil
 	}
-	return m.local.Hash(file)
+	hash, err := m.local.Hash(file)
+	if err != nil {
+		if known, ok := m.hashes.get(file); ok {
+			return known, nil
+		}
+		return "", err
+	}
+	m.hashes.put(file, hash)
+	return hash, nil
 }
 
 // Prepare implements [latency.Models]: instances load the model itself.

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,32 @@ func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	}
 	if inside, err := m.Prepare(t.Context(), "copy"); inside != "/bundle/model.onnx@sha256:1" || err != nil {
 		t.Errorf("prepare: %q, %v", inside, err)
+	}
+}
+
+// evicted is a latency.Models whose files have gone, if its error is set.
+type evicted struct {
+	here
+	err error
+}
+
+func (e *evicted) Hash(string) (string, error) { return "hash", e.err }
+
+// The hash of a model whose copy was evicted stays known, so that its profile is not collected.
+func TestHashOfAnEvictedModel(t *testing.T) {
+	local := &evicted{err: os.ErrNotExist}
+	m := &imageModels{local: local}
+	m.keep("copy", origin{inside: "/bundle/model.onnx@sha256:1"})
+	if hash, err := m.Hash("copy"); err == nil {
+		t.Errorf("%q of a model that was never read", hash)
+	}
+	local.err = nil
+	if _, err := m.Hash("copy"); err != nil {
+		t.Fatal(err)
+	}
+	local.err = os.ErrNotExist
+	if hash, err := m.Hash("copy"); hash != "hash" || err != nil {
+		t.Errorf("%q, %v", hash, err)
 	}
 }
 

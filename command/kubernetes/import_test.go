@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rs/zerolog"
 )
 
 // What cannot work is refused before anything is read.
@@ -42,7 +44,7 @@ func TestOwnCredentials(t *testing.T) {
 		"the other": {credentialFlags{"", "/bin"}, "belong together"},
 		"no plugin": {credentialFlags{config, dir}, "--image-credential-provider-config: " + config + ": providers[0]: sh: "},
 	} {
-		k, err := test.flags.keychain()
+		k, err := test.flags.keychain(zerolog.Nop())
 		if (k == nil) != (test.err != "") || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: %v, %v", what, k, err)
 		}

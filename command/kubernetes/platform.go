@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,8 @@ type platform struct {
 	placeholders *kubernetes.Placeholders
 	// group holds the replicas of the provider, nil if there is only this one.
 	group *peer.Group
+	// kind is the type of this replica's node, a string.
+	kind atomic.Value
 	// waitOperators waits for the end of what follows operators' profiles, nil before its start.
 	waitOperators func()
 }
@@ -195,13 +198,14 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
 	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
-	if p.images.own, err = f.credentials.keychain(); err != nil {
+	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err
 	}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
-	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.history.Yardstick
+	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
+	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable
 	o.Replica, o.Eligible = p.replica(), p.eligible
 	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Logger: b.Log}); err != nil {

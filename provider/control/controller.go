@@ -88,7 +88,8 @@ type Options struct {
 	// Pace converts profiles of other machines to this one; nil if there are none.
 	Pace latency.Pace
 	// Yardstick returns the [profiler.Profile.Yardstick] of a type of nodes ([cluster.Node.Type]),
-	// 0 if it is not known. It may be nil.
+	// or of this machine's for "", 0 if it is not known. It may be nil. It is called while the
+	// controller is locked, so it must be fast.
 	Yardstick func(kind string) float64
 	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -203,32 +203,12 @@ func secretVersions(s Secrets, f *provider.Function) string {
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
-	records := c.records(name)
 	if err := c.Release(ctx, name); err != nil {
 		return err
 	}
 	c.options.Metrics.Remove(name)
-	c.saver.records.Forget(name)
-	for _, record := range records {
-		c.saver.records.ForgetCorrection(record)
-	}
+	c.saver.records.Forget(name, functionOf)
 	return nil
-}
-
-// records lists the names of a function's stored corrections beside the one of its own name.
-func (c *Controller) records(name string) (records []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if fn, ok := c.functions[name]; ok {
-		for _, a := range fn.artefacts {
-			for _, p := range a.paces {
-				if record := recordName(name, a.Name, p.kind); record != name {
-					records = append(records, record)
-				}
-			}
-		}
-	}
-	return records
 }
 
 // Release is Remove for a function that another controller has taken over: it keeps the

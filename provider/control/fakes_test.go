@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ type fakeModels struct {
 	predicts                                 int
 	longest                                  bool // predictions are of the longest path
 	checkFails, measureFails, predictFails   error
+	hashFails                                error
 }
 
 func (m *fakeModels) Check(_ context.Context, file string, known func(string) bool) error {
@@ -37,7 +39,11 @@ func (m *fakeModels) Check(_ context.Context, file string, known func(string) bo
 	return m.checkFails
 }
 
-func (m *fakeModels) Hash(file string) (string, error) { return "hash of " + file, nil }
+func (m *fakeModels) Hash(file string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return "hash of " + file, m.hashFails
+}
 
 func (m *fakeModels) Prepare(_ context.Context, file string) (string, error) {
 	m.mu.Lock()
@@ -182,6 +188,12 @@ func (s *fakeCorrections) Correction(function string) (correction.State, error) 
 		return state, nil
 	}
 	return correction.State{}, errors.New("not in the store")
+}
+
+func (s *fakeCorrections) CorrectionNames() ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.kept)), nil
 }
 
 func (s *fakeCorrections) PutCorrections(states map[string]correction.State) error {

@@ -46,7 +46,8 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	}
 	c.keeper.Free(nodes)
 	c.nodes = nodes
-	if c.types.look(nodes) {
+	changed := c.types.look(nodes)
+	if c.types.pace(now, c.options.Yardstick) || changed {
 		paces{c}.retype()
 	}
 	c.arrivals.look(c, now, leading)

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -35,6 +36,11 @@ type pace struct {
 	// interference shows.
 	means latency.Means
 	usual variant.Usual
+	// by and margin are the conversion of the artefact's profile to these nodes
+	// ([profiler.Profile.Scaled]). seen: the times were corrected by executions on them, which
+	// tell more than any conversion.
+	by, margin float64
+	seen       bool
 	// observed are the executions since the last look. corrected is when times were last
 	// corrected. fresh: there were executions since then; unsaved: since times were last
 	// stored.
@@ -45,6 +51,7 @@ type pace struct {
 
 // observe records an execution of an instance for the times.
 func (p *pace) observe(in *instance, x execution) {
+	p.seen = true
 	p.observed = append(p.observed, correction.Observation{Share: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
 	p.means.Observe(x.share, x.size, x.exec, in.promised)
 }
@@ -123,26 +130,56 @@ func (a *artefact) join(f *provider.Function, rules *latency.Rules, kinds []stri
 // paces keeps the artefacts' times on the types of nodes.
 type paces struct{ *Controller }
 
-// unlike adds the artefact's paces on the types of nodes that it lacks. A new one begins with its
-// stored correction, otherwise with what was seen on the nodes so far: a model that is slower
-// than predicted is so everywhere.
+// unlike adds the artefact's paces on the types of nodes that it lacks, and makes those anew whose
+// yardsticks have changed before anything ran there. A new one begins with its stored correction,
+// otherwise with what was seen on the nodes so far: a model that is slower than predicted is so
+// everywhere.
 func (c paces) unlike(fn *function, a *artefact, function *provider.Function) {
 	for _, kind := range c.types.kinds {
-		if kind == "" || slices.ContainsFunc(a.paces, func(p *pace) bool { return p.kind == kind }) {
+		at := slices.IndexFunc(a.paces, func(p *pace) bool { return p.kind == kind })
+		if kind == "" || at >= 0 && a.paces[at].seen {
 			continue
 		}
-		profile := a.profile
-		if c.options.Yardstick != nil {
-			profile = profile.Scaled(profiler.Paces(profile.Yardstick, c.options.Yardstick(kind)), 0)
+		p := &pace{kind: kind, means: latency.Means{}}
+		p.by, p.margin = c.conversion(a.profile, kind)
+		p.profile = a.profile.Scaled(p.by, p.margin)
+		if p.margin > 0 && c.rules.Hopeless(function, c.rules.Promised(function, p.profile)) != nil {
+			// The margin is an assumption. It must not keep a function from nodes, where executions
+			// would tell.
+			p.margin = 0
+			p.profile = a.profile.Scaled(p.by, 0)
 		}
-		a.paces = append(a.paces, &pace{
-			kind: kind, profile: profile, means: latency.Means{},
-			times: c.saver.records.CorrectionFrom(recordName(function.Name, a.Name, kind), profile, latency.Quantile(function), a.paces[0].times.State()),
-		})
-		if by := profile.Yardstick / a.profile.Yardstick; profile != a.profile {
-			fn.log.Info().Str("variant", a.Name).Str("nodes", kind).Float64("slower_by", by).Msg("the model's times were converted to other nodes")
+		if at >= 0 && a.paces[at].by == p.by && a.paces[at].margin == p.margin {
+			continue
+		}
+		p.times, p.seen = c.saver.records.CorrectionFrom(recordName(function.Name, a.Name, kind), p.profile, latency.Quantile(function), a.paces[0].times.State())
+		if at < 0 {
+			a.paces = append(a.paces, p)
+		} else {
+			a.paces[at] = p
+		}
+		if p.profile != a.profile {
+			fn.log.Info().Str("variant", a.Name).Str("nodes", kind).Float64("slower_by", p.by).Float64("margin", p.margin).Msg("the model's times were converted to other nodes")
 		}
 	}
+}
+
+// conversion returns by which factor the nodes of a type are slower than this machine, for which
+// p is, and the margin for the error of that.
+func (c paces) conversion(p *profiler.Profile, kind string) (by, margin float64) {
+	if c.options.Yardstick == nil {
+		return 1, 0
+	}
+	// The yardstick in a profile is one reading, and missing from those of earlier versions.
+	own, to := c.options.Yardstick(""), c.options.Yardstick(kind)
+	from := cmp.Or(own, p.Yardstick)
+	switch {
+	case own > 0 && own == to: // Nodes like this one.
+		return 1, 0
+	case !(from > 0 && to > 0):
+		return 1, latency.Unpaced
+	}
+	return profiler.Paces(from, to), latency.PacedByYardstick
 }
 
 // maxKinds is the maximum number of types of nodes that are told apart. The nodes of further
@@ -156,6 +193,27 @@ type nodeTypes struct {
 	// kinds are the types that there are, with "" for the further ones; nil until nodes differ.
 	// Once they did they may again, so a single type is then told apart, too.
 	kinds []string
+	// yardsticks are those of kinds when they were last read, and this machine's.
+	yardsticks []float64
+	paced      time.Time
+}
+
+// yardstickPeriod is the time between two looks at the types' yardsticks.
+const yardstickPeriod = 10 * time.Second
+
+// pace reads the types' yardsticks if that is due. It reports whether one has changed.
+func (t *nodeTypes) pace(now time.Time, yardstick func(kind string) float64) (changed bool) {
+	if yardstick == nil || len(t.kinds) == 0 || now.Sub(t.paced) < yardstickPeriod {
+		return false
+	}
+	before := t.yardsticks
+	t.paced, t.yardsticks = now, []float64{yardstick("")}
+	for _, kind := range t.kinds {
+		if kind != "" {
+			t.yardsticks = append(t.yardsticks, yardstick(kind))
+		}
+	}
+	return !slices.Equal(before, t.yardsticks)
 }
 
 // look takes in the nodes. It reports whether a type is new or gone.
@@ -196,16 +254,15 @@ func (t *nodeTypes) kind(node string) string {
 	return kind
 }
 
-// retype gives every artefact its times on the types of nodes that there are now, and every
-// instance those of its node. The lock is held.
+// retype gives every artefact its times on the types of nodes that there are now, by their present
+// yardsticks, and every instance those of its node. The lock is held.
 func (c paces) retype() {
 	for _, fn := range c.functions {
 		for _, a := range fn.artefacts {
+			own := slices.DeleteFunc(slices.Clone(fn.Sorted()), func(in *instance) bool { return in.own() != a })
 			c.unlike(fn, a, fn.Function)
-			for _, in := range fn.Instances {
-				if in.own() == a {
-					in.times = a.on(c.types.kind(in.Node)).times
-				}
+			for _, in := range own {
+				in.times = a.on(c.types.kind(in.Node)).times
 			}
 			fn.replan(a)
 		}

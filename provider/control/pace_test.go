@@ -4,11 +4,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -63,6 +66,10 @@ func TestCorrectionsByTypeOfNode(t *testing.T) {
 		r.corrections.mu.Unlock()
 		if !slices.Contains(kept, full("f")+" on fast") || !slices.Contains(kept, full("f")+" on slow") {
 			t.Errorf("kept are %v", kept)
+		}
+		// A type whose nodes were gone before this provider began leaves a correction, too.
+		if err := r.corrections.PutCorrections(map[string]correction.State{full("f") + " on gone": {}}); err != nil {
+			t.Fatal(err)
 		}
 		if err := r.Remove(t.Context(), full("f")); err != nil {
 			t.Fatal(err)
@@ -127,6 +134,86 @@ func TestNodesThatAreTooSlow(t *testing.T) {
 			if in.Node != "n2" {
 				t.Errorf("started on %s", in.Node)
 			}
+		}
+	})
+}
+
+// The yardsticks come after the function, whose profile an earlier version stored without one. Then
+// nothing starts where the objective cannot be met, and a reading that was too slow is forgiven.
+func TestYardsticksThatComeLater(t *testing.T) {
+	var slow, own atomic.Int64
+	tryWith(t, func(o *Options) {
+		unlike(o)
+		o.Yardstick = func(kind string) float64 {
+			if kind == "slow" {
+				return float64(slow.Load())
+			}
+			return float64(own.Load()) // That of the fast ones.
+		}
+	}, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", wholeCore, within(10*time.Millisecond))
+		var unsuited []string
+		var paces []*pace
+		look := func() {
+			time.Sleep(2 * yardstickPeriod)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			a := r.functions[full("f")].artefacts[0]
+			a.profile.Yardstick = 0
+			unsuited, paces = a.unsuited, slices.Clone(a.paces)
+		}
+		if look(); len(unsuited) > 0 || len(paces) != 3 || paces[1].margin != latency.Unpaced || paces[2].margin != latency.Unpaced {
+			t.Errorf("nothing is known: %v, %+v", unsuited, paces[1])
+		}
+		own.Store(40)
+		slow.Store(120)
+		if look(); !slices.Equal(unsuited, []string{"slow"}) || paces[1].kind != "fast" || paces[1].profile != paces[0].profile {
+			t.Errorf("three times as slow: %v, %+v", unsuited, paces[1])
+		}
+		slow.Store(50)
+		if look(); len(unsuited) > 0 || paces[2].by < 1.2 || paces[2].by > 1.3 || paces[2].margin != latency.PacedByYardstick {
+			t.Errorf("a quarter slower: %v, %+v", unsuited, paces[2])
+		}
+	})
+}
+
+// Instances that were idle since their start follow a yardstick that comes later.
+func TestIdleInstancesFollowTheYardstick(t *testing.T) {
+	var slow atomic.Int64
+	tryWith(t, func(o *Options) {
+		unlike(o)
+		o.Yardstick = func(kind string) float64 {
+			if kind == "slow" {
+				return float64(slow.Load())
+			}
+			return 40
+		}
+	}, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", twoInstances)
+		r.until("two instances", func() bool { return len(r.byNode("f")) == 2 })
+		slow.Store(80)
+		time.Sleep(2 * yardstickPeriod)
+		if times := r.byNode("f"); times["n1"] < 2*times["n2"] || times["n2"] < 18*time.Millisecond {
+			t.Errorf("a batch takes 36 ms and more on n1, 18 ms on n2: %v", times)
+		}
+	})
+}
+
+// The margin after the yardstick is an assumption: it neither refuses a function nor keeps it from
+// nodes that are fast enough without it.
+func TestMarginOfUnlikeNodesRefusesNothing(t *testing.T) {
+	tryWith(t, func(o *Options) {
+		unlike(o)
+		o.Yardstick = func(kind string) float64 { return map[string]float64{"slow": 44, "fast": 43}[kind] }
+	}, func(r *rig) {
+		r.backend.take(always(1))
+		r.measured("f", "m", wholeCore, within(5500*time.Microsecond))
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if a := r.functions[full("f")].artefacts[0]; len(a.unsuited) > 0 || a.paces[1].margin != 0 || a.paces[1].by <= 1 {
+			t.Errorf("unsuited %v, %+v", a.unsuited, a.paces[1])
 		}
 	})
 }

@@ -304,7 +304,7 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 		a.parts = before.parts
 	}
 	if before != nil && before.paces[0].times.Of() == a.paces[0].times.Of() { // The present corrections are newer than the stored ones.
-		a.paces = before.paces
+		a.paces = slices.Clone(before.paces)
 	}
 	paces{c.Controller}.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, &c.rules, c.types.kinds)

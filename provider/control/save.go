@@ -70,8 +70,7 @@ func (s *saver) flush() {
 
 func (s *saver) write(states map[string]correction.State, histories map[string][]byte) {
 	has := func(record string) bool {
-		name, _, _ := strings.Cut(record, variantMark)
-		name, _, _ = strings.Cut(name, kindMark)
+		name := functionOf(record)
 		s.controller.mu.Lock()
 		defer s.controller.mu.Unlock()
 		_, ok := s.controller.functions[name]
@@ -95,6 +94,13 @@ func recordName(function, artefact, kind string) string {
 		function += kindMark + kind
 	}
 	return function
+}
+
+// functionOf returns the function of a record.
+func functionOf(record string) string {
+	record, _, _ = strings.Cut(record, kindMark) // First, since a type may have a variantMark.
+	record, _, _ = strings.Cut(record, variantMark)
+	return record
 }
 
 // newCorrections returns the unsaved corrections of models' times and marks them as saved.

@@ -19,9 +19,11 @@ type Elsewhere interface {
 // slower, off the relative error of that.
 type Pace func(ctx context.Context, of *profiler.Profile) (by, off float64)
 
-// unpaced is the error that is expected of the times of another machine about which nothing is
-// known.
-const unpaced = 0.3
+// PacedByYardstick is the relative error that is expected of times that were converted by the
+// yardsticks of two machines, and Unpaced that of times that were not converted. Both are
+// assumptions: the yardstick is one matrix product, and operators that wait for memory follow it
+// less.
+const PacedByYardstick, Unpaced = 0.2, 0.3
 
 // elsewhere returns a stored profile of another machine, converted to this one; nil if there is
 // none that this provider can use. All replicas choose the same: a full profile before a sketch,
@@ -45,7 +47,7 @@ func (t *Finder) elsewhere(ctx context.Context, hash string, f *provider.Functio
 	best := slices.MinFunc(all, func(a, b *profiler.Profile) int {
 		return cmp.Or(rank(a)-rank(b), b.MeasuredAt.Compare(a.MeasuredAt), cmp.Compare(a.Machine, b.Machine))
 	})
-	by, off := 1.0, unpaced
+	by, off := 1.0, Unpaced
 	if t.Pace != nil {
 		by, off = t.Pace(ctx, best)
 	}
@@ -73,7 +75,7 @@ func (t *Finder) known(ctx context.Context, hash string, f *provider.Function) *
 
 // foreign returns a profile of another machine that serves the function, nil if there is none.
 // A replica that leads takes it as provisional and finds the times of its own machine later; the
-// others keep it.
+// others keep it. A converted profile refuses no function: its margin may be all that is too slow.
 func (t *Finder) foreign(ctx context.Context, hash string, f *provider.Function) *profiler.Profile {
 	p := t.elsewhere(ctx, hash, f)
 	if p == nil {
@@ -84,7 +86,7 @@ func (t *Finder) foreign(ctx context.Context, hash string, f *provider.Function)
 		later.Provisional = true
 		p = &later
 	}
-	if !t.serves(f, p) {
+	if !t.serves(f, p) || t.Rules.Hopeless(f, t.Rules.Promised(f, p)) != nil {
 		return nil
 	}
 	return p

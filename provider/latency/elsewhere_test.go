@@ -129,3 +129,22 @@ func TestChoiceOfAnotherMachine(t *testing.T) {
 		}
 	}
 }
+
+// The leader has measured a model that just meets its objective. A follower on another machine, by
+// whose margin it does not, waits for times of its own machine; it does not take what refuses.
+func TestTightProfileOfAnotherMachine(t *testing.T) {
+	r, f := newRig(true), function(17*time.Millisecond, 1)
+	r.leading = false
+	r.put(f, profile(1, time.Second, 1, false))
+	if _, _, err := r.Profile(t.Context(), f, "m", false); err != nil || r.Rules.Hopeless(f, r.Finder.Promised(f, "m")) != nil {
+		t.Fatalf("the objective must be met where the model was measured: %v", err)
+	}
+	r.models.did()
+	r = newRig(true)
+	r.leading = false
+	r.measuredOn("CPU A", f, as)
+	r.Pace = func(context.Context, *profiler.Profile) (by, off float64) { return 1.4, 0.3 }
+	if _, p, err := r.Profile(t.Context(), f, "m", false); !errors.Is(err, latency.ErrFollowing) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

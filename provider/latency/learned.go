@@ -9,8 +9,11 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/correction"
 )
 
-// Corrections stores the corrections of functions' times, by the functions' full names.
+// Corrections stores the corrections of functions' times under the names of records: a function's
+// full name, or one that a function has for each of its variants and types of nodes.
 type Corrections interface {
+	// CorrectionNames lists the names of all records.
+	CorrectionNames() ([]string, error)
 	Correction(function string) (correction.State, error)
 	PutCorrections(states map[string]correction.State) error
 	DeleteCorrection(function string) error
@@ -35,17 +38,18 @@ type Records struct {
 
 // Correction returns the profile's times, corrected by the stored correction if there is one.
 func (s Records) Correction(name string, p *profiler.Profile, quantile float64) *correction.Correction {
-	return s.CorrectionFrom(name, p, quantile, correction.State{})
+	times, _ := s.CorrectionFrom(name, p, quantile, correction.State{})
+	return times
 }
 
 // CorrectionFrom is Correction that begins with another correction if none is stored: that of the
-// same model on other nodes.
-func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float64, other correction.State) *correction.Correction {
-	times := correction.New(p, quantile)
+// same model on other nodes. found reports whether one is stored.
+func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float64, other correction.State) (times *correction.Correction, found bool) {
+	times = correction.New(p, quantile)
 	if s.Corrections != nil {
 		if kept, err := s.Corrections.Correction(name); err == nil {
 			if err := times.Restore(kept, time.Now()); err == nil {
-				return times
+				return times, true
 			}
 			s.Logger.Debug().Str("function", name).Msg("ignored the stored correction of the function's times: it is of another profile")
 		}
@@ -54,7 +58,7 @@ func (s Records) CorrectionFrom(name string, p *profiler.Profile, quantile float
 		other.Profile = times.Of()
 		_ = times.Restore(other, time.Now()) // Otherwise executions correct the times again.
 	}
-	return times
+	return times, false
 }
 
 // History returns the stored history of a function's idle times, nil if there is none.
@@ -79,7 +83,7 @@ func (s Records) Write(states map[string]correction.State, has func(name string)
 	}
 	for name := range states {
 		if !has(name) {
-			s.ForgetCorrection(name)
+			s.forgetCorrection(name)
 		}
 	}
 }
@@ -99,17 +103,26 @@ func (s Records) WriteHistories(histories map[string][]byte, has func(name strin
 	}
 }
 
-// Forget deletes a function's correction and history.
-func (s Records) Forget(name string) {
-	s.ForgetCorrection(name)
+// Forget deletes a function's history and all its corrections. of returns the function of a record:
+// some may be of variants and types of nodes that this provider has never seen.
+func (s Records) Forget(name string, of func(record string) string) {
 	s.forgetHistory(name)
-}
-
-// ForgetCorrection deletes a function's correction, if there is one.
-func (s Records) ForgetCorrection(name string) {
 	if s.Corrections == nil {
 		return
 	}
+	all, err := s.Corrections.CorrectionNames()
+	if err != nil {
+		s.Logger.Error().Str("function", name).Err(err).Msg("could not list the corrections of the function's times")
+	}
+	for _, record := range all {
+		if of(record) == name {
+			s.forgetCorrection(record)
+		}
+	}
+}
+
+// forgetCorrection deletes a correction, if there is one.
+func (s Records) forgetCorrection(name string) {
 	if err := s.Corrections.DeleteCorrection(name); err != nil {
 		s.Logger.Error().Str("function", name).Err(err).Msg("could not delete the correction of the function's times")
 	}

@@ -43,6 +43,13 @@ func (m *memoryStore) DeleteCorrection(function string) error {
 	return m.fails
 }
 
+func (m *memoryStore) CorrectionNames() ([]string, error) {
+	if m.fails != nil {
+		return nil, m.fails
+	}
+	return slices.Collect(maps.Keys(m.corrections)), nil
+}
+
 func (m *memoryStore) History(function string) ([]byte, error) {
 	if h, ok := m.histories[function]; ok && m.fails == nil {
 		return h, nil
@@ -135,13 +142,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	if got := slices.Collect(maps.Keys(m.histories)); len(got) != 1 || got[0] != "stays" {
 		t.Errorf("histories of %v are kept", got)
 	}
-	store.Forget("stays")
+	of := func(record string) string { return strings.TrimSuffix(record, " on CPU A") }
+	store.Write(map[string]correction.State{"stays on CPU A": {}}, func(string) bool { return true })
+	store.Forget("stays", of)
 	if len(m.corrections)+len(m.histories) != 0 {
 		t.Error("something of a function that was forgotten is kept")
 	}
 	Records{}.Write(nil, has)
 	Records{}.WriteHistories(nil, has)
-	Records{}.Forget("f")
+	Records{}.Forget("f", of)
 }
 
 // A failed write is logged once each, and stops nothing.
@@ -153,7 +162,7 @@ func TestFailures(t *testing.T) {
 	has := func(string) bool { return true }
 	store.Write(map[string]correction.State{"f": {}}, has)
 	store.WriteHistories(map[string][]byte{"f": nil}, has)
-	store.Forget("f")
+	store.Forget("f", strings.Clone)
 	if got := strings.Count(log.String(), "the disk is full"); got != 4 {
 		t.Errorf("it is said %d times:\n%s", got, &log)
 	}

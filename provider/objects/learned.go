@@ -132,6 +132,18 @@ func (s *HistoryStore) PutCorrections(states map[string]correction.State) error 
 	return putAll(s, kindCorrection, states)
 }
 
+// CorrectionNames lists the names under which corrections are stored.
+func (s *HistoryStore) CorrectionNames() (names []string, err error) {
+	all, err := s.lister.List(labels.SelectorFromSet(labels.Set{KindLabel: kindCorrection}))
+	if err != nil {
+		return nil, fmt.Errorf("list the corrections: %w", err)
+	}
+	for _, found := range all {
+		names = append(names, found.Data[keyOf])
+	}
+	return names, nil
+}
+
 // DeleteCorrection deletes a function's correction, if there is one.
 func (s *HistoryStore) DeleteCorrection(function string) error {
 	return s.delete(kindCorrection, function)
@@ -184,10 +196,10 @@ func (s *HistoryStore) Yardstick(kind string) float64 {
 	return took
 }
 
-// PutYardstick stores the yardstick of a type of nodes, in µs, unless the stored one is the same
-// within a few percent.
+// PutYardstick stores the yardstick of a type of nodes, in µs, unless the stored one is less or the
+// same within a few percent: a reading is too long while the machine is busy, and never too short.
 func (s *HistoryStore) PutYardstick(kind string, took float64) error {
-	if known := s.Yardstick(kind); known > 0 && profiler.Paces(known, took) == 1 {
+	if known := s.Yardstick(kind); known > 0 && (took > known || profiler.Paces(known, took) == 1) {
 		return nil
 	}
 	return s.write(kindYardstick, kind, took)

@@ -88,8 +88,7 @@ func Open(ctx, opening context.Context, o Options) (*Objects, error) {
 	for _, i := range []cache.SharedIndexInformer{s.functions, s.Informer} {
 		// It can fail only if the informer runs already.
 		_ = i.SetWatchErrorHandlerWithContext(s.watchFailed)
-		// Nothing here reads the owners of fields.
-		_ = i.SetTransform(withoutManagedFields)
+		_ = i.SetTransform(withoutOwners)
 	}
 	if _, err := s.functions.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: s.noteChanged, UpdateFunc: func(_, f any) { s.noteChanged(f) }, DeleteFunc: s.noteDeleted}); err != nil {
 		return nil, fmt.Errorf("following functions: %w", err)
@@ -130,9 +129,11 @@ func (s *Objects) watchFailed(_ context.Context, r *cache.Reflector, err error) 
 	}
 }
 
-func withoutManagedFields(object any) (any, error) {
+// withoutOwners drops the owners of an object's fields, but for those of its scale. Nothing here
+// reads the others, and they are large.
+func withoutOwners(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
-		o.SetManagedFields(nil)
+		o.SetManagedFields(v1alpha1.Scalers(o.GetManagedFields()))
 	}
 	return object, nil
 }

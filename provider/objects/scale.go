@@ -19,6 +19,10 @@ import (
 // PodDisruptionBudget would allow the next eviction.
 const scaleHold = 10 * time.Second
 
+// noScalePause is how long no number is published after the API server has dropped one, because
+// the definition of functions has no field for it.
+const noScalePause = 10 * time.Minute
+
 // scale decides what a function's scale subresource publishes: how many pods the function
 // should have. PodDisruptionBudgets compare that with the ready ones. The zero value has
 // published nothing.
@@ -72,13 +76,13 @@ func (w *watcher) forgetScales(all []*v1alpha1.Function) {
 // report calls it, for one function after another.
 func (w *watcher) count(f *v1alpha1.Function) (n int64, changed bool) {
 	runs, served := w.Status(provider.FullName(f.Name, f.Namespace))
-	if _, scaled := f.Scaled(); !served || scaled || w.noScale.Load() {
+	if _, scaled := f.Scaled(); !served || scaled || w.now().UnixNano() < w.noScale.Load() {
 		return 0, false
 	}
 	key := f.Namespace + "/" + f.Name
 	p := w.scales[key]
 	if p == nil || p.of != f.UID {
-		p = &published{scale: scale{shown: max(0, f.Counted())}, of: f.UID}
+		p = &published{scale: scale{shown: max(0, f.Published())}, of: f.UID}
 		w.scales[key] = p
 	}
 	n = p.look(w.now(), int64(max(runs.Pods, runs.Replicas)), runs.Short)
@@ -95,27 +99,51 @@ func (w *watcher) writeCount(ctx context.Context, f *v1alpha1.Function, n int64)
 	case err != nil:
 		return fmt.Errorf("function %s.%s: %w", f.Name, f.Namespace, err)
 	case written.Counted() != n:
-		if !w.noScale.Swap(true) {
-			w.log.Warn().Msg("PodDisruptionBudgets of models do not work: the definition of functions is older than the provider; apply its yaml/crd.yaml and restart the provider")
+		now := w.now()
+		if w.noScale.Swap(now.Add(noScalePause).UnixNano()) <= now.UnixNano() {
+			w.log.Warn().Msg("PodDisruptionBudgets of models do not work: the definition of functions is older than the provider; apply its yaml/crd.yaml")
 		}
 		return nil
 	}
+	return w.recount(ctx, written)
+}
+
+// recount makes Kubernetes calculate a function's budgets with the number just written.
+func (w *watcher) recount(ctx context.Context, written *v1alpha1.Function) error {
 	if w.Recount == nil {
 		return nil
 	}
 	// A missing right was logged at the start.
-	if err := w.Recount(ctx, provider.FullName(f.Name, f.Namespace), written.ResourceVersion); err != nil && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("function %s.%s: budgets count a changed number of pods only later: %w", f.Name, f.Namespace, err)
+	if err := w.Recount(ctx, provider.FullName(written.Name, written.Namespace), written.ResourceVersion); err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("function %s.%s: budgets count a changed number of pods only later: %w", written.Name, written.Namespace, err)
 	}
 	return nil
 }
 
-// takeScale makes a number that somebody else has written to the scale subresource the
-// function's replicas. The watch brings the change back.
-func (w *watcher) takeScale(ctx context.Context, f *v1alpha1.Function, n int64) (again bool) {
-	_, err := w.merge(ctx, f, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(n, 10)}, map[string]any{"replicas": n})
+// restore writes the function's number of pods again, after somebody else has replaced it. It
+// makes a number that came through the scale subresource the function's replicas. The watch
+// brings the change back.
+func (w *watcher) restore(ctx context.Context, f *v1alpha1.Function) (again bool) {
+	pods := f.Published()
+	n, scaled := f.Scaled()
+	switch {
+	case pods >= 0:
+	case scaled:
+		pods = n
+	default:
+		runs, _ := w.Status(provider.FullName(f.Name, f.Namespace))
+		pods = int64(max(runs.Pods, runs.Replicas))
+	}
+	spec := map[string]any{"instances": pods}
+	if scaled {
+		spec["replicas"] = n
+	}
+	written, err := w.merge(ctx, f, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(pods, 10)}, spec)
+	if err == nil {
+		err = w.recount(ctx, written)
+	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function's new number of replicas could not be written; the provider tries again")
+		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function's number of pods could not be restored; the provider tries again")
 	}
 	return err != nil
 }

@@ -1,8 +1,20 @@
 package objects
 
 import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
 )
 
 // The published number rises at once and falls slowly: an evicted pod is missing until its
@@ -37,5 +49,145 @@ func TestScale(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// scaleServer is an API server of functions that keeps what is patched, and a watcher that writes
+// to it.
+type scaleServer struct {
+	*watcher
+	t       *testing.T
+	patches []string
+	marks   []string
+	// old: its definition of functions has no spec.instances.
+	old bool
+	at  time.Time
+}
+
+func newScaleServer(t *testing.T) *scaleServer {
+	t.Helper()
+	s := &scaleServer{t: t, at: time.Unix(1000, 0)}
+	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(server.Close)
+	typed, err := v1alpha1.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.watcher = &watcher{Objects: &Objects{typed: typed, log: zerolog.Nop(), now: func() time.Time { return s.at }}, scales: map[string]*published{}}
+	s.Leading = func() bool { return false }
+	s.Status = func(string) (provider.Status, bool) { return provider.Status{Replicas: 2, Pods: 4}, true }
+	s.Recount = func(_ context.Context, name, mark string) error {
+		s.marks = append(s.marks, name+" "+mark)
+		return nil
+	}
+	return s
+}
+
+// serve answers a patch with the object that has its fields only.
+func (s *scaleServer) serve(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Error(err)
+	}
+	var f v1alpha1.Function
+	if err := json.Unmarshal(text, &f); err != nil {
+		s.t.Error(err)
+	}
+	var change struct{ Spec json.RawMessage }
+	_ = json.Unmarshal(text, &change) // It was JSON just now.
+	s.patches = append(s.patches, string(change.Spec))
+	f.ResourceVersion = "8"
+	if f.Name = "m"; s.old {
+		f.Spec.Instances = nil
+	}
+	f.Namespace = "team"
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(&f); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// counted is the function m.team with a number of pods, last published as noted.
+func counted(instances int64, noted string, owners ...metav1.ManagedFieldsEntry) *v1alpha1.Function {
+	f := &v1alpha1.Function{Spec: v1alpha1.FunctionSpec{Image: "i", Instances: &instances}}
+	f.Name, f.Namespace, f.ResourceVersion, f.ManagedFields = "m", "team", "7", owners
+	if noted != "" {
+		f.Annotations = map[string]string{v1alpha1.InstancesAnnotation: noted}
+	}
+	return f
+}
+
+// A number that came with a manifest changes no replicas, and one that kubectl scale wrote does.
+// Either is replaced by the number of pods in the same write, and budgets are calculated again.
+func TestRestore(t *testing.T) {
+	scaled := []metav1.ManagedFieldsEntry{{Manager: "kubectl", Subresource: "scale"}, {Manager: "argocd"}}
+	applied := []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: "other", Subresource: "status"}}
+	for name, c := range map[string]struct {
+		f    *v1alpha1.Function
+		want string
+	}{
+		"scaled":                 {counted(3, "5", scaled...), `{"instances":5,"replicas":3}`},
+		"scaled at first":        {counted(3, "", scaled...), `{"instances":3,"replicas":3}`},
+		"applied":                {counted(3, "5", applied...), `{"instances":5}`},
+		"applied, not annotated": {counted(3, "", applied...), `{"instances":4}`},
+	} {
+		s := newScaleServer(t)
+		if _, err := withoutOwners(c.f); err != nil { // As the cache has it.
+			t.Fatal(err)
+		}
+		if len(c.f.ManagedFields) > 1 {
+			t.Errorf("%s: the cache keeps %v", name, c.f.ManagedFields)
+		}
+		if again := s.restore(t.Context(), c.f); again {
+			t.Errorf("%s: it failed", name)
+		}
+		if len(s.patches) != 1 || s.patches[0] != c.want {
+			t.Errorf("%s: wrote %v, not %s", name, s.patches, c.want)
+		}
+		if len(s.marks) != 1 || s.marks[0] != "m.team 8" {
+			t.Errorf("%s: marked %v", name, s.marks)
+		}
+	}
+}
+
+// A replica that does not lead forgets what it has published: another one publishes meanwhile.
+func TestNoLeaderForgetsScales(t *testing.T) {
+	s := newScaleServer(t)
+	if n, changed := s.count(counted(9, "9")); n != 9 || changed {
+		t.Fatalf("published %d, %v", n, changed)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	s.report(ended) // One look.
+	if n, changed := s.count(counted(5, "5")); n != 5 || changed {
+		t.Errorf("after another leader's 5 it publishes %d, %v", n, changed)
+	}
+}
+
+// A definition of functions without the field gets no number for a while, and one that has been
+// replaced meanwhile does.
+func TestOldDefinition(t *testing.T) {
+	s := newScaleServer(t)
+	f := counted(2, "2")
+	write := func() (changed bool) {
+		n, changed := s.count(f)
+		if changed {
+			if err := s.writeCount(t.Context(), f, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return changed
+	}
+	s.old = true
+	if !write() || write() {
+		t.Errorf("the old definition got %v", s.patches)
+	}
+	s.at = s.at.Add(noScalePause)
+	if !write() || write() {
+		t.Errorf("after a while it got %v", s.patches)
+	}
+	s.old, s.at = false, s.at.Add(noScalePause)
+	if !write() || !write() {
+		t.Errorf("the new definition got %v", s.patches)
 	}
 }

@@ -40,6 +40,8 @@ func (w *watcher) report(ctx context.Context) {
 				w.log.Warn().Err(err).Msg("functions' status cannot be written; the provider tries again")
 			}
 			fails = err != nil
+		} else {
+			clear(w.scales) // Another replica publishes meanwhile.
 		}
 		select {
 		case <-ctx.Done():

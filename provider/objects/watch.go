@@ -77,10 +77,11 @@ type watcher struct {
 	// key.
 	latest map[string]latest
 
-	// scales has what is published of each function, by key. Only report uses it. noScale:
+	// scales has what this replica publishes of each function while it leads, by key. Only
+	// report uses it. noScale is the time, in Unix nanoseconds, until which nothing is published:
 	// the definition of functions has no field for it.
 	scales  map[string]*published
-	noScale atomic.Bool
+	noScale atomic.Int64
 }
 
 // latest is the adopted deployment of the object with the UID of.
@@ -189,8 +190,8 @@ func (w *watcher) sync(ctx context.Context, key string) (again bool) {
 		w.setOutcome(key, outcome{Generation: f.Generation, Reason: "NamespaceNotAllowed", Why: fmt.Sprintf("namespace %s is not for functions; allow functions in it with: kubectl annotate namespace %s %s=1", namespace, namespace, NamespaceAnnotation)})
 		return w.forget(ctx, namespace, name)
 	}
-	if n, scaled := f.Scaled(); scaled && w.Leading() {
-		return w.takeScale(ctx, f, n)
+	if f.Overwritten() && w.Leading() {
+		return w.restore(ctx, f)
 	}
 	r, err := w.record(f)
 	switch {

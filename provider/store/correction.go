@@ -38,6 +38,20 @@ func (s *Store) Correction(function string) (correction.State, error) {
 	return state, err
 }
 
+// CorrectionNames lists the names under which corrections are stored.
+func (s *Store) CorrectionNames() (names []string, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket(bucketCorrections).ForEach(func(name, _ []byte) error {
+			names = append(names, string(name))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %s: %w", bucketCorrections, err)
+	}
+	return names, nil
+}
+
 // DeleteCorrection deletes a function's correction, if there is one.
 func (s *Store) DeleteCorrection(function string) error {
 	if err := s.delete(bucketCorrections, []byte(function)); err != nil && !errors.Is(err, ErrAbsent) {

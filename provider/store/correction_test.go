@@ -30,6 +30,9 @@ func TestCorrections(t *testing.T) {
 	if got, err := s.Correction("a.b"); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Correction = %+v, %v", got, err)
 	}
+	if names, err := s.CorrectionNames(); err != nil || !reflect.DeepEqual(names, []string{"a.b"}) {
+		t.Errorf("CorrectionNames = %q, %v", names, err)
+	}
 	if _, err := s.Correction("c.d"); !errors.Is(err, ErrAbsent) {
 		t.Errorf("deleted: %v", err)
 	}

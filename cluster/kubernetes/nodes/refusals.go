@@ -15,6 +15,10 @@ const (
 	firstRefusal   = time.Second
 	longestRefusal = 5 * time.Minute
 	longestQuota   = 30 * time.Second
+	// maxRow is how many different nodes may refuse a function in a row, without an instance that
+	// becomes ready. Then the function is at fault rather than the nodes, and it gets none for a
+	// while: of 1,000 nodes there would always be one to try.
+	maxRow = 5
 	// refusalMemory is how long after its end a refusal makes the next one count longer.
 	refusalMemory = 10 * time.Minute
 )
@@ -28,9 +32,12 @@ type Refusals struct{ functions map[string]*refusals }
 // refusals are those of one revision of a function.
 type refusals struct {
 	revision uint64
-	// nodes has them by node; quota is the namespace's.
-	nodes map[string]refusal
-	quota refusal
+	// nodes has them by node; quota is the namespace's. all is that of all nodes.
+	nodes      map[string]refusal
+	quota, all refusal
+	// row are the first nodes, up to maxRow different ones, that refused since an instance was
+	// ready last.
+	row []string
 }
 
 // refusal is one node's or namespace's.
@@ -70,12 +77,24 @@ func (r *Refusals) of(function string, revision uint64) *refusals {
 func (r *Refusals) Node(now time.Time, function string, revision uint64, node, why string) {
 	for name, f := range r.functions {
 		maps.DeleteFunc(f.nodes, func(_ string, x refusal) bool { return now.Sub(x.until) > refusalMemory })
-		if len(f.nodes) == 0 && now.Sub(f.quota.until) > refusalMemory {
+		if len(f.nodes) == 0 && now.Sub(f.quota.until) > refusalMemory && now.Sub(f.all.until) > refusalMemory {
 			delete(r.functions, name)
 		}
 	}
 	if f := r.of(function, revision); f.revision == revision {
 		f.nodes[node] = f.nodes[node].again(now, why, longestRefusal)
+		f.inRow(now, node, why)
+	}
+}
+
+// inRow takes in that one node more has refused. Refusals while the function pauses are of pods
+// that were there before, so they do not make the pause longer.
+func (f *refusals) inRow(now time.Time, node, why string) {
+	if len(f.row) < maxRow && !slices.Contains(f.row, node) {
+		f.row = append(f.row, node)
+	}
+	if len(f.row) == maxRow && !f.all.holds(now) {
+		f.all = f.all.again(now, why, longestRefusal)
 	}
 }
 
@@ -90,11 +109,12 @@ func (r *Refusals) Namespace(now time.Time, function string, revision uint64, wh
 func (r *Refusals) Has(function string) bool { return r.functions[function] != nil }
 
 // Admitted forgets the refusals of a node, on which an instance of the function has become
-// ready, and those of the namespace.
+// ready, those of the namespace and that of all nodes.
 func (r *Refusals) Admitted(function, node string) {
 	if f := r.functions[function]; f != nil {
 		delete(f.nodes, node)
-		if f.quota = (refusal{}); len(f.nodes) == 0 {
+		f.row, f.all, f.quota = nil, refusal{}, refusal{}
+		if len(f.nodes) == 0 {
 			delete(r.functions, function)
 		}
 	}
@@ -121,7 +141,8 @@ func (r *Refusals) Freed(namespace string) {
 }
 
 // Admitting returns those of the names of nodes that do not refuse the function's pods, and
-// which do and why: "" if none does. It returns no name if the namespace refuses them.
+// which do and why: "" if none does. It returns no name if the namespace refuses them, or so many
+// nodes did in a row that the function pauses.
 func (r *Refusals) Admitting(now time.Time, function string, revision uint64, names []string) (left []string, why string) {
 	f := r.functions[function]
 	if f == nil || f.revision != revision {
@@ -129,6 +150,9 @@ func (r *Refusals) Admitting(now time.Time, function string, revision uint64, na
 	}
 	if f.quota.holds(now) {
 		return []string{}, fmt.Sprintf("the cluster refuses its pods: %s; tried again soon", f.quota.why)
+	}
+	if f.all.holds(now) {
+		return []string{}, fmt.Sprintf("its pods are refused by %s in a row (%s); no other node gets one for a while", listed(f.row), f.all.why)
 	}
 	refuses := map[string][]string{} // The nodes by what they say: a fleet may refuse as one.
 	left = make([]string, 0, len(names))

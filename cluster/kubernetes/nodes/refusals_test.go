@@ -119,9 +119,80 @@ func TestManyRefuse(t *testing.T) {
 	for i := range 50 {
 		names = append(names, fmt.Sprintf("n%02d", i))
 		r.Node(time.Unix(0, 0), function, revision, names[i], "TopologyAffinityError")
+		r.Admitted(function, "another")
 	}
 	left, why := r.Admitting(time.Unix(0, 0), function, revision, names)
 	if want := "its pods are refused by node n00, n01, n02 and 47 others (TopologyAffinityError); tried again later"; len(left) != 0 || why != want {
 		t.Errorf("%v: %q, not %q", left, why, want)
+	}
+}
+
+// A function that every node refuses pauses on all of them, for longer each time, instead of
+// trying one of many nodes after the other. An instance that becomes ready ends that, and so do
+// the function's next revision and time. Refusals of pods from before the pause do not extend it.
+func TestAllRefuse(t *testing.T) {
+	r := &refuser{t: t, now: time.Unix(0, 0)}
+	refuse := func(node string) { r.Node(r.now, function, revision, node, "UnexpectedAdmissionError") }
+	next := 0
+	fresh := func(n int) {
+		for range n {
+			refuse(fmt.Sprintf("n%03d", next))
+			next++
+		}
+	}
+	for range 2 * maxRow { // A node counts once, whatever it says.
+		refuse("n000")
+	}
+	fresh(maxRow - 1)
+	r.admits(0, "a", "b")
+	fresh(1)
+	if why, want := r.admits(0), "its pods are refused by node n000, n001, n002 and 2 others in a row (UnexpectedAdmissionError); no other node gets one for a while"; why != want {
+		t.Errorf("%q, not %q", why, want)
+	}
+	fresh(100)
+	r.Changed("n000")
+	r.Freed("team")
+	r.admits(firstRefusal - 1)
+	r.admits(1, "a", "b")
+	for hold := 2 * firstRefusal; hold < 4*longestRefusal; hold *= 2 {
+		fresh(3)
+		r.admits(min(hold, longestRefusal) - 1)
+		r.admits(1, "a", "b")
+	}
+	fresh(1)
+	r.admits(0)
+	if left, why := r.Admitting(r.now, function, revision+1, []string{"a"}); len(left) != 1 || why != "" {
+		t.Errorf("the next revision gets %v: %s", left, why)
+	}
+	r.Admitted(function, "another")
+	r.admits(0, "a", "b")
+	fresh(maxRow - 1)
+	r.admits(0, "a", "b")
+	fresh(1)
+	r.admits(firstRefusal - 1)
+	r.now = r.now.Add(longestRefusal + refusalMemory + 1)
+	r.Node(r.now, "other.team", 1, "a", "x")
+	if r.Has(function) {
+		t.Error("a pause that is long over is kept")
+	}
+}
+
+// Pods per hour of a function that all of 1,000 nodes refuse, one tried after the other once a
+// third of a second: the pause, and not the number of nodes, limits them.
+func TestRefusedEverywhere(t *testing.T) {
+	var r Refusals
+	names := make([]string, 1000)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%04d", i)
+	}
+	tried, start := 0, time.Unix(0, 0)
+	for now := start; now.Sub(start) < time.Hour; now = now.Add(time.Second / 3) {
+		if left, _ := r.Admitting(now, function, revision, names); len(left) > 0 {
+			r.Node(now, function, revision, left[0], "UnexpectedAdmissionError")
+			tried++
+		}
+	}
+	if tried > 40 {
+		t.Errorf("%d pods an hour", tried)
 	}
 }

@@ -46,8 +46,8 @@ const (
 	Unread          = "unread"
 	// DeployedAnnotation is the time of the latest deployment, RFC 3339.
 	DeployedAnnotation = "faas-infer.dev/deployed-at"
-	// InstancesAnnotation is the number that the provider wrote last to spec.instances. A
-	// spec with another number was scaled by somebody else.
+	// InstancesAnnotation is the number that the provider wrote last to spec.instances. Another
+	// number there is somebody else's, see [Function.Scaled].
 	InstancesAnnotation = "faas-infer.dev/instances"
 )
 

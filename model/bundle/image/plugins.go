@@ -13,17 +13,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/rs/zerolog"
 	"sigs.k8s.io/yaml"
 )
 
 const (
 	// pluginPatience is how long a plugin may run, as long as at the kubelet.
 	pluginPatience = time.Minute
-	// maxPluginOutput bounds what is read of a plugin's output, and maxPluginComplaint what an error
+	// failureLasts is how long a plugin that has failed is not asked again.
+	failureLasts = 10 * time.Second
+	// maxPluginOutput bounds what is read of a plugin's output, and maxPluginComplaint what the log
 	// quotes of its complaint, both in bytes.
 	maxPluginOutput    = 1 << 20
 	maxPluginComplaint = 300
@@ -44,15 +46,20 @@ type plugin struct {
 	} `json:"env"`
 	TokenAttributes any `json:"tokenAttributes"`
 
-	// running is held while the program runs: others wait for its answer.
-	running sync.Mutex
-	// known are its answers by registry, image or "", see remember.
-	known map[string]answer
+	// dir has the program, which may run for patience.
+	dir      string
+	patience time.Duration
+	log      zerolog.Logger
+	// running is full while the program runs: others wait for its answer. It guards known, its
+	// answers by registry, image or "", see remember and failed.
+	running chan struct{}
+	known   map[string]answer
 }
 
-// answer is a plugin's answer. until is when it must be asked again.
+// answer is a plugin's answer, or why it has none. until is when it must be asked again.
 type answer struct {
 	logins keychain
+	err    error
 	until  time.Time
 }
 
@@ -77,16 +84,14 @@ func (d *duration) UnmarshalJSON(text []byte) error {
 // registry of a cloud with the identity of the machine or pod. The plugin reads a request from its
 // standard input and writes credentials to its standard output. The zero value has no plugin. It is
 // safe for concurrent use.
-type Plugins struct {
-	dir     string
-	plugins []*plugin
-}
+type Plugins struct{ plugins []*plugin }
 
 var _ authn.ContextKeychain = (*Plugins)(nil)
 
 // OpenPlugins reads a CredentialProviderConfig, the file of the kubelet's flag
-// --image-credential-provider-config. dir has the programs. An error names the field and the fix.
-func OpenPlugins(config, dir string) (*Plugins, error) {
+// --image-credential-provider-config. dir has the programs. An error names the field and the fix. The
+// log gets what programs that fail write to their standard error; it may hold secrets, so no user sees it.
+func OpenPlugins(config, dir string, log zerolog.Logger) (*Plugins, error) {
 	text, err := os.ReadFile(config)
 	if err != nil {
 		return nil, err
@@ -109,9 +114,10 @@ func OpenPlugins(config, dir string) (*Plugins, error) {
 		if err := p.check(dir); err != nil {
 			return nil, fmt.Errorf("%s: providers[%d]: %w", config, i, err)
 		}
-		p.known = map[string]answer{}
+		p.dir, p.patience, p.log = dir, pluginPatience, log
+		p.running, p.known = make(chan struct{}, 1), map[string]answer{}
 	}
-	return &Plugins{dir: dir, plugins: c.Providers}, nil
+	return &Plugins{plugins: c.Providers}, nil
 }
 
 func (p *plugin) check(dir string) error {
@@ -146,7 +152,7 @@ func (ps *Plugins) ResolveContext(ctx context.Context, r authn.Resource) (authn.
 		if !slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return newCredential(pattern, authn.AuthConfig{}).fits(r) }) {
 			continue
 		}
-		logins, err := p.logins(ctx, ps.dir, r, time.Now())
+		logins, err := p.logins(ctx, r, time.Now)
 		if err != nil {
 			return nil, fmt.Errorf("credential provider %s: %w", p.Name, err)
 		}
@@ -158,19 +164,39 @@ func (ps *Plugins) ResolveContext(ctx context.Context, r authn.Resource) (authn.
 }
 
 // logins returns the plugin's credentials for an image, from an earlier answer if that still holds.
-func (p *plugin) logins(ctx context.Context, dir string, r authn.Resource, now time.Time) (keychain, error) {
-	p.running.Lock()
-	defer p.running.Unlock()
+func (p *plugin) logins(ctx context.Context, r authn.Resource, now func() time.Time) (keychain, error) {
+	select {
+	case p.running <- struct{}{}:
+		defer func() { <-p.running }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for its answer to another question: %w", ctx.Err())
+	}
 	for _, key := range []string{r.String(), r.RegistryStr(), ""} {
-		if a, ok := p.known[key]; ok && now.Before(a.until) {
-			return a.logins, nil
+		if a, ok := p.known[key]; ok && now().Before(a.until) {
+			return a.logins, a.err
 		}
 	}
-	said, err := p.ask(ctx, dir, r.String())
-	if err != nil {
-		return nil, err
+	said, err := p.ask(ctx, r.String())
+	if err == nil {
+		var logins keychain
+		if logins, err = p.remember(said, r, now()); err == nil {
+			return logins, nil
+		}
 	}
-	return p.remember(said, r, now)
+	if ctx.Err() == nil { // Otherwise the plugin need not be at fault.
+		p.failed(err, r, now())
+	}
+	return nil, err
+}
+
+// failed remembers an error briefly: those who wait meanwhile get it, too, instead of running into it
+// one after the other. A plugin that hangs does so for every image.
+func (p *plugin) failed(err error, r authn.Resource, now time.Time) {
+	key := r.String()
+	if errors.Is(err, context.DeadlineExceeded) {
+		key = ""
+	}
+	p.known[key] = answer{err: err, until: now.Add(failureLasts)}
 }
 
 // response is what a plugin writes.
@@ -183,14 +209,14 @@ type response struct {
 }
 
 // ask runs the plugin.
-func (p *plugin) ask(ctx context.Context, dir, image string) (said response, err error) {
-	ctx, cancel := context.WithTimeout(ctx, pluginPatience)
+func (p *plugin) ask(ctx context.Context, image string) (said response, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 	request, err := json.Marshal(map[string]string{"apiVersion": p.APIVersion, "kind": "CredentialProviderRequest", "image": image})
 	if err != nil {
 		return said, err
 	}
-	c := exec.CommandContext(ctx, filepath.Join(dir, p.Name), p.Args...)
+	c := exec.CommandContext(ctx, filepath.Join(p.dir, p.Name), p.Args...)
 	c.WaitDelay = time.Second
 	c.Env = os.Environ()
 	for _, e := range p.Env {
@@ -200,7 +226,9 @@ func (p *plugin) ask(ctx context.Context, dir, image string) (said response, err
 	out, complaint := &limited{most: maxPluginOutput}, &limited{most: maxPluginComplaint}
 	c.Stdout, c.Stderr = out, complaint
 	if err := c.Run(); err != nil {
-		return said, fmt.Errorf("%w: %s", cmp.Or(ctx.Err(), err), strings.TrimSpace(complaint.String()))
+		err = cmp.Or(ctx.Err(), err)
+		p.log.Warn().Str("plugin", p.Name).Str("image", image).Err(err).Str("stderr", strings.TrimSpace(complaint.String())).Msg("a credential provider plugin failed")
+		return said, fmt.Errorf("%w; the log has its error output", err)
 	}
 	// The decoder's error might quote a password.
 	if json.Unmarshal(out.Bytes(), &said) != nil || said.Kind != "CredentialProviderResponse" || said.APIVersion != p.APIVersion {
@@ -229,7 +257,7 @@ func (p *plugin) remember(said response, r authn.Resource, now time.Time) (keych
 	if said.CacheDuration != nil {
 		lasts = said.CacheDuration
 	}
-	p.known[key] = answer{logins, now.Add(time.Duration(*lasts))}
+	p.known[key] = answer{logins: logins, until: now.Add(time.Duration(*lasts))}
 	return logins, nil
 }
 

@@ -1,7 +1,9 @@
 package image
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -17,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/rs/zerolog"
 )
 
 // cloud is a plugin: a program that counts its runs in the file runs, keeps its last request, and
@@ -24,6 +27,7 @@ import (
 type cloud struct {
 	t   *testing.T
 	dir string
+	log bytes.Buffer
 }
 
 const providersText = `apiVersion: kubelet.config.k8s.io/v1
@@ -39,8 +43,8 @@ providers:
 
 func newCloud(t *testing.T, says string) *cloud {
 	t.Helper()
-	c := &cloud{t, t.TempDir()}
-	c.write("cloud", "#!/bin/sh\ncd '"+c.dir+"'\necho \"$REGION $*\" >> runs\ncat > request\n[ -e fail ] && { cat fail >&2; exit 1; }\ncat says\n")
+	c := &cloud{t: t, dir: t.TempDir()}
+	c.write("cloud", "#!/bin/sh\ncd '"+c.dir+"'\necho \"$REGION $*\" >> runs\ncat > request\n[ -e fail ] && { cat fail >&2; exit 1; }\n[ -e hang ] && exec sleep 1000\ncat says\n")
 	if err := os.Chmod(filepath.Join(c.dir, "cloud"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +67,7 @@ func (c *cloud) read(file string) string {
 func (c *cloud) open() *Plugins {
 	c.t.Helper()
 	c.write("config.yaml", providersText)
-	p, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir)
+	p, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir, zerolog.New(&c.log))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -146,7 +150,7 @@ func TestPluginsRemember(t *testing.T) {
 					t.Fatal(err)
 				}
 				for range 2 {
-					if _, err := p.logins(t.Context(), c.dir, ref.Context(), now); err != nil {
+					if _, err := p.logins(t.Context(), ref.Context(), func() time.Time { return now }); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -161,10 +165,11 @@ func TestPluginsRemember(t *testing.T) {
 	}
 }
 
-// A plugin that fails, or says what nobody understands, is an error that quotes no password.
+// A plugin that fails, or says what nobody understands, is an error that quotes no password. Only the
+// log has what it wrote to its standard error.
 func TestPluginsThatFail(t *testing.T) {
 	for want, says := range map[string]string{
-		"cloud: exit status 1: no role":        "",
+		"cloud: exit status 1; the log has":    "",
 		"not a CredentialProviderResponse":     `{"auth":"my password"}`,
 		"the cacheKeyType \"Planet\"":          answered("Planet", ""),
 		"not a CredentialProviderResponse of ": strings.Replace(answered("Image", ""), "io/v1", "io/v2", 1),
@@ -172,10 +177,13 @@ func TestPluginsThatFail(t *testing.T) {
 		c := newCloud(t, says)
 		p := c.open()
 		if says == "" {
-			c.write("fail", "no role")
+			c.write("fail", "no role for my password")
 		}
 		if _, err := user(t, p, "a.cloud.example/m"); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "my password") {
 			t.Errorf("%v, want %s", err, want)
+		}
+		if logged := strings.Contains(c.log.String(), "no role for my password"); logged != (says == "") {
+			t.Errorf("%s: the log is %q", want, c.log.String())
 		}
 	}
 	c := newCloud(t, strings.Repeat("x", 2*maxPluginOutput))
@@ -188,6 +196,74 @@ func TestPluginsThatFail(t *testing.T) {
 	}
 	if _, err := p.ResolveContext(ctx, ref.Context()); err == nil {
 		t.Error("a cancelled question has an answer")
+	}
+}
+
+// A plugin that hangs is asked once for all images that wait for it, and one that fails once for an
+// image. After a while it is asked again.
+func TestPluginsFailBriefly(t *testing.T) {
+	for what, failing := range map[string]struct {
+		how string
+		// runs is how often it fails for three images, each asked for twice.
+		runs int
+	}{"hangs": {"hang", 1}, "fails": {"fail", 3}} {
+		c := newCloud(t, answered("Image", ""))
+		c.write(failing.how, "")
+		p, now := c.open().plugins[0], time.Unix(0, 0)
+		ask := func(images ...string) (errs []error) {
+			for _, image := range images {
+				ref, err := name.ParseReference(image)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = p.logins(t.Context(), ref.Context(), func() time.Time { return now })
+				errs = append(errs, err)
+			}
+			return errs
+		}
+		p.patience = 200 * time.Millisecond
+		if failing.how == "fail" {
+			p.patience = pluginPatience
+		}
+		for _, err := range ask("a.cloud.example/m", "b.cloud.example/m", "a.cloud.example/n", "a.cloud.example/m", "b.cloud.example/m", "a.cloud.example/n") {
+			if err == nil || errors.Is(err, context.DeadlineExceeded) != (failing.how == "hang") {
+				t.Errorf("it %s: %v", what, err)
+			}
+		}
+		if got := strings.Count(c.read("runs"), "\n"); got > failing.runs {
+			t.Errorf("it %s: %d runs", what, got)
+		}
+		if err := os.Remove(filepath.Join(c.dir, failing.how)); err != nil {
+			t.Fatal(err)
+		}
+		p.patience, now = pluginPatience, now.Add(failureLasts)
+		for _, err := range ask("a.cloud.example/m", "b.cloud.example/m") {
+			if err != nil {
+				t.Errorf("it %s no more: %v", what, err)
+			}
+		}
+	}
+}
+
+// A question that has ended waits for no other's answer, and its end is not the plugin's failure.
+func TestPluginsWaitWithTheCaller(t *testing.T) {
+	p := newCloud(t, answered("Global", "")).open()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	ref, err := name.ParseReference("a.cloud.example/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.plugins[0].running <- struct{}{} // Another question hangs.
+	if _, err := p.ResolveContext(ended, ref.Context()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-p.plugins[0].running
+	if _, err := p.ResolveContext(ended, ref.Context()); err == nil {
+		t.Error("an ended question has an answer")
+	}
+	if _, err := p.ResolveContext(t.Context(), ref.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -206,15 +282,15 @@ func TestOpenPluginsRefuses(t *testing.T) {
 		"tokenAttributes is set":             {"args:", "tokenAttributes: {requireServiceAccount: true}\n    args:"},
 	} {
 		c.write("config.yaml", strings.Replace(providersText, replace[0], replace[1], 1))
-		if _, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
 	c.write("config.yaml", "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n")
-	if _, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir); err == nil || !strings.Contains(err.Error(), "providers is empty") {
+	if _, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), "providers is empty") {
 		t.Error(err)
 	}
-	if _, err := OpenPlugins(filepath.Join(c.dir, "absent"), c.dir); err == nil {
+	if _, err := OpenPlugins(filepath.Join(c.dir, "absent"), c.dir, zerolog.Nop()); err == nil {
 		t.Error("an absent file is a config")
 	}
 }
@@ -262,7 +338,7 @@ func TestPullWithOwnCredentials(t *testing.T) {
 	c := newCloud(t, strings.ReplaceAll(answered("Registry", ""), "r.example/team", host+"/team"))
 	text := strings.Replace(providersText, "127.0.0.1:*", host, 1)
 	c.write("config.yaml", text)
-	p, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir)
+	p, err := OpenPlugins(filepath.Join(c.dir, "config.yaml"), c.dir, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
