@@ -15,8 +15,9 @@ const halfDay = 12 * time.Hour
 // seeds lists the papers. A new one is a row here.
 var seeds = []Seed{
 	{
-		// It is the longest, and has no page yet: no run of all its parts has been kept. testbed-qa
-		// alone tries loads of up to 54,264 requests/s (faas-infer, commit da33a8d0ddfa).
+		// It is the longest, and has no page yet: no run of all its parts has been kept. At commit
+		// ecf0af246172, on 2 cores of an AMD EPYC, testbed-osvt, testbed-qa and scale take 32, 54
+		// and 9 s of CPU time; the other three have not been timed to their end.
 		Name: "infless", Paper: "INFless (ASPLOS 2022)",
 		About: "Systems: `infless` is INFless as printed, `infless-release` as its release runs it, `batch` BATCH with the exact latencies, `batch-published` as its authors run it. Of the traces, the first half day is simulated; the paper's 3.1 % late are a mean.",
 		parts: []part{
