@@ -49,6 +49,7 @@ func Run(command string, vectors []Vector) (*Outcome, error) {
 	o := &Outcome{Report: report.New(command, time.Now())}
 	o.vectors(all)
 	o.shown(shown, all)
+	o.asPrinted(shown, all)
 	o.driven(fit, driven)
 	o.bounded(bounded)
 	o.Report.Add("eval_ms", took.Seconds()*1e3, "ms", fmt.Sprintf("the exact distribution of %s with its percentiles, the fastest of %d; their median is %.3g ms", slowest, repeats, median.Seconds()*1e3))

@@ -13,8 +13,9 @@ type Compared struct {
 	// Truth are the percentiles in s that the models are compared with. They are the
 	// simulated ones; for BATCH's own evaluation, those of the exact model.
 	Truth [3]float64
-	// Exact and Paper are the models' percentiles in s.
-	Exact, Paper [3]float64
+	// Exact and Paper are the models' percentiles in s. Published are those of BATCH's
+	// equations as printed, errors included ([latency.Published]).
+	Exact, Paper, Published [3]float64
 	// Distance is the largest difference between the two distributions, as a part
 	// of the requests.
 	Distance float64
@@ -36,9 +37,18 @@ func compare(v *Vector) (*Compared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vector %s: the paper's model: %w", v.Name, err)
 	}
+	analysis, err := latency.NewAnalysis(b.Arrivals, v.B)
+	if err != nil {
+		return nil, fmt.Errorf("vector %s: the published model: %w", v.Name, err)
+	}
+	printed, err := analysis.Published(v.B, v.T)
+	if err != nil {
+		return nil, fmt.Errorf("vector %s: the published model: %w", v.Name, err)
+	}
 	c := &Compared{Vector: v, Truth: v.percentiles(), Distance: distance(exact, paper, v.S[0], v.T+v.S[v.B-1]), Shown: v.Separate()}
 	for i, q := range quantiles {
 		c.Exact[i], c.Paper[i] = exact.Quantile(q), paper.Quantile(q)
+		c.Published[i] = printed.Quantile(b.Service, q)
 	}
 	return c, nil
 }

@@ -24,7 +24,10 @@ paper was repeated, or why not. The commands that it runs stand on the page; eac
 run alone.
 
 --plot DIR also writes a page, DIR/SEED.md, with all tables, and the drawings in DIR/SEED.
-The pages in docs/reproduction are made this way.
+The pages in docs/reproduction are made this way. infless is the longest and has none yet:
+no run of it has been kept to its end. Of its parts, testbed-osvt, testbed-qa and scale take
+32, 54 and 9 s of CPU time (commit ecf0af246172, 2 cores of an AMD EPYC); coldstart,
+testbed-osvt-400ms and half a day of traces have not been timed to their end.
 
 ` + namedList("Seeds", seedList()),
 		Example: `  faas-infer-lab reproduce infless

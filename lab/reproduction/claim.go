@@ -1,6 +1,7 @@
 package reproduction
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -36,7 +37,8 @@ type rule struct {
 	// paper.
 	paper float64
 	where string
-	// because is the known cause if the value is not repeated, "" if it is not known.
+	// because says why the value is not repeated, as far as rows or a paper show it. A cause that
+	// nothing shows begins with "we attribute it to". It is "" if the cause is not known.
 	because string
 }
 
@@ -51,7 +53,7 @@ type Claim struct {
 	// is none.
 	Paper, Here, Ours float64
 	Repeated          bool
-	// Verdict is "repeated", or "not" and the cause.
+	// Verdict is "repeated" or "not", with the tolerance, and the cause.
 	Verdict string
 }
 
@@ -84,7 +86,7 @@ func judge(rules []rule, results []report.Result) (claims []Claim) {
 				if c.Where == "" {
 					c.Where = where
 				}
-			} else if rule.paper == 0 && rule.test != most {
+			} else if rule.paper == 0 {
 				continue // The paper has no such value.
 			}
 			c.Repeated = rule.holds(c.Here, c.Paper)
@@ -103,23 +105,25 @@ func (r rule) holds(here, paper float64) bool {
 	case most:
 		return here <= paper
 	}
-	part := r.part
-	if part == 0 {
-		part = quarter
-	}
-	return math.Abs(here-paper) <= part*math.Abs(paper)
+	return math.Abs(here-paper) <= r.tolerance()*math.Abs(paper)
 }
 
-// verdict says whether a value was repeated, and otherwise why not.
+// tolerance is the difference that counts as repeated, as a part of the published value.
+func (r rule) tolerance() float64 { return cmp.Or(r.part, quarter) }
+
+// verdict says whether a value was repeated, by which test, and otherwise why not.
 func (r rule) verdict(repeated bool) string {
-	how := map[test]string{sign: ", the sign", most: ", at most"}[r.test]
-	switch {
-	case repeated:
-		return "repeated" + how
-	case r.because == "":
-		return "not; the cause is not known"
+	how := fmt.Sprintf(" (within %.3g %%)", 100*r.tolerance())
+	switch r.test {
+	case sign:
+		how = " (the sign)"
+	case most:
+		how = " (at most)"
 	}
-	return "not, because " + r.because
+	if repeated {
+		return "repeated" + how
+	}
+	return "not" + how + "; " + cmp.Or(r.because, "the cause is unknown")
 }
 
 // ours returns faas-infer's value of a result of another system, NaN if there is none.

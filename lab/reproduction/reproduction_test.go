@@ -50,16 +50,19 @@ func TestJudge(t *testing.T) {
 		{Name: "a/max_rps.faas-infer", Value: 120},
 		{Name: "a/change.lsth", Value: -3, Note: "paper -25 (Fig. 16)"},
 		{Name: "a/error", Value: 12},
+		{Name: "a/close", Value: 12},
+		{Name: "a/none", Value: 1},
 	}
 	claims := judge([]rule{
-		{pattern: "a/max_rps.*", because: "of rounding"}, {pattern: "a/change.*", test: sign},
-		{pattern: "a/error", test: most, paper: 9, where: "§VI"}, {pattern: "a/*", because: "it is taken already"},
+		{pattern: "a/max_rps.*", because: "we attribute it to rounding"}, {pattern: "a/change.*", test: sign},
+		{pattern: "a/error", test: most, paper: 9, where: "§VI"}, {pattern: "a/close", paper: 10, part: 0.1},
+		{pattern: "a/none", test: most}, {pattern: "a/*", because: "it is taken already"},
 	}, results)
 	want := []struct {
 		paper, here, ours float64
 		verdict           string
 	}{
-		{100, 80, 120, "repeated"}, {100, 50, 120, "not, because of rounding"}, {-25, -3, math.NaN(), "repeated, the sign"}, {9, 12, math.NaN(), "not; the cause is not known"},
+		{100, 80, 120, "repeated (within 25 %)"}, {100, 50, 120, "not (within 25 %); we attribute it to rounding"}, {-25, -3, math.NaN(), "repeated (the sign)"}, {9, 12, math.NaN(), "not (at most); the cause is unknown"}, {10, 12, math.NaN(), "not (within 10 %); the cause is unknown"},
 	}
 	if len(claims) != len(want) {
 		t.Fatalf("%+v", claims)
@@ -111,7 +114,8 @@ func TestRunAndWrite(t *testing.T) {
 			Drawings: []draw.Drawing{figured},
 		}, nil
 	}}
-	s := Seed{Name: "paper", Paper: "A paper", About: "About it.", parts: []part{fine}, rules: []rule{{pattern: "one/*"}}}
+	bare := part{"bare", "faas-infer-lab simulate bare", func(context.Context, func(int, int)) (*figure.Outcome, error) { return &figure.Outcome{}, nil }}
+	s := Seed{Name: "paper", Paper: "A paper", About: "About it.", parts: []part{fine, bare}, rules: []rule{{pattern: "one/*"}}}
 	dir, last := t.TempDir(), 0
 	if err := os.MkdirAll(filepath.Join(dir, "paper"), 0o755); err != nil {
 		t.Fatal(err)
@@ -126,7 +130,7 @@ func TestRunAndWrite(t *testing.T) {
 		}
 		last = done
 	})
-	if err != nil || last != 100 {
+	if err != nil || last != 200 {
 		t.Fatal(err, last)
 	}
 	if err := o.Write(dir); err != nil {
@@ -136,10 +140,13 @@ func TestRunAndWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"# A paper\n", "| 1 | Fig. 11 | `one/max_rps.infless` | 100 1/s | 90 1/s | – | repeated |", "(paper/claims.svg)", "1 of 1 repeated.", "![Figure 11](paper/one-fig11.svg)", "`faas-infer-lab simulate one`"} {
+	for _, want := range []string{"# A paper\n", "| 1 | Fig. 11 | `one/max_rps.infless` | 100 1/s | 90 1/s | – | repeated (within 25 %) |", "(paper/claims.svg)", "1 of 1 repeated.", "![Figure 11](paper/one-fig11.svg)", "- `faas-infer-lab simulate one`, 0 s\n- `faas-infer-lab simulate bare`, 0 s\n", "\n## one\n"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
+	}
+	if strings.Contains(string(page), "\n## bare\n") {
+		t.Errorf("a part without tables and drawings has a section in\n%s", page)
 	}
 	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the old drawing is still there: %v", err)
