@@ -126,10 +126,10 @@ func TestRestore(t *testing.T) {
 		f    *v1alpha1.Function
 		want string
 	}{
-		"scaled":                 {counted(3, "5", scaled...), `{"instances":5,"replicas":3}`},
-		"scaled at first":        {counted(3, "", scaled...), `{"instances":3,"replicas":3}`},
-		"applied":                {counted(3, "5", applied...), `{"instances":5}`},
-		"applied, not annotated": {counted(3, "", applied...), `{"instances":4}`},
+		"scaled":           {counted(3, "5", scaled...), `{"instances":5,"replicas":3}`},
+		"scaled at first":  {counted(3, "", scaled...), `{"instances":3,"replicas":3}`},
+		"applied":          {counted(3, "5", applied...), `{"instances":5}`},
+		"applied at first": {counted(3, "", applied...), `{"instances":3,"replicas":3}`},
 	} {
 		s := newScaleServer(t)
 		if _, err := withoutOwners(c.f); err != nil { // As the cache has it.

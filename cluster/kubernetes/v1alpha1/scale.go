@@ -30,9 +30,10 @@ func (f *Function) Overwritten() bool { return f.Spec.Instances != nil && f.Coun
 
 // Scaled returns the number that somebody else has written through the scale subresource, as
 // kubectl scale does. It returns false for the provider's own number and for one that came with
-// the spec, such as an exported manifest's: nobody wants that.
+// the spec, such as an exported manifest's: nobody wants that. Any number counts before the
+// provider has published its first.
 func (f *Function) Scaled() (n int64, ok bool) {
-	if !f.Overwritten() || len(Scalers(f.ManagedFields)) == 0 {
+	if !f.Overwritten() || f.Published() >= 0 && len(Scalers(f.ManagedFields)) == 0 {
 		return 0, false
 	}
 	return *f.Spec.Instances, true

