@@ -139,9 +139,9 @@ func (o *partitionOptions) readPlatform(ctx context.Context) (p *partition.Platf
 	if err != nil || o.memory == "" {
 		return p, err
 	}
-	bytes, err := annotation.ParseMemory(o.memory)
+	bytes, err := annotation.ParseMemory(strings.TrimSuffix(o.memory, "B")) // 768MiB, too.
 	if err != nil {
-		return nil, fmt.Errorf("--memory: %w", err)
+		return nil, fmt.Errorf("--memory %q: give %w", o.memory, err)
 	}
 	p.MemoryMiB = float64(bytes) / (1 << 20)
 	return p, nil

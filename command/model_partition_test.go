@@ -72,7 +72,7 @@ func TestBadModelPartition(t *testing.T) {
 		"--percentile is 20":             {"mnist", "--percentile", "20"},
 		"--functions is -1":              {"mnist", "--functions", "-1"},
 		"--platform \"nope\" is neither": {"mnist", "--platform", "nope"},
-		"--memory:":                      {"mnist", "--platform", "knix", "--memory", "lots"},
+		"--memory \"lots\": give":        {"mnist", "--platform", "knix", "--memory", "lots"},
 		"give functions":                 {"vgg-16", "--platform", "knix", "--memory", "10Mi"},
 		"the fastest takes":              {"vgg-11", "--platform", "knix", "--for", "cost", "--slo", "10ms"},
 		"no such file":                   {"nosuch.onnx", "--platform", "knix"},

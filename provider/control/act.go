@@ -124,7 +124,7 @@ func (c *Controller) claim(fn *function) {
 			return nil, keeper.Later
 		}
 		if in != nil && in.Role == cluster.Body && in.Paired {
-			in.told, in.tookOver, fn.paired = unknownPair, true, true
+			in.order, in.tookOver, fn.paired = unknownPair, true, true
 		}
 		if in == nil {
 			return nil, "the profile does not cover its config"

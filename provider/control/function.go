@@ -15,7 +15,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
-	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -258,24 +257,8 @@ type instance struct {
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief
-	// told is what a body was told of its shadows, "" for none; telling: it is being told or asked. It is
-	// not asked before askAfter, nor told before tellAfter, after it could not be told untold times in a
-	// row. refused is how many times in a row it lost its shadows for that, refusal is why. It has none
-	// before aloneUntil. asked: it was asked since it was told. unhelpful are those that did not help when
-	// it was asked, counted and weights what it reported then. tookOver: an earlier provider started it,
-	// and it has reported nothing yet. leaving is why a shadow is to stop once its body does not use it, or
-	// at leavesBy; "" if it is not to.
-	told, refusal, leaving                    string
-	telling, asked, tookOver                  bool
-	tellAfter, askAfter, aloneUntil, leavesBy time.Time
-	untold, refused                           int
-	unhelpful                                 []cluster.InstanceID
-	counted                                   metrics.ShadowCounts
-	weights                                   int64
-	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that were
-	// predicted, and pairTold the ratio that the policy knows.
-	helped              *division
-	pairRatio, pairTold float64
+	// told is of bodies and shadows, and zero for others.
+	told
 }
 
 // serves reports whether the instance takes batches.

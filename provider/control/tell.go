@@ -8,10 +8,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
-// This file tells bodies where their shadows are, and asks whether these help. What a body was told is
-// not stored: a provider that takes instances over tells them again.
+// This file tells bodies where their shadows are, and asks whether these help. Nothing of that is
+// stored: a provider that takes instances over tells them again.
 
 const (
 	// tellPause is that after a body could not be told its shadows for the first time. It doubles up to
@@ -30,6 +31,37 @@ const (
 	unknownPair = "?"
 )
 
+// told is what is known of a body and its shadows, and of a shadow that leaves.
+type told struct {
+	// order is what the body was told of its shadows, "" for none; telling: it is being told or asked now.
+	// It is not told before tellAfter, after it could not be told untold times in a row.
+	order     string
+	telling   bool
+	tellAfter time.Time
+	untold    int
+	// refused is how many times in a row the body lost its shadows for that, refusal is why. It has
+	// none before aloneUntil.
+	refused    int
+	refusal    string
+	aloneUntil time.Time
+	// asked: the body was asked since it was told. It is not asked before askAfter. unhelpful are the
+	// shadows that did not help then, counted and weights what it reported. tookOver: an earlier
+	// provider started it, and it has reported nothing yet.
+	asked, tookOver bool
+	askAfter        time.Time
+	unhelpful       []cluster.InstanceID
+	counted         metrics.ShadowCounts
+	weights         int64
+	// leaving is why a shadow is to stop once its body does not use it, or at leavesBy; "" if it
+	// is not to.
+	leaving  string
+	leavesBy time.Time
+	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that
+	// were predicted, and pairTold the ratio that the policy knows.
+	helped              *division
+	pairRatio, pairTold float64
+}
+
 // tell tells bodies which shadows they have, if that has changed. The lock is held.
 func (c pairs) tell(now time.Time, fn *function) {
 	if c.options.Shadows == nil {
@@ -47,7 +79,7 @@ func (c pairs) tell(now time.Time, fn *function) {
 				part, with = s.Part, append(with, s.Instance)
 			}
 		}
-		fn.paired = fn.paired || len(with) > 0 || body.told != "" || !body.asked
+		fn.paired = fn.paired || len(with) > 0 || body.order != "" || !body.asked
 		c.inform(now, body, part, with)
 	}
 	for _, s := range fn.shadows.Sorted() {
@@ -73,7 +105,7 @@ func (c pairs) leave(s *instance, why string) {
 // used reports whether a shadow's body may use it.
 func (c pairs) used(s *instance) bool {
 	body, ok := c.keeper.Instance(s.Body)
-	return ok && body.serves() && (body.telling || body.told == unknownPair || slices.Contains(strings.Split(body.told, " "), s.Address))
+	return ok && body.serves() && (body.telling || body.order == unknownPair || slices.Contains(strings.Split(body.order, " "), s.Address))
 }
 
 // untold takes in that a body could not be told its shadows: it may know them nevertheless. A body that
@@ -82,7 +114,7 @@ func (c pairs) untold(now time.Time, body *instance, with []cluster.Instance, er
 	if c.keeper.Context().Err() != nil {
 		return
 	}
-	body.told = unknownPair
+	body.order = unknownPair
 	body.untold++
 	body.tellAfter = now.Add(keeper.Backoff(body.untold, tellPause, tellLongest))
 	log := body.function.log.Warn().Str("instance", string(body.ID)).Err(err)
@@ -115,7 +147,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 	switch {
 	case body.telling:
 		return
-	case order == body.told:
+	case order == body.order:
 		if !now.Before(body.askAfter) {
 			c.ask(body, with)
 		}
@@ -135,7 +167,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 			c.untold(time.Now(), body, with, err)
 			return
 		}
-		body.told, body.untold, body.askAfter = order, 0, time.Now().Add(askPause)
+		body.order, body.untold, body.askAfter = order, 0, time.Now().Add(askPause)
 		if len(with) > 0 {
 			body.refused = 0
 			if a := body.own(); a != nil {
@@ -178,8 +210,8 @@ func (c pairs) ask(body *instance, with []cluster.Instance) {
 	})
 }
 
-// reported adds what a body counted since its last report to the function's metrics. What a body of an
-// earlier provider counted before its first report here, that one has shown.
+// reported adds what a body counted since its last report to the function's metrics. The earlier
+// provider of a body has shown the counts before the first report here.
 func (in *instance) reported(r ShadowReport) {
 	if in.weights = r.Weights; in.tookOver {
 		in.tookOver, in.counted = false, r.Counted

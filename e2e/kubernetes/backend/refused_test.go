@@ -36,7 +36,7 @@ func (r *rig) refused(b *backend, word string) {
 }
 
 // A quota, a LimitRange, a taint that came later and a kubelet that rejects a pod are not the
-// function's fault. What refuses is remembered until it changes.
+// function's fault. The refusal is remembered until its cause changes.
 func TestRefused(t *testing.T) {
 	r := newRig(t, false)
 	b := r.backend()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ type network struct {
 type server struct {
 	http.Server
 	at string
+	// dialled and accepted count its connections.
+	dialled, accepted atomic.Int64
 }
 
 func newNetwork(t *testing.T, client kubernetes.Interface) *network {
@@ -85,6 +88,11 @@ func (n *network) see(t *testing.T, p *corev1.Pod) {
 	}
 	name, revision, function := p.Name, p.Annotations[v1alpha1.RevisionAnnotation], p.Labels[v1alpha1.FunctionLabel]
 	s := &server{at: listener.Addr().String()}
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.accepted.Add(1)
+		}
+	}
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n.mu.Lock()
 		unready := n.unready[function]
@@ -114,13 +122,19 @@ func leaves(p *corev1.Pod) time.Duration {
 	return 0
 }
 
-// lose ends a pod's server after a time.
+// lose ends a pod's server after a time, as soon as it has accepted the connections made before: the
+// kernel would reset those that wait, with requests that may not be sent twice.
 func (n *network) lose(p *corev1.Pod, after time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if s := n.servers[p.UID]; s != nil {
 		delete(n.servers, p.UID)
-		time.AfterFunc(after, func() { _ = s.Shutdown(context.Background()) })
+		time.AfterFunc(after, func() {
+			for end := time.Now().Add(time.Second); s.accepted.Load() < s.dialled.Load() && time.Now().Before(end); {
+				time.Sleep(time.Millisecond)
+			}
+			_ = s.Shutdown(context.Background())
+		})
 	}
 }
 
@@ -128,11 +142,18 @@ func (n *network) lose(p *corev1.Pod, after time.Duration) {
 func (n *network) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	n.mu.Lock()
 	s := n.servers[n.of[address]]
+	if s != nil {
+		s.dialled.Add(1)
+	}
 	n.mu.Unlock()
 	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	return new(net.Dialer).DialContext(ctx, "tcp", s.at)
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", s.at)
+	if err != nil {
+		s.dialled.Add(-1)
+	}
+	return c, err
 }
 
 func (n *network) setUnready(function string, unready bool) {
