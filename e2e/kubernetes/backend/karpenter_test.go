@@ -1,7 +1,6 @@
 package backend_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -110,20 +108,7 @@ func TestPlaceholdersMakeKarpenterAddNodes(t *testing.T) {
 	if err := c.Namespaces(t.Context(), nil, "openfaas-fn"); err != nil {
 		t.Fatal(err)
 	}
-	p, err := kubernetes.NewPlaceholders(kubernetes.PlaceholderOptions{Client: client, Namespace: "openfaas-fn", Image: "pause", NodeSelector: "pool=models", Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.Run(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-done
-	}()
+	p := placeholders(t, client, "openfaas-fn", "pool=models")
 	want := func(n int) {
 		p.Want([]kubernetes.MissingNodes{{Kind: "cpu", Count: n, Size: cluster.Resources{CPU: 7000, Memory: 8 << 30}}})
 	}

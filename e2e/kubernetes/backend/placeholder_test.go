@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
@@ -25,20 +26,7 @@ func TestPlaceholderGetsTheNewNode(t *testing.T) {
 	if _, err := core.Pods(r.namespace).Create(t.Context(), filler, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := kubernetes.NewPlaceholders(kubernetes.PlaceholderOptions{Client: shared.client, Namespace: r.namespace, Image: "pause", NodeSelector: "test=" + r.namespace, Logger: zerolog.Nop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.Run(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-done
-	}()
+	p := placeholders(t, shared.client, r.namespace, "test="+r.namespace)
 	want := func(n int) {
 		p.Want([]kubernetes.MissingNodes{{Kind: "cpu", Count: n, Size: cluster.Resources{CPU: 8000, Memory: 8 << 30}}})
 	}
@@ -86,4 +74,24 @@ func TestPlaceholderGetsTheNewNode(t *testing.T) {
 		_, err := core.Pods(r.namespace).Get(t.Context(), "faas-infer-node-cpu-0", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
+}
+
+// placeholders runs placeholder pods for nodes with a label until the test ends.
+func placeholders(t *testing.T, client clientset.Interface, namespace, label string) *kubernetes.Placeholders {
+	t.Helper()
+	p, err := kubernetes.NewPlaceholders(kubernetes.PlaceholderOptions{Client: client, Namespace: namespace, Image: "pause", NodeSelector: label, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return p
 }
