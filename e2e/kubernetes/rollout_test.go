@@ -1,0 +1,279 @@
+package kubernetes_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+)
+
+// steady is a model with two instances of half a core, and a budget that lets one of them go.
+const steady = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: digits, namespace: openfaas-fn}
+spec:
+  image: %s/functions/digits:latest
+  limits: {cpu: 400m}
+  annotations: {com.openfaas.slo.latency: 1s}
+  labels: {com.openfaas.scale.min: "2"}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: digits, namespace: openfaas-fn}
+spec: {maxUnavailable: 1, selector: {matchLabels: {faas_function: digits}}}
+`
+
+// steadySLO is that model's objective, maxRate the highest rate in requests per second with
+// which a test loads it.
+const (
+	steadySLO = time.Second
+	maxRate   = 60
+)
+
+// clients send requests to a function and count what becomes of them.
+type clients struct {
+	url    string
+	client *http.Client
+
+	mu             sync.Mutex
+	answered, late int
+	lost           map[string]int
+}
+
+func newClients(url string) *clients {
+	return &clients{url: url, lost: map[string]int{}, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+}
+
+// send sends one request.
+func (c *clients) send(ctx context.Context) {
+	began := time.Now()
+	err := c.post(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch took := time.Since(began); {
+	case err != nil && len(c.lost) < 20:
+		c.lost[err.Error()]++
+	case err != nil:
+		c.lost["others"]++
+	case took > steadySLO:
+		c.late++
+	}
+	c.answered++
+}
+
+func (c *clients) post(ctx context.Context) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(blackPicture))
+	if err != nil {
+		return err
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d %s", response.StatusCode, text)
+	}
+	return err
+}
+
+// capacity returns how many requests per second a few clients get answered one after another.
+func (c *clients) capacity(ctx context.Context) float64 {
+	const several, while = 8, 3 * time.Second
+	began := time.Now()
+	var all sync.WaitGroup
+	for range several {
+		all.Go(func() {
+			for time.Since(began) < while {
+				c.send(ctx)
+			}
+		})
+	}
+	all.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rate := float64(c.answered) / time.Since(began).Seconds()
+	c.answered, c.late = 0, 0
+	return rate
+}
+
+// load sends requests at a rate while f runs.
+func (c *clients) load(ctx context.Context, rate float64, f func()) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		ticks := time.NewTicker(time.Duration(float64(time.Second) / rate))
+		defer ticks.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticks.C:
+				all.Go(func() { c.send(ctx) })
+			}
+		}
+	})
+	defer all.Wait()
+	defer close(stop)
+	f()
+}
+
+// report prints what has become of the requests since the last report, and fails the test if one
+// is lost. How many are late depends on what else the machine does.
+func (c *clients) report(t *testing.T, what string, began time.Time, rate float64) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.Logf("%s in %v at %.0f requests/s: of %d requests %d are late (%.2f %%), lost are %v", what, time.Since(began).Round(time.Millisecond),
+		rate, c.answered, c.late, 100*float64(c.late)/float64(max(1, c.answered)), c.lost)
+	if len(c.lost) > 0 || c.answered < 100 {
+		t.Errorf("%s: of %d requests are lost: %v", what, c.answered, c.lost)
+	}
+	c.answered, c.late = 0, 0
+	clear(c.lost)
+}
+
+// installed installs two replicas of the provider from yaml/, small enough for the node, and
+// returns the URL of its service.
+func (f *fixture) installed(t *testing.T) string {
+	t.Helper()
+	image := f.RegistryHost() + "/faas-infer/provider:latest"
+	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", image)
+	text, err := os.ReadFile("../../yaml/provider.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := strings.NewReplacer("image: faas-infer/provider\n", "image: "+image+"\n", "requests: {cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi}", "requests: {cpu: 100m, memory: 128Mi}").Replace(string(text))
+	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
+	f.kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=admin", "--from-literal=basic-auth-password=secret")
+	f.kubectl(t, manifest, "apply", "-f", "-")
+	f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
+	// The tests run on the node, which has no route to the services' own addresses.
+	f.kubectl(t, "", "-n", "openfaas", "patch", "service/faas-infer", "--patch", `{"spec":{"type":"NodePort"}}`)
+	return "http://" + node.NodeAddress + ":" + f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.ports[0].nodePort}")
+}
+
+// ofDigits and ofProvider select the pods of the model and of the provider.
+const (
+	ofDigits   = "faas_function=digits"
+	ofProvider = "app.kubernetes.io/component=provider"
+)
+
+// readyPods lists pods that are ready and not about to go.
+func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(f.kubectl(t, "", "get", "pods", "-n", namespace, "-l", selector, "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.metadata.deletionTimestamp}{"\n"}{end}`)) {
+		if w := strings.Fields(line); len(w) == 2 && w[1] == "True" {
+			names = append(names, w[0])
+		}
+	}
+	return names
+}
+
+// Nothing is lost while the provider's Deployment rolls out anew at half load, nor while kubectl
+// drains the only node: PodDisruptionBudgets keep the last instance of the model and the last
+// replica of the provider until a node can take others.
+func TestRolloutAndDrain(t *testing.T) {
+	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
+	model := filepath.Join(t.TempDir(), "digits.onnx")
+	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/digits:latest")
+	c := newClients(f.installed(t) + "/function/digits")
+	f.kubectl(t, fmt.Sprintf(steady, f.RegistryHost()), "apply", "-f", "-")
+	f.twoReady(t, "openfaas-fn", ofDigits)
+	await(t, "the first answer", func() error { return c.post(t.Context()) })
+	rate := min(maxRate, c.capacity(t.Context())/2)
+	f.rollsOut(t, c, rate)
+	f.drains(t, c, rate)
+}
+
+// twoReady waits until two pods are ready that are none of those named.
+func (f *fixture) twoReady(t *testing.T, namespace, selector string, without ...string) {
+	t.Helper()
+	await(t, "two pods", func() error {
+		got := f.readyPods(t, namespace, selector)
+		if slices.ContainsFunc(got, func(name string) bool { return slices.Contains(without, name) }) || len(got) < 2 {
+			return fmt.Errorf("ready are %v", got)
+		}
+		return nil
+	})
+}
+
+// rollsOut restarts the provider's replicas one after the other.
+func (f *fixture) rollsOut(t *testing.T, c *clients, rate float64) {
+	t.Helper()
+	began := time.Now()
+	c.load(t.Context(), rate, func() {
+		f.kubectl(t, "", "-n", "openfaas", "rollout", "restart", "deployment/faas-infer")
+		f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
+		await(t, "the earlier replicas to go", func() error {
+			pods := strings.Fields(f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", ofProvider, "-o", "name"))
+			if len(pods) != 2 {
+				return fmt.Errorf("there are %v", pods)
+			}
+			return nil
+		})
+	})
+	c.report(t, "rolled out", began, rate)
+}
+
+// drains drains the node of the model's instances and of the provider's replicas. The first of
+// each go at once. The budgets keep the second ones until the node takes new ones again, as
+// another node would.
+func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
+	t.Helper()
+	began := time.Now()
+	models, providers := f.readyPods(t, "openfaas-fn", ofDigits), f.readyPods(t, "openfaas", ofProvider)
+	half := func() error {
+		left, kept := f.readyPods(t, "openfaas-fn", ofDigits), f.readyPods(t, "openfaas", ofProvider)
+		if len(left) != 1 || len(kept) != 1 {
+			return fmt.Errorf("ready are %v and %v", left, kept)
+		}
+		return nil
+	}
+	c.load(t.Context(), rate, func() {
+		drained := make(chan error, 1)
+		go func() {
+			_, err := f.Kubectl(t.Context(), "", "drain", testcluster.NodeName, "--delete-emptydir-data", "--timeout=2m")
+			drained <- err
+		}()
+		await(t, "the eviction of one of each", func() error {
+			select {
+			case err := <-drained:
+				t.Fatalf("the budgets have let all go: %v", err)
+			default:
+			}
+			return half()
+		})
+		// kubectl tries the others again after 5 s.
+		select {
+		case err := <-drained:
+			t.Errorf("the budgets have let all go: %v", err)
+		case <-time.After(6 * time.Second):
+		}
+		if err := half(); err != nil {
+			t.Errorf("while the node takes none, %v", err)
+		}
+		f.kubectl(t, "", "uncordon", testcluster.NodeName)
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		f.twoReady(t, "openfaas-fn", ofDigits, models...)
+		f.twoReady(t, "openfaas", ofProvider, providers...)
+	})
+	c.report(t, "drained", began, rate)
+}
