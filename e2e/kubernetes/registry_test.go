@@ -28,6 +28,28 @@ spec: {image: %s/functions/alpine:latest, process: cat, replicas: 0}
 `
 )
 
+// cut is a model of 69 MiB that no instance can load with its limit, so that several answer together.
+const cut = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: cut, namespace: openfaas-fn}
+spec:
+  image: %s/functions/cut:latest
+  limits: {memory: 180Mi}
+  annotations: {com.openfaas.slo.latency: 20s, com.openfaas.infer.partition: auto, com.openfaas.infer.max-batch: "1"}
+  labels: {com.openfaas.scale.min: "1"}
+`
+
+// picture is a request to it with a black image.
+var picture = fmt.Sprintf(`{"instances": [%s]}`, nested("0", 136, 136, 3))
+
+// nested is a JSON array of arrays with these lengths, the innermost first.
+func nested(of string, lengths ...int) string {
+	for _, n := range lengths {
+		of = "[" + strings.TrimSuffix(strings.Repeat(of+",", n), ",") + "]"
+	}
+	return of
+}
+
 // firstAnswer is how soon after it is ready a provider must have answered for each function
 // that runs.
 const firstAnswer = 2 * time.Second
@@ -85,6 +107,58 @@ func TestRegistryAway(t *testing.T) {
 	}
 	list, err := get(t.Context(), http.MethodGet, url+"/system/functions", "")
 	if err != nil || strings.Contains(list, "problem") || strings.Count(list, `"image"`) != 2+idles {
+		t.Errorf("listed %s, %v", list, err)
+	}
+}
+
+// The registry is away. A provider that has been killed, and starts on another machine without any
+// file, goes on with the instances that answer together for a cut model.
+func TestRegistryAwayForCutModels(t *testing.T) {
+	f := start(t, testcluster.Options{})
+	model := filepath.Join(t.TempDir(), "cut.onnx")
+	if _, err := run(f.program("faas-infer"), "model", "make", "vggnet", "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/cut:latest")
+	url := f.provider(t, "one")
+	f.kubectl(t, fmt.Sprintf(cut, f.RegistryHost()), "apply", "-f", "-")
+	members := func() string {
+		return f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-l", "faas_function=cut", "-o", "jsonpath={.items[*].metadata.name}")
+	}
+	ask := func() error {
+		got, err := get(t.Context(), http.MethodPost, url+"/function/cut", picture)
+		if err == nil && !strings.Contains(got, "predictions") {
+			err = errors.New(got)
+		}
+		return err
+	}
+	began := time.Now()
+	for err := ask(); err != nil; err = ask() { // It is planned with CPU time that nothing else needs.
+		if time.Since(began) > 2*moment {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+	}
+	t.Logf("the cut model answers %v after it was deployed", time.Since(began).Round(time.Millisecond))
+	await(t, "the status to have the weights", func() error {
+		if got := f.kubectl(t, "", "get", "functions/cut", "-n", "openfaas-fn", "-o", "jsonpath={.status.deployed.spec.resolved.models[0].weights}"); got == "" {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	before := members()
+	f.killProvider()
+	testcluster.HangRegistry(f.Cluster)
+	url = f.provider(t, "two")
+	ready := time.Now()
+	err := ask()
+	took := time.Since(ready)
+	t.Logf("a provider without a registry has answered for a cut model %v after it was ready", took.Round(time.Millisecond))
+	if now := members(); err != nil || took > firstAnswer || now != before || len(strings.Fields(now)) < 2 {
+		t.Errorf("after %v: %v; the members are %s, and were %s", took, err, now, before)
+	}
+	list, err := get(t.Context(), http.MethodGet, url+"/system/functions", "")
+	if err != nil || strings.Contains(list, "problem") {
 		t.Errorf("listed %s, %v", list, err)
 	}
 }

@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // steady is a model with two instances of half a core, and a budget that lets one of them go.
@@ -31,6 +33,24 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: digits, namespace: openfaas-fn}
 spec: {maxUnavailable: 1, selector: {matchLabels: {faas_function: digits}}}
+`
+
+// patient is an ordinary function that executes its requests as scripts, with two instances like
+// the model. Its requests may last longer than the 35 s that pods otherwise have to exit.
+const patient = `---
+apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: patient, namespace: openfaas-fn}
+spec:
+  image: %s/functions/alpine:latest
+  process: sh
+  environment: {exec_timeout: "60"}
+  labels: {com.openfaas.scale.min: "2"}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: patient, namespace: openfaas-fn}
+spec: {maxUnavailable: 1, selector: {matchLabels: {faas_function: patient}}}
 `
 
 // steadySLO is that model's objective, maxRate the highest rate in requests per second with
@@ -72,20 +92,65 @@ func (c *clients) send(ctx context.Context) {
 }
 
 func (c *clients) post(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(blackPicture))
+	_, err := c.ask(ctx, "digits", blackPicture)
+	return err
+}
+
+// ask sends a function one request and returns its answer.
+func (c *clients) ask(ctx context.Context, function, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/function/"+function, strings.NewReader(body))
 	if err != nil {
-		return err
+		return "", err
 	}
 	response, err := c.client.Do(r)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%d %s", response.StatusCode, text)
 	}
-	return err
+	return strings.TrimSpace(string(text)), err
+}
+
+// begin sends long requests of so many seconds each, and returns when all are being executed.
+// finish waits for their answers, and fails the test if one is not as it should be.
+func (c *clients) begin(t *testing.T, seconds int) (finish func()) {
+	t.Helper()
+	const several = 4
+	answers := make(chan error, several)
+	for range several {
+		go func() {
+			got, err := c.ask(t.Context(), "patient", fmt.Sprintf("sleep %d; echo slept", seconds))
+			if err == nil && got != "slept" {
+				err = fmt.Errorf("it answers %q", got)
+			}
+			answers <- err
+		}()
+	}
+	sleep := fmt.Sprintf("sleep\x00%d\x00", seconds)
+	await(t, "the long requests to be executed", func() error {
+		asleep, lines := 0, []string{}
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			if text, gone := os.ReadFile(file); gone == nil && strings.HasSuffix(string(text), sleep) {
+				asleep, lines = asleep+1, append(lines, file)
+			}
+		}
+		if err == nil && asleep != several {
+			err = fmt.Errorf("they are %v", lines)
+		}
+		return err
+	})
+	return func() {
+		t.Helper()
+		for range several {
+			if err := <-answers; err != nil {
+				t.Errorf("a request of %d s is lost: %v", seconds, err)
+			}
+		}
+	}
 }
 
 // capacity returns how many requests per second a few clients get answered one after another.
@@ -164,11 +229,35 @@ func (f *fixture) installed(t *testing.T) string {
 	return "http://" + node.NodeAddress + ":" + f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.ports[0].nodePort}")
 }
 
-// ofDigits and ofProvider select the pods of the model and of the provider.
+// The selectors of the functions' pods and of the provider's.
 const (
 	ofDigits   = "faas_function=digits"
+	ofPatient  = "faas_function=patient"
 	ofProvider = "app.kubernetes.io/component=provider"
 )
+
+// deploysSteady deploys the model and the ordinary function, and waits for two instances of each.
+func (f *fixture) deploysSteady(t *testing.T, c *clients) {
+	t.Helper()
+	bundles, model := t.TempDir(), filepath.Join(t.TempDir(), "digits.onnx")
+	if err := bundle.WriteBuiltin(bundles); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	host := f.RegistryHost()
+	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", host+"/functions/alpine:latest")
+	f.image(t, "function", model, "--base", f.base, "--push", host+"/functions/digits:latest")
+	f.kubectl(t, fmt.Sprintf(steady, host)+fmt.Sprintf(patient, host), "apply", "-f", "-")
+	for _, selector := range []string{ofDigits, ofPatient} {
+		f.twoReady(t, "openfaas-fn", selector)
+	}
+	await(t, "the first answers", func() error {
+		_, err := c.ask(t.Context(), "patient", "echo")
+		return errors.Join(err, c.post(t.Context()))
+	})
+}
 
 // readyPods lists pods that are ready and not about to go.
 func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []string) {
@@ -183,19 +272,13 @@ func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []s
 }
 
 // Nothing is lost while the provider's Deployment rolls out anew at half load, nor while kubectl
-// drains the only node: PodDisruptionBudgets keep the last instance of the model and the last
-// replica of the provider until a node can take others.
+// drains the only node: PodDisruptionBudgets keep the last instance of each function and the last
+// replica of the provider until a node can take others. Requests that last longer than that are
+// answered, too.
 func TestRolloutAndDrain(t *testing.T) {
 	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
-	model := filepath.Join(t.TempDir(), "digits.onnx")
-	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
-		t.Fatal(err)
-	}
-	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/digits:latest")
-	c := newClients(f.installed(t) + "/function/digits")
-	f.kubectl(t, fmt.Sprintf(steady, f.RegistryHost()), "apply", "-f", "-")
-	f.twoReady(t, "openfaas-fn", ofDigits)
-	await(t, "the first answer", func() error { return c.post(t.Context()) })
+	c := newClients(f.installed(t))
+	f.deploysSteady(t, c)
 	rate := min(maxRate, c.capacity(t.Context())/2)
 	f.rollsOut(t, c, rate)
 	f.drains(t, c, rate)
@@ -216,7 +299,7 @@ func (f *fixture) twoReady(t *testing.T, namespace, selector string, without ...
 // rollsOut restarts the provider's replicas one after the other.
 func (f *fixture) rollsOut(t *testing.T, c *clients, rate float64) {
 	t.Helper()
-	began := time.Now()
+	began, finish := time.Now(), c.begin(t, 11)
 	c.load(t.Context(), rate, func() {
 		f.kubectl(t, "", "-n", "openfaas", "rollout", "restart", "deployment/faas-infer")
 		f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
@@ -228,30 +311,35 @@ func (f *fixture) rollsOut(t *testing.T, c *clients, rate float64) {
 			return nil
 		})
 	})
+	finish()
 	c.report(t, "rolled out", began, rate)
 }
 
-// drains drains the node of the model's instances and of the provider's replicas. The first of
-// each go at once. The budgets keep the second ones until the node takes new ones again, as
-// another node would.
+// drains drains the node. The first pod of each two goes at once. The budgets keep the second one
+// until the node takes new ones again, as another node would.
 func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 	t.Helper()
-	began := time.Now()
-	models, providers := f.readyPods(t, "openfaas-fn", ofDigits), f.readyPods(t, "openfaas", ofProvider)
+	pairs := [][2]string{{"openfaas-fn", ofDigits}, {"openfaas-fn", ofPatient}, {"openfaas", ofProvider}}
+	var before []string
+	for _, of := range pairs {
+		before = append(before, f.readyPods(t, of[0], of[1])...)
+	}
 	half := func() error {
-		left, kept := f.readyPods(t, "openfaas-fn", ofDigits), f.readyPods(t, "openfaas", ofProvider)
-		if len(left) != 1 || len(kept) != 1 {
-			return fmt.Errorf("ready are %v and %v", left, kept)
+		for _, of := range pairs {
+			if left := f.readyPods(t, of[0], of[1]); len(left) != 1 {
+				return fmt.Errorf("ready are %v", left)
+			}
 		}
 		return nil
 	}
+	began, finish := time.Now(), c.begin(t, 45)
 	c.load(t.Context(), rate, func() {
 		drained := make(chan error, 1)
 		go func() {
 			_, err := f.Kubectl(t.Context(), "", "drain", testcluster.NodeName, "--delete-emptydir-data", "--timeout=2m")
 			drained <- err
 		}()
-		await(t, "the eviction of one of each", func() error {
+		await(t, "the eviction of one of two", func() error {
 			select {
 			case err := <-drained:
 				t.Fatalf("the budgets have let all go: %v", err)
@@ -272,8 +360,10 @@ func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 		if err := <-drained; err != nil {
 			t.Error(err)
 		}
-		f.twoReady(t, "openfaas-fn", ofDigits, models...)
-		f.twoReady(t, "openfaas", ofProvider, providers...)
+		for _, of := range pairs {
+			f.twoReady(t, of[0], of[1], before...)
+		}
 	})
+	finish()
 	c.report(t, "drained", began, rate)
 }
