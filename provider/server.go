@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -106,6 +107,8 @@ type Server struct {
 	system, open *mux.Router
 	async        Async
 	inFlight     *web.Gate
+	// leaving: see [Server.Leave].
+	leaving atomic.Bool
 
 	registry
 	namespaces namespaces
@@ -245,6 +248,9 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
+	if s.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	escaped := r.URL.EscapedPath()
 	if strings.HasPrefix(escaped, functionPrefix) {
 		invocations{s}.invoke(w, r, escaped)
