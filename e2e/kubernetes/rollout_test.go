@@ -277,6 +277,15 @@ func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []s
 // answered, too.
 func TestRolloutAndDrain(t *testing.T) {
 	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, ask := range []string{"get pods,poddisruptionbudgets,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
+			out, err := f.Kubectl(context.Background(), "", strings.Fields(ask)...)
+			t.Logf("%s%v", out, err)
+		}
+	})
 	c := newClients(f.installed(t))
 	f.deploysSteady(t, c)
 	rate := min(maxRate, c.capacity(t.Context())/2)
@@ -315,22 +324,25 @@ func (f *fixture) rollsOut(t *testing.T, c *clients, rate float64) {
 	c.report(t, "rolled out", began, rate)
 }
 
-// drains drains the node. The first pod of each two goes at once. The budgets keep the second one
-// until the node takes new ones again, as another node would.
+// kind selects pods that do the same. before are those of it that were ready when the drain began.
+type kind struct {
+	namespace, selector string
+	before              []string
+}
+
+// left lists the pods of before that are still ready.
+func (k kind) left(t *testing.T, f *fixture) []string {
+	ready := f.readyPods(t, k.namespace, k.selector)
+	return slices.DeleteFunc(slices.Clone(k.before), func(name string) bool { return !slices.Contains(ready, name) })
+}
+
+// drains drains the node. One pod of each kind goes at once. The budgets keep the others until the
+// node takes new ones again, as another node would.
 func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 	t.Helper()
-	pairs := [][2]string{{"openfaas-fn", ofDigits}, {"openfaas-fn", ofPatient}, {"openfaas", ofProvider}}
-	var before []string
-	for _, of := range pairs {
-		before = append(before, f.readyPods(t, of[0], of[1])...)
-	}
-	half := func() error {
-		for _, of := range pairs {
-			if left := f.readyPods(t, of[0], of[1]); len(left) != 1 {
-				return fmt.Errorf("ready are %v", left)
-			}
-		}
-		return nil
+	kinds := []kind{{namespace: "openfaas-fn", selector: ofDigits}, {namespace: "openfaas-fn", selector: ofPatient}, {namespace: "openfaas", selector: ofProvider}}
+	for i, k := range kinds {
+		kinds[i].before = f.readyPods(t, k.namespace, k.selector)
 	}
 	began, finish := time.Now(), c.begin(t, 45)
 	c.load(t.Context(), rate, func() {
@@ -339,13 +351,18 @@ func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 			_, err := f.Kubectl(t.Context(), "", "drain", testcluster.NodeName, "--delete-emptydir-data", "--timeout=2m")
 			drained <- err
 		}()
-		await(t, "the eviction of one of two", func() error {
+		await(t, "the eviction of one of each", func() error {
 			select {
 			case err := <-drained:
 				t.Fatalf("the budgets have let all go: %v", err)
 			default:
 			}
-			return half()
+			for _, k := range kinds {
+				if left := k.left(t, f); len(left) == len(k.before) {
+					return fmt.Errorf("ready are %v", left)
+				}
+			}
+			return nil
 		})
 		// kubectl tries the others again after 5 s.
 		select {
@@ -353,15 +370,17 @@ func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 			t.Errorf("the budgets have let all go: %v", err)
 		case <-time.After(6 * time.Second):
 		}
-		if err := half(); err != nil {
-			t.Errorf("while the node takes none, %v", err)
+		for _, k := range kinds {
+			if left := k.left(t, f); len(left) == 0 {
+				t.Errorf("none of %v is ready while the node takes none", k.before)
+			}
 		}
 		f.kubectl(t, "", "uncordon", testcluster.NodeName)
 		if err := <-drained; err != nil {
 			t.Error(err)
 		}
-		for _, of := range pairs {
-			f.twoReady(t, of[0], of[1], before...)
+		for _, k := range kinds {
+			f.twoReady(t, k.namespace, k.selector, k.before...)
 		}
 	})
 	finish()
