@@ -194,7 +194,7 @@ const nameExpression = "{name:[-a-zA-Z_0-9.]+}"
 func (s *Server) routes(prometheus http.Handler) {
 	s.system, s.open = mux.NewRouter(), mux.NewRouter()
 	s.system.Handle("/system/functions", s.route(byMethod{
-		http.MethodGet: s.list, http.MethodPost: s.create, http.MethodPut: s.update, http.MethodDelete: s.remove}))
+		http.MethodGet: s.list, http.MethodPost: s.deploy, http.MethodPut: s.deploy, http.MethodDelete: s.remove}))
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
 	s.system.Handle("/system/variants/"+nameExpression, s.route(byMethod{http.MethodGet: variantRoutes{s}.list}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
