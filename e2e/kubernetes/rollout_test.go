@@ -27,7 +27,7 @@ spec:
   image: %s/functions/digits:latest
   limits: {cpu: 400m}
   annotations: {com.openfaas.slo.latency: 1s}
-  labels: {com.openfaas.scale.min: "2"}
+  labels: {com.openfaas.scale.min: "2", com.openfaas.scale.max: "2"}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -344,6 +344,13 @@ func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 	for i, k := range kinds {
 		kinds[i].before = f.readyPods(t, k.namespace, k.selector)
 	}
+	await(t, "the budgets to let one of each go", func() error {
+		allowed := f.kubectl(t, "", "get", "poddisruptionbudgets", "-A", "-o", "jsonpath={.items[*].status.disruptionsAllowed}")
+		if allowed != "1 1 1" {
+			return errors.New(allowed)
+		}
+		return nil
+	})
 	began, finish := time.Now(), c.begin(t, 45)
 	c.load(t.Context(), rate, func() {
 		drained := make(chan error, 1)
