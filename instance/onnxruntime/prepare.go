@@ -157,6 +157,17 @@ func PreparedContent(dir string) string {
 	return p.Content
 }
 
+// MappedWeights returns [Prepared.MappedWeights] of the model that Prepare or Link left in dir; 0 if dir is
+// no such directory. It needs no library.
+func MappedWeights(dir string) int64 {
+	data, err := os.ReadFile(filepath.Join(current(dir), manifestFile))
+	var p Prepared
+	if dir == "" || err != nil || json.Unmarshal(data, &p) != nil {
+		return 0
+	}
+	return p.MappedWeights()
+}
+
 // FindPrepared returns the model for this host that Prepare left below cacheDir, a directory of one
 // model only. Nothing of the model is read. The error wraps [ErrNotPrepared] if there is none.
 func FindPrepared(cacheDir string) (Prepared, error) {
