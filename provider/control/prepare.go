@@ -319,6 +319,11 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	}
 	if before != nil && before.paces[0].times.Of() == a.paces[0].times.Of() { // The present corrections are newer than the stored ones.
 		a.paces = slices.Clone(before.paces)
+		for _, p := range a.paces { // The model may have been prepared since.
+			same := *p.profile
+			same.Memory, same.Mapped = a.profile.Memory, a.profile.Mapped
+			p.profile = &same
+		}
 	}
 	paces{c.Controller}.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, &c.rules, c.types.kinds)

@@ -180,7 +180,9 @@ type Plan struct {
 // the times down until the fastest config just meets it. The function keeps serving with that
 // config. Otherwise nobody would see when the slowness has passed. Slow says what would help.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
-	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, times.Profile()))))}
+	corrected := *times.Profile()
+	corrected.Memory, corrected.Mapped = p.Memory, p.Mapped // Only the times are corrected.
+	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, &corrected))))}
 	why := r.Hopeless(f, out.Candidates)
 	if why == nil {
 		return out
