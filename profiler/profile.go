@@ -110,6 +110,9 @@ type Profile struct {
 	// Devices has the machines of the profiles on GPUs that [Profile.With] has joined: on no others are the
 	// times known.
 	Devices []string `json:"-"`
+	// Own is what an instance has to itself that maps the weights of a prepared model, in bytes: Memory
+	// may count a second copy of them. It is 0 if it is not known.
+	Own int64 `json:"own,omitzero"`
 	// Mapped is the file, and the part of Memory, that instances on one node map together; it depends on
 	// how the model was prepared there. It is zero if they share none.
 	Mapped Mapped `json:"-"`

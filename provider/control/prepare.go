@@ -321,7 +321,7 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 		a.paces = slices.Clone(before.paces)
 		for _, p := range a.paces { // The model may have been prepared since.
 			same := *p.profile
-			same.Memory, same.Mapped = a.profile.Memory, a.profile.Mapped
+			same.Memory, same.Own, same.Mapped = a.profile.Memory, a.profile.Own, a.profile.Mapped
 			p.profile = &same
 		}
 	}
@@ -361,11 +361,11 @@ func (c preparation) refined(t *task) *profiler.Profile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := fn.artefact(t.Name)
-	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory {
+	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory && t.profile.Own >= a.profile.Own {
 		return t.profile
 	}
 	same := *t.profile
-	same.Memory = a.profile.Memory
+	same.Memory, same.Own = max(same.Memory, a.profile.Memory), max(same.Own, a.profile.Own)
 	return &same
 }
 

@@ -85,7 +85,7 @@ func memory(f *provider.Function, p *profiler.Profile) (bytes int64, mapped prof
 	if mapped = p.Mapped; n > 1 || mapped.Bytes <= 0 {
 		return n * memoryLimit(p.Memory/n), profiler.Mapped{}
 	}
-	own := max(2*(p.Memory-mapped.Bytes), leastMemory-mapped.Bytes, leastOwn)
+	own := max(2*cmp.Or(p.Own, p.Memory-mapped.Bytes), leastMemory-mapped.Bytes, leastOwn)
 	return own + mapped.Bytes, mapped
 }
 
@@ -181,7 +181,7 @@ type Plan struct {
 // config. Otherwise nobody would see when the slowness has passed. Slow says what would help.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
 	corrected := *times.Profile()
-	corrected.Memory, corrected.Mapped = p.Memory, p.Mapped // Only the times are corrected.
+	corrected.Memory, corrected.Own, corrected.Mapped = p.Memory, p.Own, p.Mapped // Only the times are corrected.
 	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, &corrected))))}
 	why := r.Hopeless(f, out.Candidates)
 	if why == nil {

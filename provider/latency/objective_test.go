@@ -148,6 +148,13 @@ func TestMappedMemory(t *testing.T) {
 				t.Errorf("%+v with a limit of %d MiB, %d measured and %d mapped", held, c.limit, c.measured, c.mapped)
 			}
 		}
+		if later.Own = 200 * mib; c.limit == 0 && c.mapped > 0 {
+			for _, x := range slices.Concat(rules.Promised(f, &later), rules.Plan(f, &later, corrected).Candidates) {
+				if x.Config.Own() != 400*mib {
+					t.Errorf("%+v if 200 MiB are an instance's own", x.Config.Resources)
+				}
+			}
+		}
 		later.Parts = 2
 		for _, x := range rules.Promised(f, &later) {
 			if x.Config.Mapped != (cluster.Mapping{}) {
