@@ -113,7 +113,7 @@ func (c Config) Share() Config {
 // Sum is the inverse of Share: it returns the config of a set whose members have the config c.
 func (c Config) Sum() Config {
 	n := c.Members()
-	if n == 1 {
+	if n == 1 && c.Most == 0 {
 		return c
 	}
 	cpu := c.CPU * n
