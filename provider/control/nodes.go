@@ -100,11 +100,11 @@ func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
 					continue
 				}
 				if held.Mapped.Bytes > 0 { // The first instance of a file counts it.
-					own, _ := mapped[node].Beside(held)
-					if known := mapped[node].Maps(held.Mapped); known {
-						held = own
+					if so := mapped[node]; so.Maps(held.Mapped) {
+						held, _ = so.Beside(held)
+					} else {
+						so.Hold(held, "")
 					}
-					mapped[node].Hold(held, "")
 				}
 				n.Others = n.Others.Sub(held)
 				if held != (cluster.Resources{}) {
