@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 
 // newReproduceCommand returns "faas-infer-lab reproduce".
 func newReproduceCommand() *cobra.Command {
-	var dir string
+	var dir, keep string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "reproduce SEED",
@@ -44,10 +45,15 @@ testbed-osvt-400ms and half a day of traces have not been timed to their end.
 			if err != nil {
 				return err
 			}
-			if err := makePlotDir(dir); err != nil {
+			if err := makeDir("plot", dir); err != nil {
 				return err
 			}
-			o, err := reproduction.Run(cmd.Context(), seed, report.ProgressBar(os.Stderr, "reproducing "+seed.Name))
+			if err := makeDir("keep", keep); err != nil {
+				return err
+			}
+			o, err := reproduction.Run(cmd.Context(), seed, reproduction.Options{
+				Keep: keep, Progress: report.ProgressBar(os.Stderr, "reproducing "+seed.Name), Ended: ended(cmd.ErrOrStderr(), keep),
+			})
 			if err != nil {
 				return err
 			}
@@ -64,8 +70,23 @@ testbed-osvt-400ms and half a day of traces have not been timed to their end.
 		},
 	}
 	c.Flags().StringVar(&dir, "plot", "", "directory for the page and the drawings (SVG)")
+	c.Flags().StringVar(&keep, "keep", "", "directory that keeps the outcome of each finished part; a part that it has is not run again")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object with all results")
 	return c
+}
+
+// ended returns what writes a line of each part, nil if no outcomes are kept.
+func ended(w io.Writer, keep string) func(p *reproduction.Part, had bool) {
+	if keep == "" {
+		return nil
+	}
+	return func(p *reproduction.Part, had bool) {
+		if had {
+			fmt.Fprintf(w, "%s: taken from %s, of commit %s\n", p.Name, keep, p.Commit)
+			return
+		}
+		fmt.Fprintf(w, "%s: took %.0f s, kept in %s\n", p.Name, p.Took.Seconds(), keep)
+	}
 }
 
 func seedList() (rows [][2]string) {

@@ -124,12 +124,12 @@ func TestRunAndWrite(t *testing.T) {
 	if err := os.WriteFile(old, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o, err := Run(t.Context(), s, func(done, total int) {
+	o, err := Run(t.Context(), s, Options{Progress: func(done, total int) {
 		if done < last || done > total {
 			t.Errorf("%d of %d after %d", done, total, last)
 		}
 		last = done
-	})
+	}})
 	if err != nil || last != 200 {
 		t.Fatal(err, last)
 	}
@@ -152,7 +152,7 @@ func TestRunAndWrite(t *testing.T) {
 		t.Errorf("the old drawing is still there: %v", err)
 	}
 	s.parts = append(s.parts, part{"two", "faas-infer-lab simulate two", func(context.Context, func(int, int)) (*figure.Outcome, error) { return nil, io.EOF }})
-	if _, err := Run(t.Context(), s, nil); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "simulate two") {
+	if _, err := Run(t.Context(), s, Options{}); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "simulate two") {
 		t.Errorf("%v", err)
 	}
 }
