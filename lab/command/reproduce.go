@@ -25,13 +25,18 @@ paper was repeated, or why not. The commands that it runs stand on the page; eac
 run alone.
 
 --plot DIR also writes a page, DIR/SEED.md, with all tables, and the drawings in DIR/SEED.
-The pages in docs/reproduction are made this way. infless is the longest and has none yet:
-no run of it has been kept to its end. Of its parts, testbed-osvt, testbed-qa and scale take
-32, 54 and 9 s of CPU time (commit ecf0af246172, 2 cores of an AMD EPYC); coldstart,
-testbed-osvt-400ms and half a day of traces have not been timed to their end.
+The pages in docs/reproduction are made this way.
+
+--keep DIR keeps the outcome of each part there once the part has ended. A later run takes
+what DIR has and calculates the rest, so that a run that was cut off can go on. It does not
+check that the same faas-infer-lab made the outcomes: table and page name their commits.
+Remove a part's file to calculate it again.
+
+infless takes longest: XXX.
 
 ` + namedList("Seeds", seedList()),
-		Example: `  faas-infer-lab reproduce infless
+		Example: `  faas-infer-lab reproduce infaas
+  faas-infer-lab reproduce infless --keep parts --plot docs/reproduction
   faas-infer-lab reproduce batch --plot docs/reproduction
   faas-infer-lab reproduce gillis --json`,
 		Args: func(_ *cobra.Command, args []string) error {
