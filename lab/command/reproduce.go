@@ -32,7 +32,8 @@ what DIR has and calculates the rest, so that a run that was cut off can go on. 
 check that the same faas-infer-lab made the outcomes: table and page name their commits.
 Remove a part's file to calculate it again.
 
-infless takes longest: XXX.
+infless takes longest: 29 minutes on two cores of an AMD EPYC, beside other work (commits
+df57c7cb96f1 and c929437cd99a).
 
 ` + namedList("Seeds", seedList()),
 		Example: `  faas-infer-lab reproduce infaas
