@@ -356,10 +356,8 @@ const endTime = 15 * time.Second
 func (a *Agent) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	i, err := a.Read()
-	if err != nil {
-		i = gpu.Inventory{Devices: []gpu.Device{}}
-	}
-	err = a.publish(ctx, &corev1.Node{}, withdrawn(i, gpu.None, "the node agent has ended"))
+	none := &corev1.Node{}
+	i, _ := a.read(none) // What cannot be read is not listed.
+	err := a.publish(ctx, none, withdrawn(i, gpu.None, "the node agent has ended"))
 	return errors.Join(err, a.stop())
 }
