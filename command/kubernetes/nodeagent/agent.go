@@ -4,6 +4,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,10 @@ type Agent struct {
 	Every time.Duration
 	Log   zerolog.Logger
 
-	// daemons are those of the GPUs that are shared, by UUID.
-	daemons map[string]*daemon
+	// daemons are those of the GPUs that are shared, by UUID; nil before the first look. withoutMPS says
+	// why there can be none, "" if there can: GPUs are given out whole then.
+	daemons    map[string]*daemon
+	withoutMPS string
 	// seen are the GPUs that the driver has listed, by UUID.
 	seen map[string]gpu.Device
 	// losses are the GPUs that have failed; nil before Run.
@@ -185,6 +188,7 @@ func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 
 // inventory returns what the node has to give now. It starts the daemons that are needed.
 func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
+	a.findMPS()
 	i, err := a.read(node)
 	if err != nil {
 		i.Sharing, i.Reason = gpu.None, err.Error()
@@ -311,6 +315,7 @@ func (a *Agent) only(i gpu.Inventory) (gpu.Inventory, error) {
 	}
 	for n := range i.Devices {
 		d := &i.Devices[n]
+		d.Unshareable = cmp.Or(d.Unshareable, a.withoutMPS)
 		d.Whole = own[d.UUID] && d.Unshareable != "" && !d.Divided
 	}
 	return i, nil
@@ -356,8 +361,20 @@ const endTime = 15 * time.Second
 func (a *Agent) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	none := &corev1.Node{}
-	i, _ := a.read(none) // What cannot be read is not listed.
-	err := a.publish(ctx, none, withdrawn(i, gpu.None, "the node agent has ended"))
-	return errors.Join(err, a.stop())
+	return errors.Join(a.publish(ctx, &corev1.Node{}, a.last()), a.stop())
+}
+
+// last is what the node has to give once the agent has ended. The device plugin may then give its GPUs to
+// another pod, so those that instances have whole are lost, as those with a daemon are.
+func (a *Agent) last() gpu.Inventory {
+	i, _ := a.read(&corev1.Node{}) // What cannot be read is not listed.
+	if own, err := a.only(i); err == nil && a.Plugin {
+		for n := range own.Devices {
+			if d := &own.Devices[n]; d.Whole || d.Unshareable == "" {
+				d.Lost = cmp.Or(d.Lost, "the node agent has ended, and the device plugin may give it to another pod")
+			}
+		}
+		i = own
+	}
+	return withdrawn(i, gpu.None, "the node agent has ended")
 }

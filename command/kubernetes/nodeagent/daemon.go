@@ -1,8 +1,11 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -25,13 +28,22 @@ type daemon struct {
 // fail, and a restart ends all instances of the GPU.
 const maxSilent = 3
 
+// findMPS looks for the control program, once: whether GPUs are shared does not change while the agent runs.
+func (a *Agent) findMPS() {
+	if a.daemons != nil {
+		return
+	}
+	a.daemons = map[string]*daemon{}
+	if _, err := exec.LookPath(cmp.Or(a.MPS.Program, device.MPSProgram)); err != nil && a.Share {
+		a.withoutMPS = fmt.Sprintf("MPS is missing: %v", err)
+		a.Log.Warn().Err(err).Msg("MPS is missing (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\"); each GPU goes to one instance")
+	}
+}
+
 // share makes sure that each GPU that is shared has a daemon, and says where it listens. One whose daemon
 // does not run is lost until it does: its instances cannot go on.
 func (a *Agent) share(ctx context.Context, devices []gpu.Device) {
 	var all sync.WaitGroup
-	if a.daemons == nil {
-		a.daemons = map[string]*daemon{}
-	}
 	for n := range devices {
 		d := &devices[n]
 		if d.Unshareable != "" || d.Lost != "" {

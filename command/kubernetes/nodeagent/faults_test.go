@@ -216,6 +216,19 @@ func TestWholeOnes(t *testing.T) {
 			t.Errorf("%v %q: %v, %d %%", c.devices, c.plugin, got, percent)
 		}
 	}
+	// The plugin may give a GPU to another pod once the agent has ended; without a plugin nobody gets it.
+	for visible, want := range map[string]int{mig[1]: 1, "0": 1, "": 0} {
+		m.Agent.Devices, m.Plugin, m.Visible = nil, visible != "", visible
+		gone := 0
+		for _, d := range m.last().Devices {
+			if d.Lost != "" {
+				gone++
+			}
+		}
+		if i := m.last(); gone != want || len(i.Usable()) > 0 {
+			t.Errorf("%q: %d are lost: %s", visible, gone, i)
+		}
+	}
 	m.Agent.Devices, m.Plugin, m.node = nil, false, plugged("8")
 	if i := m.now(); len(i.Usable()) > 0 || !strings.Contains(i.Reason, "given out twice") {
 		t.Errorf("%s", i)
@@ -223,6 +236,31 @@ func TestWholeOnes(t *testing.T) {
 	m.Share = false
 	if i := m.now(); len(i.Usable()) > 0 {
 		t.Errorf("%s", i)
+	}
+}
+
+// Without MPS each GPU goes to one instance, as on one machine. A program that disappears later does not change
+// how GPUs are given out.
+func TestWithoutMPS(t *testing.T) {
+	m := newMachine(t)
+	program := m.MPS.Program
+	m.MPS.Program = filepath.Join(t.TempDir(), "missing")
+	i := m.now()
+	if percent, _ := i.Total(); percent != 800 || len(i.Shareable()) > 0 || !strings.Contains(i.Devices[0].Unshareable, "missing") {
+		t.Errorf("%s", i)
+	}
+	m.Agent = m.another(program, t.TempDir())
+	if i := m.now(); len(i.Shareable()) != 8 {
+		t.Fatalf("%s", i)
+	}
+	if err := os.Rename(program, program+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	if i := m.now(); len(i.Shareable()) != 8 || i.Devices[0].Whole {
+		t.Errorf("%s", i)
+	}
+	if err := os.Rename(program+".gone", program); err != nil {
+		t.Fatal(err)
 	}
 }
 

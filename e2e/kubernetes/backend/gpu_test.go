@@ -497,16 +497,29 @@ func TestOwnDaemons(t *testing.T) {
 	if in, err := b.Start(t.Context(), next); err != nil || in.Device() == "MIG-3" {
 		t.Errorf("a second one on a MIG instance: %+v, %v", in, err)
 	}
-	i.Devices[0].PipeDirectory, i.Devices[0].Lost = "", "the MPS daemon ended"
-	if _, err := shared.Kubectl(t.Context(), "", "annotate", "--overwrite", "node", node, gpu.InventoryAnnotation+"="+i.String()); err != nil {
-		t.Fatal(err)
+	annotate := func() {
+		if _, err := shared.Kubectl(t.Context(), "", "annotate", "--overwrite", "node", node, gpu.InventoryAnnotation+"="+i.String()); err != nil {
+			t.Fatal(err)
+		}
 	}
+	stay := func(all ...cluster.InstanceSpec) {
+		for _, s := range all {
+			if states, last := b.history(s.ID); last.State == cluster.Exited {
+				t.Errorf("the instance on %s: %v, %s", s.Device(), states, last.Reason)
+			}
+		}
+	}
+	i.Devices[0].PipeDirectory, i.Devices[0].Lost = "", "the MPS daemon ended"
+	annotate()
 	if in := b.await(first.ID, cluster.Exited); !strings.Contains(in.Reason, "the MPS daemon ended") {
 		t.Errorf("%+v", in)
 	}
-	for _, s := range []cluster.InstanceSpec{second, mig} {
-		if states, last := b.history(s.ID); last.State == cluster.Exited {
-			t.Errorf("the instance on %s: %v, %s", s.Device(), states, last.Reason)
-		}
+	stay(second, mig)
+	// The agent does not give out the MIG instance any more.
+	i.Devices[2].Whole, i.Devices[2].Unshareable = false, "it is not among the devices that are named"
+	annotate()
+	if in := b.await(mig.ID, cluster.Exited); !strings.Contains(in.Reason, "not among the devices") {
+		t.Errorf("%+v", in)
 	}
+	stay(second)
 }
