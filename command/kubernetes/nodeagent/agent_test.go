@@ -151,7 +151,9 @@ func TestAgent(t *testing.T) {
 	published(t, client, "gpu-1", shared)
 
 	// All daemons die and cannot come again: that is said, until they can.
-	pid := func(n int) string { return filepath.Join(a.MPS.Of(i.Devices[n].UUID).Pipes(), device.MPSProgram+".pid") }
+	pid := func(n int) string {
+		return filepath.Join(a.MPS.Of(i.Devices[n].UUID).Pipes(), device.MPSProgram+".pid")
+	}
 	if err := os.Rename(program, program+".gone"); err != nil {
 		t.Fatal(err)
 	}

@@ -317,7 +317,9 @@ func faults(t *testing.T, random *rand.Rand) {
 		if bad[n] == "ERROR_GPU_IS_LOST" {
 			bad[n] = "lost"
 		}
-		i := m.soon("it is lost", func(i gpu.Inventory) bool { return strings.Contains(strings.ToLower(lost(i, uuids[n])), strings.ToLower(bad[n])) })
+		i := m.soon("it is lost", func(i gpu.Inventory) bool {
+			return strings.Contains(strings.ToLower(lost(i, uuids[n])), strings.ToLower(bad[n]))
+		})
 		if len(i.Devices) != 8 {
 			t.Fatalf("%d GPUs are listed", len(i.Devices))
 		}
