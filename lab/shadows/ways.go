@@ -24,7 +24,7 @@ const (
 	wayElsewhere   = "elsewhere"   // two, each with weights of its own, as on two nodes
 	waySynchronous = "synchronous" // a body whose shadow waits meanwhile (Eq. 6)
 	wayPair        = "pair"        // a body whose shadow begins the next batch meanwhile
-	wayCheapest    = "cheapest"    // the same with the part that has the cheapest request by prediction
+	wayAuto        = "auto"        // a pair with the part that the provider would choose
 )
 
 // way is one way to compute batches.
@@ -59,23 +59,34 @@ func (s *subject) ways(ctx context.Context) (_ []way, err error) {
 			return nil, err
 		}
 	}
-	if s.helper, err = s.startShadow(ctx, "shadow", s.phi); err != nil {
+	if s.helper, err = s.startShadow(ctx, "shadow", s.phi, s.Rows); err != nil {
 		return nil, err
 	}
-	all, part := s.layers.Weights(s.layers.All()), s.layers.Weights(s.shadowPhi)
+	weights, part := s.layers.Weights(s.layers.All()), s.layers.Weights(s.shadowPhi)
 	own, shared := []shadow.Accounting{shadow.Own}, []shadow.Accounting{shadow.Shared}
 	either := []shadow.Accounting{shadow.Own, shadow.Shared}
 	with := func(synchronous bool) func(ctx context.Context) error {
 		return func(ctx context.Context) error { return s.pairWith(ctx, s.helper, synchronous) }
 	}
 	pairs := []*process{s.body, s.helper}
-	return []way{
+	all := []way{
 		{wayWhole, []*process{s.whole}, s.Rows, nil, nil, 0, nil},
-		{wayTwin, []*process{s.whole, s.twin}, s.Rows, nil, []*process{s.whole, s.twin}, all, shared},
-		{wayElsewhere, []*process{s.whole, s.elsewhere}, s.Rows, nil, []*process{s.whole, s.elsewhere}, all, own},
+		{wayTwin, []*process{s.whole, s.twin}, s.Rows, nil, []*process{s.whole, s.twin}, weights, shared},
+		{wayElsewhere, []*process{s.whole, s.elsewhere}, s.Rows, nil, []*process{s.whole, s.elsewhere}, weights, own},
 		{waySynchronous, []*process{s.body}, s.pairRows(), with(true), pairs, part, either},
 		{wayPair, []*process{s.body, s.body}, s.pairRows(), with(false), pairs, part, either},
-	}, nil
+	}
+	if err := s.divide(); err != nil || s.auto != wayAuto {
+		return all, err
+	}
+	phi := s.division.Pair.Phi
+	helper, err := s.startShadow(ctx, "shadow-"+wayAuto, runsOf(phi), s.pairRows())
+	fmt.Fprintf(s.o.Log, "%s: the provider would choose a shadow of %v\n", s.name, phi)
+	return append(all, way{
+		name: wayAuto, clients: slices.Repeat([]*process{s.body}, s.division.Streams), rows: s.pairRows(), both: []*process{s.body, helper},
+		before:  func(ctx context.Context) error { return s.pairFor(ctx, runsOf(phi), helper, false) },
+		weights: s.layers.Weights(phi), accounts: either,
+	}), err
 }
 
 // pairWith orders the body to be paired with a shadow.
