@@ -252,7 +252,7 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
-		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(m.File)); why == "" {
+		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(f, m.File)); why == "" {
 			return nil
 		}
 	}
