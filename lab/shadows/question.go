@@ -51,7 +51,10 @@ func (q question) helps() (bool, error) {
 	const many = 64 // The node's price of memory counts, and not how much it has.
 	f := planned(q.configs)
 	largest := f.Configs[len(f.Configs)-1]
-	f.SharedWeights, f.Rate = q.account == shadow.Shared, 4*float64(largest.Config.Batch)/largest.Exec.Seconds()
+	f.SharedWeights = q.account == shadow.Shared
+	for _, c := range f.Configs {
+		f.Rate = max(f.Rate, 4*float64(c.Config.Batch)/c.Exec.Seconds())
+	}
 	f.Instances = []scaling.Running{{ID: "body", Node: "node", Config: largest.Config, Exec: largest.Exec, Mean: largest.Mean, Revision: 1, State: cluster.Ready, Paired: true}}
 	if q.division != nil {
 		f.Pairings = []scaling.Pairing{q.division.Pairing("", q.configs)}
