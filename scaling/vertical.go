@@ -115,7 +115,7 @@ func (p *pass) merge(v *view) {
 	}
 	for k := range v.shadows {
 		s := &v.shadows[k]
-		if i := bodyOf(v, s); i >= 0 && s.Node == v.live[i].Node && !v.fixed(s.Body) && better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) {
+		if i := bodyOf(v, s); i >= 0 && s.Node == v.live[i].Node && !fixed(v, s.Body) && better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) {
 			helper = k
 		}
 	}
@@ -131,14 +131,14 @@ func (p *pass) merge(v *view) {
 }
 
 // fixed reports whether an instance's quota could not be changed. One with a shadow is left as it is, too.
-func (v *view) fixed(id cluster.InstanceID) bool {
+func fixed(v *view, id cluster.InstanceID) bool {
 	return slices.ContainsFunc(v.Instances, func(in Running) bool { return in.ID == id && in.Fixed })
 }
 
 // calm reports whether nothing about the function's instances is changing. pairs lets some have shadows that
 // serve.
 func (v *view) calm(pairs bool) bool {
-	moves := func(in Running) bool { return in.State != cluster.Ready || in.Fixed && !(pairs && !v.fixed(in.ID)) }
+	moves := func(in Running) bool { return in.State != cluster.Ready || in.Fixed && !(pairs && !fixed(v, in.ID)) }
 	return v.started == 0 && !v.woken && !v.robbed && len(v.old) == 0 && !slices.ContainsFunc(v.live, moves) &&
 		!slices.ContainsFunc(v.shadows, func(s Running) bool { return s.State != cluster.Ready })
 }
