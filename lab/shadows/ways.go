@@ -148,9 +148,18 @@ func (s *subject) rounds(ctx context.Context, ways []way) (map[string][]float64,
 
 const (
 	// warmUp are each stream's first batches, which warm the instance up and teach a pair its
-	// shares. least is the least time that is measured, in times of a batch.
-	warmUp, least = 3, 2
+	// shares.
+	warmUp = 3
+	// enough is how many times of a batch are measured, if that takes no longer than longest, and least in any
+	// case: those in flight at both ends count as if they advanced evenly. A quarter of a batch is 6 % of four.
+	enough, least = 6, 2
+	longest       = 20 * time.Second
 )
+
+// window is how long a way is measured whose batch takes so long.
+func window(each, batch time.Duration) time.Duration {
+	return max(each, min(enough*batch, longest), least*batch)
+}
 
 // stream sends batches, one after the other on each client, and returns the rows per second while all
 // clients have some in flight.
@@ -179,7 +188,7 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 				batches[i] = append(batches[i], batch{began, now})
 				if len(batches[i]) == warmUp && int(warm.Add(1)) == len(w.clients) {
 					from.Store(now.UnixNano())
-					until.Store(now.Add(max(s.Each, least*now.Sub(began))).UnixNano())
+					until.Store(now.Add(window(s.Each, now.Sub(began))).UnixNano())
 				}
 				// A batch that begins after the end keeps the cores as busy for those of the other
 				// streams that began before it.
