@@ -130,7 +130,8 @@ func (p *pass) merge(v *view) {
 	v.memory.merged, v.robbed = p.now, true
 }
 
-// fixed reports whether an instance's quota could not be changed. One with a shadow is left as it is, too.
+// fixed reports whether an instance's quota could not be changed. Running.Fixed of a live instance is also true
+// for one with a shadow.
 func fixed(v *view, id cluster.InstanceID) bool {
 	return slices.ContainsFunc(v.Instances, func(in Running) bool { return in.ID == id && in.Fixed })
 }

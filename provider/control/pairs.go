@@ -105,6 +105,11 @@ func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
 			fn.shadows.Failures.Serves(now, s.ReadyAt)
 		}
 	}
+	for _, a := range fn.artefacts {
+		for i := range a.divisions {
+			a.divisions[i].Forget(now)
+		}
+	}
 	f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn), fn.Inference.Shadow == annotation.ShadowAlways
 	f.NoShadows = fn.shadows.Failures.Pausing(now)
 	f.SharedWeights = true // Shadows start on one machine only, where all instances map prepared models.
@@ -213,7 +218,7 @@ func (in *instance) pairTable() []time.Duration {
 
 // executedAsPair corrects the pair's times by an execution. The policy gets them again if they differ
 // by a twentieth.
-func (in *instance) executedAsPair(e dispatch.Executed) {
+func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 	table := in.helped.Table(in.table)
 	if e.Size < 1 || e.Size > len(table) || table[e.Size-1] <= 0 {
 		return
@@ -221,7 +226,7 @@ func (in *instance) executedAsPair(e dispatch.Executed) {
 	before := in.pairRatio
 	ratio := float64(e.Exec) / float64(table[e.Size-1])
 	if e.Size == len(table) {
-		in.helped.Executed(ratio)
+		in.helped.Executed(now, ratio)
 	}
 	in.pairRatio += pairWeight * (min(4, max(0.25, ratio)) - in.pairRatio)
 	if math.Abs(in.pairRatio-in.pairTold) > 0.05*in.pairTold && before != in.pairRatio {

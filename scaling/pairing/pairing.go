@@ -46,8 +46,9 @@ type Division struct {
 	// process.
 	whole, own scaling.Footprint
 	// slower is how many times as long as predicted full batches of such pairs take on average, 0 if
-	// none was seen. planned is the one that plans use.
+	// none was seen. planned is the one that plans use, and seen when the last one was.
 	slower, planned float64
+	seen            time.Time
 }
 
 // partOf is Φ as instances read it.
@@ -198,19 +199,30 @@ const (
 	// slowerWeight is that of the latest batch in the mean of how pairs execute. Plans follow it in
 	// steps of slowerStep, up to slowest.
 	slowerWeight, slowerStep, slowest = 0.1, 0.05, 4
+	// forgotten is how long it counts. A pair that is too slow is not started again, so it cannot show
+	// that it was disturbed only for a time.
+	forgotten = 10 * time.Minute
 )
 
 // Executed takes in that a full batch of such a pair took ratio times as long as [Division.Table] says.
 // It counts in plans only as far as pairs are slower than predicted: a batch without another beside it
 // takes less than its time in a busy pair, and a batch does not show whether there was one. For example
 // pairs that take 1.2 times as long on average serve 1/1.2 of what the layer profile says.
-func (d *Division) Executed(ratio float64) {
+func (d *Division) Executed(now time.Time, ratio float64) {
+	d.seen = now
 	if d.slower == 0 {
 		d.slower = 1
 	}
 	d.slower += slowerWeight * (min(slowest, max(0, ratio)) - d.slower)
-	if now := max(1, d.slower); math.Abs(now-d.planned) > slowerStep*d.planned || now == 1 {
-		d.planned = now
+	if slower := max(1, d.slower); math.Abs(slower-d.planned) > slowerStep*d.planned || slower == 1 {
+		d.planned = slower
+	}
+}
+
+// Forget lets pairs count as predicted again if none has executed a full batch for ten minutes.
+func (d *Division) Forget(now time.Time) {
+	if d.slower > 0 && now.Sub(d.seen) > forgotten {
+		d.slower, d.planned = 0, 1
 	}
 }
 

@@ -83,33 +83,40 @@ func TestSlowerThanPredicted(t *testing.T) {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d divisions, %v", len(all), err)
 	}
-	d := &all[0]
+	d, now := &all[0], time.Unix(1e6, 0)
 	exec := func() float64 { return d.Pairing("", x.Planned.Configs).Pair[3].Exec.Seconds() }
 	predicted := exec()
 	for range 100 {
-		d.Executed(0.6)
+		d.Executed(now, 0.6)
 	}
 	if exec() != predicted || d.Slower() != 1 {
 		t.Errorf("batches alone made pairs take %v, not %v", exec(), predicted)
 	}
 	for range 100 {
-		d.Executed(1.3)
+		d.Executed(now, 1.3)
 	}
 	if got := exec() / predicted; math.Abs(got-1.3) > 0.07 {
 		t.Errorf("plans count pairs as %v times as slow as predicted, not 1.3", got)
 	}
 	before := d.Slower()
-	if d.Executed(1.34); d.Slower() != before {
+	if d.Executed(now, 1.34); d.Slower() != before {
 		t.Errorf("one batch changes the plan from %v to %v", before, d.Slower())
 	}
 	for range 1000 {
-		d.Executed(math.Inf(1))
+		d.Executed(now, math.Inf(1))
 	}
 	if d.Slower() > slowest {
 		t.Errorf("%v times as slow", d.Slower())
 	}
+	if d.Forget(now.Add(9 * time.Minute)); d.Slower() == 1 {
+		t.Error("it is forgotten after 9 minutes")
+	}
+	after := *d
+	if after.Forget(now.Add(11 * time.Minute)); after.Slower() != 1 {
+		t.Errorf("pairs that do not run stay %v times as slow", after.Slower())
+	}
 	for range 100 {
-		d.Executed(1)
+		d.Executed(now, 1)
 	}
 	if got := exec() / predicted; math.Abs(got-1) > 0.06 {
 		t.Errorf("plans count pairs as %v times as slow after they are as predicted", got)
