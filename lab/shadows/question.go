@@ -115,6 +115,6 @@ func learn(d *pairing.Division, rows int, perSecond float64, configs []capacity.
 	}
 	took := float64(d.Streams*rows) / perSecond
 	for range 100 { // The mean moves with each batch.
-		d.Executed(time.Time{}, took / d.Table(alone)[rows-1].Seconds())
+		d.Executed(time.Time{}, took/d.Table(alone)[rows-1].Seconds())
 	}
 }
