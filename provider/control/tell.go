@@ -9,6 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 )
 
 // This file tells bodies where their shadows are, and asks whether these help. Nothing of that is
@@ -58,7 +59,7 @@ type told struct {
 	leavesBy time.Time
 	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that
 	// were predicted, and pairTold the ratio that the policy knows.
-	helped              *division
+	helped              *pairing.Division
 	pairRatio, pairTold float64
 }
 
