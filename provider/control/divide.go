@@ -25,9 +25,6 @@ const (
 	shadowMargin, leastShadow = 2, 128 << 20
 )
 
-// relayed is the time of tensors between a body and its shadow on one node, by bench shadow.
-var relayed = shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}
-
 // division is a way to help instances of an artefact with a share.
 type division struct {
 	cpu    int
@@ -58,6 +55,8 @@ type divider struct {
 	// them; limits are the engine's options.
 	planned scaling.Function
 	limits  capacity.Options
+	// transfer is the time of tensors between a body and its shadow.
+	transfer shadow.Transfer
 }
 
 // divide chooses a part for each share of cores on which an artefact may run. It leaves out shares
@@ -89,7 +88,7 @@ func (x *divider) on(cpu int) (d division, gains bool, err error) {
 			largest = max(largest, c.Config.Batch)
 		}
 	}
-	o := shadow.Options{Body: cpu, Shadow: cpu, MaxRows: min(largest, maxPairBatch), Transfer: relayed, Partial: true}
+	o := shadow.Options{Body: cpu, Shadow: cpu, MaxRows: min(largest, maxPairBatch), Transfer: x.transfer, Partial: true}
 	for _, part := range []float64{1, 0.7, 0.5} {
 		for _, reach := range []float64{pairReach, 0} {
 			o.Reach, o.SLO = reach, part*float64(x.planned.SLO)/float64(time.Millisecond)

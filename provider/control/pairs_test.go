@@ -27,6 +27,8 @@ type fakeShadows struct {
 	mu     sync.Mutex
 	told   []string
 	blocks int
+	// recorded are the pairs that were recorded.
+	recorded []string
 	// fails is how many times the blocks are not found, and why.
 	fails int
 	why   error
@@ -41,7 +43,7 @@ type fakeShadows struct {
 	counted metrics.ShadowCounts
 }
 
-func (*fakeShadows) Check(file string) error {
+func (*fakeShadows) Check(_ *provider.Function, file string) error {
 	if file == "python" {
 		return errors.New("the model runs in Python")
 	}
@@ -69,6 +71,15 @@ func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
 	}
 	return m, nil
 }
+
+func (s *fakeShadows) Pair(_ context.Context, id, body cluster.InstanceID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorded = append(s.recorded, string(id)+" to "+string(body))
+	return nil
+}
+
+func (*fakeShadows) Transfer() shadow.Transfer { return shadow.Transfer{Fixed: 0.3, PerMiB: 0.1} }
 
 func (s *fakeShadows) Unwanted() { s.unwanted.Store(true) }
 
@@ -405,7 +416,7 @@ func TestDivisionsGain(t *testing.T) {
 		"two at the same time":     {apart, 110 * time.Millisecond, true},
 		"no time for a second":     {apart, 101 * time.Millisecond, false},
 	} {
-		x := divider{model: c.model, limits: capacity.Production(), planned: scaling.Function{SLO: c.slo, Queue: capacity.LateBound}}
+		x := divider{model: c.model, transfer: (*fakeShadows)(nil).Transfer(), limits: capacity.Production(), planned: scaling.Function{SLO: c.slo, Queue: capacity.LateBound}}
 		for b := 1; b <= 8; b *= 2 {
 			exec := time.Duration(c.model.Time(0, len(c.model.Blocks), b, 1000) * float64(time.Millisecond))
 			x.planned.Configs = append(x.planned.Configs, capacity.Candidate{Config: cluster.Config{Batch: b, Resources: cluster.Resources{CPU: 1000, Memory: 256 << 20}}, Exec: exec})
