@@ -94,7 +94,7 @@ pods of one function on a node of a cluster share. The first one makes the copy.
 
 With --shadow, instance holds only some blocks of a prepared model and computes rows for
 bodies, which connect to --relay. With --body, it holds the whole model and splits batches
-with the shadows that PUT /v1/shadows names.
+with the shadows that PUT /v1/shadows names ($FAAS_INFER_BODY: of a copy as above).
 
 With --part, instance is a member of a set that serves a cut model together. Member 0 is
 the master: it answers requests, and PUT /v1/workers tells it where the others are. The
@@ -186,7 +186,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 	}()
 	open := f.whole
-	if ofPair {
+	switch {
+	case ofPair && f.prepared == "":
+		open = f.pairedByCopy
+	case ofPair:
 		open = f.paired
 	}
 	if ofSet {

@@ -199,11 +199,12 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
 	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err
 	}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
+	o.Shadows = podShadows{f.Shadows(relayAt), f, models, p.backend}
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
@@ -251,8 +252,8 @@ func (p *platform) followOperators(opening context.Context) (err error) {
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
-func (p *platform) cutter(files command.Files) *command.Cutter {
-	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
+func (p *platform) cutter() *command.Cutter {
+	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c
 }

@@ -66,6 +66,7 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 	if p.Copies != "" {
 		addCopies(&pod.Spec, p)
 	}
+	addPair(pod, p.Spec)
 	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
 	if err := Apply(&pod.Spec, d, Settings{Profiles: p.Profiles, Secrets: p.Secrets, Local: p.Local}); err != nil {
@@ -123,7 +124,9 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	labels[v1alpha1.FunctionLabel] = name
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	labels[v1alpha1.InstanceLabel] = string(p.Spec.ID)
-	delete(labels, v1alpha1.MemberLabel) // A function must not choose whom it may reach.
+	for _, key := range []string{v1alpha1.MemberLabel, v1alpha1.PairLabel, v1alpha1.BodyLabel} {
+		delete(labels, key) // A function must not choose whom it may reach.
+	}
 	switch {
 	case p.Spec.Set != "" && p.Spec.Member == 0:
 		labels[v1alpha1.MemberLabel] = v1alpha1.MemberMaster
