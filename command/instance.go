@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 )
@@ -63,6 +64,9 @@ type instanceFlags struct {
 	// where bodies connect to it.
 	body          bool
 	shadow, relay string
+	// tls is the directory of the instance's certificate, and identity what was read of it.
+	tls      string
+	identity *mutual.Identity
 	// began is when the program began to run.
 	began time.Time
 }
@@ -105,7 +109,6 @@ directory that "faas-infer instance prepare" printed for a model's file *.plan.j
 On SIGTERM it finishes the requests in flight and exits.`,
 		Example: `  faas-infer instance --model mnist.onnx --name mnist --listen tcp://127.0.0.1:9000
   curl http://127.0.0.1:9000/v2/models/mnist
-
   faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
     --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock
 
@@ -131,6 +134,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
+	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS; everybody may ask for health and metrics")
 	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use; an ONNX model on a GPU has one")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
@@ -176,6 +180,11 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	f.tuneRuntime()
 	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
 
+	if f.tls != "" {
+		if f.identity, err = mutual.Open(f.tls, mutual.InstanceName, logger); err != nil {
+			return fmt.Errorf("--tls %s: %w", f.tls, err)
+		}
+	}
 	listeners, err := f.open(ctx)
 	if err != nil {
 		return err
@@ -206,12 +215,16 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer s.closer.Close()
 	defer f.shared.Close()
 	endWithGPU(ctx, s.closer, end)
-	err = instance.Serve(ctx, s, listeners, logger, func() error {
+	handler := s.Handler
+	if f.identity != nil {
+		handler = mutual.Guard(handler, f.rules())
+	}
+	err = instance.Serve(ctx, handler, listeners, f.identity, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
 			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")
 		for _, l := range listeners {
 			if l.Addr().Network() == "tcp" {
-				fmt.Fprintf(c.OutOrStdout(), "http://%s\n", l.Addr())
+				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", f.scheme(), l.Addr())
 			}
 		}
 		return instance.AnnounceReady()
@@ -220,6 +233,26 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return errors.Join(why, err)
 	}
 	return err
+}
+
+// rules say who may ask the instance for what with --tls. The workers of a set also answer their
+// master, which is an instance.
+func (f *instanceFlags) rules() mutual.Rules {
+	callers := []string{mutual.ProviderName}
+	if f.part > 0 {
+		callers = append(callers, mutual.InstanceName)
+	}
+	return mutual.Rules{
+		Open:    []string{"/_/health", "/_/ready", "/metrics"},
+		Callers: func(string) []string { return callers },
+	}
+}
+
+func (f *instanceFlags) scheme() string {
+	if f.identity != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // whole opens a whole model and makes what serves it.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -86,7 +87,7 @@ func TestPairSharesACopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over := upstream.NewTransport("unix", socket, 4)
+	over := upstream.NewTransport((*mutual.Identity)(nil).Dial, "unix", socket, 4)
 	defer over.CloseIdleConnections()
 	client := upstream.NewPeer(over, "m")
 	infer := func() []byte {

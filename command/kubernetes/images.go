@@ -185,6 +185,9 @@ func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	if spec.Role == cluster.Shadow {
 		args = append(args, shadowArguments(spec)...)
 	}
+	if f.instances.tls != "" {
+		args = append(args, "--tls", podspec.CertificatePath)
+	}
 	if spec.Set != "" { // It cuts its own part out of the model in its image.
 		args = append(args, "--plan", spec.Plan)
 	}

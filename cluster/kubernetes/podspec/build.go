@@ -36,6 +36,8 @@ type ModelPlan struct {
 	// Copies is the PersistentVolumeClaim with the node's prepared copies of models, in the function's
 	// namespace; "" for none.
 	Copies string
+	// Certificate: it speaks TLS with the certificate in [CertificateSecret].
+	Certificate bool
 	// Local bounds what it takes of its node.
 	Local Local
 	// Grace is how long it may take to exit if the deletion gives no other grace
@@ -67,6 +69,9 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 		addCopies(&pod.Spec, p)
 	}
 	addPair(pod, p.Spec)
+	if p.Certificate {
+		addCertificate(&pod.Spec)
+	}
 	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
 	if err := Apply(&pod.Spec, d, Settings{Profiles: p.Profiles, Secrets: p.Secrets, Local: p.Local}); err != nil {
