@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -215,11 +216,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer s.closer.Close()
 	defer f.shared.Close()
 	endWithGPU(ctx, s.closer, end)
-	handler := s.Handler
-	if f.identity != nil {
-		handler = mutual.Guard(handler, f.rules())
-	}
-	err = instance.Serve(ctx, handler, listeners, f.identity, logger, func() error {
+	err = instance.Serve(ctx, f.guarded(s.Handler), listeners, f.identity, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
 			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")
 		for _, l := range listeners {
@@ -233,6 +230,14 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return errors.Join(why, err)
 	}
 	return err
+}
+
+// guarded is a handler within the rules of --tls.
+func (f *instanceFlags) guarded(h http.Handler) http.Handler {
+	if f.identity == nil {
+		return h
+	}
+	return mutual.Guard(h, f.rules())
 }
 
 // rules say who may ask the instance for what with --tls. The workers of a set also answer their
