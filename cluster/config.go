@@ -22,6 +22,9 @@ type Resources struct {
 	Memory int64 `json:"memory"`
 	// GPUMemory in bytes.
 	GPUMemory int64 `json:"gpuMemory,omitzero"`
+	// Mapped is the part of Memory that the instances of a node have together. Sums and
+	// differences of resources have none: they count all of Memory, which is never too little.
+	Mapped Mapping `json:"mapped,omitzero"`
 }
 
 // Fits reports whether r fits into free in every dimension.
@@ -42,7 +45,7 @@ func (r Resources) Sub(o Resources) Resources {
 // Parked returns the part of r that an instance keeps while it is parked: memory and
 // GPU memory. Other instances may use its CPU and GPU share.
 func (r Resources) Parked() Resources {
-	return Resources{Memory: r.Memory, GPUMemory: r.GPUMemory}
+	return Resources{Memory: r.Memory, GPUMemory: r.GPUMemory, Mapped: r.Mapped}
 }
 
 // Config is an instance's ⟨b, c, g⟩ (INFless §3.4) and its memory.
@@ -71,6 +74,9 @@ func (c Config) Members() int { return max(1, c.Parts) }
 // Each returns the resources of one member.
 func (c Config) Each() Resources {
 	n := c.Members()
+	if n == 1 {
+		return c.Resources
+	}
 	return Resources{CPU: c.CPU / n, GPU: c.GPU / n, Memory: c.Memory / int64(n), GPUMemory: c.GPUMemory / int64(n)}
 }
 
@@ -107,6 +113,9 @@ func (c Config) Share() Config {
 // Sum is the inverse of Share: it returns the config of a set whose members have the config c.
 func (c Config) Sum() Config {
 	n := c.Members()
+	if n == 1 && c.Most == 0 {
+		return c
+	}
 	cpu := c.CPU * n
 	if c.Most > 0 {
 		cpu = c.Most * c.sharing()
@@ -142,6 +151,9 @@ type Node struct {
 	// Others is what instances hold that the caller does not see, such as
 	// instances of the other kind.
 	Others Resources `json:"others,omitzero"`
+	// Mapped are the files that instances of the node map, by name. Total, Free and Others count each
+	// once.
+	Mapped []MappedFile `json:"mapped,omitempty"`
 	// Devices are its GPUs; nil if it has none or does not list them. The GPU of Total and Free
 	// is their sum, for Eq. 10 of INFless; whether a share has room is [Node.Fits].
 	Devices []DeviceRoom `json:"devices,omitempty"`
@@ -289,7 +301,7 @@ type Instance struct {
 	InstanceSpec
 	State State `json:"state"`
 	// Network and Address are where it listens, in net.Dial's terms: "unix"
-	// and a path locally, "tcp" and host:port on a cluster.
+	// and a path locally, "tcp" and host:port on a cluster, or "tls" for TLS over TCP.
 	Network string `json:"network"`
 	Address string `json:"address"`
 	// StartedAt is when the backend was asked to start it, ReadyAt when it

@@ -144,12 +144,13 @@ func SumDevices(devices []DeviceRoom) (total, free Resources) {
 // devices if it has a share and the node lists its devices. A node that lists none has its GPUs
 // as one.
 func (n *Node) Fits(need Resources, t Tenant) bool {
-	return need.Fits(n.Free) && (n.Devices == nil || need.OnDevice() == Resources{} || BestDevice(n.Devices, need, t) >= 0)
+	own, free := n.Beside(need)
+	return own.Fits(free) && (n.Devices == nil || need.OnDevice() == Resources{} || BestDevice(n.Devices, need, t) >= 0)
 }
 
 // FitsOn is Fits for an instance that has a device already, for example one that is unparked.
 func (n *Node) FitsOn(need Resources, device string) bool {
-	if !need.Fits(n.Free) {
+	if own, free := n.Beside(need); !own.Fits(free) {
 		return false
 	}
 	if i := n.device(device); i >= 0 {
@@ -179,10 +180,12 @@ func (n *Node) Start(need Resources, t Tenant) (device string) {
 }
 
 // Hold takes what an instance on that device holds; "" is none.
-func (n *Node) Hold(held Resources, device string) { n.book(held, device, 1) }
+func (n *Node) Hold(held Resources, device string) { n.book(n.mapIn(held), device, 1) }
 
 // Drop is the inverse of Hold.
-func (n *Node) Drop(held Resources, device string) { n.book(Resources{}.Sub(held), device, -1) }
+func (n *Node) Drop(held Resources, device string) {
+	n.book(Resources{}.Sub(n.mapOut(held)), device, -1)
+}
 
 // Change takes more, or less if it is negative, for an instance that stays on its device.
 func (n *Node) Change(more Resources, device string) { n.book(more, device, 0) }
@@ -241,7 +244,7 @@ func (n *Node) Take(s *InstanceSpec, held Resources) {
 
 // Clear sets what is free to what there is if no instance that the caller sees holds anything.
 func (n *Node) Clear() {
-	n.Free, n.Devices = n.Total.Sub(n.Others), slices.Clone(n.Devices)
+	n.Free, n.Devices, n.Mapped = n.Total.Sub(n.Others), slices.Clone(n.Devices), othersOf(n.Mapped)
 	for i := range n.Devices {
 		d := &n.Devices[i]
 		d.Free, d.Instances = d.Total.Sub(d.Others), 0
@@ -254,6 +257,7 @@ func (n *Node) Yield(s *InstanceSpec, held Resources) {
 	after.Clear()
 	after.Take(s, held)
 	n.Others = n.Total.Sub(after.Free)
+	n.yieldMapped(held.Mapped)
 	n.Devices = slices.Clone(n.Devices)
 	for i := range n.Devices {
 		n.Devices[i].Others = n.Devices[i].Total.Sub(after.Devices[i].Free)
@@ -262,5 +266,5 @@ func (n *Node) Yield(s *InstanceSpec, held Resources) {
 
 // Same reports whether two nodes do not differ.
 func (n Node) Same(o *Node) bool {
-	return n.Name == o.Name && n.Type == o.Type && n.Total == o.Total && n.Free == o.Free && n.Others == o.Others && slices.Equal(n.Devices, o.Devices)
+	return n.Name == o.Name && n.Type == o.Type && n.Total == o.Total && n.Free == o.Free && n.Others == o.Others && slices.Equal(n.Devices, o.Devices) && slices.Equal(n.Mapped, o.Mapped)
 }

@@ -44,6 +44,17 @@ func TestMembersAreToldTheirPart(t *testing.T) {
 	}
 }
 
+// What instances map together is not memory that an engine may take for tensors.
+func TestMappedWeightsAreNotTheEngines(t *testing.T) {
+	var f ProviderFlags
+	spec := cluster.InstanceSpec{Function: "resnet.openfaas-fn", Config: cluster.Config{Batch: 1, Resources: cluster.Resources{
+		CPU: 1000, Memory: 300, Mapped: cluster.Mapping{File: "w", Bytes: 100},
+	}}}
+	if argv := strings.Join(f.InstanceArguments(spec), " "); !strings.Contains(argv, "--memory 200 ") {
+		t.Errorf("it is started with %s", argv)
+	}
+}
+
 func TestInstanceRefusesWhatIsNoImageForm(t *testing.T) {
 	c := NewInstanceCommand()
 	c.SetArgs([]string{"--model", "mnist.onnx", "--image", "28"})

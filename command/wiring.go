@@ -68,11 +68,12 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 
 // InstanceArguments returns the arguments of "faas-infer instance" that are the same on
 // every platform: all except the model's path, its plan, and the address to listen at. A
-// member of a set is told its number, and its threads and memory are its share.
+// member of a set is told its number, and its threads and memory are its share. What it maps together
+// with others is not of its memory: the engine must not take that for tensors.
 func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	argv := []string{"--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),
-		"--memory", strconv.FormatInt(spec.Config.Memory, 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
+		"--memory", strconv.FormatInt(spec.Config.Own(), 10), "--body-limit", strconv.FormatInt(f.maxBody, 10),
 		"--max-rows", strconv.Itoa(rowsPerRequest)}
 	if spec.Images != "" && spec.Member == 0 {
 		argv = append(argv, "--image", spec.Images)
@@ -118,8 +119,8 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
-	o.Move, o.CPU = machine.Move, machine.CPU
-	o.Shadows = localShadows{found.models, beside}
+	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
+	o.Shadows = localShadows{Shadows{found.models, relayOf}, beside}
 	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

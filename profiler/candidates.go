@@ -8,7 +8,9 @@ import "time"
 type Candidate struct {
 	Batch int
 	Share
-	Memory, GPUMemory          int64
+	Memory, GPUMemory int64
+	// Mapped is the part of Memory that instances of a node have together.
+	Mapped                     Mapped
 	Parts, Active, Concurrency int
 	// Apart: each of the parts has the CPU of an active one.
 	Apart bool

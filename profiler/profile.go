@@ -60,6 +60,12 @@ type Payloads struct {
 	JSON   float64 `json:"json_us"`
 }
 
+// Mapped is a file of Bytes bytes that instances map. File names it on its node.
+type Mapped struct {
+	File  string
+	Bytes int64
+}
+
 // Profile holds one model's times on one machine.
 type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.
@@ -93,6 +99,8 @@ type Profile struct {
 	// Layers is the layer profile from which a shadow's part is chosen, a shadow.Model; empty if no
 	// function has asked for shadows.
 	Layers json.RawMessage `json:"layers,omitempty"`
+	// Undivided is why no shadow can hold a part of the model, "" if one can or if that is unknown.
+	Undivided string `json:"undivided,omitempty"`
 	// Payloads is nil if it was not measured.
 	Payloads *Payloads `json:"payloads,omitempty"`
 	// Beside is added to the engine's times. It depends on the clients' requests
@@ -104,6 +112,12 @@ type Profile struct {
 	// Devices has the machines of the profiles on GPUs that [Profile.With] has joined: on no others are the
 	// times known.
 	Devices []string `json:"-"`
+	// Own is what an instance has to itself that maps the weights of a prepared model, in bytes: Memory
+	// may count a second copy of them. It is 0 if it is not known.
+	Own int64 `json:"own,omitzero"`
+	// Mapped is the file, and the part of Memory, that instances on one node map together; it depends on
+	// how the model was prepared there. It is zero if they share none.
+	Mapped Mapped `json:"-"`
 	// WholeDevice: an instance takes all memory of its GPU, whatever that is.
 	WholeDevice bool `json:"wholeDevice,omitzero"`
 }

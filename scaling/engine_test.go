@@ -109,9 +109,9 @@ func (w *world) shuffled(r *rand.Rand) ([]Function, []cluster.Node) {
 func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 	t.Helper()
 	stopped := map[cluster.InstanceID]Running{}
-	free, returned := map[string]cluster.Resources{}, map[string]bool{}
+	free, returned := map[string]*cluster.Node{}, map[string]bool{}
 	for _, n := range w.nodes {
-		free[n.Name] = n.Free
+		free[n.Name] = &cluster.Node{Total: n.Total, Free: n.Free, Mapped: n.Mapped}
 	}
 	left := map[string]int{}
 	for _, f := range functions {
@@ -147,11 +147,9 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 			t.Fatalf("%s becomes %v, was %v", r.ID, r.Config, in.Config)
 		}
 		if more := r.Config.CPU - in.Config.CPU; more > 0 {
-			f := free[in.Node]
-			if f.CPU -= more; f.CPU < 0 {
+			if free[in.Node].Free.CPU -= more; free[in.Node].Free.CPU < 0 {
 				t.Fatalf("%s grows by %d, which %s has not", r.ID, more, in.Node)
 			}
-			free[in.Node] = f
 		}
 	}
 	for _, s := range plan.Start {
@@ -166,13 +164,13 @@ func (w *world) check(t *testing.T, plan Plan, functions []Function) {
 			}
 			if !returned[string(id)] {
 				returned[string(id)] = true
-				free[s.Node] = free[s.Node].Add(in.Holds())
+				free[s.Node].Drop(in.Holds(), "")
 			}
 		}
-		if !s.Config.Resources.Fits(free[s.Node]) {
-			t.Fatalf("%v starts on %s, which has %v free", s.Config, s.Node, free[s.Node])
+		if !free[s.Node].Fits(s.Config.Resources, cluster.Tenant{}) {
+			t.Fatalf("%v starts on %s, which has %v free", s.Config, s.Node, free[s.Node].Free)
 		}
-		free[s.Node] = free[s.Node].Sub(s.Config.Resources)
+		free[s.Node].Hold(s.Config.Resources, "")
 	}
 	for _, f := range functions {
 		if f.Max > 0 && left[f.Name] > f.Max {

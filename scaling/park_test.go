@@ -25,7 +25,7 @@ func (w *world) parks(plan Plan) {
 
 // checkParked fails if a plan parks a busy instance. It also fails if the plan's
 // unparks and starts do not fit before the stopped instances have left.
-func (w *world) checkParked(t *testing.T, plan Plan, functions []Function, stopped map[cluster.InstanceID]Running, free map[string]cluster.Resources, returned map[string]bool) {
+func (w *world) checkParked(t *testing.T, plan Plan, functions []Function, stopped map[cluster.InstanceID]Running, free map[string]*cluster.Node, returned map[string]bool) {
 	t.Helper()
 	find := func(function string, id cluster.InstanceID) (Function, Running) {
 		f := functions[slices.IndexFunc(functions, func(f Function) bool { return f.Name == function })]
@@ -70,14 +70,14 @@ func (w *world) checkParked(t *testing.T, plan Plan, functions []Function, stopp
 			}
 			if !returned[string(id)] {
 				returned[string(id)] = true
-				free[in.Node] = free[in.Node].Add(leaving.Holds())
+				free[in.Node].Drop(leaving.Holds(), "")
 			}
 		}
 		more := cluster.Resources{CPU: x.Config.CPU, GPU: x.Config.GPU}
-		if !more.Fits(free[in.Node]) {
-			t.Fatalf("%s takes up %+v, %s has %+v free", x.ID, more, in.Node, free[in.Node])
+		if !more.Fits(free[in.Node].Free) {
+			t.Fatalf("%s takes up %+v, %s has %+v free", x.ID, more, in.Node, free[in.Node].Free)
 		}
-		free[in.Node] = free[in.Node].Sub(more)
+		free[in.Node].Change(more, "")
 	}
 }
 

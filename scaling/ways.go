@@ -244,5 +244,5 @@ func footprintOf(v *view, c *capacity.Choice) Footprint {
 			return x.Whole
 		}
 	}
-	return Footprint{Own: c.Config.Memory, Loading: c.Loading}
+	return Footprint{Own: c.Config.Own(), Weights: c.Config.Mapped.Bytes, Loading: c.Loading}
 }

@@ -49,8 +49,9 @@ func (l layout) gpus() string {
 func (e *entry) allot() error {
 	spec := &e.record.Spec
 	need, n := spec.Config.Resources, e.backend.free()
+	own, free := n.Beside(need)
 	switch {
-	case !need.Fits(n.Free):
+	case !own.Fits(free):
 		return fmt.Errorf("%w: it asks for %+v, but %+v is free", ErrNoCapacity, need, n.Free)
 	case n.Devices == nil || need.OnDevice() == cluster.Resources{}:
 		spec.Devices = nil

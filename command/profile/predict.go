@@ -216,7 +216,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	}
 	return &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
-		Memory: residentOf(s.Optimised, largest), Measurements: points, MeasuredAt: time.Now(),
+		Memory: residentOf(s.Optimised, largest), Own: ownOf(s, largest), Measurements: points, MeasuredAt: time.Now(),
 		Payloads: payloadsOf(ctx, s),
 	}, nil
 }
@@ -288,7 +288,7 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 	p.Configs = kept
 	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
 	if err == nil {
-		found.Longest = o.Longest
+		found.Longest, found.Own = o.Longest, ownOf(s, largest)
 	}
 	return found, err
 }
@@ -299,6 +299,15 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 // the zoo took 0.7 to 1.3 times the estimate.
 func residentOf(g *operator.Graph, batch int) int64 {
 	return engineMemory + 2*g.WeightBytes() + 2*g.ActivationBytes(batch)
+}
+
+// ownOf estimates what of that an instance has to itself if it maps the prepared model's weights, in
+// bytes: these are packed already, and it has no second copy. It is 0 if the weights are not mapped.
+func ownOf(s *Subject, batch int) int64 {
+	if s.Prepared.MappedWeights() == 0 {
+		return 0
+	}
+	return engineMemory + 2*s.Optimised.ActivationBytes(batch)
 }
 
 func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) error {

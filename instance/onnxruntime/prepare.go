@@ -157,6 +157,17 @@ func PreparedContent(dir string) string {
 	return p.Content
 }
 
+// MappedWeights returns [Prepared.MappedWeights] of the model that Prepare or Link left in dir; 0 if dir is
+// no such directory. It needs no library.
+func MappedWeights(dir string) int64 {
+	p := Prepared{Dir: current(dir)}
+	data, err := os.ReadFile(filepath.Join(p.Dir, manifestFile))
+	if dir == "" || err != nil || json.Unmarshal(data, &p) != nil {
+		return 0
+	}
+	return p.MappedWeights()
+}
+
 // FindPrepared returns the model for this host that Prepare left below cacheDir, a directory of one
 // model only. Nothing of the model is read. The error wraps [ErrNotPrepared] if there is none.
 func FindPrepared(cacheDir string) (Prepared, error) {
@@ -215,7 +226,16 @@ func ReadPrepared(dir string) (Prepared, error) {
 
 // MappedWeights is the size in bytes of the weights that the instances of a node map together, 0 if the
 // format keeps them in the graph.
-func (p Prepared) MappedWeights() int64 { return p.Files[weightsFile] }
+func (p Prepared) MappedWeights() int64 {
+	if size, known := p.Files[weightsFile]; known || p.Files != nil || p.Format != FormatPacked {
+		return size
+	}
+	info, err := os.Stat(filepath.Join(p.Dir, weightsFile)) // Earlier versions did not list the files.
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
 
 func (p Prepared) form() form {
 	f := formats[p.Format]

@@ -89,6 +89,30 @@ func TestPreparedContent(t *testing.T) {
 	}
 }
 
+// What instances map is read from the manifest only: it may be of another CPU or library.
+func TestMappedWeights(t *testing.T) {
+	write := func(text string) string {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, manifestFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, weightsFile), []byte("abc"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for text, want := range map[string]int64{
+		`{"files": {"model.onnx": 5, "weights.bin": 7}}`: 7, `{"files": {"model.ort": 5}, "format": "packed"}`: 0, `{"format": "packed"}`: 3, `{"format": "plain"}`: 0, `{`: 0, `{}`: 0,
+	} {
+		if got := MappedWeights(write(text)); got != want {
+			t.Errorf("%d bytes of %s", got, text)
+		}
+	}
+	if MappedWeights("") != 0 || MappedWeights(t.TempDir()) != 0 {
+		t.Error("other directories have weights, too")
+	}
+}
+
 func TestPrepareOnlyOnce(t *testing.T) {
 	path, cache := zooFile(t, "identity"), t.TempDir()
 	// Two that meet: each gets a whole result, the same one.

@@ -158,7 +158,7 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	if err := makePlotDir(o.plot); err != nil {
+	if err := makeDir("plot", o.plot); err != nil {
 		return err
 	}
 	outcome, err := figure.Run(ctx, s, figure.Options{
@@ -207,9 +207,9 @@ func (o *simulateOptions) systems(of *scenario.Scenario) ([]systems.System, erro
 	return all, nil
 }
 
-// makePlotDir makes the directory for drawings, unless it is "". It creates and removes a file there, to
+// makeDir makes the directory that a flag names, unless it is "". It creates and removes a file there, to
 // refuse an unwritable directory before the simulation and not after it.
-func makePlotDir(dir string) error {
+func makeDir(flag, dir string) error {
 	if dir == "" {
 		return nil
 	}
@@ -221,7 +221,7 @@ func makePlotDir(dir string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("--plot: the directory is not writable: %w", err)
+		return fmt.Errorf("--%s: the directory is not writable: %w", flag, err)
 	}
 	return nil
 }

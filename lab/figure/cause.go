@@ -182,9 +182,10 @@ const scarce = 95
 // unused adds the resources that are empty at the peak, and explains them with Eq. 10.
 func unused(out *Outcome, p *peak, cheaper float64) []string {
 	u := p.used()
-	out.add("cause.gpu_empty_pct", 100-u.gpu, "%", "of all GPUs, at infless' max_rps")
-	out.add("cause.cpu_empty_pct", 100-u.cpu, "%", "of all CPUs, at infless' max_rps")
-	notes := []string{fmt.Sprintf("At its peak %.3g %% of the GPUs and %.3g %% of the CPUs are empty.", 100-u.gpu, 100-u.cpu)}
+	gpu, cpu := empty(u.gpu), empty(u.cpu)
+	out.add("cause.gpu_empty_pct", gpu, "%", "of all GPUs, at infless' max_rps")
+	out.add("cause.cpu_empty_pct", cpu, "%", "of all CPUs, at infless' max_rps")
+	notes := []string{fmt.Sprintf("At its peak %.3g %% of the GPUs and %.3g %% of the CPUs are empty.", gpu, cpu)}
 	if cheaper > 1 {
 		notes = append(notes, fmt.Sprintf("With β = %v a config without a GPU has up to %.3g times the requests for each βc + g (Eq. 10).", p.system.Settings().Beta, cheaper))
 		if u.cpu > scarce {
@@ -193,6 +194,9 @@ func unused(out *Outcome, p *peak, cheaper float64) []string {
 	}
 	return notes
 }
+
+// empty returns the part in % that is not held, without the error of summed times.
+func empty(held float64) float64 { return max(0, math.Round(1e6*(100-held))/1e6) }
 
 // published adds the paper's figure as a part of the bound.
 func published(out *Outcome, application string, p *peak) []string {

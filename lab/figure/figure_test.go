@@ -110,15 +110,20 @@ functions:
 
 func TestTraces(t *testing.T) {
 	held := map[string]float64{systems.OpenFaaS: 400, systems.Batch: 200, systems.INFless: 100}
+	run := served(func(s sim.Setup) (uint64, uint64, float64, float64) { return 30, 15, 10, held[s.System.Name] })
 	out, err := Run(t.Context(), parsed(t, "traces", "kind: run\n"+withTraces), Options{
 		Systems: systemsOf(t, systems.OpenFaaS, systems.Batch, systems.INFless), Drawings: true,
-		run: served(func(s sim.Setup) (uint64, uint64, float64, float64) { return 30, 20, 10, held[s.System.Name] }),
+		run: func(ctx context.Context, s sim.Setup) (*sim.Result, error) {
+			r, err := run(ctx, s)
+			r.Functions[0].Served, r.Functions[0].Rejected = 995, 5
+			return r, err
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"slo_violation_pct.sporadic.infless": 2, "throughput_per_resource.bursty.batch": 4.9, "cold_rate_pct.sporadic.batch": 3,
+		"slo_violation_pct.sporadic.infless": 2, "turned_away_pct.sporadic.infless": 0.5, "throughput_per_resource.bursty.batch": 4.9, "cold_rate_pct.sporadic.batch": 3,
 		"idle_pct.bursty.infless": 10, "throughput_per_resource_ratio.bursty.infless_over_batch": 2,
 	} {
 		if got := value(t, out, name); math.Abs(got-want) > 1e-9 {

@@ -100,7 +100,7 @@ func maxResults(out *Outcome, application string, peaks []*peak) {
 		out.add("max_rps_97."+name, p.lax, "1/s", "with 97 % within the SLO")
 		out.add("saturation_rps."+name, p.saturated, "1/s", "answered, also late, at the load of those tried at which it was most")
 		out.add("share_of_bound."+name, p.rps/p.bound, "", "")
-		out.add("own_limit_rps."+name, p.own, "1/s", "the configs that it considers allow no more, wherever they are")
+		out.add("own_limit_rps."+name, p.own, "1/s", "the configs that it considers under the bound's load allow no more, wherever they are")
 		out.add("stress_rps."+name, p.stress, "1/s", "answered in time while as much is offered as the bound is")
 	}
 	out.add("max_rps.bound", peaks[0].bound, "1/s", "no policy can have more")
@@ -146,7 +146,8 @@ func maxTable(out *Outcome, application string, peaks []*peak) {
 		"max RPS: the highest load held of those tried, for every policy from the bound downwards, in steps of 19 % and then",
 		"finer: also where a policy fails under less. bound: no policy can serve more on these machines (linear program; no",
 		"request waits). own limit: as much as all machines execute with the configs that the policy allows itself, wherever",
-		"it places them. at 97 %: the same with 97 % in place of 99. saturated: the most that was answered, also late.",
+		"it places them; batch has one config for each load, here that for the bound's, and may bear more with another one.",
+		"at 97 %: the same with 97 % in place of 99. saturated: the most that was answered, also late.",
 		"paper: " + draw.PaperSource + ", Fig. 11.",
 	}
 	out.Tables = append(out.Tables, t)

@@ -153,3 +153,12 @@ func TestCausesOfNoBatches(t *testing.T) {
 		t.Errorf("Eq. 4: %q, the offset: %q", long, offset)
 	}
 }
+
+// What sums of times leave over does not count as empty.
+func TestEmpty(t *testing.T) {
+	for held, want := range map[float64]float64{100: 0, 100 - 1.5e-14: 0, 100 + 1e-12: 0, 33.125: 66.875, 0: 100} {
+		if got := empty(held); got != want {
+			t.Errorf("%v %% held: %v %% empty, want %v", held, got, want)
+		}
+	}
+}

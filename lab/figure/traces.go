@@ -73,6 +73,7 @@ func traceResults(out *Outcome, trace string, names []string, results []*sim.Res
 			late = fmt.Sprintf("while %.3g %% miss their objective", 100*total.Violations())
 		}
 		out.add("throughput_per_resource."+end, per[name], "requests", joined(late, beside(v, ok, "Fig. 12(a), relative")))
+		out.add("turned_away_pct."+end, turnedAway(total), "%", "answered without an execution; the rest of slo_violation_pct is late")
 		out.add("cold_rate_pct."+end, 100*total.ColdRate(), "%", "")
 		out.add("idle_pct."+end, percent(r.IdleSeconds, r.ResourceSeconds), "%", "of what instances hold")
 	}
@@ -83,6 +84,11 @@ func traceResults(out *Outcome, trace string, names []string, results []*sim.Res
 			out.add("throughput_per_resource_ratio."+trace+"."+pair[0]+"_over_"+pair[1], a/b, "", beside(v/w, ok && too, "Fig. 12(a)"))
 		}
 	}
+}
+
+// turnedAway is the part of the requests in % that were answered without an execution.
+func turnedAway(total sim.FunctionResult) float64 {
+	return percent(float64(total.Rejected), float64(total.Requests))
 }
 
 func percent(part, of float64) float64 {
@@ -97,7 +103,7 @@ func percent(part, of float64) float64 {
 func traceTable(trace string, names []string, results []*sim.Result) Table {
 	t := Table{
 		Title:  fmt.Sprintf("%s: what each policy makes of the same requests.", trace),
-		Header: []string{"policy", "requests", "SLO missed %", "paper", "cold %", "p50 ms", "p99 ms", "served per resource·s", "÷ infless", "paper", "idle %", "fragments %", "starts"},
+		Header: []string{"policy", "requests", "SLO missed %", "paper", "turned away %", "cold %", "p50 ms", "p99 ms", "served per resource·s", "÷ infless", "paper", "idle %", "fragments %", "starts"},
 		Notes: []string{
 			"resource: β·cores + % of a GPU. SLO missed: late, or turned away. served per resource·s counts what is in time, and",
 			"says little of a policy by whose instances much is late: those cost less. paper: " + draw.PaperSource + ",",
@@ -118,7 +124,7 @@ func traceTable(trace string, names []string, results []*sim.Result) Table {
 			there = v / w
 		}
 		total, latency, per := r.Totals(), latencies(r), r.ThroughputPerResource()
-		t.row(name, fmt.Sprint(total.Requests), 100*total.Violations(), or(missed, ok), 100*total.ColdRate(),
+		t.row(name, fmt.Sprint(total.Requests), 100*total.Violations(), or(missed, ok), turnedAway(total), 100*total.ColdRate(),
 			milliseconds(latency.Quantile(0.5)), milliseconds(latency.Quantile(0.99)),
 			per, or(per/base, base > 0), there, percent(r.IdleSeconds, r.ResourceSeconds), r.FragmentPct, fmt.Sprint(r.Starts))
 	}

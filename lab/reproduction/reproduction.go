@@ -36,7 +36,8 @@ type part struct {
 // Outcome is a repeated paper.
 type Outcome struct {
 	Seed Seed
-	// Report has the machine, the commit and the date. Its results are named PART/RESULT.
+	// Report has the machines and commits that ran the parts, and today's date. Its results are
+	// named PART/RESULT.
 	Report *report.Report
 	Parts  []Part
 	Claims []Claim
@@ -45,9 +46,23 @@ type Outcome struct {
 // Part is the outcome of one part.
 type Part struct {
 	Name, Command string
-	Took          time.Duration
-	Tables        []figure.Table
-	Drawings      []draw.Drawing
+	// Machine and Commit ran it.
+	Machine, Commit string
+	Took            time.Duration
+	Results         []report.Result
+	Tables          []figure.Table
+	Drawings        []draw.Drawing
+}
+
+// Options say how a paper is repeated. The zero value runs all parts.
+type Options struct {
+	// Keep is a directory. Outcomes of parts that it has are not calculated again, whichever
+	// commit calculated them, and others are put there. "" keeps nothing.
+	Keep string
+	// Progress, if not nil, is told how much is done.
+	Progress func(done, total int)
+	// Ended, if not nil, is told of each part, and whether Keep had its outcome.
+	Ended func(p *Part, had bool)
 }
 
 // Seeds lists the papers.
@@ -65,31 +80,49 @@ func ByName(name string) (Seed, error) {
 	return Seed{}, fmt.Errorf("unknown seed %q: it is one of %s", name, strings.Join(known, ", "))
 }
 
-// Run repeats a paper. progress, if not nil, is told how much is done.
-func Run(ctx context.Context, s Seed, progress func(done, total int)) (*Outcome, error) {
+// Run repeats a paper. An error names the part's command.
+func Run(ctx context.Context, s Seed, options Options) (*Outcome, error) {
 	o := &Outcome{Seed: s, Report: report.New("reproduce "+s.Name, time.Now())}
 	const whole = 100
+	progress := options.Progress
+	if progress == nil {
+		progress = func(int, int) {}
+	}
 	for i, p := range s.parts {
-		began := time.Now()
-		one, err := p.run(ctx, func(done, total int) {
-			if progress != nil {
-				progress(whole*i+whole*done/max(1, total), whole*len(s.parts))
+		one, err := kept(options.Keep, s, p)
+		had := one != nil
+		if err == nil && !had {
+			one, err = o.run(ctx, p, func(done, total int) { progress(whole*i+whole*done/max(1, total), whole*len(s.parts)) })
+			if err == nil {
+				err = keep(options.Keep, s, p, one)
 			}
-		})
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.command, err)
 		}
-		o.Parts = append(o.Parts, Part{p.name, p.command, time.Since(began), one.Tables, one.Drawings})
+		if options.Ended != nil {
+			options.Ended(one, had)
+		}
+		o.Parts = append(o.Parts, *one)
 		for _, r := range one.Results {
 			r.Name = p.name + "/" + r.Name
 			o.Report.Results = append(o.Report.Results, r)
 		}
+		progress(whole*(i+1), whole*len(s.parts))
 	}
-	if progress != nil {
-		progress(whole*len(s.parts), whole*len(s.parts))
-	}
+	o.Report.Machine, o.Report.Commit = o.distinct(func(p *Part) string { return p.Machine }), o.distinct(func(p *Part) string { return p.Commit })
 	o.Claims = judge(s.rules, o.Report.Results)
 	return o, nil
+}
+
+// run calculates a part.
+func (o *Outcome) run(ctx context.Context, p part, progress func(done, total int)) (*Part, error) {
+	began := time.Now()
+	one, err := p.run(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	return &Part{p.name, p.command, o.Report.Machine, o.Report.Commit, time.Since(began), one.Results, one.Tables, one.Drawings}, nil
 }
 
 // matches reports whether a result's name, PART/RESULT, is the rule's. The pattern is that of

@@ -124,12 +124,12 @@ func TestRunAndWrite(t *testing.T) {
 	if err := os.WriteFile(old, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o, err := Run(t.Context(), s, func(done, total int) {
+	o, err := Run(t.Context(), s, Options{Progress: func(done, total int) {
 		if done < last || done > total {
 			t.Errorf("%d of %d after %d", done, total, last)
 		}
 		last = done
-	})
+	}})
 	if err != nil || last != 200 {
 		t.Fatal(err, last)
 	}
@@ -152,7 +152,65 @@ func TestRunAndWrite(t *testing.T) {
 		t.Errorf("the old drawing is still there: %v", err)
 	}
 	s.parts = append(s.parts, part{"two", "faas-infer-lab simulate two", func(context.Context, func(int, int)) (*figure.Outcome, error) { return nil, io.EOF }})
-	if _, err := Run(t.Context(), s, nil); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "simulate two") {
+	if _, err := Run(t.Context(), s, Options{}); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "simulate two") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A part that was kept is not run again, whichever commit ran it; the page then names the commits.
+func TestKeep(t *testing.T) {
+	dir, runs := t.TempDir(), map[string]int{}
+	made := func(name string) part {
+		return part{name, "faas-infer-lab simulate " + name, func(context.Context, func(int, int)) (*figure.Outcome, error) {
+			runs[name]++
+			return &figure.Outcome{
+				Results:  []report.Result{{Name: "rate", Value: math.NaN()}, {Name: "max_rps", Value: 80, Note: "paper 100 (Fig. 11)"}},
+				Tables:   []figure.Table{{Title: "t", Header: []string{"policy"}, Rows: [][]string{{name}}}},
+				Drawings: []draw.Drawing{{Name: "fig", Figure: plot.Figure{Title: "Figure", Panels: []plot.Panel{{Categories: []string{"a"}, Series: []plot.Series{plot.Bar("here", 0, false, math.NaN())}}}}}},
+			}, nil
+		}}
+	}
+	fails := part{"two", "faas-infer-lab simulate two", func(context.Context, func(int, int)) (*figure.Outcome, error) { return nil, io.EOF }}
+	s := Seed{Name: "paper", Paper: "A paper", parts: []part{made("one"), fails}, rules: []rule{{pattern: "*/max_rps"}}}
+	var had []bool
+	options := Options{Keep: dir, Ended: func(_ *Part, kept bool) { had = append(had, kept) }}
+	at := func(commit string) {
+		t.Helper()
+		before := report.Commit
+		t.Cleanup(func() { report.Commit = before })
+		report.Commit = commit
+	}
+	at("first")
+	if _, err := Run(t.Context(), s, options); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	at("second")
+	s.parts[1] = made("two")
+	o, err := Run(t.Context(), s, options)
+	if err != nil || runs["one"] != 1 || runs["two"] != 1 || !slices.Equal(had, []bool{false, true, false}) {
+		t.Fatal(err, runs, had)
+	}
+	if o.Report.Commit != "first, second" || len(o.Claims) != 2 || !math.IsNaN(o.Report.Results[0].Value) || !math.IsNaN(o.Parts[0].Drawings[0].Panels[0].Series[0].Points[0].Y) {
+		t.Errorf("%+v %+v", o.Report, o.Claims)
+	}
+	var page strings.Builder
+	if err := o.Page(&page, "paper"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"commit `first, second`.", "- `faas-infer-lab simulate one`, 0 s, commit `first`\n", "two`, 0 s, commit `second`\n", "## one\n", "(paper/one-fig.svg)"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in\n%s", want, page.String())
+		}
+	}
+	// A part whose command has changed runs again.
+	s.parts[0].command += " --seed 2"
+	if _, err := Run(t.Context(), s, options); err != nil || runs["one"] != 2 || runs["two"] != 1 {
+		t.Error(err, runs)
+	}
+	if err := os.WriteFile(keepFile(dir, s, s.parts[0]), []byte("cut off"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), s, options); err == nil || !strings.Contains(err.Error(), "paper-one.gob keeps no outcome: remove it") {
 		t.Errorf("%v", err)
 	}
 }

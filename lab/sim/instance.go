@@ -192,12 +192,12 @@ func (r *run) unclaim(in *instance) {
 // away more than a node has; if it does, the run ends with an error.
 func (r *run) hold(in *instance, to cluster.Resources) {
 	for node, was := range in.over(in.holds) {
-		r.used[node] = r.used[node].Sub(was)
+		r.used[node].Drop(was, "")
 	}
 	for node, part := range in.over(to) {
-		r.used[node] = r.used[node].Add(part)
-		if n := &r.nodes[node]; r.err == nil && !r.used[node].Fits(n.Total) {
-			r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, r.used[node], n.Total)
+		n := &r.used[node]
+		if n.Hold(part, ""); r.err == nil && !(cluster.Resources{}).Fits(n.Free) {
+			r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, n.Total.Sub(n.Free), n.Total)
 		}
 	}
 	if in.gpu != "" {

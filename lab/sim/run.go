@@ -63,12 +63,12 @@ type run struct {
 	ranges  []capacity.Range
 
 	machines *Machines
-	// nodes are the setup's nodes, node their indices by name. used is what begun
-	// instances hold of each node. The free part of a node is also reduced by the claims
+	// nodes are the setup's nodes, node their indices by name. used are the
+	// nodes with what begun instances hold. The free part of a node is also reduced by the claims
 	// of instances that wait for others to leave.
 	nodes []cluster.Node
 	node  map[string]int
-	used  []cluster.Resources
+	used  []cluster.Node
 	// shares are what begun instances hold of each GPU, by UUID.
 	shares map[string]cluster.Resources
 	// slots are the instances, free the indices of empty slots.
@@ -92,7 +92,7 @@ type run struct {
 func newRun(s *Setup) (*run, error) {
 	r := &run{
 		Setup: s, window: Window{From: s.Warmup, To: s.Duration}, engine: s.System.Scaler(), cold: s.System.Cold(),
-		node: map[string]int{}, used: make([]cluster.Resources, len(s.Nodes)), shares: map[string]cluster.Resources{}, instances: map[cluster.InstanceID]*instance{}, passAt: -1,
+		node: map[string]int{}, shares: map[string]cluster.Resources{}, instances: map[cluster.InstanceID]*instance{}, passAt: -1,
 		on: map[string]time.Duration{}, devices: map[string]*Device{},
 	}
 	r.machines = NewMachines(s.Nodes, s.Machine, s.Beta, r.window)
@@ -100,6 +100,7 @@ func newRun(s *Setup) (*run, error) {
 		n.Clear()
 		r.nodes = append(r.nodes, n)
 		r.node[n.Name] = i
+		r.used = append(r.used, cluster.Node{Name: n.Name, Total: n.Total, Free: n.Total})
 	}
 	r.planPass(0)
 	for i := range s.Functions {

@@ -111,6 +111,10 @@ type Options struct {
 	// the time that a deployment may take, fastest first, although the deployment does not
 	// ask for it. If it is nil, refusals do not say whether that would help.
 	Cuttable func(ctx context.Context, f *provider.Function) []Model
+	// Mapped returns the size in bytes of the file that all instances of a prepared model on one node
+	// map, 0 if each has its weights to itself. It is nil if none share any: then each instance counts
+	// all of its memory.
+	Mapped func(prepared string) int64
 	// Shadows makes instances with shadows possible; nil if the backend starts none.
 	Shadows Shadows
 	// CPU returns the share of its CPU that a node uses, and false if that is not known now:

@@ -141,6 +141,47 @@ func TestNodesWantedAtTheLeader(t *testing.T) {
 	})
 }
 
+// Instances of a node that map the same weights count them once: in what is free, in what functions hold,
+// and in how many nodes there should be.
+func TestMappedWeightsCountOnce(t *testing.T) {
+	const weights = 50 << 20
+	tryWith(t, func(o *Options) { o.Mapped = func(string) int64 { return weights } }, func(r *rig) {
+		r.backend.widen(8000)
+		r.measured("fn", "plain", wholeCore, func(f *provider.Function) { f.Inference.MinReplicas, f.Inference.MaxReplicas, f.Replicas = 3, 3, 3 })
+		r.until("all are ready", func() bool { return r.describe("fn").Ready == 3 })
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		own := int64(0)
+		for _, in := range r.functions[full("fn")].Instances {
+			held := in.Config.Resources
+			if own = held.Own(); held.Mapped.Bytes != weights || own < leastOwnOfTest {
+				t.Errorf("an instance holds %+v", held)
+			}
+		}
+		n := r.nodes[0]
+		n.Others.Memory = 1 << 20
+		r.nodes = []cluster.Node{n}
+		r.keeper.Free(r.nodes)
+		if used, want := r.nodes[0].Total.Memory-r.nodes[0].Free.Memory, 3*own+weights+(1<<20); used != want {
+			t.Errorf("%d bytes are used, want %d", used, want)
+		}
+		got := r.fleetNodes([]scaling.Function{{Name: full("fn")}})
+		sum := got[0].Others.Memory
+		for _, in := range got[0].Instances {
+			sum += in.Holds.Memory
+		}
+		if got[0].Others.Memory != 1<<20 || sum != 3*own+weights+(1<<20) {
+			t.Errorf("%+v, want others with 1 MiB and all with %d", got[0], 3*own+weights+(1<<20))
+		}
+		if v := r.functions[full("fn")].variant(r.functions[full("fn")].artefacts[0]); v.Holds.Memory != 3*own+weights {
+			t.Errorf("the variant holds %d bytes", v.Holds.Memory)
+		}
+	})
+}
+
+// leastOwnOfTest is the least memory in bytes that an instance has to itself.
+const leastOwnOfTest = 128 << 20
+
 // What an instance holds is its function's, the rest is held by others.
 func TestFleetNodes(t *testing.T) {
 	try(t, func(r *rig) {

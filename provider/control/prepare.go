@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -139,7 +140,7 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 	prepared, profile, err := c.find(ctx, t, alone)
 	switch {
 	case err == nil:
-		t.prepared, t.profile, t.failures, t.why, t.next = prepared, profile, 0, "", time.Time{}
+		t.prepared, t.profile, t.failures, t.why, t.next = prepared, c.mapping(profile, prepared), 0, "", time.Time{}
 		return true
 	case errors.Is(err, latency.ErrFollowing):
 		t.next = time.Now().Add(followPause)
@@ -153,6 +154,19 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 		}
 	}
 	return false
+}
+
+// mapping returns a profile that says what instances of the prepared model map together. Its path names
+// that: a function's instances, and those of others with the same model, have loaded it from there.
+func (c preparation) mapping(p *profiler.Profile, prepared string) *profiler.Profile {
+	if c.options.Mapped == nil || p.Members() > 1 {
+		return p
+	}
+	with := *p
+	if bytes := c.options.Mapped(prepared); bytes > 0 {
+		with.Mapped = profiler.Mapped{File: filepath.Base(prepared), Bytes: bytes}
+	}
+	return &with
 }
 
 // failures joins why the tasks have failed.
@@ -305,6 +319,11 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	}
 	if before != nil && before.paces[0].times.Of() == a.paces[0].times.Of() { // The present corrections are newer than the stored ones.
 		a.paces = slices.Clone(before.paces)
+		for _, p := range a.paces { // The model may have been prepared since.
+			same := *p.profile
+			same.Memory, same.Own, same.Mapped = a.profile.Memory, a.profile.Own, a.profile.Mapped
+			p.profile = &same
+		}
 	}
 	paces{c.Controller}.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, &c.rules, c.types.kinds)
@@ -342,11 +361,11 @@ func (c preparation) refined(t *task) *profiler.Profile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := fn.artefact(t.Name)
-	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory {
+	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory && t.profile.Own >= a.profile.Own {
 		return t.profile
 	}
 	same := *t.profile
-	same.Memory = a.profile.Memory
+	same.Memory, same.Own = max(same.Memory, a.profile.Memory), max(same.Own, a.profile.Own)
 	return &same
 }
 

@@ -41,7 +41,7 @@ func (fn *function) variant(a *artefact) provider.Variant {
 	v := provider.Variant{Name: a.title(), Model: a.of, Accuracy: a.accuracy, Nodes: []provider.VariantNode{}, LoadMS: milliseconds(a.loading)}
 	worst, at := variant.Inactive, map[string]variant.State{}
 	var largest *instance
-	var held cluster.Resources
+	var held cluster.Sum
 	for _, in := range fn.Sorted() {
 		if in.own() != a || in.Retiring {
 			continue
@@ -62,13 +62,13 @@ func (fn *function) variant(a *artefact) provider.Variant {
 		}
 		worst = max(worst, state)
 		v.Instances++
-		held = held.Add(in.Holds())
+		held.Hold(in.Node, in.Holds())
 		if largest == nil || in.Config.CPU > largest.Config.CPU {
 			largest = in
 		}
 	}
 	slices.SortFunc(v.Nodes, func(a, b provider.VariantNode) int { return cmp.Compare(a.Node, b.Node) })
-	v.State, v.Holds = worst.String(), resources(held)
+	v.State, v.Holds = worst.String(), resources(held.Resources)
 	if best, ok := fn.example(a, largest); ok {
 		v.Config, v.Price = best.Config.String(), resources(best.Config.Resources)
 		v.RPS = fn.rate(best)

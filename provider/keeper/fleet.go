@@ -162,17 +162,17 @@ func (f *Fleet[I]) Record(show bool, label func(I) (config string, serves bool))
 	for config := range f.shown {
 		counts[config] = 0
 	}
-	var held cluster.Resources
+	var sum cluster.Sum
 	for _, in := range f.Instances {
 		if !show {
 			break
 		}
-		held = held.Add(in.Holds())
+		sum.Hold(in.kept().Node, in.Holds())
 		if config, serves := label(in); serves {
 			counts[config]++
 		}
 	}
-	if held != f.held || !f.recorded {
+	if held := sum.Resources; held != f.held || !f.recorded {
 		f.held, f.recorded = held, true
 		f.Metrics.SetAllocated(held)
 	}

@@ -71,16 +71,31 @@ func Quantile(f *provider.Function) float64 {
 	return defaultQuantile
 }
 
-// memory returns the memory of each instance in bytes: the deployment's limit, otherwise
-// memoryLimit of the profile's memory. Instances that run a model together have it each.
-func memory(f *provider.Function, p *profiler.Profile) int64 {
+// memory returns the memory of each instance in bytes, and what of it the instances of a node map
+// together. It is the deployment's limit, of which each counts all; otherwise memoryLimit of the
+// profile's memory. Instances that run a model together have it each, and map nothing together.
+//
+// What is mapped is there once, so only the rest is doubled. For example ResNet-50 takes 230 MiB with
+// 98 MiB mapped: 2·132 + 98 = 362 MiB, of which 264 MiB are an instance's own.
+func memory(f *provider.Function, p *profiler.Profile) (bytes int64, mapped profiler.Mapped) {
 	n := int64(p.Members())
-	return n * cmp.Or(f.Inference.Limits.Memory, memoryLimit(p.Memory/n))
+	if limit := f.Inference.Limits.Memory; limit > 0 {
+		return n * limit, mapped
+	}
+	if mapped = p.Mapped; n > 1 || mapped.Bytes <= 0 {
+		return n * memoryLimit(p.Memory/n), profiler.Mapped{}
+	}
+	own := max(2*cmp.Or(p.Own, p.Memory-mapped.Bytes), leastMemory-mapped.Bytes, leastOwn)
+	return own + mapped.Bytes, mapped
 }
 
-// memoryLimit returns the default memory limit of an instance in bytes: twice the measured
-// memory, for bodies in flight and the engine's arena, and at least 256 MiB.
-func memoryLimit(measured int64) int64 { return max(2*measured, 256<<20) }
+// leastMemory is the least default memory limit of an instance in bytes, leastOwn what it has at
+// least beside what it maps.
+const leastMemory, leastOwn = 256 << 20, 128 << 20
+
+// memoryLimit returns the default memory limit in bytes of an instance that maps nothing together with
+// others: twice the measured memory, for bodies in flight and the engine's arena.
+func memoryLimit(measured int64) int64 { return max(2*measured, leastMemory) }
 
 // largest returns the largest batch that the function's instances get.
 func (r Rules) largest(f *provider.Function) int {
@@ -100,7 +115,11 @@ func (r Rules) Promised(f *provider.Function, p *profiler.Profile) []capacity.Ca
 func (r Rules) configs(f *provider.Function, p *profiler.Profile) (all []profiler.Candidate) {
 	in := &f.Inference
 	if in.Device != annotation.DeviceCUDA {
-		all = p.Candidates(shares(f, p), r.largest(f), memory(f, p))
+		bytes, mapped := memory(f, p)
+		all = p.Candidates(shares(f, p), r.largest(f), bytes)
+		for i := range all {
+			all[i].Mapped = mapped
+		}
 	}
 	if in.Device != annotation.DeviceCPU {
 		all = append(all, p.DeviceCandidates(profiler.Bounds{
@@ -161,7 +180,9 @@ type Plan struct {
 // the times down until the fastest config just meets it. The function keeps serving with that
 // config. Otherwise nobody would see when the slowness has passed. Slow says what would help.
 func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction.Correction) Plan {
-	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, times.Profile()))))}
+	corrected := *times.Profile()
+	corrected.Memory, corrected.Own, corrected.Mapped = p.Memory, p.Own, p.Mapped // Only the times are corrected.
+	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, &corrected))))}
 	why := r.Hopeless(f, out.Candidates)
 	if why == nil {
 		return out

@@ -129,6 +129,44 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// What instances map together is counted once and not doubled, unless the deployment says how much memory
+// each has.
+func TestMappedMemory(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct{ limit, measured, mapped, own int64 }{
+		{0, 230, 98, 264}, {0, 130, 98, 158}, {0, 600, 500, 200}, {0, 520, 500, 128}, {0, 40, 98, 158}, {0, 100, 0, 256}, {128, 230, 98, 128},
+	} {
+		f, p := function(time.Second), profile(4)
+		f.Inference.Limits.Memory, p.Memory, p.Mapped = c.limit*mib, c.measured*mib, profiler.Mapped{File: "w", Bytes: c.mapped * mib}
+		corrected := slowed(p, 1.1)
+		later := *p
+		p.Mapped = profiler.Mapped{} // It was not prepared when the times were corrected.
+		all := slices.Concat(rules.Promised(f, &later), rules.Plan(f, &later, corrected).Candidates)
+		for _, x := range all {
+			shared := c.limit == 0 && c.mapped > 0
+			if held := x.Config.Resources; held.Own() != c.own*mib || (held.Mapped != cluster.Mapping{}) != shared || shared && held.Memory != (c.own+c.mapped)*mib {
+				t.Errorf("%+v with a limit of %d MiB, %d measured and %d mapped", held, c.limit, c.measured, c.mapped)
+			}
+		}
+		if later.Own = 200 * mib; c.limit == 0 && c.mapped > 0 {
+			for _, x := range slices.Concat(rules.Promised(f, &later), rules.Plan(f, &later, corrected).Candidates) {
+				if x.Config.Own() != 400*mib {
+					t.Errorf("%+v if 200 MiB are an instance's own", x.Config.Resources)
+				}
+			}
+		}
+		later.Parts = 2
+		for _, x := range rules.Promised(f, &later) {
+			if x.Config.Mapped != (cluster.Mapping{}) {
+				t.Errorf("members of a set map %+v together", x.Config.Mapped)
+			}
+		}
+		if len(all) == 0 {
+			t.Error("no candidates")
+		}
+	}
+}
+
 func TestPromisedKeepsToTheLimit(t *testing.T) {
 	f := function(time.Second)
 	f.Inference.Limits = cluster.Resources{CPU: 500}

@@ -43,7 +43,7 @@ func Candidates(from []profiler.Candidate) []Candidate {
 		configs = append(configs, Candidate{
 			Config: cluster.Config{
 				Batch: c.Batch, Parts: c.Parts, Active: c.Active, Apart: c.Apart, Concurrency: c.Concurrency,
-				Resources: cluster.Resources{CPU: c.CPU, GPU: c.GPU, Memory: c.Memory, GPUMemory: c.GPUMemory},
+				Resources: cluster.Resources{CPU: c.CPU, GPU: c.GPU, Memory: c.Memory, GPUMemory: c.GPUMemory, Mapped: cluster.Mapping(c.Mapped)},
 			},
 			Exec: c.Exec,
 		})

@@ -156,6 +156,7 @@ func (p *Problem) Place(room *placing.Room) []placing.Placement {
 	if !p.fill(room, classes, s, placements) || p.divided {
 		p.repair(room, placements)
 	}
+	p.addTwins(room, placements)
 	for k := range placements {
 		p.explain(k, &placements[k])
 	}
@@ -177,23 +178,28 @@ func (p *Problem) Divide(room *placing.Room, k, most int, left *placing.Placemen
 	}
 }
 
+// lack is what a demand, or a share of it if that is not nil, is short of beside what is placed.
+func (d *Demand) lack(share *Share, placed []placing.Placed) float64 {
+	need := d.Need
+	if share != nil {
+		need = share.Need
+	}
+	for _, x := range placed {
+		if share == nil || share.has(x.Artefact) {
+			need -= x.Range.Up
+		}
+	}
+	return need
+}
+
 // explain sets the load that a demand's placement leaves over, and the reason.
 func (p *Problem) explain(k int, left *placing.Placement) {
 	d := &p.Demands[k]
-	left.Residual = d.Need
+	left.Residual = d.lack(nil, left.Placed)
 	most := d.Need
-	for _, x := range left.Placed {
-		left.Residual -= x.Range.Up
-	}
 	for n := range d.Shares {
-		lack := d.Shares[n].Need
-		most = max(most, lack)
-		for _, x := range left.Placed {
-			if d.Shares[n].has(x.Artefact) {
-				lack -= x.Range.Up
-			}
-		}
-		left.Residual = max(left.Residual, lack)
+		most = max(most, d.Shares[n].Need)
+		left.Residual = max(left.Residual, d.lack(&d.Shares[n], left.Placed))
 	}
 	switch {
 	case left.Residual <= capacity.Negligible*most:

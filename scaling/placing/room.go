@@ -257,17 +257,48 @@ func (r *Room) best(choices []capacity.Choice, on Allowed, residual, share float
 		if !ok {
 			continue
 		}
-		used := c.Cost
-		if r.Options.DemandCapped {
-			used = min(used, least)
-		}
-		fragment := max(1-used/node.weight, r.Options.FragmentFloor)
-		s := scored{*c, node.index, nil, r.perResource(c, residual) / top / fragment}
-		if !found || s.better(&best) {
+		if s := r.score(c, node, top, least, residual); !found || s.better(&best) {
 			best, found = s, true
 		}
 	}
 	return best, found
+}
+
+// score is Eq. 10 for a choice on a node. top and least are those of scale.
+func (r *Room) score(c *capacity.Choice, node weighed, top, least, residual float64) scored {
+	used := c.Cost
+	if r.Options.DemandCapped {
+		used = min(used, least)
+	}
+	fragment := max(1-used/node.weight, r.Options.FragmentFloor)
+	return scored{*c, node.index, nil, r.perResource(c, residual) / top / fragment}
+}
+
+// Twin places one more instance for a residual load on a node where another one maps the same file,
+// so that it takes only its own memory there: the choice of the highest Eq. 10. It takes the room, and
+// returns false if there is none.
+func (r *Room) Twin(choices []capacity.Choice, on Allowed, residual float64) (Placed, bool) {
+	if len(choices) == 0 {
+		return Placed{}, false
+	}
+	top, least := r.scale(choices, residual)
+	var best scored
+	found := false
+	for i := range choices {
+		c := &choices[i]
+		for _, node := range r.order {
+			if c.Config.Mapped.Bytes > 0 && r.Places[node.index].Maps(c.Config.Mapped) && r.fits(node.index, c.Config.Resources, on) {
+				if s := r.score(c, node, top, least, residual); !found || s.better(&best) {
+					best, found = s, true
+				}
+				break
+			}
+		}
+	}
+	if !found {
+		return Placed{}, false
+	}
+	return r.put(&best, on), true
 }
 
 // perResource is the numerator of Eq. 10 before it is normalised.

@@ -42,21 +42,21 @@ func RoomOn(nodes []cluster.Node, t cluster.Tenant, held func() map[string][]Hel
 
 // fits is how often r fits on a node, and on its devices that serve a tenant.
 func fits(n *cluster.Node, r cluster.Resources, t cluster.Tenant) int {
-	most := often(n.Free, r)
+	most := often(n.Beside(r))
 	if n.Devices == nil || r.OnDevice() == (cluster.Resources{}) {
 		return most
 	}
 	sum := 0
 	for i := range n.Devices {
 		if d := &n.Devices[i]; d.Fits(r) && d.Serves(t) {
-			sum += min(often(d.Free, r.OnDevice()), cluster.MaxShares-d.Instances)
+			sum += min(often(r.OnDevice(), d.Free), cluster.MaxShares-d.Instances)
 		}
 	}
 	return min(most, sum)
 }
 
 // often is how often r fits in free.
-func often(free, r cluster.Resources) int {
+func often(r, free cluster.Resources) int {
 	most := int64(math.MaxInt32)
 	for _, x := range [][2]int64{{int64(free.CPU), int64(r.CPU)}, {int64(free.GPU), int64(r.GPU)}, {free.Memory, r.Memory}, {free.GPUMemory, r.GPUMemory}} {
 		if x[1] > 0 {
