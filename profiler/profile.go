@@ -99,6 +99,8 @@ type Profile struct {
 	// Layers is the layer profile from which a shadow's part is chosen, a shadow.Model; empty if no
 	// function has asked for shadows.
 	Layers json.RawMessage `json:"layers,omitempty"`
+	// Undivided is why no shadow can hold a part of the model, "" if one can or if that is unknown.
+	Undivided string `json:"undivided,omitempty"`
 	// Payloads is nil if it was not measured.
 	Payloads *Payloads `json:"payloads,omitempty"`
 	// Beside is added to the engine's times. It depends on the clients' requests

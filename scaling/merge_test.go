@@ -42,3 +42,37 @@ func TestMerge(t *testing.T) {
 		}
 	}
 }
+
+// A body whose shadow holds the rest of the node serves less than it would alone with the share of both. The
+// shadow goes, the body's quota rises, and nothing starts. The pair stays if the quota cannot be changed,
+// or if the pair serves more.
+func TestMergeWithShadow(t *testing.T) {
+	configs := []capacity.Candidate{config(1, 250, 0, 29*ms), config(1, 500, 0, 12*ms), config(4, 500, 0, 33*ms)}
+	for _, c := range []struct {
+		name  string
+		pair  time.Duration
+		fixed bool
+		want  string
+	}{
+		{"a pair of one request at a time", 18 * ms, false, "⟨4,500m,0%⟩ with 0 shadows, 0 starts"},
+		{"its quota cannot be changed", 18 * ms, true, "⟨1,250m,0%⟩ with 1 shadows, 0 starts"},
+		{"a pair that serves more", 7 * ms, false, "⟨1,250m,0%⟩ with 1 shadows, 0 starts"},
+	} {
+		w := newWorld(DefaultSettings())
+		w.nodes = []cluster.Node{node("a", 500, 0, 8000<<20)}
+		f := w.function("f")
+		f.SLO, f.Queue, f.Configs, f.Rate = 50*ms, capacity.LateBound, configs, 50
+		f.Level = 6
+		f.Pairings = []Pairing{{CPU: 250, Part: "0:3", Config: config(1, 250, 0, 0).Config, Pair: []capacity.Candidate{config(1, 250, 0, c.pair)}}}
+		f.Instances = []Running{{ID: "body", Node: "a", Config: configs[0].Config, Largest: 16, Exec: configs[0].Exec, Revision: 1, State: cluster.Ready, Paired: true, Fixed: c.fixed}}
+		f.Shadows = []Running{{ID: "shadow", Node: "a", Config: f.Pairings[0].Config, Revision: 1, State: cluster.Ready, Role: cluster.Shadow, Part: "0:3", Body: "body"}}
+		starts := 0
+		for range 30 {
+			w.now = w.now.Add(100 * time.Millisecond)
+			starts += len(w.scale().Start)
+		}
+		if got := fmt.Sprintf("%v with %d shadows, %d starts", f.Instances[0].Config, len(f.Shadows), starts); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func reconsider(p *pass, v *view) {
 		v.memory.departure.from = nil
 	}
 	window := payback(v)
-	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm() ||
+	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm(false) ||
 		p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) || !various(v.Configs) || !p.allowed(v).Any() ||
 		slices.ContainsFunc(v.live, func(in Running) bool { return in.Nodes != nil }) {
 		return

@@ -77,8 +77,8 @@ const (
 	mergeGain = 0.05
 )
 
-// merge stops an instance in favour of another one of its function on the same node, if
-// the function is short of something and nothing is free. With the share of both, that
+// merge stops an instance, or an instance's shadow, in favour of another one of its function on the same
+// node, if the function is short of something and nothing is free. With the share of both, that
 // one serves more, because its batches are larger. A later plan raises its quota when the
 // room is free. Nothing has to start, so merge works for a burst, too.
 //
@@ -86,37 +86,62 @@ const (
 // such instances serve 34 requests/s each. One of 500m takes four at a time in 33 ms:
 // 121/s.
 func (p *pass) merge(v *view) {
-	if !p.engine.settings.Vertical || !v.joint || v.short != placing.NoRoom || v.residual() == 0 || len(v.live) <= max(1, v.floor) ||
-		!v.calm() || p.now.Sub(v.memory.merged) < mergePause {
+	if !p.engine.settings.Vertical || !v.joint || v.short != placing.NoRoom || v.residual() == 0 || !v.calm(true) || p.now.Sub(v.memory.merged) < mergePause {
 		return
 	}
-	choices, leaves, most := v.choices(v.demand, false), -1, 0.0
+	choices, leaves, helper, most := v.choices(v.demand, false), -1, -1, 0.0
+	better := func(stays *Running, both float64, goes int) (found bool) {
+		place, ok := p.space().Find(stays.Node)
+		if !ok || stays.Nodes != nil {
+			return false
+		}
+		for _, c := range capacity.InPlace(choices, stays.with(), stays.Largest, true) {
+			if gain := c.Range.Up - both; c.Config.CPU <= stays.Config.CPU+goes+p.space().Places[place].Free.CPU && gain > max(most, mergeGain*both) {
+				most, found = gain, true
+			}
+		}
+		return found
+	}
 	for i := range v.live {
 		for j := range v.live {
 			stays, goes := &v.live[i], &v.live[j]
-			place, ok := p.space().Find(stays.Node)
-			if i == j || stays.Nodes != nil || goes.Nodes != nil || stays.Node != goes.Node || !ok || v.sets != nil && stays.Artefact != goes.Artefact || v.bounds(stays).Up < v.bounds(goes).Up {
+			if len(v.live) <= max(1, v.floor) || i == j || goes.Nodes != nil || stays.Fixed || goes.Fixed || stays.Node != goes.Node || v.sets != nil && stays.Artefact != goes.Artefact || v.bounds(stays).Up < v.bounds(goes).Up {
 				continue // The one that serves more stays.
 			}
-			both := v.bounds(stays).Up + v.bounds(goes).Up
-			room := stays.Config.CPU + goes.Config.CPU + p.space().Places[place].Free.CPU
-			for _, c := range capacity.InPlace(choices, stays.with(), stays.Largest, true) {
-				if gain := c.Range.Up - both; c.Config.CPU <= room && gain > max(most, mergeGain*both) {
-					leaves, most = j, gain
-				}
+			if better(stays, v.bounds(stays).Up+v.bounds(goes).Up, goes.Config.CPU) {
+				leaves = j
 			}
 		}
 	}
-	if leaves >= 0 {
-		v.memory.merged, v.robbed = p.now, true
-		p.stop(v, v.live[leaves], Rearranged)
+	for k := range v.shadows {
+		s := &v.shadows[k]
+		if i := bodyOf(v, s); i >= 0 && s.Node == v.live[i].Node && !fixed(v, s.Body) && better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) {
+			helper = k
+		}
 	}
+	switch {
+	case helper >= 0:
+		stopShadow(p, v, v.shadows[helper], Rearranged)
+	case leaves >= 0:
+		p.stop(v, v.live[leaves], Rearranged)
+	default:
+		return
+	}
+	v.memory.merged, v.robbed = p.now, true
 }
 
-// calm reports whether nothing about the function's instances is changing.
-func (v *view) calm() bool {
-	return v.started == 0 && !v.woken && !v.robbed && len(v.old) == 0 &&
-		!slices.ContainsFunc(v.live, func(in Running) bool { return in.State != cluster.Ready || in.Fixed })
+// fixed reports whether an instance's quota could not be changed. Running.Fixed of a live instance is also true
+// for one with a shadow.
+func fixed(v *view, id cluster.InstanceID) bool {
+	return slices.ContainsFunc(v.Instances, func(in Running) bool { return in.ID == id && in.Fixed })
+}
+
+// calm reports whether nothing about the function's instances is changing. pairs lets some have shadows that
+// serve.
+func (v *view) calm(pairs bool) bool {
+	moves := func(in Running) bool { return in.State != cluster.Ready || in.Fixed && !(pairs && !fixed(v, in.ID)) }
+	return v.started == 0 && !v.woken && !v.robbed && len(v.old) == 0 && !slices.ContainsFunc(v.live, moves) &&
+		!slices.ContainsFunc(v.shadows, func(s Running) bool { return s.State != cluster.Ready })
 }
 
 // relax lowers the quota of one instance if the load needed less for the whole window, as

@@ -25,8 +25,11 @@ type UndividedError struct {
 }
 
 // Error implements error.
-func (e *UndividedError) Error() string {
-	return "the model cannot be divided: " + cmp.Or(e.Why, "nowhere do a few tensors hold all that the rest of it needs")
+func (e *UndividedError) Error() string { return "the model cannot be divided: " + e.Reason() }
+
+// Reason is Why, in words if it is "".
+func (e *UndividedError) Reason() string {
+	return cmp.Or(e.Why, "nowhere do a few tensors hold all that the rest of it needs")
 }
 
 // Block is consecutive operators of a model between two cuts.

@@ -210,6 +210,12 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
 	args := append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
+	if spec.Role == cluster.Shadow {
+		args = append(args, shadowArguments(spec)...)
+	}
+	if f.instances.tls != "" {
+		args = append(args, "--tls", podspec.CertificatePath)
+	}
 	if spec.Set != "" { // It cuts its own part out of the model in its image.
 		args = append(args, "--plan", spec.Plan)
 	}

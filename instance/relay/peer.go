@@ -112,7 +112,8 @@ func (p *Peer) Run(ctx context.Context, j Job) (Answer, error) {
 		case <-timer.C:
 			p.end(fmt.Errorf("%w: %v passed", ErrLate, j.Within))
 			<-p.ended // Nothing is read into the outputs any more.
-			return Answer{}, <-c.answer
+			err := <-c.answer
+			return c.found, err
 		}
 	}
 }
@@ -144,6 +145,18 @@ func (p *Peer) send(id uint64, j Job) error {
 	if !p.Shares() {
 		j.Memory = nil
 	}
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	if err := p.conn.SetWriteDeadline(time.Now().Add(j.Within)); err != nil {
+		return err
+	}
+	has, err := p.bring(j.Memory)
+	if err != nil {
+		return err
+	}
+	if !has {
+		j.Memory = nil
+	}
 	var data net.Buffers
 	for _, t := range j.Inputs {
 		at := placed{typ: t.Type, shape: t.Shape, at: inline, size: uint64(len(t.Data))}
@@ -165,30 +178,29 @@ func (p *Peer) send(id uint64, j Job) error {
 		o.memory = j.Memory.number
 	}
 	m := message{kind: run, body: o.encode(), data: inlined(o.inputs)}
-	p.writing.Lock()
-	defer p.writing.Unlock()
-	if err := p.conn.SetWriteDeadline(time.Now().Add(j.Within)); err != nil {
-		return err
-	}
-	if err := p.bring(j.Memory); err != nil {
-		return err
-	}
 	all := append(net.Buffers{m.append(nil)}, data...)
-	_, err := all.WriteTo(p.conn)
+	_, err = all.WriteTo(p.conn)
 	return err
 }
 
-// bring passes a memory's file to the other side, unless it has it.
-func (p *Peer) bring(m *Memory) error {
+// bring passes a memory's file to the other side, unless it has it. has is false if the file is closed:
+// another job may retire the memory at any time. The file stays open while it is passed, otherwise its
+// descriptor could be another file's by then.
+func (p *Peer) bring(m *Memory) (has bool, err error) {
 	if m == nil || p.sent == m.number {
-		return nil
+		return m != nil, nil
+	}
+	raw, err := m.File().SyscallConn()
+	if err != nil {
+		return false, err
 	}
 	b := message{kind: memory, body: order{memory: m.number, rows: 1}.encode()}.append(nil)
-	err := shared.Pass(p.conn.(*net.UnixConn), b, int(m.File().Fd()))
-	if err == nil {
-		p.sent = m.number
+	closed := raw.Control(func(fd uintptr) { err = shared.Pass(p.conn.(*net.UnixConn), b, int(fd)) })
+	if closed != nil || err != nil {
+		return false, err
 	}
-	return err
+	p.sent = m.number
+	return true, nil
 }
 
 // receive reads answers until the connection ends.

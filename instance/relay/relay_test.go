@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,6 +145,35 @@ func TestJobs(t *testing.T) {
 				t.Errorf("after a job that failed: %v", err)
 			}
 		})
+	}
+}
+
+// Another job retires the memory before a job is sent, or meanwhile. The job's tensors then go with the
+// message, and the connection stays.
+func TestRetiredMemory(t *testing.T) {
+	p := dialled(t, "unix", served(t, "unix", fits, echo{}))
+	for i := range 50 {
+		m, err := NewMemory()
+		if err != nil {
+			t.Fatal(err)
+		}
+		part, err := m.Lend(128)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, into := part.Data()[:8], part.Data()[64:72]
+		copy(data, floats(float32(i), 2))
+		j := jobOf(data, into)
+		j.Memory = m
+		var retiring sync.WaitGroup
+		if retiring.Go(func() { _ = m.Retire() }); i%2 == 0 {
+			retiring.Wait()
+		}
+		if _, err := p.Run(t.Context(), j); err != nil || !bytes.Equal(into, data) {
+			t.Fatalf("job %d: %v, %v", i, into, err)
+		}
+		retiring.Wait()
+		m.Free(part)
 	}
 }
 

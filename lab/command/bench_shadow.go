@@ -33,13 +33,15 @@ Results of each model:
 Then the transport's transfer.ms_per_mib and fixed_ms, and start_ms of a shadow from an empty
 instance, of a twin and of a stopped instance.
 
-decision.MODEL.own.regret_pct and .shared.regret_pct are by how much the way that is taken by
-prediction is dearer than the cheapest one measured, for these models and those of --decide:
+decision.MODEL.own.regret_pct and .shared.regret_pct are by how much the way that the provider takes
+is dearer than the cheapest one measured, for these models and those of --decide. The provider's own
+engine decides, by the layer profile and by what two whole instances took; if it takes a pair, once
+more with what that took. The note says where the prediction cannot tell a pair from whole instances.
   cost      (cores + --price · GiB) / requests per second, in core-milliseconds
   GiB       anonymous and shared memory of both processes as measured, and the weights: "own" counts
             them for each process, "shared" once for both
-  ways      own: elsewhere, synchronous, pair; shared: twin, synchronous, pair; and the pair with the
-            part that is the cheapest by prediction, if that differs
+  ways      own: elsewhere, synchronous, pair; shared: twin, synchronous, pair; and auto, the pair with
+            the part that the provider would choose, if that differs
 decision.worst_regret_pct is the largest. A way elsewhere runs on this machine, too: its tensors go by
 shared memory, not over a network. The bench needs two cores, and a machine that does nothing else.`,
 		Example: `  faas-infer-lab bench shadow --json

@@ -3,17 +3,20 @@ package shadows
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
-// decisions compares what is chosen by prediction with what was the cheapest by measurement. A
+// decisions compares what the provider's engine chooses with what was the cheapest by measurement. A
 // request's price is that of two cores and of the memory for the time that it takes of them: with two
 // cores, 0.5 GiB at 0.25 cores per GiB and 10 requests per second, 212.5 core-milliseconds.
 type decisions struct {
@@ -43,22 +46,27 @@ func regret(all []option, name string) (pct float64, taken, cheapest option) {
 	return 100 * (taken.cost/cheapest.cost - 1), taken, cheapest
 }
 
-// add adds a model's regret, with weights of its own for each instance and with shared ones.
+// add adds a model's regret, with weights of its own for each instance and with shared ones. The provider's
+// engine decides twice: by the layer profile and what whole instances have shown, and once more with what
+// the pair has shown, if it has taken one. So a pair that it never tries stays as good as predicted.
 func (d *decisions) add(ctx context.Context, r *report.Report, s *subject, ways []way, rates map[string][]float64) error {
 	if d.price == 0 {
 		d.price = profile.CorePrice()
 	}
 	for _, account := range []shadow.Accounting{shadow.Own, shadow.Shared} {
-		name, phi, err := s.cheapest(account, d.price)
+		q := question{account: account, price: d.price, configs: s.configs(rig.Median(rates[wholeBy(account)]) / 2), division: s.division}
+		name, err := s.asked(q)
 		if err != nil {
 			return err
 		}
-		if name == wayPair && phi.String() != s.shadowPhi.String() {
-			w, rate, err := s.measured(ctx, phi, account)
-			if err != nil {
+		first := name
+		if name == s.auto {
+			seen := *s.division
+			learn(&seen, s.pairRows(), rig.Median(rates[s.auto]), q.configs)
+			q.division = &seen
+			if name, err = s.asked(q); err != nil {
 				return err
 			}
-			ways, rates[w.name], name = append(ways, w), []float64{rate}, w.name
 		}
 		var all []option
 		for _, w := range ways {
@@ -73,7 +81,11 @@ func (d *decisions) add(ctx context.Context, r *report.Report, s *subject, ways 
 		}
 		pct, taken, best := regret(all, name)
 		of := fmt.Sprintf("%s.%s", s.name, account)
-		r.Add("decision."+of+".regret_pct", pct, "%", fmt.Sprintf("%s is taken: %.1f core-ms per request; the cheapest is %s: %.1f", taken.name, taken.cost, best.name, best.cost))
+		note := fmt.Sprintf("%s is taken: %.1f core-ms per request; the cheapest is %s: %.1f", taken.name, taken.cost, best.name, best.cost)
+		if first != name {
+			note += fmt.Sprintf("; %s was taken first", first)
+		}
+		r.Add("decision."+of+".regret_pct", pct, "%", note+s.doubt(account, d.price))
 		if d.decided++; pct >= d.worst {
 			d.worst, d.of = pct, of
 		}
@@ -81,39 +93,30 @@ func (d *decisions) add(ctx context.Context, r *report.Report, s *subject, ways 
 	return nil
 }
 
-// cheapest is the way that [shadow.Cheapest] takes, and the pair's part.
-func (s *subject) cheapest(account shadow.Accounting, price float64) (name string, phi shadow.Phi, err error) {
-	o := s.options()
-	o.Memory, o.Rho = account, price
-	p, twins, take, err := shadow.Cheapest(s.layers, o, 2*s.Rows)
-	if err != nil {
-		return "", nil, err
+// wholeBy is the way of two whole instances in an accounting.
+func wholeBy(account shadow.Accounting) string {
+	if account == shadow.Own {
+		return wayElsewhere
 	}
-	fmt.Fprintf(s.o.Log, "%s, %s weights: by prediction a request costs %.1f core-ms of twins, %.1f of a pair with %v\n", s.name, account, twins.Cost, p.Cost, p.Phi)
-	switch {
-	case take:
-		return wayPair, p.Phi, nil
-	case account == shadow.Own:
-		return wayElsewhere, nil, nil
-	}
-	return wayTwin, nil, nil
+	return wayTwin
 }
 
-// measured measures a pair with another part.
-func (s *subject) measured(ctx context.Context, phi shadow.Phi, account shadow.Accounting) (way, float64, error) {
-	runs := runsOf(phi)
-	helper, err := s.startShadow(ctx, fmt.Sprintf("shadow-%s", account), runs)
-	if err != nil {
-		return way{}, 0, err
+// doubt says that the prediction cannot tell a pair from two whole instances, "" if it can: their costs
+// differ by less than the margin of its times.
+func (s *subject) doubt(account shadow.Accounting, price float64) string {
+	if s.division == nil {
+		return ""
 	}
-	w := way{
-		name: wayCheapest, clients: []*process{s.body, s.body}, rows: s.pairRows(), both: []*process{s.body, helper},
-		before:  func(ctx context.Context) error { return s.pairFor(ctx, runs, helper, false) },
-		weights: s.layers.Weights(phi), accounts: []shadow.Accounting{account},
+	o := shadow.Options{Body: core, Shadow: core, MaxRows: s.pairRows(), Transfer: pairing.Relayed, Memory: account, Rho: price}
+	twins, err := s.layers.Pair(s.layers.All(), 1, o)
+	with, failed := s.layers.Pair(s.division.Pair.Phi, 1, o)
+	if errors.Join(err, failed) != nil {
+		return ""
 	}
-	rate, err := s.stream(ctx, w)
-	fmt.Fprintf(s.o.Log, "%s: %s, %v, %.2f rows/s\n", s.name, w.name, phi, rate)
-	return w, rate, err
+	if differ := math.Abs(with.Cost/twins.Cost - 1); differ < s.margin {
+		return fmt.Sprintf("; by prediction their costs differ by %.1f %%, and its margin is %.1f %%", 100*differ, 100*s.margin)
+	}
+	return ""
 }
 
 // gib is the memory that the processes of a way take in GiB: what they have for themselves and, between

@@ -135,19 +135,24 @@ func (s *subject) report(ctx context.Context, r *report.Report, rates map[string
 // ratios adds the rates and their ratios. A round's ways are neighbours in time, so ratios are of
 // rounds.
 func (s *subject) ratios(r *report.Report, rates map[string][]float64) error {
-	ratio := func(a, b string) float64 {
+	ratio := func(a, b string) (median float64, spread string) {
 		var all []float64
 		for i := range rates[a] {
 			all = append(all, rates[a][i]/rates[b][i])
 		}
-		return rig.Median(all)
+		return rig.Median(all), fmt.Sprintf("; rounds from %.3f to %.3f", slices.Min(all), slices.Max(all))
 	}
 	for _, name := range []string{wayWhole, wayTwin, wayElsewhere, waySynchronous, wayPair} {
 		r.Add(s.name+".rows_per_s."+name, rig.Median(rates[name]), "1/s", "median of the rounds")
 	}
-	r.Add(s.name+".ratio.twin_over_whole", ratio(wayTwin, wayWhole), "", "2 if two cores that compute did not slow each other down")
-	r.Add(s.name+".ratio.pair_over_twin", ratio(wayPair, wayTwin), "", fmt.Sprintf("Φ is %s; the shadow begins the next batch meanwhile", s.phi))
-	r.Add(s.name+".ratio.synchronous_over_twin", ratio(waySynchronous, wayTwin), "", "the shadow waits (Eq. 6)")
+	for _, x := range []struct{ name, of, over, note string }{
+		{"twin_over_whole", wayTwin, wayWhole, "2 if two cores that compute did not slow each other down"},
+		{"pair_over_twin", wayPair, wayTwin, fmt.Sprintf("Φ is %s; the shadow begins the next batch meanwhile", s.phi)},
+		{"synchronous_over_twin", waySynchronous, wayTwin, "the shadow waits (Eq. 6)"},
+	} {
+		median, spread := ratio(x.of, x.over)
+		r.Add(s.name+".ratio."+x.name, median, "", x.note+spread)
+	}
 	return s.predicted(r, rates)
 }
 

@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -25,9 +27,6 @@ const core = 1000
 // prediction. The measured ratio should be 0.9, and predictions may be some per cent wrong.
 const reach = 0.97
 
-// relayed is the time of tensors between body and shadow, about what the bench measures.
-var relayed = shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}
-
 // subject is a model with its processes.
 type subject struct {
 	Bench
@@ -36,6 +35,12 @@ type subject struct {
 	// prepared is the prepared model, copied the same with weights of its own.
 	prepared, copied string
 	layers           *shadow.Model
+	// margin is the safety margin of the whole model's predicted time, as a part of it.
+	margin float64
+	// division is the way to help a body that the provider would choose, nil if there is none; auto is its
+	// name among the ways.
+	division *pairing.Division
+	auto     string
 	// phi is what the shadow holds, nil if the model has no part for one; shadowPhi is the same.
 	phi                                  pair.Phi
 	shadowPhi                            shadow.Phi
@@ -95,7 +100,7 @@ func (b Bench) subject(ctx context.Context, o rig.Options, name string) (_ *subj
 // options are those of a pair's batch. Φ is one run: of several, two batches take turns at the shadow, and
 // a short run waits for a long one of the other batch.
 func (s *subject) options() shadow.Options {
-	return shadow.Options{Runs: 1, Body: core, Shadow: core, MinRows: s.pairRows(), MaxRows: s.pairRows(), ShadowRows: s.Rows, Transfer: relayed, Partial: true}
+	return shadow.Options{Runs: 1, Body: core, Shadow: core, MinRows: s.pairRows(), MaxRows: s.pairRows(), ShadowRows: s.Rows, Transfer: pairing.Relayed, Partial: true}
 }
 
 // choose profiles the blocks and takes the lightest Φ that reaches enough by prediction, the one with
@@ -106,7 +111,7 @@ func (s *subject) choose(ctx context.Context, file string) (err error) {
 	if err != nil {
 		return err
 	}
-	s.layers = layers.Model
+	s.layers, s.margin = layers.Model, layers.Margin
 	switch {
 	case s.Phi != "":
 		if s.phi, err = pair.ParsePhi(s.Phi); err != nil {
@@ -166,16 +171,16 @@ func (s *subject) start(ctx context.Context, name, prepared string, on int, argu
 	if err != nil {
 		return nil, err
 	}
-	p.over = upstream.NewTransport("unix", socket, 4)
+	p.over = upstream.NewTransport((*mutual.Identity)(nil).Dial, "unix", socket, 4)
 	p.OpenInference = upstream.NewPeer(p.over, rig.FunctionName)
 	s.processes = append(s.processes, p)
 	return p, p.AnswersOver(ctx, socket)
 }
 
-// startShadow starts a shadow that holds phi, on the second core.
-func (s *subject) startShadow(ctx context.Context, name string, phi pair.Phi) (*process, error) {
+// startShadow starts a shadow that holds phi and takes jobs of up to rows, on the second core.
+func (s *subject) startShadow(ctx context.Context, name string, phi pair.Phi, rows int) (*process, error) {
 	relay := s.socket(name + ".relay")
-	p, err := s.start(ctx, name, s.prepared, 1, "--max-batch", fmt.Sprint(s.Rows), "--shadow", phi.String(), "--relay", "unix://"+relay)
+	p, err := s.start(ctx, name, s.prepared, 1, "--max-batch", fmt.Sprint(rows), "--shadow", phi.String(), "--relay", "unix://"+relay)
 	if err != nil {
 		return nil, err
 	}

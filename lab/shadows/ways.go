@@ -24,7 +24,7 @@ const (
 	wayElsewhere   = "elsewhere"   // two, each with weights of its own, as on two nodes
 	waySynchronous = "synchronous" // a body whose shadow waits meanwhile (Eq. 6)
 	wayPair        = "pair"        // a body whose shadow begins the next batch meanwhile
-	wayCheapest    = "cheapest"    // the same with the part that has the cheapest request by prediction
+	wayAuto        = "auto"        // a pair with the part that the provider would choose
 )
 
 // way is one way to compute batches.
@@ -59,23 +59,34 @@ func (s *subject) ways(ctx context.Context) (_ []way, err error) {
 			return nil, err
 		}
 	}
-	if s.helper, err = s.startShadow(ctx, "shadow", s.phi); err != nil {
+	if s.helper, err = s.startShadow(ctx, "shadow", s.phi, s.Rows); err != nil {
 		return nil, err
 	}
-	all, part := s.layers.Weights(s.layers.All()), s.layers.Weights(s.shadowPhi)
+	weights, part := s.layers.Weights(s.layers.All()), s.layers.Weights(s.shadowPhi)
 	own, shared := []shadow.Accounting{shadow.Own}, []shadow.Accounting{shadow.Shared}
 	either := []shadow.Accounting{shadow.Own, shadow.Shared}
 	with := func(synchronous bool) func(ctx context.Context) error {
 		return func(ctx context.Context) error { return s.pairWith(ctx, s.helper, synchronous) }
 	}
 	pairs := []*process{s.body, s.helper}
-	return []way{
+	all := []way{
 		{wayWhole, []*process{s.whole}, s.Rows, nil, nil, 0, nil},
-		{wayTwin, []*process{s.whole, s.twin}, s.Rows, nil, []*process{s.whole, s.twin}, all, shared},
-		{wayElsewhere, []*process{s.whole, s.elsewhere}, s.Rows, nil, []*process{s.whole, s.elsewhere}, all, own},
+		{wayTwin, []*process{s.whole, s.twin}, s.Rows, nil, []*process{s.whole, s.twin}, weights, shared},
+		{wayElsewhere, []*process{s.whole, s.elsewhere}, s.Rows, nil, []*process{s.whole, s.elsewhere}, weights, own},
 		{waySynchronous, []*process{s.body}, s.pairRows(), with(true), pairs, part, either},
 		{wayPair, []*process{s.body, s.body}, s.pairRows(), with(false), pairs, part, either},
-	}, nil
+	}
+	if err := s.divide(); err != nil || s.auto != wayAuto {
+		return all, err
+	}
+	phi := s.division.Pair.Phi
+	helper, err := s.startShadow(ctx, "shadow-"+wayAuto, runsOf(phi), s.pairRows())
+	fmt.Fprintf(s.o.Log, "%s: the provider would choose a shadow of %v\n", s.name, phi)
+	return append(all, way{
+		name: wayAuto, clients: slices.Repeat([]*process{s.body}, s.division.Streams), rows: s.pairRows(), both: []*process{s.body, helper},
+		before:  func(ctx context.Context) error { return s.pairFor(ctx, runsOf(phi), helper, false) },
+		weights: s.layers.Weights(phi), accounts: either,
+	}), err
 }
 
 // pairWith orders the body to be paired with a shadow.
@@ -137,9 +148,18 @@ func (s *subject) rounds(ctx context.Context, ways []way) (map[string][]float64,
 
 const (
 	// warmUp are each stream's first batches, which warm the instance up and teach a pair its
-	// shares. least is the least time that is measured, in times of a batch.
-	warmUp, least = 3, 2
+	// shares.
+	warmUp = 3
+	// enough is how many times of a batch are measured, if that takes no longer than longest, and least in any
+	// case: those in flight at both ends count as if they advanced evenly. A quarter of a batch is 6 % of four.
+	enough, least = 6, 2
+	longest       = 20 * time.Second
 )
+
+// window is how long a way is measured whose batch takes so long.
+func window(each, batch time.Duration) time.Duration {
+	return max(each, min(enough*batch, longest), least*batch)
+}
 
 // stream sends batches, one after the other on each client, and returns the rows per second while all
 // clients have some in flight.
@@ -168,7 +188,7 @@ func (s *subject) stream(ctx context.Context, w way) (float64, error) {
 				batches[i] = append(batches[i], batch{began, now})
 				if len(batches[i]) == warmUp && int(warm.Add(1)) == len(w.clients) {
 					from.Store(now.UnixNano())
-					until.Store(now.Add(max(s.Each, least*now.Sub(began))).UnixNano())
+					until.Store(now.Add(window(s.Each, now.Sub(began))).UnixNano())
 				}
 				// A batch that begins after the end keeps the cores as busy for those of the other
 				// streams that began before it.

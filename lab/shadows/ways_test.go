@@ -24,3 +24,12 @@ func TestScaled(t *testing.T) {
 		t.Errorf("%v of %v", got.Blocks, m.Blocks)
 	}
 }
+
+// Slow models are measured for longer than asked, but the slowest only for two batches.
+func TestWindow(t *testing.T) {
+	for batch, want := range map[time.Duration]time.Duration{10 * time.Millisecond: 2 * time.Second, time.Second: 6 * time.Second, 5 * time.Second: 20 * time.Second, 30 * time.Second: time.Minute} {
+		if got := window(2*time.Second, batch); got != want {
+			t.Errorf("batches of %v are measured for %v, not %v", batch, got, want)
+		}
+	}
+}

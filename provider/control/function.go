@@ -312,7 +312,7 @@ func (in *instance) describe() batching.Instance {
 	}
 	if in.helped != nil && in.previousConfig == nil {
 		table, in.pairTold = in.pairTable(), in.pairRatio
-		config.Concurrency = in.helped.streams
+		config.Concurrency = in.helped.Streams
 		if fn := in.function; fn.queue() == capacity.PerInstance {
 			table = table[:min(max(1, fn.rules.Usable(fn.objective(), table)), len(table))]
 		}

@@ -16,7 +16,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 	for _, e := range fn.executed {
 		in, ok := fn.Instances[e.Instance]
 		if ok && in.helped != nil {
-			in.executedAsPair(e)
+			in.executedAsPair(now, e)
 		} else if ok && in.sameShare(now) {
 			if p := in.pace(); p != nil {
 				in.executed(p, e, interference{c}.movable(in))

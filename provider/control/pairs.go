@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -25,17 +26,23 @@ import (
 
 // Shadows are what a controller needs of instances that can have shadows.
 type Shadows interface {
-	// Check returns an error that says why instances of a model can have none, without reading it.
-	Check(file string) error
+	// Check returns an error that says why a function's instances of a model can have none, without reading
+	// it.
+	Check(f *provider.Function, file string) error
 	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
 	// a [shadow.UndividedError] if no later attempt can succeed.
 	Blocks(ctx context.Context, file string) (*shadow.Model, error)
+	// Transfer is the time of tensors between a body and its shadow.
+	Transfer() shadow.Transfer
 	// Unwanted says that no function has shadows, so nothing has to be kept for the next one. It must
 	// not block.
 	Unwanted()
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
 	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
+	// Pair records that a shadow is given to another body, for the replicas that follow and the next
+	// provider.
+	Pair(ctx context.Context, shadow, body cluster.InstanceID) error
 	// Look asks a body about the shadows that it was told of.
 	Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (ShadowReport, error)
 }
@@ -60,7 +67,7 @@ type pairs struct{ *Controller }
 // parts are what is known of an artefact's shadows. The zero value means that this is to be found.
 type parts struct {
 	// divisions are the parts for shadows of its instances, by share.
-	divisions []division
+	divisions []pairing.Division
 	// undivided is why there are none by the model's layers, "" otherwise. failed is why the last
 	// attempt to find them failed.
 	undivided, failed string
@@ -71,9 +78,9 @@ func (p *parts) known() bool { return len(p.divisions) > 0 || p.undivided != "" 
 
 // division is the way to help instances with a share, nil if there is none. part is what the shadow
 // holds, "" for any.
-func (a *artefact) division(cpu int, part string) *division {
+func (a *artefact) division(cpu int, part string) *pairing.Division {
 	for i := range a.divisions {
-		if d := &a.divisions[i]; d.cpu == cpu && (part == "" || d.part == part) {
+		if d := &a.divisions[i]; d.CPU == cpu && (part == "" || d.Part == part) {
 			return d
 		}
 	}
@@ -104,10 +111,21 @@ func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
 			fn.shadows.Failures.Serves(now, s.ReadyAt)
 		}
 	}
+	for _, a := range fn.artefacts {
+		for i := range a.divisions {
+			a.divisions[i].Forget(now)
+		}
+	}
 	f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn), fn.Inference.Shadow == annotation.ShadowAlways
 	f.NoShadows = fn.shadows.Failures.Pausing(now)
-	f.SharedWeights = true // Shadows start on one machine only, where all instances map prepared models.
-	c.tell(now, fn)
+	// On one machine all instances map prepared models. Pods that may have shadows share their node's copy,
+	// which a whole instance makes.
+	f.SharedWeights, f.ShadowsBeside = true, true
+	if c.options.Replica.Leads() {
+		c.tell(now, fn)
+	} else {
+		c.follow(fn)
+	}
 }
 
 // pairings are the ways to help a function's instances, as the engine sees them.
@@ -120,10 +138,11 @@ func pairings(fn *function) (all []scaling.Pairing) {
 	for _, a := range fn.artefacts {
 		for i := range a.divisions {
 			d := &a.divisions[i]
-			x := scaling.Pairing{Artefact: a.Name, CPU: d.cpu, Part: d.part, Config: d.config, Pair: d.candidates(a.candidates), Whole: d.whole, Shadow: d.own}
-			x.Whole.Loading = max(a.loading, d.whole.Loading)
+			x := d.Pairing(a.Name, a.candidates)
+			loading := x.Whole.Loading
+			x.Whole.Loading = max(a.loading, loading)
 			// The first shadow's process starts as the whole one's does.
-			x.Shadow.Loading = cmp.Or(a.shadowLoading, x.Shadow.Loading+x.Whole.Loading-d.whole.Loading)
+			x.Shadow.Loading = cmp.Or(a.shadowLoading, x.Shadow.Loading+x.Whole.Loading-loading)
 			all = append(all, x)
 		}
 	}
@@ -151,9 +170,18 @@ func takesShadows(fn *function, a *artefact, config cluster.Config) bool {
 
 // Pair implements [systems.Driver].
 func (c driver) Pair(p scaling.Pair) {
-	if in, ok := c.keeper.Instance(p.ID); ok && in.Role == cluster.Shadow {
-		in.Body = p.Body
+	in, ok := c.keeper.Instance(p.ID)
+	if !ok || in.Role != cluster.Shadow {
+		return
 	}
+	if in.Body = p.Body; c.options.Shadows == nil {
+		return
+	}
+	c.keeper.Begin(func() {
+		if err := c.options.Shadows.Pair(c.keeper.Context(), p.ID, p.Body); err != nil && c.keeper.Context().Err() == nil {
+			c.options.Logger.Warn().Str("instance", string(p.ID)).Err(err).Msg("could not record a shadow's body; the next provider pairs it anew")
+		}
+	})
 }
 
 // recordShadows updates the metrics of a function's shadows. The weights of a node's instances are
@@ -178,7 +206,7 @@ func recordShadows(fn *function, leading bool) {
 		if a := fn.artefact(s.Artefact.Name); a != nil {
 			if d := a.division(s.Config.CPU, s.Part); d != nil {
 				at := place{s.Node, a.Name}
-				mapped[at] = max(mapped[at], d.pair.Weights)
+				mapped[at] = max(mapped[at], d.Pair.Weights)
 			}
 		}
 	}
@@ -190,7 +218,7 @@ func recordShadows(fn *function, leading bool) {
 }
 
 // help makes the instance's times those of a pair, or its own if d is nil. The lock is held.
-func (in *instance) help(d *division) {
+func (in *instance) help(d *pairing.Division) {
 	if d == in.helped {
 		return
 	}
@@ -202,7 +230,7 @@ func (in *instance) help(d *division) {
 
 // pairTable lists the pair's times as its executions correct them.
 func (in *instance) pairTable() []time.Duration {
-	table := in.helped.table(in.table)
+	table := in.helped.Table(in.table)
 	for b := range table {
 		table[b] = time.Duration(in.pairRatio * float64(table[b]))
 	}
@@ -211,13 +239,16 @@ func (in *instance) pairTable() []time.Duration {
 
 // executedAsPair corrects the pair's times by an execution. The policy gets them again if they differ
 // by a twentieth.
-func (in *instance) executedAsPair(e dispatch.Executed) {
-	table := in.helped.table(in.table)
+func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
+	table := in.helped.Table(in.table)
 	if e.Size < 1 || e.Size > len(table) || table[e.Size-1] <= 0 {
 		return
 	}
 	before := in.pairRatio
 	ratio := float64(e.Exec) / float64(table[e.Size-1])
+	if e.Size == len(table) {
+		in.helped.Executed(now, ratio)
+	}
 	in.pairRatio += pairWeight * (min(4, max(0.25, ratio)) - in.pairRatio)
 	if math.Abs(in.pairRatio-in.pairTold) > 0.05*in.pairTold && before != in.pairRatio {
 		in.Up()
@@ -229,7 +260,7 @@ func (c pairs) shadowless(f *provider.Function, m Model) string {
 	if c.options.Shadows == nil {
 		return "this backend starts no shadows"
 	}
-	switch err := c.options.Shadows.Check(m.File); {
+	switch err := c.options.Shadows.Check(f, m.File); {
 	case m.Plan != nil:
 		return "the model is cut over several instances"
 	case err != nil:
@@ -247,7 +278,7 @@ func (c pairs) check(f *provider.Function, models []Model) error {
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
-		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(m.File)); why == "" {
+		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(f, m.File)); why == "" {
 			return nil
 		}
 	}
@@ -312,13 +343,13 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 		return parts{failed: err.Error()}
 	}
 	rules := c.fn.rules
-	x := divider{model: m, limits: rules.Limits(c.Function), planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
+	x := pairing.Divider{Model: m, Transfer: c.options.Shadows.Transfer(), Limits: rules.Limits(c.Function), Planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
 	c.mu.Lock()
 	if a := c.fn.artefact(t.Name); a != nil {
-		x.planned.Configs = slices.Clone(a.promised)
+		x.Planned.Configs = slices.Clone(a.promised)
 	}
 	c.mu.Unlock()
-	found, err := x.divide()
+	found, err := x.Divide()
 	switch {
 	case err != nil:
 		return parts{undivided: err.Error()}
@@ -358,11 +389,11 @@ func shadowText(fn *function) string {
 	if why := unshadowed(fn); why != "" {
 		return "no shadows: " + why
 	}
-	var d *division
+	var d *pairing.Division
 	whole := int64(0)
 	for _, a := range fn.artefacts {
 		for i := range a.divisions {
-			if x := &a.divisions[i]; d == nil || x.cpu > d.cpu {
+			if x := &a.divisions[i]; d == nil || x.CPU > d.CPU {
 				d, whole = x, a.profile.Memory
 			}
 		}
@@ -377,9 +408,9 @@ func shadowText(fn *function) string {
 	}
 	const mib = 1 << 20
 	text := fmt.Sprintf("shadows: %d for %d instances; beside %dm one holds the blocks %s with %d MiB of weights, and takes %d MiB; a whole instance needs %d MiB",
-		len(fn.shadows.Instances), len(fn.Instances), d.cpu, d.part, d.pair.Weights/mib, d.config.Memory/mib, whole/mib)
+		len(fn.shadows.Instances), len(fn.Instances), d.CPU, d.Part, d.Pair.Weights/mib, d.Config.Memory/mib, whole/mib)
 	if fn.Inference.Shadow == annotation.ShadowAuto {
-		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.own.Own/mib, d.whole.Own/mib)
+		text += fmt.Sprintf("; they start where that is the cheapest: a node's instances share the weights, so a shadow takes %d MiB more and a whole instance %d", d.Own()/mib, d.Whole()/mib)
 	}
 	for _, in := range fn.Sorted() {
 		if in.refused > 0 {

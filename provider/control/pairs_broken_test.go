@@ -174,7 +174,7 @@ func TestPairsBatchesAreInTime(t *testing.T) {
 		if d := in.describe(); len(d.Exec) != 8 {
 			t.Errorf("a pair has batches of up to %d", len(d.Exec))
 		}
-		in.pairRatio = float64(in.function.Inference.SLO/2) / float64(in.helped.table(in.table)[3])
+		in.pairRatio = float64(in.function.Inference.SLO/2) / float64(in.helped.Table(in.table)[3])
 		d := in.describe()
 		if n := len(d.Exec); n != d.Config.Batch || n < 1 || n > 4 || r.rules.Usable(in.function.Function, d.Exec) != n {
 			t.Errorf("batches of up to %d take %v, with an objective of %v", n, d.Exec, in.function.Inference.SLO)

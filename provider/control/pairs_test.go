@@ -16,7 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/shadow"
 )
@@ -27,6 +27,8 @@ type fakeShadows struct {
 	mu     sync.Mutex
 	told   []string
 	blocks int
+	// recorded are the pairs that were recorded.
+	recorded []string
 	// fails is how many times the blocks are not found, and why.
 	fails int
 	why   error
@@ -41,7 +43,7 @@ type fakeShadows struct {
 	counted metrics.ShadowCounts
 }
 
-func (*fakeShadows) Check(file string) error {
+func (*fakeShadows) Check(_ *provider.Function, file string) error {
 	if file == "python" {
 		return errors.New("the model runs in Python")
 	}
@@ -69,6 +71,15 @@ func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
 	}
 	return m, nil
 }
+
+func (s *fakeShadows) Pair(_ context.Context, id, body cluster.InstanceID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorded = append(s.recorded, string(id)+" to "+string(body))
+	return nil
+}
+
+func (*fakeShadows) Transfer() shadow.Transfer { return shadow.Transfer{Fixed: 0.3, PerMiB: 0.1} }
 
 func (s *fakeShadows) Unwanted() { s.unwanted.Store(true) }
 
@@ -275,7 +286,7 @@ func TestVariantsAreDivided(t *testing.T) {
 	tryWith(t, func(o *Options) { o.Shadows, o.Bundles, o.Register = shadows, g, g.register }, func(r *rig) {
 		r.backend.widen(8000)
 		r.helped(shadows, "precise", generates)
-		parts := func(name string) []division {
+		parts := func(name string) []pairing.Division {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if a := r.functions[full("f")].artefact(name); a != nil {
@@ -373,61 +384,6 @@ func TestShadowsThatCannotBe(t *testing.T) {
 			t.Errorf("deployed on a backend without shadows: %v", err)
 		}
 	})
-}
-
-// The divisions that are chosen gain by the engine's own measure. The three heavy blocks of this model
-// weigh little and lie apart, with 47 % of the work. A pair that held them would have to do 53 % on its body
-// and so could serve 1/0.53 as much by the work alone. But its runs take turns: with all rows on the shadow a
-// batch takes max(24, 27) + max(12, 26) + max(11, 0) = 64 % of a body's time, and two are on the way at the same time.
-func TestDivisionsGain(t *testing.T) {
-	apart := &shadow.Model{Name: "apart", Rows: []int{1, 2, 4, 8}, Threads: []int{1}, Own: 1 << 20}
-	for i, ms := range []float64{24, 27, 12, 26, 11} {
-		b := shadow.Block{Name: fmt.Sprint("b", i), MACs: int64(ms), Weights: []int64{1, 100}[i%2] << 20, Activations: 1000, In: 100, Out: 100, Load: 1}
-		var times []float64
-		for _, rows := range apart.Rows {
-			times = append(times, ms*float64(rows))
-		}
-		b.Ms = [][]float64{times}
-		apart.Blocks = append(apart.Blocks, b)
-	}
-	head, err := (&fakeShadows{}).Blocks(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		model *shadow.Model
-		slo   time.Duration
-		gains bool
-	}{
-		"three runs":               {apart, 10 * time.Second, true},
-		"three runs, a short time": {apart, 900 * time.Millisecond, true},
-		"a head":                   {head, time.Second, true},
-		"two at the same time":     {apart, 110 * time.Millisecond, true},
-		"no time for a second":     {apart, 101 * time.Millisecond, false},
-	} {
-		x := divider{model: c.model, limits: capacity.Production(), planned: scaling.Function{SLO: c.slo, Queue: capacity.LateBound}}
-		for b := 1; b <= 8; b *= 2 {
-			exec := time.Duration(c.model.Time(0, len(c.model.Blocks), b, 1000) * float64(time.Millisecond))
-			x.planned.Configs = append(x.planned.Configs, capacity.Candidate{Config: cluster.Config{Batch: b, Resources: cluster.Resources{CPU: 1000, Memory: 256 << 20}}, Exec: exec})
-		}
-		all, err := x.divide()
-		if err != nil || (len(all) > 0) != c.gains {
-			t.Errorf("%s: %d divisions, %v", name, len(all), err)
-			continue
-		}
-		for _, d := range all {
-			f := x.planned
-			f.Name, f.Revision, f.Max, f.ShadowsFirst, f.Rate = "f", 1, 1, true, 1.1*1000/c.model.Time(0, len(c.model.Blocks), 1, 1000)
-			f.Pairings = []scaling.Pairing{{CPU: 1000, Part: d.part, Config: d.config, Pair: d.candidates(x.planned.Configs)}}
-			largest := f.Configs[len(f.Configs)-1]
-			f.Instances = []scaling.Running{{ID: "i", Node: "a", Config: largest.Config, Exec: largest.Exec, Revision: 1, State: cluster.Ready, Paired: true}}
-			room := cluster.Resources{CPU: 4000, Memory: 8 << 30}
-			plan := scaling.New(scaling.DefaultSettings()).Scale(time.Unix(1e6, 0), []scaling.Function{f}, []cluster.Node{{Name: "a", Total: room, Free: cluster.Resources{CPU: 3000, Memory: 7 << 30}}})
-			if len(plan.Start) != 1 || plan.Start[0].Part != d.part {
-				t.Errorf("%s: the engine does not start a shadow of %s: %+v", name, d.part, plan)
-			}
-		}
-	}
 }
 
 // The provider shows what bodies report of their shadows.

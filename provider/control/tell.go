@@ -9,6 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 )
 
 // This file tells bodies where their shadows are, and asks whether these help. Nothing of that is
@@ -58,7 +59,7 @@ type told struct {
 	leavesBy time.Time
 	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that
 	// were predicted, and pairTold the ratio that the policy knows.
-	helped              *division
+	helped              *pairing.Division
 	pairRatio, pairTold float64
 }
 
@@ -86,6 +87,26 @@ func (c pairs) tell(now time.Time, fn *function) {
 		if s.leaving != "" && (now.After(s.leavesBy) || !c.used(s)) {
 			c.keeper.Retire(s, s.leaving)
 		}
+	}
+}
+
+// follow takes over the pairs that the leader has made, as the backend shows them: the dispatcher here has to
+// know how a body executes. What bodies were told is the leader's to know. The lock is held.
+func (c pairs) follow(fn *function) {
+	fn.paired = false
+	for _, body := range fn.Sorted() {
+		if !body.Paired {
+			continue
+		}
+		fn.paired = true
+		body.order, body.tookOver = unknownPair, true
+		var with *pairing.Division
+		for _, s := range fn.shadows.Sorted() {
+			if a := body.own(); a != nil && s.Body == body.ID && s.There() {
+				with = a.division(body.Config.CPU, s.Part)
+			}
+		}
+		body.help(with)
 	}
 }
 

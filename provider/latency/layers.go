@@ -11,21 +11,27 @@ import (
 
 // Layers returns the times of a model's blocks, from which the part of a shadow is chosen. They are
 // stored with the model's profile. Otherwise [Finder.Blocks] finds them, which may take some
-// seconds. The error says why the model cannot be divided. A replica that does not lead gets
-// ErrFollowing until the leader has stored them.
+// seconds. The error says why the model cannot be divided. That is stored, too, and the leader looks
+// again after a restart: the model may have been prepared anew. A replica that does not lead gets
+// ErrFollowing until the leader has stored either.
 func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) (*shadow.Model, error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return nil, err
 	}
 	key := t.Key(hash, f)
-	if p := t.stored(key); p != nil && len(p.Layers) > 0 {
+	p := t.stored(key)
+	if p != nil && len(p.Layers) > 0 {
 		var m shadow.Model
 		if err := json.Unmarshal(p.Layers, &m); err == nil && m.Check() == nil {
 			return &m, nil
 		}
 	}
-	if !t.Leading() {
+	switch {
+	case t.Leading():
+	case p != nil && p.Undivided != "":
+		return nil, &shadow.UndividedError{Why: p.Undivided}
+	default:
 		return nil, ErrFollowing
 	}
 	// Models that are measured do not wait: functions without shadows may need their times.
@@ -36,33 +42,51 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 	m, err := t.Blocks(ctx, file)
 	var why *shadow.UndividedError
 	if errors.As(err, &why) {
-		t.undivided.Store(hash, err.Error())
+		t.undivided.Store(hash, why.Reason())
+		t.divided(f, key, nil, why.Reason())
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.undivided.Delete(hash)
+	t.undivided.Store(hash, "")
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
-	if p := t.stored(key); p != nil && !p.Provisional {
-		with := *p
-		if with.Layers, err = json.Marshal(m); err != nil {
-			return nil, err
-		}
-		t.keep(f, key, &with)
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
 	}
+	t.divided(f, key, text, "")
 	return m, nil
 }
 
-// Undivided returns why a model cannot be divided, "" if it can or if Layers has not looked since this
-// process began.
-func (t *Finder) Undivided(file string) string {
+// divided stores a model's layers, or why it cannot be divided, with its full profile.
+func (t *Finder) divided(f *provider.Function, key string, layers json.RawMessage, undivided string) {
+	p := t.stored(key)
+	if p == nil || p.Provisional || layers == nil && p.Undivided == undivided {
+		return
+	}
+	with := *p
+	with.Layers, with.Undivided = layers, undivided
+	t.keep(f, key, &with)
+}
+
+// Undivided returns why the model of a function cannot be divided, "" if it can or if Layers has not
+// looked yet.
+func (t *Finder) Undivided(f *provider.Function, file string) string {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return ""
 	}
-	why, _ := t.undivided.Load(hash)
+	why, looked := t.undivided.Load(hash)
 	text, _ := why.(string)
-	return text
+	if !looked {
+		if p := t.stored(t.Key(hash, f)); p != nil {
+			text = p.Undivided
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return (&shadow.UndividedError{Why: text}).Error()
 }

@@ -58,8 +58,50 @@ func TestUndivided(t *testing.T) {
 		if _, err := r.Layers(t.Context(), f, "m"); !errors.Is(err, c.fails) {
 			t.Errorf("the layers: %v, want %v", err, c.fails)
 		}
-		if why := r.Undivided("m"); why != c.why || r.Undivided("another") != "" {
+		if why := r.Undivided(f, "m"); why != c.why || r.Undivided(f, "another") != "" {
 			t.Errorf("after %v it cannot be divided because %q, want %q", c.fails, why, c.why)
 		}
 	}
+}
+
+// A restart forgets neither the layers nor why a model cannot be divided. The leader looks again, since the
+// model may have been prepared anew; another replica takes what is stored.
+func TestUndividedAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, f := newRig(false), function(time.Second, 8)
+		if _, _, err := r.Profile(t.Context(), f, "m", false); err != nil {
+			t.Fatal(err)
+		}
+		var fails error = &shadow.UndividedError{Why: "no cuts"}
+		r.Blocks = func(context.Context, string) (*shadow.Model, error) {
+			return &shadow.Model{Name: "m", Rows: []int{1}, Threads: []int{1}, Blocks: []shadow.Block{{Ms: [][]float64{{1}}}}}, fails
+		}
+		if _, err := r.Layers(t.Context(), f, "m"); !errors.Is(err, fails) {
+			t.Fatal(err)
+		}
+		const why = "the model cannot be divided: no cuts"
+		after := restarted(r)
+		if got := after.Undivided(f, "m"); got != why {
+			t.Errorf("after a restart it cannot be divided because %q", got)
+		}
+		after.leading = false
+		if _, err := after.Layers(t.Context(), f, "m"); !errors.As(err, new(*shadow.UndividedError)) || err.Error() != why {
+			t.Errorf("a replica that follows: %v", err)
+		}
+		fails, after.leading = nil, true
+		if _, err := after.Layers(t.Context(), f, "m"); err != nil || after.Undivided(f, "m") != "" {
+			t.Errorf("the leader does not look again: %v, %q", err, after.Undivided(f, "m"))
+		}
+		again := restarted(r)
+		if m, err := again.Layers(t.Context(), f, "m"); err != nil || m.Name != "m" || again.Undivided(f, "m") != "" {
+			t.Errorf("its layers were not stored: %v", err)
+		}
+	})
+}
+
+// restarted is a finder with r's store that has looked at nothing.
+func restarted(r *rig) *rig {
+	after := newRig(false)
+	after.store.kept, after.Blocks = r.store.kept, r.Blocks
+	return after
 }

@@ -83,7 +83,7 @@ type Finder struct {
 	// sketching, measuring, preparing and dividing are locks for one sketch, measurement,
 	// preparation and search for blocks at a time.
 	sketching, measuring, preparing, dividing chan struct{}
-	// undivided is why models cannot be divided, by hash.
+	// undivided is why models cannot be divided, by hash, as far as this process has looked; "" if they can.
 	undivided *sync.Map
 }
 

@@ -66,6 +66,12 @@ const (
 	MemberLabel  = "faas-infer.dev/member"
 	MemberMaster = "master"
 	MemberWorker = "worker"
+	// PairLabel is PairBody or PairShadow, on the pods of instances that may have shadows and of
+	// shadows only. A network policy lets the one reach the other. BodyLabel is the ID of a shadow's body.
+	PairLabel  = "faas-infer.dev/pair"
+	PairBody   = "body"
+	PairShadow = "shadow"
+	BodyLabel  = "faas-infer.dev/body"
 	// SpecAnnotation is the instance's spec as JSON, on the pods of models.
 	SpecAnnotation = "faas-infer.dev/spec"
 	// CountedAnnotation is the resource version of the function with which its pods were
