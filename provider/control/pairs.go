@@ -250,14 +250,18 @@ func (c pairs) shadowless(f *provider.Function, m Model) string {
 	return ""
 }
 
-// check refuses a deployment that asks for shadows which it cannot have.
-func (c pairs) check(f *provider.Function, models []Model) error {
+// check refuses a deployment that asks for shadows which it cannot have. One that was accepted before its
+// model's layers were known goes on, without shadows: it serves.
+func (c pairs) check(ctx context.Context, f *provider.Function, models []Model) error {
 	if f.Inference.Shadow != annotation.ShadowAlways {
 		return nil
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
-		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(f, m.File)); why == "" {
+		if why = c.shadowless(f, m); why == "" && !f.Restored {
+			why = c.finder.Undivided(ctx, f, m.File)
+		}
+		if why == "" {
 			return nil
 		}
 	}
