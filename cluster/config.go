@@ -301,7 +301,7 @@ type Instance struct {
 	InstanceSpec
 	State State `json:"state"`
 	// Network and Address are where it listens, in net.Dial's terms: "unix"
-	// and a path locally, "tcp" and host:port on a cluster.
+	// and a path locally, "tcp" and host:port on a cluster, or "tls" for TLS over TCP.
 	Network string `json:"network"`
 	Address string `json:"address"`
 	// StartedAt is when the backend was asked to start it, ReadyAt when it

@@ -57,6 +57,8 @@ type ProviderFlags struct {
 	noCgroups, measure, park                  bool
 	logLevel                                  string
 	infless                                   inflessFlags
+	// tls is the directory of the provider's certificate, "" for none.
+	tls string
 	// own measures the provider's own use of the machine.
 	own ownUse
 	// given reports whether a flag was set.

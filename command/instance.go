@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -22,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 )
@@ -63,6 +65,9 @@ type instanceFlags struct {
 	// where bodies connect to it.
 	body          bool
 	shadow, relay string
+	// tls is the directory of the instance's certificate, and identity what was read of it.
+	tls      string
+	identity *mutual.Identity
 	// began is when the program began to run.
 	began time.Time
 }
@@ -94,7 +99,7 @@ pods of one function on a node of a cluster share. The first one makes the copy.
 
 With --shadow, instance holds only some blocks of a prepared model and computes rows for
 bodies, which connect to --relay. With --body, it holds the whole model and splits batches
-with the shadows that PUT /v1/shadows names.
+with the shadows that PUT /v1/shadows names ($FAAS_INFER_BODY: of a copy as above).
 
 With --part, instance is a member of a set that serves a cut model together. Member 0 is
 the master: it answers requests, and PUT /v1/workers tells it where the others are. The
@@ -105,7 +110,6 @@ directory that "faas-infer instance prepare" printed for a model's file *.plan.j
 On SIGTERM it finishes the requests in flight and exits.`,
 		Example: `  faas-infer instance --model mnist.onnx --name mnist --listen tcp://127.0.0.1:9000
   curl http://127.0.0.1:9000/v2/models/mnist
-
   faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
     --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock
 
@@ -131,6 +135,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
+	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS; everybody may ask for health and metrics")
 	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use; an ONNX model on a GPU has one")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")
@@ -176,6 +181,11 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	f.tuneRuntime()
 	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
 
+	if f.tls != "" {
+		if f.identity, err = mutual.Open(f.tls, mutual.InstanceName, logger); err != nil {
+			return fmt.Errorf("--tls %s: %w", f.tls, err)
+		}
+	}
 	listeners, err := f.open(ctx)
 	if err != nil {
 		return err
@@ -186,7 +196,10 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 	}()
 	open := f.whole
-	if ofPair {
+	switch {
+	case ofPair && f.prepared == "":
+		open = f.pairedByCopy
+	case ofPair:
 		open = f.paired
 	}
 	if ofSet {
@@ -203,12 +216,12 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer s.closer.Close()
 	defer f.shared.Close()
 	endWithGPU(ctx, s.closer, end)
-	err = instance.Serve(ctx, s, listeners, logger, func() error {
+	err = instance.Serve(ctx, f.guarded(s.Handler), listeners, f.identity, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
 			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")
 		for _, l := range listeners {
 			if l.Addr().Network() == "tcp" {
-				fmt.Fprintf(c.OutOrStdout(), "http://%s\n", l.Addr())
+				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", f.scheme(), l.Addr())
 			}
 		}
 		return instance.AnnounceReady()
@@ -217,6 +230,34 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		return errors.Join(why, err)
 	}
 	return err
+}
+
+// guarded is a handler within the rules of --tls.
+func (f *instanceFlags) guarded(h http.Handler) http.Handler {
+	if f.identity == nil {
+		return h
+	}
+	return mutual.Guard(h, f.rules())
+}
+
+// rules say who may ask the instance for what with --tls. The workers of a set also answer their
+// master, which is an instance.
+func (f *instanceFlags) rules() mutual.Rules {
+	callers := []string{mutual.ProviderName}
+	if f.part > 0 {
+		callers = append(callers, mutual.InstanceName)
+	}
+	return mutual.Rules{
+		Open:    []string{"/_/health", "/_/ready", "/metrics"},
+		Callers: func(string) []string { return callers },
+	}
+}
+
+func (f *instanceFlags) scheme() string {
+	if f.identity != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // whole opens a whole model and makes what serves it.

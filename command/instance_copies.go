@@ -19,6 +19,10 @@ const (
 	// copyPatience is how long an instance waits for one that is preparing the model. Its own load of an
 	// unprepared model rarely takes longer.
 	copyPatience = 10 * time.Second
+	// shadowPatience is how long a shadow waits for a body that is preparing the model, and shadowLook the
+	// time between two looks.
+	shadowPatience = time.Minute
+	shadowLook     = 100 * time.Millisecond
 	// leanTimes and leanMore bound the memory that [onnxruntime.PrepareLean] takes: so many times the
 	// model's size, and so many bytes more.
 	leanTimes = 3
@@ -32,7 +36,7 @@ const (
 // share. The first one prepares it. Without a copy the instance loads the model as it is.
 func (f *instanceFlags) share(ctx context.Context, logger zerolog.Logger) {
 	path := os.Getenv(copies.Env)
-	if path == "" || f.prepared != "" {
+	if path == "" || f.prepared != "" || f.shared != nil {
 		return
 	}
 	if _, beside := f.beside(); beside {
@@ -74,6 +78,34 @@ func (f *instanceFlags) findCopy(ctx context.Context, logger zerolog.Logger) err
 		}
 		return err
 	})
+}
+
+// awaitCopy sets the prepared model of a shadow. The copy is a body's: a shadow has memory for its part
+// only, and its attempt would count as failed and keep bodies from theirs for an hour.
+func (f *instanceFlags) awaitCopy(ctx context.Context) error {
+	if err := onnxruntime.Load(f.library); err != nil {
+		return err
+	}
+	dir, err := copies.Hold(ctx, os.Getenv(copies.Env))
+	if err != nil {
+		return fmt.Errorf("the node's copy of the model cannot be used: %w", err)
+	}
+	patience := time.NewTimer(shadowPatience)
+	defer patience.Stop()
+	for {
+		p, err := onnxruntime.FindPrepared(dir.Path)
+		if err == nil {
+			f.shared, f.prepared = dir, p.Dir
+			return nil
+		}
+		select {
+		case <-time.After(shadowLook):
+		case <-patience.C:
+			return errors.Join(fmt.Errorf("no instance has prepared the model on this node within %v: %w", shadowPatience, err), dir.Close())
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), dir.Close())
+		}
+	}
 }
 
 // keepOnGPU lets the engine keep its copy in the directory that the function's instances on this node

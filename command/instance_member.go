@@ -66,7 +66,7 @@ func (f *instanceFlags) member(ctx context.Context, logger zerolog.Logger) (*ser
 	if err != nil {
 		return nil, err
 	}
-	o := member.Options{Threads: f.threads, Memory: f.engineMemory(), Concurrency: f.concurrency}
+	o := member.Options{Threads: f.threads, Memory: f.engineMemory(), Concurrency: f.concurrency, Dial: f.identity.Dial}
 	var s *served
 	if f.part == 0 {
 		s, err = f.master(parts, o, logger)

@@ -14,6 +14,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/copies"
+	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/pair"
 )
@@ -21,12 +23,16 @@ import (
 // ofPair reports whether the instance is a body or a shadow, and refuses flags that do not fit
 // together.
 func (f *instanceFlags) ofPair() (bool, error) {
+	pod := f.prepared == "" && f.model != "" && os.Getenv(copies.Env) != ""
+	if os.Getenv(pair.BodyEnv) != "" && pod && f.mayBeBody() {
+		f.body, f.concurrency = true, bodyBatches
+	}
 	switch {
 	case !f.body && f.shadow == "" && f.relay == "":
 		return false, nil
 	case f.body && f.shadow != "":
 		return false, errors.New("--body and --shadow are given: an instance is one of them")
-	case f.prepared == "":
+	case f.prepared == "" && !pod:
 		return false, errors.New("--prepared is missing: a pair shares the form that \"faas-infer instance prepare\" printed")
 	case f.part >= 0:
 		return false, fmt.Errorf("--part is %d: a member of a cut model is in no pair", f.part)
@@ -38,6 +44,47 @@ func (f *instanceFlags) ofPair() (bool, error) {
 		return false, errors.New("--relay is for a shadow: give --shadow, too")
 	}
 	return true, nil
+}
+
+// bodyBatches is the number of batches that a body takes at the same time: its shadow begins the second
+// while it computes its own layers of the first.
+const bodyBatches = 2
+
+// mayBeBody reports whether the instance serves a whole ONNX model on cores and is no shadow.
+func (f *instanceFlags) mayBeBody() bool {
+	_, beside := f.beside()
+	return f.shadow == "" && f.part == member.All && !beside && !f.onGPU()
+}
+
+// pairedByCopy opens a body or a shadow of the copy of the model that the pods of a function on this node
+// share. A body makes the copy if it is the first; without one it serves the whole model and refuses shadows.
+func (f *instanceFlags) pairedByCopy(ctx context.Context, logger zerolog.Logger) (*served, error) {
+	if f.shadow != "" {
+		if err := f.awaitCopy(ctx); err != nil {
+			return nil, err
+		}
+		s, err := f.paired(ctx, logger)
+		if err != nil {
+			return nil, errors.Join(err, f.shared.Close())
+		}
+		return s, nil
+	}
+	f.share(ctx, logger)
+	why := errors.New("there is no prepared copy of the model on its node; its log says why")
+	if f.prepared != "" {
+		s, err := f.paired(ctx, logger)
+		if err == nil {
+			return s, nil
+		}
+		logger.Warn().Err(err).Msg("the instance serves without shadows")
+		why = fmt.Errorf("the prepared copy of the model on its node cannot be used: %w", err)
+	}
+	s, err := f.whole(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	s.Handler = pair.Alone(s.Handler, why)
+	return s, nil
 }
 
 // paired opens a body or a shadow.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -72,7 +73,7 @@ func TestShadowIsAProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	over := upstream.NewTransport("unix", socket("body"), 4)
+	over := upstream.NewTransport((*mutual.Identity)(nil).Dial, "unix", socket("body"), 4)
 	defer over.CloseIdleConnections()
 	client := upstream.NewPeer(over, "m")
 	infer := func() (text string) {

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -31,6 +32,8 @@ type Base struct {
 	// InFlight counts the requests in flight, for which a provider that stops waits. Routes
 	// beside the provider's that execute functions go through it.
 	InFlight *web.Gate
+	// Identity is the provider's certificate, nil without --tls.
+	Identity *mutual.Identity
 	Log      zerolog.Logger
 }
 

@@ -36,6 +36,7 @@ and stops the instances; on a second SIGTERM it stops them at once.`,
 		},
 	}
 	f.register(c.Flags())
+	f.RegisterTLS(c.Flags())
 	return c
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/duplex"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -37,6 +38,8 @@ type runningProvider struct {
 	queueClosed bool
 	http        *http.Server
 	listener    net.Listener
+	// identity is the provider's certificate, nil without --tls.
+	identity *mutual.Identity
 	// restore brings back the stored functions. endRestore ends it early and waits.
 	restore    func(context.Context)
 	endRestore func()
@@ -72,13 +75,16 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	if credentials == nil {
 		s.log.Warn().Msg("--secret-mount-path is not set, so everyone who reaches the provider can deploy, including functions that share this machine's network: give it a directory with basic-auth-user and basic-auth-password")
 	}
+	if s.identity, err = f.identity(s.log); err != nil {
+		return nil, err
+	}
 	if s.listener, err = web.Listen(f.listen); err != nil {
 		return nil, fmt.Errorf("--listen: %w; if a provider is running already, stop it, or give another address", err)
 	}
 	s.registry = prometheus.NewRegistry()
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")} // What is left after a collection shows a leak.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Log: s.log}
+	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log}
 	if s.parts, err = platform.Open(ctx, base); err != nil {
 		return nil, err
 	}
@@ -154,6 +160,11 @@ func (s *runningProvider) run() {
 	if s.parts.Wrap != nil {
 		handler = s.parts.Wrap(handler)
 	}
+	listener := duplex.LimitStalls(s.listener, s.flags.answerTimeout)
+	if s.identity != nil {
+		handler, listener = mutual.Guard(handler, providerRules), s.identity.Listen(listener)
+	}
 	s.http = web.NewServer(handler)
-	go func() { s.served <- s.http.Serve(duplex.LimitStalls(s.listener, s.flags.answerTimeout)) }()
+	s.http.ConnContext = mutual.WithConn
+	go func() { s.served <- s.http.Serve(listener) }()
 }

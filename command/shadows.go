@@ -16,24 +16,48 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
+// Shadows are the shadows of instances on any platform: it finds the layers of models and talks to bodies.
+// Platforms add what differs.
+type Shadows struct {
+	models *childModels
+	// relay is where bodies connect to a shadow that listens at an address.
+	relay func(address string) string
+}
+
+// Shadows returns the shadows of a platform on which bodies connect to relay(a) if a shadow listens at a.
+func (f *ProviderFlags) Shadows(relay func(address string) string) Shadows {
+	return Shadows{f.childModels(), relay}
+}
+
 // localShadows are the shadows of instances on this machine.
 type localShadows struct {
-	models *childModels
+	Shadows
 	beside *standbys
 }
 
 var _ control.Shadows = localShadows{}
 
+// Unwanted implements [control.Shadows].
+func (s localShadows) Unwanted() { s.beside.shadow.Drop(forShadows) }
+
+// Transfer implements [control.Shadows]: through shared memory, by bench shadow.
+func (localShadows) Transfer() shadow.Transfer { return pairing.Relayed }
+
+// Pair implements [control.Shadows]: the next provider pairs a shadow anew.
+func (localShadows) Pair(context.Context, cluster.InstanceID, cluster.InstanceID) error { return nil }
+
 // tellTime bounds telling a body its shadows. It opens its segments meanwhile.
 const tellTime = 10 * time.Second
 
 // Check implements [control.Shadows].
-func (localShadows) Check(file string) error {
+func (Shadows) Check(_ *provider.Function, file string) error {
 	switch {
 	case engines.IsManifest(file):
 		return errors.New("the model runs in Python or in a model server, or a program works before and after it; only an ONNX model by itself can have shadows")
@@ -44,7 +68,7 @@ func (localShadows) Check(file string) error {
 }
 
 // Blocks implements [control.Shadows].
-func (s localShadows) Blocks(ctx context.Context, file string) (*shadow.Model, error) {
+func (s Shadows) Blocks(ctx context.Context, file string) (*shadow.Model, error) {
 	text, err := s.models.run(ctx, background, nil, "profile", "layers", file, "--json", "--database", s.models.database, "--prepared", s.models.prepared)
 	if err != nil {
 		return nil, err
@@ -72,14 +96,11 @@ func blocksOf(text []byte) (*shadow.Model, error) {
 	return found.Model, nil
 }
 
-// Unwanted implements [control.Shadows].
-func (s localShadows) Unwanted() { s.beside.shadow.Drop(forShadows) }
-
 // Tell implements [control.Shadows].
-func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
+func (s Shadows) Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error {
 	order := pair.Order{Phi: part, Shadows: []pair.Address{}}
-	for _, s := range shadows {
-		order.Shadows = append(order.Shadows, addressOf(s))
+	for _, x := range shadows {
+		order.Shadows = append(order.Shadows, s.addressOf(x))
 	}
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -90,7 +111,7 @@ func (localShadows) Tell(ctx context.Context, body cluster.Instance, part string
 }
 
 // Look implements [control.Shadows].
-func (localShadows) Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (r control.ShadowReport, err error) {
+func (s Shadows) Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (r control.ShadowReport, err error) {
 	text, err := callBody(ctx, body, http.MethodGet, nil)
 	if err != nil {
 		return r, err
@@ -99,9 +120,9 @@ func (localShadows) Look(ctx context.Context, body cluster.Instance, shadows []c
 	if err := json.Unmarshal(text, &status); err != nil {
 		return r, fmt.Errorf("read what a body says of its shadows: %w", err)
 	}
-	for _, s := range shadows {
-		if status.Useless(addressOf(s)) {
-			r.Useless = append(r.Useless, s.ID)
+	for _, x := range shadows {
+		if status.Useless(s.addressOf(x)) {
+			r.Useless = append(r.Useless, x.ID)
 		}
 	}
 	counted := &status.Counted
@@ -117,8 +138,8 @@ func (localShadows) Look(ctx context.Context, body cluster.Instance, shadows []c
 }
 
 // addressOf is where bodies connect to a shadow.
-func addressOf(s cluster.Instance) pair.Address {
-	return pair.Address{Network: s.Network, Address: relayOf(s.Address)}
+func (s Shadows) addressOf(shadow cluster.Instance) pair.Address {
+	return pair.Address{Network: shadow.Network, Address: s.relay(shadow.Address)}
 }
 
 // maxStatus bounds what a body says of its shadows, in bytes.

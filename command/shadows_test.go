@@ -27,6 +27,8 @@ func TestShadowReports(t *testing.T) {
 	at := func(id string) cluster.Instance {
 		return cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: cluster.InstanceID(id)}, Network: "unix", Address: "/" + id}
 	}
+	shadows := Shadows{relay: relayOf}
+	addressOf := shadows.addressOf
 	status := pair.Status{Row: 0.01, Shadows: []pair.ShadowStatus{
 		{Address: addressOf(at("good")), State: "connected", Row: 0.01}, {Address: addressOf(at("new")), State: "connected"},
 		{Address: addressOf(at("gone")), State: "not connected", Row: 0.01}, {Address: addressOf(at("hung")), State: "connected", Row: 0.05},
@@ -39,7 +41,7 @@ func TestShadowReports(t *testing.T) {
 	go func() { _ = server.Serve(listener) }()
 	defer server.Close()
 	body := cluster.Instance{Network: "unix", Address: socket}
-	report, err := localShadows{}.Look(t.Context(), body, []cluster.Instance{at("good"), at("new"), at("gone"), at("hung"), at("unknown")})
+	report, err := shadows.Look(t.Context(), body, []cluster.Instance{at("good"), at("new"), at("gone"), at("hung"), at("unknown")})
 	if err != nil || !slices.Equal(report.Useless, []cluster.InstanceID{"gone", "hung", "unknown"}) {
 		t.Errorf("%v, %v", report.Useless, err)
 	}
@@ -47,7 +49,7 @@ func TestShadowReports(t *testing.T) {
 	if report.Weights != 100 || !reflect.DeepEqual(report.Counted, counted) {
 		t.Errorf("%+v", report)
 	}
-	if err := (localShadows{}).Tell(t.Context(), body, "0:1", nil); err == nil {
+	if err := shadows.Tell(t.Context(), body, "0:1", nil); err == nil {
 		t.Error("a body that refuses to be told was told")
 	}
 }

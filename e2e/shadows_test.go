@@ -32,7 +32,7 @@ func (p *place) shadowsOf(function string) (pids []int) {
 // or gets a wrong answer. Both go with the load.
 func TestShadowsKilledUnderLoad(t *testing.T) {
 	if onCluster != nil {
-		return // Shadows start on one machine only.
+		return // TestShadows of e2e/kubernetes deletes shadows there.
 	}
 	p := newPlace(t)
 	m, err := zoo.Make("resnet-50", 1)

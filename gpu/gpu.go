@@ -69,7 +69,8 @@ type Device struct {
 	Whole bool `json:"whole,omitempty"`
 	// Lost says why it cannot be used any more; "" if it can.
 	Lost string `json:"lost,omitempty"`
-	// PipeDirectory is where its own MPS control daemon listens; "" for the inventory's.
+	// PipeDirectory is where its own MPS control daemon listens; "" for the inventory's, or for none
+	// if it is given out whole.
 	PipeDirectory string `json:"pipeDirectory,omitempty"`
 }
 
@@ -96,8 +97,9 @@ type Inventory struct {
 	// RuntimeClass is the RuntimeClass with which a container reaches its GPU, "" for the
 	// node's default.
 	RuntimeClass string `json:"runtimeClass,omitempty"`
-	// PipeDirectory is where the MPS control daemon listens on the node, and
-	// SharedMemory the /dev/shm that it shares with its clients; "" for the node's.
+	// PipeDirectory is where one MPS control daemon for all shared GPUs listens on the node; "" if
+	// each has its own. SharedMemory is the /dev/shm that daemons share with their clients; "" for
+	// the node's.
 	PipeDirectory string `json:"pipeDirectory,omitempty"`
 	SharedMemory  string `json:"sharedMemory,omitempty"`
 	// Alive is when the node agent last said so, at least every [Heartbeat]; zero if somebody else
@@ -152,7 +154,7 @@ func (i Inventory) check() error {
 	if len(i.Devices) > maxDevices {
 		return fmt.Errorf("devices has %d devices: it must have at most %d", len(i.Devices), maxDevices)
 	}
-	if i.Sharing == MPS && !strings.HasPrefix(i.PipeDirectory, "/") {
+	if i.PipeDirectory != "" && !strings.HasPrefix(i.PipeDirectory, "/") {
 		return fmt.Errorf("pipeDirectory is %q: it must be an absolute path", i.PipeDirectory)
 	}
 	if i.SharedMemory != "" && !strings.HasPrefix(i.SharedMemory, "/") {
@@ -165,6 +167,8 @@ func (i Inventory) check() error {
 			return fmt.Errorf("devices[%d].uuid is %q: it must name one GPU", n, d.UUID)
 		case seen[d.UUID]:
 			return fmt.Errorf("devices[%d].uuid is %s: it must not appear twice", n, d.UUID)
+		case d.PipeDirectory != "" && !strings.HasPrefix(d.PipeDirectory, "/"), i.daemonIsMissing(&i.Devices[n]):
+			return fmt.Errorf("devices[%d].pipeDirectory is %q: it must be an absolute path", n, d.PipeDirectory)
 		case d.Memory < 0 || d.Memory > 1<<50:
 			return fmt.Errorf("devices[%d].memory is %d: it must be a number of bytes from 0 to 2^50", n, d.Memory)
 		case d.SMs < 0:
@@ -175,6 +179,11 @@ func (i Inventory) check() error {
 		seen[d.UUID] = true
 	}
 	return nil
+}
+
+// daemonIsMissing reports whether a GPU is to be shared and no MPS daemon is named for it.
+func (i Inventory) daemonIsMissing(d *Device) bool {
+	return i.Sharing == MPS && d.Unshareable == "" && d.Lost == "" && d.PipeDirectory == "" && i.PipeDirectory == ""
 }
 
 // Kind names a GPU's model and driver, on which times depend: for example "NVIDIA A100-SXM4-40GB, driver

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -33,8 +34,9 @@ func TestParse(t *testing.T) {
 		"[]":                 "not an inventory",
 		`{}`:                 "sharing",
 		`{"sharing":"half"}`: `"half"`,
-		`{"sharing":"mps"}`:  "pipeDirectory",
 		`{"sharing":"mps","pipeDirectory":"run"}`:                                                 "absolute",
+		`{"sharing":"mps","devices":[{"uuid":"a","pipeDirectory":"/a"},{"uuid":"b"}]}`:            "devices[1].pipeDirectory",
+		`{"sharing":"none","devices":[{"uuid":"a","pipeDirectory":"a"}]}`:                         "devices[0].pipeDirectory",
 		`{"sharing":"none","devices":[{"uuid":""}]}`:                                              "devices[0].uuid",
 		`{"sharing":"none","devices":[{"uuid":"a,b"}]}`:                                           "devices[0].uuid",
 		`{"sharing":"none","devices":[{"uuid":"a"},{"uuid":"a"}]}`:                                "twice",
@@ -46,6 +48,24 @@ func TestParse(t *testing.T) {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.60s: %v, want it to say %q", text, err, says)
 		}
+	}
+}
+
+// Each GPU may have a daemon of its own. One that is given out whole needs none.
+func TestOwnDaemons(t *testing.T) {
+	i, err := Parse(`{"sharing":"mps","devices":[{"uuid":"a","pipeDirectory":"/mps/a"},{"uuid":"MIG-b","unshareable":"MIG","whole":true}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := i.On("a", 30, 0); s.PipeDirectory != "/mps/a" || s.Mounts()[0].Host != "/mps/a" {
+		t.Errorf("%+v", s)
+	}
+	if s := i.On("MIG-b", 40, 0); len(s.Mounts()) > 0 || s.Env()["CUDA_MPS_PIPE_DIRECTORY"] != "" {
+		t.Errorf("a whole one has a daemon: %v", s.Mounts())
+	}
+	i.PipeDirectory = "/mps"
+	if s := i.On("MIG-b", 40, 0); s.PipeDirectory != "" {
+		t.Errorf("a whole one beside a common daemon: %+v", s)
 	}
 }
 
@@ -207,10 +227,10 @@ func TestEnv(t *testing.T) {
 
 func TestOffer(t *testing.T) {
 	for _, test := range []struct {
-		present, ours, whole int
-		claimed              bool
-		want                 Sharing
-		says                 string
+		present, ours, mig, whole int
+		claimed                   bool
+		want                      Sharing
+		says                      string
 	}{
 		{present: 0, want: None, says: "no GPU"},
 		{present: 8, ours: 8, want: MPS},
@@ -224,8 +244,25 @@ func TestOffer(t *testing.T) {
 		{present: 8, ours: 8, whole: 8, claimed: true, want: MPS},
 		{present: 8, ours: 2, whole: 16, claimed: true, want: Whole, says: "several times"},
 		{present: 8, whole: 8, claimed: true, want: None, says: "none"},
+		// MIG instances are given out in place of their GPU.
+		{present: 1, mig: 3, want: MPS},
+		{present: 1, mig: 3, whole: 3, want: Whole, says: "given out twice"},
+		{present: 1, mig: 3, whole: 1, want: Whole, says: "given out twice"},
+		{present: 1, mig: 3, whole: 3, claimed: true, want: MPS},
+		{present: 1, mig: 3, whole: 6, claimed: true, want: Whole, says: "several times"},
 	} {
-		got, why := Offer(test.present, test.ours, test.whole, test.claimed)
+		i := Inventory{Sharing: MPS, Claimed: test.claimed}
+		for n := range test.present {
+			d := Device{UUID: fmt.Sprint("GPU-", n)}
+			if n >= test.ours {
+				d.Unshareable, d.Divided = "no", test.mig > 0
+			}
+			i.Devices = append(i.Devices, d)
+		}
+		for n := range test.mig {
+			i.Devices = append(i.Devices, Device{UUID: fmt.Sprint("MIG-", n), Parent: "GPU-0", Unshareable: "MIG", Whole: true})
+		}
+		got, why := i.Offer(test.whole)
 		if got != test.want || !strings.Contains(why, test.says) || (why == "") != (got == MPS) {
 			t.Errorf("%+v: %s, %q", test, got, why)
 		}

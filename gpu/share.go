@@ -115,9 +115,12 @@ type Mount struct {
 	Host, Path string
 }
 
-// Mounts returns the directories through which a container reaches the MPS daemon. A
-// namespace with Pod Security "restricted" or "baseline" allows none of them.
+// Mounts returns the directories through which a container reaches the MPS daemon, none without a
+// daemon. A namespace with Pod Security "restricted" or "baseline" allows none of them.
 func (s Share) Mounts() []Mount {
+	if s.PipeDirectory == "" {
+		return nil
+	}
 	shm := cmp.Or(s.SharedMemory, "/dev/shm")
 	return []Mount{{"mps-pipe", s.PipeDirectory, s.PipeDirectory}, {"mps-shm", shm, "/dev/shm"}}
 }
@@ -173,7 +176,9 @@ func (i Inventory) Place(held []Held, wish string, percent int, memory int64) (S
 func (i Inventory) On(device string, percent int, memory int64) Share {
 	s := Share{Device: device, Percent: percent, Memory: memory, PipeDirectory: i.PipeDirectory, SharedMemory: i.SharedMemory, RuntimeClass: i.RuntimeClass}
 	if n := slices.IndexFunc(i.Devices, func(d Device) bool { return d.UUID == device }); n >= 0 {
-		s.PipeDirectory = cmp.Or(i.Devices[n].PipeDirectory, s.PipeDirectory)
+		if s.PipeDirectory = cmp.Or(i.Devices[n].PipeDirectory, s.PipeDirectory); i.Devices[n].Whole {
+			s.PipeDirectory = ""
+		}
 	}
 	return s
 }
@@ -194,24 +199,30 @@ func (i Inventory) why() string {
 	return "they are allocated as " + string(i.Sharing)
 }
 
-// Offer decides how a node's GPUs are allocated, and says why if not by MPS. present is
-// the number of its GPUs, ours the number of GPUs to share, and whole the number that
-// NVIDIA's device plugin advertises. With claimed, the plugin gave ours to the agent, and thus
-// gives them to nobody else unless it hands out each GPU several times. Without, the plugin does
-// not say which GPUs it has, so GPUs are shared only if there are enough for both:
-// whole + ours ≤ present.
-func Offer(present, ours, whole int, claimed bool) (Sharing, string) {
+// Offer decides how a node's GPUs are allocated, and says why if not by faas-infer. whole is the number
+// of GPUs and MIG instances that NVIDIA's device plugin advertises. With Claimed, the plugin gave the
+// usable ones to the agent, and thus gives them to nobody else unless it hands out each several times.
+// Without, the plugin does not say which it has, so they are used only if there are enough for both.
+func (i Inventory) Offer(whole int) (Sharing, string) {
+	present := 0
+	for _, d := range i.Devices {
+		if !d.Divided { // Its MIG instances are given out in its place.
+			present++
+		}
+	}
+	i.Sharing = MPS
+	ours := len(i.Usable())
 	switch {
-	case present == 0:
+	case len(i.Devices) == 0:
 		return None, "the machine has no GPU"
-	case claimed && whole > present:
+	case i.Claimed && whole > present:
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s and the agent sees %d GPUs: it hands out a GPU several times, so another pod may get one of ours. "+
 			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present)
-	case !claimed && whole > 0 && whole+ours > present:
+	case !i.Claimed && whole > 0 && whole+ours > present:
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d more are to be shared: the same GPU would be given out twice. "+
 			"Let the agent ask the plugin for its GPUs (--device-plugin), keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
 	case ours == 0:
-		return None, "none of the node's GPUs can be shared"
+		return None, "none of the node's GPUs can be used"
 	}
 	return MPS, ""
 }

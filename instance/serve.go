@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 )
 
 // ReadyEnv is the environment variable that names the file descriptor on which
@@ -66,14 +67,19 @@ func abandoned(path string) bool {
 
 // Serve answers requests at all the listeners until ctx ends. Then it waits up to
 // drainTime for the requests in flight, and returns nil. It closes the listeners. It calls
-// ready as soon as it answers requests.
-func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, logger zerolog.Logger, ready func() error) error {
+// ready as soon as it answers requests. With an identity, which may be nil, those of TCP speak
+// TLS, and handler must be a [mutual.Guard].
+func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, identity *mutual.Identity, logger zerolog.Logger, ready func() error) error {
 	// Idle connections have no limit: the provider keeps its own for the next batch, and a
 	// batch sent on one that the instance closes would count as lost.
-	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: headTime, MaxHeaderBytes: maxHead}
+	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: headTime, MaxHeaderBytes: maxHead, ConnContext: mutual.WithConn}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { failed <- server.Serve(duplex.LimitStalls(l, stallTime)) }()
+		limited := duplex.LimitStalls(l, stallTime)
+		if identity != nil && l.Addr().Network() == "tcp" {
+			limited = identity.Listen(limited)
+		}
+		go func() { failed <- server.Serve(limited) }()
 	}
 	err := ready()
 	running := len(listeners)

@@ -29,7 +29,9 @@ func BenchmarkServe(b *testing.B) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, s, []net.Listener{listener}, zerolog.Nop(), func() error { return nil }) }()
+	go func() {
+		served <- Serve(ctx, s, []net.Listener{listener}, nil, zerolog.Nop(), func() error { return nil })
+	}()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}

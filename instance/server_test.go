@@ -153,7 +153,7 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 	ctx, terminate := context.WithCancel(context.Background())
 	readiness, served := make(chan struct{}), make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, s, []net.Listener{listener}, zerolog.Nop(), func() error { close(readiness); return nil })
+		served <- Serve(ctx, s, []net.Listener{listener}, nil, zerolog.Nop(), func() error { close(readiness); return nil })
 	}()
 	<-readiness
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -184,7 +184,7 @@ func remarry(p *pass, v *view) {
 		for i := range v.live {
 			in := &v.live[i]
 			with := pairingOf(v, in, s.Part)
-			if with == nil || !v.current(&s) || v.residual() == 0 || !mayHelp(v, in) || with.Config.CPU > s.Config.CPU {
+			if with == nil || !v.current(&s) || v.residual() == 0 || !mayHelp(v, in) || with.Config.CPU > s.Config.CPU || !alike(p, s.Node, in.Node) {
 				continue
 			}
 			if gain := gain(v, in, with, false); gain > most {
@@ -247,6 +247,15 @@ func help(p *pass, v *view) {
 	}
 }
 
+// alike reports whether two nodes are of one type. Instances on other types often compute with other kernels:
+// their rows would not have the same bits, so bodies refuse such shadows.
+func alike(p *pass, a, b string) bool {
+	places := p.space().Places
+	i, one := p.space().Find(a)
+	k, other := p.space().Find(b)
+	return !one || !other || places[i].Type == places[k].Type
+}
+
 // placeShadow is the place for an instance's shadow, -1 if none has room.
 func placeShadow(p *pass, v *view, in *Running, with *Pairing) int {
 	places, best := p.space().Places, -1
@@ -256,6 +265,9 @@ func placeShadow(p *pass, v *view, in *Running, with *Pairing) int {
 		}
 		if places[i].Name == in.Node {
 			return i
+		}
+		if !alike(p, places[i].Name, in.Node) || v.ShadowsBeside && !holds(v, places[i].Name, in.Artefact) {
+			continue
 		}
 		if best < 0 || places[i].Free.CPU < places[best].Free.CPU {
 			best = i

@@ -63,6 +63,8 @@ type Backend struct {
 	// Each is logged once.
 	unreadable map[types.UID]bool
 	fleet      fleet
+	// written is the instances' certificate in the namespaces.
+	written writtenCertificates
 	// refusals holds which nodes and namespaces do not take which functions' pods.
 	refusals nodes.Refusals
 }

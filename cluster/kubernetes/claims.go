@@ -207,9 +207,13 @@ func (b claimWatch) ensureClaim(ctx context.Context, namespace, device, node str
 	return nil
 }
 
-// loseDevices gives up the instances on GPUs of a node that are lost. The lock is held.
+// loseDevices gives up the instances on GPUs of a node that are lost, or that its agent does not give out any
+// more, such as a MIG instance that the device plugin has given to another pod. The lock is held.
 func (b claimWatch) loseDevices(n *nodes.Node) {
 	for _, d := range n.GPUs.Devices {
+		if d.Lost == "" && n.GPUs.Sharing == gpu.MPS && !d.Whole {
+			d.Lost = d.Unshareable
+		}
 		if d.Lost == "" {
 			continue
 		}

@@ -115,6 +115,9 @@ func (e *entry) advance(in cluster.Instance) {
 			now.Config.CPU, now.Config.Most = in.Config.CPU, in.Config.Most
 		}
 	}
+	if in.Role == cluster.Shadow && now.Role == in.Role {
+		now.Body = in.Body // See Pair.
+	}
 	if in.Address != "" {
 		now.Network, now.Address = in.Network, in.Address
 	}
@@ -134,7 +137,7 @@ func (e *entry) advance(in cluster.Instance) {
 			e.admitted()
 		}
 	}
-	if before.State != now.State || before.Parked != now.Parked || before.Config != now.Config {
+	if before.State != now.State || before.Parked != now.Parked || before.Config != now.Config || before.Body != now.Body {
 		b.emit(*now)
 	}
 }

@@ -42,6 +42,9 @@ type Options struct {
 	// Copies returns the claim with the node's prepared copies for an instance, "" for none; nil for
 	// none at all.
 	Copies func(cluster.InstanceSpec) string
+	// Certificate returns the files of the instances' certificate of now, as a Secret has them;
+	// nil for instances without TLS.
+	Certificate func() map[string][]byte
 	// NodeSelector selects the nodes for instances, for example "pool=models"; "" for
 	// all.
 	NodeSelector string

@@ -56,6 +56,10 @@ func (b *Backend) start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 		e.abandon(false)
 		return cluster.Instance{}, err
 	}
+	if err := (certificates{b}).ensure(ctx, namespace, false); err != nil {
+		e.abandon(false)
+		return cluster.Instance{}, err
+	}
 	pod, err := podspec.Model(plan)
 	if err != nil {
 		e.abandon(false)
@@ -94,6 +98,7 @@ func (b *Backend) plan(spec cluster.InstanceSpec) (podspec.ModelPlan, error) {
 	if p.Profiles, err = podspec.Named(b.options.Profiles, owner.Spec.Deployment(owner.Name, owner.Namespace)); err != nil {
 		return p, err
 	}
+	p.Certificate = b.options.Certificate != nil
 	if b.options.Copies != nil {
 		p.Copies = b.options.Copies(spec)
 	}

@@ -17,6 +17,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -38,9 +39,11 @@ type Options struct {
 	// there is only one. It is called every second and after events, so it must be fast.
 	Leads func() bool
 	// Connect tells a set's master where its workers are. It is called again after an error,
-	// and after a worker was replaced. Nil means [Connect].
+	// and after a worker was replaced. Nil means [Connect] with Dial.
 	Connect func(ctx context.Context, master cluster.Instance, workers []cluster.Instance) error
-	Logger  zerolog.Logger
+	// Dial connects to a master; nil means net.Dialer's.
+	Dial   Dial
+	Logger zerolog.Logger
 }
 
 // Backend makes sets. It is a [cluster.Backend].
@@ -88,8 +91,13 @@ func New(ctx context.Context, under cluster.Backend, o Options) (*Backend, error
 	if o.Leads == nil {
 		o.Leads = func() bool { return true }
 	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
 	if o.Connect == nil {
-		o.Connect = Connect
+		o.Connect = func(ctx context.Context, master cluster.Instance, workers []cluster.Instance) error {
+			return Connect(ctx, o.Dial, master, workers)
+		}
 	}
 	found, err := under.Instances(ctx)
 	if err != nil {

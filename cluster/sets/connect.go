@@ -37,9 +37,12 @@ type workers struct {
 	Workers []worker `json:"workers"`
 }
 
+// Dial connects to a master's network and address, as [net.Dialer.DialContext].
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Connect tells a set's master where its workers are: PUT /v1/workers at the master's own address.
 // The error holds the beginning of the master's answer.
-func Connect(ctx context.Context, master cluster.Instance, members []cluster.Instance) error {
+func Connect(ctx context.Context, dial Dial, master cluster.Instance, members []cluster.Instance) error {
 	hash, err := planHash(&master.InstanceSpec)
 	if err != nil {
 		return err
@@ -60,7 +63,7 @@ func Connect(ctx context.Context, master cluster.Instance, members []cluster.Ins
 	}
 	request.Header.Set("Content-Type", "application/json")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, master.Network, master.Address)
+		return dial(ctx, master.Network, master.Address)
 	}}}
 	answer, err := client.Do(request)
 	if err != nil {

@@ -237,16 +237,16 @@ func TestConnectFails(t *testing.T) {
 		_ = server.Serve(listener)
 	}()
 	master := cluster.Instance{InstanceSpec: spec("s"), Network: "unix", Address: socket}
-	if err := Connect(t.Context(), master, nil); err == nil || !strings.Contains(err.Error(), "409 Conflict: another plan") {
+	if err := Connect(t.Context(), new(net.Dialer).DialContext, master, nil); err == nil || !strings.Contains(err.Error(), "409 Conflict: another plan") {
 		t.Error(err)
 	}
 	_ = server.Close()
 	<-done
-	if err := Connect(t.Context(), master, nil); err == nil {
+	if err := Connect(t.Context(), new(net.Dialer).DialContext, master, nil); err == nil {
 		t.Error("nobody answers, and it is no error")
 	}
 	master.Plan = "{}"
-	if err := Connect(t.Context(), master, nil); err == nil || !strings.Contains(err.Error(), "plan: ") {
+	if err := Connect(t.Context(), new(net.Dialer).DialContext, master, nil); err == nil || !strings.Contains(err.Error(), "plan: ") {
 		t.Error(err)
 	}
 }

@@ -27,11 +27,14 @@ const copiesClaim = "faas-infer-copies"
 func (f *providerFlags) copiesClaim(spec cluster.InstanceSpec) string {
 	_, namespace, err := podspec.SplitName(spec.Function)
 	file, _, _ := strings.Cut(spec.Model, "@")
-	if err != nil || spec.Kind != cluster.Model || spec.Set != "" || engines.IsManifest(file) || !slices.Contains(f.copies, namespace) {
+	if err != nil || spec.Kind != cluster.Model || spec.Set != "" || engines.IsManifest(file) || !f.copied(namespace) {
 		return ""
 	}
 	return copiesClaim
 }
+
+// copied reports whether the instances of a namespace share copies.
+func (f *providerFlags) copied(namespace string) bool { return slices.Contains(f.copies, namespace) }
 
 // NewCopiesCommand returns "faas-infer-kubernetes copies".
 func NewCopiesCommand() *cobra.Command {

@@ -69,6 +69,7 @@ Functions and their pods stay when it ends.`,
 	}
 	flags := c.Flags()
 	f.Register(flags)
+	f.RegisterTLS(flags)
 	f.publish.register(flags)
 	f.placeholders.register(flags)
 	f.credentials.register(flags)

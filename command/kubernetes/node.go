@@ -28,14 +28,14 @@ func NewNodeCommand() *cobra.Command {
 		Use:   "node",
 		Short: "Publish this node's GPUs and share them through CUDA MPS",
 		Long: `node runs on every node with GPUs, usually as a DaemonSet. It lists the GPUs with
-NVIDIA's driver and runs CUDA's MPS control daemon, through which instances get shares
-of them. It publishes both in the node's annotation ` + gpu.InventoryAnnotation + `,
+NVIDIA's driver and runs a control daemon of CUDA's MPS for each, through which instances
+get shares of it. MIG instances go to one instance each. It publishes both in the node's annotation ` + gpu.InventoryAnnotation + `,
 which the provider uses for placement. If NVIDIA's device plugin offers the same GPUs,
 node shares none and says so. With --device-plugin, it shares those that the plugin gave
 to its own container, which asks for nvidia.com/gpu. --devices names GPUs that the plugin
 does not have.
 
-When node ends, the MPS daemon ends, and so do the processes that use it.`,
+When node ends, the MPS daemons end, and so do the processes that use them.`,
 		Example: `  faas-infer-kubernetes node --name "$NODE_NAME"
   faas-infer-kubernetes node --name gpu-1 --kubeconfig ~/.kube/config --devices 2,3`,
 		Args: cobra.NoArgs,
@@ -65,9 +65,9 @@ When node ends, the MPS daemon ends, and so do the processes that use it.`,
 	f.BoolVar(&a.Plugin, "device-plugin", false, "share the GPUs that NVIDIA's device plugin gave to this container, and no others")
 	f.StringVar(&a.RuntimeClass, "runtime-class", "", "RuntimeClass with which instances reach their GPU (default: the node's default runtime)")
 	f.BoolVar(&a.Share, "share", a.Share, "share GPUs through MPS; if false, they are only published")
-	f.StringVar(&a.MPS.Directory, "directory", a.MPS.Directory, "directory on the node for the MPS daemon's pipes and log")
+	f.StringVar(&a.MPS.Directory, "directory", a.MPS.Directory, "directory on the node for the pipes and logs of MPS daemons")
 	f.StringVar(&a.SharedMemory, "shared-memory", "", "directory on the node that is /dev/shm here and in instances (default: /dev/shm itself)")
 	f.StringVar(&a.MPS.Program, "mps-control", a.MPS.Program, "the MPS control program")
-	f.DurationVar(&a.Every, "every", a.Every, "how often to check the driver and the MPS daemon")
+	f.DurationVar(&a.Every, "every", a.Every, "how often to check the driver and the MPS daemons")
 	return c
 }

@@ -182,10 +182,13 @@ func (p *platform) checkAccess(ctx context.Context) {
 // openControllers opens the backend and the controllers that drive it.
 func (p *platform) openControllers(opening context.Context) (command.Controller, error) {
 	f, b := p.flags, p.base
-	var err error
+	certificate, err := p.certificate()
+	if err != nil {
+		return nil, err
+	}
 	p.backend, err = kubernetes.New(opening, kubernetes.Options{
 		Client: p.core, Metrics: p.metrics, Namespaces: nil, Functions: p.objects.Lookup, Profiles: p.profiles,
-		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Logger: b.Log,
+		Args: f.instanceArguments, Copies: f.copiesClaim, Local: f.instances.local, Grace: instanceGrace, NodeSelector: f.nodeSelector, Certificate: certificate, Logger: b.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -199,18 +202,19 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
 	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err
 	}
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
+	o.Shadows = podShadows{f.Shadows(relayAt), f, models, p.backend}
 	// The provider's own node has no part in it.
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable
-	o.Replica, o.Eligible = p.replica(), p.eligible
-	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Logger: b.Log}); err != nil {
+	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial
+	if p.sets, err = sets.New(opening, p.backend, sets.Options{Leads: o.Replica.Leads, Dial: b.Identity.Dial, Logger: b.Log}); err != nil {
 		return nil, err
 	}
 	o.Backend = lasting{p.sets, p.ctx}
@@ -251,8 +255,8 @@ func (p *platform) followOperators(opening context.Context) (err error) {
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
-func (p *platform) cutter(files command.Files) *command.Cutter {
-	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
+func (p *platform) cutter() *command.Cutter {
+	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c
 }
@@ -286,6 +290,7 @@ func (p *platform) serve(ctx context.Context, s *provider.Server, c command.Cont
 	p.watching.Go(func() { p.checkAccess(ctx) })
 	p.watching.Go(func() { p.publishYardstick(ctx) })
 	p.watching.Go(func() { p.collect(ctx) })
+	p.watching.Go(func() { p.renew(ctx) })
 	if p.placeholders != nil {
 		p.watching.Go(func() { p.placeholders.Run(ctx) })
 	}

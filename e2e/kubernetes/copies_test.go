@@ -55,21 +55,8 @@ type instanceOf struct {
 // The copy is out of reach of another function and of another namespace, and goes after the function.
 func TestCopies(t *testing.T) {
 	f := start(t, testcluster.Options{KubeletConfig: soonAgain})
-	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", f.RegistryHost()+"/faas-infer/provider:latest")
-	model := filepath.Join(t.TempDir(), "model.onnx")
-	if _, err := run(f.program("faas-infer"), "model", "make", copiedModel(), "--out", model); err != nil {
-		t.Fatal(err)
-	}
-	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/copied:latest")
-	root := filepath.Join(f.Dir(), "copies")
-	text, err := os.ReadFile("../../yaml/options/copies/copies.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.kubectl(t, strings.NewReplacer("/var/lib/faas-infer/copies", root, "image: faas-infer/provider", "image: "+f.RegistryHost()+"/faas-infer/provider:latest",
-		"--size=20Gi", "--size=20Gi, --every=1s, --unused=10s").Replace(string(text)), "apply", "-f", "-")
+	root := f.shareCopies(t, copiedModel(), "functions/copied:latest")
 	f.kubectl(t, foreignClaim, "apply", "-f", "-")
-	f.kubectl(t, "", "-n", "faas-infer-copies", "rollout", "status", "daemonset/faas-infer-copies", "--timeout=2m")
 	var plain, copied []instanceOf
 	t.Run("without", func(t *testing.T) {
 		f.provider(t, "without")
@@ -111,6 +98,27 @@ func TestCopies(t *testing.T) {
 	if info, err := os.Stat(root); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("users of the node get to the copies: %v, %v", info.Mode(), err)
 	}
+}
+
+// shareCopies pushes an image with a model of the zoo, and installs the option copies, whose agent looks every
+// second. It returns the node's directory of copies.
+func (f *fixture) shareCopies(t *testing.T, zoo, image string) (root string) {
+	t.Helper()
+	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", f.RegistryHost()+"/faas-infer/provider:latest")
+	model := filepath.Join(t.TempDir(), "model.onnx")
+	if _, err := run(f.program("faas-infer"), "model", "make", zoo, "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/"+image)
+	root = filepath.Join(f.Dir(), "copies")
+	text, err := os.ReadFile("../../yaml/options/copies/copies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.kubectl(t, strings.NewReplacer("/var/lib/faas-infer/copies", root, "image: faas-infer/provider", "image: "+f.RegistryHost()+"/faas-infer/provider:latest",
+		"--size=20Gi", "--size=20Gi, --every=1s, --unused=10s").Replace(string(text)), "apply", "-f", "-")
+	f.kubectl(t, "", "-n", "faas-infer-copies", "rollout", "status", "daemonset/faas-infer-copies", "--timeout=2m")
+	return root
 }
 
 // twoInstances deploys the model with one instance and then with two, and deletes it. between is called

@@ -29,6 +29,15 @@ type MPSOptions struct {
 	Devices []string
 }
 
+// Of returns the options of the daemon of one GPU, in a directory of its own below these options'. The
+// directory's name is the part of the UUID behind GPU-, up to the first hyphen: the paths of sockets must
+// be short.
+func (o MPSOptions) Of(uuid string) MPSOptions {
+	name, _, _ := strings.Cut(strings.TrimPrefix(uuid, "GPU-"), "-")
+	o.Directory, o.Devices = filepath.Join(o.Directory, name), []string{uuid}
+	return o
+}
+
 // Pipes returns the directory in which the daemon listens, for CUDA_MPS_PIPE_DIRECTORY.
 func (o MPSOptions) Pipes() string { return filepath.Join(o.Directory, "pipe") }
 
@@ -137,10 +146,8 @@ func (o MPSOptions) Await(ctx context.Context, exited <-chan struct{}) error {
 
 // Healthy returns nil if the daemon answers, or otherwise the reason.
 func (d *MPSDaemon) Healthy(ctx context.Context) error {
-	select {
-	case <-d.exited:
+	if d.Ended() {
 		return fmt.Errorf("the MPS daemon ended: %w%s", cmp.Or(d.state, errors.New("without an error")), d.options.LastLine())
-	default:
 	}
 	return d.options.Healthy(ctx)
 }
@@ -196,6 +203,16 @@ func (o MPSOptions) ask(ctx context.Context, command string) (string, error) {
 // Exited is closed when the daemon has ended.
 func (d *MPSDaemon) Exited() <-chan struct{} { return d.exited }
 
+// Ended reports whether the daemon has ended.
+func (d *MPSDaemon) Ended() bool {
+	select {
+	case <-d.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // Stop ends the daemon, and with it the processes that use it. It returns when the daemon
 // is gone.
 func (d *MPSDaemon) Stop() error {
@@ -208,10 +225,8 @@ func (d *MPSDaemon) Stop() error {
 func (d *MPSDaemon) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	select {
-	case <-d.exited:
+	if d.Ended() {
 		return nil
-	default:
 	}
 	if d.options.Quit(ctx) != nil {
 		_ = d.command.Process.Signal(syscall.SIGTERM)

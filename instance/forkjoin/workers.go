@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/cut"
 )
@@ -32,7 +33,7 @@ const (
 type Address struct {
 	// Member is the worker's number in the plan, from 1.
 	Member int `json:"member"`
-	// Network is "unix" or "tcp", Address the socket's absolute path or host:port.
+	// Network is "unix", "tcp" or [mutual.Network], Address the socket's absolute path or host:port.
 	Network string `json:"network"`
 	Address string `json:"address"`
 }
@@ -50,6 +51,7 @@ type Workers struct {
 	plan        string
 	members     int
 	connections int
+	dial        mutual.Dial
 
 	mu sync.Mutex
 	at map[int]*place
@@ -65,10 +67,13 @@ type place struct {
 }
 
 // NewWorkers makes the register of a plan's workers. Up to concurrency batches run at the
-// same time.
-func NewWorkers(p *cut.Plan, concurrency int) *Workers {
+// same time. dial connects to the workers; nil means a nil [mutual.Identity]'s.
+func NewWorkers(p *cut.Plan, concurrency int, dial mutual.Dial) *Workers {
+	if dial == nil {
+		dial = (*mutual.Identity)(nil).Dial
+	}
 	return &Workers{
-		plan: PlanName(p), members: p.Members, connections: max(1, concurrency),
+		plan: PlanName(p), members: p.Members, connections: max(1, concurrency), dial: dial,
 		at: make(map[int]*place), changed: make(chan struct{}),
 		resent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "faas_infer_instance_parts_resent_total",
@@ -152,7 +157,7 @@ func (a Address) check() error {
 			return fmt.Errorf("address is %.200q: give the absolute path of a socket, of at most %d bytes", a.Address, maxSocket)
 		}
 		return nil
-	case "tcp":
+	case "tcp", mutual.Network:
 		host, port, err := net.SplitHostPort(a.Address)
 		n, wrong := strconv.ParseUint(port, 10, 16)
 		if err != nil || wrong != nil || n == 0 || host == "" {
@@ -160,7 +165,7 @@ func (a Address) check() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("network is %.20q: give unix or tcp", a.Network)
+	return fmt.Errorf("network is %.20q: give unix, tcp or %s", a.Network, mutual.Network)
 }
 
 // Set replaces the addresses of the workers. Connections to those that are gone are closed
@@ -175,7 +180,7 @@ func (w *Workers) Set(to []Address) {
 		if p != nil && p.Address == a { // One that broke off has no other address yet.
 			delete(before, a.Member)
 		} else {
-			p = &place{Address: a, over: upstream.NewTransport(a.Network, a.Address, w.connections)}
+			p = &place{Address: a, over: upstream.NewTransport(w.dial, a.Network, a.Address, w.connections)}
 		}
 		w.at[a.Member] = p
 	}
@@ -250,7 +255,11 @@ func (w *Workers) next(ctx context.Context, member int, old *place) (*place, err
 // listens reports whether a process takes connections at the address.
 func (p *place) listens(ctx context.Context) bool {
 	dialer := net.Dialer{Timeout: pause}
-	c, err := dialer.DialContext(ctx, p.Network, p.Address.Address)
+	network := p.Network
+	if network == mutual.Network {
+		network = "tcp"
+	}
+	c, err := dialer.DialContext(ctx, network, p.Address.Address)
 	if err != nil {
 		return false
 	}

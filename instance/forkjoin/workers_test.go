@@ -15,16 +15,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // member makes the worker of round 1 of a plan with three members.
-func member(t *testing.T) (*forkjoin.Workers, *forkjoin.Member) {
+func member(t *testing.T) (*forkjoin.Workers, *forkjoin.Member) { return memberOver(t, nil) }
+
+func memberOver(t *testing.T, dial mutual.Dial) (*forkjoin.Workers, *forkjoin.Member) {
 	t.Helper()
 	p := &cut.Plan{Model: "m", Members: 3, Rounds: []cut.Round{{End: 1, Cut: "whole", On: []int{1}}}}
-	w := forkjoin.NewWorkers(p, 1)
+	w := forkjoin.NewWorkers(p, 1, dial)
 	t.Cleanup(func() { w.Close() })
 	var out cut.Tensor
 	if err := json.Unmarshal([]byte(`{"name":"y","as":"y","type":"UINT8","shape":[97,1],"further":[98,1]}`), &out); err != nil {
@@ -55,14 +61,23 @@ func serve(t *testing.T, path string, first http.HandlerFunc) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{path: path}
-	f.Server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f := serveAt(t, l, first)
+	f.path = path
+	return f
+}
+
+// serveAt is serve at a listener. With TLS, it answers instances only.
+func serveAt(t *testing.T, l net.Listener, first http.HandlerFunc) *fake {
+	t.Helper()
+	f := &fake{}
+	rules := mutual.Rules{Callers: func(string) []string { return []string{mutual.InstanceName} }}
+	f.Server = &http.Server{ConnContext: mutual.WithConn, Handler: mutual.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f.calls.Add(1) == 1 && first != nil {
 			first(w, r)
 			return
 		}
 		fmt.Fprint(w, `{"outputs":[{"name":"y","datatype":"UINT8","shape":[1,1],"data":[7]}]}`)
-	})}
+	}), rules)}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -114,6 +129,34 @@ func TestABatchWaitsForTheWorkers(t *testing.T) {
 	w.ServeHTTP(out, httptest.NewRequest(http.MethodGet, forkjoin.WorkersPath, nil))
 	if want := at(w, f.path); strings.TrimSpace(out.Body.String()) != want {
 		t.Errorf("GET answers %s, want %s", out.Body, want)
+	}
+}
+
+// A master with a certificate reaches its workers over TLS.
+func TestAWorkerWithTLS(t *testing.T) {
+	authority, dir := mutualtest.NewAuthority(t, time.Now().Add(time.Hour)), t.TempDir()
+	authority.Issue(t, dir, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
+	identity, err := mutual.Open(dir, mutual.InstanceName, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := serveAt(t, identity.Listen(l), nil)
+	w, m := memberOver(t, identity.Dial)
+	place := strings.Replace(at(w, l.Addr().String()), `"unix"`, `"tls"`, 1)
+	if code, text := put(w, place); code != http.StatusNoContent {
+		t.Fatalf("%d %s", code, text)
+	}
+	if err := run(t.Context(), m); err != nil || f.calls.Load() != 1 {
+		t.Errorf("%d calls, %v", f.calls.Load(), err)
+	}
+	// Without TLS the worker has nothing for it.
+	put(w, strings.Replace(place, `"tls"`, `"tcp"`, 1))
+	if err := run(t.Context(), m); err == nil {
+		t.Error("a worker answers without TLS")
 	}
 }
 
@@ -248,7 +291,7 @@ func FuzzWorkers(f *testing.F) {
 	f.Add(`{"plan":"0123456789abcdef","workers":[{"member":1,"network":"unix","address":"/s"}]}`)
 	f.Add(`{"plan":"0123456789abcdef","workers":[{"member":2,"network":"tcp","address":"[::1]:80"}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		w := forkjoin.NewWorkers(&cut.Plan{Model: "m", Members: 3}, 1)
+		w := forkjoin.NewWorkers(&cut.Plan{Model: "m", Members: 3}, 1, nil)
 		defer w.Close()
 		switch code, text := put(w, body); code {
 		case http.StatusNoContent, http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge:

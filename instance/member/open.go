@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 )
 
@@ -19,6 +20,8 @@ type Options struct {
 	Memory int64
 	// Concurrency is the number of batches that a master runs at the same time, 0 for 1.
 	Concurrency int
+	// Dial connects a master to its workers; nil means net.Dialer's.
+	Dial mutual.Dial
 }
 
 // Master is the master's engine: its own parts run in this process, the others wherever
@@ -36,7 +39,7 @@ func (p *Parts) Master(o Options) (*Master, error) {
 	if err := p.has(0); err != nil {
 		return nil, err
 	}
-	m := &Master{Workers: forkjoin.NewWorkers(&p.Plan, o.Concurrency)}
+	m := &Master{Workers: forkjoin.NewWorkers(&p.Plan, o.Concurrency, o.Dial)}
 	var open engines
 	var rounds []forkjoin.Round
 	for i, parts := range p.Rounds {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-
-	"github.com/faas-infer/faas-infer/instance"
 )
 
 // ShadowsPath is the body's route for the addresses of its shadows.
 const ShadowsPath = "/v1/shadows"
+
+// BodyEnv, if set in an instance's environment, makes it a body if it finds a prepared copy of its model on
+// its node. A program that is older than the provider ignores a variable; it would refuse a flag.
+const BodyEnv = "FAAS_INFER_BODY"
 
 // maxOrder bounds the body of a request to it in bytes.
 const maxOrder = 64 << 10
@@ -79,17 +81,41 @@ func (b *Body) Status() Status {
 
 // Handler serves a body: the requests of an instance's server, and at [ShadowsPath] PUT with an
 // [Order], which answers 204 or 400 with the reason, and GET with the [Status].
-func (b *Body) Handler(server *instance.Server) http.Handler {
+func (b *Body) Handler(server http.Handler) http.Handler { return handler(b, server) }
+
+// Alone serves an instance that cannot be a body: the requests of its server, and at [ShadowsPath] the
+// answers of a body without shadows that refuses any, with why as the reason.
+func Alone(server http.Handler, why error) http.Handler { return handler(alone{why}, server) }
+
+// alone takes no shadows.
+type alone struct{ why error }
+
+func (a alone) Status() Status { return Status{Shadows: []ShadowStatus{}, Why: a.why.Error()} }
+
+func (a alone) Set(o Order) error {
+	if len(o.Shadows) > 0 {
+		return a.why
+	}
+	return nil
+}
+
+// ordered carries out orders.
+type ordered interface {
+	Status() Status
+	Set(o Order) error
+}
+
+func handler(b ordered, server http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == ShadowsPath {
-			b.serveOrder(w, r)
+			serveOrder(b, w, r)
 			return
 		}
 		server.ServeHTTP(w, r)
 	})
 }
 
-func (b *Body) serveOrder(w http.ResponseWriter, r *http.Request) {
+func serveOrder(b ordered, w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:
 		answer(w, http.StatusOK, b.Status())

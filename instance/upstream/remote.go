@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -59,13 +60,13 @@ type caller struct {
 	client      *http.Client
 }
 
-// NewTransport makes the connections to one server at an address of a network: "tcp" or
-// "unix". Requests go there whatever host their URL names. It keeps up to the given number of
-// idle connections.
-func NewTransport(network, address string, connections int) *http.Transport {
+// NewTransport makes the connections to one server at an address of a network with dial.
+// Requests go there whatever host their URL names. It keeps up to the given number of idle
+// connections.
+func NewTransport(dial mutual.Dial, network, address string, connections int) *http.Transport {
 	t := newTransport(connections)
 	t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, address)
+		return dial(ctx, network, address)
 	}
 	return t
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/lab/rig"
@@ -170,7 +171,7 @@ func (s *subject) start(ctx context.Context, name, prepared string, on int, argu
 	if err != nil {
 		return nil, err
 	}
-	p.over = upstream.NewTransport("unix", socket, 4)
+	p.over = upstream.NewTransport((*mutual.Identity)(nil).Dial, "unix", socket, 4)
 	p.OpenInference = upstream.NewPeer(p.over, rig.FunctionName)
 	s.processes = append(s.processes, p)
 	return p, p.AnswersOver(ctx, socket)

@@ -140,7 +140,11 @@ func TestProductionPlacesAsTheSimulator(t *testing.T) {
 			n := cluster.Node{Name: fmt.Sprint("n", i), Total: cluster.Resources{CPU: 1000 * (2 + random.IntN(6)), Memory: 64 << 30}}
 			inventory := gpu.Inventory{Sharing: gpu.MPS, PipeDirectory: "/run/mps"}
 			for k := range 1 + random.IntN(4) {
-				inventory.Devices = append(inventory.Devices, gpu.Device{Index: k, UUID: fmt.Sprint(n.Name, "-gpu", k), Memory: int64(8+8*random.IntN(4)) << 30, Whole: random.IntN(6) == 0})
+				d := gpu.Device{Index: k, UUID: fmt.Sprint(n.Name, "-gpu", k), Memory: int64(8+8*random.IntN(4)) << 30, Whole: random.IntN(5) == 0}
+				if d.Whole && random.IntN(2) == 0 { // A MIG instance.
+					d.Percent = 14 * (1 + random.IntN(4))
+				}
+				inventory.Devices = append(inventory.Devices, d)
 			}
 			n.Devices = inventory.Rooms(nil)
 			total, _ := cluster.SumDevices(n.Devices)

@@ -26,17 +26,23 @@ import (
 
 // Shadows are what a controller needs of instances that can have shadows.
 type Shadows interface {
-	// Check returns an error that says why instances of a model can have none, without reading it.
-	Check(file string) error
+	// Check returns an error that says why a function's instances of a model can have none, without reading
+	// it.
+	Check(f *provider.Function, file string) error
 	// Blocks finds the times of a model's blocks. It may take some seconds. The error is
 	// a [shadow.UndividedError] if no later attempt can succeed.
 	Blocks(ctx context.Context, file string) (*shadow.Model, error)
+	// Transfer is the time of tensors between a body and its shadow.
+	Transfer() shadow.Transfer
 	// Unwanted says that no function has shadows, so nothing has to be kept for the next one. It must
 	// not block.
 	Unwanted()
 	// Tell tells a body which part its shadows hold and where they are; none makes it compute
 	// alone.
 	Tell(ctx context.Context, body cluster.Instance, part string, shadows []cluster.Instance) error
+	// Pair records that a shadow is given to another body, for the replicas that follow and the next
+	// provider.
+	Pair(ctx context.Context, shadow, body cluster.InstanceID) error
 	// Look asks a body about the shadows that it was told of.
 	Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (ShadowReport, error)
 }
@@ -151,8 +157,14 @@ func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
 	}
 	f.Shadows, f.Pairings, f.ShadowsFirst = shadowsSeen(fn), pairings(fn), fn.Inference.Shadow == annotation.ShadowAlways
 	f.NoShadows = fn.shadows.Failures.Pausing(now)
-	f.SharedWeights = true // Shadows start on one machine only, where all instances map prepared models.
-	c.tell(now, fn)
+	// On one machine all instances map prepared models. Pods that may have shadows share their node's copy,
+	// which a whole instance makes.
+	f.SharedWeights, f.ShadowsBeside = true, true
+	if c.options.Replica.Leads() {
+		c.tell(now, fn)
+	} else {
+		c.follow(fn)
+	}
 }
 
 // pairings are the ways to help a function's instances, as the engine sees them.
@@ -197,9 +209,18 @@ func takesShadows(fn *function, a *artefact, config cluster.Config) bool {
 
 // Pair implements [systems.Driver].
 func (c driver) Pair(p scaling.Pair) {
-	if in, ok := c.keeper.Instance(p.ID); ok && in.Role == cluster.Shadow {
-		in.Body = p.Body
+	in, ok := c.keeper.Instance(p.ID)
+	if !ok || in.Role != cluster.Shadow {
+		return
 	}
+	if in.Body = p.Body; c.options.Shadows == nil {
+		return
+	}
+	c.keeper.Begin(func() {
+		if err := c.options.Shadows.Pair(c.keeper.Context(), p.ID, p.Body); err != nil && c.keeper.Context().Err() == nil {
+			c.options.Logger.Warn().Str("instance", string(p.ID)).Err(err).Msg("could not record a shadow's body; the next provider pairs it anew")
+		}
+	})
 }
 
 // recordShadows updates the metrics of a function's shadows. The weights of a node's instances are
@@ -283,7 +304,7 @@ func (c pairs) shadowless(f *provider.Function, m Model) string {
 	if c.options.Shadows == nil {
 		return "this backend starts no shadows"
 	}
-	switch err := c.options.Shadows.Check(m.File); {
+	switch err := c.options.Shadows.Check(f, m.File); {
 	case m.Plan != nil:
 		return "the model is cut over several instances"
 	case err != nil:
@@ -371,7 +392,7 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 		return parts{failed: err.Error()}
 	}
 	rules := c.fn.rules
-	x := pairing.Divider{Model: m, Limits: rules.Limits(c.Function), Planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
+	x := pairing.Divider{Model: m, Transfer: c.options.Shadows.Transfer(), Limits: rules.Limits(c.Function), Planned: scaling.Function{SLO: rules.Planned(c.Function), Percentile: c.Inference.Percentile, Queue: rules.Queue(c.Function)}}
 	c.mu.Lock()
 	if a := c.fn.artefact(t.Name); a != nil {
 		x.Planned.Configs = slices.Clone(a.promised)

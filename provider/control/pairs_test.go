@@ -27,6 +27,8 @@ type fakeShadows struct {
 	mu     sync.Mutex
 	told   []string
 	blocks int
+	// recorded are the pairs that were recorded.
+	recorded []string
 	// fails is how many times the blocks are not found, and why.
 	fails int
 	why   error
@@ -41,7 +43,7 @@ type fakeShadows struct {
 	counted metrics.ShadowCounts
 }
 
-func (*fakeShadows) Check(file string) error {
+func (*fakeShadows) Check(_ *provider.Function, file string) error {
 	if file == "python" {
 		return errors.New("the model runs in Python")
 	}
@@ -69,6 +71,15 @@ func (s *fakeShadows) Blocks(context.Context, string) (*shadow.Model, error) {
 	}
 	return m, nil
 }
+
+func (s *fakeShadows) Pair(_ context.Context, id, body cluster.InstanceID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorded = append(s.recorded, string(id)+" to "+string(body))
+	return nil
+}
+
+func (*fakeShadows) Transfer() shadow.Transfer { return shadow.Transfer{Fixed: 0.3, PerMiB: 0.1} }
 
 func (s *fakeShadows) Unwanted() { s.unwanted.Store(true) }
 

@@ -84,10 +84,16 @@ func (c *Controller) stats(fn *function) dispatch.Stats {
 }
 
 // Seen implements [keeper.Instance]. A replica that follows takes over the config and the
-// parking that the leader has given the instance. The leader ignores it: it knows more than
-// the backend.
+// parking that the leader has given the instance, and the body that it has given a shadow. The
+// leader ignores it: it knows more than the backend.
 func (in *instance) Seen(before cluster.State, seen cluster.Instance) {
 	replica := in.function.replica
+	if in.Role == cluster.Shadow {
+		if !replica.Led() || !replica.Leads() {
+			in.Body = seen.Body
+		}
+		return
+	}
 	if before != seen.State || replica.Led() && replica.Leads() || in.previousConfig != nil {
 		return
 	}

@@ -91,6 +91,26 @@ func (c pairs) tell(now time.Time, fn *function) {
 	}
 }
 
+// follow takes over the pairs that the leader has made, as the backend shows them: the dispatcher here has to
+// know how a body executes. What bodies were told is the leader's to know. The lock is held.
+func (c pairs) follow(fn *function) {
+	fn.paired = false
+	for _, body := range fn.Sorted() {
+		if !body.Paired {
+			continue
+		}
+		fn.paired = true
+		body.order, body.tookOver = unknownPair, true
+		var with *pairing.Division
+		for _, s := range fn.shadows.Sorted() {
+			if a := body.own(); a != nil && s.Body == body.ID && s.There() {
+				with = a.division(body.Config.CPU, s.Part)
+			}
+		}
+		body.help(with)
+	}
+}
+
 // leave stops a shadow as soon as its body does not use it any more. A job that it broke off would count
 // as lost. The lock is held.
 func (c pairs) leave(s *instance, why string) {

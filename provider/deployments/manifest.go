@@ -66,7 +66,9 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 		selector[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	}
 	delete(labels, v1alpha1.InstanceLabel) // Only models' pods have it: ordinarySelector excludes it.
-	delete(labels, v1alpha1.MemberLabel)   // A network policy lets only members reach workers.
+	for _, key := range []string{v1alpha1.MemberLabel, v1alpha1.PairLabel, v1alpha1.BodyLabel} {
+		delete(labels, key) // Network policies let only members reach workers, and bodies shadows.
+	}
 	maps.Copy(labels, selector)
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	// Every deployment replaces the instances, even an equal one: the image's tag may name

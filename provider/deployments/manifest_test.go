@@ -34,6 +34,7 @@ func TestObjects(t *testing.T) {
 	owner := &v1alpha1.Function{ObjectMeta: metav1.ObjectMeta{Name: "figlet", Namespace: "fns", UID: "u"}}
 	m := made(t, manifestFunction(func(f *provider.Function) {
 		(*f.Deployment.Labels)[v1alpha1.MemberLabel] = v1alpha1.MemberMaster // It would reach the workers of models.
+		(*f.Deployment.Labels)[v1alpha1.PairLabel] = v1alpha1.PairBody       // It would reach shadows.
 	}))
 	text, err := m.Deployment(owner, 3)
 	if err != nil {

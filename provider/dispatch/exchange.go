@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -133,7 +134,21 @@ func (l *link) begin(calls []*call, within []time.Duration, until time.Time) (*e
 	request = strconv.AppendInt(request, length, 10)
 	request = append(request, "\r\n\r\n"...)
 	now := time.Now()
-	return &exchange{connection: c, link: l, members: len(calls), began: now, unsent: append(net.Buffers{request}, body...), end: now.Add(timeout)}, nil
+	return &exchange{connection: c, link: l, members: len(calls), began: now, unsent: gathered(c.Conn, append(net.Buffers{request}, body...)), end: now.Add(timeout)}, nil
+}
+
+// gathered returns what to write to a connection. A socket takes all buffers with one call. TLS would
+// make a record of each, and a call for it, so there they become one buffer.
+func gathered(conn net.Conn, buffers net.Buffers) net.Buffers {
+	if !isSecure(conn) {
+		return buffers
+	}
+	return net.Buffers{bytes.Join(buffers, nil)}
+}
+
+func isSecure(conn net.Conn) bool {
+	_, ok := conn.(*tls.Conn)
+	return ok
 }
 
 // sent reports whether the whole batch has been written: the requests' bodies are not
@@ -143,7 +158,12 @@ func (x *exchange) sent() bool { return len(x.unsent) == 0 }
 // await sends the batch and waits until its answer begins, at most until a time. It can be
 // called again after that.
 func (x *exchange) await(until time.Time) (begins bool, err error) {
-	if err := x.wait(until); err != nil {
+	whole := !x.sent() && isSecure(x.Conn)
+	if whole { // A write that is broken off ends a connection with TLS.
+		if err := x.set(x.end); err != nil {
+			return false, err
+		}
+	} else if err := x.wait(until); err != nil {
 		return false, err
 	}
 	if !x.sent() {
@@ -157,6 +177,11 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 				return false, why
 			}
 			return false, fmt.Errorf("send batch: %w", err)
+		}
+	}
+	if whole {
+		if err := x.set(until); err != nil {
+			return false, err
 		}
 	}
 	switch _, err := x.reader.Peek(1); {

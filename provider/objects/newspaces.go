@@ -32,6 +32,7 @@ type NewNamespaces struct {
 const (
 	functionsPolicy = "faas-infer-functions"
 	membersPolicy   = "faas-infer-members"
+	shadowsPolicy   = "faas-infer-shadows"
 	quotaName       = "faas-infer"
 )
 
@@ -99,23 +100,27 @@ func madeMeta(namespace, name string) metav1.ObjectMeta {
 
 // policies returns the network policies of functions in a namespace.
 func (n NewNamespaces) policies(namespace string) []*networkingv1.NetworkPolicy {
-	tcp, port := corev1.ProtocolTCP, intstr.FromInt32(podspec.Port)
+	tcp := corev1.ProtocolTCP
 	selector := func(labels map[string]string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: labels}
 	}
-	admit := func(name string, selected map[string]string, from networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
+	admit := func(name string, selected map[string]string, number int32, from networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
+		port := intstr.FromInt32(number)
 		return &networkingv1.NetworkPolicy{ObjectMeta: madeMeta(namespace, name), Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: *selector(selected), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{from}, Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}}}},
 		}}
 	}
 	return []*networkingv1.NetworkPolicy{
-		admit(functionsPolicy, map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}, networkingv1.NetworkPolicyPeer{
+		admit(functionsPolicy, map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}, podspec.Port, networkingv1.NetworkPolicyPeer{
 			NamespaceSelector: selector(map[string]string{corev1.LabelMetadataName: n.Provider}),
 			PodSelector:       selector(map[string]string{"app.kubernetes.io/name": "faas-infer", "app.kubernetes.io/component": "provider"}),
 		}),
-		admit(membersPolicy, map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}, networkingv1.NetworkPolicyPeer{
+		admit(membersPolicy, map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker}, podspec.Port, networkingv1.NetworkPolicyPeer{
 			PodSelector: selector(map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster}),
+		}),
+		admit(shadowsPolicy, map[string]string{v1alpha1.PairLabel: v1alpha1.PairShadow}, podspec.RelayPort, networkingv1.NetworkPolicyPeer{
+			PodSelector: selector(map[string]string{v1alpha1.PairLabel: v1alpha1.PairBody}),
 		}),
 	}
 }

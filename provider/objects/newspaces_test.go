@@ -70,7 +70,7 @@ func TestNewNamespaces(t *testing.T) {
 	if got := level("made"); got != "baseline" {
 		t.Errorf("the level is %q", got)
 	}
-	if got := has("made"); !slices.Equal(got, []string{"faas-infer 10", functionsPolicy, membersPolicy}) {
+	if got := has("made"); !slices.Equal(got, []string{"faas-infer 10", functionsPolicy, membersPolicy, shadowsPolicy}) {
 		t.Errorf("it has %q", got)
 	}
 	if got := has("theirs"); len(got) > 0 || level("theirs") != "" {
@@ -112,7 +112,7 @@ func TestNewNamespaces(t *testing.T) {
 	if got := level("made"); got != "privileged" {
 		t.Errorf("an administrator's level has become %q", got)
 	}
-	if got := has("made"); !slices.Equal(got, []string{"faas-infer 50", membersPolicy}) {
+	if got := has("made"); !slices.Equal(got, []string{"faas-infer 50", membersPolicy, shadowsPolicy}) {
 		t.Errorf("an administrator's changes have become %q", got)
 	}
 }
@@ -151,7 +151,7 @@ func TestHalfMadeNamespace(t *testing.T) {
 		t.Errorf("it has become %v: %v", got, err)
 	}
 	policies, err := client.NetworkingV1().NetworkPolicies("made").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(policies.Items) != 2 {
+	if err != nil || len(policies.Items) != 3 {
 		t.Errorf("it has %v: %v", policies, err)
 	}
 }

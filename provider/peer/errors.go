@@ -33,6 +33,9 @@ func (g *Group) dial(ctx context.Context, network, address string) (net.Conn, er
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	c, err := g.options.Dial(ctx, network, address)
+	if err == nil && g.options.Secure != nil {
+		c, err = g.options.Secure(ctx, c)
+	}
 	if err != nil {
 		return nil, connectError{err}
 	}

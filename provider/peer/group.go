@@ -37,6 +37,8 @@ type Options struct {
 	Logger   zerolog.Logger
 	// Dial connects to other replicas; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Secure makes a connection of Dial's one with TLS; nil for none. It closes it after an error.
+	Secure func(ctx context.Context, conn net.Conn) (net.Conn, error)
 }
 
 const (

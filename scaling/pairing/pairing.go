@@ -67,6 +67,8 @@ type Divider struct {
 	// them; Limits are the engine's options.
 	Planned scaling.Function
 	Limits  capacity.Options
+	// Transfer is the time of tensors between a body and its shadow.
+	Transfer shadow.Transfer
 }
 
 // Divide chooses a part for each share of cores on which an artefact may run. It leaves out shares
@@ -98,7 +100,7 @@ func (x *Divider) on(cpu int) (d Division, gains bool, err error) {
 			largest = max(largest, c.Config.Batch)
 		}
 	}
-	o := shadow.Options{Body: cpu, Shadow: cpu, MaxRows: min(largest, MaxBatch), Transfer: Relayed, Partial: true}
+	o := shadow.Options{Body: cpu, Shadow: cpu, MaxRows: min(largest, MaxBatch), Transfer: x.Transfer, Partial: true}
 	for _, part := range []float64{1, 0.7, 0.5} {
 		for _, reach := range []float64{pairReach, 0} {
 			o.Reach, o.SLO = reach, part*float64(x.Planned.SLO)/float64(time.Millisecond)

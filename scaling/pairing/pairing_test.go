@@ -29,7 +29,7 @@ func model(blocks ...float64) *shadow.Model {
 
 // dividerOf is for a function of that model with batches up to 8 on a core.
 func dividerOf(m *shadow.Model, slo time.Duration) Divider {
-	x := Divider{Model: m, Limits: capacity.Production(), Planned: scaling.Function{SLO: slo, Queue: capacity.LateBound}}
+	x := Divider{Model: m, Transfer: Relayed, Limits: capacity.Production(), Planned: scaling.Function{SLO: slo, Queue: capacity.LateBound}}
 	for b := 1; b <= 8; b *= 2 {
 		exec := time.Duration(m.Time(0, len(m.Blocks), b, 1000) * float64(time.Millisecond))
 		x.Planned.Configs = append(x.Planned.Configs, capacity.Candidate{Config: cluster.Config{Batch: b, Resources: cluster.Resources{CPU: 1000, Memory: 256 << 20}}, Exec: exec})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,11 +69,7 @@ func (n *Node) Trust(now time.Time) {
 	alive := n.GPUs.Alive
 	n.GPUs.Alive = time.Time{} // A heartbeat is no change.
 	if (gpu.Inventory{Alive: alive}).Dead(now) && len(n.GPUs.Usable()) > 0 {
-		n.Complaint = fmt.Sprintf("the node agent has not said since %s that it lives; see why its pod does not run", alive.UTC().Format(time.RFC3339))
-		n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: gpu.None, Reason: n.Complaint}
-		for i := range n.GPUs.Devices {
-			n.GPUs.Devices[i].Whole = false
-		}
+		n.withdraw(gpu.None, fmt.Sprintf("the node agent has not said since %s that it lives; see why its pod does not run", alive.UTC().Format(time.RFC3339)))
 		n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	}
 }
@@ -80,31 +77,40 @@ func (n *Node) Trust(now time.Time) {
 // checkOffer stops the sharing of GPUs that NVIDIA's device plugin hands out as well, whatever the
 // annotation says: it may have been edited, or be of an agent that has died.
 func (n *Node) checkOffer(whole int) {
-	if n.GPUs.Sharing != gpu.MPS || whole == 0 {
+	if whole == 0 || len(n.GPUs.Usable()) == 0 {
 		return
 	}
-	if sharing, why := gpu.Offer(len(n.GPUs.Devices), len(n.GPUs.Shareable()), whole, n.GPUs.Claimed); sharing == gpu.Whole {
-		n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: sharing, Reason: why}
-		for i := range n.GPUs.Devices {
-			n.GPUs.Devices[i].Whole = false
-		}
-		n.Complaint = why
+	if sharing, why := n.GPUs.Offer(whole); sharing == gpu.Whole {
+		n.withdraw(sharing, why)
 	}
 }
 
-// Whole returns how many GPUs NVIDIA's device plugin offers on a node, each to one
+// withdraw says that instances use none of the node's GPUs, and why.
+func (n *Node) withdraw(sharing gpu.Sharing, why string) {
+	n.GPUs = gpu.Inventory{Devices: n.GPUs.Devices, Sharing: sharing, Reason: why}
+	for i := range n.GPUs.Devices {
+		n.GPUs.Devices[i].Whole = false
+	}
+	n.Complaint = why
+}
+
+// Whole returns how many GPUs and MIG instances NVIDIA's device plugin offers on a node, each to one
 // container or to several by time slicing.
 func Whole(object *corev1.Node) int {
 	sum := 0
-	for _, name := range wholeResources {
-		n := object.Status.Allocatable[name]
-		sum += int(n.Value())
+	for name, n := range object.Status.Allocatable {
+		if isWhole(name) {
+			sum += int(n.Value())
+		}
 	}
 	return sum
 }
 
-// wholeResources are the names under which the device plugin advertises GPUs.
-var wholeResources = []corev1.ResourceName{gpu.WholeResource, gpu.WholeResource + ".shared"}
+// isWhole reports whether the device plugin advertises GPUs or MIG instances under a name. It counts
+// instances as nvidia.com/mig-1g.5gb and the like, unless all of the node are of one size.
+func isWhole(name corev1.ResourceName) bool {
+	return name == gpu.WholeResource || name == gpu.WholeResource+".shared" || strings.HasPrefix(string(name), "nvidia.com/mig-")
+}
 
 // Same reports whether n and o do not differ for placement. Kubelets write a node's
 // status often, mostly without such a change.

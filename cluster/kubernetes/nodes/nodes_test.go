@@ -60,6 +60,31 @@ func TestHandedOutTwice(t *testing.T) {
 	}
 }
 
+// MIG instances that the device plugin hands out are not given out as well.
+func TestMIGHandedOutTwice(t *testing.T) {
+	for _, test := range []struct {
+		claimed bool
+		name    corev1.ResourceName
+		count   string
+		uses    bool
+	}{
+		{false, "nvidia.com/mig-1g.5gb", "0", true}, {false, "nvidia.com/mig-1g.5gb", "2", false}, {false, gpu.WholeResource, "2", false},
+		{true, "nvidia.com/mig-1g.5gb", "2", true}, {true, "nvidia.com/mig-1g.5gb", "8", false}, {false, "nvidia.com/other", "2", true},
+	} {
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{gpu.InventoryAnnotation: gpu.Inventory{
+			Sharing: gpu.None, Claimed: test.claimed, Devices: []gpu.Device{
+				{UUID: "a", Memory: 40, Divided: true, Unshareable: "MIG"},
+				{UUID: "MIG-1", Parent: "a", Percent: 14, Memory: 8, Unshareable: "MIG", Whole: true},
+				{UUID: "MIG-2", Parent: "a", Percent: 14, Memory: 8, Unshareable: "MIG", Whole: true},
+			}}.String()}},
+			Status: corev1.NodeStatus{Allocatable: list("4", "1Ki")}}
+		object.Status.Allocatable[test.name] = resource.MustParse(test.count)
+		if n := Read(Trim(object)); (n.Allocatable.GPU == 28) != test.uses || (n.Allocatable.GPUMemory == 16) != test.uses || (n.Complaint == "") != test.uses {
+			t.Errorf("%+v: %+v", test, n)
+		}
+	}
+}
+
 func TestRequests(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	sidecar := container("s", "100m", "10")

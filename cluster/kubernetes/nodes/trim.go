@@ -26,8 +26,8 @@ func Trim(object *corev1.Node) *corev1.Node {
 			out.Annotations[key] = text
 		}
 	}
-	for _, name := range wholeResources {
-		if n, ok := object.Status.Allocatable[name]; ok {
+	for name, n := range object.Status.Allocatable {
+		if isWhole(name) {
 			out.Status.Allocatable[name] = n
 		}
 	}

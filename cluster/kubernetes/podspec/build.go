@@ -36,6 +36,8 @@ type ModelPlan struct {
 	// Copies is the PersistentVolumeClaim with the node's prepared copies of models, in the function's
 	// namespace; "" for none.
 	Copies string
+	// Certificate: it speaks TLS with the certificate in [CertificateSecret].
+	Certificate bool
 	// Local bounds what it takes of its node.
 	Local Local
 	// Grace is how long it may take to exit if the deletion gives no other grace
@@ -65,6 +67,10 @@ func Model(p ModelPlan) (*corev1.Pod, error) {
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: skeleton(p, name)}
 	if p.Copies != "" {
 		addCopies(&pod.Spec, p)
+	}
+	addPair(pod, p.Spec)
+	if p.Certificate {
+		addCertificate(&pod.Spec)
 	}
 	d := p.Owner.Spec.Deployment(name, namespace)
 	d.EnvProcess, d.EnvVars, d.Secrets = "", p.Spec.Env, slices.Sorted(maps.Keys(p.Spec.Secrets))
@@ -123,7 +129,9 @@ func metadata(p ModelPlan, name, namespace string) (metav1.ObjectMeta, error) {
 	labels[v1alpha1.FunctionLabel] = name
 	labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedBy
 	labels[v1alpha1.InstanceLabel] = string(p.Spec.ID)
-	delete(labels, v1alpha1.MemberLabel) // A function must not choose whom it may reach.
+	for _, key := range []string{v1alpha1.MemberLabel, v1alpha1.PairLabel, v1alpha1.BodyLabel} {
+		delete(labels, key) // A function must not choose whom it may reach.
+	}
 	switch {
 	case p.Spec.Set != "" && p.Spec.Member == 0:
 		labels[v1alpha1.MemberLabel] = v1alpha1.MemberMaster

@@ -180,6 +180,31 @@ func TestGPUShare(t *testing.T) {
 	}
 }
 
+// An instance that has a MIG instance, or a GPU without MPS, mounts nothing of the node. Its share is read
+// back as it was planned.
+func TestWholeDevice(t *testing.T) {
+	p := plan()
+	p.Spec.Config.GPU, p.Spec.Config.GPUMemory, p.Spec.Devices = 40, 1<<30, []string{"MIG-1"}
+	p.Share = &gpu.Share{Device: "MIG-1", Percent: 40, Memory: 1 << 30, RuntimeClass: "nvidia"}
+	pod, err := Model(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath != nil {
+			t.Errorf("it mounts %+v", v.HostPath)
+		}
+	}
+	for _, e := range pod.Spec.Containers[0].Env {
+		if e.Name == "CUDA_MPS_PIPE_DIRECTORY" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if in, err := ReadModel(Trim(pod)); err != nil || in.Config != p.Spec.Config || in.Device() != "MIG-1" || *pod.Spec.RuntimeClassName != "nvidia" {
+		t.Errorf("%+v, %v", in, err)
+	}
+}
+
 // A claim replaces the container runtime's way to a GPU, and a RuntimeClass is set only for that.
 func TestGPUClaim(t *testing.T) {
 	visible := func(pod *corev1.Pod) bool {

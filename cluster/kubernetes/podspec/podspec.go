@@ -18,6 +18,9 @@ const (
 	Port = 8080
 	// PortName is that port's name.
 	PortName = "http"
+	// RelayPort is the port on which a shadow takes rows of its body's batches.
+	RelayPort = 8090
+	relayName = "relay"
 	// SecretsPath is the directory in which instances find their secrets.
 	SecretsPath = "/var/openfaas/secrets"
 	// DefaultUser is the user that ordinary functions run as, the same as in

@@ -47,7 +47,7 @@ func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 		in.StartedAt = at
 	}
 	if in.Address = Address(pod); in.Address != "" {
-		in.Network = "tcp"
+		in.Network = network(pod)
 	}
 	return in, nil
 }
@@ -67,7 +67,7 @@ func recorded(pod *corev1.Pod) (in cluster.Instance, err error) {
 	case len(pod.Spec.Containers) == 0:
 		return in, errors.New("the pod has no container")
 	}
-	return in, errors.Join(checkConfig(in.Config, in.Kind), checkMember(in.InstanceSpec))
+	return in, errors.Join(checkConfig(in.Config, in.Kind), checkMember(in.InstanceSpec), checkPair(in.InstanceSpec))
 }
 
 // maxMembers is the maximum number of members of a set, as in a plan.

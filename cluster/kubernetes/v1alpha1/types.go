@@ -66,6 +66,12 @@ const (
 	MemberLabel  = "faas-infer.dev/member"
 	MemberMaster = "master"
 	MemberWorker = "worker"
+	// PairLabel is PairBody or PairShadow, on the pods of instances that may have shadows and of
+	// shadows only. A network policy lets the one reach the other. BodyLabel is the ID of a shadow's body.
+	PairLabel  = "faas-infer.dev/pair"
+	PairBody   = "body"
+	PairShadow = "shadow"
+	BodyLabel  = "faas-infer.dev/body"
 	// SpecAnnotation is the instance's spec as JSON, on the pods of models.
 	SpecAnnotation = "faas-infer.dev/spec"
 	// CountedAnnotation is the resource version of the function with which its pods were
@@ -227,8 +233,8 @@ type Deployed struct {
 type DeployedSpec struct {
 	FunctionSpec `json:",inline"`
 	// Resolved is the model's image as the deployment found it; nil for an ordinary
-	// function. With it, a provider that starts serves the function without asking the
-	// registry.
+	// function and for a model that may be cut. With it, a provider that starts serves the
+	// function without asking the registry.
 	Resolved *ResolvedImage `json:"resolved,omitempty"`
 }
 
@@ -258,9 +264,6 @@ type ResolvedModel struct {
 	Images string `json:"images,omitempty"`
 	// Accuracy is in percent, 0 if it is not known.
 	Accuracy float64 `json:"accuracy,omitempty"`
-	// Weights is the size in bytes of the model with its external weights, 0 unless it may
-	// be cut.
-	Weights int64 `json:"weights,omitempty"`
 }
 
 // FunctionList is a list of functions.

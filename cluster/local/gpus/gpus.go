@@ -180,12 +180,10 @@ func (g *GPUs) share(ctx context.Context, i *gpu.Inventory) map[string]*daemon {
 	return daemons
 }
 
-// daemonOf returns the daemon of a device, which may not run yet. The directory's name is the part of
-// the UUID behind GPU-, up to the first hyphen.
+// daemonOf returns the daemon of a device, which may not run yet.
 func (g *GPUs) daemonOf(uuid string) *daemon {
-	name, _, _ := strings.Cut(strings.TrimPrefix(uuid, "GPU-"), "-")
-	dir := filepath.Join(g.options.Dir, name)
-	return &daemon{device: uuid, options: device.MPSOptions{Program: g.options.MPS, Directory: dir, Devices: []string{uuid}}, record: filepath.Join(dir, "daemon.json")}
+	o := device.MPSOptions{Program: g.options.MPS, Directory: g.options.Dir}.Of(uuid)
+	return &daemon{device: uuid, options: o, record: filepath.Join(o.Directory, "daemon.json")}
 }
 
 // watch reports lost devices.

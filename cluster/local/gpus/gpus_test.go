@@ -1,6 +1,7 @@
 package gpus
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/device"
 	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
@@ -254,6 +256,40 @@ func TestPidOfAnotherDaemon(t *testing.T) {
 	}
 	if _, err := b.identity(); err != nil || !was.Alive() {
 		t.Errorf("the other daemon: %v, alive %v", err, was.Alive())
+	}
+}
+
+// The MPS daemon of another user is left alone, and the reason says what to do. Its GPU goes to one instance.
+func TestDaemonOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if err := foreign(1); !errors.Is(err, errForeign) {
+			t.Errorf("the process of root: %v", err)
+		}
+		return // Only root can start the process of another user.
+	}
+	r := newRig(t)
+	uuid := r.Device(0).UUID
+	o := device.MPSOptions{Directory: r.options.Dir}.Of(uuid)
+	c := exec.Command("/bin/sh", "-c", "read line", device.MPSProgram)
+	c.Env, c.SysProcAttr = []string{pipesEnv + "=" + o.Pipes()}, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	input, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Start(), os.MkdirAll(o.Pipes(), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer input.Close()
+	if err := os.WriteFile(filepath.Join(o.Pipes(), device.MPSProgram+".pid"), []byte(strconv.Itoa(c.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := r.open(t).Inventory().Devices
+	if why := all[0].Unshareable; !all[0].Whole || !strings.Contains(why, "another user's MPS daemon") || !strings.Contains(why, "of user 65534") || all[1].Whole {
+		t.Errorf("%+v", all)
+	}
+	if err := syscall.Kill(c.Process.Pid, 0); err != nil {
+		t.Errorf("it was ended: %v", err)
 	}
 }
 

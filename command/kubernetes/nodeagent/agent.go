@@ -1,18 +1,21 @@
-// Package nodeagent publishes the GPUs of one node of a cluster and runs the MPS daemon
-// that shares them. It does not decide which instance gets which GPU; package gpu does.
+// Package nodeagent publishes the GPUs of one node of a cluster and runs the MPS daemons
+// that share them, one for each GPU. It does not decide which instance gets which GPU; package gpu does.
 // Begin reading at [Agent.Run].
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,7 +34,7 @@ import (
 // manager is the field manager of the agent's writes.
 const manager = "faas-infer-node"
 
-// Agent publishes a node's GPUs and runs its MPS daemon.
+// Agent publishes a node's GPUs and runs their MPS daemons.
 type Agent struct {
 	Client kubernetes.Interface
 	// Node is the node's name.
@@ -50,19 +53,21 @@ type Agent struct {
 	RuntimeClass string
 	// Share: share the GPUs. If false, the agent only publishes them.
 	Share bool
-	// MPS says how the daemon runs; the agent fills in its devices.
+	// MPS says how daemons run; the agent fills in the device of each ([device.MPSOptions.Of]).
 	MPS device.MPSOptions
-	// SharedMemory is the directory on the node that is /dev/shm for the daemon and
+	// SharedMemory is the directory on the node that is /dev/shm for daemons and
 	// for instances; "" for the node's own.
 	SharedMemory string
-	// Every is the time between two checks of driver and daemon.
+	// Every is the time between two checks of driver and daemons.
 	Every time.Duration
 	Log   zerolog.Logger
 
-	daemon *device.MPSDaemon
-	// tried is when the daemon was started last, failed why it does not run.
-	tried  time.Time
-	failed error
+	// daemons are those of the GPUs that are shared, by UUID; nil before the first look. withoutMPS says
+	// why there can be none, "" if there can: GPUs are given out whole then.
+	daemons    map[string]*daemon
+	withoutMPS string
+	// seen are the GPUs that the driver has listed, by UUID.
+	seen map[string]gpu.Device
 	// losses are the GPUs that have failed; nil before Run.
 	losses *losses
 	// logged is the inventory that was logged last; each is logged once.
@@ -116,7 +121,7 @@ func (a *Agent) Check() error {
 	return nil
 }
 
-// Run keeps the annotation and the daemon until ctx ends.
+// Run keeps the annotation and the daemons until ctx ends.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if a.SharedMemory != "" {
 		// As in /dev/shm, every user may write there and remove only their own files.
@@ -142,16 +147,11 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 				a.Log.Error().Err(err).Msg("cannot publish the node's GPUs")
 			}
 		}
-		var exited <-chan struct{}
-		if a.daemon != nil {
-			exited = a.daemon.Exited()
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.losses.changed:
 		case <-tick.C:
-		case <-exited:
 		}
 	}
 }
@@ -180,17 +180,19 @@ func (a *Agent) follow(ctx context.Context) (node func() *corev1.Node, stop func
 		}
 }
 
-// reconcile updates the daemon and the annotation to the present state of the machine and
+// reconcile updates the daemons and the annotation to the present state of the machine and
 // the node.
 func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 	return a.publish(ctx, node, a.inventory(ctx, node))
 }
 
-// inventory returns what the node has to give now. It starts the daemon if it is needed.
+// inventory returns what the node has to give now. It starts the daemons that are needed.
 func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
-	i, err := a.Read()
+	a.findMPS()
+	i, err := a.read(node)
 	if err != nil {
-		return gpu.Inventory{Devices: []gpu.Device{}, Sharing: gpu.None, Reason: err.Error()}
+		i.Sharing, i.Reason = gpu.None, err.Error()
+		return i
 	}
 	if a.losses != nil {
 		a.watch(ctx, i.Devices)
@@ -201,22 +203,67 @@ func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory 
 		return i
 	}
 	if !a.Share {
-		i.Sharing, i.Reason = gpu.None, "sharing is turned off (--share=false)"
-		return i
+		return withdrawn(i, gpu.None, "sharing is turned off (--share=false)")
+	}
+	i.Claimed = a.Plugin
+	if sharing, why := i.Offer(nodes.Whole(node)); sharing != gpu.MPS {
+		// Running daemons stay, because instances compute through them.
+		return withdrawn(i, sharing, why)
 	}
 	i.Sharing = gpu.MPS
-	ours := i.Shareable()
-	if i.Sharing, i.Reason = gpu.Offer(len(i.Devices), len(ours), nodes.Whole(node), a.Plugin); i.Sharing != gpu.MPS {
-		// A running daemon stays, because instances compute through it.
-		return i
+	a.share(ctx, i.Devices)
+	if all := i.Usable(); !slices.ContainsFunc(all, func(d gpu.Device) bool { return d.Lost == "" }) {
+		return withdrawn(i, gpu.None, "none of its GPUs works: "+all[0].UUID+": "+all[0].Lost)
 	}
-	if err := a.ensureDaemon(ctx, ours); err != nil {
-		i.Sharing, i.Reason = gpu.None, err.Error()
-		return i
-	}
-	i.PipeDirectory, i.SharedMemory = a.MPS.Pipes(), a.SharedMemory
-	i.Claimed, i.RuntimeClass = a.Plugin, a.RuntimeClass
+	i.SharedMemory, i.RuntimeClass = a.SharedMemory, a.RuntimeClass
 	return i
+}
+
+// withdrawn is an inventory of which instances use nothing, and why.
+func withdrawn(i gpu.Inventory, sharing gpu.Sharing, why string) gpu.Inventory {
+	i.Sharing, i.Reason, i.Claimed = sharing, why, false
+	for n := range i.Devices {
+		i.Devices[n].Whole = false
+	}
+	return i
+}
+
+// read reads the inventory from the driver. The driver leaves out a GPU that has fallen off the bus; read
+// lists it as lost, so that the provider gives up its instances: as it was seen before, by this agent or
+// by the one that wrote the node's annotation. The error says why there is none that can be used.
+func (a *Agent) read(node *corev1.Node) (i gpu.Inventory, err error) {
+	i, err = a.Read()
+	i.Devices = append([]gpu.Device{}, i.Devices...)
+	if a.seen == nil {
+		a.seen = map[string]gpu.Device{}
+		// Nothing is known of one that cannot be read.
+		before, _ := gpu.Parse(node.Annotations[gpu.InventoryAnnotation])
+		for _, d := range before.Devices {
+			a.seen[d.UUID] = d
+		}
+	}
+	why := i.Reason
+	if err != nil && errors.Is(err, nvml.ERROR_GPU_IS_LOST) {
+		why = err.Error()
+	}
+	present := map[string]bool{}
+	for _, d := range i.Devices {
+		present[d.UUID] = true
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(a.seen)) {
+		if d := a.seen[uuid]; !present[uuid] && why != "" {
+			d.Lost, d.Whole, d.PipeDirectory = "the driver does not list it any more: "+why, false, ""
+			i.Devices = append(i.Devices, d)
+		} else if !present[uuid] && err == nil {
+			delete(a.seen, uuid) // Such as a MIG instance that was removed.
+		}
+	}
+	for _, d := range i.Devices {
+		if present[d.UUID] {
+			a.seen[d.UUID] = d
+		}
+	}
+	return i, err
 }
 
 // watch begins to watch the GPUs, once.
@@ -226,9 +273,10 @@ func (a *Agent) watch(ctx context.Context, devices []gpu.Device) {
 		return
 	}
 	l.watched = true
+	devices = slices.Clone(devices) // The caller goes on with its own.
 	l.watching.Go(func() {
 		err := a.Watch(ctx, device.WatchOptions{
-			Devices: slices.Clone(devices), Every: a.Every,
+			Devices: devices, Every: a.Every,
 			Lost: func(uuid, why string) {
 				a.Log.Error().Str("gpu", uuid).Str("why", why).Msg("a GPU is lost; restart the agent's pod when it works again")
 				l.mu.Lock()
@@ -244,7 +292,8 @@ func (a *Agent) watch(ctx context.Context, devices []gpu.Device) {
 	})
 }
 
-// only makes the GPUs unshareable that are not the agent's to share.
+// only makes the GPUs unshareable that are not the agent's to share. Of its own, those that cannot be
+// shared, such as MIG instances, are given out whole.
 func (a *Agent) only(i gpu.Inventory) (gpu.Inventory, error) {
 	names := a.Devices
 	if a.Plugin {
@@ -253,40 +302,23 @@ func (a *Agent) only(i gpu.Inventory) (gpu.Inventory, error) {
 			return i, err
 		}
 	}
-	return device.Only(i, names)
-}
-
-// ensureDaemon makes sure that a healthy daemon runs for these GPUs. It starts a failing
-// daemon at most once per Every.
-func (a *Agent) ensureDaemon(ctx context.Context, devices []gpu.Device) error {
-	if a.daemon != nil {
-		err := a.daemon.Healthy(ctx)
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		a.failed = errors.Join(err, a.daemon.Stop())
-		a.daemon = nil
+	chosen, err := device.Select(i, names)
+	if err == nil {
+		i, err = device.Only(i, names)
 	}
-	if a.failed != nil && time.Since(a.tried) < a.Every {
-		return a.failed
-	}
-	a.tried, a.failed = time.Now(), a.begin(ctx, devices)
-	return a.failed
-}
-
-// begin starts the daemon.
-func (a *Agent) begin(ctx context.Context, devices []gpu.Device) error {
-	o := a.MPS
-	for _, d := range devices {
-		o.Devices = append(o.Devices, d.UUID)
-	}
-	daemon, err := device.StartMPS(ctx, o)
 	if err != nil {
-		return err
+		return i, err
 	}
-	a.daemon = daemon
-	a.Log.Info().Strs("devices", o.Devices).Str("pipes", o.Pipes()).Msg("the MPS daemon serves")
-	return nil
+	own := map[string]bool{}
+	for _, d := range chosen.Devices {
+		own[d.UUID] = true
+	}
+	for n := range i.Devices {
+		d := &i.Devices[n]
+		d.Unshareable = cmp.Or(d.Unshareable, a.withoutMPS)
+		d.Whole = own[d.UUID] && d.Unshareable != "" && !d.Divided
+	}
+	return i, nil
 }
 
 // due returns the annotation to write, "" if the node has it: it differs, or its heartbeat is old.
@@ -322,21 +354,27 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, i gpu.Inventory)
 }
 
 // endTime is how long the last write to the API server may take. Together with the time
-// in which the daemon stops, it is less than a pod's default grace period.
+// in which daemons stop, it is less than a pod's default grace period.
 const endTime = 15 * time.Second
 
-// end publishes that nothing is shared any more, and then stops the daemon.
+// end publishes that nothing is shared any more, and then stops the daemons.
 func (a *Agent) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	i, err := a.Read()
-	if err != nil {
-		i = gpu.Inventory{Devices: []gpu.Device{}}
+	return errors.Join(a.publish(ctx, &corev1.Node{}, a.last()), a.stop())
+}
+
+// last is what the node has to give once the agent has ended. The device plugin may then give its GPUs to
+// another pod, so those that instances have whole are lost, as those with a daemon are.
+func (a *Agent) last() gpu.Inventory {
+	i, _ := a.read(&corev1.Node{}) // What cannot be read is not listed.
+	if own, err := a.only(i); err == nil && a.Plugin {
+		for n := range own.Devices {
+			if d := &own.Devices[n]; d.Whole || d.Unshareable == "" {
+				d.Lost = cmp.Or(d.Lost, "the node agent has ended, and the device plugin may give it to another pod")
+			}
+		}
+		i = own
 	}
-	i.Sharing, i.Reason = gpu.None, "the node agent has ended"
-	err = a.publish(ctx, &corev1.Node{}, i)
-	if a.daemon != nil {
-		err = errors.Join(err, a.daemon.Stop())
-	}
-	return err
+	return withdrawn(i, gpu.None, "the node agent has ended")
 }

@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,8 +114,10 @@ func TestAgent(t *testing.T) {
 	go func() { done <- a.Run(ctx) }()
 	shared := func(i gpu.Inventory) bool { percent, _ := i.Total(); return i.Sharing == gpu.MPS && percent == 800 }
 	i := published(t, client, "gpu-1", shared)
-	if i.PipeDirectory != a.MPS.Pipes() || i.Devices[0].SMs != 108 {
-		t.Errorf("%+v", i)
+	for _, d := range i.Devices {
+		if d.PipeDirectory != a.MPS.Of(d.UUID).Pipes() || d.SMs != 108 {
+			t.Errorf("%+v", d)
+		}
 	}
 
 	// The device plugin comes, with all GPUs, and goes.
@@ -149,9 +150,17 @@ func TestAgent(t *testing.T) {
 	}
 	published(t, client, "gpu-1", shared)
 
-	// The daemon dies and cannot come again: that is said, until it can.
-	if err := errors.Join(os.Rename(program, program+".gone"), os.Remove(filepath.Join(a.MPS.Pipes(), device.MPSProgram+".pid"))); err != nil {
+	// All daemons die and cannot come again: that is said, until they can.
+	pid := func(n int) string {
+		return filepath.Join(a.MPS.Of(i.Devices[n].UUID).Pipes(), device.MPSProgram+".pid")
+	}
+	if err := os.Rename(program, program+".gone"); err != nil {
 		t.Fatal(err)
+	}
+	for n := range i.Devices {
+		if err := os.Remove(pid(n)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	i = published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None })
 	if len(i.Devices) != 8 || !strings.Contains(i.Reason, "MPS daemon") {
@@ -182,8 +191,10 @@ func TestAgent(t *testing.T) {
 	if len(i.Devices) != 8 || !strings.Contains(i.Reason, "ended") {
 		t.Errorf("%+v", i)
 	}
-	if _, err := os.Stat(filepath.Join(a.MPS.Pipes(), device.MPSProgram+".pid")); !os.IsNotExist(err) {
-		t.Error("the daemon is left")
+	for n := range i.Devices {
+		if _, err := os.Stat(pid(n)); !os.IsNotExist(err) {
+			t.Error("a daemon is left")
+		}
 	}
 }
 
@@ -227,10 +238,8 @@ func TestDevicePlugin(t *testing.T) {
 		if len(i.Devices) != 8 {
 			t.Errorf("%q: %d devices are published", test.visible, len(i.Devices))
 		}
-		if agent.daemon != nil {
-			if err := agent.daemon.Stop(); err != nil {
-				t.Error(err)
-			}
+		if err := agent.stop(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package backend_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -453,4 +454,72 @@ func TestBadShares(t *testing.T) {
 	if _, err := b.Start(t.Context(), r.share(node, 10)); err == nil || !strings.Contains(err.Error(), "given out twice") {
 		t.Errorf("%v", err)
 	}
+}
+
+// A pod reaches the daemon of its own GPU only, and none with a MIG instance, which it has alone. A GPU whose
+// daemon fails takes its own instances with it.
+func TestOwnDaemons(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, true)
+	node := r.node + "-gpu"
+	i := gpus("GPU-1", "GPU-2", "MIG-3")
+	i.PipeDirectory, i.Devices[0].PipeDirectory, i.Devices[1].PipeDirectory = "", "/run/mps/1/pipe", "/run/mps/2/pipe"
+	i.Devices[2].Parent, i.Devices[2].Percent, i.Devices[2].Unshareable, i.Devices[2].Whole = "GPU-3", 42, "MIG", true
+	r.addGPUNode(node, i, false)
+	b := r.backend()
+	at := func(device string, percent int, directories ...string) cluster.InstanceSpec {
+		t.Helper()
+		s := r.share(node, percent)
+		s.Devices = []string{device}
+		in, err := b.Start(t.Context(), s)
+		if err != nil || in.Device() != device {
+			t.Fatalf("on %s: %+v, %v", device, in, err)
+		}
+		var mounted []string
+		for _, v := range r.scheduled(s).Spec.Volumes {
+			if v.HostPath != nil {
+				mounted = append(mounted, v.HostPath.Path)
+			}
+		}
+		if !slices.Equal(mounted, directories) {
+			t.Errorf("the pod on %s mounts %q", device, mounted)
+		}
+		return s
+	}
+	first := at("GPU-1", 20, "/run/mps/1/pipe", "/dev/shm")
+	second := at("GPU-2", 20, "/run/mps/2/pipe", "/dev/shm")
+	mig := at("MIG-3", 40)
+	if n := r.backend().room(node); n.Total.GPU != 242 || n.Free.GPU != 162 || n.Devices[2].Instances != 1 || n.Devices[2].Fits(cluster.Resources{GPU: 1}) {
+		t.Errorf("%+v", n)
+	}
+	next := r.share(node, 40)
+	next.Devices = []string{"MIG-3"}
+	if in, err := b.Start(t.Context(), next); err != nil || in.Device() == "MIG-3" {
+		t.Errorf("a second one on a MIG instance: %+v, %v", in, err)
+	}
+	annotate := func() {
+		if _, err := shared.Kubectl(t.Context(), "", "annotate", "--overwrite", "node", node, gpu.InventoryAnnotation+"="+i.String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stay := func(all ...cluster.InstanceSpec) {
+		for _, s := range all {
+			if states, last := b.history(s.ID); last.State == cluster.Exited {
+				t.Errorf("the instance on %s: %v, %s", s.Device(), states, last.Reason)
+			}
+		}
+	}
+	i.Devices[0].PipeDirectory, i.Devices[0].Lost = "", "the MPS daemon ended"
+	annotate()
+	if in := b.await(first.ID, cluster.Exited); !strings.Contains(in.Reason, "the MPS daemon ended") {
+		t.Errorf("%+v", in)
+	}
+	stay(second, mig)
+	// The agent does not give out the MIG instance any more.
+	i.Devices[2].Whole, i.Devices[2].Unshareable = false, "it is not among the devices that are named"
+	annotate()
+	if in := b.await(mig.ID, cluster.Exited); !strings.Contains(in.Reason, "not among the devices") {
+		t.Errorf("%+v", in)
+	}
+	stay(second)
 }

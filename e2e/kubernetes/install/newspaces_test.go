@@ -25,7 +25,7 @@ func newSpaces(t *testing.T) {
 	spaces := objects.NewNamespaceStore(provider, fresh)
 	go spaces.Informer.RunWithContext(t.Context())
 	await(t, "a new namespace", func(context.Context) error { return spaces.PutNamespace(store.Namespace{Name: "furnished"}) })
-	if got := kubectl(t, "", "-n", "furnished", "get", "networkpolicies", "-o", "name"); !strings.Contains(got, "faas-infer-functions") || !strings.Contains(got, "faas-infer-members") {
+	if got := kubectl(t, "", "-n", "furnished", "get", "networkpolicies", "-o", "name"); !strings.Contains(got, "faas-infer-functions") || !strings.Contains(got, "faas-infer-members") || !strings.Contains(got, "faas-infer-shadows") {
 		t.Errorf("it has %s", got)
 	}
 	if got := kubectl(t, "", "get", "namespace", "furnished", "-o", `jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}`); got != "restricted" {

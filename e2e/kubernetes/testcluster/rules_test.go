@@ -91,8 +91,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The project's own policies let the provider reach all instances and a master reach workers. They
-// let nothing else reach an instance, not even a worker. Pods of others stay reachable.
+// The project's own policies let the provider reach all instances, a master reach workers, and a body reach
+// shadows on the port of the relay. They let nothing else reach an instance, not even a worker. Pods of others stay reachable.
 func TestMembersReachWorkersOnly(t *testing.T) {
 	text, err := os.ReadFile("../../../yaml/network-policies.yaml")
 	if err != nil {
@@ -103,6 +103,8 @@ func TestMembersReachWorkersOnly(t *testing.T) {
 		pod("openfaas-fn", "plain", "10.88.0.2", map[string]string{"faas_function": "plain", v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
 		pod("openfaas-fn", "master", "10.88.0.3", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberMaster, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
 		pod("openfaas-fn", "worker", "10.88.0.4", map[string]string{v1alpha1.MemberLabel: v1alpha1.MemberWorker, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
+		pod("openfaas-fn", "body", "10.88.0.21", map[string]string{v1alpha1.PairLabel: v1alpha1.PairBody, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
+		pod("openfaas-fn", "shadow", "10.88.0.22", map[string]string{v1alpha1.PairLabel: v1alpha1.PairShadow, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}),
 		// Pods of others in both namespaces, a function of faas-netes among them.
 		pod("openfaas-fn", "figlet", "10.88.0.6", map[string]string{"faas_function": "figlet"}),
 		pod("openfaas-fn", "redis", "10.88.0.7", map[string]string{"app": "redis"}),
@@ -132,7 +134,9 @@ func TestMembersReachWorkersOnly(t *testing.T) {
 		}
 	}
 	want := []string{"ip daddr 2 ip saddr 1 tcp dport 8080 accept", "ip daddr 2 drop", "ip daddr 3 ip saddr 1 tcp dport 8080 accept", "ip daddr 3 drop",
-		"ip daddr 4 ip saddr 1 tcp dport 8080 accept", "ip daddr 4 ip saddr 3 tcp dport 8080 accept", "ip daddr 4 drop"}
+		"ip daddr 4 ip saddr 1 tcp dport 8080 accept", "ip daddr 4 ip saddr 3 tcp dport 8080 accept", "ip daddr 4 drop",
+		"ip daddr 21 ip saddr 1 tcp dport 8080 accept", "ip daddr 21 drop",
+		"ip daddr 22 ip saddr 1 tcp dport 8080 accept", "ip daddr 22 ip saddr 21 tcp dport 8090 accept", "ip daddr 22 drop"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -54,3 +54,10 @@ keeps its brackets. */}}
 - {name: faas_nats_cluster_name, value: faas-cluster}
 - {name: faas_nats_channel, value: faas-request}
 {{- end }}
+
+{{/* The directories with authorities that the gateway knows beside its image's: each begins with a
+colon. */}}
+{{- define "faas-infer.gatewayAuthorities" -}}
+{{- if and .Values.nats.url .Values.nats.tlsSecret }}:/var/nats-tls{{ end }}
+{{- if .Values.tls.enabled }}:/var/tls{{ end }}
+{{- end }}

@@ -1,0 +1,118 @@
+package nodeagent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/gpu/device"
+)
+
+// daemon is the MPS daemon of one GPU.
+type daemon struct {
+	// running is nil while it does not run.
+	running *device.MPSDaemon
+	// silent is the number of checks in a row that it has not answered.
+	silent int
+	// tried is when it was started last, failed why it does not run.
+	tried  time.Time
+	failed error
+}
+
+// maxSilent is the number of checks in a row that a daemon may leave unanswered. On a busy node one can
+// fail, and a restart ends all instances of the GPU.
+const maxSilent = 3
+
+// findMPS looks for the control program, once: whether GPUs are shared does not change while the agent runs.
+func (a *Agent) findMPS() {
+	if a.daemons != nil {
+		return
+	}
+	a.daemons = map[string]*daemon{}
+	if _, err := exec.LookPath(cmp.Or(a.MPS.Program, device.MPSProgram)); err != nil && a.Share {
+		a.withoutMPS = fmt.Sprintf("MPS is missing: %v", err)
+		a.Log.Warn().Err(err).Msg("MPS is missing (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\"); each GPU goes to one instance")
+	}
+}
+
+// share makes sure that each GPU that is shared has a daemon, and says where it listens. One whose daemon
+// does not run is lost until it does: its instances cannot go on.
+func (a *Agent) share(ctx context.Context, devices []gpu.Device) {
+	var all sync.WaitGroup
+	for n := range devices {
+		d := &devices[n]
+		if d.Unshareable != "" || d.Lost != "" {
+			continue
+		}
+		one := a.daemons[d.UUID]
+		if one == nil {
+			one = &daemon{}
+			a.daemons[d.UUID] = one
+		}
+		all.Go(func() {
+			o := a.MPS.Of(d.UUID)
+			if err := a.ensure(ctx, one, o); err != nil {
+				d.Lost = err.Error()
+				return
+			}
+			d.PipeDirectory = o.Pipes()
+		})
+	}
+	all.Wait()
+}
+
+// ensure makes sure that a healthy daemon runs. It starts one that fails at most once per Every.
+func (a *Agent) ensure(ctx context.Context, d *daemon, o device.MPSOptions) error {
+	if d.running != nil {
+		err := d.running.Healthy(ctx)
+		if err == nil || ctx.Err() != nil {
+			d.silent = 0
+			return nil
+		}
+		if d.silent++; d.silent < maxSilent && !d.running.Ended() {
+			a.Log.Warn().Strs("devices", o.Devices).Err(err).Msg("the MPS daemon of a GPU does not answer")
+			return nil
+		}
+		d.failed = errors.Join(err, d.running.Stop())
+		d.running = nil
+	}
+	if d.failed != nil && time.Since(d.tried) < a.Every {
+		return d.failed
+	}
+	d.tried, d.silent = time.Now(), 0
+	if d.running, d.failed = device.StartMPS(ctx, o); d.failed != nil {
+		return d.failed
+	}
+	a.Log.Info().Strs("devices", o.Devices).Str("pipes", o.Pipes()).Msg("the MPS daemon of a GPU serves")
+	if l := a.losses; l != nil {
+		exited := d.running.Exited()
+		l.watching.Go(func() {
+			<-exited // At the latest when the agent stops it.
+			l.poke()
+		})
+	}
+	return nil
+}
+
+// stop ends the daemons, all at once: a node may have many, and its pod has 30 s.
+func (a *Agent) stop() error {
+	var all sync.WaitGroup
+	errs := make(chan error, len(a.daemons))
+	for _, d := range a.daemons {
+		if d.running != nil {
+			all.Go(func() { errs <- d.running.Stop() })
+		}
+	}
+	all.Wait()
+	close(errs)
+	var joined error
+	for err := range errs {
+		joined = errors.Join(joined, err)
+	}
+	return joined
+}

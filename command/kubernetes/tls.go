@@ -1,0 +1,68 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/faas-infer/faas-infer/cluster/kubernetes"
+	"github.com/faas-infer/faas-infer/instance/mutual"
+)
+
+// renewPause is the time between two looks at the instances' certificate. cert-manager renews one days
+// before it expires.
+const renewPause = time.Minute
+
+// certificate opens the directory of --instance-tls. It returns what gives its files of now, nil without
+// the flag.
+func (p *platform) certificate() (func() map[string][]byte, error) {
+	dir := p.flags.instances.tls
+	if dir == "" {
+		return nil, nil
+	}
+	if p.base.Identity == nil {
+		return nil, errors.New("--instance-tls needs --tls: instances answer a provider with a certificate only")
+	}
+	i, err := mutual.Open(dir, mutual.InstanceName, p.base.Log)
+	if err == nil {
+		err = p.base.Identity.Fits(i)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--instance-tls %s: %w", dir, err)
+	}
+	return i.Files, nil
+}
+
+// secure returns what makes connections to other replicas ones with TLS, nil without --tls.
+func (p *platform) secure() func(context.Context, net.Conn) (net.Conn, error) {
+	if p.base.Identity == nil {
+		return nil
+	}
+	return func(ctx context.Context, conn net.Conn) (net.Conn, error) {
+		return p.base.Identity.Client(ctx, conn, mutual.ProviderName)
+	}
+}
+
+// renew brings renewed certificates to the instances until ctx ends.
+func (p *platform) renew(ctx context.Context) {
+	if p.flags.instances.tls == "" {
+		return
+	}
+	ticks := time.NewTicker(renewPause)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		if !p.election.Leading() {
+			continue
+		}
+		if err := kubernetes.RenewCertificates(ctx, p.backend); err != nil && ctx.Err() == nil {
+			p.base.Log.Error().Err(err).Msg("cannot bring the instances' certificate into all namespaces")
+		}
+	}
+}

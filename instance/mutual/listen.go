@@ -1,0 +1,166 @@
+package mutual
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+)
+
+// Listen returns a listener for an [http.Server] with [WithConn]. Each of its connections is TLS if
+// the client begins so, and plain otherwise: probes and scrapers need no certificates then, and
+// [Guard] answers them little else.
+func (i *Identity) Listen(l net.Listener) net.Listener { return listener{l, i} }
+
+type listener struct {
+	net.Listener
+	identity *Identity
+}
+
+// Accept implements net.Listener. The handshake is part of the first read, within the server's
+// limits on that.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c, identity: l.identity}, nil
+}
+
+// conn is a connection that is TLS or plain from its first byte on.
+type conn struct {
+	net.Conn
+	identity *Identity
+	// begun is set after the first byte. secure is the connection's TLS, nil if it is plain, and
+	// state that of the finished handshake.
+	begun  atomic.Bool
+	secure atomic.Pointer[tls.Conn]
+	state  atomic.Pointer[tls.ConnectionState]
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	if s := c.secure.Load(); s != nil {
+		return s.Read(p)
+	}
+	if c.begun.Load() || len(p) == 0 {
+		return c.Conn.Read(p)
+	}
+	n, err := c.Conn.Read(p[:1])
+	if n == 0 {
+		return 0, err
+	}
+	c.begun.Store(true)
+	const handshake = 22 // The record type of a client's first message (RFC 8446, 5.1).
+	if p[0] != handshake {
+		return n, err
+	}
+	s := tls.Server(&began{c.Conn, p[:1:1]}, c.identity.current().server)
+	if err := s.Handshake(); err != nil {
+		_ = c.Conn.Close() // What follows is not a request.
+		return 0, err
+	}
+	state := s.ConnectionState()
+	c.state.Store(&state)
+	c.secure.Store(s)
+	return s.Read(p)
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if s := c.secure.Load(); s != nil {
+		return s.Write(p)
+	}
+	return c.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	if s := c.secure.Load(); s != nil {
+		return s.Close()
+	}
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it closes a
+// connection, so that the peer can read a refusal.
+func (c *conn) CloseWrite() error {
+	if s := c.secure.Load(); s != nil {
+		return s.CloseWrite()
+	}
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// began is a connection whose first bytes have been read.
+type began struct {
+	net.Conn
+	first []byte
+}
+
+// Read implements net.Conn.
+func (b *began) Read(p []byte) (int, error) {
+	if len(b.first) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	return b.Conn.Read(p)
+}
+
+type connKey struct{}
+
+// WithConn is an [http.Server]'s ConnContext: it lets [Guard] know a request's connection.
+func WithConn(ctx context.Context, c net.Conn) context.Context {
+	if c, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
+}
+
+// Rules say who may ask for what at a listener of [Identity.Listen].
+type Rules struct {
+	// Open are the paths that everybody may GET, also without TLS.
+	Open []string
+	// Callers returns the names of which the caller's certificate must have one, for the path of
+	// a request; none if the caller needs TLS, but no certificate.
+	Callers func(path string) []string
+}
+
+// Guard lets requests through as the rules say, and sets their TLS. Others get 401, as those with
+// wrong credentials do. Requests at listeners that are not [Identity.Listen]'s pass: a Unix socket
+// has its file's rights.
+func Guard(next http.Handler, rules Rules) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := r.Context().Value(connKey{}).(*conn)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r.TLS = c.state.Load()
+		open := (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(rules.Open, r.URL.Path)
+		switch {
+		case open:
+		case r.TLS == nil:
+			http.Error(w, "this address takes requests over TLS only: use https://", http.StatusUnauthorized)
+			return
+		default:
+			if names := rules.Callers(r.URL.Path); len(names) > 0 && !isOne(r.TLS, names) {
+				http.Error(w, "show a certificate of "+names[0], http.StatusUnauthorized)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isOne reports whether the other side has shown a certificate with one of the names.
+func isOne(state *tls.ConnectionState, names []string) bool {
+	return len(state.VerifiedChains) > 0 && slices.ContainsFunc(names, func(name string) bool {
+		return state.PeerCertificates[0].VerifyHostname(name) == nil
+	})
+}
