@@ -43,14 +43,14 @@ func (s *Server) deployStored(ctx context.Context, r store.Function) (*Function,
 	if err != nil {
 		return f, nil, err
 	}
-	f.Restored = s.restored.isMissing(f.Name) || s.accepted(r)
+	f.Restored = s.restored.isMissing(f.Name) || accepted(s.store, r)
 	dispatcher, err := s.controller.Deploy(ctx, f)
 	return f, dispatcher, err
 }
 
-// accepted reports whether the store knows that the deployment in r was accepted.
-func (s *Server) accepted(r store.Function) bool {
-	m, ok := s.store.(acceptedStore)
+// accepted reports whether a store knows that the deployment in r was accepted.
+func accepted(in Store, r store.Function) bool {
+	m, ok := in.(acceptedStore)
 	if !ok {
 		return false
 	}
