@@ -23,6 +23,13 @@ const scaleHold = 10 * time.Second
 // the definition of functions has no field for it.
 const noScalePause = 10 * time.Minute
 
+// settleTime is how long after the first look at a function its budgets are calculated once more.
+// An earlier leader may have stopped between the write of a number and the mark that makes
+// Kubernetes calculate. And Kubernetes' controller manager learns new kinds twice a minute:
+// a budget whose pods become ready before that fails for an unknown kind, allows no eviction, and is
+// not tried again until one of its pods changes.
+const settleTime = 45 * time.Second
+
 // scale decides what a function's scale subresource publishes: how many pods the function
 // should have. PodDisruptionBudgets compare that with the ready ones. The zero value has
 // published nothing.
@@ -73,6 +80,8 @@ func (s *scale) look(now time.Time, pods, stopped int64, short bool) int64 {
 type published struct {
 	scale
 	of types.UID
+	// recount is when the budgets are calculated without a new number, zero for never.
+	recount time.Time
 }
 
 // forgetScales drops the scales of functions that are gone.
@@ -97,11 +106,34 @@ func (w *watcher) count(f *v1alpha1.Function) (n int64, changed bool) {
 	key := f.Namespace + "/" + f.Name
 	p := w.scales[key]
 	if p == nil || p.of != f.UID {
-		p = &published{scale: newScale(max(0, f.Published()), int64(runs.Stopped)), of: f.UID}
+		p = &published{scale: newScale(max(0, f.Published()), int64(runs.Stopped)), of: f.UID, recount: w.now().Add(settleTime)}
 		w.scales[key] = p
 	}
 	n = p.look(w.now(), int64(max(runs.Pods, runs.Replicas)), int64(runs.Stopped), runs.Short)
 	return n, n != f.Counted()
+}
+
+// due reports whether budgets must be calculated now without a new number.
+func (p *published) due(now time.Time) bool {
+	return p != nil && !p.recount.IsZero() && !now.Before(p.recount)
+}
+
+// publish writes a changed number of a function's pods, or makes Kubernetes calculate budgets
+// without one. A failure to do so is made good at the next look. p is what is published of f.
+func (w *watcher) publish(ctx context.Context, f *v1alpha1.Function, p *published, n int64, changed bool) error {
+	if changed {
+		err := w.writeCount(ctx, f, n)
+		if err != nil {
+			p.recount = w.now()
+		}
+		return err
+	}
+	// The object has the same version as before, and the mark must be another one.
+	err := w.recount(ctx, f, f.ResourceVersion+"."+strconv.FormatInt(w.now().Unix(), 10))
+	if err == nil {
+		p.recount = time.Time{}
+	}
+	return err
 }
 
 // writeCount writes the number of a function's pods, and makes Kubernetes calculate the
@@ -120,17 +152,18 @@ func (w *watcher) writeCount(ctx context.Context, f *v1alpha1.Function, n int64)
 		}
 		return nil
 	}
-	return w.recount(ctx, written)
+	return w.recount(ctx, written, written.ResourceVersion)
 }
 
-// recount makes Kubernetes calculate a function's budgets with the number just written.
-func (w *watcher) recount(ctx context.Context, written *v1alpha1.Function) error {
+// recount makes Kubernetes calculate a function's budgets with the number that its object has. It
+// leaves a mark on a pod, which must be one that no pod had before.
+func (w *watcher) recount(ctx context.Context, f *v1alpha1.Function, mark string) error {
 	if w.Recount == nil {
 		return nil
 	}
 	// A missing right was logged at the start.
-	if err := w.Recount(ctx, provider.FullName(written.Name, written.Namespace), written.ResourceVersion); err != nil && !apierrors.IsForbidden(err) {
-		return fmt.Errorf("function %s.%s: budgets count a changed number of pods only later: %w", written.Name, written.Namespace, err)
+	if err := w.Recount(ctx, provider.FullName(f.Name, f.Namespace), mark); err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("function %s.%s: budgets count a changed number of pods only later: %w", f.Name, f.Namespace, err)
 	}
 	return nil
 }
@@ -155,7 +188,7 @@ func (w *watcher) restore(ctx context.Context, f *v1alpha1.Function) (again bool
 	}
 	written, err := w.merge(ctx, f, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(pods, 10)}, spec)
 	if err == nil {
-		err = w.recount(ctx, written)
+		err = w.recount(ctx, written, written.ResourceVersion)
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a function's number of pods could not be restored; the provider tries again")

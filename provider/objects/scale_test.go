@@ -3,15 +3,18 @@ package objects
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
@@ -168,6 +171,62 @@ func TestNoLeaderForgetsScales(t *testing.T) {
 	s.report(ended) // One look.
 	if n, changed := s.count(counted(5, "5")); n != 5 || changed {
 		t.Errorf("after another leader's 5 it publishes %d, %v", n, changed)
+	}
+}
+
+// A leader makes Kubernetes calculate budgets once more when it has led for settleTime, although
+// the number is what it was: the leader before may have stopped after it had written it, or the
+// controller manager may not have known functions yet. A failure is made good, and then it is quiet.
+func TestBudgetsOnceMore(t *testing.T) {
+	s := newScaleServer(t)
+	f := counted(4, "4")
+	s.functions = cache.NewSharedIndexInformer(&cache.ListWatch{}, f, 0, cache.Indexers{})
+	if err := s.functions.GetIndexer().Add(f); err != nil {
+		t.Fatal(err)
+	}
+	s.outcomes = map[string]outcome{"team/m": {}}
+	s.Problem = func(string) string { return "" }
+	_, f.Status, _ = s.statusOf(f, "") // Only the number is looked at here.
+	mark, fails := s.Recount, false
+	s.Recount = func(ctx context.Context, name, text string) error {
+		if fails {
+			return errors.New("the API server is away")
+		}
+		return mark(ctx, name, text)
+	}
+	pods := uint64(4)
+	s.Status = func(string) (provider.Status, bool) { return provider.Status{Replicas: 2, Pods: pods}, true }
+	looks := func(after time.Duration, marks, writes int) {
+		t.Helper()
+		s.at = s.at.Add(after)
+		if err := s.reportAll(t.Context()); (err != nil) != fails {
+			t.Errorf("it ends with %v", err)
+		}
+		if len(s.marks) != marks || len(s.patches) != writes {
+			t.Errorf("marks are %v and writes %v", s.marks, s.patches)
+		}
+	}
+	looks(0, 0, 0)
+	looks(settleTime-time.Second, 0, 0)
+	fails = true
+	looks(time.Second, 0, 0)
+	fails = false
+	looks(time.Second, 1, 0)
+	looks(time.Hour, 1, 0)
+	// A changed number whose mark fails.
+	pods, fails = 5, true
+	looks(time.Second, 1, 1)
+	fails = false
+	instances := int64(5)
+	f.Spec.Instances, f.Annotations[v1alpha1.InstancesAnnotation] = &instances, "5"
+	looks(time.Second, 2, 1)
+	looks(time.Hour, 2, 1)
+	// Another leader, which finds the same version of the function.
+	clear(s.scales)
+	looks(time.Second, 2, 1)
+	looks(settleTime, 3, 1)
+	if slices.Sort(s.marks); len(slices.Compact(s.marks)) != 3 {
+		t.Errorf("a pod may have one of the marks %v already", s.marks)
 	}
 }
 

@@ -65,16 +65,18 @@ func (w *watcher) reportAll(ctx context.Context) error {
 			continue
 		}
 		pods, counted := w.count(f)
+		shown := w.scales[f.Namespace+"/"+f.Name]
+		due := shown.due(w.now())
 		changed := !equality.Semantic.DeepEqual(was, now)
-		if !changed && !counted {
+		if !changed && !counted && !due {
 			continue
 		}
 		tokens <- struct{}{}
 		writes.Go(func() {
 			defer func() { <-tokens }()
 			var err error
-			if counted {
-				err = w.writeCount(ctx, f, pods)
+			if counted || due {
+				err = w.publish(ctx, f, shown, pods, counted)
 			}
 			if changed {
 				err = errors.Join(err, w.writeStatus(ctx, f, now, problem))

@@ -75,8 +75,8 @@ const (
 	// SpecAnnotation is the instance's spec as JSON, on the pods of models.
 	SpecAnnotation = "faas-infer.dev/spec"
 	// CountedAnnotation is the resource version of the function with which its pods were
-	// counted last, on one of the pods of a model. The change of a pod makes Kubernetes
-	// calculate PodDisruptionBudgets again.
+	// counted last, on one of the pods of a model, with a point and the second if it was counted
+	// once more. The change of a pod makes Kubernetes calculate PodDisruptionBudgets again.
 	CountedAnnotation = "faas-infer.dev/counted"
 )
 
