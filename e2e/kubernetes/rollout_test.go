@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// steady is a model with two instances.
+// steady is a model with two instances, and a budget that lets one of them go.
 const steady = `apiVersion: faas-infer.dev/v1alpha1
 kind: Function
 metadata: {name: digits, namespace: openfaas-fn}
@@ -27,10 +28,15 @@ spec:
   limits: {cpu: 400m}
   annotations: {com.openfaas.slo.latency: 1s}
   labels: {com.openfaas.scale.min: "2", com.openfaas.scale.max: "2"}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: digits, namespace: openfaas-fn}
+spec: {maxUnavailable: 1, selector: {matchLabels: {faas_function: digits}}}
 `
 
 // patient is an ordinary function that executes its requests as scripts, with two instances like
-// the model.
+// the model. Its requests may last longer than the 35 s that pods otherwise have to exit.
 const patient = `---
 apiVersion: faas-infer.dev/v1alpha1
 kind: Function
@@ -40,6 +46,11 @@ spec:
   process: sh
   environment: {exec_timeout: "60"}
   labels: {com.openfaas.scale.min: "2"}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: patient, namespace: openfaas-fn}
+spec: {maxUnavailable: 1, selector: {matchLabels: {faas_function: patient}}}
 `
 
 // steadySLO is that model's objective, maxRate the highest rate in requests per second with
@@ -240,7 +251,7 @@ func (f *fixture) deploysSteady(t *testing.T, c *clients) {
 	f.image(t, "function", model, "--base", f.base, "--push", host+"/functions/digits:latest")
 	f.kubectl(t, fmt.Sprintf(steady, host)+fmt.Sprintf(patient, host), "apply", "-f", "-")
 	for _, selector := range []string{ofDigits, ofPatient} {
-		f.twoReady(t, selector)
+		f.twoReady(t, "openfaas-fn", selector)
 	}
 	await(t, "the first answers", func() error {
 		_, err := c.ask(t.Context(), "patient", "echo")
@@ -260,15 +271,17 @@ func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []s
 	return names
 }
 
-// Nothing is lost while the provider's Deployment rolls out anew at half load, neither short
-// requests nor some that last longer than a replica waits before it stops.
-func TestRollout(t *testing.T) {
+// Nothing is lost while the provider's Deployment rolls out anew at half load, nor while kubectl
+// drains the only node: PodDisruptionBudgets keep the last instance of each function and the last
+// replica of the provider until a node can take others. Requests that last longer than that are
+// answered, too.
+func TestRolloutAndDrain(t *testing.T) {
 	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
 		}
-		for _, ask := range []string{"get pods,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
+		for _, ask := range []string{"get pods,poddisruptionbudgets,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
 			out, err := f.Kubectl(context.Background(), "", strings.Fields(ask)...)
 			t.Logf("%s%v", out, err)
 		}
@@ -277,13 +290,15 @@ func TestRollout(t *testing.T) {
 	f.deploysSteady(t, c)
 	rate := min(maxRate, c.capacity(t.Context())/2)
 	f.rollsOut(t, c, rate)
+	f.drains(t, c, rate)
 }
 
-// twoReady waits until two pods are ready.
-func (f *fixture) twoReady(t *testing.T, selector string) {
+// twoReady waits until two pods are ready that are none of those named.
+func (f *fixture) twoReady(t *testing.T, namespace, selector string, without ...string) {
 	t.Helper()
 	await(t, "two pods", func() error {
-		if got := f.readyPods(t, "openfaas-fn", selector); len(got) < 2 {
+		got := f.readyPods(t, namespace, selector)
+		if slices.ContainsFunc(got, func(name string) bool { return slices.Contains(without, name) }) || len(got) < 2 {
 			return fmt.Errorf("ready are %v", got)
 		}
 		return nil
@@ -307,4 +322,76 @@ func (f *fixture) rollsOut(t *testing.T, c *clients, rate float64) {
 	})
 	finish()
 	c.report(t, "rolled out", began, rate)
+}
+
+// kind selects pods that do the same. before are those of it that were ready when the drain began.
+type kind struct {
+	namespace, selector string
+	before              []string
+}
+
+// left lists the pods of before that are still ready.
+func (k kind) left(t *testing.T, f *fixture) []string {
+	ready := f.readyPods(t, k.namespace, k.selector)
+	return slices.DeleteFunc(slices.Clone(k.before), func(name string) bool { return !slices.Contains(ready, name) })
+}
+
+// drains drains the node. One pod of each kind goes at once. The budgets keep the others until the
+// node takes new ones again, as another node would.
+func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
+	t.Helper()
+	kinds := []kind{{namespace: "openfaas-fn", selector: ofDigits}, {namespace: "openfaas-fn", selector: ofPatient}, {namespace: "openfaas", selector: ofProvider}}
+	for i, k := range kinds {
+		kinds[i].before = f.readyPods(t, k.namespace, k.selector)
+	}
+	await(t, "the budgets to let one of each go", func() error {
+		allowed := f.kubectl(t, "", "get", "poddisruptionbudgets", "-A", "-o", "jsonpath={.items[*].status.disruptionsAllowed}")
+		if allowed != "1 1 1" {
+			return fmt.Errorf("%s; the model should have %s pods, its budget is %s", allowed,
+				f.kubectl(t, "", "-n", "openfaas-fn", "get", "function/digits", "-o", "jsonpath={.spec.instances}"),
+				f.kubectl(t, "", "-n", "openfaas-fn", "get", "poddisruptionbudget/digits", "-o", "jsonpath={.status}"))
+		}
+		return nil
+	})
+	began, finish := time.Now(), c.begin(t, 45)
+	c.load(t.Context(), rate, func() {
+		drained := make(chan error, 1)
+		go func() {
+			_, err := f.Kubectl(t.Context(), "", "drain", testcluster.NodeName, "--delete-emptydir-data", "--timeout=2m")
+			drained <- err
+		}()
+		await(t, "the eviction of one of each", func() error {
+			select {
+			case err := <-drained:
+				t.Fatalf("the budgets have let all go: %v", err)
+			default:
+			}
+			for _, k := range kinds {
+				if left := k.left(t, f); len(left) == len(k.before) {
+					return fmt.Errorf("ready are %v", left)
+				}
+			}
+			return nil
+		})
+		// kubectl tries the others again after 5 s.
+		select {
+		case err := <-drained:
+			t.Errorf("the budgets have let all go: %v", err)
+		case <-time.After(6 * time.Second):
+		}
+		for _, k := range kinds {
+			if left := k.left(t, f); len(left) == 0 {
+				t.Errorf("none of %v is ready while the node takes none", k.before)
+			}
+		}
+		f.kubectl(t, "", "uncordon", testcluster.NodeName)
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		for _, k := range kinds {
+			f.twoReady(t, k.namespace, k.selector, k.before...)
+		}
+	})
+	finish()
+	c.report(t, "drained", began, rate)
 }
