@@ -29,6 +29,33 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, identity: l.identity}, nil
 }
 
+// ListenTo returns a listener whose connections are TLS, to clients with a certificate of a name
+// only. Others get no byte of an answer. The handshake is part of the first read, which the caller
+// bounds.
+func (i *Identity) ListenTo(l net.Listener, name string) net.Listener {
+	return strict{l, i, name}
+}
+
+type strict struct {
+	net.Listener
+	identity *Identity
+	name     string
+}
+
+// Accept implements net.Listener.
+func (l strict) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	config := l.identity.current().server.Clone()
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		return state.PeerCertificates[0].VerifyHostname(l.name)
+	}
+	return tls.Server(c, config), nil
+}
+
 // conn is a connection that is TLS or plain from its first byte on.
 type conn struct {
 	net.Conn
