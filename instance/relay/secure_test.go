@@ -17,20 +17,28 @@ import (
 // party opens the identity of a party with a certificate of an authority.
 func party(t testing.TB, a *mutualtest.Authority, name string) *mutual.Identity {
 	t.Helper()
+	i, _ := renewable(t, a, name)
+	return i
+}
+
+// renewable opens an identity and returns its directory, too.
+func renewable(t testing.TB, a *mutualtest.Authority, name string) (*mutual.Identity, string) {
+	t.Helper()
 	dir := t.TempDir()
 	a.Issue(t, dir, mutualtest.Certificate{Names: []string{name}})
 	i, err := mutual.Open(dir, name, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return i
+	return i, dir
 }
 
 // Over TLS a job's tensors come back as they went, and they go with the messages. Only instances reach the
 // shadow: others, and who has no certificate or does not begin with TLS, compute nothing there.
 func TestOverTLS(t *testing.T) {
 	a := mutualtest.NewAuthority(t, time.Now().Add(time.Hour))
-	shadow, body := party(t, a, mutual.InstanceName), party(t, a, mutual.InstanceName)
+	shadow, dir := renewable(t, a, mutual.InstanceName)
+	body := party(t, a, mutual.InstanceName)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +60,20 @@ func TestOverTLS(t *testing.T) {
 		if _, err := p.Run(t.Context(), j); err != nil || !bytes.Equal(j.Into[0], j.Inputs[0].Data) || p.Shares() {
 			t.Errorf("%d bytes: %v, equal %v, shares %v", size, err, bytes.Equal(j.Into[0], j.Inputs[0].Data), p.Shares())
 		}
+	}
+	// With renewed certificates the connection ends, at the latest after the next job, and a new one begins.
+	a.Issue(t, dir, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
+	for ended := false; !ended; {
+		_, err := p.Run(t.Context(), jobOf(floats(1, 2), make([]byte, 8)))
+		if err != nil && !errors.Is(err, ErrLost) {
+			t.Fatal(err)
+		}
+		ended = err != nil
+	}
+	if p, err := Dial(t.Context(), body.Dial, mutual.Network, address, fits); err != nil {
+		t.Error(err)
+	} else {
+		p.Close()
 	}
 	for name, who := range map[string]struct {
 		dial    mutual.Dial

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -292,7 +291,7 @@ func decodeReport(m message) (r report, err error) {
 // cut closes a connection, which may be closed, at once. TLS would say so first, for up to 5 s if the
 // other side takes nothing.
 func cut(c net.Conn) {
-	if secure, ok := c.(*tls.Conn); ok {
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()
 	}
 	_ = c.Close()
