@@ -50,7 +50,7 @@ func (b certificates) of(namespace string) *certificate {
 }
 
 // inhabited reports whether a namespace has instances. The caller holds mu.
-func (b *Backend) inhabited(namespace string) bool {
+func (b certificates) inhabited(namespace string) bool {
 	for _, e := range b.entries {
 		if e.namespace == namespace {
 			return true

@@ -173,7 +173,7 @@ func (e *entry) enter() {
 func (e *entry) drop() {
 	b := e.backend
 	delete(b.entries, e.instance.ID)
-	if b.written[e.namespace] != nil && !b.inhabited(e.namespace) {
+	if b.written[e.namespace] != nil && !(certificates{b}).inhabited(e.namespace) {
 		delete(b.written, e.namespace)
 	}
 	b.fleet.expect(b.options.Now())
