@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // What a body says of its shadows tells which are of no use: those without a connection, those that are
@@ -92,10 +94,10 @@ func TestTellOverTLS(t *testing.T) {
 		t.Cleanup(func() { _ = server.Close() })
 		return cluster.Instance{Network: mutual.Network, Address: l.Addr().String()}
 	}
-	shadow := cluster.Instance{Network: mutual.Network, Address: "10.0.0.7:8080"}
+	partner := cluster.Instance{Network: mutual.Network, Address: "10.0.0.7:8080"}
 	s := Shadows{dial: party(a, mutual.ProviderName).Dial, relay: func(string) string { return "10.0.0.7:8090" }}
 	body := serve(party(a, mutual.InstanceName))
-	if err := s.Tell(t.Context(), body, "0:1", []cluster.Instance{shadow}); err != nil {
+	if err := s.Tell(t.Context(), body, "0:1", []cluster.Instance{partner}); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-orders; len(got.Shadows) != 1 || got.Shadows[0] != (pair.Address{Network: mutual.Network, Address: "10.0.0.7:8090"}) {
@@ -108,5 +110,23 @@ func TestTellOverTLS(t *testing.T) {
 	s.dial = party(a, mutual.InstanceName).Dial
 	if err := s.Tell(t.Context(), body, "0:1", nil); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("an instance tells a body: %v", err)
+	}
+}
+
+// Only what is so of the model itself counts as a model that cannot be divided. What may pass is tried again.
+func TestBlocksOf(t *testing.T) {
+	for text, undivided := range map[string]bool{
+		`{"model": {"blocks": [{}]}, "undivided": "its weights are packed"}`:                true,
+		`{"model": {"blocks": [{}]}}`:                                                       true,
+		`{"model": {"blocks": [{}]}, "undivided": "it is being prepared", "passing": true}`: false,
+		`{"model": `: false,
+	} {
+		m, err := blocksOf([]byte(text))
+		if err == nil || m != nil || errors.As(err, new(*shadow.UndividedError)) != undivided {
+			t.Errorf("%s: %v, %v", text, m, err)
+		}
+	}
+	if m, err := blocksOf([]byte(`{"model": {"blocks": [{}, {}]}}`)); err != nil || len(m.Blocks) != 2 {
+		t.Errorf("%v, %v", m, err)
 	}
 }
