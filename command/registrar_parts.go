@@ -280,30 +280,39 @@ func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 		return err
 	}
 	return c.makings.run(ctx, w.dir, w.key, func(ctx context.Context) error {
-		if _, made, err := c.plans(w); made || err != nil {
-			return err
-		}
-		if err := os.RemoveAll(w.dir); err != nil { // It is damaged.
+		if made, err := c.settle(w, true); made || err != nil {
 			return err
 		}
 		if err := c.here(ctx, w.File); err != nil {
 			return err
 		}
-		if _, err := c.models.run(ctx, background, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...); err != nil {
-			return err
-		}
-		if _, made, err := c.plans(w); made || err != nil {
-			if made {
-				c.publish(w)
-			}
-			return err
+		_, failed := c.models.run(ctx, background, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...)
+		// The child fails also if adopt has written the directory meanwhile.
+		made, err := c.settle(w, false)
+		switch {
+		case made:
+			c.publish(w)
+			return nil
+		case failed != nil || err != nil:
+			return cmp.Or(failed, err)
 		}
 		return fmt.Errorf("%s has changed while it was planned how to cut it", w.File)
 	})
 }
 
-// roomless returns an error if some operator of the model is too large for one instance: no
-// plan would help.
+// settle reports whether there are plans, while no other function adopts some. If there are none and
+// discard says so, it removes what is damaged.
+func (c *Cutter) settle(w wanted, discard bool) (made bool, err error) {
+	c.adopting.Lock()
+	defer c.adopting.Unlock()
+	if _, made, err = c.plans(w); made || err != nil || !discard {
+		return made, err
+	}
+	return false, os.RemoveAll(w.dir)
+}
+
+// roomless returns an [annotation.Error] if some operator of the model is too large for one instance: no
+// plan would help. Other errors say that this is not known.
 func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.Model) error {
 	memory := c.held(f.Inference.Limits.Memory) - partitioning.Overhead
 	if memory <= 0 {
@@ -405,11 +414,11 @@ func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []c
 			return nil, err
 		}
 		if tight && !made {
-			if err := c.roomless(ctx, f, m); err != nil && (large || ctx.Err() != nil) {
+			err := c.roomless(ctx, f, m)
+			if refused := (*annotation.Error)(nil); err != nil && (large || !errors.As(err, &refused)) {
 				return nil, err
-			} else if err != nil {
-				tight = false // No plan will come.
 			}
+			tight = err == nil // Otherwise no plan will come.
 		}
 		if large && made && len(plans) == 0 {
 			return nil, &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model has %d MiB of weights, and cannot be cut; raise it", bytes>>20)}

@@ -1,17 +1,21 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
 
+	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -171,6 +175,67 @@ func TestPodsLoadWithLuck(t *testing.T) {
 	}
 	if got, want := p.held(96<<20+270<<20)>>20, int64(96+100); got != want {
 		t.Errorf("a plan for 366 MiB may use %d, want %d", got, want)
+	}
+}
+
+// away are files of models whose weights are known while no registry answers.
+type away struct {
+	hash    string
+	weights int64
+}
+
+var errAway = errors.New("no registry answers")
+
+func (a away) Known(string) (string, int64)       { return a.hash, a.weights }
+func (a away) Here(context.Context, string) error { return errAway }
+
+// A model that a pod would load with luck only is not whole because no registry answers: there may be
+// plans that the provider does not know. One that no plan helps is.
+func TestPlansAreNotKnownWithoutTheRegistry(t *testing.T) {
+	p := newPlanned(t)
+	p.loading, p.files = podLoading, away{p.wanted.content, 100 << 20}
+	for limit, want := range map[int64]error{200 << 20: errAway, 99 << 20: errAway, 280 << 20: nil} {
+		p.f.Inference.Limits.Memory = limit
+		got, err := p.WithPlans(t.Context(), p.f, []control.Model{p.model})
+		if !errors.Is(err, want) || (err == nil) != (len(got) == 1) {
+			t.Errorf("with %d MiB: %+v, %v", limit>>20, got, err)
+		}
+	}
+	p.files = away{p.wanted.content, 50 << 20}
+	p.f.Inference.Limits.Memory = partitioning.Overhead
+	if got, err := p.WithPlans(t.Context(), p.f, []control.Model{p.model}); err != nil || len(got) != 1 {
+		t.Errorf("no part fits: %+v, %v", got, err)
+	}
+}
+
+// A child finds the directory of its plans written by a function that has adopted those of another
+// replica. These count.
+func TestPlansAreAdoptedWhileTheyAreMade(t *testing.T) {
+	shared, leader, follower := replicas(t)
+	if err := leader.make(t.Context(), leader.wanted, true); err != nil {
+		t.Fatal(err)
+	}
+	text := shared.plans
+	shared.plans = map[string][]byte{}
+	adopted := false
+	follower.models.place = func(child int, _ bool) error {
+		shared.plans = text
+		adopted = follower.adopt(follower.wanted)
+		return syscall.Kill(child, syscall.SIGKILL)
+	}
+	if err := follower.make(t.Context(), follower.wanted, false); err != nil || !adopted {
+		t.Errorf("%v, adopted %v", err, adopted)
+	}
+	if got := follower.found(t); len(got) != 2 {
+		t.Errorf("it has %+v", got)
+	}
+	if err := os.RemoveAll(follower.wanted.dir); err != nil {
+		t.Fatal(err)
+	}
+	shared.plans = map[string][]byte{}
+	follower.models.place = func(child int, _ bool) error { return syscall.Kill(child, syscall.SIGKILL) }
+	if err := follower.make(t.Context(), follower.wanted, false); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("a killed child: %v", err)
 	}
 }
 

@@ -82,9 +82,10 @@ type Status struct {
 	// those that are ready.
 	Replicas, AvailableReplicas uint64
 	// Pods is the number of processes or pods of Replicas if that is another: several for each
-	// instance of a model that is cut. Short: it has fewer than it needs.
-	Pods  uint64
-	Short bool
+	// instance of a model that is cut. Stopped is how many of them the controller has stopped
+	// because it wanted fewer or others. Short: there are fewer than it wants.
+	Pods, Stopped uint64
+	Short         bool
 	// Usage is the sum over the instances: CPU in millicores, memory in bytes.
 	Usage cluster.Resources
 	// Problem is the reason why the function, or its latest deployment, is not served

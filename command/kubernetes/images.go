@@ -61,15 +61,17 @@ var _ control.Bundles = (*images)(nil)
 
 // Models implements [control.Bundles]. The bundle is the image with its digest; the files
 // are copies on this machine. For a revision whose function's status has them already, it
-// asks no registry: a provider that starts must not depend on one.
+// asks no registry: a provider that starts must not depend on one. The exception is a model that
+// has to be read to know whether it can be cut.
 func (i *images) Models(ctx context.Context, f *provider.Function) (reference string, models []control.Model, err error) {
 	if reference, models, ok := i.recorded(f); ok {
 		if f.Inference.Partition != "" {
 			models, err = i.withPlans(ctx, f, models)
 		}
-		if err == nil {
-			return reference, models, nil
+		if err != nil {
+			return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 		}
+		return reference, models, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()

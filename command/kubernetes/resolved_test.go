@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
@@ -82,6 +83,14 @@ func (plans) KeepPlans([]string, time.Time) error { return nil }
 const twoParts = plans(`[{"name": "parts-2", "plan": {"model": "hash", "members": 2, "rounds": [{"first": 0, "end": 2, "cut": "2x1", "on": [0, 1]}]},
 	"profile": {"parts": 2, "memory": 1073741824, "measurements": [{"batch": 1, "threads": 2, "median_us": 1000, "p95_us": 1000, "cpu_us": 2000, "predicted": true}]}}]`)
 
+// asked counts the questions to registries that need credentials.
+type asked int
+
+func (a *asked) Resolve(authn.Resource) (authn.Authenticator, error) {
+	*a++
+	return authn.Anonymous, nil
+}
+
 // A provider that starts on another machine while no registry answers knows the ways to cut the
 // models that it served before, and plans nothing anew. The whole model is left out if no
 // instance can hold it, and only if that is not known is the registry asked.
@@ -129,6 +138,13 @@ func TestCutModelsAreOffTheRegistry(t *testing.T) {
 	}
 	if _, known, err := startedImages(t, object, plans("")).Models(t.Context(), f); err == nil {
 		t.Errorf("too large, and without a plan: %+v", known)
+	}
+	f.Inference.Limits.Memory, resolved.Models[0].Weights = 200<<20, 100<<20
+	i = startedImages(t, object, plans(""))
+	asks := new(asked)
+	i.own = asks
+	if _, known, err := i.Models(t.Context(), f); err == nil || *asks != 1 {
+		t.Errorf("loads with luck only, and without a plan: %+v, %v; the registry is asked %d times", known, err, *asks)
 	}
 	object.Status.Deployed.Spec.Resolved.Models[0].Weights = 0
 	if _, known, err := startedImages(t, object, twoParts).Models(t.Context(), f); err == nil {

@@ -25,6 +25,9 @@ func (c driver) Stop(s scaling.Stop) {
 	case in.Role == cluster.Shadow:
 		pairs(c).leave(in, string(s.Why))
 	default:
+		if !in.Retiring {
+			in.function.stopped += uint64(in.Config.Members())
+		}
 		c.keeper.Retire(in, string(s.Why))
 	}
 }

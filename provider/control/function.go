@@ -100,8 +100,9 @@ type function struct {
 	parked int
 	states map[inState]int
 
-	// replicas is the number of instances to keep without load.
-	replicas uint64
+	// replicas is the number of instances to keep without load. stopped is how many pods or processes of
+	// its instances plans have stopped.
+	replicas, stopped uint64
 	// scaledToZero: the scale route has set 0; the next request undoes it.
 	scaledToZero bool
 	// activity is the history of its requests; unwritten: the cold-start policy has

@@ -85,8 +85,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), shadowText(fn)), Usage: fn.Usage(),
-		Short: fn.Failures.Why != "" || fn.Unplaced != ""}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), shadowText(fn)), Usage: fn.Usage(), Stopped: fn.stopped}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
@@ -96,6 +95,8 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 			s.AvailableReplicas++
 		}
 	}
+	atLimit := fn.Inference.MaxReplicas > 0 && s.Replicas >= uint64(fn.Inference.MaxReplicas)
+	s.Short = !atLimit && (fn.Failures.Why != "" || fn.Unplaced != "")
 	s.Replicas, s.Pods = max(s.Replicas, fn.replicas), max(s.Pods, fn.replicas)
 	return s, true
 }

@@ -3,8 +3,10 @@ package control
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -37,4 +39,49 @@ func TestSaysWhyNoDevice(t *testing.T) {
 			t.Errorf("%+v: %q", test, why)
 		}
 	}
+}
+
+// The status counts the instances that plans have stopped, but none that crashed. A function with as
+// many instances as it may have is not short of any, whatever its load.
+func TestStatusSaysWhatIsMissing(t *testing.T) {
+	try(t, func(r *rig) {
+		status := func(name string) provider.Status {
+			t.Helper()
+			s, ok := r.Status(full(name))
+			if !ok {
+				t.Fatalf("%s is not deployed", name)
+			}
+			return s
+		}
+		r.measured("f", "m", wholeCore)
+		r.answered("f", "m")
+		r.backend.crash(r.only().ID, "killed by signal 9")
+		r.answered("f", "m")
+		if s := status("f"); s.Stopped != 0 || s.Pods != 1 {
+			t.Errorf("after a crash: %+v", s)
+		}
+		r.until("it is idle", func() bool { return status("f").Pods == 0 })
+		if s := status("f"); s.Stopped != 1 {
+			t.Errorf("idle: %+v", s)
+		}
+		r.measured("more", "m", wholeCore, func(f *provider.Function) { f.Inference.MaxReplicas = 0 })
+		for _, c := range []struct {
+			name  string
+			short bool
+		}{{"f", false}, {"more", true}} {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				r.load(c.name, 100*time.Microsecond, 5*time.Second)
+			}()
+			r.until("it has too much load", func() bool {
+				s := status(c.name)
+				return s.AvailableReplicas > 0 && s.Problem != ""
+			})
+			if s := status(c.name); s.Short != c.short {
+				t.Errorf("%s with too much load: %+v", c.name, s)
+			}
+			<-done
+		}
+	})
 }

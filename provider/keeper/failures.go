@@ -60,7 +60,7 @@ func (f *Failures) Died(now, ready time.Time, served bool, why string) {
 	when := "before it was ready"
 	if !ready.IsZero() {
 		if served || now.Sub(ready) >= Settled {
-			f.Count, f.full = 0, 0
+			f.Count, f.full, f.Why = 0, 0, ""
 			return
 		}
 		when = "soon after it was ready"

@@ -56,16 +56,17 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// An instance that has answered something, or was ready for a while, is replaced at once.
+// An instance that has answered something, or was ready for a while, is replaced at once: the function
+// works, and earlier failures are over.
 func TestMishaps(t *testing.T) {
 	for _, c := range []struct {
 		ready  time.Duration
 		served bool
 		count  int
 	}{{-time.Second, true, 0}, {-Settled, false, 0}, {-time.Second, false, 2}} {
-		f := Failures{Count: 1}
+		f := Failures{Count: 1, Why: "killed"}
 		f.Died(epoch, epoch.Add(c.ready), c.served, "")
-		if f.Count != c.count || f.Pausing(epoch) != (c.count > 0) {
+		if f.Count != c.count || (f.Why == "") != (c.count == 0) || f.Pausing(epoch) != (c.count > 0) {
 			t.Errorf("%+v: %+v", c, f)
 		}
 	}

@@ -32,23 +32,38 @@ type scale struct {
 	// highest is the highest number since then.
 	below   time.Time
 	highest int64
+	// had is how many pods there were when there were last no fewer than shown, and stopped how many
+	// the provider had stopped by then.
+	had, stopped int64
 }
 
-// look takes in how many pods there should be now, and returns the number to publish. It
-// rises at once. It falls to the highest number of the last scaleHold, but not while the
-// function is short of pods: those that it lost have no room or fail, and are still wanted.
-func (s *scale) look(now time.Time, pods int64, short bool) int64 {
+// newScale is a scale that goes on with a number that was published before. The provider has
+// stopped so many pods until now.
+func newScale(published, stopped int64) scale {
+	return scale{shown: published, had: published, stopped: stopped}
+}
+
+// look takes in how many pods there should be now and how many the provider has stopped since it
+// started, and returns the number to publish. It rises at once. It falls to the highest number of
+// the last scaleHold. While the function is short of pods, those that it lost count: they have no
+// room or fail, and are still wanted. Those that the provider stopped are not.
+func (s *scale) look(now time.Time, pods, stopped int64, short bool) int64 {
+	wanted := pods
+	if short {
+		wanted = max(pods, min(s.shown, s.had-max(0, stopped-s.stopped)))
+	}
+	if pods >= s.shown {
+		s.had, s.stopped = pods, stopped
+	}
 	switch {
-	case pods >= s.shown:
-		s.shown, s.below = pods, time.Time{}
-	case short:
-		s.below = time.Time{}
+	case wanted >= s.shown:
+		s.shown, s.below = wanted, time.Time{}
 	case s.below.IsZero():
-		s.below, s.highest = now, pods
+		s.below, s.highest = now, wanted
 	default:
-		s.highest = max(s.highest, pods)
+		s.highest = max(s.highest, wanted)
 		if now.Sub(s.below) >= scaleHold {
-			s.shown, s.below, s.highest = s.highest, now, pods
+			s.shown, s.below, s.highest = s.highest, now, wanted
 		}
 	}
 	return s.shown
@@ -82,10 +97,10 @@ func (w *watcher) count(f *v1alpha1.Function) (n int64, changed bool) {
 	key := f.Namespace + "/" + f.Name
 	p := w.scales[key]
 	if p == nil || p.of != f.UID {
-		p = &published{scale: scale{shown: max(0, f.Published())}, of: f.UID}
+		p = &published{scale: newScale(max(0, f.Published()), int64(runs.Stopped)), of: f.UID}
 		w.scales[key] = p
 	}
-	n = p.look(w.now(), int64(max(runs.Pods, runs.Replicas)), runs.Short)
+	n = p.look(w.now(), int64(max(runs.Pods, runs.Replicas)), int64(runs.Stopped), runs.Short)
 	return n, n != f.Counted()
 }
 

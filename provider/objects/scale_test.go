@@ -19,32 +19,39 @@ import (
 
 // The published number rises at once and falls slowly: an evicted pod is missing until its
 // replacement starts, and the number must not follow it down. A function without room for
-// the replacement still wants it. A number that stays lower is published.
+// the replacement still wants it, but not one that the provider stopped. A number that stays
+// lower is published.
 func TestScale(t *testing.T) {
 	type step struct {
 		after time.Duration
 		pods  int64
 		short bool
 		want  int64
+		// stopped is how many pods the provider has stopped since it started.
+		stopped int64
 	}
 	const second = time.Second
 	for name, c := range map[string]struct {
 		shown int64
 		steps []step
 	}{
-		"rises at once":                   {0, []step{{0, 1, false, 1}, {second, 5, false, 5}}},
-		"an evicted pod and its heir":     {5, []step{{0, 5, false, 5}, {second, 4, false, 5}, {2 * second, 5, false, 5}, {20 * second, 5, false, 5}}},
-		"one after another":               {5, []step{{0, 4, false, 5}, {8 * second, 5, false, 5}, {second, 4, false, 5}, {9 * second, 4, false, 5}, {second, 4, false, 4}}},
-		"no room for the heir":            {5, []step{{0, 4, false, 5}, {second, 4, true, 5}, {time.Hour, 4, true, 5}, {second, 4, false, 5}, {11 * second, 4, false, 4}}},
-		"falls to the highest of a while": {5, []step{{0, 3, false, 5}, {5 * second, 4, false, 5}, {5 * second, 2, false, 4}, {5 * second, 2, false, 4}, {5 * second, 2, false, 2}}},
-		"to zero":                         {2, []step{{0, 0, false, 2}, {10 * second, 0, false, 0}}},
-		"a new leader knows it":           {5, []step{{0, 4, false, 5}}},
+		"rises at once":                   {0, []step{{0, 1, false, 1, 0}, {second, 5, false, 5, 0}}},
+		"an evicted pod and its heir":     {5, []step{{0, 5, false, 5, 0}, {second, 4, false, 5, 0}, {2 * second, 5, false, 5, 0}, {20 * second, 5, false, 5, 0}}},
+		"one after another":               {5, []step{{0, 4, false, 5, 0}, {8 * second, 5, false, 5, 0}, {second, 4, false, 5, 0}, {9 * second, 4, false, 5, 0}, {second, 4, false, 4, 0}}},
+		"no room for the heir":            {5, []step{{0, 4, false, 5, 0}, {second, 4, true, 5, 0}, {time.Hour, 4, true, 5, 0}, {second, 4, false, 5, 0}, {11 * second, 4, false, 4, 0}}},
+		"falls to the highest of a while": {5, []step{{0, 3, false, 5, 0}, {5 * second, 4, false, 5, 0}, {5 * second, 2, false, 4, 0}, {5 * second, 2, false, 4, 0}, {5 * second, 2, false, 2, 0}}},
+		"to zero":                         {2, []step{{0, 0, false, 2, 0}, {10 * second, 0, false, 0, 0}}},
+		"a new leader knows it":           {5, []step{{0, 4, false, 5, 0}}},
+		"stopped while there is no room":  {0, []step{{0, 3, true, 3, 0}, {second, 2, true, 3, 1}, {10 * second, 2, true, 2, 1}, {time.Hour, 2, true, 2, 1}}},
+		"one lost and one stopped":        {0, []step{{0, 5, false, 5, 7}, {second, 3, true, 5, 8}, {10 * second, 3, true, 4, 8}, {time.Hour, 3, true, 4, 8}, {second, 4, true, 4, 8}, {second, 3, true, 4, 8}, {time.Hour, 3, true, 4, 8}}},
+		"one instead of another":          {2, []step{{0, 3, true, 3, 0}, {second, 2, true, 3, 1}, {10 * second, 2, true, 2, 1}, {second, 1, true, 2, 1}, {time.Hour, 1, true, 2, 1}}},
+		"a controller counts anew":        {2, []step{{0, 2, false, 2, 9}, {second, 1, true, 2, 0}, {time.Hour, 1, true, 2, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, now := scale{shown: c.shown}, time.Unix(0, 0)
+			s, now := newScale(c.shown, 0), time.Unix(0, 0)
 			for i, step := range c.steps {
 				now = now.Add(step.after)
-				if got := s.look(now, step.pods, step.short); got != step.want {
+				if got := s.look(now, step.pods, step.stopped, step.short); got != step.want {
 					t.Errorf("step %d: %d pods are published as %d, not %d", i, step.pods, got, step.want)
 				}
 			}
