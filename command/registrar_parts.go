@@ -44,6 +44,10 @@ type Cutter struct {
 	loading float64
 	// read has what was read of directories, by path.
 	read sync.Map
+	// files are models whose files need not be here, nil if all are. adopting is held while shared
+	// plans are written.
+	files    Files
+	adopting sync.Mutex
 	// shared has the plans of all replicas, nothing if there is one. used has the uses of functions
 	// by name.
 	shared Sharing
@@ -94,11 +98,39 @@ type readPlans struct {
 // wide ResNets, which are the worst, 2 for resnet-101, 1.4 for rnn-2 (as it is charged to the cgroup).
 const podLoading = 2.7
 
-// Cutter makes a cutter for instances that cut their parts out of their own images.
-func (f *ProviderFlags) Cutter(shared Sharing, log zerolog.Logger) *Cutter {
+// Files are models whose files need not be on this machine.
+type Files interface {
+	// Known returns the hash of a model that was accepted before, and the size of its weights in
+	// bytes: see [Weights]. It returns "" for a model that has to be read.
+	Known(file string) (hash string, weights int64)
+	// Here brings a model's file to this machine if it is not there.
+	Here(ctx context.Context, file string) error
+}
+
+// Cutter makes a cutter for instances that cut their parts out of their own images. It reads a
+// model's file only to make plans, or to find out whether it has some.
+func (f *ProviderFlags) Cutter(shared Sharing, files Files, log zerolog.Logger) *Cutter {
 	models := f.childModels()
 	models.log = log
-	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading, shared: shared}
+	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading, shared: shared, files: files}
+}
+
+// hash is the hash of a model's file, which need not be here.
+func (c *Cutter) hash(file string) (string, error) {
+	if c.files != nil {
+		if hash, _ := c.files.Known(file); hash != "" {
+			return hash, nil
+		}
+	}
+	return c.models.Hash(file)
+}
+
+// here brings a model's file to this machine.
+func (c *Cutter) here(ctx context.Context, file string) error {
+	if c.files == nil {
+		return nil
+	}
+	return c.files.Here(ctx, file)
 }
 
 // plansDir is where plans are, below the provider's directory.
@@ -120,7 +152,7 @@ func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 	if engines.IsManifest(m.File) {
 		return w, &annotation.Error{Key: annotation.InferPartition, Value: in.Partition, Why: "only an ONNX model without a handler can be cut, and this one runs beside its instance; it must be off"}
 	}
-	hash, err := c.models.Hash(m.File)
+	hash, err := c.hash(m.File)
 	if err != nil {
 		return w, err
 	}
@@ -254,6 +286,9 @@ func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 		if err := os.RemoveAll(w.dir); err != nil { // It is damaged.
 			return err
 		}
+		if err := c.here(ctx, w.File); err != nil {
+			return err
+		}
 		if _, err := c.models.run(ctx, background, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...); err != nil {
 			return err
 		}
@@ -274,8 +309,12 @@ func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.M
 	if memory <= 0 {
 		return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("an instance needs %d MiB beside its part of a model", partitioning.Overhead>>20)}
 	}
+	err := c.here(ctx, m.File)
+	if err != nil {
+		return err
+	}
 	// The published times of a platform take no measuring. Only the sizes matter.
-	_, err := c.models.run(ctx, foreground, nil, "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
+	_, err = c.models.run(ctx, foreground, nil, "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -299,9 +338,18 @@ func (c *Cutter) oversized(f *provider.Function, m control.Model) (bytes int64, 
 	if limit == 0 || engines.IsManifest(m.File) {
 		return 0, false, false
 	}
-	bytes = weightsOf(m.File, int64(float64(limit)/c.loading))
+	if c.files != nil {
+		_, bytes = c.files.Known(m.File)
+	}
+	if bytes == 0 {
+		bytes = weightsOf(m.File, int64(float64(limit)/c.loading))
+	}
 	return bytes, bytes > limit, float64(bytes)*c.loading > float64(limit)
 }
+
+// Weights is the size in bytes of an ONNX model's file and of its files of external weights; 0 if it
+// cannot be read.
+func Weights(file string) int64 { return weightsOf(file, 0) }
 
 // weightsOf is the size in bytes of a model's file and of its files of external weights. It looks
 // for these only if the file's directory has more than limit bytes.
@@ -352,7 +400,7 @@ func (c *Cutter) WithPlans(ctx context.Context, f *provider.Function, models []c
 			return nil, err
 		}
 		uses = append(uses, w)
-		plans, made, err := c.plans(w)
+		plans, made, err := c.known(w)
 		if err != nil {
 			return nil, err
 		}

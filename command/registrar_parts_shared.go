@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -60,9 +61,23 @@ func (c *Cutter) follow(ctx context.Context, w wanted, will bool) bool {
 	return false
 }
 
+// known returns a model's plans as plans does, with those that replicas share: after a restart on another
+// machine there are no others.
+func (c *Cutter) known(w wanted) (all []control.Model, made bool, err error) {
+	if all, made, err = c.plans(w); made || err != nil || c.shared.Plans == nil || !c.adopt(w) {
+		return all, made, err
+	}
+	return c.plans(w)
+}
+
 // adopt writes the shared plans of a model as if they were made here, and reports whether there are
 // any.
 func (c *Cutter) adopt(w wanted) bool {
+	c.adopting.Lock()
+	defer c.adopting.Unlock()
+	if _, made, err := c.plans(w); made && err == nil { // Another function of the same model has.
+		return true
+	}
 	text, err := c.shared.Plans.Plans(w.shared)
 	if errors.Is(err, store.ErrAbsent) {
 		return false

@@ -14,6 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -92,6 +93,29 @@ func TestReplicasShareAPlan(t *testing.T) {
 	}
 	if text, err := os.ReadFile(got[1].File); err != nil || !strings.Contains(string(text), follower.model.File) {
 		t.Errorf("its plan is not for its own model: %s, %v", text, err)
+	}
+}
+
+// Functions of one model find its shared plans at the same time, as after a restart on another machine.
+func TestFunctionsAdoptAPlanAtOnce(t *testing.T) {
+	_, leader, follower := replicas(t)
+	if err := leader.make(t.Context(), leader.wanted, true); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if err := os.RemoveAll(follower.wanted.dir); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				got, err := follower.WithPlans(t.Context(), follower.f, []control.Model{follower.model})
+				if err != nil || len(got) != 2 {
+					t.Errorf("%+v, %v", got, err)
+				}
+			})
+		}
+		all.Wait()
 	}
 }
 

@@ -135,7 +135,7 @@ func TestDamagedPlans(t *testing.T) {
 func TestACutterLogs(t *testing.T) {
 	p := newPlanned(t)
 	var log bytes.Buffer
-	p.Cutter = (&ProviderFlags{state: t.TempDir()}).Cutter(Sharing{}, zerolog.New(&log))
+	p.Cutter = (&ProviderFlags{state: t.TempDir()}).Cutter(Sharing{}, nil, zerolog.New(&log))
 	var err error
 	if p.wanted, err = p.want(p.f, p.model); err != nil {
 		t.Fatal(err)

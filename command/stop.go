@@ -23,6 +23,14 @@ const (
 	hurry         = 2 * time.Second
 )
 
+// A provider beside others serves for leaveTime while its clients' connections end with their next
+// answers. Then it closes those that are idle, and serves for settleTime what has arrived on them
+// just before. Both are a part of --drain, and leaveTime at most a quarter of it.
+const (
+	leaveTime  = 3 * time.Second
+	settleTime = 200 * time.Millisecond
+)
+
 // stopping is how much longer than --drain stopping takes at most: giving requests back to
 // the queue, ending the gateway, closing connections, stopping instances and closing the
 // platform. The pods' terminationGracePeriodSeconds must be long enough for both.
@@ -111,11 +119,12 @@ func (s *runningProvider) stop(drained func()) error {
 }
 
 // drain finishes the requests in flight, those of clients and those of the queue, and
-// closes the queue. /healthz answers 503 from its beginning. The queue stops first, so it
-// keeps the requests that the provider then refuses.
+// closes the queue. /healthz answers 503 from its beginning. Clients go to other providers first,
+// if there are some. Then the queue stops, so it keeps the requests that the provider refuses.
 func (s *runningProvider) drain() {
 	ctx, cancel := s.stopContext(s.flags.drain, 0)
 	defer cancel()
+	s.leave(ctx)
 	executed := s.async.Drain(ctx)
 	if err := s.provider.Shutdown(ctx); err != nil {
 		s.log.Warn().Err(err).Msg("requests in flight are cut off")
@@ -125,6 +134,26 @@ func (s *runningProvider) drain() {
 	case <-ctx.Done():
 	}
 	s.closeQueue()
+}
+
+// leave lets clients go to other providers, if there are some, so that none of their requests is
+// refused.
+func (s *runningProvider) leave(ctx context.Context) {
+	if !s.parts.Several {
+		return
+	}
+	s.provider.Leave()
+	pause(ctx, min(leaveTime, s.flags.drain/4))
+	s.http.SetKeepAlivesEnabled(false)
+	pause(ctx, settleTime)
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // closeQueue gives the asynchronous requests that are still being executed back to the

@@ -182,6 +182,42 @@ func TestStopSaysSoAtOnce(t *testing.T) {
 	}
 }
 
+// A provider beside others serves on while it says that it stops, and sends its clients away with
+// their next answers.
+func TestStopLetsClientsGo(t *testing.T) {
+	s, r, url := reside(t, 8*time.Second)
+	s.parts.Several = true
+	close(r.release)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	post := func() *http.Response {
+		t.Helper()
+		response, err := (&http.Client{Transport: transport}).Post(url+"/function/slow", "", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		<-r.begun
+		return response
+	}
+	if got := post(); got.StatusCode != http.StatusOK || got.Close {
+		t.Fatalf("%d, closed %t", got.StatusCode, got.Close)
+	}
+	stopped := make(chan error)
+	go func() { stopped <- s.stop(func() {}) }()
+	for began := time.Now(); ask(t.Context(), http.MethodGet, url+"/healthz") != http.StatusServiceUnavailable; time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("a provider that stops says that it is well")
+		}
+	}
+	if got := post(); got.StatusCode != http.StatusOK || !got.Close {
+		t.Errorf("on a connection from before: %d, closed %t", got.StatusCode, got.Close)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
 // Requests of clients and of the queue that never end delay stopping once, not twice.
 func TestStopDrainsAtOnce(t *testing.T) {
 	const drain = 3 * time.Second

@@ -69,6 +69,8 @@ type Device struct {
 	Whole bool `json:"whole,omitempty"`
 	// Lost says why it cannot be used any more; "" if it can.
 	Lost string `json:"lost,omitempty"`
+	// Gone: it is lost because the driver does not list it any more.
+	Gone bool `json:"gone,omitempty"`
 	// PipeDirectory is where its own MPS control daemon listens; "" for the inventory's, or for none
 	// if it is given out whole.
 	PipeDirectory string `json:"pipeDirectory,omitempty"`

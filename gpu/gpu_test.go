@@ -231,6 +231,8 @@ func TestOffer(t *testing.T) {
 		claimed                   bool
 		want                      Sharing
 		says                      string
+		// The last of ours: so many are gone, so many others are lost.
+		gone, lost int
 	}{
 		{present: 0, want: None, says: "no GPU"},
 		{present: 8, ours: 8, want: MPS},
@@ -250,12 +252,26 @@ func TestOffer(t *testing.T) {
 		{present: 1, mig: 3, whole: 1, want: Whole, says: "given out twice"},
 		{present: 1, mig: 3, whole: 3, claimed: true, want: MPS},
 		{present: 1, mig: 3, whole: 6, claimed: true, want: Whole, says: "several times"},
+		// A plugin that hands out each several times is noticed whatever is gone; one that still counts those is
+		// not taken for one, unless it could be.
+		{present: 4, ours: 4, gone: 1, whole: 3, claimed: true, want: MPS},
+		{present: 4, ours: 4, gone: 1, whole: 4, claimed: true, want: MPS},
+		{present: 4, ours: 4, gone: 1, whole: 6, claimed: true, want: Whole, says: "the agent sees 3 GPUs"},
+		{present: 5, ours: 5, gone: 3, whole: 4, claimed: true, want: Whole, says: "3 more are lost"},
+		{present: 5, ours: 5, gone: 3, whole: 2, claimed: true, want: MPS},
+		{present: 2, ours: 2, lost: 1, whole: 2, claimed: true, want: MPS},
+		{present: 2, ours: 2, gone: 2, whole: 2, claimed: true, want: MPS},
+		{present: 8, ours: 4, gone: 1, whole: 4, want: MPS},
+		{present: 8, ours: 4, gone: 1, whole: 5, want: Whole, says: "5 nvidia.com/gpu of the node's 7, and 3 more"},
+		{present: 8, ours: 4, lost: 1, whole: 4, want: MPS},
 	} {
 		i := Inventory{Sharing: MPS, Claimed: test.claimed}
 		for n := range test.present {
 			d := Device{UUID: fmt.Sprint("GPU-", n)}
 			if n >= test.ours {
 				d.Unshareable, d.Divided = "no", test.mig > 0
+			} else if n >= test.ours-test.gone-test.lost {
+				d.Lost, d.Gone = "it fell off", n >= test.ours-test.gone
 			}
 			i.Devices = append(i.Devices, d)
 		}

@@ -204,27 +204,43 @@ func (i Inventory) why() string {
 // usable ones to the agent, and thus gives them to nobody else unless it hands out each several times.
 // Without, the plugin does not say which it has, so they are used only if there are enough for both.
 func (i Inventory) Offer(whole int) (Sharing, string) {
-	present := 0
-	for _, d := range i.Devices {
-		if !d.Divided { // Its MIG instances are given out in its place.
-			present++
-		}
-	}
 	i.Sharing = MPS
-	ours := len(i.Usable())
+	usable := i.Usable()
+	present, gone := count(i.Devices)
+	ours, _ := count(usable)
+	missing := ""
+	if gone > 0 {
+		missing = fmt.Sprintf(". %d more are lost: restart the plugin if it still counts them", gone)
+	}
 	switch {
 	case len(i.Devices) == 0:
 		return None, "the machine has no GPU"
-	case i.Claimed && whole > present:
+	case i.Claimed && present > 0 && whole > min(present+gone, 2*present-1):
+		// A plugin may still count those that are gone. It advertises twice the others or more if it hands out each several times.
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s and the agent sees %d GPUs: it hands out a GPU several times, so another pod may get one of ours. "+
-			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present)
+			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present) + missing
 	case !i.Claimed && whole > 0 && whole+ours > present:
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d more are to be shared: the same GPU would be given out twice. "+
-			"Let the agent ask the plugin for its GPUs (--device-plugin), keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours)
-	case ours == 0:
+			"Let the agent ask the plugin for its GPUs (--device-plugin), keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours) + missing
+	case len(usable) == 0:
 		return None, "none of the node's GPUs can be used"
 	}
 	return MPS, ""
+}
+
+// count returns how many of the devices can be given out as far as the driver lists them, and how many
+// are gone. The MIG instances of a GPU are given out in its place.
+func count(devices []Device) (present, gone int) {
+	for _, d := range devices {
+		switch {
+		case d.Divided:
+		case d.Gone:
+			gone++
+		default:
+			present++
+		}
+	}
+	return present, gone
 }
 
 // VisibleEnv is the variable by which NVIDIA's device plugin tells a container its GPUs.

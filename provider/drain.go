@@ -12,6 +12,11 @@ import (
 // errDraining answers requests that come while the provider shuts down.
 var errDraining = web.Refuse(http.StatusServiceUnavailable, "the provider is shutting down; try again in a moment")
 
+// Leave begins the end of service while other providers go on. From now on /healthz answers 503,
+// and each answer closes its connection: the client's next one reaches another provider.
+// Requests are served as before.
+func (s *Server) Leave() { s.leaving.Store(true) }
+
 // Shutdown ends service. From now on /healthz, invocations and changes answer 503, and
 // followed logs end. Requests in flight are finished. Shutdown returns when none is left,
 // or with ctx's error. Shut down the HTTP server that carries the handler after it, and

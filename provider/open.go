@@ -65,7 +65,7 @@ func alive(w http.ResponseWriter, _ *http.Request) error {
 // health is GET /healthz and GET /readyz. It answers 503 as soon as the provider shuts down, and while one
 // replica among others restores its functions, so a load balancer sends requests elsewhere.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) error {
-	if s.inFlight.Closed() {
+	if s.inFlight.Closed() || s.leaving.Load() {
 		return errDraining
 	}
 	if s.several && !s.restored.ended() {

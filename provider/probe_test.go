@@ -24,6 +24,17 @@ func TestProbes(t *testing.T) {
 			check(t, get, 200)
 		})
 	})
+	t.Run("leaving", func(t *testing.T) {
+		r := invoker(t, echo, nil)
+		if got := r.do("POST", "/function/mnist", "x").Header().Get("Connection"); got != "" {
+			t.Errorf("before, connections %s", got)
+		}
+		r.Leave()
+		check(t, func(path string) int { return r.do("GET", path, "").Code }, 503)
+		if w := r.do("POST", "/function/mnist", "x"); w.Code != 200 || w.Header().Get("Connection") != "close" {
+			t.Errorf("a request gets %d, and its connection %s", w.Code, w.Header().Get("Connection"))
+		}
+	})
 	t.Run("draining", func(t *testing.T) {
 		r := invoker(t, echo, nil)
 		get := func(path string) int { return r.do("GET", path, "").Code }

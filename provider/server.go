@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -106,6 +107,8 @@ type Server struct {
 	system, open *mux.Router
 	async        Async
 	inFlight     *web.Gate
+	// leaving: see [Server.Leave].
+	leaving atomic.Bool
 
 	registry
 	namespaces namespaces
@@ -191,7 +194,7 @@ const nameExpression = "{name:[-a-zA-Z_0-9.]+}"
 func (s *Server) routes(prometheus http.Handler) {
 	s.system, s.open = mux.NewRouter(), mux.NewRouter()
 	s.system.Handle("/system/functions", s.route(byMethod{
-		http.MethodGet: s.list, http.MethodPost: s.create, http.MethodPut: s.update, http.MethodDelete: s.remove}))
+		http.MethodGet: s.list, http.MethodPost: s.deploy, http.MethodPut: s.deploy, http.MethodDelete: s.remove}))
 	s.system.Handle("/system/function/"+nameExpression, s.route(byMethod{http.MethodGet: s.describe}))
 	s.system.Handle("/system/variants/"+nameExpression, s.route(byMethod{http.MethodGet: variantRoutes{s}.list}))
 	s.system.Handle("/system/scale-function/"+nameExpression, s.route(byMethod{http.MethodPost: s.scale}))
@@ -245,6 +248,9 @@ func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
+	if s.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	escaped := r.URL.EscapedPath()
 	if strings.HasPrefix(escaped, functionPrefix) {
 		invocations{s}.invoke(w, r, escaped)

@@ -14,14 +14,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// create is POST /system/functions: it deploys a function, or deploys it again.
-func (s *Server) create(w http.ResponseWriter, r *http.Request) error { return s.deploy(w, r, false) }
-
-// update is PUT /system/functions: it deploys a function again, and answers 404 if the
-// function does not exist.
-func (s *Server) update(w http.ResponseWriter, r *http.Request) error { return s.deploy(w, r, true) }
-
-func (s *Server) deploy(w http.ResponseWriter, r *http.Request, mustExist bool) error {
+// deploy is POST /system/functions, which deploys a function or deploys it again, and PUT, which
+// answers 404 if the function does not exist.
+func (s *Server) deploy(w http.ResponseWriter, r *http.Request) error {
+	mustExist := r.Method == http.MethodPut
 	var d types.FunctionDeployment
 	if err := s.changes.read(w, r, "a function deployment", &d); err != nil {
 		return err

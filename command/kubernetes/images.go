@@ -64,7 +64,12 @@ var _ control.Bundles = (*images)(nil)
 // asks no registry: a provider that starts must not depend on one.
 func (i *images) Models(ctx context.Context, f *provider.Function) (reference string, models []control.Model, err error) {
 	if reference, models, ok := i.recorded(f); ok {
-		return reference, models, nil
+		if f.Inference.Partition != "" {
+			models, err = i.withPlans(ctx, f, models)
+		}
+		if err == nil {
+			return reference, models, nil
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
@@ -72,39 +77,60 @@ func (i *images) Models(ctx context.Context, f *provider.Function) (reference st
 	if err != nil {
 		return "", nil, err
 	}
-	inside := map[string]string{}
 	for _, m := range models {
-		if inside[m.Name], err = b.InImage(m.File); err != nil {
+		inside, err := b.InImage(m.File)
+		if err != nil {
 			return "", nil, err
 		}
-		i.models.keep(m.File, origin{inside: inside[m.Name] + "@" + b.Digest})
+		i.models.keep(m.File, origin{inside: inside + "@" + b.Digest})
 	}
-	cut, err := i.cutter.WithPlans(ctx, f, models)
+	all, err := i.withPlans(ctx, f, models)
 	if err != nil {
 		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
-	for _, m := range cut {
-		if m.Plan != nil { // Its pods have the model itself.
-			i.models.keep(m.File, origin{inside: inside[m.From] + "@" + b.Digest})
-		}
-	}
-	if f.Inference.Partition == "" {
-		if err := i.note(f, b, models); err != nil {
-			return "", nil, err
-		}
+	if err := i.note(f, b, models); err != nil {
+		return "", nil, err
 	}
 	i.makeRoom()
-	return b.Reference, cut, nil
+	return b.Reference, all, nil
 }
 
-// register makes the plans of a function's models.
+// withPlans adds the known plans of a function's models. Pods of a plan have the model itself.
+func (i *images) withPlans(ctx context.Context, f *provider.Function, models []control.Model) ([]control.Model, error) {
+	all, err := i.cutter.WithPlans(ctx, f, models)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range all {
+		if m.Plan == nil {
+			continue
+		}
+		for _, of := range models {
+			if of.Name != m.From {
+				continue
+			}
+			inside, err := i.models.inside(of.File)
+			if err != nil {
+				return nil, err
+			}
+			i.models.keep(m.File, origin{inside: inside})
+		}
+	}
+	return all, nil
+}
+
+// register makes the plans of a function's models. It asks a registry only if it has to read a
+// model for that.
 func (i *images) register(ctx context.Context, f *provider.Function) error {
 	if f.Inference.Partition == "" {
 		return nil // Variants come in the image.
 	}
-	_, models, err := i.uncut(ctx, f)
-	if err != nil {
-		return err
+	_, models, ok := i.recorded(f)
+	if !ok {
+		var err error
+		if _, models, err = i.uncut(ctx, f); err != nil {
+			return err
+		}
 	}
 	return i.cutter.Make(ctx, f, models)
 }
@@ -226,9 +252,14 @@ type origin struct {
 	// be here; fetch brings the file. Otherwise they are "" and nil.
 	hash  string
 	fetch func(ctx context.Context) error
+	// weights is the size of the model's weights in bytes, if it may be cut.
+	weights int64
 }
 
-var _ latency.Models = (*imageModels)(nil)
+var (
+	_ latency.Models = (*imageModels)(nil)
+	_ command.Files  = (*imageModels)(nil)
+)
 
 // keep remembers where a model comes from.
 func (m *imageModels) keep(file string, from origin) { m.seen.put(file, from) }
@@ -241,8 +272,14 @@ func (m *imageModels) inside(file string) (string, error) {
 	return "", fmt.Errorf("%s is not from an image", file)
 }
 
-// here makes sure that a model's file is on this machine.
-func (m *imageModels) here(ctx context.Context, file string) error {
+// Known implements [command.Files].
+func (m *imageModels) Known(file string) (hash string, weights int64) {
+	from, _ := m.seen.get(file)
+	return from.hash, from.weights
+}
+
+// Here implements [command.Files].
+func (m *imageModels) Here(ctx context.Context, file string) error {
 	from, _ := m.seen.get(file)
 	if _, err := os.Stat(file); err == nil || from.fetch == nil {
 		return nil
@@ -299,7 +336,7 @@ type finding func(ctx context.Context, file string, maxBatch int, until time.Dur
 // find finds the times of a model, whose file it brings here first. It replaces the file's
 // path with the model's name in instances.
 func (m *imageModels) find(ctx context.Context, times finding, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
-	if err := m.here(ctx, file); err != nil {
+	if err := m.Here(ctx, file); err != nil {
 		return "", nil, err
 	}
 	_, p, err := times(ctx, file, maxBatch, until)

@@ -202,7 +202,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	local := f.Models()
 	models := &imageModels{local: local, root: f.imageDir()}
-	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(), function: p.objects.Lookup}
+	p.images = &images{platform: p, models: models, alike: local.Alike, cutter: p.cutter(models), function: p.objects.Lookup}
 	if p.images.own, err = f.credentials.keychain(b.Log); err != nil {
 		return nil, err
 	}
@@ -255,8 +255,8 @@ func (p *platform) followOperators(opening context.Context) (err error) {
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
-func (p *platform) cutter() *command.Cutter {
-	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, p.base.Log)
+func (p *platform) cutter(files command.Files) *command.Cutter {
+	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c
 }

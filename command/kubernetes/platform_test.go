@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,26 @@ import (
 
 	"github.com/faas-infer/faas-infer/command"
 )
+
+// said collects what the parts of a provider log at the same time.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements [io.Writer].
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String is what was logged so far.
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
 
 // lateServer is an empty API server that does not know functions, and allows no reading of
 // ConfigMaps, for the first tries.
@@ -59,8 +80,8 @@ func TestStartWaits(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var log bytes.Buffer
-	p := &platform{flags: &providerFlags{namespace: "openfaas", lease: "faas-infer", pod: "a"}, base: command.Base{Log: zerolog.New(&log)}}
+	log := &said{}
+	p := &platform{flags: &providerFlags{namespace: "openfaas", lease: "faas-infer", pod: "a"}, base: command.Base{Log: zerolog.New(log)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	p.ctx = ctx
 	var err error

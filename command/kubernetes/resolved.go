@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -26,8 +28,7 @@ type found struct {
 }
 
 // resolved returns what a revision has found in its image, for the function's status. It
-// returns nil for an ordinary function, and for a model that may be cut: its plans depend on
-// the file.
+// returns nil for an ordinary function.
 func (i *images) resolved(function string, revision uint64) *v1alpha1.ResolvedImage {
 	f, ok := i.found.get(function)
 	if !ok || f.revision != revision {
@@ -60,27 +61,32 @@ func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Mo
 			return fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 		}
 		n.files = append(n.files, m.File)
-		n.image.Models = append(n.image.Models, v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy})
+		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
+		if f.Inference.Partition != "" {
+			known.Weights = command.Weights(m.File)
+		}
+		n.image.Models = append(n.image.Models, known)
 	}
 	i.found.put(f.Name, n)
 	return nil
 }
 
-// recorded returns the models of a revision as its function's status has them. No registry
-// is asked, and the files need not be on this machine. ok is false if the status has none.
+// recorded returns the models of a revision as its function's status has them, without the ways
+// to cut them. No registry is asked, and the files need not be on this machine. ok is false if
+// the status has none, or lacks the weights of a model that may be cut.
 func (i *images) recorded(f *provider.Function) (reference string, models []control.Model, ok bool) {
-	if f.Inference.Partition != "" {
-		return "", nil, false
-	}
 	was, accepted := i.accepted(f)
 	if !accepted || was.Resolved == nil || !plausible(was.Resolved, f.Deployment.Image) {
 		return "", nil, false
 	}
 	r := was.Resolved
+	if f.Inference.Partition != "" && slices.ContainsFunc(r.Models, func(m v1alpha1.ResolvedModel) bool { return m.Weights <= 0 }) {
+		return "", nil, false
+	}
 	n := found{revision: f.Revision, image: *r}
 	for _, m := range r.Models {
 		file := filepath.Join(image.Folder(i.models.root, r.Digest), m.File)
-		i.models.keep(file, origin{inside: path.Join(r.Directory, m.File) + "@" + r.Digest, hash: m.Hash, fetch: func(ctx context.Context) error {
+		i.models.keep(file, origin{inside: path.Join(r.Directory, m.File) + "@" + r.Digest, hash: m.Hash, weights: m.Weights, fetch: func(ctx context.Context) error {
 			return i.fetch(ctx, f.Deployment, r.Reference)
 		}})
 		n.files = append(n.files, file)

@@ -22,7 +22,9 @@ import (
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/objects"
+	"github.com/faas-infer/faas-infer/provider/store"
 )
 
 // reading is a latency.Models that needs the models' files.
@@ -46,17 +48,92 @@ func (r reading) Measure(ctx context.Context, file string, n int, until time.Dur
 
 // startedImages are those of a provider that has just started with an empty directory, beside
 // a function's object; nil for none.
-func startedImages(t *testing.T, object *v1alpha1.Function) *images {
+func startedImages(t *testing.T, object *v1alpha1.Function, shared ...command.SharedPlans) *images {
 	t.Helper()
-	flags := &providerFlags{}
-	cutter := flags.Cutter(command.Sharing{}, zerolog.Nop())
+	t.Chdir(t.TempDir()) // The flags' own directory is the present one.
+	flags, models, sharing := &providerFlags{}, &imageModels{local: reading{}, root: t.TempDir()}, command.Sharing{Leads: func() bool { return true }}
+	for _, sharing.Plans = range shared {
+	}
+	cutter := flags.Cutter(sharing, models, zerolog.Nop())
 	t.Cleanup(func() {
 		if err := cutter.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &images{platform: &platform{flags: flags, secrets: objects.NewSecretStore(fake.NewClientset())}, models: &imageModels{local: reading{}, root: t.TempDir()},
+	return &images{platform: &platform{flags: flags, secrets: objects.NewSecretStore(fake.NewClientset())}, models: models,
 		cutter: cutter, function: func(string) (*v1alpha1.Function, bool) { return object, object != nil }}
+}
+
+// plans are what replicas share: one text, whatever the model.
+type plans string
+
+func (p plans) Plans(string) ([]byte, error) {
+	if p == "" {
+		return nil, store.ErrAbsent
+	}
+	return []byte(p), nil
+}
+
+func (plans) PutPlans(string, []byte) error { return nil }
+
+func (plans) KeepPlans([]string, time.Time) error { return nil }
+
+// twoParts is a plan for a model with the hash of [reading.Hash] on two members.
+const twoParts = plans(`[{"name": "parts-2", "plan": {"model": "hash", "members": 2, "rounds": [{"first": 0, "end": 2, "cut": "2x1", "on": [0, 1]}]},
+	"profile": {"parts": 2, "memory": 1073741824, "measurements": [{"batch": 1, "threads": 2, "median_us": 1000, "p95_us": 1000, "cpu_us": 2000, "predicted": true}]}}]`)
+
+// A provider that starts on another machine while no registry answers knows the ways to cut the
+// models that it served before, and plans nothing anew. The whole model is left out if no
+// instance can hold it, and only if that is not known is the registry asked.
+func TestCutModelsAreOffTheRegistry(t *testing.T) {
+	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	host, dir := strings.TrimPrefix(s.URL, "http://"), t.TempDir()
+	base, folder := filepath.Join(dir, "base.tar"), filepath.Join(dir, "model")
+	smallBase(t, base)
+	modelWithAnnotations(t, folder)
+	if out, err := makeImage(t, "function", folder, "--base", base, "--push", host+"/m:v1"); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	f := &provider.Function{Name: "m.openfaas-fn", Revision: 7, Deployment: types.FunctionDeployment{Service: "m", Namespace: "openfaas-fn", Image: host + "/m:v1"}}
+	f.Inference.Partition, f.Inference.SLO, f.Inference.MaxBatch = annotation.PartitionAuto, time.Second, 1
+	before := startedImages(t, nil, plans(""))
+	reference, models, err := before.Models(t.Context(), f)
+	if err != nil || len(models) != 1 {
+		t.Fatalf("%+v, %v", models, err)
+	}
+	inside, err := before.models.Prepare(t.Context(), models[0].File)
+	resolved := before.resolved(f.Name, f.Revision)
+	if err != nil || resolved == nil || resolved.Models[0].Weights <= 0 {
+		t.Fatalf("the status gets %+v, %v", resolved, err)
+	}
+	s.Close()
+
+	object := &v1alpha1.Function{Status: v1alpha1.FunctionStatus{Deployed: &v1alpha1.Deployed{Revision: 7, Spec: v1alpha1.DeployedSpec{Resolved: resolved}}}}
+	i := startedImages(t, object, twoParts)
+	again, known, err := i.Models(t.Context(), f)
+	if err != nil || again != reference || len(known) != 2 || known[0].Plan != nil || known[1].Plan == nil || known[1].Name != "parts-2" {
+		t.Fatalf("without a registry: %q, %+v, %v", again, known, err)
+	}
+	if got, err := i.models.Prepare(t.Context(), known[1].File); got != inside || err != nil {
+		t.Errorf("members get %q, not %q: %v", got, inside, err)
+	}
+	if err := i.register(t.Context(), f); err != nil {
+		t.Errorf("it plans anew: %v", err)
+	}
+	if got := i.resolved(f.Name, f.Revision); !reflect.DeepEqual(got, resolved) {
+		t.Errorf("the status gets %+v, not %+v", got, resolved)
+	}
+	f.Inference.Limits.Memory = resolved.Models[0].Weights - 1
+	if _, known, err := startedImages(t, object, twoParts).Models(t.Context(), f); err != nil || len(known) != 1 || known[0].Plan == nil {
+		t.Errorf("too large to be whole: %+v, %v", known, err)
+	}
+	if _, known, err := startedImages(t, object, plans("")).Models(t.Context(), f); err == nil {
+		t.Errorf("too large, and without a plan: %+v", known)
+	}
+	object.Status.Deployed.Spec.Resolved.Models[0].Weights = 0
+	if _, known, err := startedImages(t, object, twoParts).Models(t.Context(), f); err == nil {
+		t.Errorf("its weights are not known: %+v", known)
+	}
 }
 
 // A provider that starts while no registry answers knows the models of the functions that it

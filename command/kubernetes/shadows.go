@@ -39,7 +39,7 @@ func (s podShadows) Check(f *provider.Function, file string) error {
 
 // Blocks implements [control.Shadows]. It brings the model here first.
 func (s podShadows) Blocks(ctx context.Context, file string) (*shadow.Model, error) {
-	if err := s.models.here(ctx, file); err != nil {
+	if err := s.models.Here(ctx, file); err != nil {
 		return nil, err
 	}
 	return s.Shadows.Blocks(ctx, file)

@@ -3,6 +3,7 @@ package podspec
 import (
 	"maps"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,11 +63,19 @@ func lost(taint string) corev1.Toleration {
 func Grace(env map[string]string) time.Duration {
 	grace := minGrace
 	for _, name := range []string{"exec_timeout", "write_timeout"} {
-		if t, err := time.ParseDuration(env[name]); err == nil {
-			grace = max(grace, min(t, maxGrace))
-		}
+		grace = max(grace, min(timeout(env[name]), maxGrace))
 	}
 	return grace + leaveSeconds*time.Second
+}
+
+// timeout reads a watchdog's timeout: a duration such as 1m30s, or a number of seconds. It is 0
+// for anything else.
+func timeout(value string) time.Duration {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	d, _ := time.ParseDuration(value)
+	return d
 }
 
 // Strategy returns how an update replaces an ordinary function's instances. Each stays

@@ -90,6 +90,9 @@ func TestEnvironment(t *testing.T) {
 	if *spec.TerminationGracePeriodSeconds != 95 {
 		t.Errorf("write_timeout is 90 s, and it may take %d s to leave", *spec.TerminationGracePeriodSeconds)
 	}
+	if g := Grace(map[string]string{"exec_timeout": "90"}); g != 95*time.Second {
+		t.Errorf("the grace of a function that may take 90 s, in seconds, is %v", g)
+	}
 	if g := Grace(map[string]string{"exec_timeout": "100h", "write_timeout": "soon"}); g != time.Hour+5*time.Second {
 		t.Errorf("grace %v", g)
 	}

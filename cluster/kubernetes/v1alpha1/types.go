@@ -233,8 +233,8 @@ type Deployed struct {
 type DeployedSpec struct {
 	FunctionSpec `json:",inline"`
 	// Resolved is the model's image as the deployment found it; nil for an ordinary
-	// function and for a model that may be cut. With it, a provider that starts serves the
-	// function without asking the registry.
+	// function. With it, a provider that starts serves the function without asking the
+	// registry.
 	Resolved *ResolvedImage `json:"resolved,omitempty"`
 }
 
@@ -264,6 +264,9 @@ type ResolvedModel struct {
 	Images string `json:"images,omitempty"`
 	// Accuracy is in percent, 0 if it is not known.
 	Accuracy float64 `json:"accuracy,omitempty"`
+	// Weights is the size in bytes of the model with its external weights, 0 unless it may
+	// be cut.
+	Weights int64 `json:"weights,omitempty"`
 }
 
 // FunctionList is a list of functions.

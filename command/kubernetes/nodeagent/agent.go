@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,10 +63,11 @@ type Agent struct {
 	Every time.Duration
 	Log   zerolog.Logger
 
-	// daemons are those of the GPUs that are shared, by UUID; nil before the first look. withoutMPS says
-	// why there can be none, "" if there can: GPUs are given out whole then.
+	// daemons are those of the GPUs that are shared, by UUID; nil before the first look for MPS. withoutMPS
+	// says why there can be none, "" if there can: GPUs are given out whole then. offers: some are given out.
 	daemons    map[string]*daemon
 	withoutMPS string
+	offers     bool
 	// seen are the GPUs that the driver has listed, by UUID.
 	seen map[string]gpu.Device
 	// losses are the GPUs that have failed; nil before Run.
@@ -188,12 +190,19 @@ func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 
 // inventory returns what the node has to give now. It starts the daemons that are needed.
 func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
-	a.findMPS()
+	i := a.allocate(ctx, node)
+	a.offers = len(i.Usable()) > 0
+	return i
+}
+
+// allocate does the work of inventory.
+func (a *Agent) allocate(ctx context.Context, node *corev1.Node) gpu.Inventory {
 	i, err := a.read(node)
 	if err != nil {
 		i.Sharing, i.Reason = gpu.None, err.Error()
 		return i
 	}
+	a.findMPS()
 	if a.losses != nil {
 		a.watch(ctx, i.Devices)
 		a.losses.mark(i.Devices)
@@ -228,9 +237,10 @@ func withdrawn(i gpu.Inventory, sharing gpu.Sharing, why string) gpu.Inventory {
 	return i
 }
 
-// read reads the inventory from the driver. The driver leaves out a GPU that has fallen off the bus; read
-// lists it as lost, so that the provider gives up its instances: as it was seen before, by this agent or
-// by the one that wrote the node's annotation. The error says why there is none that can be used.
+// read reads the inventory from the driver. A GPU that the driver does not list any more, because it has
+// fallen off the bus or was removed, is listed as lost, so that the provider gives up its instances: as it
+// was seen before, by this agent or by the one that wrote the node's annotation. The error says why there
+// is none that can be used; if the driver has not listed all, nothing new is said of the rest.
 func (a *Agent) read(node *corev1.Node) (i gpu.Inventory, err error) {
 	i, err = a.Read()
 	i.Devices = append([]gpu.Device{}, i.Devices...)
@@ -242,26 +252,27 @@ func (a *Agent) read(node *corev1.Node) (i gpu.Inventory, err error) {
 			a.seen[d.UUID] = d
 		}
 	}
-	why := i.Reason
-	if err != nil && errors.Is(err, nvml.ERROR_GPU_IS_LOST) {
-		why = err.Error()
-	}
 	present := map[string]bool{}
 	for _, d := range i.Devices {
-		present[d.UUID] = true
+		present[d.UUID], a.seen[d.UUID] = true, d
+	}
+	why, listed := i.Reason, err == nil
+	if errors.Is(err, nvml.ERROR_GPU_IS_LOST) || errors.Is(err, gpu.ErrNone) {
+		why, listed = err.Error(), true
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(a.seen)) {
-		if d := a.seen[uuid]; !present[uuid] && why != "" {
-			d.Lost, d.Whole, d.PipeDirectory = "the driver does not list it any more: "+why, false, ""
-			i.Devices = append(i.Devices, d)
-		} else if !present[uuid] && err == nil {
-			delete(a.seen, uuid) // Such as a MIG instance that was removed.
+		d := a.seen[uuid]
+		if present[uuid] {
+			continue
 		}
-	}
-	for _, d := range i.Devices {
-		if present[d.UUID] {
-			a.seen[d.UUID] = d
+		if listed && d.Parent != "" && present[d.Parent] {
+			delete(a.seen, uuid) // A MIG instance that was removed. The driver removes none that is in use.
+			continue
 		}
+		if d.Whole, d.PipeDirectory = false, ""; listed {
+			d.Gone, d.Lost = true, strings.TrimSuffix("the driver does not list it any more: "+why, ": ")
+		}
+		i.Devices = append(i.Devices, d)
 	}
 	return i, err
 }
@@ -367,7 +378,7 @@ func (a *Agent) end() error {
 // last is what the node has to give once the agent has ended. The device plugin may then give its GPUs to
 // another pod, so those that instances have whole are lost, as those with a daemon are.
 func (a *Agent) last() gpu.Inventory {
-	i, _ := a.read(&corev1.Node{}) // What cannot be read is not listed.
+	i, _ := a.read(&corev1.Node{}) // What cannot be read is listed as it was.
 	if own, err := a.only(i); err == nil && a.Plugin {
 		for n := range own.Devices {
 			if d := &own.Devices[n]; d.Whole || d.Unshareable == "" {

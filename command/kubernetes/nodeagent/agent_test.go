@@ -172,7 +172,9 @@ func TestAgent(t *testing.T) {
 	published(t, client, "gpu-1", shared)
 
 	lost.Store(true)
-	published(t, client, "gpu-1", func(i gpu.Inventory) bool { return i.Sharing == gpu.None && len(i.Devices) == 0 })
+	published(t, client, "gpu-1", func(i gpu.Inventory) bool {
+		return i.Sharing == gpu.None && len(i.Devices) == 8 && i.Devices[7].Lost != ""
+	})
 	lost.Store(false)
 	published(t, client, "gpu-1", shared)
 

@@ -28,15 +28,23 @@ type daemon struct {
 // fail, and a restart ends all instances of the GPU.
 const maxSilent = 3
 
-// findMPS looks for the control program, once: whether GPUs are shared does not change while the agent runs.
+// findMPS looks for the control program, which comes with the driver, and looks again while it is missing and
+// no GPU is given out. Whether GPUs are shared does not change while instances may have one whole, nor once the
+// program was found.
 func (a *Agent) findMPS() {
-	if a.daemons != nil {
+	if a.daemons != nil && (a.withoutMPS == "" || a.offers) {
 		return
 	}
-	a.daemons = map[string]*daemon{}
+	if a.daemons == nil {
+		a.daemons = map[string]*daemon{}
+	}
+	before := a.withoutMPS
+	a.withoutMPS = ""
 	if _, err := exec.LookPath(cmp.Or(a.MPS.Program, device.MPSProgram)); err != nil && a.Share {
 		a.withoutMPS = fmt.Sprintf("MPS is missing: %v", err)
-		a.Log.Warn().Err(err).Msg("MPS is missing (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\"); each GPU goes to one instance")
+	}
+	if a.withoutMPS != before && a.withoutMPS != "" {
+		a.Log.Warn().Str("reason", a.withoutMPS).Msg("no GPU can be shared (in a container, NVIDIA_DRIVER_CAPABILITIES must have \"utility\"); each goes to one instance")
 	}
 }
 

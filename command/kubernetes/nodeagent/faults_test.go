@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -184,6 +185,82 @@ func TestFallenOff(t *testing.T) {
 	}
 }
 
+// enumerate makes the driver list the first n GPUs only.
+func (m *machine) enumerate(n int) {
+	m.DeviceGetCountFunc = func() (int, nvml.Return) { return n, nvml.SUCCESS }
+}
+
+// A GPU that was removed is lost, and so are all where the driver finds none or does not run. An error of the
+// driver says nothing of any GPU.
+func TestRemoved(t *testing.T) {
+	m := newMachine(t)
+	i := m.now()
+	m.node.ObjectMeta = metav1.ObjectMeta{Annotations: map[string]string{gpu.InventoryAnnotation: i.String()}}
+	uuid := i.Devices[7].UUID
+	m.enumerate(7)
+	i = m.now()
+	percent, _ := i.Total()
+	if why := lost(i, uuid); why != "the driver does not list it any more" || len(i.Devices) != 8 || percent != 700 {
+		t.Errorf("%q, %s", why, i)
+	}
+	begin := m.InitFunc
+	fails := func(r nvml.Return) func() { return func() { m.InitFunc = func() nvml.Return { return r } } }
+	for what, c := range map[string]struct {
+		happens func()
+		lost    int
+	}{
+		"removed":    {func() { m.enumerate(0) }, 8},
+		"not loaded": {fails(nvml.ERROR_DRIVER_NOT_LOADED), 8},
+		"unknown":    {fails(nvml.ERROR_UNKNOWN), 0},
+	} {
+		c.happens()
+		for _, a := range []*Agent{m.Agent, m.another(m.MPS.Program, t.TempDir())} { // The next one has read the annotation.
+			i, gone := a.inventory(t.Context(), m.node), 0
+			for _, d := range i.Devices {
+				if d.Lost != "" {
+					gone++
+				}
+			}
+			if gone != c.lost || len(i.Devices) != 8 || len(i.Usable()) > 0 || i.Reason == "" {
+				t.Errorf("%s: %d are lost: %s", what, gone, i)
+			}
+		}
+		m.InitFunc = begin
+		m.enumerate(8)
+	}
+	if i = m.now(); lost(i, uuid) != "" || len(i.Shareable()) != 8 {
+		t.Errorf("%s", i)
+	}
+}
+
+// A MIG instance that an administrator removes is forgotten, also while another GPU is lost. One whose GPU is
+// lost is lost with it.
+func TestRemovedInstance(t *testing.T) {
+	m := newMachine(t)
+	kept, removed := m.Divide(1, 3, 4), m.Divide(2, 7)
+	m.now()
+	m.Lose(1)
+	m.Device(2).SetMigMode(nvml.DEVICE_MIG_DISABLE)
+	i := m.now()
+	if lost(i, removed[0]) != "missing" || lost(i, m.Device(2).UUID) != "" || !strings.Contains(lost(i, kept[1]), "GPU 1") {
+		t.Errorf("%s", i)
+	}
+	if percent, _ := i.Total(); percent != 700 {
+		t.Errorf("%d %%", percent)
+	}
+}
+
+// The rest of the GPUs that the device plugin gave to the agent goes on when one is lost, also while the plugin still counts it.
+func TestRemovedOfPlugin(t *testing.T) {
+	m := newMachine(t)
+	m.node, m.Plugin, m.Visible = plugged("8"), true, "0,1,2,3,4,5,6,7"
+	m.now()
+	m.Lose(7)
+	if percent, _ := m.now().Total(); percent != 700 {
+		t.Errorf("%d %%", percent)
+	}
+}
+
 // MIG instances, and GPUs that MPS cannot share, are given out whole if they are among the agent's.
 func TestWholeOnes(t *testing.T) {
 	m := newMachine(t)
@@ -239,28 +316,60 @@ func TestWholeOnes(t *testing.T) {
 	}
 }
 
-// Without MPS each GPU goes to one instance, as on one machine. A program that disappears later does not change
-// how GPUs are given out.
+// Without MPS each GPU goes to one instance, as on one machine. How GPUs are given out does not change while
+// they are, and not because a program disappears later.
 func TestWithoutMPS(t *testing.T) {
 	m := newMachine(t)
 	program := m.MPS.Program
-	m.MPS.Program = filepath.Join(t.TempDir(), "missing")
-	i := m.now()
-	if percent, _ := i.Total(); percent != 800 || len(i.Shareable()) > 0 || !strings.Contains(i.Devices[0].Unshareable, "missing") {
-		t.Errorf("%s", i)
+	m.MPS.Program = filepath.Join(t.TempDir(), "late")
+	appear := func() {
+		if err := os.Symlink(program, m.MPS.Program); err != nil {
+			t.Fatal(err)
+		}
 	}
-	m.Agent = m.another(program, t.TempDir())
-	if i := m.now(); len(i.Shareable()) != 8 {
-		t.Fatalf("%s", i)
+	whole := func() {
+		t.Helper()
+		i := m.now()
+		if percent, _ := i.Total(); percent != 800 || len(i.Shareable()) > 0 || !strings.Contains(i.Devices[0].Unshareable, "late") {
+			t.Errorf("%s", i)
+		}
 	}
-	if err := os.Rename(program, program+".gone"); err != nil {
-		t.Fatal(err)
-	}
+	whole()
+	appear()
+	whole()
+	m.enumerate(0)
+	m.now()
+	m.enumerate(8)
 	if i := m.now(); len(i.Shareable()) != 8 || i.Devices[0].Whole {
+		t.Errorf("the next look: %s", i)
+	}
+	if err := os.Remove(m.MPS.Program); err != nil {
+		t.Fatal(err)
+	}
+	m.enumerate(0)
+	m.now()
+	m.enumerate(8)
+	if i := m.now(); len(i.Shareable()) != 8 {
 		t.Errorf("%s", i)
 	}
-	if err := os.Rename(program+".gone", program); err != nil {
+	appear()
+}
+
+// The program comes with the driver: an agent that starts before it looks once there is one.
+func TestMPSAfterTheAgent(t *testing.T) {
+	m := newMachine(t)
+	program := m.MPS.Program
+	m.MPS.Program = filepath.Join(t.TempDir(), "late")
+	m.enumerate(0)
+	if i := m.now(); len(i.Usable()) > 0 || m.withoutMPS != "" {
+		t.Errorf("%q: %s", m.withoutMPS, i)
+	}
+	if err := os.Symlink(program, m.MPS.Program); err != nil {
 		t.Fatal(err)
+	}
+	m.enumerate(8)
+	if i := m.now(); len(i.Shareable()) != 8 {
+		t.Errorf("%s", i)
 	}
 }
 

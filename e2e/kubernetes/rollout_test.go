@@ -1,0 +1,310 @@
+package kubernetes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+	"github.com/faas-infer/faas-infer/model/bundle"
+)
+
+// steady is a model with two instances.
+const steady = `apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: digits, namespace: openfaas-fn}
+spec:
+  image: %s/functions/digits:latest
+  limits: {cpu: 400m}
+  annotations: {com.openfaas.slo.latency: 1s}
+  labels: {com.openfaas.scale.min: "2", com.openfaas.scale.max: "2"}
+`
+
+// patient is an ordinary function that executes its requests as scripts, with two instances like
+// the model.
+const patient = `---
+apiVersion: faas-infer.dev/v1alpha1
+kind: Function
+metadata: {name: patient, namespace: openfaas-fn}
+spec:
+  image: %s/functions/alpine:latest
+  process: sh
+  environment: {exec_timeout: "60"}
+  labels: {com.openfaas.scale.min: "2"}
+`
+
+// steadySLO is that model's objective, maxRate the highest rate in requests per second with
+// which a test loads it.
+const (
+	steadySLO = time.Second
+	maxRate   = 60
+)
+
+// clients send requests to a function and count what becomes of them.
+type clients struct {
+	url    string
+	client *http.Client
+
+	mu             sync.Mutex
+	answered, late int
+	lost           map[string]int
+}
+
+func newClients(url string) *clients {
+	return &clients{url: url, lost: map[string]int{}, client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+}
+
+// send sends one request.
+func (c *clients) send(ctx context.Context) {
+	began := time.Now()
+	err := c.post(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch took := time.Since(began); {
+	case err != nil && len(c.lost) < 20:
+		c.lost[err.Error()]++
+	case err != nil:
+		c.lost["others"]++
+	case took > steadySLO:
+		c.late++
+	}
+	c.answered++
+}
+
+func (c *clients) post(ctx context.Context) error {
+	_, err := c.ask(ctx, "digits", blackPicture)
+	return err
+}
+
+// ask sends a function one request and returns its answer.
+func (c *clients) ask(ctx context.Context, function, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/function/"+function, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%d %s", response.StatusCode, text)
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
+// begin sends long requests of so many seconds each, and returns when all are being executed.
+// finish waits for their answers, and fails the test if one is not as it should be.
+func (c *clients) begin(t *testing.T, seconds int) (finish func()) {
+	t.Helper()
+	const several = 4
+	answers := make(chan error, several)
+	for range several {
+		go func() {
+			got, err := c.ask(t.Context(), "patient", fmt.Sprintf("sleep %d; echo slept", seconds))
+			if err == nil && got != "slept" {
+				err = fmt.Errorf("it answers %q", got)
+			}
+			answers <- err
+		}()
+	}
+	sleep := fmt.Sprintf("sleep\x00%d\x00", seconds)
+	await(t, "the long requests to be executed", func() error {
+		asleep, lines := 0, []string{}
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range files {
+			if text, gone := os.ReadFile(file); gone == nil && strings.HasSuffix(string(text), sleep) {
+				asleep, lines = asleep+1, append(lines, file)
+			}
+		}
+		if err == nil && asleep != several {
+			err = fmt.Errorf("they are %v", lines)
+		}
+		return err
+	})
+	return func() {
+		t.Helper()
+		for range several {
+			if err := <-answers; err != nil {
+				t.Errorf("a request of %d s is lost: %v", seconds, err)
+			}
+		}
+	}
+}
+
+// capacity returns how many requests per second a few clients get answered one after another.
+func (c *clients) capacity(ctx context.Context) float64 {
+	const several, while = 8, 3 * time.Second
+	began := time.Now()
+	var all sync.WaitGroup
+	for range several {
+		all.Go(func() {
+			for time.Since(began) < while {
+				c.send(ctx)
+			}
+		})
+	}
+	all.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rate := float64(c.answered) / time.Since(began).Seconds()
+	c.answered, c.late = 0, 0
+	return rate
+}
+
+// load sends requests at a rate while f runs.
+func (c *clients) load(ctx context.Context, rate float64, f func()) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		ticks := time.NewTicker(time.Duration(float64(time.Second) / rate))
+		defer ticks.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticks.C:
+				all.Go(func() { c.send(ctx) })
+			}
+		}
+	})
+	defer all.Wait()
+	defer close(stop)
+	f()
+}
+
+// report prints what has become of the requests since the last report, and fails the test if one
+// is lost. How many are late depends on what else the machine does.
+func (c *clients) report(t *testing.T, what string, began time.Time, rate float64) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.Logf("%s in %v at %.0f requests/s: of %d requests %d are late (%.2f %%), lost are %v", what, time.Since(began).Round(time.Millisecond),
+		rate, c.answered, c.late, 100*float64(c.late)/float64(max(1, c.answered)), c.lost)
+	if len(c.lost) > 0 || c.answered < 100 {
+		t.Errorf("%s: of %d requests are lost: %v", what, c.answered, c.lost)
+	}
+	c.answered, c.late = 0, 0
+	clear(c.lost)
+}
+
+// installed installs two replicas of the provider from yaml/, small enough for the node, and
+// returns the URL of its service.
+func (f *fixture) installed(t *testing.T) string {
+	t.Helper()
+	image := f.RegistryHost() + "/faas-infer/provider:latest"
+	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", image)
+	text, err := os.ReadFile("../../yaml/provider.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := strings.NewReplacer("image: faas-infer/provider\n", "image: "+image+"\n", "requests: {cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi}", "requests: {cpu: 100m, memory: 128Mi}").Replace(string(text))
+	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
+	f.kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=admin", "--from-literal=basic-auth-password=secret")
+	f.kubectl(t, manifest, "apply", "-f", "-")
+	f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
+	// The tests run on the node, which has no route to the services' own addresses.
+	f.kubectl(t, "", "-n", "openfaas", "patch", "service/faas-infer", "--patch", `{"spec":{"type":"NodePort"}}`)
+	return "http://" + node.NodeAddress + ":" + f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.ports[0].nodePort}")
+}
+
+// The selectors of the functions' pods and of the provider's.
+const (
+	ofDigits   = "faas_function=digits"
+	ofPatient  = "faas_function=patient"
+	ofProvider = "app.kubernetes.io/component=provider"
+)
+
+// deploysSteady deploys the model and the ordinary function, and waits for two instances of each.
+func (f *fixture) deploysSteady(t *testing.T, c *clients) {
+	t.Helper()
+	bundles, model := t.TempDir(), filepath.Join(t.TempDir(), "digits.onnx")
+	if err := bundle.WriteBuiltin(bundles); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	host := f.RegistryHost()
+	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", host+"/functions/alpine:latest")
+	f.image(t, "function", model, "--base", f.base, "--push", host+"/functions/digits:latest")
+	f.kubectl(t, fmt.Sprintf(steady, host)+fmt.Sprintf(patient, host), "apply", "-f", "-")
+	for _, selector := range []string{ofDigits, ofPatient} {
+		f.twoReady(t, selector)
+	}
+	await(t, "the first answers", func() error {
+		_, err := c.ask(t.Context(), "patient", "echo")
+		return errors.Join(err, c.post(t.Context()))
+	})
+}
+
+// readyPods lists pods that are ready and not about to go.
+func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(f.kubectl(t, "", "get", "pods", "-n", namespace, "-l", selector, "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.metadata.deletionTimestamp}{"\n"}{end}`)) {
+		if w := strings.Fields(line); len(w) == 2 && w[1] == "True" {
+			names = append(names, w[0])
+		}
+	}
+	return names
+}
+
+// Nothing is lost while the provider's Deployment rolls out anew at half load, neither short
+// requests nor some that last longer than a replica waits before it stops.
+func TestRollout(t *testing.T) {
+	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, ask := range []string{"get pods,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
+			out, err := f.Kubectl(context.Background(), "", strings.Fields(ask)...)
+			t.Logf("%s%v", out, err)
+		}
+	})
+	c := newClients(f.installed(t))
+	f.deploysSteady(t, c)
+	rate := min(maxRate, c.capacity(t.Context())/2)
+	f.rollsOut(t, c, rate)
+}
+
+// twoReady waits until two pods are ready.
+func (f *fixture) twoReady(t *testing.T, selector string) {
+	t.Helper()
+	await(t, "two pods", func() error {
+		if got := f.readyPods(t, "openfaas-fn", selector); len(got) < 2 {
+			return fmt.Errorf("ready are %v", got)
+		}
+		return nil
+	})
+}
+
+// rollsOut restarts the provider's replicas one after the other.
+func (f *fixture) rollsOut(t *testing.T, c *clients, rate float64) {
+	t.Helper()
+	began, finish := time.Now(), c.begin(t, 11)
+	c.load(t.Context(), rate, func() {
+		f.kubectl(t, "", "-n", "openfaas", "rollout", "restart", "deployment/faas-infer")
+		f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
+		await(t, "the earlier replicas to go", func() error {
+			pods := strings.Fields(f.kubectl(t, "", "-n", "openfaas", "get", "pods", "-l", ofProvider, "-o", "name"))
+			if len(pods) != 2 {
+				return fmt.Errorf("there are %v", pods)
+			}
+			return nil
+		})
+	})
+	finish()
+	c.report(t, "rolled out", began, rate)
+}
