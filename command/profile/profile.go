@@ -166,6 +166,9 @@ func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) 
 		r.Add("share.error_pct", 100*off, "%", fmt.Sprintf("mean error of %d times, each predicted from the next smaller and larger share", n))
 	}
 	r.Add("memory_mib", float64(p.Memory)/(1<<20), "MiB", "resident after the largest batch")
+	if p.Own > 0 {
+		r.Add("own_mib", float64(p.Own)/(1<<20), "MiB", "of an instance alone, beside the weights that it maps")
+	}
 	if asJSON {
 		return r.JSON(out)
 	}
@@ -264,7 +267,8 @@ func openSamples(m *model.Model, prepared onnxruntime.Prepared) func(threads int
 }
 
 // noted returns open with runners that note in own the largest anonymous memory in bytes that this process has
-// before one is closed. The engine's arena still holds then what the largest batch took.
+// before one is closed. The engine's arena still holds then what the largest batch took. That is more than an
+// instance takes: this process has read the model's file, and may have prepared it.
 func noted(open func(threads int) (profiler.Runner, error), own *int64) func(threads int) (profiler.Runner, error) {
 	return func(n int) (profiler.Runner, error) {
 		r, err := open(n)
