@@ -73,12 +73,22 @@ func (s Shadows) Blocks(ctx context.Context, file string) (*shadow.Model, error)
 	if err != nil {
 		return nil, err
 	}
+	return blocksOf(text)
+}
+
+// blocksOf reads what "profile layers" prints. A reason that may pass is no [shadow.UndividedError]: it is
+// neither stored nor counted against a deployment.
+func blocksOf(text []byte) (*shadow.Model, error) {
 	var found struct {
 		Model     *shadow.Model `json:"model"`
 		Undivided string        `json:"undivided"`
+		Passing   bool          `json:"passing"`
 	}
 	if err := json.Unmarshal(text, &found); err != nil {
 		return nil, fmt.Errorf("read the layer profile: %w", err)
+	}
+	if found.Passing {
+		return nil, errors.New(found.Undivided)
 	}
 	if found.Model == nil || len(found.Model.Blocks) < 2 {
 		return nil, &shadow.UndividedError{Why: found.Undivided}

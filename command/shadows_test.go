@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // What a body says of its shadows tells which are of no use: those without a connection, those that are
@@ -49,5 +51,23 @@ func TestShadowReports(t *testing.T) {
 	}
 	if err := shadows.Tell(t.Context(), body, "0:1", nil); err == nil {
 		t.Error("a body that refuses to be told was told")
+	}
+}
+
+// Only what is so of the model itself counts as a model that cannot be divided. What may pass is tried again.
+func TestBlocksOf(t *testing.T) {
+	for text, undivided := range map[string]bool{
+		`{"model": {"blocks": [{}]}, "undivided": "its weights are packed"}`:                true,
+		`{"model": {"blocks": [{}]}}`:                                                       true,
+		`{"model": {"blocks": [{}]}, "undivided": "it is being prepared", "passing": true}`: false,
+		`{"model": `: false,
+	} {
+		m, err := blocksOf([]byte(text))
+		if err == nil || m != nil || errors.As(err, new(*shadow.UndividedError)) != undivided {
+			t.Errorf("%s: %v, %v", text, m, err)
+		}
+	}
+	if m, err := blocksOf([]byte(`{"model": {"blocks": [{}, {}]}}`)); err != nil || len(m.Blocks) != 2 {
+		t.Errorf("%v, %v", m, err)
 	}
 }

@@ -205,6 +205,9 @@ func TestWhatWasAcceptedBeforeIsServed(t *testing.T) {
 		if err := r.Adopt(t.Context(), typo); err == nil || !strings.Contains(err.Error(), "no such image") {
 			t.Errorf("%s: %v", name, err)
 		}
+		if name == "before" && !r.controller.deployed["mnist.openfaas-fn"].Restored {
+			t.Error("a deployment that was accepted before does not say so")
+		}
 		r.controller.refused = nil
 		r.adopt(t, typo)
 		if f := r.controller.deployed["mnist.openfaas-fn"]; f == nil || f.Revision != 7 {

@@ -43,9 +43,19 @@ func (s *Server) deployStored(ctx context.Context, r store.Function) (*Function,
 	if err != nil {
 		return f, nil, err
 	}
-	f.Restored = s.restored.isMissing(f.Name)
+	f.Restored = s.restored.isMissing(f.Name) || accepted(s.store, r)
 	dispatcher, err := s.controller.Deploy(ctx, f)
 	return f, dispatcher, err
+}
+
+// accepted reports whether a store knows that the deployment in r was accepted.
+func accepted(in Store, r store.Function) bool {
+	m, ok := in.(acceptedStore)
+	if !ok {
+		return false
+	}
+	was, known := m.Accepted(r.Deployment.Namespace, r.Deployment.Service)
+	return known && was.Revision == r.Revision
 }
 
 // broken stands in for the dispatcher of a function that could not be

@@ -71,8 +71,8 @@ type Function struct {
 	Replicas uint64
 	// CreatedAt is the time of the first deployment.
 	CreatedAt time.Time
-	// Restored: it was accepted before the provider started. So a thing that it lacks may only be late,
-	// as a GPU's driver is after a restart of the machine.
+	// Restored: it was accepted before, by an earlier provider, by another replica or by this one. So a
+	// thing that it lacks may only be late, as a GPU's driver is after a restart of the machine.
 	Restored bool
 }
 

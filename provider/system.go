@@ -114,11 +114,13 @@ func (s *Server) restoreDeployment(ctx context.Context, before *deployed, f *Fun
 	if before == nil {
 		return s.controller.Remove(ctx, f.Name)
 	}
-	dispatcher, err := s.controller.Deploy(ctx, before.Function)
+	was := *before.Function
+	was.Restored = true
+	dispatcher, err := s.controller.Deploy(ctx, &was)
 	if err != nil {
 		return err
 	}
-	s.publish(s.deployed(before.Function, dispatcher))
+	s.publish(s.deployed(&was, dispatcher))
 	return nil
 }
 

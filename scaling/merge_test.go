@@ -43,6 +43,38 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// A body with a shadow of the same share on a node with more than both: the larger quota serves more than the
+// pair, but the shadow is the cheaper way. Whatever a plan does, later ones do not undo it.
+func TestMergeWithShadowEnds(t *testing.T) {
+	const share = 300
+	configs := []capacity.Candidate{config(1, share, 0, 50*ms), config(1, 600, 0, 23*ms), config(1, 700, 0, 22*ms), config(1, 750, 0, 22*ms)}
+	for _, first := range []bool{false, true} {
+		for _, cpu := range []int{600, 620, 650, 700, 750, 900} {
+			for _, without := range []int{0, 1, 2} { // Of the larger quotas.
+				w := newWorld(DefaultSettings())
+				w.coldTime = 100 * ms
+				w.nodes = []cluster.Node{node("a", cpu, 0, 8000<<20)}
+				f := w.function("f")
+				f.SLO, f.Queue, f.Rate, f.ShadowsFirst = 200*ms, capacity.LateBound, 80, first
+				f.Configs = slices.Concat(configs[:1], configs[1+without:])
+				f.Pairings = []Pairing{{CPU: share, Part: "0:3", Config: config(1, share, 0, 0).Config, Pair: []capacity.Candidate{config(1, share, 0, 25*ms)}}}
+				f.Instances = []Running{{ID: "body", Node: "a", Config: configs[0].Config, Largest: 16, Exec: configs[0].Exec, Revision: 1, State: cluster.Ready, Paired: true}}
+				changes, late := 0, 0
+				for tick := range 100 {
+					w.now = w.now.Add(100 * time.Millisecond)
+					plan := w.scale()
+					if changes += len(plan.Start) + len(plan.Stop); tick >= 50 {
+						late += len(plan.Start) + len(plan.Stop)
+					}
+				}
+				if changes > 4 || late > 0 {
+					t.Errorf("on %dm, first %v, without %d: %d starts and stops in 10 s, %d in the last five", cpu, first, without, changes, late)
+				}
+			}
+		}
+	}
+}
+
 // A body whose shadow holds the rest of the node serves less than it would alone with the share of both. The
 // shadow goes, the body's quota rises, and nothing starts. The pair stays if the quota cannot be changed,
 // or if the pair serves more.

@@ -78,7 +78,7 @@ const (
 )
 
 // merge stops an instance, or an instance's shadow, in favour of another one of its function on the same
-// node, if the function is short of something and nothing is free. With the share of both, that
+// node, if the function is short of something and nothing else has room. With the share of both, that
 // one serves more, because its batches are larger. A later plan raises its quota when the
 // room is free. Nothing has to start, so merge works for a burst, too.
 //
@@ -115,7 +115,7 @@ func (p *pass) merge(v *view) {
 	}
 	for k := range v.shadows {
 		s := &v.shadows[k]
-		if i := bodyOf(v, s); i >= 0 && s.Node == v.live[i].Node && !fixed(v, s.Body) && better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) {
+		if i := bodyOf(v, s); i >= 0 && s.Node == v.live[i].Node && !fixed(v, s.Body) && better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) && wouldRaise(p, v, i, s) {
 			helper = k
 		}
 	}
@@ -128,6 +128,27 @@ func (p *pass) merge(v *view) {
 		return
 	}
 	v.memory.merged, v.robbed = p.now, true
+}
+
+// wouldRaise reports whether the plans after one that stops a shadow raise the quota of its body, v's i-th live
+// instance, to more than the pair serves. Without that they would start the shadow again: it may be the cheaper
+// way, although it serves less.
+func wouldRaise(p *pass, v *view, i int, s *Running) bool {
+	place, ok := p.space().Find(s.Node)
+	if !ok || !decides(v) {
+		return ok // Otherwise quotas come first.
+	}
+	pair, with, shadows := v.bounds(&v.live[i]).Up, v.live[i].pairing, v.shadows
+	v.changed()
+	v.live[i].pairing, v.live[i].Fixed = nil, false
+	v.shadows = slices.DeleteFunc(slices.Clone(shadows), func(x Running) bool { return x.ID == s.ID })
+	p.space().Undo(place, s.Config.Resources, "")
+	all := ways(p, v)
+	best := cheapest(all, v.residual(), v.SLO)
+	p.space().Hold(place, s.Config.Resources, "")
+	v.changed()
+	v.live[i].pairing, v.live[i].Fixed, v.shadows = with, true, shadows
+	return best >= 0 && all[best].kind == quota && all[best].at == i && all[best].to.Range.Up > (1+mergeGain)*pair
 }
 
 // fixed reports whether an instance's quota could not be changed. Running.Fixed of a live instance is also true

@@ -119,6 +119,8 @@ type Layers struct {
 	// Undivided says why instances cannot load parts of the model, "" if they can. It is then one
 	// block.
 	Undivided string `json:"undivided,omitempty"`
+	// Passing: a later attempt may be able to load parts. The model is still being prepared, perhaps.
+	Passing bool `json:"passing,omitempty"`
 	// Batches are those compared.
 	Batches []int `json:"batches"`
 	// Choices are Φ chosen in several ways.
@@ -166,7 +168,7 @@ func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, er
 	tensors := cmp.Or(o.Tensors, graph.Tensors)
 	segments, err := s.Prepared.Segments(tensors)
 	if err != nil {
-		out.Undivided, tensors = err.Error(), -1
+		out.Undivided, out.Passing, tensors = err.Error(), !errors.Is(err, onnxruntime.ErrIndivisible), -1
 	}
 	out.Graph, err = graph.New(s.Name, c, graph.Options{
 		Tensors: tensors, Rows: rows, Threads: threads, Time: nodeTimes(prediction), Load: loads(s),

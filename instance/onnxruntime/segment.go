@@ -16,8 +16,12 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// ErrNoSegments is wrapped if a prepared model cannot be cut into segments.
-var ErrNoSegments = errors.New("the prepared model has no segments")
+// ErrNoSegments is wrapped if a prepared model cannot be cut into segments. [ErrIndivisible] is wrapped as
+// well if that is so of the model itself, and will not pass.
+var (
+	ErrNoSegments  = errors.New("the prepared model has no segments")
+	ErrIndivisible = fmt.Errorf("%w, and will have none", ErrNoSegments)
+)
 
 // Segments is a prepared model's optimised graph, ready to be cut where a few tensors hold all
 // that the rest needs. Its weights stay in the prepared directory's one file: all segments and
@@ -35,8 +39,11 @@ func (p Prepared) Segments(tensors int) (*Segments, error) {
 		return nil, err
 	}
 	file := p.GraphFile()
-	if file == "" {
-		return nil, fmt.Errorf("%w: it has no graph: %s", ErrNoSegments, p.GraphError)
+	switch {
+	case file == "" && p.GraphError == "":
+		return nil, fmt.Errorf("%w: its graph is missing in %s", ErrNoSegments, p.Dir)
+	case file == "":
+		return nil, fmt.Errorf("%w: it has no graph: %s", ErrIndivisible, p.GraphError)
 	}
 	m, err := model.ReadGraph(file)
 	if err != nil {
@@ -44,7 +51,7 @@ func (p Prepared) Segments(tensors int) (*Segments, error) {
 	}
 	c, err := cut.New(m)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoSegments, err)
+		return nil, fmt.Errorf("%w: %w", ErrIndivisible, err)
 	}
 	return &Segments{prepared: p, model: c.Separate(tensors)}, nil
 }
@@ -60,7 +67,7 @@ func (p Prepared) divisible() error {
 	case written:
 		return fmt.Errorf("%w: an earlier version prepared it, in ONNX Runtime's own format only; remove %s and prepare it again", ErrNoSegments, p.Dir)
 	}
-	return fmt.Errorf("%w: ONNX Runtime could only write it in its own format, whose weights segments cannot share", ErrNoSegments)
+	return fmt.Errorf("%w: ONNX Runtime could only write it in its own format, whose weights segments cannot share", ErrIndivisible)
 }
 
 // Blocks is the number of blocks.

@@ -141,12 +141,18 @@ func TestSegmentsBesideTheOwnFormat(t *testing.T) {
 		t.Errorf("the own format: %v", err)
 	}
 	for why, p := range map[string]Prepared{
+		"its graph is missing":                  {Dir: "/some/dir", Format: FormatPacked},
+		"it has no graph: unknown":              {Dir: "/some/dir", Format: FormatPacked, GraphError: "unknown"},
 		"remove /some/dir and prepare it again": {Dir: "/some/dir", Format: FormatORT, LoadSeconds: map[Format]float64{FormatPacked: 1}},
 		"could only write it":                   {Format: FormatORT},
 		"is being prepared":                     {Format: FormatPlain},
 	} {
 		if _, err := p.Segments(separate); !errors.Is(err, ErrNoSegments) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, not %q", err, why)
+		}
+		_, err := p.Segments(separate)
+		if lasting := why == "could only write it" || p.GraphError != ""; errors.Is(err, ErrIndivisible) != lasting {
+			t.Errorf("of the model itself: %v, want %v: %v", !lasting, lasting, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,8 +46,8 @@ shared memory, not over a network. The bench needs two cores, and a machine that
 		Example: `  faas-infer-lab bench shadow --json
   faas-infer-lab bench shadow --model resnet-50 --phi 0:12 --rounds 5 --decide ""`,
 	}, func(ctx context.Context, o rig.Options) (*report.Report, error) {
-		if b.Rows < 2 || b.Rounds < 1 || b.Each <= 0 || b.DecideEach <= 0 || b.Price < 0 {
-			return nil, errors.New("--rows must be at least 2, --rounds at least 1, --each and --decide-each positive, --price not negative")
+		if err := b.Check(); err != nil {
+			return nil, err
 		}
 		r := report.New("bench shadow", time.Now())
 		return r, b.Run(ctx, o, r)
@@ -56,7 +55,7 @@ shared memory, not over a network. The bench needs two cores, and a machine that
 	f := c.Flags()
 	f.StringSliceVar(&b.Models, "model", []string{"vgg-16", "resnet-50"}, "architectures of faas-infer model make, or ONNX files")
 	f.StringVar(&b.Phi, "phi", "", "the shadow's blocks, such as 0:18 (default: the lightest with 0.97 of two whole instances' rows by prediction)")
-	f.IntVar(&b.Rows, "rows", 4, "rows of a whole instance's batch; a pair's has half as many more")
+	f.IntVar(&b.Rows, "rows", 4, "rows of a whole instance's batch, at most 11; a pair's has half as many more")
 	f.IntVar(&b.Rounds, "rounds", 3, "rounds of all ways")
 	f.DurationVar(&b.Each, "each", 6*time.Second, "how long each way is measured in a round")
 	f.StringSliceVar(&b.Decide, "decide", shadows.Zoo(), "further models whose decisions are compared, each way in one round")

@@ -18,6 +18,30 @@ func TestRegret(t *testing.T) {
 	}
 }
 
+// Every number of rows that is allowed has a pair's batch that divisions know.
+func TestCheckedRowsAreDivided(t *testing.T) {
+	m := &shadow.Model{Name: "m", Rows: []int{1, 16}, Threads: []int{1}, Own: 64 << 20}
+	for i, ms := range []float64{90, 10} {
+		m.Blocks = append(m.Blocks, shadow.Block{MACs: 1, Weights: []int64{1, 500}[i] << 20, Activations: 1 << 20, In: 1000, Out: 1000, Ms: [][]float64{{ms, 16 * ms}}})
+	}
+	largest := 0
+	for rows := range 100 {
+		b := Bench{Rows: rows, Rounds: 1, Each: 1, DecideEach: 1}
+		if b.Check() != nil {
+			continue
+		}
+		largest = rows
+		s := &subject{Bench: b, layers: m}
+		if err := s.divide(); err != nil || s.division == nil {
+			t.Fatalf("%d rows: %+v, %v", rows, s.division, err)
+		}
+		learn(s.division, s.pairRows(), 10, s.configs(10))
+	}
+	if largest != 11 {
+		t.Errorf("up to %d rows are allowed", largest)
+	}
+}
+
 // The engine's own decision: a shadow of the blocks that weigh little where each instance has weights of its
 // own and memory is dear, a twin where the weights are shared, and a twin once the pair was half as fast as
 // predicted.

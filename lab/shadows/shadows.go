@@ -5,6 +5,7 @@ package shadows
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -42,6 +44,22 @@ type Bench struct {
 	// Database has the operators' times, "" to measure them in this run: what a busy machine has
 	// measured misleads the choice of Φ.
 	Database string
+}
+
+// Check returns an error if the measures are out of their bounds. Divisions know batches of up to
+// [pairing.MaxBatch] rows, so a pair's must not be larger.
+func (b Bench) Check() error {
+	if b.Rows < 2 || b.Rounds < 1 || b.Each <= 0 || b.DecideEach <= 0 || b.Price < 0 {
+		return errors.New("--rows must be at least 2, --rounds at least 1, --each and --decide-each positive, --price not negative")
+	}
+	most := pairing.MaxBatch
+	for most+most/2 > pairing.MaxBatch {
+		most--
+	}
+	if b.Rows > most {
+		return fmt.Errorf("--rows is %d: give at most %d, because a pair's batch has half as many more, and at most %d", b.Rows, most, pairing.MaxBatch)
+	}
+	return nil
 }
 
 // Zoo are the models whose decisions are compared by default: all but the wide networks, which are made

@@ -30,7 +30,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
 	}
-	if err := (pairs{c}).check(f, models); err != nil {
+	if err := (pairs{c}).check(ctx, f, models); err != nil {
 		return nil, web.BadRequest(err)
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)

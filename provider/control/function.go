@@ -312,8 +312,10 @@ func (in *instance) describe() batching.Instance {
 	if in.helped != nil && in.previousConfig == nil {
 		table, in.pairTold = in.pairTable(), in.pairRatio
 		config.Concurrency = in.helped.Streams
-		if fn := in.function; fn.queue() == capacity.PerInstance {
-			table = table[:min(max(1, fn.rules.Usable(fn.objective(), table)), len(table))]
+		fn := in.function
+		in.pairFull = min(max(1, fn.rules.Usable(fn.objective(), table)), len(table))
+		if fn.queue() == capacity.PerInstance {
+			table = table[:in.pairFull]
 		}
 	}
 	config.Batch = len(table)

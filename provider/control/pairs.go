@@ -71,6 +71,45 @@ type parts struct {
 	// undivided is why there are none by the model's layers, "" otherwise. failed is why the last
 	// attempt to find them failed.
 	undivided, failed string
+	// earlier are the divisions before an update, until there are new ones.
+	earlier []pairing.Division
+}
+
+// shown are the divisions whose pairs have shown how slow they are.
+func (p *parts) shown() []pairing.Division {
+	if len(p.divisions) > 0 {
+		return p.divisions
+	}
+	return p.earlier
+}
+
+// take takes what was found. New divisions keep what pairs of the same share and part have shown.
+func (p *parts) take(found parts) {
+	earlier := p.shown()
+	if *p = found; len(p.divisions) == 0 {
+		p.earlier = earlier
+	}
+	for i := range p.divisions {
+		d := &p.divisions[i]
+		for k := range earlier {
+			if x := &earlier[k]; x.CPU == d.CPU && x.Part == d.Part {
+				d.Inherit(x)
+			}
+		}
+	}
+}
+
+// rejoin makes bodies count as pairs by the artefact's present divisions, by share and part. The lock is held.
+func rejoin(fn *function, a *artefact) {
+	for _, in := range fn.Instances {
+		if in.helped == nil || in.Artefact.Name != a.Name {
+			continue
+		}
+		if d := a.division(in.helped.CPU, in.helped.Part); d != nil && d != in.helped {
+			in.helped = d
+			in.Up()
+		}
+	}
 }
 
 // known reports whether nothing is to be found.
@@ -238,7 +277,8 @@ func (in *instance) pairTable() []time.Duration {
 }
 
 // executedAsPair corrects the pair's times by an execution. The policy gets them again if they differ
-// by a twentieth.
+// by a twentieth. A batch is full if no larger one is in time as the policy knows it: a pair that turns out to be
+// slow gets smaller batches, and plans must go on to learn from these.
 func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 	table := in.helped.Table(in.table)
 	if e.Size < 1 || e.Size > len(table) || table[e.Size-1] <= 0 {
@@ -246,7 +286,11 @@ func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 	}
 	before := in.pairRatio
 	ratio := float64(e.Exec) / float64(table[e.Size-1])
-	if e.Size == len(table) {
+	switch {
+	case e.Size < in.pairFull:
+	case e.Size == 1: // Nothing shows that another one was beside it, without which it takes less.
+		in.helped.Executed(now, max(1, ratio))
+	default:
 		in.helped.Executed(now, ratio)
 	}
 	in.pairRatio += pairWeight * (min(4, max(0.25, ratio)) - in.pairRatio)
@@ -271,14 +315,18 @@ func (c pairs) shadowless(f *provider.Function, m Model) string {
 	return ""
 }
 
-// check refuses a deployment that asks for shadows which it cannot have.
-func (c pairs) check(f *provider.Function, models []Model) error {
+// check refuses a deployment that asks for shadows which it cannot have. One that was accepted before its
+// model's layers were known goes on, without shadows: it serves.
+func (c pairs) check(ctx context.Context, f *provider.Function, models []Model) error {
 	if f.Inference.Shadow != annotation.ShadowAlways {
 		return nil
 	}
 	why := "the function has no model yet"
 	for _, m := range models {
-		if why = cmp.Or(c.shadowless(f, m), c.finder.Undivided(f, m.File)); why == "" {
+		if why = c.shadowless(f, m); why == "" && !f.Restored {
+			why = c.finder.Undivided(ctx, f, m.File)
+		}
+		if why == "" {
 			return nil
 		}
 	}
@@ -310,7 +358,8 @@ func (c preparation) divide(ctx context.Context) (known bool) {
 		known = known && found.known()
 		c.mu.Lock()
 		if a := c.served(t); a != nil {
-			a.parts = found
+			a.take(found)
+			rejoin(c.fn, a)
 			replacePlain(c.fn, a)
 			c.Wake()
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -178,6 +179,81 @@ func TestPairsBatchesAreInTime(t *testing.T) {
 		d := in.describe()
 		if n := len(d.Exec); n != d.Config.Batch || n < 1 || n > 4 || r.rules.Usable(in.function.Function, d.Exec) != n {
 			t.Errorf("batches of up to %d take %v, with an objective of %v", n, d.Exec, in.function.Inference.SLO)
+		}
+	})
+}
+
+// Plans learn how slow a pair is by batches that are full for it, although its body alone could take larger
+// ones. Smaller ones show nothing, and neither does one request that was faster than predicted.
+func TestPlansLearnFromSlowPairs(t *testing.T) {
+	for _, policy := range []string{batching.InFlessName, batching.SharedName} {
+		shadows := &fakeShadows{}
+		tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+			body, _ := r.helped(shadows, "model", stays, func(f *provider.Function) { f.Inference.Policy = policy })
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			in := r.in(body.ID)
+			in.table = r.functions[full("f")].artefacts[0].paces[0].times.Profile().Table(8, capacity.ShareOf(in.Config))
+			in.batch, in.pairRatio = 8, float64(2*in.function.Inference.SLO/3)/float64(in.helped.Table(in.table)[3])
+			in.describe()
+			size := in.pairFull
+			if size < 2 || size == 8 {
+				t.Fatalf("%s: full batches have %d requests", policy, size)
+			}
+			ran := func(size int, times float64) float64 {
+				for range 100 {
+					exec := time.Duration(times * float64(in.helped.Table(in.table)[size-1]))
+					in.executedAsPair(time.Now(), dispatch.Executed{Instance: body.ID, Size: size, Exec: exec})
+					in.pairFull = max(in.pairFull, 2) // Not one request alone.
+				}
+				return in.helped.Slower()
+			}
+			if got := ran(1, 1.5); got != 1 {
+				t.Errorf("%s: batches that are not full count as %v times as slow", policy, got)
+			}
+			in.pairFull = size
+			if got := ran(size, 1.5); got < 1.4 || got > 1.6 {
+				t.Errorf("%s: pairs that take 1.5 times as long count as %v times as slow", policy, got)
+			}
+			for range 100 {
+				in.pairFull = 1
+				in.executedAsPair(time.Now(), dispatch.Executed{Instance: body.ID, Size: 1, Exec: in.helped.Table(in.table)[0] / 2})
+			}
+			for range 10 {
+				in.pairFull = 1
+				in.executedAsPair(time.Now(), dispatch.Executed{Instance: body.ID, Size: 1, Exec: 2 * in.helped.Table(in.table)[0]})
+			}
+			if got := in.helped.Slower(); got < 1.5 {
+				t.Errorf("%s: single requests without another one beside them hide slow ones: %v", policy, got)
+			}
+		})
+	}
+}
+
+// What pairs have shown outlives an update that keeps their bodies, and these go on to be learnt from.
+func TestUpdatesKeepWhatPairsHaveShown(t *testing.T) {
+	shadows := &fakeShadows{}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		body, _ := r.helped(shadows, "model", stays)
+		r.mu.Lock()
+		before := r.in(body.ID).helped
+		for range 100 {
+			before.Executed(time.Now(), 1.5)
+		}
+		slower := before.Slower()
+		r.mu.Unlock()
+		r.deploy("f", "model", withShadows, stays, func(f *provider.Function) { f.Inference.Percentile = 98 })
+		time.Sleep(5 * time.Second)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		fn := r.functions[full("f")]
+		in := r.in(body.ID)
+		d := fn.artefacts[0].division(body.Config.CPU, before.Part)
+		if fn.Revision != r.revision || !in.Current() || d == nil || d == before {
+			t.Fatalf("revision %d is served, the body is current: %v, its division is new: %v", fn.Revision, in.Current(), d != before)
+		}
+		if in.helped != d || d.Slower() != slower {
+			t.Errorf("its pairs count as %v times as slow, not %v; what they show now counts: %v", d.Slower(), slower, in.helped == d)
 		}
 	})
 }

@@ -341,6 +341,37 @@ func TestDividingAgain(t *testing.T) {
 	}
 }
 
+// A function that was accepted before its model's layers were known serves after a restart, too. A new
+// deployment is refused, but not once the model can be divided.
+func TestUndividedFunctionsComeBack(t *testing.T) {
+	shadows := &fakeShadows{fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}
+	tryWith(t, func(o *Options) { o.Shadows = shadows }, func(r *rig) {
+		r.measured("f", "model", withShadows, stays)
+		r.answered("f", "model")
+		explained := func() bool {
+			s, _ := r.Status(full("f"))
+			return strings.Contains(s.Plan, "no shadows: the model cannot be divided: its weights are packed")
+		}
+		r.until("explained", explained)
+		r.end()
+		r.open()
+		if _, err := r.Deploy(r.t.Context(), r.function("new", "model", withShadows)); err == nil {
+			t.Error("a new function is deployed although the model cannot be divided")
+		}
+		r.deploy("f", "model", withShadows, stays, func(f *provider.Function) { f.Restored = true })
+		r.run()
+		r.answered("f", "model")
+		r.until("explained", explained)
+		shadows.mu.Lock()
+		shadows.fails = 0
+		shadows.mu.Unlock()
+		r.end()
+		r.open()
+		r.run()
+		r.deploy("new", "model", withShadows)
+	})
+}
+
 // A shadow that its body cannot use is replaced; one that helps stays.
 func TestUselessShadowsAreReplaced(t *testing.T) {
 	shadows := &fakeShadows{}

@@ -314,8 +314,12 @@ func (c preparation) artefacts() (found []*artefact) {
 // objective cannot be met with it. The lock is held.
 func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	r, before := c.revision, c.fn.artefact(a.Name)
-	if before != nil && r.Inference.Shadow != "" && before.Model == a.Model && c.rules.BatchesAlike(c.fn.Function, r.Function) && c.fn.Inference.Percentile == r.Inference.Percentile && !differ(before.promised, a.promised) {
+	switch {
+	case before == nil || before.Model != a.Model:
+	case r.Inference.Shadow != "" && c.rules.BatchesAlike(c.fn.Function, r.Function) && c.fn.Inference.Percentile == r.Inference.Percentile && !differ(before.promised, a.promised):
 		a.parts = before.parts
+	default:
+		a.earlier = before.shown()
 	}
 	if before != nil && before.paces[0].times.Of() == a.paces[0].times.Of() { // The present corrections are newer than the stored ones.
 		a.paces = slices.Clone(before.paces)

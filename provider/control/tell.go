@@ -58,9 +58,10 @@ type told struct {
 	leaving  string
 	leavesBy time.Time
 	// helped is how a body executes with its shadow, nil alone, pairRatio its times over those that
-	// were predicted, and pairTold the ratio that the policy knows.
+	// were predicted, and pairTold the ratio that the policy knows. pairFull is the size of a full batch then.
 	helped              *pairing.Division
 	pairRatio, pairTold float64
+	pairFull            int
 }
 
 // tell tells bodies which shadows they have, if that has changed. The lock is held.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/shadow"
@@ -71,22 +72,30 @@ func (t *Finder) divided(f *provider.Function, key string, layers json.RawMessag
 	t.keep(f, key, &with)
 }
 
-// Undivided returns why the model of a function cannot be divided, "" if it can or if Layers has not
-// looked yet.
-func (t *Finder) Undivided(f *provider.Function, file string) string {
+// lookAgain is how long Undivided may take to look at a model again.
+const lookAgain = 10 * time.Second
+
+// Undivided returns why the model of a function cannot be divided, "" if it can or if that is not known. An
+// earlier provider may have stored a reason that has passed, so the leader looks again before it repeats
+// it.
+func (t *Finder) Undivided(ctx context.Context, f *provider.Function, file string) string {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return ""
 	}
-	why, looked := t.undivided.Load(hash)
-	text, _ := why.(string)
-	if !looked {
-		if p := t.stored(t.Key(hash, f)); p != nil {
-			text = p.Undivided
+	if why, looked := t.undivided.Load(hash); looked {
+		if text, _ := why.(string); text != "" {
+			return (&shadow.UndividedError{Why: text}).Error()
 		}
-	}
-	if text == "" {
 		return ""
 	}
-	return (&shadow.UndividedError{Why: text}).Error()
+	if p := t.stored(t.Key(hash, f)); p == nil || p.Undivided == "" {
+		return ""
+	}
+	ctx, end := context.WithTimeout(ctx, lookAgain)
+	defer end()
+	if _, err = t.Layers(ctx, f, file); errors.As(err, new(*shadow.UndividedError)) {
+		return err.Error()
+	}
+	return ""
 }

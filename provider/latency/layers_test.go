@@ -58,7 +58,7 @@ func TestUndivided(t *testing.T) {
 		if _, err := r.Layers(t.Context(), f, "m"); !errors.Is(err, c.fails) {
 			t.Errorf("the layers: %v, want %v", err, c.fails)
 		}
-		if why := r.Undivided(f, "m"); why != c.why || r.Undivided(f, "another") != "" {
+		if why := r.Undivided(t.Context(), f, "m"); why != c.why || r.Undivided(t.Context(), f, "another") != "" {
 			t.Errorf("after %v it cannot be divided because %q, want %q", c.fails, why, c.why)
 		}
 	}
@@ -81,7 +81,7 @@ func TestUndividedAfterRestart(t *testing.T) {
 		}
 		const why = "the model cannot be divided: no cuts"
 		after := restarted(r)
-		if got := after.Undivided(f, "m"); got != why {
+		if got := after.Undivided(t.Context(), f, "m"); got != why {
 			t.Errorf("after a restart it cannot be divided because %q", got)
 		}
 		after.leading = false
@@ -89,14 +89,44 @@ func TestUndividedAfterRestart(t *testing.T) {
 			t.Errorf("a replica that follows: %v", err)
 		}
 		fails, after.leading = nil, true
-		if _, err := after.Layers(t.Context(), f, "m"); err != nil || after.Undivided(f, "m") != "" {
-			t.Errorf("the leader does not look again: %v, %q", err, after.Undivided(f, "m"))
+		if _, err := after.Layers(t.Context(), f, "m"); err != nil || after.Undivided(t.Context(), f, "m") != "" {
+			t.Errorf("the leader does not look again: %v, %q", err, after.Undivided(t.Context(), f, "m"))
 		}
 		again := restarted(r)
-		if m, err := again.Layers(t.Context(), f, "m"); err != nil || m.Name != "m" || again.Undivided(f, "m") != "" {
+		if m, err := again.Layers(t.Context(), f, "m"); err != nil || m.Name != "m" || again.Undivided(t.Context(), f, "m") != "" {
 			t.Errorf("its layers were not stored: %v", err)
 		}
 	})
+}
+
+// A stored reason that has passed, or that cannot be confirmed, is not repeated: an upgrade may divide more
+// models.
+func TestUndividedOnlyBefore(t *testing.T) {
+	for name, now := range map[string]error{"divided now": nil, "unknown now": errors.New("it was killed"), "too slow to look": context.DeadlineExceeded} {
+		synctest.Test(t, func(t *testing.T) {
+			r, f := newRig(false), function(time.Second, 8)
+			if _, _, err := r.Profile(t.Context(), f, "m", false); err != nil {
+				t.Fatal(err)
+			}
+			r.Blocks = func(context.Context, string) (*shadow.Model, error) {
+				return nil, &shadow.UndividedError{Why: "no cuts"}
+			}
+			if _, err := r.Layers(t.Context(), f, "m"); err == nil {
+				t.Fatal("divided")
+			}
+			after := restarted(r)
+			after.Blocks = func(ctx context.Context, _ string) (*shadow.Model, error) {
+				if errors.Is(now, context.DeadlineExceeded) {
+					<-ctx.Done()
+				}
+				return &shadow.Model{Name: "m", Rows: []int{1}, Threads: []int{1}, Blocks: []shadow.Block{{Ms: [][]float64{{1}}}}}, now
+			}
+			began := time.Now()
+			if why := after.Undivided(t.Context(), f, "m"); why != "" || time.Since(began) > time.Minute {
+				t.Errorf("%s: after %v %q", name, time.Since(began), why)
+			}
+		})
+	}
 }
 
 // restarted is a finder with r's store that has looked at nothing.

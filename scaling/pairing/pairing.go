@@ -21,8 +21,8 @@ const (
 	// pairReach is the part of the requests per second of two whole instances that a pair should
 	// have, and pairGain that by which it must exceed those of one.
 	pairReach, pairGain = 0.9, 1.1
-	// maxPairBatch is the largest batch of a pair.
-	maxPairBatch = 16
+	// MaxBatch is the largest batch of a pair.
+	MaxBatch = 16
 	// shadowMargin is how much more memory a shadow gets than its part needs, leastShadow its
 	// least memory in bytes.
 	shadowMargin, leastShadow = 2, 128 << 20
@@ -100,7 +100,7 @@ func (x *Divider) on(cpu int) (d Division, gains bool, err error) {
 			largest = max(largest, c.Config.Batch)
 		}
 	}
-	o := shadow.Options{Body: cpu, Shadow: cpu, MaxRows: min(largest, maxPairBatch), Transfer: x.Transfer, Partial: true}
+	o := shadow.Options{Body: cpu, Shadow: cpu, MaxRows: min(largest, MaxBatch), Transfer: x.Transfer, Partial: true}
 	for _, part := range []float64{1, 0.7, 0.5} {
 		for _, reach := range []float64{pairReach, 0} {
 			o.Reach, o.SLO = reach, part*float64(x.Planned.SLO)/float64(time.Millisecond)
@@ -219,6 +219,11 @@ func (d *Division) Executed(now time.Time, ratio float64) {
 	if slower := max(1, d.slower); math.Abs(slower-d.planned) > slowerStep*d.planned || slower == 1 {
 		d.planned = slower
 	}
+}
+
+// Inherit takes over what pairs of an earlier division with the same share and part have shown.
+func (d *Division) Inherit(from *Division) {
+	d.slower, d.planned, d.seen = from.slower, from.planned, from.seen
 }
 
 // Forget lets pairs count as predicted again if none has executed a full batch for ten minutes.
