@@ -68,6 +68,13 @@ type Config struct {
 	Resources
 }
 
+// Keeping returns c with the memory of a running instance's config has. An instance keeps the memory with which
+// it started, and what of it it maps, even if later ones of its function get another amount.
+func (c Config) Keeping(has Config) Config {
+	c.Memory, c.Mapped = has.Memory, has.Mapped
+	return c
+}
+
 // Members returns the number of processes or pods of an instance with the config.
 func (c Config) Members() int { return max(1, c.Parts) }
 

@@ -35,6 +35,15 @@ func (r Resources) Own() int64 { return r.Memory - r.Mapped.Bytes }
 // shares reports whether a part of r counts once for a node.
 func (r Resources) shares() bool { return r.Mapped.Bytes > 0 }
 
+// Frees returns the memory in bytes that is free once an instance that holds that much has left the node: not
+// what others still map.
+func (n *Node) Frees(held Resources) int64 {
+	if i := n.mapped(held.Mapped); held.shares() && i >= 0 && n.Mapped[i].Instances+n.Mapped[i].Others > 1 {
+		return held.Own()
+	}
+	return held.Memory
+}
+
 // Beside returns what need takes of the node beside what it maps, and what is free for that. The
 // node has so much less free if nothing maps the file there yet.
 func (n *Node) Beside(need Resources) (own, free Resources) {

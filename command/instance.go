@@ -135,7 +135,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
-	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS; everybody may ask for health and metrics")
+	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS, and only instances connect to --relay; everybody may ask for health and metrics")
 	flags.IntVar(&f.threads, "threads", 1, "number of engine threads, at most the CPUs that the instance may use; an ONNX model on a GPU has one")
 	flags.IntVar(&f.maxBatch, "max-batch", 32, "maximum rows in one execution")
 	flags.IntVar(&f.maxRows, "max-rows", 0, "maximum rows in one request; more than --max-batch run in parts (default: the larger of --max-batch and 32)")

@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/member"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/pair"
 )
@@ -96,7 +97,7 @@ func (f *instanceFlags) paired(ctx context.Context, logger zerolog.Logger) (*ser
 		// While something is computed, another thread exchanges tensors.
 		runtime.GOMAXPROCS(max(1, f.threads) + 1)
 	}
-	o := pair.Options{Threads: f.threads, Memory: f.engineMemory(), MaxRows: f.maxBatch, Logger: logger}
+	o := pair.Options{Threads: f.threads, Memory: f.engineMemory(), MaxRows: f.maxBatch, Dial: f.identity.Dial, Logger: logger}
 	if f.body {
 		return f.openBody(ctx, o)
 	}
@@ -140,6 +141,9 @@ func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served
 	l, err := instance.Listen(ctx, f.relay)
 	if err != nil {
 		return nil, fmt.Errorf("--relay: %w", err)
+	}
+	if f.identity != nil && l.Addr().Network() == "tcp" {
+		l = f.identity.ListenTo(l, mutual.InstanceName) // Bodies are instances.
 	}
 	s, err := pair.OpenShadow(f.prepared, phi, o)
 	if err != nil {

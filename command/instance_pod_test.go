@@ -15,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -46,25 +47,47 @@ func order(t *testing.T, socket string, o pair.Order) (status int, text string) 
 
 // As in pods: a shadow that starts first waits until a body has prepared the model on the node, and does not
 // prepare it itself, for which it has no memory. It takes rows by TCP, and both map one file. The answer keeps
-// every bit.
+// every bit. With a certificate they pair over TLS, and the shadow takes no other connection.
 func TestPairSharesACopy(t *testing.T) {
+	t.Run("tcp", func(t *testing.T) { pairByCopy(t, "tcp") })
+	t.Run("tls", func(t *testing.T) {
+		dir := t.TempDir()
+		mutualtest.NewAuthority(t, time.Now().Add(time.Hour)).Issue(t, dir, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
+		relay := pairByCopy(t, mutual.Network, "--tls", dir)
+		c, err := net.Dial("tcp", relay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "FIRL"+strings.Repeat("\x00", 100)); err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := io.ReadAll(c); bytes.Contains(text, []byte("FIRL")) {
+			t.Errorf("without TLS, the shadow answers %q", text)
+		}
+	})
+}
+
+// pairByCopy pairs a shadow and a body with further arguments over a network, and returns the address of the
+// shadow's relay.
+func pairByCopy(t *testing.T, network string, arguments ...string) (relay string) {
 	model, dir := zooModel(t, "resnet-20", 1), t.TempDir()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay := free.Addr().String()
+	relay = free.Addr().String()
 	free.Close()
 	t.Setenv(copies.Env, dir)
-	shadow, socket := self("instance", "--model", model, "--listen", "unix://"+filepath.Join(t.TempDir(), "s"), "--shadow", "0:6", "--relay", "tcp://"+relay,
-		"--max-batch", "8", "--memory", fmt.Sprint(128<<20)), filepath.Join(t.TempDir(), "b")
+	shadow, socket := self(append([]string{"instance", "--model", model, "--listen", "unix://" + filepath.Join(t.TempDir(), "s"), "--shadow", "0:6", "--relay", "tcp://" + relay,
+		"--max-batch", "8", "--memory", fmt.Sprint(128 << 20)}, arguments...)...), filepath.Join(t.TempDir(), "b")
 	ready := make(chan struct{})
 	go func() {
 		defer close(ready)
 		startUntilReady(t, shadow)
 	}()
 	t.Setenv(pair.BodyEnv, "1")
-	body := self("instance", "--name", "m", "--model", model, "--listen", "unix://"+socket, "--max-batch", "8")
+	body := self(append([]string{"instance", "--name", "m", "--model", model, "--listen", "unix://" + socket, "--max-batch", "8"}, arguments...)...)
 	if log := startUntilReady(t, body); !strings.Contains(string(log), "prepared the model") {
 		t.Errorf("the body says %s", log)
 	}
@@ -99,7 +122,7 @@ func TestPairSharesACopy(t *testing.T) {
 		return out[0].Data
 	}
 	want := bytes.Clone(infer())
-	if status, text := order(t, socket, pair.Order{Phi: "0:6", Shadows: []pair.Address{{Network: "tcp", Address: relay}}}); status != http.StatusNoContent {
+	if status, text := order(t, socket, pair.Order{Phi: "0:6", Shadows: []pair.Address{{Network: network, Address: relay}}}); status != http.StatusNoContent {
 		t.Fatalf("%d %s", status, text)
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -117,7 +140,7 @@ func TestPairSharesACopy(t *testing.T) {
 			t.Fatalf("the shadow computes nothing: %+v, %v", status, err)
 		}
 		if status.Counted.Rows > 0 {
-			break
+			return relay
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -27,13 +28,16 @@ import (
 // Platforms add what differs.
 type Shadows struct {
 	models *childModels
+	// dial connects to bodies.
+	dial mutual.Dial
 	// relay is where bodies connect to a shadow that listens at an address.
 	relay func(address string) string
 }
 
 // Shadows returns the shadows of a platform on which bodies connect to relay(a) if a shadow listens at a.
-func (f *ProviderFlags) Shadows(relay func(address string) string) Shadows {
-	return Shadows{f.childModels(), relay}
+// dial connects to bodies.
+func (f *ProviderFlags) Shadows(dial mutual.Dial, relay func(address string) string) Shadows {
+	return Shadows{f.childModels(), dial, relay}
 }
 
 // localShadows are the shadows of instances on this machine.
@@ -106,13 +110,13 @@ func (s Shadows) Tell(ctx context.Context, body cluster.Instance, part string, s
 	if err != nil {
 		return err
 	}
-	_, err = callBody(ctx, body, http.MethodPut, text)
+	_, err = s.callBody(ctx, body, http.MethodPut, text)
 	return err
 }
 
 // Look implements [control.Shadows].
 func (s Shadows) Look(ctx context.Context, body cluster.Instance, shadows []cluster.Instance) (r control.ShadowReport, err error) {
-	text, err := callBody(ctx, body, http.MethodGet, nil)
+	text, err := s.callBody(ctx, body, http.MethodGet, nil)
 	if err != nil {
 		return r, err
 	}
@@ -146,7 +150,7 @@ func (s Shadows) addressOf(shadow cluster.Instance) pair.Address {
 const maxStatus = 64 << 10
 
 // callBody makes a request to a body's route for shadows and returns the answer.
-func callBody(ctx context.Context, body cluster.Instance, method string, text []byte) ([]byte, error) {
+func (s Shadows) callBody(ctx context.Context, body cluster.Instance, method string, text []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, "http://instance"+pair.ShadowsPath, bytes.NewReader(text))
@@ -154,7 +158,7 @@ func callBody(ctx context.Context, body cluster.Instance, method string, text []
 		return nil, err
 	}
 	over := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, body.Network, body.Address)
+		return s.dial(ctx, body.Network, body.Address)
 	}}
 	answer, err := (&http.Client{Transport: over}).Do(request)
 	if err != nil {

@@ -8,9 +8,15 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/shadow"
@@ -27,7 +33,7 @@ func TestShadowReports(t *testing.T) {
 	at := func(id string) cluster.Instance {
 		return cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: cluster.InstanceID(id)}, Network: "unix", Address: "/" + id}
 	}
-	shadows := Shadows{relay: relayOf}
+	shadows := Shadows{dial: (*mutual.Identity)(nil).Dial, relay: relayOf}
 	addressOf := shadows.addressOf
 	status := pair.Status{Row: 0.01, Shadows: []pair.ShadowStatus{
 		{Address: addressOf(at("good")), State: "connected", Row: 0.01}, {Address: addressOf(at("new")), State: "connected"},
@@ -51,6 +57,59 @@ func TestShadowReports(t *testing.T) {
 	}
 	if err := shadows.Tell(t.Context(), body, "0:1", nil); err == nil {
 		t.Error("a body that refuses to be told was told")
+	}
+}
+
+// The provider tells a body with a certificate its shadows over TLS, at the addresses of their relays. It tells
+// no other party.
+func TestTellOverTLS(t *testing.T) {
+	a := mutualtest.NewAuthority(t, time.Now().Add(time.Hour))
+	party := func(a *mutualtest.Authority, name string) *mutual.Identity {
+		dir := t.TempDir()
+		a.Issue(t, dir, mutualtest.Certificate{Names: []string{name}})
+		i, err := mutual.Open(dir, name, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return i
+	}
+	orders := make(chan pair.Order, 1)
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT "+pair.ShadowsPath, func(w http.ResponseWriter, r *http.Request) {
+		var o pair.Order
+		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+			t.Error(err)
+		}
+		orders <- o
+		w.WriteHeader(http.StatusNoContent)
+	})
+	serve := func(i *mutual.Identity) cluster.Instance {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &instanceFlags{identity: i, part: -1}
+		server := &http.Server{Handler: f.guarded(mux), ConnContext: mutual.WithConn}
+		go func() { _ = server.Serve(i.Listen(l)) }()
+		t.Cleanup(func() { _ = server.Close() })
+		return cluster.Instance{Network: mutual.Network, Address: l.Addr().String()}
+	}
+	partner := cluster.Instance{Network: mutual.Network, Address: "10.0.0.7:8080"}
+	s := Shadows{dial: party(a, mutual.ProviderName).Dial, relay: func(string) string { return "10.0.0.7:8090" }}
+	body := serve(party(a, mutual.InstanceName))
+	if err := s.Tell(t.Context(), body, "0:1", []cluster.Instance{partner}); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-orders; len(got.Shadows) != 1 || got.Shadows[0] != (pair.Address{Network: mutual.Network, Address: "10.0.0.7:8090"}) {
+		t.Errorf("%+v", got)
+	}
+	impostor := serve(party(mutualtest.NewAuthority(t, time.Now().Add(time.Hour)), mutual.InstanceName))
+	if err := s.Tell(t.Context(), impostor, "0:1", nil); err == nil {
+		t.Error("a body of another authority was told")
+	}
+	s.dial = party(a, mutual.InstanceName).Dial
+	if err := s.Tell(t.Context(), body, "0:1", nil); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Errorf("an instance tells a body: %v", err)
 	}
 }
 

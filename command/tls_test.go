@@ -56,6 +56,8 @@ func TestProviderTLS(t *testing.T) {
 	}{
 		{"http", "", "/readyz", 404}, {"http", "", "/metrics", 404}, {"http", "", "/api/v1/query", 404},
 		{"http", "", "/system/functions", 401}, {"http", "", "/function/f", 401}, {"http", "", "/system/peer/loads", 401},
+		{"http", "", "//metrics", 401}, {"http", "", "/metrics/", 401}, {"http", "", "/function/..%2fmetrics", 401}, {"http", "", "/healthz%2f..%2fsystem/functions", 401},
+		{"https", "", "/system/%70eer/loads", 401}, {"https", "", "/system/peer%2floads", 401},
 		{"https", "", "/system/functions", 404}, {"https", "", "/function/f", 404},
 		{"https", "", "/system/peer/loads", 401}, {"https", instance, "/system/peer/loads", 401}, {"https", dir, "/system/peer/loads", 404},
 	} {

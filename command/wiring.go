@@ -19,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model/bundle"
@@ -120,7 +121,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
-	o.Shadows = localShadows{Shadows{found.models, relayOf}, beside}
+	o.Shadows = localShadows{Shadows{found.models, (*mutual.Identity)(nil).Dial, relayOf}, beside}
 	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

@@ -113,7 +113,7 @@ type Profile struct {
 	// times known.
 	Devices []string `json:"-"`
 	// Own is what an instance has to itself that maps the weights of a prepared model, in bytes: Memory
-	// may count a second copy of them. It is 0 if it is not known.
+	// may count a second copy of them. It is 0 if it is not known, and nothing is then counted together.
 	Own int64 `json:"own,omitzero"`
 	// Mapped is the file, and the part of Memory, that instances on one node map together; it depends on
 	// how the model was prepared there. It is zero if they share none.

@@ -57,14 +57,16 @@ func (in *Running) best(choices []capacity.Choice) capacity.Candidate {
 	for _, c := range choices {
 		if c.Artefact == in.Artefact && sameSize(c.Config, in.Config) && c.Config.Batch <= max(in.Largest, in.Config.Batch) && c.Range.Up > most {
 			best, most = c.Candidate, c.Range.Up
+			best.Config = best.Config.Keeping(in.Config)
 		}
 	}
 	return best
 }
 
-// sameSize reports whether instances with two configs differ in their batches at most.
+// sameSize reports whether a new instance with config a would be like one that runs with b: they differ in their
+// batches and in their memory at most.
 func sameSize(a, b cluster.Config) bool {
-	return a.Resources == b.Resources && a.Members() == b.Members() && a.Streams() == b.Streams() && a.Apart == b.Apart
+	return a.Keeping(b).Resources == b.Resources && a.Members() == b.Members() && a.Streams() == b.Streams() && a.Apart == b.Apart
 }
 
 // exchangeable converts views for [joint.TryExchange].

@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/placing"
 )
 
 // mapsFile lets a function's instances map a file.
@@ -156,6 +157,87 @@ func TestLastInstanceFreesWeights(t *testing.T) {
 		w.now = w.now.Add(time.Second)
 		if w.scale(); slices.ContainsFunc(fresh.Instances, func(in Running) bool { return in.Node == "n" }) != c.fits {
 			t.Errorf("of %d twins one is stopped, and the other function gets %+v", c.twins, fresh.Instances)
+		}
+	}
+}
+
+// older is the memory of instances that an earlier version started, of which they map nothing together.
+var older = cluster.Resources{Memory: 547 << 20}
+
+// Instances keep the memory with which they started. They are resized, merged, woken with less and kept like
+// those with the memory of new ones, and the node has as much memory afterwards as before.
+func TestInstancesKeepTheirMemory(t *testing.T) {
+	configs := []capacity.Candidate{config(1, 250, 0, 29*ms), config(1, 500, 0, 12*ms), config(4, 500, 0, 33*ms), config(4, 750, 0, 22*ms), config(8, 1000, 0, 27*ms)}
+	for _, c := range []struct {
+		name   string
+		cpu    int // of the node
+		live   []int
+		parked bool
+		want   string
+	}{
+		{"raise", 2000, []int{0}, false, "1 with [750]"},
+		{"merge", 1000, []int{0, 0, 2}, false, "2 with [500 500]"},
+		{"wake", 500, []int{4}, true, "1 with [500]"},
+	} {
+		w := newWorld(DefaultSettings())
+		w.nodes = []cluster.Node{node("a", c.cpu, 0, 8000<<20)}
+		f := w.function("f")
+		f.SLO, f.Queue, f.Configs, f.Rate, f.Max = 50*ms, capacity.LateBound, slices.Clone(configs), 50, len(c.live)
+		f.Level = 6 // What the steering asks for, beyond the load: nothing is exchanged for that.
+		mapsFile(f, "w", 105<<20)
+		for i, k := range c.live {
+			in := Running{ID: cluster.InstanceID(fmt.Sprint("i", i)), Node: "a", Config: configs[k].Config, Largest: 16, Exec: configs[k].Exec, Revision: 1, State: cluster.Ready, Parked: c.parked}
+			in.Config.Memory = older.Memory
+			f.Instances = append(f.Instances, in)
+		}
+		if c.parked {
+			f.Waiting, f.Rate = 1, 10
+		}
+		starts := 0
+		for range 30 {
+			w.now = w.now.Add(100 * time.Millisecond)
+			starts += len(w.scale().Start)
+		}
+		var cpu []int
+		for _, in := range f.Instances {
+			if cpu = append(cpu, in.Config.CPU); in.Config.Memory != older.Memory || in.Config.Mapped.Bytes > 0 || in.Parked {
+				t.Errorf("%s: %+v", c.name, in.Config)
+			}
+		}
+		if got := fmt.Sprintf("%d with %v", len(cpu), cpu); got != c.want || starts > 0 {
+			t.Errorf("%s: %s and %d starts, want %s", c.name, got, starts, c.want)
+		}
+	}
+}
+
+// A fresh placement has an instance with other memory, unless there is no room for the rest beside it.
+func TestMatchedWithOtherMemory(t *testing.T) {
+	c := config(4, 500, 0, 33*ms)
+	in := Running{ID: "i", Node: "a", Config: c.Config, Largest: 4}
+	in.Config.Memory = older.Memory
+	if got := in.best([]capacity.Choice{{Candidate: c, Range: capacity.Range{Up: 1}}}); got.Exec != c.Exec || got.Config != in.Config {
+		t.Errorf("the best is %+v", got)
+	}
+	for exactly, want := range map[bool]int{false: 1, true: 0} {
+		if stay, missing := matched([]Running{in}, []placing.Placed{{Candidate: c, Node: "a"}}, exactly); len(stay) != want || len(missing) != 1-want {
+			t.Errorf("exactly: %v: %d stay and %d are missing", exactly, len(stay), len(missing))
+		}
+	}
+}
+
+// An idle instance whose file others map frees only its own part, so it is worth more than one that frees all.
+func TestWorthOfMapped(t *testing.T) {
+	held := cluster.Resources{Memory: 2 << 30, Mapped: cluster.Mapping{File: "w", Bytes: 1 << 30}}
+	in := &Running{Node: "a", Config: cluster.Config{Resources: held}, Parked: true}
+	n := cluster.Node{Name: "a", Total: cluster.Resources{CPU: 1000, Memory: 8 << 30}}
+	n.Free = n.Total
+	for _, c := range []struct {
+		instances, others int
+		want              float64
+	}{{1, 0, 0.25}, {2, 0, 0.125}, {1, 1, 0.125}} {
+		n.Mapped = []cluster.MappedFile{{Mapping: held.Mapped, Instances: c.instances, Others: c.others}}
+		if got := size(in, []cluster.Node{n}); got != c.want {
+			t.Errorf("one of %d and %d others: %v, want %v", c.instances, c.others, got, c.want)
 		}
 	}
 }

@@ -78,12 +78,12 @@ func (p *pass) replace(v *view, fresh placing.Placement, emptied *placing.Room) 
 }
 
 // matched returns the instances that a fresh placement has, too, and the rest of the placement.
-// exactly: also on the same device.
+// exactly: also on the same device and with the same memory.
 func matched(live []Running, placed []placing.Placed, exactly bool) (stay []Running, missing []placing.Placed) {
 	missing = slices.Clone(placed)
 	for _, in := range live {
 		same := slices.IndexFunc(missing, func(x placing.Placed) bool {
-			return x.Node == in.Node && slices.Equal(x.Nodes, in.Nodes) && (!exactly || x.Device == in.Device) &&
+			return x.Node == in.Node && slices.Equal(x.Nodes, in.Nodes) && (!exactly || x.Device == in.Device && x.Config.Keeping(in.Config) == x.Config) &&
 				sameSize(x.Config, in.Config) && x.Config.Batch <= max(in.Largest, in.Config.Batch)
 		})
 		if same >= 0 {

@@ -10,7 +10,7 @@ import (
 
 // worth is what an idle instance is worth by Greedy-Dual-Size-Frequency, as FaasCache
 // (ASPLOS'21) keeps warm functions: the clock at its last use plus uses × loading time / size.
-// The size is the largest part of its node's CPU, memory or GPUs that it holds. The instance
+// The size is the largest part of its node's CPU, memory or GPUs that would be free without it. The instance
 // that is worth least makes room first, and the clock goes on to its worth. So one that is
 // dear to load stays longer than others, but not for ever.
 //
@@ -47,7 +47,7 @@ func appraise(v *view, nodes []cluster.Node) {
 	}
 }
 
-// size is the largest part of a resource of a node that an instance holds.
+// size is the largest part of a resource of a node that would be free without the instance.
 func size(in *Running, nodes []cluster.Node) (most float64) {
 	const least = 1e-3
 	most = least
@@ -55,7 +55,7 @@ func size(in *Running, nodes []cluster.Node) (most float64) {
 	for node, held := range onNodes(in) {
 		if i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == node }); i >= 0 {
 			total := nodes[i].Total
-			most = max(most, part(float64(held.CPU), float64(total.CPU)), part(float64(held.Memory), float64(total.Memory)), part(float64(held.GPU), float64(total.GPU)))
+			most = max(most, part(float64(held.CPU), float64(total.CPU)), part(float64(nodes[i].Frees(held)), float64(total.Memory)), part(float64(held.GPU), float64(total.GPU)))
 		}
 	}
 	return most

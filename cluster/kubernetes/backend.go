@@ -63,8 +63,8 @@ type Backend struct {
 	// Each is logged once.
 	unreadable map[types.UID]bool
 	fleet      fleet
-	// written is the instances' certificate in the namespaces.
-	written writtenCertificates
+	// written is the instances' certificate in the namespaces with instances, guarded by mu.
+	written map[string]*certificate
 	// refusals holds which nodes and namespaces do not take which functions' pods.
 	refusals nodes.Refusals
 }

@@ -23,12 +23,40 @@ const certificateLabel = "faas-infer.dev/certificate"
 // certificates keeps the instances' certificate in the namespaces of functions.
 type certificates struct{ *Backend }
 
-// writtenCertificates holds which namespaces have which certificate, as far as this replica has written it.
-type writtenCertificates struct {
-	// mu is held while the Secret of a namespace is written: instances of one namespace start at
-	// the same time.
-	mu   sync.Mutex
-	held map[string]map[string][]byte
+// certificate is the instances' certificate in a namespace.
+type certificate struct {
+	// mu is held while the Secret is written: instances of one namespace start at the same time.
+	mu sync.Mutex
+	// files are what this replica has written, nil for nothing.
+	files map[string][]byte
+}
+
+// of returns a namespace's certificate. What was written is known until the namespace has no instances
+// any more: it may be deleted then, and made again.
+func (b certificates) of(namespace string) *certificate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.written[namespace]
+	if c == nil {
+		c = &certificate{}
+		if b.inhabited(namespace) {
+			if b.written == nil {
+				b.written = map[string]*certificate{}
+			}
+			b.written[namespace] = c
+		}
+	}
+	return c
+}
+
+// inhabited reports whether a namespace has instances. The caller holds mu.
+func (b certificates) inhabited(namespace string) bool {
+	for _, e := range b.entries {
+		if e.namespace == namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // ensure makes a namespace's Secret hold the instances' certificate of now. It asks the API
@@ -37,10 +65,11 @@ func (b certificates) ensure(ctx context.Context, namespace string, again bool) 
 	if b.options.Certificate == nil {
 		return nil
 	}
-	b.written.mu.Lock()
-	defer b.written.mu.Unlock()
+	c := b.of(namespace)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	files := b.options.Certificate()
-	if !again && sameFiles(b.written.held[namespace], files) {
+	if !again && sameFiles(c.files, files) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
@@ -59,10 +88,7 @@ func (b certificates) ensure(ctx context.Context, namespace string, again bool) 
 	case foreign:
 		return fmt.Errorf("the certificate of instances in namespace %s: there is another secret %s: rename it, since the provider keeps the certificate there", namespace, podspec.CertificateSecret)
 	}
-	if b.written.held == nil {
-		b.written.held = map[string]map[string][]byte{}
-	}
-	b.written.held[namespace] = files
+	c.files = files
 	return nil
 }
 

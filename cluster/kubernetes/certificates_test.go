@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -125,6 +126,52 @@ func TestCertificateWrittenByTwo(t *testing.T) {
 		})
 		if _, err := b.Start(t.Context(), plain("m-1")); err != nil || tries != 2 {
 			t.Errorf("after %d tries: %v", tries, err)
+		}
+		b.cancel()
+		synctest.Wait()
+	})
+}
+
+// A namespace that is deleted and made again gets the certificate again, with its first instance.
+func TestCertificateOfNewNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, client := starter()
+		b.options.Certificate = func() map[string][]byte { return files("first") }
+		if _, err := b.Start(t.Context(), plain("m-1")); err != nil {
+			t.Fatal(err)
+		}
+		b.entries["m-1"].abandon(false)
+		if err := client.CoreV1().Secrets("team").Delete(t.Context(), podspec.CertificateSecret, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Start(t.Context(), plain("m-2")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().Secrets("team").Get(t.Context(), podspec.CertificateSecret, metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+		b.cancel()
+		synctest.Wait()
+	})
+}
+
+// A namespace whose secret cannot be written for now delays no start in others.
+func TestCertificatesApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, client := starter()
+		b.options.Certificate = func() map[string][]byte { return files("first") }
+		client.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return a.GetNamespace() == "slow", nil, apierrors.NewServiceUnavailable("later")
+		})
+		failed := make(chan error)
+		go func() { failed <- certificates{b}.ensure(t.Context(), "slow", true) }()
+		synctest.Wait()
+		began := time.Now()
+		if _, err := b.Start(t.Context(), plain("m-1")); err != nil || time.Since(began) > time.Second {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if err := <-failed; err == nil {
+			t.Error("a secret was written without an API server")
 		}
 		b.cancel()
 		synctest.Wait()

@@ -173,6 +173,9 @@ func (e *entry) enter() {
 func (e *entry) drop() {
 	b := e.backend
 	delete(b.entries, e.instance.ID)
+	if b.written[e.namespace] != nil && !(certificates{b}).inhabited(e.namespace) {
+		delete(b.written, e.namespace)
+	}
 	b.fleet.expect(b.options.Now())
 	node := e.instance.Node
 	if delete(b.fleet.instances[node], e); len(b.fleet.instances[node]) == 0 {

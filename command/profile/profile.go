@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
@@ -165,6 +166,9 @@ func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) 
 		r.Add("share.error_pct", 100*off, "%", fmt.Sprintf("mean error of %d times, each predicted from the next smaller and larger share", n))
 	}
 	r.Add("memory_mib", float64(p.Memory)/(1<<20), "MiB", "resident after the largest batch")
+	if p.Own > 0 {
+		r.Add("own_mib", float64(p.Own)/(1<<20), "MiB", "of an instance alone, beside the weights that it maps")
+	}
 	if asJSON {
 		return r.JSON(out)
 	}
@@ -215,13 +219,17 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	}
 	plan := o.plan(processorTime)
 	plan.Waited = waitedTime
-	points, err := profiler.Measure(ctx, openSamples(m, prepared), plan, report.ProgressBar(os.Stderr, "measuring "+filepath.Base(file)))
+	own, open := int64(0), openSamples(m, prepared)
+	if prepared.MappedWeights() > 0 {
+		open = noted(open, &own)
+	}
+	points, err := profiler.Measure(ctx, open, plan, report.ProgressBar(os.Stderr, "measuring "+filepath.Base(file)))
 	if err != nil {
 		return nil, err
 	}
 	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
 		Model: prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
-		Memory: residentPeak(), Measurements: points, MeasuredAt: time.Now(),
+		Memory: residentPeak(), Own: own, Measurements: points, MeasuredAt: time.Now(),
 		Payloads: measurePayloads(ctx, Signature{m.Inputs(), m.Outputs()}),
 	}}, nil
 }
@@ -256,6 +264,31 @@ func openSamples(m *model.Model, prepared onnxruntime.Prepared) func(threads int
 		}
 		return &sampleRunner{engine: e, model: m, inputs: map[int][]tensor.Tensor{}}, nil
 	}
+}
+
+// noted returns open with runners that note in own the largest anonymous memory in bytes that this process has
+// before one is closed. The engine's arena still holds then what the largest batch took. That is more than an
+// instance takes: this process has read the model's file, and may have prepared it.
+func noted(open func(threads int) (profiler.Runner, error), own *int64) func(threads int) (profiler.Runner, error) {
+	return func(n int) (profiler.Runner, error) {
+		r, err := open(n)
+		if err != nil {
+			return nil, err
+		}
+		return noting{r, own}, nil
+	}
+}
+
+type noting struct {
+	profiler.Runner
+	own *int64
+}
+
+func (r noting) Close() error {
+	if m, err := instance.ReadMemory(0); err == nil {
+		*r.own = max(*r.own, m.Anonymous)
+	}
+	return r.Runner.Close()
 }
 
 // sampleRunner executes a model on sample inputs, made once per batch size.

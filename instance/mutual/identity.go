@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -51,7 +52,9 @@ type Identity struct {
 	mu sync.Mutex
 	// found are the files of now; failed are those that could not be read, which was logged.
 	found, failed stamp
-	now           *material
+	// now is changed under mu. looked is when renewed looked at the files, in nanoseconds.
+	now    atomic.Pointer[material]
+	looked atomic.Int64
 }
 
 // material is the contents of a directory.
@@ -82,7 +85,9 @@ func Open(dir, name string, log zerolog.Logger) (*Identity, error) {
 	found, err := i.look()
 	if err == nil {
 		i.found = found
-		i.now, err = i.read()
+		var m *material
+		m, err = i.read()
+		i.now.Store(m)
 	}
 	if err != nil {
 		return nil, err
@@ -198,7 +203,7 @@ func (i *Identity) current() *material {
 	defer i.mu.Unlock()
 	found, err := i.look()
 	if err == nil && found.equal(&i.found) {
-		return i.now
+		return i.now.Load()
 	}
 	var m *material
 	if err == nil {
@@ -206,13 +211,27 @@ func (i *Identity) current() *material {
 	}
 	switch {
 	case err == nil:
-		i.found, i.failed, i.now = found, stamp{}, m
+		i.found, i.failed = found, stamp{}
+		i.now.Store(m)
 		i.log.Info().Str("directory", i.dir).Time("expires", m.pair.Leaf.NotAfter).Msg("the certificates were renewed")
 	case !found.equal(&i.failed):
 		i.failed = found
 		i.log.Warn().Err(err).Str("directory", i.dir).Msg("the renewed certificates cannot be used; the earlier ones hold")
 	}
-	return i.now
+	return i.now.Load()
+}
+
+// lookPause is the time between two looks at the files for connections that are open.
+const lookPause = time.Second
+
+// renewed reports whether the contents that a connection began with are of before. It is quick, and
+// looks at the files once a second.
+func (i *Identity) renewed(began *material) bool {
+	now, last := time.Now().UnixNano(), i.looked.Load()
+	if now-last >= int64(lookPause) && i.looked.CompareAndSwap(last, now) {
+		return i.current() != began
+	}
+	return i.now.Load() != began
 }
 
 // Files returns the contents of the files by their names. The caller must not change them.

@@ -3,6 +3,7 @@ package mutual
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"slices"
@@ -29,15 +30,61 @@ func (l listener) Accept() (net.Conn, error) {
 	return &conn{Conn: c, identity: l.identity}, nil
 }
 
+// ListenTo returns a listener whose connections are TLS, to clients with a certificate of a name
+// only. Others get no byte of an answer. The handshake is part of the first read, which the caller
+// bounds. A connection ends with its next read after the certificates were renewed.
+func (i *Identity) ListenTo(l net.Listener, name string) net.Listener {
+	return strict{l, i, name}
+}
+
+type strict struct {
+	net.Listener
+	identity *Identity
+	name     string
+}
+
+// Accept implements net.Listener.
+func (l strict) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	with := l.identity.current()
+	config := with.server.Clone()
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		return state.PeerCertificates[0].VerifyHostname(l.name)
+	}
+	return &passing{tls.Server(c, config), l.identity, with}, nil
+}
+
+// passing is a connection that ends when the certificates are renewed.
+type passing struct {
+	*tls.Conn
+	identity *Identity
+	with     *material
+}
+
+var errRenewed = errors.New("the certificates were renewed")
+
+// Read implements net.Conn.
+func (c *passing) Read(p []byte) (int, error) {
+	if c.identity.renewed(c.with) {
+		return 0, errRenewed
+	}
+	return c.Conn.Read(p)
+}
+
 // conn is a connection that is TLS or plain from its first byte on.
 type conn struct {
 	net.Conn
 	identity *Identity
 	// begun is set after the first byte. secure is the connection's TLS, nil if it is plain, and
-	// state that of the finished handshake.
+	// state that of the finished handshake. with is what it was made with, and set before state.
 	begun  atomic.Bool
 	secure atomic.Pointer[tls.Conn]
 	state  atomic.Pointer[tls.ConnectionState]
+	with   *material
 }
 
 // Read implements net.Conn.
@@ -57,7 +104,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	if p[0] != handshake {
 		return n, err
 	}
-	s := tls.Server(&began{c.Conn, p[:1:1]}, c.identity.current().server)
+	c.with = c.identity.current()
+	s := tls.Server(&began{c.Conn, p[:1:1]}, c.with.server)
 	if err := s.Handshake(); err != nil {
 		_ = c.Conn.Close() // What follows is not a request.
 		return 0, err
@@ -133,7 +181,8 @@ type Rules struct {
 
 // Guard lets requests through as the rules say, and sets their TLS. Others get 401, as those with
 // wrong credentials do. Requests at listeners that are not [Identity.Listen]'s pass: a Unix socket
-// has its file's rights.
+// has its file's rights. A connection from before the certificates were renewed ends after the
+// answer.
 func Guard(next http.Handler, rules Rules) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connKey{}).(*conn)
@@ -153,6 +202,11 @@ func Guard(next http.Handler, rules Rules) http.Handler {
 				http.Error(w, "show a certificate of "+names[0], http.StatusUnauthorized)
 				return
 			}
+		}
+		if r.TLS != nil && c.identity.renewed(c.with) {
+			// The authority of before may be trusted no more. The answer is the connection's last one, so
+			// no request is lost.
+			w.Header().Set("Connection", "close")
 		}
 		next.ServeHTTP(w, r)
 	})

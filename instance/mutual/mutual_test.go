@@ -216,12 +216,27 @@ func TestRotation(t *testing.T) {
 	}
 	after.Issue(t, own, mutualtest.Certificate{Names: []string{mutual.ProviderName}})
 	works("with renewed authorities")
-	// A kept connection goes on.
+	// A kept connection gets one more answer, so no request is lost, and ends: its authority may be
+	// trusted no more.
 	if _, err := io.WriteString(kept, "POST / HTTP/1.1\r\nHost: i\r\nContent-Length: 0\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := http.ReadResponse(bufio.NewReader(kept), nil); err != nil || answer.StatusCode != 200 {
+	if answer, err := http.ReadResponse(bufio.NewReader(kept), nil); err != nil || answer.StatusCode != 200 || !answer.Close {
 		t.Errorf("over a kept connection: %v", err)
+	}
+	now, err := provider.Dial(t.Context(), mutual.Network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	in := bufio.NewReader(now)
+	for range 2 {
+		_, _ = io.WriteString(now, "POST / HTTP/1.1\r\nHost: i\r\nContent-Length: 0\r\n\r\n")
+		answer, err := http.ReadResponse(in, nil)
+		if err != nil || answer.StatusCode != 200 || answer.Close {
+			t.Fatalf("over a new connection: %v", err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
 	}
 }
 

@@ -225,10 +225,14 @@ func ReadPrepared(dir string) (Prepared, error) {
 }
 
 // MappedWeights is the size in bytes of the weights that the instances of a node map together, 0 if the
-// format keeps them in the graph.
+// format keeps them in the graph. Packed files beside another format do not count: only bodies and shadows
+// map them, and other instances pack the weights for themselves.
 func (p Prepared) MappedWeights() int64 {
-	if size, known := p.Files[weightsFile]; known || p.Files != nil || p.Format != FormatPacked {
-		return size
+	if p.Format != FormatPacked {
+		return 0
+	}
+	if p.Files != nil {
+		return p.Files[weightsFile]
 	}
 	info, err := os.Stat(filepath.Join(p.Dir, weightsFile)) // Earlier versions did not list the files.
 	if err != nil {
@@ -236,6 +240,9 @@ func (p Prepared) MappedWeights() int64 {
 	}
 	return info.Size()
 }
+
+// DividedWeights is what bodies and shadows map together, in bytes.
+func (p Prepared) DividedWeights() int64 { return p.divided().MappedWeights() }
 
 func (p Prepared) form() form {
 	f := formats[p.Format]

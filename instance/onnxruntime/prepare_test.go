@@ -102,7 +102,9 @@ func TestMappedWeights(t *testing.T) {
 		return dir
 	}
 	for text, want := range map[string]int64{
-		`{"files": {"model.onnx": 5, "weights.bin": 7}}`: 7, `{"files": {"model.ort": 5}, "format": "packed"}`: 0, `{"format": "packed"}`: 3, `{"format": "plain"}`: 0, `{`: 0, `{}`: 0,
+		`{"files": {"model.onnx": 5, "weights.bin": 7}, "format": "packed"}`: 7, `{"files": {"model.onnx": 5}, "format": "packed"}`: 0,
+		`{"files": {"model.ort": 5, "model.onnx": 5, "weights.bin": 7}, "format": "ort", "packed_beside": true}`: 0,
+		`{"format": "ort", "packed_beside": true}`:                                                               0, `{"format": "packed"}`: 3, `{"format": "plain"}`: 0, `{`: 0, `{}`: 0,
 	} {
 		if got := MappedWeights(write(text)); got != want {
 			t.Errorf("%d bytes of %s", got, text)

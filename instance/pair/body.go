@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -23,7 +24,8 @@ type Order struct {
 	Synchronous bool `json:"synchronous,omitempty"`
 }
 
-// Address is where a shadow listens: a network, "unix" or "tcp", and the path or host:port.
+// Address is where a shadow listens: a network, "unix", "tcp" or [mutual.Network], and the path or
+// host:port.
 type Address struct {
 	Network string `json:"network"`
 	Address string `json:"address"`
@@ -37,8 +39,8 @@ func (o Order) check() error {
 		return fmt.Errorf("shadows has %d addresses; a body has up to %d", len(o.Shadows), maxShadows)
 	}
 	for i, a := range o.Shadows {
-		if a.Network != "unix" && a.Network != "tcp" || a.Address == "" {
-			return fmt.Errorf("shadows[%d] is %q at %.200q: the network must be unix or tcp, with an address", i, a.Network, a.Address)
+		if !slices.Contains([]string{"unix", "tcp", mutual.Network}, a.Network) || a.Address == "" {
+			return fmt.Errorf("shadows[%d] is %q at %.200q: the network must be unix, tcp or %s, with an address", i, a.Network, a.Address, mutual.Network)
 		}
 		if slices.Contains(o.Shadows[:i], a) {
 			return fmt.Errorf("shadows[%d] is given twice", i)

@@ -61,7 +61,7 @@ func (b *Body) Status() Status {
 	b.mu.Lock()
 	p := b.now
 	b.mu.Unlock()
-	s := Status{Shadows: []ShadowStatus{}, Row: b.perRow().Seconds(), Counted: b.metrics.counts(), Weights: b.prepared.MappedWeights()}
+	s := Status{Shadows: []ShadowStatus{}, Row: b.perRow().Seconds(), Counted: b.metrics.counts(), Weights: b.prepared.DividedWeights()}
 	if b.segments != nil {
 		s.Blocks = b.segments.Blocks()
 	}

@@ -73,7 +73,7 @@ func (b *Body) pair(phi Phi, o Order) (_ *pairing, err error) {
 	}
 	mine := identity(b.prepared, phi, shared)
 	for _, a := range o.Shadows {
-		p.partners = append(p.partners, newPartner(a, mine, b.options.Logger))
+		p.partners = append(p.partners, newPartner(a, b.options.dial(), mine, b.options.Logger))
 	}
 	return p, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/relay"
 )
 
@@ -35,23 +36,23 @@ const (
 	lastPause  = time.Second
 )
 
-func newPartner(a Address, mine relay.Identity, log zerolog.Logger) *partner {
+func newPartner(a Address, dial mutual.Dial, mine relay.Identity, log zerolog.Logger) *partner {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &partner{address: a, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
-		p.keep(ctx, mine, log.With().Str("shadow", a.Address).Logger())
+		p.keep(ctx, dial, mine, log.With().Str("shadow", a.Address).Logger())
 	}()
 	return p
 }
 
 // keep connects, and again whenever the connection has ended, until ctx ends or the shadow does
 // not fit.
-func (p *partner) keep(ctx context.Context, mine relay.Identity, log zerolog.Logger) {
+func (p *partner) keep(ctx context.Context, dial mutual.Dial, mine relay.Identity, log zerolog.Logger) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, dialTime)
-		peer, err := relay.Dial(limited, p.address.Network, p.address.Address, mine)
+		peer, err := relay.Dial(limited, dial, p.address.Network, p.address.Address, mine)
 		cancel()
 		if errors.Is(err, relay.ErrRefused) {
 			log.Error().Err(err).Msg("the shadow is not used")
@@ -61,6 +62,9 @@ func (p *partner) keep(ctx context.Context, mine relay.Identity, log zerolog.Log
 			return
 		}
 		if err != nil {
+			if pause == firstPause && ctx.Err() == nil {
+				log.Warn().Err(err).Msg("cannot connect to the shadow; trying again")
+			}
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -35,7 +36,16 @@ type Options struct {
 	Memory  int64
 	// MaxRows is the largest job of a shadow in rows, at least 1.
 	MaxRows int
-	Logger  zerolog.Logger
+	// Dial connects a body to its shadows; nil means a nil [mutual.Identity]'s.
+	Dial   mutual.Dial
+	Logger zerolog.Logger
+}
+
+func (o Options) dial() mutual.Dial {
+	if o.Dial == nil {
+		return (*mutual.Identity)(nil).Dial
+	}
+	return o.Dial
 }
 
 func (o Options) open() onnxruntime.Options {

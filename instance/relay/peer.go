@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/shared"
 )
 
@@ -35,12 +36,11 @@ type call struct {
 	found  Answer
 }
 
-// Dial connects a body to the shadow at a network, "unix" or "tcp", and address. Both compare
-// their identities; the error wraps [ErrRefused] if they do not fit. ctx bounds that, and not
-// the connection.
-func Dial(ctx context.Context, network, address string, mine Identity) (*Peer, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, network, address)
+// Dial connects a body to the shadow at a network, "unix", "tcp" or [mutual.Network], and address
+// with dial. Both compare their identities; the error wraps [ErrRefused] if they do not fit. ctx
+// bounds that, and not the connection.
+func Dial(ctx context.Context, dial mutual.Dial, network, address string, mine Identity) (*Peer, error) {
+	conn, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, fmt.Errorf("the shadow: %w", err)
 	}
@@ -118,12 +118,19 @@ func (p *Peer) Run(ctx context.Context, j Job) (Answer, error) {
 	}
 }
 
+// dropTime bounds the sending of a drop.
+const dropTime = time.Second
+
 // drop says that nobody needs a job's answer.
 func (p *Peer) drop(id uint64) {
 	p.writing.Lock()
 	defer p.writing.Unlock()
-	n, err := p.conn.Write(message{kind: drop, body: order{id: id, rows: 1}.encode()}.append(nil))
-	if err != nil && n > 0 { // Otherwise the shadow computes in vain.
+	// The limit of a job that was sent later may have passed.
+	err := p.conn.SetWriteDeadline(time.Now().Add(dropTime))
+	if err == nil {
+		_, err = p.conn.Write(message{kind: drop, body: order{id: id, rows: 1}.encode()}.append(nil))
+	}
+	if err != nil { // A part of it may have been sent, and TLS takes no more after an error.
 		p.end(err)
 	}
 }
@@ -273,7 +280,7 @@ func (p *Peer) end(why error) {
 		p.err = why
 	}
 	p.mu.Unlock()
-	_ = p.conn.Close() // It may be closed.
+	cut(p.conn)
 }
 
 // Close ends the connection. Jobs without an answer fail.

@@ -2,8 +2,8 @@
 // and a shadow, which computes some of them (AsyFunc, SoCC 2023, §5.2). On one node the body
 // makes a memory file and passes it once over a Unix socket; messages then name places, both
 // read and write the tensors where they are, and nothing is copied that was built there.
-// Elsewhere tensors go with the messages over TCP. The package does not know what is computed,
-// nor who is paired with whom: that is package pair's.
+// Elsewhere tensors go with the messages over TCP, or over TLS if instances have certificates. The
+// package does not know what is computed, nor who is paired with whom: that is package pair's.
 //
 // Begin with [Dial] and [Peer.Run]; [Serve] is the other side.
 package relay

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -57,7 +58,10 @@ func (e echo) Run(ctx context.Context, segment, rows int, inputs []tensor.Tensor
 
 var fits = Identity{Model: "m", Engine: "1", CPU: "c", Part: "p"}
 
-// served serves a handler and returns its network and address.
+// plain connects without TLS.
+var plain = (*mutual.Identity)(nil).Dial
+
+// served serves a handler and returns its address.
 func served(t testing.TB, network string, mine Identity, h Handler) (address string) {
 	t.Helper()
 	address = "127.0.0.1:0"
@@ -68,6 +72,12 @@ func served(t testing.TB, network string, mine Identity, h Handler) (address str
 	if err != nil {
 		t.Fatal(err)
 	}
+	return servedAt(t, l, mine, h)
+}
+
+// servedAt serves a handler at a listener and returns its address.
+func servedAt(t testing.TB, l net.Listener, mine Identity, h Handler) (address string) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, l, mine, h, zerolog.Nop()) }()
@@ -82,7 +92,7 @@ func served(t testing.TB, network string, mine Identity, h Handler) (address str
 
 func dialled(t testing.TB, network, address string) *Peer {
 	t.Helper()
-	p, err := Dial(context.Background(), network, address, fits)
+	p, err := Dial(context.Background(), plain, network, address, fits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +194,7 @@ func TestRefused(t *testing.T) {
 	} {
 		other := fits
 		change(&other)
-		_, err := Dial(t.Context(), "unix", served(t, "unix", other, echo{}), fits)
+		_, err := Dial(t.Context(), plain, "unix", served(t, "unix", other, echo{}), fits)
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), `"x"`) {
 			t.Errorf("%+v: %v", other, err)
 		}
@@ -251,7 +261,7 @@ func TestSilent(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := Dial(ctx, "unix", l.Addr().String(), fits); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Dial(ctx, plain, "unix", l.Addr().String(), fits); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }

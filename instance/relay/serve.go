@@ -54,7 +54,7 @@ func Serve(ctx context.Context, l net.Listener, mine Identity, h Handler, log ze
 			return errors.Join(err, l.Close())
 		}
 		work.Go(func() {
-			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+			if err := s.serve(ctx, conn); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				log.Warn().Err(err).Msg("a body's connection ended")
 			}
 		})
@@ -114,7 +114,7 @@ func (j *job) release() {
 // serve reads a body's messages until its connection ends.
 func (s *server) serve(ctx context.Context, conn net.Conn) error {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	stop := context.AfterFunc(ctx, func() { cut(conn) })
 	defer stop()
 	defer cancel()
 	b := &body{conn: conn, ctx: ctx, dropped: make(map[uint64]context.CancelFunc)}
@@ -212,7 +212,7 @@ func (b *body) close() {
 		_ = k.Close()
 	}
 	b.fds.close()
-	_ = b.conn.Close() // It may be closed.
+	cut(b.conn)
 }
 
 // queue reads a job's tensors and hands it to the worker.
@@ -294,7 +294,7 @@ func (s *server) compute(ctx context.Context) {
 		select {
 		case j := <-s.jobs:
 			if err := s.one(j); err != nil {
-				_ = j.from.conn.Close() // The body computes the rows itself.
+				cut(j.from.conn) // The body computes the rows itself.
 			}
 			j.release()
 		case <-ctx.Done():

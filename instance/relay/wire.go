@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -285,4 +286,13 @@ func decodeReport(m message) (r report, err error) {
 		c.fail("an answer with %d bytes of tensors and %d more; its outputs are %d", m.data, len(c.left), inlined(r.outputs))
 	}
 	return r, c.err
+}
+
+// cut closes a connection, which may be closed, at once. TLS would say so first, for up to 5 s if the
+// other side takes nothing.
+func cut(c net.Conn) {
+	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = secure.NetConn()
+	}
+	_ = c.Close()
 }

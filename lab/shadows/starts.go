@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -164,7 +165,7 @@ func transfer(ctx context.Context, r *report.Report) error {
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Serve(serving, l, relay.Identity{}, echo{}, zerolog.Nop()) }()
 	defer func() { cancel(); <-ended }()
-	p, err := relay.Dial(ctx, "unix", l.Addr().String(), relay.Identity{})
+	p, err := relay.Dial(ctx, (*mutual.Identity)(nil).Dial, "unix", l.Addr().String(), relay.Identity{})
 	if err != nil {
 		return err
 	}

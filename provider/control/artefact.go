@@ -101,7 +101,7 @@ func slower(before, after []capacity.Candidate, instances []*instance) float64 {
 	least := 0.0
 	exec := func(from []capacity.Candidate, c cluster.Config) time.Duration {
 		for _, x := range from {
-			if x.Config == c {
+			if x.Config.Keeping(c) == c {
 				return x.Exec
 			}
 		}

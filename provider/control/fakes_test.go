@@ -135,7 +135,7 @@ func execTime(file string, batch, threads int) time.Duration {
 }
 
 func fakeProfile(file string, maxBatch int, until time.Duration) *profiler.Profile {
-	p := &profiler.Profile{Model: file, Engine: "engine", Machine: "machine", Yardstick: 40, Memory: 10 << 20}
+	p := &profiler.Profile{Model: file, Engine: "engine", Machine: "machine", Yardstick: 40, Memory: 10 << 20, Own: 5 << 20}
 	for _, threads := range []int{1, 2} {
 		for b := 1; b <= maxBatch; b *= 2 {
 			t := execTime(file, b, threads)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -178,4 +179,20 @@ func TestPredictionEndsWithItsDeployment(t *testing.T) {
 			t.Errorf("%d measurements", m)
 		}
 	})
+}
+
+// A full profile that does not know an instance's own part replaces a provisional one that estimated it: all
+// memory that was measured counts. Of two that know it, the larger part stays.
+func TestEstimateIsNoMeasurement(t *testing.T) {
+	f := &provider.Function{}
+	for _, c := range []struct{ sketched, full, own int64 }{{20, 0, 0}, {20, 10, 20}, {20, 30, 30}, {0, 10, 10}} {
+		sketch := &profiler.Profile{Provisional: true, Memory: 50, Own: c.sketched}
+		p := preparation{Controller: new(Controller), revision: revision{Function: f}, fn: &function{artefacts: []*artefact{{profile: sketch}}}}
+		p.fn.Function = f
+		for _, memory := range []int64{40, 60} {
+			if got := p.refined(&task{profile: &profiler.Profile{Memory: memory, Own: c.full}}); got.Own != c.own || got.Memory != max(memory, 50) {
+				t.Errorf("%+v of %+v", got, c)
+			}
+		}
+	}
 }

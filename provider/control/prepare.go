@@ -365,11 +365,13 @@ func (c preparation) refined(t *task) *profiler.Profile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := fn.artefact(t.Name)
-	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory && t.profile.Own >= a.profile.Own {
+	if a == nil || !a.profile.Provisional || t.profile.Provisional || fn.Revision != r.Revision || t.profile.Memory >= a.profile.Memory && (t.profile.Own == 0 || t.profile.Own >= a.profile.Own) {
 		return t.profile
 	}
 	same := *t.profile
-	same.Memory, same.Own = max(same.Memory, a.profile.Memory), max(same.Own, a.profile.Own)
+	if same.Memory = max(same.Memory, a.profile.Memory); same.Own > 0 { // Otherwise all of what was measured counts.
+		same.Own = max(same.Own, a.profile.Own)
+	}
 	return &same
 }
 

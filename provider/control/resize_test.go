@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -96,6 +97,27 @@ func TestResizeOfOneThatStarts(t *testing.T) {
 			t.Error(err)
 		}
 		r.answered("f", "model")
+	})
+}
+
+// The quota of an instance that an earlier version started with more memory, none of it mapped, rises as that
+// of any other: nothing starts, and the instance keeps its memory.
+func TestResizeAfterAnUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := spec("old", "f", "model", 1, 4, 250)
+		old.Config.Memory = 547 << 20
+		r := leftWith(t, func(o *Options) { o.Mapped = func(string) int64 { return 105 << 20 } }, old)
+		r.deploy("f", "model", within(50*time.Millisecond), func(f *provider.Function) { f.Inference.Limits.CPU, f.Inference.MaxReplicas = 1000, 1 })
+		r.run()
+		defer r.close()
+		r.until("claimed", func() bool { return r.describe("f").Ready == 1 })
+		r.load("f", 5*time.Millisecond, 5*time.Second) // The first ones exceed its quota.
+		if now := r.only(); now.ID != "old" || now.Config.CPU <= 250 || now.Config.Memory != 547<<20 || now.Config.Mapped.Bytes != 0 {
+			t.Errorf("%s has %+v", now.ID, now.Config)
+		}
+		if n := r.backend.asked(); n > 0 {
+			t.Errorf("%d instances were started", n)
+		}
 	})
 }
 

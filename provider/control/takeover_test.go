@@ -19,7 +19,13 @@ func spec(id, function, model string, revision uint64, batch, cpu int) cluster.I
 // left returns a controller, not running yet, on a cluster with ready instances of an
 // earlier provider.
 func left(t *testing.T, specs ...cluster.InstanceSpec) *rig {
+	return leftWith(t, func(*Options) {}, specs...)
+}
+
+// leftWith is left with other options.
+func leftWith(t *testing.T, edit func(*Options), specs ...cluster.InstanceSpec) *rig {
 	r := newRig(t)
+	edit(&r.options)
 	for _, s := range specs {
 		r.backend.mu.Lock()
 		in := r.backend.add(s, behaviour{readyAfter: -1})

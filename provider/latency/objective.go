@@ -75,17 +75,19 @@ func Quantile(f *provider.Function) float64 {
 // together. It is the deployment's limit, of which each counts all; otherwise memoryLimit of the
 // profile's memory. Instances that run a model together have it each, and map nothing together.
 //
-// What is mapped is there once, so only the rest is doubled. For example ResNet-50 takes 230 MiB with
-// 98 MiB mapped: 2·132 + 98 = 362 MiB, of which 264 MiB are an instance's own.
+// What is mapped is there once, so only the rest is doubled. For example 78 MiB are an instance's own of
+// ResNet-50, and it maps 105 MiB: 2·78 + 105 = 261 MiB. A profile without an own part counts nothing
+// together. That part does not follow from the resident set, of which the file is no part: it may have the
+// weights twice, plain and packed, and instances read only some of it.
 func memory(f *provider.Function, p *profiler.Profile) (bytes int64, mapped profiler.Mapped) {
 	n := int64(p.Members())
 	if limit := f.Inference.Limits.Memory; limit > 0 {
 		return n * limit, mapped
 	}
-	if mapped = p.Mapped; n > 1 || mapped.Bytes <= 0 {
+	if mapped = p.Mapped; n > 1 || mapped.Bytes <= 0 || p.Own <= 0 {
 		return n * memoryLimit(p.Memory/n), profiler.Mapped{}
 	}
-	own := max(2*cmp.Or(p.Own, p.Memory-mapped.Bytes), leastMemory-mapped.Bytes, leastOwn)
+	own := max(2*p.Own, leastMemory-mapped.Bytes, leastOwn)
 	return own + mapped.Bytes, mapped
 }
 

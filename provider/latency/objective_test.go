@@ -133,19 +133,22 @@ func TestMemory(t *testing.T) {
 // each has.
 func TestMappedMemory(t *testing.T) {
 	const mib = 1 << 20
-	for _, c := range []struct{ limit, measured, mapped, own int64 }{
-		{0, 230, 98, 264}, {0, 130, 98, 158}, {0, 600, 500, 200}, {0, 520, 500, 128}, {0, 40, 98, 158}, {0, 100, 0, 256}, {128, 230, 98, 128},
+	for _, c := range []struct{ limit, measured, known, mapped, own int64 }{
+		{0, 230, 132, 98, 264}, {0, 130, 32, 98, 158}, {0, 600, 100, 500, 200}, {0, 520, 20, 500, 128}, {0, 40, 40, 98, 158}, {0, 100, 0, 0, 256},
+		{128, 230, 132, 98, 128}, {0, 600, 214, 715, 428},
+		// Nobody knows what of the file is resident: all counts.
+		{0, 230, 0, 98, 460}, {0, 520, 0, 500, 1040}, {0, 600, 0, 715, 1200},
 	} {
 		f, p := function(time.Second), profile(4)
-		f.Inference.Limits.Memory, p.Memory, p.Mapped = c.limit*mib, c.measured*mib, profiler.Mapped{File: "w", Bytes: c.mapped * mib}
+		f.Inference.Limits.Memory, p.Memory, p.Own, p.Mapped = c.limit*mib, c.measured*mib, c.known*mib, profiler.Mapped{File: "w", Bytes: c.mapped * mib}
 		corrected := slowed(p, 1.1)
 		later := *p
 		p.Mapped = profiler.Mapped{} // It was not prepared when the times were corrected.
 		all := slices.Concat(rules.Promised(f, &later), rules.Plan(f, &later, corrected).Candidates)
 		for _, x := range all {
-			shared := c.limit == 0 && c.mapped > 0
+			shared := c.limit == 0 && c.mapped > 0 && c.known > 0
 			if held := x.Config.Resources; held.Own() != c.own*mib || (held.Mapped != cluster.Mapping{}) != shared || shared && held.Memory != (c.own+c.mapped)*mib {
-				t.Errorf("%+v with a limit of %d MiB, %d measured and %d mapped", held, c.limit, c.measured, c.mapped)
+				t.Errorf("%+v with a limit of %d MiB, %d measured, %d own and %d mapped", held, c.limit, c.measured, c.known, c.mapped)
 			}
 		}
 		if later.Own = 200 * mib; c.limit == 0 && c.mapped > 0 {

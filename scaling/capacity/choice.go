@@ -136,11 +136,13 @@ func Raise(larger []Choice, cpu int, up, residual float64) (Choice, bool) {
 // InPlace returns the choices that an instance can become while it runs. They differ from has in
 // CPU, with more of it or with less, and may differ in batch size up to largest. They have the
 // same number of threads. For example an instance that can take 32 at a time has 250m, at which
-// only 1 is in time. It can become ⟨8,1000m⟩.
+// only 1 is in time. It can become ⟨8,1000m⟩. The choices have the instance's own memory
+// ([cluster.Config.Keeping]), not that of a new instance.
 func InPlace(choices []Choice, has Candidate, largest int, more bool) []Choice {
 	config := has.Config
 	var all []Choice
 	for _, c := range choices {
+		c.Config = c.Config.Keeping(config)
 		same := c.Config
 		same.CPU = config.CPU
 		if same.Batch <= largest {

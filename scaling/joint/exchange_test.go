@@ -35,7 +35,9 @@ func function(rps float64, by rates, instances ...ExchangeInstance) ExchangeFunc
 	}
 	slices.SortFunc(kinds, func(a, b cluster.Resources) int { return a.CPU*1000 + a.GPU - b.CPU*1000 - b.GPU })
 	f := ExchangeFunction{Steady: rps, Least: rps, Count: len(instances), Instances: instances}
-	f.Serves = func(with capacity.Candidate, _ bool) float64 { return by[with.Config.Resources] }
+	f.Serves = func(with capacity.Candidate, _ bool) float64 {
+		return by[with.Config.Keeping(candidate(res(0, 0)).Config).Resources]
+	}
 	f.Demand = func(rps float64, _ bool) Demand {
 		d := Demand{Need: rps}
 		for _, r := range kinds {
@@ -109,6 +111,8 @@ func TestTry(t *testing.T) {
 		{"instances that start stay", func(f []ExchangeFunction) { starting(f, "a") }, false, ""},
 		{"early, only those that start are exchanged", func(f []ExchangeFunction) { starting(f, "a") }, true, ""},
 		{"early, where all of a node start", func(f []ExchangeFunction) { starting(f, "a", "b") }, true, better},
+		{"an instance has other memory than new ones", func(f []ExchangeFunction) { f[1].Instances[0].Config.Memory = 200 << 20 }, false, better},
+		{"beside an instance's memory there is room for one", func(f []ExchangeFunction) { f[1].Instances[0].Config.Memory = 64<<30 - 150<<20 }, false, "+0:1000m50%@n00 -a"},
 		{"an instance on a node that is gone is nobody's room", func(f []ExchangeFunction) { f[0].Instances[0].Node = "gone" }, false, "+0:1000m50%@n00 +0:1000m50%@n00"},
 	} {
 		functions := two()

@@ -15,7 +15,7 @@ const (
 	maxPairs, maxMoves = 1 << 16, 64
 )
 
-// kind is what distinguishes instances in plans.
+// kind is what distinguishes instances in plans. The config has no memory: an instance keeps its own.
 type kind struct {
 	function int
 	artefact string
@@ -150,29 +150,30 @@ func (x *swap) moves(plan ideal) (all []move) {
 // move returns the stops and starts after which a place holds these items.
 func (x *swap) move(plan ideal, place int, items []int) move {
 	m := move{place: place, starts: slices.Clone(items), gains: make([]float64, len(x.functions))}
+	check := x.room.Places[place].Devices != nil
 	for _, in := range x.inside[place] {
-		same := slices.IndexFunc(m.starts, func(i int) bool { return x.kindOf(plan, i) == kind{in.Function, in.Artefact, in.Config} })
+		same := slices.IndexFunc(m.starts, func(i int) bool { return x.kindOf(plan, i) == kindOf(&in) })
 		if same >= 0 {
+			check = check || plan.Choice(m.starts[same]).Config.Own() < in.Config.Own()
 			m.starts = slices.Delete(m.starts, same, same+1)
 			continue
 		}
 		m.stops = append(m.stops, in)
 		m.gains[in.Function] -= x.serves(&in)
 	}
-	m.starts = x.fitting(plan, m)
+	if check {
+		m.starts = x.fitting(plan, m)
+	}
 	for _, i := range m.starts {
 		m.gains[plan.Of(i)] += plan.Item(i).Rate
 	}
 	return m
 }
 
-// fitting returns a move's starts for which the place's devices have room beside the instances that
-// stay, the largest shares first.
+// fitting returns a move's starts for which the place has room beside the instances that stay, the largest
+// shares first: these have the devices, and the memory, that they began with.
 func (x *swap) fitting(plan ideal, m move) (fit []int) {
 	at := x.room.Places[m.place].Node
-	if at.Devices == nil {
-		return m.starts
-	}
 	for _, in := range m.stops {
 		at.Drop(in.Config.Resources, in.Device)
 	}
@@ -189,7 +190,11 @@ func (x *swap) fitting(plan ideal, m move) (fit []int) {
 
 func (x *swap) kindOf(plan ideal, item int) kind {
 	c := plan.Choice(item)
-	return kind{plan.Of(item), c.Artefact, c.Config}
+	return kind{plan.Of(item), c.Artefact, c.Config.Keeping(cluster.Config{})}
+}
+
+func kindOf(in *ExchangeMember) kind {
+	return kind{in.Function, in.Artefact, in.Config.Keeping(cluster.Config{})}
 }
 
 // match returns the pattern that each place should hold, nil for none. It takes first the
@@ -205,7 +210,7 @@ func (x *swap) match(plan ideal, patterns [][]int, places []int) [][]int {
 		held := map[kind]int{}
 		whole := 0.0
 		for _, in := range x.inside[place] {
-			held[kind{in.Function, in.Artefact, in.Config}]++
+			held[kindOf(&in)]++
 			whole += x.room.Options.Weigh(in.Config.Resources)
 		}
 		for p, items := range patterns {

@@ -122,7 +122,7 @@ func (x *swap) carry(of, places []int, placements []placing.Placement) bool {
 					return false
 				}
 				same := slices.IndexFunc(fresh, func(y placing.Placed) bool {
-					return y.Node == in.Node && y.Artefact == in.Artefact && y.Config == in.Config
+					return y.Node == in.Node && y.Artefact == in.Artefact && y.Config.Keeping(in.Config) == in.Config
 				})
 				if same >= 0 {
 					fresh = slices.Delete(fresh, same, same+1)

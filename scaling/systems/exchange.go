@@ -54,7 +54,7 @@ func (x *Search) meets(plan otp.Plan) bool {
 // held returns the plan for the present resources: with the present timeout, with another
 // one, or with other batches. ok is false if nothing can be kept.
 func (x *Search) held() (plan otp.Plan, ok bool) {
-	now := slices.IndexFunc(x.configs, func(c cluster.Config) bool { return c.Resources == x.present.Resources })
+	now := slices.IndexFunc(x.configs, func(c cluster.Config) bool { return c.Keeping(x.present).Resources == x.present.Resources })
 	if now < 0 || x.present.Batch < 1 {
 		return plan, false
 	}

@@ -153,7 +153,7 @@ func (x *infaasScaler) application(f *scaling.Function) *application {
 		}
 		for k := range f.Instances {
 			in := &f.Instances[k]
-			if in.Artefact != c.Artefact || in.Config != c.Config || in.State != cluster.Starting && in.State != cluster.Ready {
+			if in.Artefact != c.Artefact || in.Config != c.Config.Keeping(in.Config) || in.State != cluster.Starting && in.State != cluster.Ready {
 				continue
 			}
 			app.instances[i] = append(app.instances[i], in)
