@@ -80,8 +80,10 @@ func (s *scale) look(now time.Time, pods, stopped int64, short bool) int64 {
 type published struct {
 	scale
 	of types.UID
-	// recount is when the budgets are calculated without a new number, zero for never.
-	recount time.Time
+	// recount is when the budgets are calculated once more, zero for never again. unmarked: the
+	// last attempt to have them calculated failed.
+	recount  time.Time
+	unmarked bool
 }
 
 // forgetScales drops the scales of functions that are gone.
@@ -115,7 +117,7 @@ func (w *watcher) count(f *v1alpha1.Function) (n int64, changed bool) {
 
 // due reports whether budgets must be calculated now without a new number.
 func (p *published) due(now time.Time) bool {
-	return p != nil && !p.recount.IsZero() && !now.Before(p.recount)
+	return p != nil && (p.unmarked || !p.recount.IsZero() && !now.Before(p.recount))
 }
 
 // publish writes a changed number of a function's pods, or makes Kubernetes calculate budgets
@@ -123,14 +125,14 @@ func (p *published) due(now time.Time) bool {
 func (w *watcher) publish(ctx context.Context, f *v1alpha1.Function, p *published, n int64, changed bool) error {
 	if changed {
 		err := w.writeCount(ctx, f, n)
-		if err != nil {
-			p.recount = w.now()
-		}
+		p.unmarked = p.unmarked || err != nil
 		return err
 	}
+	now := w.now()
 	// The object has the same version as before, and the mark must be another one.
-	err := w.recount(ctx, f, f.ResourceVersion+"."+strconv.FormatInt(w.now().Unix(), 10))
-	if err == nil {
+	err := w.recount(ctx, f, f.ResourceVersion+"."+strconv.FormatInt(now.Unix(), 10))
+	p.unmarked = err != nil
+	if err == nil && !now.Before(p.recount) {
 		p.recount = time.Time{}
 	}
 	return err

@@ -225,7 +225,16 @@ func TestBudgetsOnceMore(t *testing.T) {
 	clear(s.scales)
 	looks(time.Second, 2, 1)
 	looks(settleTime, 3, 1)
-	if slices.Sort(s.marks); len(slices.Compact(s.marks)) != 3 {
+	// A mark that fails at first is made at once, and once more in time.
+	clear(s.scales)
+	pods, fails = 6, true
+	looks(time.Second, 3, 2)
+	fails, instances, f.Annotations[v1alpha1.InstancesAnnotation] = false, 6, "6"
+	looks(time.Second, 4, 2)
+	looks(time.Second, 4, 2)
+	looks(settleTime, 5, 2)
+	looks(time.Hour, 5, 2)
+	if slices.Sort(s.marks); len(slices.Compact(s.marks)) != 5 {
 		t.Errorf("a pod may have one of the marks %v already", s.marks)
 	}
 }
