@@ -114,9 +114,15 @@ func (p *pass) merge(v *view) {
 		}
 	}
 	for k := range v.shadows {
-		s := &v.shadows[k]
-		if i := bodyOf(v, s); i >= 0 && s.Node == v.live[i].Node && !fixed(v, s.Body) && better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) && wouldRaise(p, v, i, s) {
+		s, before := &v.shadows[k], most
+		i := bodyOf(v, s)
+		if i < 0 || s.Node != v.live[i].Node || fixed(v, s.Body) || !better(&v.live[i], v.bounds(&v.live[i]).Up, s.Config.CPU) {
+			continue
+		}
+		if wouldRaise(p, v, i, s) {
 			helper = k
+		} else {
+			most = before
 		}
 	}
 	switch {

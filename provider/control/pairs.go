@@ -102,8 +102,8 @@ func (p *parts) take(found parts) {
 // rejoin makes bodies count as pairs by the artefact's present divisions, by share and part. The lock is held.
 func rejoin(fn *function, a *artefact) {
 	for _, in := range fn.Instances {
-		if in.helped == nil || in.Artefact.Name != a.Name {
-			continue
+		if in.helped == nil || in.own() != a {
+			continue // Without a shadow, or of an earlier model.
 		}
 		if d := a.division(in.helped.CPU, in.helped.Part); d != nil && d != in.helped {
 			in.helped = d

@@ -154,7 +154,8 @@ func (x *swap) move(plan ideal, place int, items []int) move {
 	for _, in := range x.inside[place] {
 		same := slices.IndexFunc(m.starts, func(i int) bool { return x.kindOf(plan, i) == kindOf(&in) })
 		if same >= 0 {
-			check = check || plan.Choice(m.starts[same]).Config.Own() < in.Config.Own()
+			planned := &plan.Choice(m.starts[same]).Config
+			check = check || planned.Own() < in.Config.Own() || in.Config.Mapped.Bytes > 0 && planned.Mapped != in.Config.Mapped
 			m.starts = slices.Delete(m.starts, same, same+1)
 			continue
 		}
