@@ -233,6 +233,8 @@ func TestOffer(t *testing.T) {
 		says                      string
 		// The last of ours: so many are gone, so many others are lost.
 		gone, lost int
+		// Of the others, so many are gone.
+		theirs int
 	}{
 		{present: 0, want: None, says: "no GPU"},
 		{present: 8, ours: 8, want: MPS},
@@ -264,12 +266,18 @@ func TestOffer(t *testing.T) {
 		{present: 8, ours: 4, gone: 1, whole: 4, want: MPS},
 		{present: 8, ours: 4, gone: 1, whole: 5, want: Whole, says: "5 nvidia.com/gpu of the node's 7, and 3 more"},
 		{present: 8, ours: 4, lost: 1, whole: 4, want: MPS},
+		// The plugin may still count its own that is gone, or not.
+		{present: 8, ours: 4, theirs: 1, whole: 4, want: MPS},
+		{present: 8, ours: 4, theirs: 1, whole: 3, want: MPS},
+		{present: 8, ours: 4, gone: 1, theirs: 1, whole: 4, want: MPS},
+		{present: 8, ours: 4, theirs: 1, whole: 5, want: Whole, says: "1 more are lost"},
+		{present: 8, ours: 8, gone: 1, whole: 7, want: Whole, says: "given out twice"},
 	} {
 		i := Inventory{Sharing: MPS, Claimed: test.claimed}
 		for n := range test.present {
 			d := Device{UUID: fmt.Sprint("GPU-", n)}
 			if n >= test.ours {
-				d.Unshareable, d.Divided = "no", test.mig > 0
+				d.Unshareable, d.Divided, d.Gone = "no", test.mig > 0, n >= test.present-test.theirs
 			} else if n >= test.ours-test.gone-test.lost {
 				d.Lost, d.Gone = "it fell off", n >= test.ours-test.gone
 			}

@@ -203,6 +203,7 @@ func (i Inventory) why() string {
 // of GPUs and MIG instances that NVIDIA's device plugin advertises. With Claimed, the plugin gave the
 // usable ones to the agent, and thus gives them to nobody else unless it hands out each several times.
 // Without, the plugin does not say which it has, so they are used only if there are enough for both.
+// Those that are gone are among them, because the plugin may still count its own.
 func (i Inventory) Offer(whole int) (Sharing, string) {
 	i.Sharing = MPS
 	usable := i.Usable()
@@ -219,7 +220,7 @@ func (i Inventory) Offer(whole int) (Sharing, string) {
 		// A plugin may still count those that are gone. It advertises twice the others or more if it hands out each several times.
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s and the agent sees %d GPUs: it hands out a GPU several times, so another pod may get one of ours. "+
 			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present) + missing
-	case !i.Claimed && whole > 0 && whole+ours > present:
+	case !i.Claimed && whole > 0 && whole+len(usable) > present+gone:
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s of the node's %d, and %d more are to be shared: the same GPU would be given out twice. "+
 			"Let the agent ask the plugin for its GPUs (--device-plugin), keep the plugin off this node, or name the GPUs that it does not have with --devices", whole, WholeResource, present, ours) + missing
 	case len(usable) == 0:

@@ -190,24 +190,26 @@ func (a *Agent) reconcile(ctx context.Context, node *corev1.Node) error {
 
 // inventory returns what the node has to give now. It starts the daemons that are needed.
 func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory {
-	i := a.allocate(ctx, node)
+	i, err := a.read(node)
+	if err != nil {
+		i.Sharing, i.Reason = gpu.None, err.Error()
+		a.offers = a.offers && !none(err) // Instances go on if the GPUs may still work.
+		return i
+	}
+	i = a.allocate(ctx, node, i)
 	a.offers = len(i.Usable()) > 0
 	return i
 }
 
-// allocate does the work of inventory.
-func (a *Agent) allocate(ctx context.Context, node *corev1.Node) gpu.Inventory {
-	i, err := a.read(node)
-	if err != nil {
-		i.Sharing, i.Reason = gpu.None, err.Error()
-		return i
-	}
+// allocate decides how the GPUs that were read are given out, and starts their daemons.
+func (a *Agent) allocate(ctx context.Context, node *corev1.Node, i gpu.Inventory) gpu.Inventory {
 	a.findMPS()
 	if a.losses != nil {
 		a.watch(ctx, i.Devices)
 		a.losses.mark(i.Devices)
 	}
-	if i, err = a.only(i); err != nil {
+	i, err := a.only(i)
+	if err != nil {
 		i.Sharing, i.Reason = gpu.None, err.Error()
 		return i
 	}
@@ -257,7 +259,7 @@ func (a *Agent) read(node *corev1.Node) (i gpu.Inventory, err error) {
 		present[d.UUID], a.seen[d.UUID] = true, d
 	}
 	why, listed := i.Reason, err == nil
-	if errors.Is(err, nvml.ERROR_GPU_IS_LOST) || errors.Is(err, gpu.ErrNone) {
+	if none(err) {
 		why, listed = err.Error(), true
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(a.seen)) {
@@ -275,6 +277,12 @@ func (a *Agent) read(node *corev1.Node) (i gpu.Inventory, err error) {
 		i.Devices = append(i.Devices, d)
 	}
 	return i, err
+}
+
+// none reports whether an error of Read says that no GPU works. A missing library does not: the agent's
+// container may lack it (wrong runtime class) on a node whose driver works.
+func none(err error) bool {
+	return errors.Is(err, nvml.ERROR_GPU_IS_LOST) || errors.Is(err, gpu.ErrNone) && !errors.Is(err, nvml.ERROR_LIBRARY_NOT_FOUND)
 }
 
 // watch begins to watch the GPUs, once.

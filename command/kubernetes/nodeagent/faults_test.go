@@ -191,7 +191,7 @@ func (m *machine) enumerate(n int) {
 }
 
 // A GPU that was removed is lost, and so are all where the driver finds none or does not run. An error of the
-// driver says nothing of any GPU.
+// driver says nothing of any GPU, and neither does a container without its library.
 func TestRemoved(t *testing.T) {
 	m := newMachine(t)
 	i := m.now()
@@ -212,6 +212,7 @@ func TestRemoved(t *testing.T) {
 		"removed":    {func() { m.enumerate(0) }, 8},
 		"not loaded": {fails(nvml.ERROR_DRIVER_NOT_LOADED), 8},
 		"unknown":    {fails(nvml.ERROR_UNKNOWN), 0},
+		"no library": {fails(nvml.ERROR_LIBRARY_NOT_FOUND), 0},
 	} {
 		c.happens()
 		for _, a := range []*Agent{m.Agent, m.another(m.MPS.Program, t.TempDir())} { // The next one has read the annotation.
@@ -229,6 +230,15 @@ func TestRemoved(t *testing.T) {
 		m.enumerate(8)
 	}
 	if i = m.now(); lost(i, uuid) != "" || len(i.Shareable()) != 8 {
+		t.Errorf("%s", i)
+	}
+}
+
+// A node without an annotation has no GPU if the library is missing.
+func TestNoLibrary(t *testing.T) {
+	m := newMachine(t)
+	m.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
+	if i := m.now(); len(i.Devices) > 0 || i.Sharing != gpu.None || !strings.Contains(i.Reason, gpu.ErrNone.Error()) {
 		t.Errorf("%s", i)
 	}
 }
@@ -337,6 +347,17 @@ func TestWithoutMPS(t *testing.T) {
 	whole()
 	appear()
 	whole()
+	begin := m.InitFunc
+	for _, r := range []nvml.Return{nvml.ERROR_UNKNOWN, nvml.ERROR_LIBRARY_NOT_FOUND} {
+		m.InitFunc = func() nvml.Return { return r }
+		for range 2 {
+			if i := m.now(); len(i.Usable()) > 0 {
+				t.Errorf("%v: %s", r, i)
+			}
+		}
+		m.InitFunc = begin
+		whole() // Instances may have kept theirs.
+	}
 	m.enumerate(0)
 	m.now()
 	m.enumerate(8)
