@@ -159,7 +159,7 @@ func TestShadows(t *testing.T) {
 		}
 	})
 	t.Logf("%d shadows deleted; %s", deleted, f.plan(t, url))
-	if deleted < 2 || f.rows(t, url) == "" {
+	if deleted < 2 {
 		t.Errorf("%d shadows were there to delete", deleted)
 	}
 	first := f.pairPods(t, "body")
@@ -171,6 +171,9 @@ func TestShadows(t *testing.T) {
 	})
 	for end := time.Now().Add(moment); f.pair(first[0]) != nil && time.Now().Before(end); {
 		under(3*time.Second, func(context.Context) {}) // Without load nobody needs a shadow.
+	}
+	if f.rows(t, url) == "" { // Shadows that are killed every 2.5 s need not have computed any.
+		t.Error("no shadow computed a row")
 	}
 	if err := f.pair(first[0]); err != nil {
 		t.Errorf("there is no pair with another body than %s: %v", first[0], err)
