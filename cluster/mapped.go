@@ -7,7 +7,7 @@ import (
 
 // Instances of a node that serve the same prepared model map the same file of weights. The kernel
 // holds such a file once, so a node counts it with the first instance that maps it, and frees it
-// with the last. What each has of its own (engine, activations, bodies) counts for each.
+// with the last. The rest (engine, activations, bodies) counts for each instance.
 //
 // For example instances of ResNet-50 take 256 MiB, of which 98 MiB are mapped. The first takes
 // 256 MiB of a node and every other one 158 MiB, running or parked.

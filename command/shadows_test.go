@@ -113,7 +113,7 @@ func TestTellOverTLS(t *testing.T) {
 	}
 }
 
-// Only what is so of the model itself counts as a model that cannot be divided. What may pass is tried again.
+// A model cannot be divided for reasons of its own. Reasons that may pass are tried again.
 func TestBlocksOf(t *testing.T) {
 	for text, undivided := range map[string]bool{
 		`{"model": {"blocks": [{}]}, "undivided": "its weights are packed"}`:                true,

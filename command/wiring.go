@@ -69,8 +69,8 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 
 // InstanceArguments returns the arguments of "faas-infer instance" that are the same on
 // every platform: all except the model's path, its plan, and the address to listen at. A
-// member of a set is told its number, and its threads and memory are its share. What it maps together
-// with others is not of its memory: the engine must not take that for tensors.
+// member of a set is told its number, and its threads and memory are its share. The memory that
+// instances map together is left out: the engine must not take it for tensors.
 func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	argv := []string{"--name", functionName(spec.Function),
 		"--threads", strconv.Itoa(spec.Config.Threads()), "--max-batch", strconv.Itoa(spec.Config.Batch),

@@ -28,46 +28,73 @@ func (p *place) shadowsOf(function string) (pids []int) {
 	return pids
 }
 
+// shadowed is a function of a model that may have shadows, with an input of one row and the whole model's
+// answer to it.
+type shadowed struct {
+	*place
+	provider *daemon
+	input    tensor.Tensor
+	want     []float32
+}
+
+// deployShadowed deploys "photos" with one of the zoo's models, an objective, CPU for each instance, at most
+// so many whole instances, and further annotations. It returns when the function has answered.
+func deployShadowed(t *testing.T, model, slo, cpu, most string, annotations ...string) *shadowed {
+	t.Helper()
+	s := &shadowed{place: newPlace(t)}
+	m, err := zoo.Make(model, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.bundle(t, model+":latest", m)
+	s.provider = s.place.provider(t, suite.binary)
+	f := function("photos", model+":latest", slo, append(annotations, "infer.keep-alive", "5s")...)
+	f.Limits, f.Requests = &types.FunctionResources{CPU: cpu}, &types.FunctionResources{CPU: cpu}
+	s.provider.deploy(t, scaled(f, "0", most))
+	inputs, err := m.SampleInputs(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.input = inputs[0]
+	s.provider.await(t, 5*time.Minute, "an answer", func() bool {
+		s.want, err = askBinary(s.provider.own, s.provider.function("photos"), s.input)
+		return err == nil
+	})
+	return s
+}
+
+// plan is what the function's description says of its instances.
+func (s *shadowed) plan(t *testing.T) string {
+	t.Helper()
+	return (*s.provider.status(t, "photos").Annotations)["com.openfaas.infer.plan"]
+}
+
+// load sends the input so many times a second. Each answer must be the whole model's.
+func (s *shadowed) load(t *testing.T, rate float64, duration time.Duration) <-chan []load.TargetResult {
+	t.Helper()
+	body, length, err := load.EncodeBinary([]tensor.Tensor{s.input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return beside(t, load.Options{Duration: duration, Seed: 1, Targets: []load.Target{{
+		Name: "photos", URL: s.provider.function("photos"), Rate: rate, Header: http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}},
+		Body: func(int) []byte { return body },
+		Verify: func(_ int, answer []byte) error {
+			return farFrom(s.want, floats(answer[max(0, len(answer)-4*len(s.want)):]))
+		},
+	}}})
+}
+
 // A body gets a shadow under load. The shadow is killed every second, mid-batch: no request is lost
 // or gets a wrong answer. Both go with the load.
 func TestShadowsKilledUnderLoad(t *testing.T) {
 	if onCluster != nil {
 		return // TestShadows of e2e/kubernetes deletes shadows there.
 	}
-	p := newPlace(t)
-	m, err := zoo.Make("resnet-50", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.bundle(t, "resnet:latest", m)
-	d := p.provider(t, suite.binary)
-	f := function("photos", "resnet:latest", "10s", "infer.shadow", "always", "infer.max-batch", "8", "infer.keep-alive", "5s")
-	f.Limits, f.Requests = &types.FunctionResources{CPU: "800m"}, &types.FunctionResources{CPU: "800m"}
-	d.deploy(t, scaled(f, "0", "1"))
-	inputs, err := m.SampleInputs(1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := inputs[0]
-	var want []float32
-	d.await(t, 5*time.Minute, "an answer", func() bool {
-		want, err = askBinary(d.own, d.function("photos"), in)
-		return err == nil
-	})
-	plan := func() string { return (*d.status(t, "photos").Annotations)["com.openfaas.infer.plan"] }
-	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return strings.Contains(plan(), "holds the blocks") })
-	body, length, err := load.EncodeBinary([]tensor.Tensor{in})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const rate, seconds = 25, 20
-	done := beside(t, load.Options{Duration: seconds * time.Second, Seed: 1, Targets: []load.Target{{
-		Name: "photos", URL: d.function("photos"), Rate: rate, Header: http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}},
-		Body: func(int) []byte { return body },
-		Verify: func(_ int, answer []byte) error {
-			return farFrom(want, floats(answer[max(0, len(answer)-4*len(want)):]))
-		},
-	}}})
+	s := deployShadowed(t, "resnet-50", "10s", "800m", "1", "infer.shadow", "always", "infer.max-batch", "8")
+	p, d := s.place, s.provider
+	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return strings.Contains(s.plan(t), "holds the blocks") })
+	done := s.load(t, 25, 20*time.Second)
 	kills := 0
 	var r load.TargetResult
 	for ended := false; !ended; {
@@ -82,7 +109,7 @@ func TestShadowsKilledUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d shadows killed; %s; of %d requests %s; p50 %v, max %v", kills, plan(), r.Requests, outcome(r), r.Latency.P50, r.Latency.Max)
+	t.Logf("%d shadows killed; %s; of %d requests %s; p50 %v, max %v", kills, s.plan(t), r.Requests, outcome(r), r.Latency.P50, r.Latency.Max)
 	wantAnswered(t, r, http.StatusServiceUnavailable, http.StatusTooManyRequests)
 	if kills < 3 {
 		t.Errorf("only %d shadows were there to kill", kills)

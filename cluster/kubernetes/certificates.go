@@ -31,7 +31,7 @@ type certificate struct {
 	files map[string][]byte
 }
 
-// of returns a namespace's certificate. What was written is known until the namespace has no instances
+// of returns a namespace's certificate. It is known until the namespace has no instances
 // any more: it may be deleted then, and made again.
 func (b certificates) of(namespace string) *certificate {
 	b.mu.Lock()

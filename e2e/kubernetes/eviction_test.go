@@ -3,7 +3,6 @@ package kubernetes_test
 import (
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,11 +15,7 @@ import (
 // be executed twice.
 func TestEvictedUnderLoad(t *testing.T) {
 	f := start(t, testcluster.Options{})
-	model := filepath.Join(t.TempDir(), "digits.onnx")
-	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
-		t.Fatal(err)
-	}
-	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/digits:latest")
+	f.pushDigits(t)
 	url := f.provider(t, "one")
 	f.kubectl(t, strings.Replace(fmt.Sprintf(digits, f.RegistryHost()), `1s}, labels: {com.openfaas.scale.min: "1"`, `1s, com.openfaas.infer.hedge: "off"}, labels: {com.openfaas.scale.min: "2"`, 1), "apply", "-f", "-")
 	ready := func() (names []string) {

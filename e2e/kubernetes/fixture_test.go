@@ -16,6 +16,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // moment is how long one step may take on a busy machine.
@@ -72,6 +73,27 @@ func (f *fixture) image(t *testing.T, arguments ...string) {
 	if _, err := run(append([]string{f.program("faas-infer-kubernetes"), "image"}, arguments...)...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// pushAlpine pushes the image of the ordinary function that comes with faas-infer, and returns its name.
+func (f *fixture) pushAlpine(t *testing.T) string {
+	t.Helper()
+	bundles, name := t.TempDir(), f.RegistryHost()+"/functions/alpine:latest"
+	if err := bundle.WriteBuiltin(bundles); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", name)
+	return name
+}
+
+// pushDigits pushes the image functions/digits of the model mnist.
+func (f *fixture) pushDigits(t *testing.T) {
+	t.Helper()
+	model := filepath.Join(t.TempDir(), "digits.onnx")
+	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
+		t.Fatal(err)
+	}
+	f.image(t, "function", model, "--base", f.base, "--push", f.RegistryHost()+"/functions/digits:latest")
 }
 
 // kubectl runs kubectl and fails the test if it fails.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/migrate"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // netes is what faas-netes and OpenFaaS' operator leave: figlet is of the first, whose Deployments select
@@ -217,12 +216,7 @@ func (l *traffic) end(t *testing.T, what string) {
 // those that come by the Services, as from faas-netes, nor of those that come by the provider.
 func TestImport(t *testing.T) {
 	f := start(t, testcluster.Options{})
-	bundles := t.TempDir()
-	if err := bundle.WriteBuiltin(bundles); err != nil {
-		t.Fatal(err)
-	}
-	image := f.RegistryHost() + "/functions/alpine:latest"
-	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", image)
+	image := f.pushAlpine(t)
 	// faas-netes' pods are not restricted ones.
 	f.kubectl(t, "", "label", "namespace", "openfaas-fn", "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
 	f.kubectl(t, openfaasDefinition, "apply", "-f", "-")

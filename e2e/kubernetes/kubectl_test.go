@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 const echo = `apiVersion: faas-infer.dev/v1alpha1
@@ -23,11 +22,7 @@ spec: {image: functions/alpine:latest, process: %s, labels: {com.openfaas.scale.
 // metrics server. When that stops, nothing else does.
 func TestKubectl(t *testing.T) {
 	f := start(t, testcluster.Options{})
-	bundles := t.TempDir()
-	if err := bundle.WriteBuiltin(bundles); err != nil {
-		t.Fatal(err)
-	}
-	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", f.RegistryHost()+"/functions/alpine:latest")
+	f.pushAlpine(t)
 	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
 	if err := f.StartMetricsServer(t.Context()); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	onnx "github.com/faas-infer/faas-infer/model"
-	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
@@ -87,16 +86,9 @@ const firstAnswer = 2 * time.Second
 // any file, serves all functions that run: models, and ordinary ones among a dozen others.
 func TestRegistryAway(t *testing.T) {
 	f := start(t, testcluster.Options{})
-	bundles, model := t.TempDir(), filepath.Join(t.TempDir(), "digits.onnx")
-	if err := bundle.WriteBuiltin(bundles); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
-		t.Fatal(err)
-	}
+	f.pushAlpine(t)
+	f.pushDigits(t)
 	host := f.RegistryHost()
-	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", host+"/functions/alpine:latest")
-	f.image(t, "function", model, "--base", f.base, "--push", host+"/functions/digits:latest")
 	url := f.provider(t, "one")
 	manifests := fmt.Sprintf(digits, host) + "---\n" + strings.Replace(fmt.Sprintf(echo, "cat"), "image: functions", "image: "+host+"/functions", 1)
 	const idles = 12

@@ -16,7 +16,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
-	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // steady is a model with two instances, and a budget that lets one of them go.
@@ -239,16 +238,9 @@ const (
 // deploysSteady deploys the model and the ordinary function, and waits for two instances of each.
 func (f *fixture) deploysSteady(t *testing.T, c *clients) {
 	t.Helper()
-	bundles, model := t.TempDir(), filepath.Join(t.TempDir(), "digits.onnx")
-	if err := bundle.WriteBuiltin(bundles); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
-		t.Fatal(err)
-	}
+	f.pushAlpine(t)
+	f.pushDigits(t)
 	host := f.RegistryHost()
-	f.image(t, "function", bundles+"/functions/alpine/latest", "--base", f.base, "--push", host+"/functions/alpine:latest")
-	f.image(t, "function", model, "--base", f.base, "--push", host+"/functions/digits:latest")
 	f.kubectl(t, fmt.Sprintf(steady, host)+fmt.Sprintf(patient, host), "apply", "-f", "-")
 	for _, selector := range []string{ofDigits, ofPatient} {
 		f.twoReady(t, "openfaas-fn", selector)

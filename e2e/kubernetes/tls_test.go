@@ -27,11 +27,7 @@ import (
 func TestTLS(t *testing.T) {
 	f := start(t, testcluster.Options{})
 	host := f.RegistryHost()
-	model := filepath.Join(t.TempDir(), "digits.onnx")
-	if _, err := run(f.program("faas-infer"), "model", "make", "mnist", "--out", model); err != nil {
-		t.Fatal(err)
-	}
-	f.image(t, "function", model, "--base", f.base, "--push", host+"/functions/digits:latest")
+	f.pushDigits(t)
 	ask := func(url string) error {
 		got, err := get(t.Context(), http.MethodPost, url+"/function/digits", blackPicture)
 		if err == nil && !strings.Contains(got, "predictions") {
