@@ -110,7 +110,7 @@ func (p gatewayPlan) environment() ([]string, error) {
 	// The gateway must not time out before the provider.
 	longest := (annotation.LongestSLO + time.Minute).String()
 	env := append(os.Environ(),
-		"functions_provider_url=http://"+net.JoinHostPort(host, port)+"/", "direct_functions=false", "scale_from_zero=false",
+		"functions_provider_url=http://"+host+":"+port+"/", "direct_functions=false", "scale_from_zero=false",
 		"faas_prometheus_host="+host, "faas_prometheus_port="+port, "basic_auth=true", "secret_mount_path="+p.secrets,
 		"function_namespace="+provider.DefaultNamespace, "read_timeout="+longest, "write_timeout="+longest, "upstream_timeout="+longest)
 	if p.nats == "" {
@@ -120,11 +120,15 @@ func (p gatewayPlan) environment() ([]string, error) {
 	return append(env, "faas_nats_address="+host, "faas_nats_port="+port), err
 }
 
-// reachable splits a listener's address into a host and port that can be dialled.
+// reachable splits a listener's address into a host and port that can be dialled. An address of
+// IPv6 keeps its brackets, because the gateway makes URLs of host and port.
 func reachable(address string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(address)
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+	switch ip := net.ParseIP(host); {
+	case ip == nil || ip.IsUnspecified():
 		host = "127.0.0.1" // It listens on all interfaces, including this one.
+	case ip.To4() == nil:
+		host = "[" + host + "]"
 	}
 	return host, port, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,7 +38,11 @@ type fixture struct {
 // a visible line.
 func start(t *testing.T, o testcluster.Options) *fixture {
 	t.Helper()
-	if err := testcluster.NodePossible(t.Context()); err != nil {
+	err := testcluster.NodePossible(t.Context())
+	if err == nil && o.IPv6 {
+		err = node.IPv6Possible()
+	}
+	if err != nil {
 		t.Skipf("*** NO REAL NODE: %v ***", err)
 	}
 	o.Node, o.Log = true, t.Output()
@@ -116,7 +121,7 @@ func (f *fixture) provider(t *testing.T, name string, arguments ...string) strin
 	}
 	defer log.Close()
 	f.providerLog = log.Name()
-	listen := node.NodeAddress + ":8081"
+	listen := net.JoinHostPort(f.Addresses.Node, "8081")
 	all := append([]string{"provider", "--listen", listen, "--kubeconfig", f.Kubeconfig(), "--state", state, "--nats-listen", "off",
 		"--pod", name, "--service", ""}, arguments...)
 	c := exec.Command(f.program("faas-infer-kubernetes"), all...)

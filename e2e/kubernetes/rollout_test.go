@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -209,23 +210,34 @@ func (c *clients) report(t *testing.T, what string, began time.Time, rate float6
 }
 
 // installed installs two replicas of the provider from yaml/, small enough for the node, and
-// returns the URL of its service.
+// returns the URL of its service. If the test fails, it shows what the cluster runs.
 func (f *fixture) installed(t *testing.T) string {
 	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, ask := range []string{"get pods,poddisruptionbudgets,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
+			out, err := f.Kubectl(context.Background(), "", strings.Fields(ask)...)
+			t.Logf("%s%v", out, err)
+		}
+	})
 	image := f.RegistryHost() + "/faas-infer/provider:latest"
 	f.image(t, "provider", "--base", filepath.Join(f.programs, "base.tar"), "--push", image)
 	text, err := os.ReadFile("../../yaml/provider.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest := strings.NewReplacer("image: faas-infer/provider\n", "image: "+image+"\n", "requests: {cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi}", "requests: {cpu: 100m, memory: 128Mi}").Replace(string(text))
+	names := fmt.Sprintf("serviceAccountName: faas-infer\n      hostAliases: [{ip: %q, hostnames: [%s]}]\n", node.IPv6.Node, node.IPv6.Registry)
+	manifest := strings.NewReplacer("serviceAccountName: faas-infer\n", names, "image: faas-infer/provider\n", "image: "+image+"\n", "requests: {cpu: 500m, memory: 512Mi, ephemeral-storage: 1Gi}", "requests: {cpu: 100m, memory: 128Mi}").Replace(string(text))
 	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
 	f.kubectl(t, "", "-n", "openfaas", "create", "secret", "generic", "basic-auth", "--from-literal=basic-auth-user=admin", "--from-literal=basic-auth-password=secret")
 	f.kubectl(t, manifest, "apply", "-f", "-")
 	f.kubectl(t, "", "-n", "openfaas", "rollout", "status", "deployment/faas-infer", "--timeout=2m")
 	// The tests run on the node, which has no route to the services' own addresses.
 	f.kubectl(t, "", "-n", "openfaas", "patch", "service/faas-infer", "--patch", `{"spec":{"type":"NodePort"}}`)
-	return "http://" + node.NodeAddress + ":" + f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	port := f.kubectl(t, "", "-n", "openfaas", "get", "service/faas-infer", "-o", "jsonpath={.spec.ports[0].nodePort}")
+	return "http://" + net.JoinHostPort(f.Addresses.Node, port)
 }
 
 // The selectors of the functions' pods and of the provider's.
@@ -269,15 +281,6 @@ func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []s
 // answered, too.
 func TestRolloutAndDrain(t *testing.T) {
 	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
-	t.Cleanup(func() {
-		if !t.Failed() {
-			return
-		}
-		for _, ask := range []string{"get pods,poddisruptionbudgets,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
-			out, err := f.Kubectl(context.Background(), "", strings.Fields(ask)...)
-			t.Logf("%s%v", out, err)
-		}
-	})
 	c := newClients(f.installed(t))
 	f.deploysSteady(t, c)
 	rate := min(maxRate, c.capacity(t.Context())/2)

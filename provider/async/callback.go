@@ -208,15 +208,23 @@ func checkAddress(address string) error {
 // for those that netip has a method for.
 var special = func() (out []netip.Prefix) {
 	for _, text := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-		"240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "5f00::/16", "fec0::/10"} {
+		"240.0.0.0/4", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "5f00::/16", "fec0::/10"} {
 		out = append(out, netip.MustParsePrefix(text))
 	}
 	return out
 }()
 
+// translated are the addresses by which hosts without IPv4 reach those with IPv4, which are the
+// last 32 bits (NAT64, RFC 6052).
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
 // public reports whether an address belongs to the public internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
+	if translated.Contains(a) {
+		bits := a.As16()
+		a = netip.AddrFrom4([4]byte(bits[12:]))
+	}
 	if !a.IsGlobalUnicast() || a.IsPrivate() {
 		return false
 	}

@@ -89,7 +89,7 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 		service: corev1.Service{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 			ObjectMeta: *meta.DeepCopy(),
-			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Selector: selector, Ports: []corev1.ServicePort{
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack), Selector: selector, Ports: []corev1.ServicePort{
 				{Name: podspec.PortName, Port: podspec.Port, TargetPort: intstr.FromInt32(podspec.Port), Protocol: corev1.ProtocolTCP}}},
 		},
 	}

@@ -54,7 +54,8 @@ func TestObjects(t *testing.T) {
 	}
 	text, err = m.Service(owner)
 	var s corev1.Service
-	if err != nil || json.Unmarshal(text, &s) != nil || s.Spec.Selector["faas_function"] != "figlet" || s.OwnerReferences[0].Kind != "Function" {
+	if err != nil || json.Unmarshal(text, &s) != nil || s.Spec.Selector["faas_function"] != "figlet" || s.OwnerReferences[0].Kind != "Function" ||
+		*s.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack {
 		t.Errorf("%s, %v", text, err)
 	}
 	if text, err := m.Deployment(nil, 0); err != nil || strings.Contains(string(text), "ownerReferences") || !strings.Contains(string(text), `"replicas":0`) {

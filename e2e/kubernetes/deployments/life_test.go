@@ -61,7 +61,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("made %+v", pod)
 	}
 	service, err := r.client.CoreV1().Services(namespace).Get(t.Context(), "figlet", metav1.GetOptions{})
-	if err != nil || service.Spec.Ports[0].Port != 8080 || service.Spec.Selector["faas_function"] != "figlet" {
+	if err != nil || service.Spec.Ports[0].Port != 8080 || service.Spec.Selector["faas_function"] != "figlet" || len(service.Spec.ClusterIPs) != 2 {
 		t.Errorf("service %+v, %v", service, err)
 	}
 	if s, ok := p.Status(f.Name); !ok || s.Replicas != 2 || s.AvailableReplicas != 2 {

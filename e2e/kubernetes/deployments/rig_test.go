@@ -99,7 +99,7 @@ func start(t *testing.T) *testcluster.Cluster {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
+	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true, APIServerArgs: []string{testcluster.DualStack}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,6 +132,13 @@ func TestApply(t *testing.T) {
 		}
 		return err
 	})
+	// Prometheus asks every address of a Service without one of its own.
+	for name, want := range map[string]int{"faas-infer": 2, "gateway": 2, "nats": 2, "prometheus": 2, "faas-infer-replicas": 1, "gateway-replicas": 1} {
+		s, err := c.CoreV1().Services("openfaas").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || len(s.Spec.IPFamilies) != want {
+			t.Errorf("in a dual-stack cluster service %s has addresses of %v, %v", name, s.Spec.IPFamilies, err)
+		}
+	}
 	t.Run("restricted", restricted)
 	t.Run("namespaces", ofFunctions)
 	t.Run("new namespaces", newSpaces)

@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var err error
-	if cluster, err = testcluster.Start(ctx, testcluster.Options{Kwok: true}); err != nil {
+	if cluster, err = testcluster.Start(ctx, testcluster.Options{Kwok: true, APIServerArgs: []string{testcluster.DualStack}}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

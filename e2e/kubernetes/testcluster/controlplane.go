@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,16 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 const (
-	// nodeAddress is the address of the real node, serviceAddress that of the API
-	// server's service, serviceRange the range of all services.
-	nodeAddress    = node.NodeAddress
-	serviceAddress = "10.96.0.1"
-	serviceRange   = "10.96.0.0/16"
 	// NodeName is the name of the real node.
 	NodeName = "node1"
 	// patience is how long a part of the cluster may take to start. On a machine that
@@ -103,7 +99,7 @@ func (c *Cluster) makeCertificates() (err error) {
 	if c.ca, err = NewAuthority(c.file("pki")); err != nil {
 		return err
 	}
-	hosts := []string{"127.0.0.1", serviceAddress, nodeAddress, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", NodeName}
+	hosts := []string{"127.0.0.1", c.Addresses.API, c.Addresses.Node, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", NodeName}
 	if err := c.ca.Issue("apiserver", "kube-apiserver", nil, hosts); err != nil {
 		return err
 	}
@@ -113,7 +109,7 @@ func (c *Cluster) makeCertificates() (err error) {
 	for _, u := range users {
 		var hosts []string
 		if u.name == "kubelet" {
-			hosts = []string{NodeName, nodeAddress, "127.0.0.1"}
+			hosts = []string{NodeName, c.Addresses.Node, "127.0.0.1"}
 		}
 		if err := c.ca.Issue(u.name, u.user, u.groups, hosts); err != nil {
 			return err
@@ -127,7 +123,13 @@ func (c *Cluster) makeCertificates() (err error) {
 }
 
 // Server returns the API server's address, such as "127.0.0.1:16443".
-func (c *Cluster) Server() string { return fmt.Sprintf("127.0.0.1:%d", c.server) }
+func (c *Cluster) Server() string {
+	host := "127.0.0.1"
+	if c.options.IPv6 {
+		host = c.Addresses.Node
+	}
+	return net.JoinHostPort(host, strconv.Itoa(c.server))
+}
 
 func (c *Cluster) writeKubeconfig(name string) error {
 	text := fmt.Sprintf(`apiVersion: v1
@@ -147,12 +149,15 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 		return errors.New("the API server is already running")
 	}
 	bind, advertise := "127.0.0.1", "127.0.0.1"
-	if c.options.Node {
-		bind, advertise = "0.0.0.0", nodeAddress
+	switch {
+	case c.options.IPv6:
+		bind, advertise = c.Addresses.Node, c.Addresses.Node
+	case c.options.Node:
+		bind, advertise = "0.0.0.0", c.Addresses.Node
 	}
 	arguments := []string{fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", c.etcd),
 		"--bind-address=" + bind, "--advertise-address=" + advertise, fmt.Sprintf("--secure-port=%d", c.server),
-		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged", "--authorization-mode=Node,RBAC",
+		"--service-cluster-ip-range=" + c.Addresses.Services, "--allow-privileged", "--authorization-mode=Node,RBAC",
 		"--client-ca-file=" + c.ca.File("ca.crt"), "--tls-cert-file=" + c.ca.File("apiserver.crt"), "--tls-private-key-file=" + c.ca.File("apiserver.key"),
 		"--kubelet-client-certificate=" + c.ca.File("kubelet-client.crt"), "--kubelet-client-key=" + c.ca.File("kubelet-client.key"),
 		"--kubelet-certificate-authority=" + c.ca.File("ca.crt"), "--kubelet-preferred-address-types=InternalIP,Hostname",

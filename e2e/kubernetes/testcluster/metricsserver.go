@@ -51,7 +51,7 @@ spec: {ports: [{name: https, port: 443, targetPort: https}]}
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: metrics-server, namespace: kube-system, labels: {kubernetes.io/service-name: metrics-server}}
-addressType: IPv4
+addressType: %s
 endpoints: [{addresses: [%q], conditions: {ready: true}}]
 ports: [{name: https, port: %d, protocol: TCP}]
 ---
@@ -84,7 +84,7 @@ func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 	}
 	// The metrics server has one certificate as a server and as a client of the API server
 	// and the kubelet.
-	if err := c.ca.Issue(metricsServer, metricsServer, nil, []string{metricsServer + ".kube-system.svc", nodeAddress}); err != nil {
+	if err := c.ca.Issue(metricsServer, metricsServer, nil, []string{metricsServer + ".kube-system.svc", c.Addresses.Node}); err != nil {
 		return err
 	}
 	if err := c.writeKubeconfig(metricsServer); err != nil {
@@ -96,7 +96,7 @@ func (c *Cluster) StartMetricsServer(ctx context.Context) error {
 	config := c.file(metricsServer + ".kubeconfig")
 	if c.metrics, err = node.StartProcess(filepath.Join(c.Logs(), metricsServer+".log"), nil, program,
 		"--kubeconfig="+config, "--authentication-kubeconfig="+config, "--authorization-kubeconfig="+config,
-		"--bind-address="+nodeAddress, fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file="+c.ca.File(metricsServer+".crt"),
+		"--bind-address="+c.Addresses.Node, fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file="+c.ca.File(metricsServer+".crt"),
 		"--tls-private-key-file="+c.ca.File(metricsServer+".key"), "--kubelet-certificate-authority="+c.ca.File("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP", "--kubelet-request-timeout=5s", "--metric-resolution=10s"); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (c *Cluster) admitMetricsServer(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
-	manifest := fmt.Sprintf(metricsManifest, nodeAddress, port, base64.StdEncoding.EncodeToString(authority))
+	manifest := fmt.Sprintf(metricsManifest, c.Addresses.Family, c.Addresses.Node, port, base64.StdEncoding.EncodeToString(authority))
 	if _, err := c.Kubectl(ctx, manifest, "apply", "-f", "-"); err != nil {
 		return err
 	}

@@ -25,15 +25,15 @@ import (
 
 // Registry is an image registry without TLS and passwords.
 type Registry struct {
-	listener net.Listener
-	server   *http.Server
-	ended    []chan error
-	hangs    atomic.Bool
+	server *http.Server
+	ended  []chan error
+	hangs  atomic.Bool
+	host   string
 }
 
 // StartRegistry starts a registry at one of this machine's addresses. It stores its blobs in
-// dir.
-func StartRegistry(dir, address string) (*Registry, error) {
+// dir. name is the address's name, "" for none.
+func StartRegistry(dir, address, name string) (*Registry, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -42,7 +42,10 @@ func StartRegistry(dir, address string) (*Registry, error) {
 		return nil, fmt.Errorf("listen for the registry: %w", err)
 	}
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(dir)))
-	r := &Registry{listener: l}
+	r := &Registry{host: l.Addr().String()}
+	if _, port, err := net.SplitHostPort(r.host); err == nil && name != "" {
+		r.host = net.JoinHostPort(name, port)
+	}
 	r.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if r.hangs.Load() {
 			<-request.Context().Done()
@@ -72,7 +75,7 @@ func (r *Registry) ServeTLS(address, certificate, key string) error {
 }
 
 // Host returns the registry's address, with which the names of its images begin.
-func (r *Registry) Host() string { return r.listener.Addr().String() }
+func (r *Registry) Host() string { return r.host }
 
 // Hang makes the registry answer no request from now on, as behind a firewall.
 func (r *Registry) Hang() { r.hangs.Store(true) }

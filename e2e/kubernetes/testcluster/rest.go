@@ -24,9 +24,9 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 	}
 	address := "127.0.0.1"
 	if c.options.Node {
-		address = nodeAddress // In a pod, a loopback address means the pod.
+		address = c.Addresses.Node // In a pod, a loopback address means the pod.
 	}
-	if c.registry, err = StartRegistry(c.file("registry"), address); err != nil || !c.options.Node {
+	if c.registry, err = StartRegistry(c.file("registry"), address, c.Addresses.Registry); err != nil || !c.options.Node {
 		return err
 	}
 	if err := c.ca.Issue("hub", "hub", nil, node.Hub); err != nil {
@@ -45,9 +45,9 @@ func (c *Cluster) startRest(ctx context.Context) (err error) {
 	}
 	began, config := time.Now(), c.options.KubeletConfig
 	if c.options.Services {
-		config += clusterDNS
+		config += fmt.Sprintf(clusterDNS, c.Addresses.DNS)
 	}
-	c.node, err = node.Start(ctx, node.Options{Dir: c.file("node"), Logs: c.Logs(), Binaries: c.binaries, Name: NodeName,
+	c.node, err = node.Start(ctx, node.Options{Addresses: c.Addresses, Dir: c.file("node"), Logs: c.Logs(), Binaries: c.binaries, Name: NodeName,
 		Kubeconfig: c.file("kubelet.kubeconfig"), Authority: c.ca.File("ca.crt"), Certificate: c.ca.File("kubelet.crt"), Key: c.ca.File("kubelet.key"),
 		Pause: pause, Registry: c.registry.Host(), KubeletConfig: config})
 	if err != nil {
@@ -102,7 +102,8 @@ func NodePossible(ctx context.Context) error {
 func HangRegistry(c *Cluster) { c.registry.Hang() }
 
 // RegistryHost returns the registry's address, with which the names of its images begin, or
-// "" if there is no registry. The registry has no passwords and no TLS.
+// "" if there is no registry. With Options.IPv6 they begin with a name, which only the node
+// knows: names of images hold no such address. The registry has no passwords and no TLS.
 func (c *Cluster) RegistryHost() string {
 	if c.registry == nil {
 		return ""

@@ -19,17 +19,27 @@ type PolicyState struct {
 	Pods       []*corev1.Pod
 }
 
-// chain is the table for packets between pods. It lets answers pass. It does not affect
-// connections from the node to its pods, which the kubelet needs for probes.
-const chain = `add table ip policies
-delete table ip policies
-table ip policies {
+// chain is the table for packets between pods. It lets answers pass, and the questions for the
+// hosts that have an address of IPv6. It does not affect connections from the node to its pods,
+// which the kubelet needs for probes.
+const chain = `add table inet policies
+delete table inet policies
+table inet policies {
   chain forward {
     type filter hook forward priority 10; policy accept;
     ct state established,related accept
+    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept
 %s  }
 }
 `
+
+// protocol returns nft's name of the protocol of an address or of a range.
+func protocol(address string) string {
+	if strings.Contains(address, ":") {
+		return "ip6"
+	}
+	return "ip"
+}
 
 // PolicyRules returns the nft script that replaces all rules by those of the state. A pod
 // that a policy selects accepts only the connections that one of its policies allows. Every
@@ -59,12 +69,12 @@ func PolicyRules(s PolicyState) (string, error) {
 					return "", fmt.Errorf("policy %s/%s, ingress[%d]: %w", policy.Namespace, policy.Name, i, err)
 				}
 				for _, line := range lines {
-					fmt.Fprintf(&rules, "    ip daddr %s %saccept\n", pod.Status.PodIP, line)
+					fmt.Fprintf(&rules, "    %s daddr %s %saccept\n", protocol(pod.Status.PodIP), pod.Status.PodIP, line)
 				}
 			}
 		}
 		if isolated {
-			fmt.Fprintf(&rules, "    ip daddr %s drop\n", pod.Status.PodIP)
+			fmt.Fprintf(&rules, "    %s daddr %s drop\n", protocol(pod.Status.PodIP), pod.Status.PodIP)
 		}
 	}
 	return fmt.Sprintf(chain, rules.String()), nil
@@ -113,9 +123,9 @@ func (s PolicyState) allowed(policy *networkingv1.NetworkPolicy, rule *networkin
 // sources returns the nft conditions for the source of a connection.
 func (s PolicyState) sources(namespace string, peer *networkingv1.NetworkPolicyPeer) ([]string, error) {
 	if peer.IPBlock != nil {
-		condition := "ip saddr " + peer.IPBlock.CIDR + " "
+		condition := protocol(peer.IPBlock.CIDR) + " saddr " + peer.IPBlock.CIDR + " "
 		for _, except := range peer.IPBlock.Except {
-			condition += "ip saddr != " + except + " "
+			condition += protocol(except) + " saddr != " + except + " "
 		}
 		return []string{condition}, nil
 	}
@@ -144,7 +154,7 @@ func (s PolicyState) sources(namespace string, peer *networkingv1.NetworkPolicyP
 			}
 		}
 		if selected {
-			all = append(all, "ip saddr "+p.Status.PodIP+" ")
+			all = append(all, protocol(p.Status.PodIP)+" saddr "+p.Status.PodIP+" ")
 		}
 	}
 	return all, nil
@@ -157,16 +167,16 @@ func conditions(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod) ([]stri
 	}
 	var all []string
 	for _, p := range ports {
-		protocol := corev1.ProtocolTCP
+		transport := corev1.ProtocolTCP
 		if p.Protocol != nil {
-			protocol = *p.Protocol
+			transport = *p.Protocol
 		}
-		name := strings.ToLower(string(protocol))
+		name := strings.ToLower(string(transport))
 		switch {
 		case p.Port == nil:
 			all = append(all, "meta l4proto "+name+" ")
 		case p.Port.Type == intstr.String:
-			if number, found := named(pod, p.Port.StrVal, protocol); found {
+			if number, found := named(pod, p.Port.StrVal, transport); found {
 				all = append(all, fmt.Sprintf("%s dport %d ", name, number))
 			}
 		case p.EndPort != nil:
@@ -182,10 +192,10 @@ func conditions(ports []networkingv1.NetworkPolicyPort, pod *corev1.Pod) ([]stri
 }
 
 // named returns the number of a pod's named port.
-func named(pod *corev1.Pod, name string, protocol corev1.Protocol) (int32, bool) {
+func named(pod *corev1.Pod, name string, transport corev1.Protocol) (int32, bool) {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {
-			if p.Name == name && (p.Protocol == protocol || p.Protocol == "" && protocol == corev1.ProtocolTCP) {
+			if p.Name == name && (p.Protocol == transport || p.Protocol == "" && transport == corev1.ProtocolTCP) {
 				return p.ContainerPort, true
 			}
 		}

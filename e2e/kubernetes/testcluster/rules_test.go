@@ -91,6 +91,25 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// In a cluster of IPv6 the rules are the same, and pods can still find each other on the bridge.
+func TestRulesOfIPv6(t *testing.T) {
+	s := testcluster.PolicyState{Namespaces: []*corev1.Namespace{namespace("a")},
+		Pods:     []*corev1.Pod{pod("a", "front", "fd00:88::2", map[string]string{"app": "front"}), pod("a", "back", "fd00:88::3", map[string]string{"app": "back"})},
+		Policies: []*networkingv1.NetworkPolicy{policy(t, `{podSelector: {matchLabels: {app: back}}, ingress: [{from: [{podSelector: {matchLabels: {app: front}}}, {ipBlock: {cidr: "fd00:90::/64"}}]}]}`)},
+	}
+	text, err := testcluster.PolicyRules(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"nd-neighbor-advert } accept", "ip6 daddr fd00:88::3 ip6 saddr fd00:88::2 accept", "ip6 daddr fd00:88::3 ip6 saddr fd00:90::/64 accept", "ip6 daddr fd00:88::3 drop"} {
+		_, after, found := strings.Cut(text, want)
+		if !found {
+			t.Fatalf("no %q, or not after the others, in %s", want, text)
+		}
+		text = after
+	}
+}
+
 // The project's own policies let the provider reach all instances, a master reach workers, and a body reach
 // shadows on the port of the relay. They let nothing else reach an instance, not even a worker. Pods of others stay reachable.
 func TestMembersReachWorkersOnly(t *testing.T) {

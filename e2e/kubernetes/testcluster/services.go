@@ -13,20 +13,17 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 )
 
-// dnsAddress is the address of the DNS service.
-const dnsAddress = "10.96.0.10"
-
 // clusterDNS is the kubelet's setting for the DNS service of pods.
-const clusterDNS = "\nclusterDNS: [" + dnsAddress + "]\n"
+const clusterDNS = "\nclusterDNS: [%q]\n"
 
 // proxyConfig does not change the machine's connection limits.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: %q}
 mode: nftables
-clusterCIDR: 10.88.0.0/16
+clusterCIDR: %q
 hostnameOverride: %s
-bindAddress: %s
+bindAddress: %q
 healthzBindAddress: %s
 metricsBindAddress: ""
 conntrack: {maxPerCore: 0, min: 0}
@@ -50,13 +47,13 @@ const dnsService = `apiVersion: v1
 kind: Service
 metadata: {name: kube-dns, namespace: kube-system}
 spec:
-  clusterIP: %s
+  clusterIP: %q
   ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: kube-dns, namespace: kube-system, labels: {kubernetes.io/service-name: kube-dns}}
-addressType: IPv4
+addressType: %s
 endpoints: [{addresses: [%q], conditions: {ready: true}}]
 ports: [{name: dns, port: 53, protocol: UDP}, {name: dns-tcp, port: 53, protocol: TCP}]
 `
@@ -67,11 +64,12 @@ func (c *Cluster) startServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	at := c.Addresses
 	environment := append(os.Environ(), "PATH="+filepath.Join(dir, "usr/sbin")+":"+os.Getenv("PATH"),
 		"LD_LIBRARY_PATH="+filepath.Join(dir, "usr/lib/x86_64-linux-gnu"))
 	for _, p := range []struct{ program, file, flag, config string }{
-		{c.program("kube-proxy"), "proxy.yaml", "--config", fmt.Sprintf(proxyConfig, c.file("proxy.kubeconfig"), NodeName, nodeAddress, proxyHealth)},
-		{filepath.Join(dir, "coredns"), "Corefile", "-conf", fmt.Sprintf(corefile, nodeAddress, c.Kubeconfig())},
+		{c.program("kube-proxy"), "proxy.yaml", "--config", fmt.Sprintf(proxyConfig, c.file("proxy.kubeconfig"), at.Pods, NodeName, at.Node, proxyHealth)},
+		{filepath.Join(dir, "coredns"), "Corefile", "-conf", fmt.Sprintf(corefile, at.Node, c.Kubeconfig())},
 	} {
 		if err := os.WriteFile(c.file(p.file), []byte(p.config), 0o644); err != nil {
 			return err
@@ -82,7 +80,7 @@ func (c *Cluster) startServices(ctx context.Context) error {
 		}
 		c.others = append(c.others, started)
 	}
-	if _, err := c.Kubectl(ctx, fmt.Sprintf(dnsService, dnsAddress, nodeAddress), "apply", "-f", "-"); err != nil {
+	if _, err := c.Kubectl(ctx, fmt.Sprintf(dnsService, at.DNS, at.Family, at.Node), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	if c.policies, err = StartEnforcer(c.Config(), filepath.Join(dir, "usr/sbin/nft"), environment); err != nil {
@@ -91,7 +89,7 @@ func (c *Cluster) startServices(ctx context.Context) error {
 	if err := c.await(ctx, "kube-proxy", func() error { return proxies(ctx) }); err != nil {
 		return err
 	}
-	return c.await(ctx, "the name service", func() error { return resolves(ctx) })
+	return c.await(ctx, "the name service", func() error { return resolves(ctx, at) })
 }
 
 // proxies returns nil when kube-proxy has written its rules.
@@ -112,15 +110,15 @@ func proxies(ctx context.Context) error {
 }
 
 // resolves returns nil when the DNS server knows the API server's service.
-func resolves(ctx context.Context) error {
+func resolves(ctx context.Context, at node.Addresses) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(nodeAddress, "53"))
+		return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(at.Node, "53"))
 	}}
 	found, err := r.LookupHost(ctx, "kubernetes.default.svc.cluster.local.")
-	if err == nil && (len(found) != 1 || found[0] != serviceAddress) {
-		err = fmt.Errorf("the API server's name resolves to %v, want %s", found, serviceAddress)
+	if err == nil && (len(found) != 1 || found[0] != at.API) {
+		err = fmt.Errorf("the API server's name resolves to %v, want %s", found, at.API)
 	}
 	return err
 }

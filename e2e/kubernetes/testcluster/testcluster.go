@@ -33,6 +33,9 @@ type Options struct {
 	// enforces network policies. It starts kube-proxy, CoreDNS and an [Enforcer], and
 	// needs Node.
 	Services bool
+	// IPv6 gives the node, pods and services addresses of IPv6 only, and binds the API server
+	// to the node's. It needs Node; [node.IPv6Possible] reports whether the machine allows it.
+	IPv6 bool
 	// NodeLifecycle makes kwok's nodes renew leases and the cluster watch them: a node
 	// whose lease ends becomes not ready. Node includes it. Without it, an idle fleet
 	// costs nothing.
@@ -47,9 +50,15 @@ type Options struct {
 	KubeletConfig string
 }
 
+// DualStack is an argument of the API server, for [Options], with which Services may have addresses
+// of both families.
+var DualStack = "--service-cluster-ip-range=" + node.IPv4.Services + "," + node.IPv6.Services
+
 // Cluster is a running cluster.
 type Cluster struct {
-	options Options
+	// Addresses are those of the node, the pods and the services.
+	Addresses node.Addresses
+	options   Options
 	// binaries is the directory of the programs, dir that of the state.
 	binaries, dir string
 	ca            *Authority
@@ -71,12 +80,19 @@ const startAttempts = 3
 // Start starts a cluster. It returns when the API server is ready and pods can be created
 // in the namespace "default".
 func Start(ctx context.Context, o Options) (*Cluster, error) {
+	addresses := node.IPv4
+	if o.IPv6 {
+		addresses = node.IPv6
+	}
+	if o.IPv6 && (!o.Node || o.Kwok) {
+		return nil, errors.New("Options.IPv6 needs Options.Node, and excludes Options.Kwok, whose nodes have addresses of IPv4")
+	}
 	binaries, err := Binaries(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for attempt := 1; ; attempt++ {
-		c := &Cluster{options: o, binaries: binaries}
+		c := &Cluster{options: o, binaries: binaries, Addresses: addresses}
 		err := c.start(ctx)
 		if err == nil {
 			return c, nil

@@ -36,3 +36,20 @@ func TestPlatforms(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// Registries at private addresses may use plain HTTP, those of IPv6 too.
+func TestPrivateRegistries(t *testing.T) {
+	for registry, want := range map[string]string{
+		"[fd00:89::5]:5000": "http", "[fd00:89::5]": "http", "10.0.0.5:5000": "http",
+		"[2001:db8:89::5]:5000": "https", "203.0.113.5:5000": "https", "registry.example.com": "https",
+	} {
+		r, err := newSettings(nil).parse(registry + "/team/name:tag")
+		if err != nil {
+			t.Errorf("%s: %v", registry, err)
+			continue
+		}
+		if got := r.Context().Scheme(); got != want || r.Context().RegistryStr() != registry || r.Identifier() != "tag" {
+			t.Errorf("%s: %s, %v", registry, got, r)
+		}
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -82,13 +84,24 @@ func newSettings(options []Option) settings {
 // parse reads an image's name.
 func (s settings) parse(ref string) (name.Reference, error) {
 	r, err := name.ParseReference(ref)
-	if err == nil && s.plain(r.Context().RegistryStr()) {
+	if err == nil && (s.plain(r.Context().RegistryStr()) || privateIPv6(r.Context().RegistryStr())) {
 		r, err = name.ParseReference(ref, name.Insecure)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w %q: %w; write it as registry.example.com/team/name:tag", ErrReference, ref, err)
 	}
 	return r, nil
+}
+
+// privateIPv6 reports whether a registry's name is a private address of IPv6. The library knows
+// those of IPv4.
+func privateIPv6(registry string) bool {
+	host, _, err := net.SplitHostPort(registry)
+	if err != nil {
+		host = strings.Trim(registry, "[]")
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Is6() && ip.IsPrivate()
 }
 
 // Resolved is an image in a registry.

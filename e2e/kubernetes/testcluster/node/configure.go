@@ -36,7 +36,7 @@ state = %[2]q
 // bridgeConfig puts all pods on one bridge, from which the node reaches them.
 const bridgeConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "pods0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
-   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}], "dataDir": %q}},
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "%s/0"}], "dataDir": %q}},
   {"type": "loopback"}]}
 `
 
@@ -60,7 +60,7 @@ cgroupRoot: "/%[5]s"
 failSwapOn: false
 failCgroupV1: false
 resolvConf: ""
-address: 0.0.0.0
+address: %[9]q
 clusterDomain: cluster.local
 volumePluginDir: %[6]q
 podLogsDir: %[7]q
@@ -94,9 +94,9 @@ func (n *Node) configure() error {
 	for file, text := range map[string]string{
 		"containerd.toml": fmt.Sprintf(containerdConfig, n.file("containerd"), n.file("containerd-state"), n.socket(), o.Pause,
 			filepath.Join(root, "usr/lib/cni"), n.file("cni"), n.file("registries"), filepath.Join(root, "usr/sbin/runc")),
-		"cni/10-pods.conflist": fmt.Sprintf(bridgeConfig, n.file("addresses")),
+		"cni/10-pods.conflist": fmt.Sprintf(bridgeConfig, o.Addresses.Pods, o.Addresses.All, n.file("addresses")),
 		"kubelet.yaml": fmt.Sprintf(kubeletConfig, o.Authority, o.Certificate, o.Key, n.socket(), Cgroup(),
-			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig),
+			n.file("volume-plugins"), n.file("pod-logs"), o.KubeletConfig, o.Addresses.All),
 		filepath.Join("registries", o.Registry, "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),
 		// Images without a host, and those of the stock gateway, come from this registry too.
 		filepath.Join("registries", "docker.io", "hosts.toml"): fmt.Sprintf(registryConfig, o.Registry),

@@ -165,14 +165,14 @@ var Hub = []string{"index.docker.io", "registry-1.docker.io"}
 // HubAddress is a loopback address.
 const HubAddress = "127.0.0.80"
 
-// nameHub gives the hub's hosts their address, only in the namespaces.
+// nameHub gives the hub's hosts and the registry their addresses, only in the namespaces.
 func nameHub() error {
 	const file = "/run/hosts"
 	text, err := os.ReadFile("/etc/hosts")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	text = fmt.Appendf(text, "\n%s %s\n", HubAddress, strings.Join(Hub, " "))
+	text = fmt.Appendf(text, "\n%s %s\n%s %s\n", HubAddress, strings.Join(Hub, " "), IPv6.Node, IPv6.Registry)
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return err
 	}

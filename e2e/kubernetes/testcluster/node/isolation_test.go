@@ -39,6 +39,11 @@ func TestNamespaces(t *testing.T) {
 	if !slices.Equal(v4, []string{node.NodeAddress, "127.0.0.1"}) {
 		t.Errorf("addresses %v", v4)
 	}
+	if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		if err := node.IPv6Possible(); err != nil {
+			t.Error(err)
+		}
+	}
 	if os.Getppid() != 1 {
 		t.Errorf("the parent of the tests is process %d", os.Getppid())
 	}

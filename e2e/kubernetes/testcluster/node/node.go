@@ -18,6 +18,8 @@ const patience = 3 * time.Minute
 
 // Options are the options of a node.
 type Options struct {
+	// Addresses are the cluster's.
+	Addresses Addresses
 	// Dir is the node's directory, which must not exist. Logs is the directory of its
 	// logs.
 	Dir, Logs string
@@ -91,7 +93,7 @@ func (n *Node) start(ctx context.Context) error {
 	n.kubelet, err = StartProcess(filepath.Join(n.options.Logs, "kubelet.log"), environment,
 		filepath.Join(n.options.Binaries, "bin/kubelet"), "--config", n.file("kubelet.yaml"), "--kubeconfig", n.options.Kubeconfig,
 		"--root-dir", n.file("kubelet"), "--cert-dir", n.file("kubelet-pki"),
-		"--hostname-override", n.options.Name, "--node-ip", NodeAddress)
+		"--hostname-override", n.options.Name, "--node-ip", n.options.Addresses.Node)
 	return err
 }
 
