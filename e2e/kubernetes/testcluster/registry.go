@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -28,7 +29,8 @@ type Registry struct {
 	listener net.Listener
 	server   *http.Server
 	ended    []chan error
-	hangs    atomic.Bool
+	// hangs is closed when the registry answers again. It is nil while it answers.
+	hangs atomic.Pointer[chan struct{}]
 }
 
 // StartRegistry starts a registry at one of this machine's addresses. It stores its blobs in
@@ -44,9 +46,12 @@ func StartRegistry(dir, address string) (*Registry, error) {
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(dir)))
 	r := &Registry{listener: l}
 	r.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if r.hangs.Load() {
-			<-request.Context().Done()
-			return
+		if until := r.hangs.Load(); until != nil {
+			select {
+			case <-*until:
+			case <-request.Context().Done():
+				return
+			}
 		}
 		handler.ServeHTTP(w, request)
 	})}
@@ -74,8 +79,15 @@ func (r *Registry) ServeTLS(address, certificate, key string) error {
 // Host returns the registry's address, with which the names of its images begin.
 func (r *Registry) Host() string { return r.listener.Addr().String() }
 
-// Hang makes the registry answer no request from now on, as behind a firewall.
-func (r *Registry) Hang() { r.hangs.Store(true) }
+// Hang makes the registry answer no request, as behind a firewall, until resume is called.
+func (r *Registry) Hang() (resume func()) {
+	until := make(chan struct{})
+	r.hangs.Store(&until)
+	return sync.OnceFunc(func() {
+		r.hangs.Store(nil)
+		close(until)
+	})
+}
 
 // Stop stops the registry.
 func (r *Registry) Stop() error {
