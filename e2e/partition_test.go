@@ -145,9 +145,7 @@ func TestALargeModelIsCut(t *testing.T) {
 	if off := farFrom(want, ask("cut")); off != nil {
 		t.Errorf("after it woke: %v", off)
 	}
-	if a := do(t, client(t), http.MethodDelete, d.url+"/system/functions", []byte(`{"functionName":"cut"}`)); a.status != http.StatusAccepted {
-		t.Errorf("delete: %d %s", a.status, a.body)
-	}
+	d.remove(t, "cut")
 	d.await(t, patience, "the end of all members", func() bool { return len(p.instancesOf("cut")) == 0 && onCluster.left(t, "cut") == "" })
 	d.stop(t)
 	p.nothingLeft(t)
