@@ -82,6 +82,14 @@ func (d *daemon) deploy(t *testing.T, f types.FunctionDeployment) {
 	}
 }
 
+// remove removes a function, and fails the test if the provider refuses.
+func (d *daemon) remove(t *testing.T, name string) {
+	t.Helper()
+	if a := do(t, client(t), http.MethodDelete, d.url+"/system/functions", fmt.Appendf(nil, `{"functionName":%q}`, name)); a.status != http.StatusAccepted {
+		t.Fatalf("remove %s: %d %s", name, a.status, a.body)
+	}
+}
+
 func (d *daemon) put(t *testing.T, method string, f types.FunctionDeployment) answer {
 	t.Helper()
 	text, err := json.Marshal(f)

@@ -160,7 +160,7 @@ func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
 		codes = append(codes, http.StatusInternalServerError)
 	}
 	targets := []load.Target{echoTarget(d.function("pair"), 40), echoTarget(d.function("single"), 20)}
-	p.underKills(t, d, load.Options{Targets: targets, Duration: 8 * time.Second, Seed: 11}, 2, most, map[string]uint64{"pair": 2, "single": 1}, codes...)
+	p.underKills(t, d, load.Options{Targets: targets, Duration: 5 * time.Second, Seed: 11}, 2, most, map[string]uint64{"pair": 2, "single": 1}, codes...)
 	d.awaitReady(t, "pair", 2)
 	d.awaitReady(t, "single", 1)
 	d.stop(t)

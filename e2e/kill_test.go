@@ -29,7 +29,10 @@ func race(t *testing.T) string {
 	return binary
 }
 
-// Every second one instance is killed under an open-loop load. Every request gets an
+// killPeriod is the time between kills of instances under load.
+const killPeriod = time.Second / 2
+
+// Twice a second one instance is killed under an open-loop load. Every request gets an
 // answer, none gets another's, and requests that cannot be retried get an error that says
 // so. One function has a second instance for retries, the other does not.
 func TestInstancesKilledUnderLoad(t *testing.T) {
@@ -49,7 +52,7 @@ func TestInstancesKilledUnderLoad(t *testing.T) {
 	groups := p.cgroups()
 
 	targets := []load.Target{identityTarget(d.function("pair"), rate), identityTarget(d.function("single"), rate)}
-	count := p.underKills(t, d, load.Options{Targets: targets, Duration: time.Duration(kills) * time.Second, Seed: 1}, kills/4, math.MaxInt,
+	count := p.underKills(t, d, load.Options{Targets: targets, Duration: max(5*time.Second, time.Duration(kills)*killPeriod), Seed: 1}, kills/4, math.MaxInt,
 		map[string]uint64{"pair": 2, "single": 1}, http.StatusBadGateway, http.StatusServiceUnavailable)
 	lost := 0
 	for _, line := range d.lines() {
@@ -102,7 +105,7 @@ func wantFewRefused(t *testing.T, r load.TargetResult, kills int) {
 // each function, at most most. It returns the number of kills by function. Answers must be
 // good or have one of the codes, and few may not be good. instances has the number of
 // instances of each function; the load's targets are in the order of the functions' names.
-// On a stalled machine there is not an instance to kill in every second; then the load runs
+// On a stalled machine there is not an instance to kill each time; then the load runs
 // again.
 func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most int, instances map[string]uint64, codes ...int) map[string]int {
 	t.Helper()
@@ -114,7 +117,7 @@ func (p *place) underKills(t *testing.T, d *daemon, o load.Options, enough, most
 		ctx, cancel := context.WithCancel(t.Context())
 		killed := make(chan map[string]int)
 		go func() {
-			killed <- p.killEverySecond(ctx, func(name string, n int) bool { return all[name]+n < most && d.allServe(name, instances[name]) }, functions)
+			killed <- p.killInTurn(ctx, func(name string, n int) bool { return all[name]+n < most && d.allServe(name, instances[name]) }, functions)
 		}()
 		result, err := load.Run(ctx, o)
 		cancel()
@@ -148,12 +151,12 @@ func (d *daemon) allServe(name string, instances uint64) bool {
 	return err == nil && s.AvailableReplicas >= instances
 }
 
-// killEverySecond kills one instance each second until ctx ends, of each of the functions
+// killInTurn kills one instance each killPeriod until ctx ends, of each of the functions
 // in turn. It skips a function for which may returns false, given the kills so far. It
 // returns the number of kills by function.
-func (p *place) killEverySecond(ctx context.Context, may func(name string, n int) bool, functions []string) map[string]int {
+func (p *place) killInTurn(ctx context.Context, may func(name string, n int) bool, functions []string) map[string]int {
 	killed := map[string]int{}
-	ticker := time.NewTicker(time.Second)
+	ticker := time.NewTicker(killPeriod)
 	defer ticker.Stop()
 	for i := 0; ; i++ {
 		select {

@@ -145,9 +145,7 @@ func TestALargeModelIsCut(t *testing.T) {
 	if off := farFrom(want, ask("cut")); off != nil {
 		t.Errorf("after it woke: %v", off)
 	}
-	if a := do(t, client(t), http.MethodDelete, d.url+"/system/functions", []byte(`{"functionName":"cut"}`)); a.status != http.StatusAccepted {
-		t.Errorf("delete: %d %s", a.status, a.body)
-	}
+	d.remove(t, "cut")
 	d.await(t, patience, "the end of all members", func() bool { return len(p.instancesOf("cut")) == 0 && onCluster.left(t, "cut") == "" })
 	d.stop(t)
 	p.nothingLeft(t)
@@ -181,20 +179,31 @@ func (p *place) losesAWorker(t *testing.T, d *daemon, in tensor.Tensor, want []f
 		t.Fatal("no workers")
 	}
 	const rate, seconds = 8, 8
-	done := beside(t, load.Options{Duration: seconds * time.Second, Seed: 1, Targets: []load.Target{{
+	o := load.Options{Duration: seconds * time.Second, Targets: []load.Target{{
 		Name: "cut", URL: d.function("cut"), Rate: rate, Header: http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}},
 		Body: func(int) []byte { return body },
 		Verify: func(_ int, answer []byte) error {
 			return farFrom(want, floats(answer[max(0, len(answer)-4*len(want)):]))
 		},
-	}}})
-	p.removeWorker(t, "cut")
-	r := (<-done)[0]
-	t.Logf("of %d requests %s; p50 %v, max %v", r.Requests, outcome(r), r.Latency.P50, r.Latency.Max)
-	wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
-	wantFewRefused(t, r, 1)
-	if now := p.workers("cut"); len(now) != len(before) || slices.Equal(now, before) {
-		t.Errorf("workers %v, they were %v", now, before)
+	}}}
+	// On a slow machine another worker takes longer than one load. Without load the set goes.
+	const rounds = 5
+	for o.Seed = 1; ; o.Seed++ {
+		done := beside(t, o)
+		if o.Seed == 1 {
+			p.removeWorker(t, "cut")
+		}
+		r := (<-done)[0]
+		t.Logf("of %d requests %s; p50 %v, max %v", r.Requests, outcome(r), r.Latency.P50, r.Latency.Max)
+		wantAnswered(t, r, http.StatusBadGateway, http.StatusServiceUnavailable)
+		wantFewRefused(t, r, 1)
+		now := p.workers("cut")
+		if len(now) == len(before) && !slices.Equal(now, before) {
+			return
+		}
+		if o.Seed == rounds {
+			t.Fatalf("workers %v, they were %v", now, before)
+		}
 	}
 }
 

@@ -22,24 +22,27 @@ func TestCheapestWayUnderBurst(t *testing.T) {
 	s := deployShadowed(t, "mobilenet", "2s", "500m", "3", "infer.shadow", "auto", "infer.max-batch", "4")
 	p, d := s.place, s.provider
 	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return used.MatchString(s.plan(t)) })
-	done := s.load(t, 60, 8*time.Second)
+	// A slow machine may need more than one burst to start another process.
+	const rounds = 5
 	most := 0
-	var r load.TargetResult
-	for ended := false; !ended; {
-		select {
-		case all := <-done:
-			r, ended = all[0], true
-		case <-time.After(200 * time.Millisecond):
-			most = max(most, len(p.instancesOf("photos")))
-			if plan := s.plan(t); !used.MatchString(plan) {
-				t.Errorf("described as %q", plan)
+	for round := 0; round < rounds && most < 2; round++ {
+		var r load.TargetResult
+		for done, ended := s.load(t, 60, 8*time.Second), false; !ended; {
+			select {
+			case all := <-done:
+				r, ended = all[0], true
+			case <-time.After(200 * time.Millisecond):
+				most = max(most, len(p.instancesOf("photos")))
+				if plan := s.plan(t); !used.MatchString(plan) {
+					t.Errorf("described as %q", plan)
+				}
 			}
 		}
-	}
-	t.Logf("up to %d processes; %s; of %d requests %s; p50 %v", most, s.plan(t), r.Requests, outcome(r), r.Latency.P50)
-	wantAnswered(t, r, http.StatusServiceUnavailable, http.StatusTooManyRequests)
-	if r.Latency.P50 <= 0 {
-		t.Errorf("nothing was answered: %s", outcome(r))
+		t.Logf("up to %d processes; %s; of %d requests %s; p50 %v", most, s.plan(t), r.Requests, outcome(r), r.Latency.P50)
+		wantAnswered(t, r, http.StatusServiceUnavailable, http.StatusTooManyRequests)
+		if r.Latency.P50 <= 0 {
+			t.Errorf("nothing was answered: %s", outcome(r))
+		}
 	}
 	if most < 2 {
 		t.Errorf("the burst found %d processes", most)

@@ -94,32 +94,35 @@ func TestShadowsKilledUnderLoad(t *testing.T) {
 	s := deployShadowed(t, "resnet-50", "10s", "800m", "1", "infer.shadow", "always", "infer.max-batch", "8")
 	p, d := s.place, s.provider
 	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return strings.Contains(s.plan(t), "holds the blocks") })
-	done := s.load(t, 25, 25*time.Second)
-	kills := 0
 	rows := func() (n float64) {
 		for _, m := range d.metrics(t)["faas_infer_shadow_rows_total"].GetMetric() {
 			n += m.GetCounter().GetValue()
 		}
 		return n
 	}
-	var r load.TargetResult
-	for ended := false; !ended; {
-		select {
-		case all := <-done:
-			r, ended = all[0], true
-		case <-time.After(time.Second):
-			if rows() == 0 {
-				continue
-			}
-			for _, pid := range p.shadowsOf("photos") {
-				if syscall.Kill(pid, syscall.SIGKILL) == nil {
-					kills++
+	// A slow machine starts few shadows during one load.
+	const enough, rounds = 6, 8
+	kills := 0
+	for round := 0; round < rounds && kills < enough; round++ {
+		var r load.TargetResult
+		for done, ended := s.load(t, 25, 10*time.Second), false; !ended; {
+			select {
+			case all := <-done:
+				r, ended = all[0], true
+			case <-time.After(time.Second):
+				if rows() == 0 {
+					continue
+				}
+				for _, pid := range p.shadowsOf("photos") {
+					if syscall.Kill(pid, syscall.SIGKILL) == nil {
+						kills++
+					}
 				}
 			}
 		}
+		t.Logf("%d shadows killed; %s; of %d requests %s; p50 %v, max %v", kills, s.plan(t), r.Requests, outcome(r), r.Latency.P50, r.Latency.Max)
+		wantAnswered(t, r, http.StatusServiceUnavailable, http.StatusTooManyRequests)
 	}
-	t.Logf("%d shadows killed; %s; of %d requests %s; p50 %v, max %v", kills, s.plan(t), r.Requests, outcome(r), r.Latency.P50, r.Latency.Max)
-	wantAnswered(t, r, http.StatusServiceUnavailable, http.StatusTooManyRequests)
 	if kills < 3 {
 		t.Errorf("only %d shadows were there to kill", kills)
 	}

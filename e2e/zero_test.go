@@ -19,10 +19,10 @@ func TestToZeroAndBack(t *testing.T) {
 	}
 	// On a slow machine an instance starts longer than it is away; then a few more
 	// requests are needed until enough of them have found none.
-	const enough, rounds = 4, 5
+	const enough, rounds = 4, 10
 	starts := uint64(0)
 	for round := uint64(1); round <= rounds && starts < enough; round++ {
-		result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function("f"), 6)}, Duration: 8 * time.Second, Seed: 5 * round})
+		result, err := load.Run(t.Context(), load.Options{Targets: []load.Target{identityTarget(d.function("f"), 6)}, Duration: 4 * time.Second, Seed: 5 * round})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -168,61 +168,65 @@ func TestSharesAreTakenOver(t *testing.T) {
 // Whatever fails, no instance stays on a device that does not work, and no other instance is lost.
 func TestFaultsOfGPUs(t *testing.T) {
 	for seed := range uint64(3) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		o, m := onDGX(t)
-		b := open(t, o)
-		on := map[cluster.InstanceID]string{}
-		for i := range 24 {
-			s := shared(fmt.Sprint("i", i), 10+10*r.IntN(4), r.Int64N(8)<<30)
-			in, err := b.Start(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			on[in.ID] = in.Device()
-			expect(t, b, in.ID, cluster.Ready)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { faultsOfGPUs(t, seed) })
+	}
+}
+
+func faultsOfGPUs(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	o, m := onDGX(t)
+	b := open(t, o)
+	on := map[cluster.InstanceID]string{}
+	for i := range 12 {
+		s := shared(fmt.Sprint("i", i), 20+20*r.IntN(3), r.Int64N(8)<<30)
+		in, err := b.Start(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
 		}
-		numbers := map[string]int{}
-		for n := range m.Devices {
-			numbers[m.Device(n).UUID] = n
+		on[in.ID] = in.Device()
+		expect(t, b, in.ID, cluster.Ready)
+	}
+	numbers := map[string]int{}
+	for n := range m.Devices {
+		numbers[m.Device(n).UUID] = n
+	}
+	bad := map[string]string{}
+	for range 3 {
+		used := slices.Sorted(maps.Values(on))
+		device := used[r.IntN(len(used))]
+		n := numbers[device]
+		m.XID(n, 31) // A process's own fault ends nothing.
+		switch r.IntN(3) {
+		case 0:
+			bad[device] = "XID 95"
+			m.XID(n, 95)
+		case 1:
+			bad[device] = "cannot be read"
+			m.Lose(n)
+		case 2:
+			bad[device] = "MPS daemon of its GPU failed"
+			killDaemon(t, b, device)
 		}
-		bad := map[string]string{}
-		for range 3 {
-			used := slices.Sorted(maps.Values(on))
-			device := used[r.IntN(len(used))]
-			n := numbers[device]
-			m.XID(n, 31) // A process's own fault ends nothing.
-			switch r.IntN(3) {
-			case 0:
-				bad[device] = "XID 95"
-				m.XID(n, 95)
-			case 1:
-				bad[device] = "cannot be read"
-				m.Lose(n)
-			case 2:
-				bad[device] = "MPS daemon of its GPU failed"
-				killDaemon(t, b, device)
-			}
-			for slices.Contains(slices.Collect(maps.Values(on)), device) {
-				gone(t, b, on, device, bad[device])
-			}
+		for slices.Contains(slices.Collect(maps.Values(on)), device) {
+			gone(t, b, on, device, bad[device])
 		}
-		left, err := b.Instances(t.Context())
-		if err != nil || len(left) != len(on) {
-			t.Fatalf("%d instances are left, want %d: %v", len(left), len(on), err)
+	}
+	left, err := b.Instances(t.Context())
+	if err != nil || len(left) != len(on) {
+		t.Fatalf("%d instances are left, want %d: %v", len(left), len(on), err)
+	}
+	for _, in := range left {
+		if in.State != cluster.Ready || on[in.ID] != in.Device() || bad[in.Device()] != "" || strings.Contains(ask(t, in, "/environ"), "refused") {
+			t.Errorf("%s is %s on %s, which is %q", in.ID, in.State, in.Device(), bad[in.Device()])
 		}
-		for _, in := range left {
-			if in.State != cluster.Ready || on[in.ID] != in.Device() || bad[in.Device()] != "" || strings.Contains(ask(t, in, "/environ"), "refused") {
-				t.Errorf("%s is %s on %s, which is %q", in.ID, in.State, in.Device(), bad[in.Device()])
-			}
+	}
+	for _, d := range nodeOf(t, b).Devices {
+		if why := bad[d.UUID]; why != "" && !strings.Contains(why, "daemon") && d.Lost == "" {
+			t.Errorf("%+v is not lost: %s", d, why)
 		}
-		for _, d := range nodeOf(t, b).Devices {
-			if why := bad[d.UUID]; why != "" && !strings.Contains(why, "daemon") && d.Lost == "" {
-				t.Errorf("%+v is not lost: %s", d, why)
-			}
-		}
-		if in, err := b.Start(t.Context(), shared("new", 10, 0)); err != nil || bad[in.Device()] != "" && !strings.Contains(bad[in.Device()], "daemon") {
-			t.Errorf("a new one is on %q: %v", in.Device(), err)
-		}
+	}
+	if in, err := b.Start(t.Context(), shared("new", 10, 0)); err != nil || bad[in.Device()] != "" && !strings.Contains(bad[in.Device()], "daemon") {
+		t.Errorf("a new one is on %q: %v", in.Device(), err)
 	}
 }
 

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
 // copiedModel returns the model of the test: one of the zoo's, by default one with 98 MiB of weights.
@@ -54,7 +52,7 @@ type instanceOf struct {
 // Pods of one function on a node map one prepared copy of its model, within Pod Security's "restricted".
 // The copy is out of reach of another function and of another namespace, and goes after the function.
 func TestCopies(t *testing.T) {
-	f := start(t, testcluster.Options{KubeletConfig: soonAgain})
+	f := shared(t)
 	root := f.shareCopies(t, copiedModel(), "functions/copied:latest")
 	f.kubectl(t, foreignClaim, "apply", "-f", "-")
 	var plain, copied []instanceOf

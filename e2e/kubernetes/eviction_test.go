@@ -7,14 +7,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
 // Instances are evicted under load, as by kubectl drain. No request is lost, although none may
 // be executed twice.
 func TestEvictedUnderLoad(t *testing.T) {
-	f := start(t, testcluster.Options{})
+	f := shared(t)
 	f.pushDigits(t)
 	url := f.provider(t, "one")
 	f.kubectl(t, strings.Replace(fmt.Sprintf(digits, f.RegistryHost()), `1s}, labels: {com.openfaas.scale.min: "1"`, `1s, com.openfaas.infer.hedge: "off"}, labels: {com.openfaas.scale.min: "2"`, 1), "apply", "-f", "-")

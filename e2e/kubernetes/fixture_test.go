@@ -34,9 +34,59 @@ type fixture struct {
 	killProvider func()
 }
 
-// start starts a cluster until the test ends. If that is impossible, it skips the test with
-// a visible line.
+// common is the cluster that tests share one after another, nil before the first of them and after one
+// that fails.
+var common *testcluster.Cluster
+
+// stopCommon stops the cluster that tests share.
+func stopCommon() error {
+	if common == nil {
+		return nil
+	}
+	c := common
+	common = nil
+	return c.Stop()
+}
+
+// shared returns the cluster that tests share. It holds nothing of earlier tests but the option copies, once
+// a test has installed it, rights, and the images on the node.
+func shared(t *testing.T) *fixture {
+	t.Helper()
+	if common == nil {
+		common = launch(t, testcluster.Options{})
+	}
+	c := common
+	f := prepared(t, c)
+	t.Cleanup(func() {
+		if f.clear(t); !t.Failed() {
+			return
+		}
+		keepLogs(t, c)
+		if err := stopCommon(); err != nil { // Nobody knows what is left in it.
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// start starts a cluster for one test that needs all of it. A machine has room for one real node.
 func start(t *testing.T, o testcluster.Options) *fixture {
+	t.Helper()
+	if err := stopCommon(); err != nil {
+		t.Fatal(err)
+	}
+	c := launch(t, o)
+	t.Cleanup(func() {
+		keepLogs(t, c)
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return prepared(t, c)
+}
+
+// launch starts a cluster with a real node. If that is impossible, it skips the test with a visible line.
+func launch(t *testing.T, o testcluster.Options) *testcluster.Cluster {
 	t.Helper()
 	err := testcluster.NodePossible(t.Context())
 	if err == nil && o.IPv6 {
@@ -45,21 +95,19 @@ func start(t *testing.T, o testcluster.Options) *fixture {
 	if err != nil {
 		t.Skipf("*** NO REAL NODE: %v ***", err)
 	}
-	o.Node, o.Log = true, t.Output()
+	began := time.Now()
+	o.Node, o.Services, o.KubeletConfig, o.Log = true, true, soonAgain, os.Stderr
 	c, err := testcluster.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if keep := os.Getenv("FAAS_INFER_KEEP_LOGS"); keep != "" && t.Failed() {
-			if err := os.CopyFS(filepath.Join(keep, t.Name()+time.Now().Format("-150405")), os.DirFS(c.Logs())); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Logf("the cluster is up after %v", time.Since(began).Round(time.Millisecond))
+	return c
+}
+
+// prepared defines functions and their namespaces, and pushes the image that functions are built on.
+func prepared(t *testing.T, c *testcluster.Cluster) *fixture {
+	t.Helper()
 	f := &fixture{Cluster: c, programs: os.Getenv(preparedVariable), base: c.RegistryHost() + "/faas-infer/base:latest"}
 	// With Pod Security's profile "restricted", which nothing here may need to leave.
 	f.kubectl(t, "", "apply", "-f", filepath.Join("..", "..", "yaml", "options", "namespaces", "namespaces.yaml"))
@@ -68,6 +116,36 @@ func start(t *testing.T, o testcluster.Options) *fixture {
 	}
 	f.image(t, "push", filepath.Join(f.programs, "base.tar"), f.base)
 	return f
+}
+
+// clear removes functions and what tests and providers have made in their namespaces. The lease of a killed
+// provider goes, too: the next one would wait for its end.
+func (f *fixture) clear(t *testing.T) {
+	t.Helper()
+	const made = "deployments,services,poddisruptionbudgets,secrets,configmaps,leases"
+	for _, step := range []string{
+		"delete functions.faas-infer.dev -A --all --wait=false",
+		"delete " + made + " -n openfaas-fn --all",
+		"delete " + made + " -n openfaas --all",
+		"wait pods -n openfaas-fn --all --for=delete --timeout=2m",
+		"wait pods -n openfaas --all --for=delete --timeout=2m",
+	} {
+		if _, err := f.Kubectl(context.Background(), "", strings.Fields(step)...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// keepLogs copies the logs of a failed test's cluster if somebody wants them.
+func keepLogs(t *testing.T, c *testcluster.Cluster) {
+	t.Helper()
+	keep := os.Getenv("FAAS_INFER_KEEP_LOGS")
+	if keep == "" || !t.Failed() {
+		return
+	}
+	if err := os.CopyFS(filepath.Join(keep, t.Name()+time.Now().Format("-150405")), os.DirFS(c.Logs())); err != nil {
+		t.Error(err)
+	}
 }
 
 func (f *fixture) program(name string) string { return filepath.Join(f.programs, name) }

@@ -2,10 +2,12 @@ package kubernetes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/migrate"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
 // netes is what faas-netes and OpenFaaS' operator leave: figlet is of the first, whose Deployments select
@@ -215,10 +216,17 @@ func (l *traffic) end(t *testing.T, what string) {
 // Functions move from faas-netes to faas-infer and back under load, and no request is lost: neither of
 // those that come by the Services, as from faas-netes, nor of those that come by the provider.
 func TestImport(t *testing.T) {
-	f := start(t, testcluster.Options{})
+	f := shared(t)
 	image := f.pushAlpine(t)
 	// faas-netes' pods are not restricted ones.
 	f.kubectl(t, "", "label", "namespace", "openfaas-fn", "pod-security.kubernetes.io/enforce=baseline", "--overwrite")
+	t.Cleanup(func() {
+		_, err := f.Kubectl(context.Background(), "", "delete", "crd/functions.openfaas.com", "--ignore-not-found")
+		// kubectl must not look for "functions" in that group any longer.
+		if err := errors.Join(err, os.RemoveAll(filepath.Join(f.Dir(), "kubectl"))); err != nil {
+			t.Error(err)
+		}
+	})
 	f.kubectl(t, openfaasDefinition, "apply", "-f", "-")
 	if err := f.Defined(t.Context(), "functions.openfaas.com"); err != nil {
 		t.Fatal(err)

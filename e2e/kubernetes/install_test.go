@@ -70,7 +70,7 @@ func readPage(t *testing.T, name string) []guide.Block {
 // that faas-cli and kubectl deploy, asynchronously too. Nobody reaches what network
 // policies forbid, and everything can be removed.
 func TestInstalled(t *testing.T) {
-	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
+	f := start(t, testcluster.Options{})
 	f.stockImages(t)
 	f.volume(t)
 	f.image(t, "push", filepath.Join(f.programs, "base.tar"), f.base+"-shell")

@@ -18,7 +18,7 @@ import (
 // cut model find each other through the network policies, and the provider reads logs.
 func TestIPv6(t *testing.T) {
 	began := time.Now()
-	f := start(t, testcluster.Options{IPv6: true, Services: true, KubeletConfig: soonAgain})
+	f := start(t, testcluster.Options{IPv6: true})
 	url := f.installed(t)
 	t.Logf("the provider is installed after %v", time.Since(began).Round(time.Second))
 	f.kubectl(t, "", "apply", "-f", "../../yaml/network-policies.yaml")

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
 const echo = `apiVersion: faas-infer.dev/v1alpha1
@@ -21,12 +19,10 @@ spec: {image: functions/alpine:latest, process: %s, labels: {com.openfaas.scale.
 // reason in its status, and the others keep running. Their usage is shown while there is a
 // metrics server. When that stops, nothing else does.
 func TestKubectl(t *testing.T) {
-	f := start(t, testcluster.Options{})
+	f := shared(t)
 	f.pushAlpine(t)
 	f.kubectl(t, "", "apply", "-f", "../../yaml/rbac.yaml")
-	if err := f.StartMetricsServer(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.metricsServer(t)
 	url := f.provider(t, "one")
 	answers := func(process, want string) {
 		t.Helper()

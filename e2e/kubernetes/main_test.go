@@ -38,7 +38,14 @@ func TestMain(m *testing.M) {
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}
-	os.Exit(node.Run(m.Run))
+	os.Exit(node.Run(func() int {
+		code := m.Run()
+		if err := stopCommon(); err != nil {
+			fmt.Fprintln(os.Stderr, "end-to-end tests on Kubernetes:", err)
+			code = max(code, 1)
+		}
+		return code
+	}))
 }
 
 // prepare builds both programs, the end-to-end tests and the base image of functions. It

@@ -90,7 +90,7 @@ const firstAnswer = 2 * time.Second
 // The registry is away. A provider that has been killed, and starts on another machine without
 // any file, serves all functions that run: models, and ordinary ones among a dozen others.
 func TestRegistryAway(t *testing.T) {
-	f := start(t, testcluster.Options{})
+	f := shared(t)
 	f.pushAlpine(t)
 	f.pushDigits(t)
 	host := f.RegistryHost()
@@ -121,7 +121,7 @@ func TestRegistryAway(t *testing.T) {
 		return nil
 	})
 	f.killProvider()
-	testcluster.HangRegistry(f.Cluster)
+	t.Cleanup(testcluster.HangRegistry(f.Cluster))
 	began := time.Now()
 	url = f.provider(t, "two")
 	ready := time.Now()
@@ -140,7 +140,7 @@ func TestRegistryAway(t *testing.T) {
 // The registry is away. A provider that has been killed, and starts on another machine without any
 // file, goes on with the instances that answer together for a cut model.
 func TestRegistryAwayForCutModels(t *testing.T) {
-	f := start(t, testcluster.Options{})
+	f := shared(t)
 	f.image(t, "function", chain(t), "--base", f.base, "--push", f.RegistryHost()+"/functions/cut:latest")
 	url := f.provider(t, "one")
 	f.kubectl(t, fmt.Sprintf(cut, f.RegistryHost()), "apply", "-f", "-")
@@ -170,7 +170,7 @@ func TestRegistryAwayForCutModels(t *testing.T) {
 	})
 	before := members()
 	f.killProvider()
-	testcluster.HangRegistry(f.Cluster)
+	t.Cleanup(testcluster.HangRegistry(f.Cluster))
 	url = f.provider(t, "two")
 	ready := time.Now()
 	err := ask()

@@ -280,7 +280,16 @@ func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []s
 // replica of the provider until a node can take others. Requests that last longer than that are
 // answered, too.
 func TestRolloutAndDrain(t *testing.T) {
-	f := start(t, testcluster.Options{Services: true, KubeletConfig: soonAgain})
+	f := shared(t)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, ask := range []string{"get pods,poddisruptionbudgets,functions -A -o wide", "-n openfaas logs --prefix --tail=20 -l " + ofProvider} {
+			out, err := f.Kubectl(context.Background(), "", strings.Fields(ask)...)
+			t.Logf("%s%v", out, err)
+		}
+	})
 	c := newClients(f.installed(t))
 	f.deploysSteady(t, c)
 	rate := min(maxRate, c.capacity(t.Context())/2)
@@ -352,7 +361,7 @@ func (f *fixture) drains(t *testing.T, c *clients, rate float64) {
 	c.load(t.Context(), rate, func() {
 		drained := make(chan error, 1)
 		go func() {
-			_, err := f.Kubectl(t.Context(), "", "drain", testcluster.NodeName, "--delete-emptydir-data", "--timeout=2m")
+			_, err := f.Kubectl(t.Context(), "", "drain", testcluster.NodeName, "--delete-emptydir-data", "--ignore-daemonsets", "--timeout=2m")
 			drained <- err
 		}()
 		await(t, "the eviction of one of each", func() error {

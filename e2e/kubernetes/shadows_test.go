@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/faas-infer/faas-infer/command/load"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
@@ -40,7 +39,7 @@ const elements = 4 * 1000
 // answer is the whole model's to the last bit, also while shadows and the body are deleted. The next provider
 // takes the pair over, and nothing is left after the deletion.
 func TestShadows(t *testing.T) {
-	f := start(t, testcluster.Options{KubeletConfig: soonAgain})
+	f := shared(t)
 	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
 	state := t.TempDir() // With the operators' times, which both providers need.
 	url := f.provider(t, "first", "--copies", "openfaas-fn", "--state", state, "--lease-duration", "5s")

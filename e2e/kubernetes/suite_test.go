@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 )
 
 // suite are the tests of package e2e that are meaningful on a cluster. The others concern
@@ -27,9 +25,7 @@ const soonAgain = "featureGates: {KubeletCrashLoopBackOffMax: true}\ncrashLoopBa
 // The end-to-end tests pass on a cluster with the stock gateway, the provider, and
 // functions that a kubelet runs.
 func TestEndToEnd(t *testing.T) {
-	began := time.Now()
-	f := start(t, testcluster.Options{KubeletConfig: soonAgain})
-	t.Logf("the cluster is up after %v", time.Since(began))
+	f := shared(t)
 	text, err := json.Marshal(map[string]string{
 		"kubectl": filepath.Join(f.Binaries(), "bin", "kubectl"), "kubeconfig": f.Kubeconfig(), "registry": f.RegistryHost(), "base": f.base,
 		"authority": f.Authority(), "program": f.program("faas-infer"), "provider": f.program("faas-infer-kubernetes"),

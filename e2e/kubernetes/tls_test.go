@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster/node"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
@@ -25,7 +24,7 @@ import (
 // answer of the pod's, except about its health. An instance from before the option goes on serving, and a
 // renewed certificate reaches the namespace.
 func TestTLS(t *testing.T) {
-	f := start(t, testcluster.Options{})
+	f := shared(t)
 	host := f.RegistryHost()
 	f.pushDigits(t)
 	ask := func(url string) error {

@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,23 @@ const (
 // warnings are the provider's messages about ordinary functions and models whose usage it
 // cannot read.
 var warnings = []string{"could not read the functions' usage", "instances' usage is unknown"}
+
+// metricsServer starts the metrics server until the test ends.
+func (f *fixture) metricsServer(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := f.StopMetricsServer(); err != nil {
+			t.Error(err)
+		}
+		// Without a server it would keep namespaces from being deleted.
+		if _, err := f.Kubectl(context.Background(), "", "delete", "apiservice/v1beta1.metrics.k8s.io", "--ignore-not-found"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := f.StartMetricsServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // showsUsage sends requests to functions, each with its own input, until the provider shows
 // the metrics server's values for each. The values may be a while old because the two are

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -27,8 +28,9 @@ import (
 type Registry struct {
 	server *http.Server
 	ended  []chan error
-	hangs  atomic.Bool
 	host   string
+	// hangs is closed when the registry answers again. It is nil while it answers.
+	hangs atomic.Pointer[chan struct{}]
 }
 
 // StartRegistry starts a registry at one of this machine's addresses. It stores its blobs in
@@ -47,9 +49,12 @@ func StartRegistry(dir, address, name string) (*Registry, error) {
 		r.host = net.JoinHostPort(name, port)
 	}
 	r.server = &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if r.hangs.Load() {
-			<-request.Context().Done()
-			return
+		if until := r.hangs.Load(); until != nil {
+			select {
+			case <-*until:
+			case <-request.Context().Done():
+				return
+			}
 		}
 		handler.ServeHTTP(w, request)
 	})}
@@ -77,8 +82,15 @@ func (r *Registry) ServeTLS(address, certificate, key string) error {
 // Host returns the registry's address, with which the names of its images begin.
 func (r *Registry) Host() string { return r.host }
 
-// Hang makes the registry answer no request from now on, as behind a firewall.
-func (r *Registry) Hang() { r.hangs.Store(true) }
+// Hang makes the registry answer no request, as behind a firewall, until resume is called.
+func (r *Registry) Hang() (resume func()) {
+	until := make(chan struct{})
+	r.hangs.Store(&until)
+	return sync.OnceFunc(func() {
+		r.hangs.Store(nil)
+		close(until)
+	})
+}
 
 // Stop stops the registry.
 func (r *Registry) Stop() error {

@@ -98,8 +98,8 @@ func NodePossible(ctx context.Context) error {
 	return node.Possible(binaries)
 }
 
-// HangRegistry makes a cluster's registry answer no request from now on.
-func HangRegistry(c *Cluster) { c.registry.Hang() }
+// HangRegistry makes a cluster's registry answer no request until resume is called.
+func HangRegistry(c *Cluster) (resume func()) { return c.registry.Hang() }
 
 // RegistryHost returns the registry's address, with which the names of its images begin, or
 // "" if there is no registry. With Options.IPv6 they begin with a name, which only the node
