@@ -10,9 +10,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/mutual"
@@ -44,15 +48,29 @@ func (f *ProviderFlags) Shadows(dial mutual.Dial, relay func(address string) str
 type localShadows struct {
 	Shadows
 	beside *standbys
+	// transfer is the time of tensors through shared memory.
+	transfer func() shadow.Transfer
 }
 
 var _ control.Shadows = localShadows{}
 
+// crossed returns a function that measures [profile.Crossing] when it is called first.
+func crossed(ctx context.Context, log zerolog.Logger) func() shadow.Transfer {
+	return sync.OnceValue(func() shadow.Transfer {
+		t, err := profile.Crossing(ctx)
+		if err != nil {
+			log.Warn().Err(err).Msg("parts of shadows are chosen with an assumed time between instances")
+			return pairing.Relayed
+		}
+		return t
+	})
+}
+
 // Unwanted implements [control.Shadows].
 func (s localShadows) Unwanted() { s.beside.shadow.Drop(forShadows) }
 
-// Transfer implements [control.Shadows]: through shared memory, by bench shadow.
-func (localShadows) Transfer() shadow.Transfer { return pairing.Relayed }
+// Transfer implements [control.Shadows].
+func (s localShadows) Transfer() shadow.Transfer { return s.transfer() }
 
 // Pair implements [control.Shadows]: the next provider pairs a shadow anew.
 func (localShadows) Pair(context.Context, cluster.InstanceID, cluster.InstanceID) error { return nil }

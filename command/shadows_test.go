@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -57,6 +59,19 @@ func TestShadowReports(t *testing.T) {
 	}
 	if err := shadows.Tell(t.Context(), body, "0:1", nil); err == nil {
 		t.Error("a body that refuses to be told was told")
+	}
+}
+
+// The time between instances is measured, once, and assumed if that fails.
+func TestCrossingsAreMeasured(t *testing.T) {
+	transfer := crossed(t.Context(), zerolog.Nop())
+	if first := (localShadows{transfer: transfer}).Transfer(); first.Fixed <= 0 || first.PerMiB <= 0 || first == pairing.Relayed || first != transfer() {
+		t.Errorf("%+v, and then %+v", first, transfer())
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := crossed(ended, zerolog.Nop())(); got != pairing.Relayed {
+		t.Errorf("after the end %+v", got)
 	}
 }
 

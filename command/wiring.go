@@ -121,7 +121,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	}
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
-	o.Shadows = localShadows{Shadows{found.models, (*mutual.Identity)(nil).Dial, relayOf}, beside}
+	o.Shadows = localShadows{Shadows{found.models, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
 	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)

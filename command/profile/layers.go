@@ -17,10 +17,12 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/operator"
+	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 	"github.com/faas-infer/faas-infer/shadow/graph"
 )
@@ -124,7 +126,8 @@ type Layers struct {
 	// Batches are those compared.
 	Batches []int `json:"batches"`
 	// Choices are Φ chosen in several ways.
-	Choices []LayerChoice `json:"choices"`
+	Choices  []LayerChoice `json:"choices"`
+	transfer shadow.Transfer
 	// Graph makes the parts.
 	Graph *graph.Graph `json:"-"`
 }
@@ -183,7 +186,25 @@ func (o *LayerOptions) Layers(ctx context.Context, argument string) (*Layers, er
 			return nil, err
 		}
 	}
+	if out.transfer, err = Crossing(ctx); err != nil { // There may be no directory for the socket, as in a pod.
+		out.transfer = pairing.Relayed
+	}
 	return out, out.choose()
+}
+
+// crossings is the number of messages of each size that Crossing measures.
+const crossings = 100
+
+// Crossing measures the time of tensors between a body and its shadow on this machine. Nothing computes beside
+// the messages: too short a time shows as soon as a pair runs, too long a one never does if it keeps the pair from
+// running.
+func Crossing(ctx context.Context) (shadow.Transfer, error) {
+	trip, perMiB, err := relay.Measure(ctx, crossings)
+	if err != nil {
+		return shadow.Transfer{}, fmt.Errorf("measure the time between a body and a shadow: %w", err)
+	}
+	const perMs = float64(time.Millisecond)
+	return shadow.Transfer{Fixed: float64(trip) / 2 / perMs, PerMiB: float64(perMiB) / perMs}, nil
 }
 
 // measureLoads replaces the predicted load times by measured ones, unless the blocks cannot be loaded
@@ -358,7 +379,7 @@ func (l *Layers) choose() error {
 	if len(m.Blocks) == 1 {
 		return nil
 	}
-	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}, Rho: CorePrice()}
+	o := shadow.Options{Body: 1000, Shadow: 1000, MaxRows: 16, Partial: true, Transfer: l.transfer, Rho: CorePrice()}
 	twins, err := m.Pair(m.All(), 1, o)
 	if err != nil {
 		return err

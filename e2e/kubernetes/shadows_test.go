@@ -37,7 +37,8 @@ const elements = 4 * 1000
 
 // A body in a pod gets a shadow in a pod beside it under load, which maps the same copy of the model. Every
 // answer is the whole model's to the last bit, also while shadows and the body are deleted. The next provider
-// takes the pair over, and nothing is left after the deletion.
+// takes the pair over, and nothing is left after the deletion. With "auto" a shadow starts where it is the cheapest
+// way in time: the quota is as high as it may be, and a second instance is not allowed.
 func TestShadows(t *testing.T) {
 	f := shared(t)
 	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
@@ -189,14 +190,45 @@ func TestShadows(t *testing.T) {
 	if after := f.pairPods(t, "shadow"); f.rows(t, url) == "" || strings.Join(after, " ") != strings.Join(before, " ") {
 		t.Errorf("after the provider's restart there are the shadows %v instead of %v, and they computed %q rows", after, before, f.rows(t, url))
 	}
-	f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "pairs")
-	await(t, "the pods to go", func() error {
-		pods, err := f.Kubectl(t.Context(), "", "-n", "openfaas-fn", "get", "pods", "-o", "name")
-		if err == nil && pods != "" {
-			err = errors.New(pods)
-		}
-		return err
-	})
+	removed := func() {
+		t.Helper()
+		f.kubectl(t, "", "-n", "openfaas-fn", "delete", "function", "pairs")
+		await(t, "the pods to go", func() error {
+			pods, err := f.Kubectl(t.Context(), "", "-n", "openfaas-fn", "get", "pods", "-o", "name")
+			if err == nil && pods != "" {
+				err = errors.New(pods)
+			}
+			return err
+		})
+	}
+	removed()
+
+	f.kubectl(t, fmt.Sprintf(shadowed, "pairs", "auto"), "apply", "-f", "-")
+	profiled()
+	answered("pairs")
+	if plan := f.plan(t, url); !strings.Contains(plan, "they start where that is the cheapest") {
+		t.Errorf("auto is described as %s", plan)
+	}
+	computed := f.rows(t, url) // Of the function before, if anything.
+	for end := time.Now().Add(moment); (f.pair("") != nil || f.rows(t, url) == computed) && time.Now().Before(end); {
+		under(4*time.Second, func(context.Context) {})
+	}
+	if err := f.pair(""); err != nil || f.rows(t, url) == computed {
+		t.Errorf("auto starts no shadow under load, or it computes nothing: %v; %s", err, f.plan(t, url))
+	}
+	t.Logf("the shadow's pod: %s", f.started(t))
+	removed()
+}
+
+// started says when the shadow's pod was made, and when it was ready.
+func (f *fixture) started(t *testing.T) string {
+	t.Helper()
+	text, err := f.Kubectl(t.Context(), "", "-n", "openfaas-fn", "get", "pods", "-l", "faas-infer.dev/pair=shadow", "-o",
+		`jsonpath={range .items[*]}made {.metadata.creationTimestamp}, ready {.status.conditions[?(@.type=="Ready")].lastTransitionTime}{"\n"}{end}`)
+	if err != nil {
+		t.Log(err)
+	}
+	return text
 }
 
 // plan returns what the description of the pairs says.

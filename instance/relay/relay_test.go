@@ -361,6 +361,19 @@ func TestReadLeavesTheRest(t *testing.T) {
 }
 
 // BenchmarkRelay is the time there and back with a size each way.
+// What tensors take is measured with messages that really cross.
+func TestMeasure(t *testing.T) {
+	trip, perMiB, err := Measure(t.Context(), 20)
+	if err != nil || trip <= 0 || perMiB <= 0 || trip > time.Second || perMiB > time.Second {
+		t.Errorf("a message takes %v and a MiB %v: %v", trip, perMiB, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := Measure(ended, 20); err == nil {
+		t.Error("it was measured after the end")
+	}
+}
+
 func BenchmarkRelay(b *testing.B) {
 	for _, network := range []string{"unix", "tcp"} {
 		for _, size := range []int{64, 1 << 20, 8 << 20} {

@@ -12,7 +12,6 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/scaling/pairing"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -107,7 +106,7 @@ func (s *subject) doubt(account shadow.Accounting, price float64) string {
 	if s.division == nil {
 		return ""
 	}
-	o := shadow.Options{Body: core, Shadow: core, MaxRows: s.pairRows(), Transfer: pairing.Relayed, Memory: account, Rho: price}
+	o := shadow.Options{Body: core, Shadow: core, MaxRows: s.pairRows(), Transfer: s.between, Memory: account, Rho: price}
 	twins, err := s.layers.Pair(s.layers.All(), 1, o)
 	with, failed := s.layers.Pair(s.division.Pair.Phi, 1, o)
 	if errors.Join(err, failed) != nil {

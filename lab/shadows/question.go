@@ -94,7 +94,7 @@ func (s *subject) configs(perSecond float64) (all []capacity.Candidate) {
 // divide finds the way to help the body that the provider would choose. It may be the pair that is
 // measured anyway.
 func (s *subject) divide() error {
-	x := pairing.Divider{Model: s.layers, Transfer: pairing.Relayed, Planned: planned(s.configs(0)), Limits: scaling.DefaultSettings().Options}
+	x := pairing.Divider{Model: s.layers, Transfer: s.between, Planned: planned(s.configs(0)), Limits: scaling.DefaultSettings().Options}
 	all, err := x.Divide()
 	if err != nil || len(all) == 0 {
 		return err

@@ -44,6 +44,8 @@ type Bench struct {
 	// Database has the operators' times, "" to measure them in this run: what a busy machine has
 	// measured misleads the choice of Φ.
 	Database string
+	// between is the time of tensors between a body and its shadow.
+	between shadow.Transfer
 }
 
 // Check returns an error if the measures are out of their bounds. Divisions know batches of up to
@@ -70,8 +72,9 @@ func Zoo() []string {
 
 // Run measures all models, the transport and the starts.
 func (b Bench) Run(ctx context.Context, o rig.Options, r *report.Report) error {
-	if err := transfer(ctx, r); err != nil {
-		return fmt.Errorf("the transport: %w", err)
+	var err error
+	if b.between, err = transfer(ctx, r); err != nil {
+		return err
 	}
 	if b.Database == "" {
 		dir, err := os.MkdirTemp("", "faas-infer-operators-")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,13 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rs/zerolog"
-
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/mutual"
-	"github.com/faas-infer/faas-infer/instance/relay"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // startTimes is the number of starts that are measured.
@@ -132,78 +128,12 @@ func (s *subject) wake(ctx context.Context) (float64, error) {
 	return rig.Milliseconds(time.Since(began)), err
 }
 
-// echo copies inputs to outputs.
-type echo struct{}
-
-// Run implements [relay.Handler].
-func (echo) Run(_ context.Context, _, _ int, inputs []tensor.Tensor, into [][]byte) error {
-	for i := range into {
-		copy(into[i], inputs[i].Data)
+// transfer measures the relay over a Unix socket.
+func transfer(ctx context.Context, r *report.Report) (shadow.Transfer, error) {
+	t, err := profile.Crossing(ctx)
+	if err == nil {
+		r.Add("transfer.fixed_ms", 2*t.Fixed, "ms", "a message there and back")
+		r.Add("transfer.ms_per_mib", t.PerMiB, "ms/MiB", "one way, copied once")
 	}
-	return nil
-}
-
-const (
-	transferTimes = 300
-	transferMiB   = 2
-)
-
-// transfer measures the relay over a Unix socket: a small message there and back, and one with some
-// rows of an image model's input there. This side copies them into the memory once, as a body does
-// whose Φ begins with the model's inputs; other tensors are computed where they are read.
-func transfer(ctx context.Context, r *report.Report) error {
-	dir, err := os.MkdirTemp("", "faas-infer-relay-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		return err
-	}
-	serving, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- relay.Serve(serving, l, relay.Identity{}, echo{}, zerolog.Nop()) }()
-	defer func() { cancel(); <-ended }()
-	p, err := relay.Dial(ctx, (*mutual.Identity)(nil).Dial, "unix", l.Addr().String(), relay.Identity{})
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	m, err := relay.NewMemory()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = m.Retire() }()
-	median := func(size int) (float64, error) {
-		from := make([]byte, size)
-		part, err := m.Lend(int64(size) + 64)
-		if err != nil {
-			return 0, err
-		}
-		defer m.Free(part)
-		into := part.Data()[size:]
-		var all []float64
-		for range transferTimes {
-			began := time.Now()
-			copy(part.Data()[:size], from)
-			in := tensor.Tensor{Type: tensor.FP32, Shape: []int64{1, int64(size / 4)}, Data: part.Data()[:size]}
-			if _, err := p.Run(ctx, relay.Job{Rows: 1, Within: time.Minute, Inputs: []tensor.Tensor{in}, Into: [][]byte{into}, Memory: m}); err != nil {
-				return 0, err
-			}
-			all = append(all, rig.Milliseconds(time.Since(began)))
-		}
-		return rig.Median(all), nil
-	}
-	fixed, err := median(64)
-	if err != nil {
-		return err
-	}
-	large, err := median(transferMiB << 20)
-	if err != nil {
-		return err
-	}
-	r.Add("transfer.fixed_ms", fixed, "ms", "a message there and back")
-	r.Add("transfer.ms_per_mib", (large-fixed)/transferMiB, "ms/MiB", "one way, copied once")
-	return nil
+	return t, err
 }

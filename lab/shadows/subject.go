@@ -100,7 +100,7 @@ func (b Bench) subject(ctx context.Context, o rig.Options, name string) (_ *subj
 // options are those of a pair's batch. Φ is one run: of several, two batches take turns at the shadow, and
 // a short run waits for a long one of the other batch.
 func (s *subject) options() shadow.Options {
-	return shadow.Options{Runs: 1, Body: core, Shadow: core, MinRows: s.pairRows(), MaxRows: s.pairRows(), ShadowRows: s.Rows, Transfer: pairing.Relayed, Partial: true}
+	return shadow.Options{Runs: 1, Body: core, Shadow: core, MinRows: s.pairRows(), MaxRows: s.pairRows(), ShadowRows: s.Rows, Transfer: s.between, Partial: true}
 }
 
 // choose profiles the blocks and takes the lightest Φ that reaches enough by prediction, the one with

@@ -382,7 +382,7 @@ func (c preparation) partsOf(ctx context.Context, t *task) parts {
 	for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
 		m, err = c.finder.Layers(ctx, c.Function, t.File)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, latency.ErrStored) {
 		c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("the model's instances have no shadows")
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // pairOf is what a replica knows of the function's body and its shadow.
@@ -82,5 +83,35 @@ func TestPairsAreRecorded(t *testing.T) {
 		if got := strings.Join(shadows.recorded, ", "); got != string(s.ID)+" to other" {
 			t.Errorf("recorded %s", got)
 		}
+	})
+}
+
+// The reason of another replica why a model cannot be divided may have passed. A replica that follows shows it,
+// refuses nothing for it, and looks itself once it leads.
+func TestReasonsOfAnotherReplica(t *testing.T) {
+	shadows := map[bool]*fakeShadows{true: {fails: 100, why: &shadow.UndividedError{Why: "its weights are packed"}}, false: {}}
+	first := true
+	together(t, func(o *Options) { o.Shadows, first = shadows[first], false }, func(leader, follower *replica) {
+		both(leader, follower, "f", "model", withShadows, stays)
+		plan := func(r *replica) string {
+			s, _ := r.Status(full("f"))
+			return s.Plan
+		}
+		leader.until("found", func() bool {
+			return strings.Contains(plan(leader), "no shadows: the model cannot be divided: its weights are packed")
+		})
+		follower.until("shown", func() bool {
+			return strings.Contains(plan(follower), "no shadows yet, it is tried again: the leader found: the model cannot be divided: its weights are packed")
+		})
+		if _, err := leader.Deploy(t.Context(), leader.function("g", "model", withShadows)); err == nil {
+			t.Error("the leader accepts what it has just found to be impossible")
+		}
+		follower.deploy("g", "model", withShadows)
+		if shadows[false].blocks != 0 {
+			t.Error("the replica that follows looked itself")
+		}
+		leader.leads.Store(false)
+		follower.leads.Store(true)
+		follower.until("divided", func() bool { return strings.Contains(plan(follower), "one holds the blocks 0:1") })
 	})
 }

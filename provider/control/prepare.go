@@ -62,9 +62,11 @@ func pause(n int) time.Duration { return keeper.Backoff(n, time.Second, 5*time.M
 
 const (
 	// A replica that follows looks every followPause whether the leader has found a
-	// model's times. After followTimeout it finds them itself.
+	// model's times. After followTimeout it finds them itself. Every followLook it looks whether the
+	// leader can divide a model now, or whether it has become the leader itself.
 	followPause   = time.Second
 	followTimeout = 2 * time.Minute
+	followLook    = 10 * time.Second
 )
 
 // prepare finds the times of the revision's models and makes the revision the served one. A
@@ -91,16 +93,56 @@ func (c preparation) prepare(ctx context.Context) {
 	if !c.complete(ctx, c.all) {
 		return
 	}
-	known := c.divide(ctx)
+	known := c.supplement(ctx)
 	if more {
 		g := generation{c}
 		g.run(ctx)
 		c = g.preparation
-		known = c.divide(ctx)
+		known = c.supplement(ctx)
 	}
-	for n := 1; !known && wait(ctx, keeper.Backoff(n, generatePause, generateLongest)); n++ {
-		known = c.divide(ctx)
+	for n := 1; !known; {
+		pause := followLook
+		if c.options.Replica.Leads() {
+			pause = keeper.Backoff(n, generatePause, generateLongest)
+			n++
+		}
+		if !wait(ctx, pause) {
+			return
+		}
+		known = c.supplement(ctx)
 	}
+}
+
+// supplement finds what the full profiles lack: memory that instances have to themselves, and layers. It
+// reports whether nothing is left to be found.
+func (c preparation) supplement(ctx context.Context) (known bool) {
+	owned := c.own(ctx)
+	return c.divide(ctx) && owned
+}
+
+// own completes the profiles that earlier versions stored, so that instances which start from now on share
+// their weights. It reports whether none is left.
+func (c preparation) own(ctx context.Context) (known bool) {
+	known = true
+	changed := false
+	for _, t := range c.all {
+		if t.profile == nil || !latency.OwnUnknown(c.Function, t.profile) {
+			continue
+		}
+		p, err := c.finder.Own(ctx, c.Function, t.File, t.profile)
+		switch {
+		case err != nil:
+			known = false
+			c.fn.log.Warn().Err(err).Str("variant", t.Name).Msg("it is not known what memory each instance has to itself, so all of it counts")
+		case latency.OwnUnknown(c.Function, p): // It has none: this is no failure.
+		default:
+			t.profile, changed = p, true
+		}
+	}
+	if changed && ctx.Err() == nil {
+		c.serve(true)
+	}
+	return known
 }
 
 // complete finds the full profiles of tasks, and serves the revision whenever that changes

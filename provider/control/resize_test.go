@@ -170,3 +170,40 @@ func TestResizeThatFails(t *testing.T) {
 		r.mu.Unlock()
 	})
 }
+
+// A function with a profile of an earlier version, which does not say what an instance has to itself, shares
+// weights without another deployment: instances that start from now on do. Those that run stay.
+func TestEarlierProfilesShareAfterAnUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const weights = 105 << 20
+		old := spec("old", "f", "provisional", 1, 8, 1000)
+		old.Config.Memory = 547 << 20
+		r := leftWith(t, func(o *Options) { o.Mapped = func(string) int64 { return weights } }, old)
+		f := r.function("f", "provisional")
+		earlier := fakeProfile("provisional", f.Inference.MaxBatch, f.Inference.SLO)
+		earlier.Own = 0
+		key := r.finder.Key("hash of provisional", f)
+		_ = r.profiles.PutProfile(key, earlier)
+		r.revision = 0
+		r.deploy("f", "provisional", func(f *provider.Function) { f.Inference.KeepAlive = time.Hour })
+		r.run()
+		defer r.close()
+		r.until("claimed", func() bool { return r.describe("f").Ready == 1 })
+		r.until("stored", func() bool {
+			p, err := r.profiles.Profile(key)
+			return err == nil && p.Own == 5<<20
+		})
+		time.Sleep(time.Minute)
+		if now := r.only(); now.ID != "old" || r.backend.asked() > 0 {
+			t.Errorf("the instance was replaced by %s", now.ID)
+		}
+		r.backend.crash("old", "killed")
+		r.answered("f", "provisional")
+		if now := r.only(); now.Config.Mapped.Bytes != weights || now.Config.Memory != leastOwnOfTest+weights && now.Config.Memory != 256<<20 {
+			t.Errorf("the next instance has %+v", now.Config)
+		}
+		if r.models.measures+r.models.predicts > 0 {
+			t.Error("the model was measured again")
+		}
+	})
+}

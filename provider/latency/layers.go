@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
@@ -14,7 +15,7 @@ import (
 // stored with the model's profile. Otherwise [Finder.Blocks] finds them, which may take some
 // seconds. The error says why the model cannot be divided. That is stored, too, and the leader looks
 // again after a restart: the model may have been prepared anew. A replica that does not lead gets
-// ErrFollowing until the leader has stored either.
+// ErrFollowing until the leader has stored either, and ErrStored for a stored reason.
 func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) (*shadow.Model, error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
@@ -31,7 +32,7 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 	switch {
 	case t.Leading():
 	case p != nil && p.Undivided != "":
-		return nil, &shadow.UndividedError{Why: p.Undivided}
+		return nil, fmt.Errorf("%w: %s", ErrStored, (&shadow.UndividedError{Why: p.Undivided}).Error())
 	default:
 		return nil, ErrFollowing
 	}
@@ -61,6 +62,9 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 	return m, nil
 }
 
+// ErrStored is wrapped by a reason why a model cannot be divided that a replica which leads has stored. It may pass.
+var ErrStored = errors.New("the leader found")
+
 // divided stores a model's layers, or why it cannot be divided, with its full profile.
 func (t *Finder) divided(f *provider.Function, key string, layers json.RawMessage, undivided string) {
 	p := t.stored(key)
@@ -77,8 +81,12 @@ const lookAgain = 10 * time.Second
 
 // Undivided returns why the model of a function cannot be divided, "" if it can or if that is not known. An
 // earlier provider may have stored a reason that has passed, so the leader looks again before it repeats
-// it.
+// it. A replica that does not lead knows of no reason that cannot pass: it may have led before, or its machine
+// may be of another kind than the leader's.
 func (t *Finder) Undivided(ctx context.Context, f *provider.Function, file string) string {
+	if !t.Leading() {
+		return ""
+	}
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return ""

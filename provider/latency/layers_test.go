@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -65,7 +66,8 @@ func TestUndivided(t *testing.T) {
 }
 
 // A restart forgets neither the layers nor why a model cannot be divided. The leader looks again, since the
-// model may have been prepared anew; another replica takes what is stored.
+// model may have been prepared anew. Another replica shows what is stored and refuses nothing for it: the reason
+// may have passed.
 func TestUndividedAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, f := newRig(false), function(time.Second, 8)
@@ -85,8 +87,12 @@ func TestUndividedAfterRestart(t *testing.T) {
 			t.Errorf("after a restart it cannot be divided because %q", got)
 		}
 		after.leading = false
-		if _, err := after.Layers(t.Context(), f, "m"); !errors.As(err, new(*shadow.UndividedError)) || err.Error() != why {
+		if _, err := after.Layers(t.Context(), f, "m"); !errors.Is(err, latency.ErrStored) || errors.As(err, new(*shadow.UndividedError)) || err.Error() != "the leader found: "+why {
 			t.Errorf("a replica that follows: %v", err)
+		}
+		follower := restarted(r)
+		if follower.leading = false; follower.Undivided(t.Context(), f, "m") != "" || after.Undivided(t.Context(), f, "m") != "" {
+			t.Error("a replica that follows refuses by a stored reason, or by one that it found when it led")
 		}
 		fails, after.leading = nil, true
 		if _, err := after.Layers(t.Context(), f, "m"); err != nil || after.Undivided(t.Context(), f, "m") != "" {

@@ -28,8 +28,10 @@ type models struct {
 	mu       sync.Mutex
 	calls    []string
 	measured atomic.Int64
-	// sketch is the factor by which a sketch is slower; 0 means that sketching fails.
+	// sketch is the factor by which a sketch is slower; 0 means that sketching fails. own is what it says
+	// that an instance has to itself.
 	sketch float64
+	own    int64
 	// slower is the factor by which a prediction is slower. The other fields are failures.
 	slower                       float64
 	hash, check, predict, failed error
@@ -69,7 +71,7 @@ func (m *models) Sketch(_ context.Context, file string, maxBatch int, until time
 	}
 	m.call("sketch")
 	p := profile(min(maxBatch, 2), until, m.sketch, false)
-	p.Provisional = true
+	p.Provisional, p.Own = true, m.own
 	return "prepared " + file, p, nil
 }
 
@@ -164,6 +166,12 @@ func function(slo time.Duration, maxBatch int) *provider.Function {
 func (r *rig) put(f *provider.Function, p *profiler.Profile) {
 	hash, _ := r.models.Hash("m")
 	r.store.kept[r.Key(hash, f)] = p
+}
+
+// stored is the profile of "m" in the store.
+func (r *rig) stored(f *provider.Function) *profiler.Profile {
+	hash, _ := r.models.Hash("m")
+	return r.store.kept[r.Key(hash, f)]
 }
 
 func TestKeys(t *testing.T) {

@@ -28,7 +28,8 @@ const (
 	shadowMargin, leastShadow = 2, 128 << 20
 )
 
-// Relayed is the time of tensors between a body and its shadow on one node, by bench shadow.
+// Relayed is the time of tensors between a body and its shadow on one node where it could not be measured:
+// longer than bench shadow has ever found it.
 var Relayed = shadow.Transfer{Fixed: 0.3, PerMiB: 0.1}
 
 // Division is a way to help instances of an artefact with a share.

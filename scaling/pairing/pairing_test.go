@@ -122,3 +122,37 @@ func TestSlowerThanPredicted(t *testing.T) {
 		t.Errorf("plans count pairs as %v times as slow after they are as predicted", got)
 	}
 }
+
+// The engine takes a pair of a quick model where crossings are known to be short, and a whole instance where a
+// long time is assumed for them: such a pair would never run and show that it is better.
+func TestShortCrossingsAreDiscovered(t *testing.T) {
+	quick := model(0.3, 0.02)
+	starts := func(crossing shadow.Transfer) (part string, gain float64) {
+		x := dividerOf(quick, 100*time.Millisecond)
+		x.Transfer = crossing
+		all, err := x.Divide()
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d divisions, %v", len(all), err)
+		}
+		f, largest := x.Planned, x.Planned.Configs[len(x.Planned.Configs)-1]
+		f.Name, f.Revision, f.Rate = "f", 1, 4*float64(largest.Config.Batch)/largest.Exec.Seconds()
+		f.Pairings = []scaling.Pairing{all[0].Pairing("", f.Configs)}
+		f.Instances = []scaling.Running{{ID: "i", Node: "a", Config: largest.Config, Exec: largest.Exec, Revision: 1, State: cluster.Ready, Paired: true}}
+		settings := scaling.DefaultSettings()
+		settings.Vertical = false
+		node := cluster.Node{Name: "a", Total: cluster.Resources{CPU: 64000, Memory: 32 << 30}, Free: cluster.Resources{CPU: 1000, Memory: 16 << 30}} // 2 cores for a GiB.
+		plan := scaling.New(settings).Scale(time.Unix(1e6, 0), []scaling.Function{f}, []cluster.Node{node})
+		if len(plan.Start) != 1 {
+			t.Fatalf("%+v", plan)
+		}
+		pair := f.Pairings[0].Pair[len(f.Pairings[0].Pair)-1]
+		return plan.Start[0].Part, float64(pair.Config.Concurrency) * largest.Exec.Seconds() / pair.Exec.Seconds()
+	}
+	part, long := starts(Relayed)
+	if part != "" {
+		t.Errorf("a pair of %.2f bodies starts although its crossings are taken to be long", long)
+	}
+	if part, short := starts(shadow.Transfer{Fixed: 0.008, PerMiB: 0.021}); part != "0:1" || short < 1.1*long {
+		t.Errorf("with short crossings a pair serves as much as %.2f bodies, not %.2f, and a shadow of %q starts", short, long, part)
+	}
+}
