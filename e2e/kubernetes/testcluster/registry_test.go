@@ -12,7 +12,7 @@ import (
 
 // A registry that hangs answers no request, and those that wait when it is resumed.
 func TestRegistryHangs(t *testing.T) {
-	r, err := testcluster.StartRegistry(t.TempDir(), "127.0.0.1")
+	r, err := testcluster.StartRegistry(t.TempDir(), "127.0.0.1", "")
 	if err != nil {
 		t.Fatal(err)
 	}
