@@ -78,6 +78,11 @@ func chain(t *testing.T) (file string) {
 	return file
 }
 
+// chainInput is a request to it.
+func chainInput() string {
+	return fmt.Sprintf(`{"instances": [[%s]]}`, strings.TrimSuffix(strings.Repeat("0,", chainWidth), ","))
+}
+
 // firstAnswer is how soon after it is ready a provider must have answered for each function
 // that runs.
 const firstAnswer = 2 * time.Second
@@ -142,9 +147,8 @@ func TestRegistryAwayForCutModels(t *testing.T) {
 	members := func() string {
 		return f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-l", "faas_function=cut", "-o", "jsonpath={.items[*].metadata.name}")
 	}
-	input := fmt.Sprintf(`{"instances": [[%s]]}`, strings.TrimSuffix(strings.Repeat("0,", chainWidth), ","))
 	ask := func() error {
-		got, err := get(t.Context(), http.MethodPost, url+"/function/cut", input)
+		got, err := get(t.Context(), http.MethodPost, url+"/function/cut", chainInput())
 		if err == nil && !strings.Contains(got, "predictions") {
 			err = errors.New(got)
 		}
