@@ -208,6 +208,8 @@ const (
 	// Shadow: it holds a part of the model and computes rows of a body's batches. It gets no
 	// requests itself.
 	Shadow Role = "shadow"
+	// Trial: it measures its model with a whole GPU, gets no requests and ends then.
+	Trial Role = "trial"
 )
 
 // Whole is the artefact name of a function's complete model, as it was deployed.

@@ -65,6 +65,8 @@ type instanceFlags struct {
 	// where bodies connect to it.
 	body          bool
 	shadow, relay string
+	// trial makes the instance measure its model.
+	trial bool
 	// tls is the directory of the instance's certificate, and identity what was read of it.
 	tls      string
 	identity *mutual.Identity
@@ -112,7 +114,6 @@ On SIGTERM it finishes the requests in flight and exits.`,
   curl http://127.0.0.1:9000/v2/models/mnist
   faas-infer instance --model mnist.onnx --prepared "$(faas-infer instance prepare --model mnist.onnx --cache .prepared)" \
     --threads 2 --max-batch 16 --listen unix:///tmp/mnist.sock
-
   faas-infer instance --prepared "$(faas-infer instance prepare --model vgg.plan.json --cache .prepared)" \
     --part 0 --concurrency 2 --name vgg --listen unix:///tmp/vgg-0.sock`,
 		Args: cobra.NoArgs,
@@ -148,6 +149,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.plan, "plan", "", "the plan of a cut model as JSON, for a member that cuts its own parts out of --model")
 	flags.IntVar(&f.concurrency, "concurrency", 1, "number of batches that the master of a cut model runs at the same time; each worker computes one part at a time")
 	flags.BoolVar(&f.body, "body", false, "take shadows: PUT /v1/shadows says where they are; --concurrency 2 lets them begin the next batch meanwhile")
+	flags.BoolVar(&f.trial, "trial", false, "measure the model of a bundle at POST "+profile.TrialPath+", for a provider whose machine lacks the GPU")
 	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
 	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
 	c.AddCommand(newPrepareCommand(), newStandByCommand())
@@ -216,6 +218,9 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	defer s.closer.Close()
 	defer f.shared.Close()
 	endWithGPU(ctx, s.closer, end)
+	if err := f.measured(s); err != nil {
+		return err
+	}
 	err = instance.Serve(ctx, f.guarded(s.Handler), listeners, f.identity, logger, func() error {
 		logger.Info().Dur("library_ms", s.startup.Library).Dur("load_ms", s.startup.Load).
 			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")

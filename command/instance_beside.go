@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,6 +41,9 @@ func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger
 	case f.device != "" && f.device != automatic:
 		return nil, instance.Startup{}, fmt.Errorf("--device is %s: it is for ONNX models only; leave it out, as a model in Python or a model server chooses its device itself", f.device)
 	}
+	if f.trial {
+		o.Timeout = profile.TrialTimeout
+	}
 	opened, err := f.startBeside(ctx, kind, o)
 	if err != nil {
 		return nil, instance.Startup{}, err
@@ -58,6 +62,19 @@ func (f *instanceFlags) loadBeside(ctx context.Context, kind engine.Kind, logger
 	}
 	startup.FirstRun = time.Since(began)
 	return opened.Running, startup, nil
+}
+
+// measured makes an instance with --trial measure its model when it is asked to.
+func (f *instanceFlags) measured(s *served) error {
+	if !f.trial {
+		return nil
+	}
+	e, ok := s.closer.(engine.Running)
+	if !ok {
+		return errors.New("--trial: only a bundle that Python, a model server or a program runs measures its model; leave it out")
+	}
+	s.Handler = profile.Trial(e, s.Handler)
+	return nil
 }
 
 func (f *instanceFlags) startBeside(ctx context.Context, kind engine.Kind, o engine.Options) (engine.Opened, error) {

@@ -46,11 +46,16 @@ func (m gpuModels) Devices() (names []string) {
 	}
 	for _, i := range all {
 		for _, d := range usable(i) {
-			names = append(names, gpu.Kind(d.Model, i.Driver))
+			names = append(names, i.KindOf(&d))
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Suits implements [latency.Devices].
+func (m gpuModels) Suits(file, device string) bool {
+	return !gpu.IsDedicated(device) || engines.IsManifest(file)
 }
 
 // usable lists the GPUs on which models run: those that are shared, and those that an instance has
@@ -87,7 +92,7 @@ func (m gpuModels) Unusable(file, device string) string {
 	}
 	for _, i := range all {
 		for _, d := range usable(i) {
-			if gpu.Kind(d.Model, i.Driver) == device {
+			if i.KindOf(&d) == device {
 				most = max(most, d.Memory)
 			}
 		}
@@ -95,12 +100,12 @@ func (m gpuModels) Unusable(file, device string) string {
 	if least := weights(file); most > 0 && least > most {
 		return fmt.Sprintf("the model's weights alone need %d MiB of memory, and the GPU has %d MiB", least>>20, most>>20)
 	}
-	if engines.IsManifest(file) {
+	if engines.IsManifest(file) && m.others == nil { // On a cluster it is measured in an instance.
 		if _, err := m.wholeOf(device); err != nil {
 			return err.Error()
 		}
 	}
-	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return gpu.Kind(d.Model, own.Driver) == device }) {
+	if !slices.ContainsFunc(usable(own), func(d gpu.Device) bool { return own.KindOf(&d) == device }) {
 		return ""
 	}
 	if engines.IsManifest(file) && !engines.Of(file).TakesDevice {
@@ -141,7 +146,7 @@ func weights(file string) (sum int64) {
 func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error) {
 	i := m.inventory()
 	all := usable(i)
-	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && gpu.Kind(d.Model, i.Driver) == device })
+	at := slices.IndexFunc(all, func(d gpu.Device) bool { return d.Parent == "" && i.KindOf(&d) == device })
 	if engines.IsManifest(file) {
 		return m.whole(ctx, file, device, maxBatch, until)
 	}
@@ -174,23 +179,14 @@ func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int,
 	if err != nil {
 		return nil, err
 	}
-	holdAll(p, most.Memory)
+	p.HoldDevice(most.Memory)
 	return p, nil
-}
-
-// holdAll says in a profile that an instance takes all memory of a GPU, in whole MiB as configs have
-// it: rounded up it would fit on no GPU.
-func holdAll(p *profiler.Profile, memory int64) {
-	p.WholeDevice = true
-	for k := range p.Measurements {
-		p.Measurements[k].DeviceMemory = memory >> 20 << 20
-	}
 }
 
 // wholeOf is this machine's GPU of a kind that has the most memory, MIG instances aside.
 func (m gpuModels) wholeOf(device string) (gpu.Device, error) {
 	i := m.inventory()
-	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || gpu.Kind(d.Model, i.Driver) != device })
+	all := slices.DeleteFunc(usable(i), func(d gpu.Device) bool { return d.Parent != "" || i.KindOf(&d) != device })
 	if len(all) == 0 {
 		return gpu.Device{}, fmt.Errorf("the provider's machine has no %s as a whole, and only there can a model be measured that ONNX Runtime does not run; leave the annotation out", device)
 	}

@@ -104,14 +104,18 @@ func TestGPUUnable(t *testing.T) {
 	}
 }
 
-// An engine that cannot be measured on the provider's machine is refused before it is deployed, and one that
-// holds all memory of a GPU fits on it.
+// An engine that nobody can measure is refused before it is deployed: on a cluster, instances do it. One that holds
+// all memory of a GPU fits on it.
 func TestWholeGPUOfTheProvider(t *testing.T) {
 	i := gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-a", Model: "NVIDIA T4", Memory: 15<<30 + 700_000}}}
 	var own gpu.Inventory
-	m := gpuModels{inventory: func() gpu.Inventory { return own }, others: func() []gpu.Inventory { return []gpu.Inventory{i} }}
+	m := gpuModels{inventory: func() gpu.Inventory { return own }}
 	manifest := pythonBundle(t, doubling)
 	if why := m.Unusable(manifest, "NVIDIA T4, driver 1"); !strings.Contains(why, "the provider's machine has no NVIDIA T4") {
+		t.Errorf("without a GPU: %q", why)
+	}
+	m.others = func() []gpu.Inventory { return []gpu.Inventory{i} }
+	if why := m.Unusable(manifest, "NVIDIA T4, driver 1"); why != "" {
 		t.Errorf("on another node: %q", why)
 	}
 	own = i
@@ -119,9 +123,25 @@ func TestWholeGPUOfTheProvider(t *testing.T) {
 		t.Errorf("on its own: %s", why)
 	}
 	p := &profiler.Profile{Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, GPU: 100}}}
-	holdAll(p, i.Devices[0].Memory)
+	p.HoldDevice(i.Devices[0].Memory)
 	if got := p.DeviceMemory(1); got > i.Devices[0].Memory || got < 15<<30 {
 		t.Errorf("%d bytes of %d", got, i.Devices[0].Memory)
+	}
+}
+
+// A GPU that the cluster gives to one container suits the models that take a whole one.
+func TestDedicatedGPU(t *testing.T) {
+	i := gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{
+		{UUID: "GPU-a", Model: "NVIDIA T4"}, {UUID: gpu.Granted(0), Model: "NVIDIA T4", Whole: true, Dedicated: true, Grant: gpu.WholeResource}}}
+	m := gpuModels{inventory: func() gpu.Inventory { return gpu.Inventory{} }, others: func() []gpu.Inventory { return []gpu.Inventory{i} }}
+	if all := m.Devices(); !slices.Equal(all, []string{"NVIDIA T4, driver 1", "NVIDIA T4, driver 1, whole"}) {
+		t.Errorf("%q", all)
+	}
+	manifest := pythonBundle(t, doubling)
+	for _, kind := range m.Devices() {
+		if !m.Suits(manifest, kind) || m.Suits("a/model.onnx", kind) == gpu.IsDedicated(kind) {
+			t.Errorf("%s suits %v and %v", kind, m.Suits(manifest, kind), m.Suits("a/model.onnx", kind))
+		}
 	}
 }
 

@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -171,23 +168,7 @@ const maxStatus = 64 << 10
 func (s Shadows) callBody(ctx context.Context, body cluster.Instance, method string, text []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, "http://instance"+pair.ShadowsPath, bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	over := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return s.dial(ctx, body.Network, body.Address)
-	}}
-	answer, err := (&http.Client{Transport: over}).Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode/100 != 2 {
-		complaint, _ := io.ReadAll(io.LimitReader(answer.Body, 300)) // The status says enough.
-		return nil, fmt.Errorf("it answers %s: %s", answer.Status, strings.TrimSpace(string(complaint)))
-	}
-	return io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	return callInstance(ctx, s.dial, body, method, pair.ShadowsPath, bytes.NewReader(text), maxStatus)
 }
 
 // relayOf is where bodies connect to a shadow that listens at a socket.

@@ -82,6 +82,9 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	if spec.Set != "" {
 		argv = append(argv, "--part", strconv.Itoa(spec.Member))
 	}
+	if spec.Role == cluster.Trial {
+		argv = append(argv, "--trial")
+	}
 	if spec.Config.Concurrency > 1 {
 		argv = append(argv, "--concurrency", strconv.Itoa(spec.Config.Concurrency))
 	}

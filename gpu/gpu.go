@@ -6,6 +6,7 @@
 package gpu
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,6 +72,12 @@ type Device struct {
 	Lost string `json:"lost,omitempty"`
 	// Gone: it is lost because the driver does not list it any more.
 	Gone bool `json:"gone,omitempty"`
+	// Dedicated: the cluster gives it out, to one container at a time, and Grant says by which resource of
+	// the container; "" for a ResourceClaim. No agent publishes that.
+	Dedicated bool   `json:"-"`
+	Grant     string `json:"-"`
+	// Driver is the version of its driver if the inventory's is not known.
+	Driver string `json:"-"`
 	// PipeDirectory is where its own MPS control daemon listens; "" for the inventory's, or for none
 	// if it is given out whole.
 	PipeDirectory string `json:"pipeDirectory,omitempty"`
@@ -191,6 +198,22 @@ func (i Inventory) daemonIsMissing(d *Device) bool {
 // Kind names a GPU's model and driver, on which times depend: for example "NVIDIA A100-SXM4-40GB, driver
 // 580.95.05". A MIG instance has its GPU's.
 func Kind(model, driver string) string { return model + ", driver " + driver }
+
+// dedicated ends the kinds of GPUs that the cluster gives out.
+const dedicated = ", whole"
+
+// IsDedicated reports whether GPUs of a kind are [Device.Dedicated].
+func IsDedicated(kind string) bool { return strings.HasSuffix(kind, dedicated) }
+
+// KindOf is the kind of a device. A dedicated one has a kind of its own: models that share GPUs have no
+// instances there.
+func (i Inventory) KindOf(d *Device) string {
+	kind := Kind(d.Model, cmp.Or(d.Driver, i.Driver))
+	if d.Dedicated {
+		kind += dedicated
+	}
+	return kind
+}
 
 // Shareable returns the GPUs that are shared; none unless Sharing is MPS.
 func (i Inventory) Shareable() []Device {

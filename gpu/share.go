@@ -24,6 +24,9 @@ type Share struct {
 	PipeDirectory, SharedMemory string
 	// RuntimeClass is that of the inventory.
 	RuntimeClass string
+	// Grant is the resource by which the cluster gives the device to the container, "" for another way. The
+	// device has no UUID then.
+	Grant string
 }
 
 // megabyte is the unit of MPS' limit.
@@ -48,6 +51,9 @@ func Shared(getenv func(name string) string) bool {
 // The NVIDIA container runtime reads NVIDIA_VISIBLE_DEVICES and
 // NVIDIA_DRIVER_CAPABILITIES. Without that runtime they have no effect.
 func (s Share) Env() map[string]string {
+	if s.Grant != "" { // The device plugin sets VisibleEnv.
+		return map[string]string{devicesEnv: "0", percentEnv: strconv.Itoa(s.Percent), "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+	}
 	env := map[string]string{
 		devicesEnv:                   s.Device,
 		percentEnv:                   strconv.Itoa(s.Percent),
@@ -107,6 +113,14 @@ var tunable = []string{
 // how the engine computes on its GPU, and no more.
 func Tunes(name string) bool { return slices.Contains(tunable, name) }
 
+// Granted names the n-th whole GPU that the device plugin gives out on a node, which has no UUID before.
+func Granted(n int) string { return grantedPrefix + strconv.Itoa(n) }
+
+const grantedPrefix = WholeResource + "-"
+
+// IsGranted reports whether a device is named by [Granted].
+func IsGranted(device string) bool { return strings.HasPrefix(device, grantedPrefix) }
+
 // Mount is a directory of the node that a container needs at a path.
 type Mount struct {
 	// Name identifies the mount; it is a DNS label.
@@ -137,7 +151,7 @@ type Held struct {
 func (i Inventory) Rooms(held []Held) (rooms []cluster.DeviceRoom) {
 	for _, d := range i.Usable() {
 		total := cluster.Resources{GPU: d.percent(), GPUMemory: d.Memory}
-		r := cluster.DeviceRoom{UUID: d.UUID, Total: total, Free: total, Whole: d.Whole, Kind: Kind(d.Model, i.Driver), Lost: d.Lost}
+		r := cluster.DeviceRoom{UUID: d.UUID, Total: total, Free: total, Whole: d.Whole, Kind: i.KindOf(&d), Lost: d.Lost}
 		for _, h := range held {
 			if h.Device == d.UUID {
 				r.Free, r.Instances = r.Free.Sub(cluster.Resources{GPU: h.Percent, GPUMemory: h.Memory}), r.Instances+1
@@ -179,6 +193,7 @@ func (i Inventory) On(device string, percent int, memory int64) Share {
 		if s.PipeDirectory = cmp.Or(i.Devices[n].PipeDirectory, s.PipeDirectory); i.Devices[n].Whole {
 			s.PipeDirectory = ""
 		}
+		s.Grant = i.Devices[n].Grant
 	}
 	return s
 }

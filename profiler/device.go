@@ -133,6 +133,15 @@ func (p *Profile) DeviceCandidates(b Bounds) []Candidate {
 	return cs
 }
 
+// HoldDevice says that an instance takes all memory of a GPU, in whole MiB as configs have it: rounded up
+// it would fit on no GPU.
+func (p *Profile) HoldDevice(memory int64) {
+	p.WholeDevice = true
+	for k := range p.Measurements {
+		p.Measurements[k].DeviceMemory = memory / memoryStep * memoryStep
+	}
+}
+
 // With returns the profile together with device's, a profile on a GPU: a model that may run
 // on either. p may be nil. A share and batch that p has already from another GPU gets the
 // longer time and the larger memory, since an instance may come to either. Instances that take all

@@ -126,14 +126,36 @@ func (b claimWatch) handler(put func(any) bool, remove func(namespace, name stri
 	}
 }
 
+// inventory returns a node's GPUs: the agent's, and those that NVIDIA's device plugin or DRA driver gives out to
+// containers without the agent. The lock is held.
+func (f *fleet) inventory(n *nodes.Node) gpu.Inventory {
+	i := n.GPUs
+	i.Devices = slices.Concat(i.Devices, n.Dedicated)
+	for _, d := range f.claims.Whole(n.Name) {
+		if !slices.ContainsFunc(n.GPUs.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
+			i.Devices = append(i.Devices, d)
+		}
+	}
+	return i
+}
+
 // gpus returns a node's GPUs. Those of which no new instance in the namespace can have a share are
 // marked as lost; the namespace "" stands for any. The lock is held.
 func (f *fleet) gpus(n *nodes.Node, namespace string) gpu.Inventory {
-	i := n.GPUs
+	i := f.inventory(n)
+	if len(i.Devices) == 0 {
+		return i
+	}
+	held := map[string]bool{}
+	for e := range f.instances[n.Name] {
+		if gpu.IsGranted(e.device) {
+			held[e.device] = true
+		}
+	}
+	nodes.Withhold(i.Devices, f.ledger.GPUs(n.Name), held)
 	if f.claims == nil {
 		return i
 	}
-	i.Devices = slices.Clone(i.Devices)
 	for at := range i.Devices {
 		d := &i.Devices[at]
 		if d.Lost == "" {

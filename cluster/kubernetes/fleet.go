@@ -223,8 +223,8 @@ func (b *Backend) GPUs() (all []gpu.Inventory) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.fleet.all() {
-		if len(n.GPUs.Devices) > 0 && b.selector.Matches(labels.Set(n.Labels)) {
-			all = append(all, n.GPUs)
+		if i := b.fleet.inventory(n); len(i.Devices) > 0 && b.selector.Matches(labels.Set(n.Labels)) {
+			all = append(all, i)
 		}
 	}
 	return all
@@ -266,7 +266,7 @@ func (b *Backend) offer(n *nodes.Node) cluster.Node {
 	free := total.Sub(held)
 	usable := b.fleet.gpus(n, "")
 	devices := b.fleet.claimed(n.Name, usable.Rooms(b.fleet.heldGPUs(n.Name)))
-	if n.Allocatable.GPU > 0 {
+	if len(devices) > 0 {
 		all, left := cluster.SumDevices(devices)
 		total.GPU, total.GPUMemory, free.GPU, free.GPUMemory = all.GPU, all.GPUMemory, left.GPU, left.GPUMemory
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,9 +16,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/events"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/gpu"
 )
 
 // still returns a backend with a number of nodes and of instances on each, without a
@@ -64,6 +67,115 @@ func TestOffer(t *testing.T) {
 	b.fleet.set("n0000", &cordoned)
 	if list, _ = b.Nodes(t.Context()); len(list) != 1 {
 		t.Errorf("one is cordoned: %+v", list)
+	}
+}
+
+// A node's whole GPUs of the device plugin are offered as far as no other pod has them. An instance that has one
+// keeps it to itself, and the kinds of GPUs do not depend on who has them.
+func TestDedicatedGPUs(t *testing.T) {
+	b := still(1, 0)
+	n := *b.fleet.nodes["n0000"]
+	for k := range 3 {
+		n.Dedicated = append(n.Dedicated, gpu.Device{UUID: gpu.Granted(k), Model: "T4", Driver: "1", Memory: 15 << 30, Whole: true, Dedicated: true, Grant: gpu.WholeResource})
+	}
+	b.fleet.set(n.Name, &n)
+	b.fleet.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{gpu.WholeResource: resource.MustParse("1")}}}}}})
+	room := func() cluster.Node {
+		list, err := b.Nodes(t.Context())
+		if err != nil || len(list) != 1 || len(list[0].Devices) != 3 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		return list[0]
+	}
+	if got := room(); got.Total.GPU != 200 || got.Devices[2].Lost == "" || got.Devices[0].Kind != "T4, driver 1, whole" {
+		t.Errorf("%+v", got)
+	}
+	spec := cluster.InstanceSpec{ID: "m", Function: "f.n", Node: n.Name, Devices: []string{gpu.Granted(1)},
+		Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, GPU: 100, GPUMemory: 15 << 30}}}
+	p := podspec.ModelPlan{Spec: spec}
+	if _, err := b.reserve(&p, "n"); err != nil || p.Share.Device != gpu.Granted(1) || p.Share.Grant != gpu.WholeResource || p.Claim != "" {
+		t.Fatalf("%+v, %v", p.Share, err)
+	}
+	need, tenant := spec.Config.Resources, cluster.Tenant{Namespace: "n", Kinds: "T4, driver 1, whole"}
+	got := room()
+	if got.Free.GPU != 100 || cluster.BestDevice(got.Devices, need, tenant) != 0 || cluster.BestDevice(got.Devices, cluster.Resources{GPU: 50}, tenant) >= 0 {
+		t.Errorf("%+v", got)
+	}
+	if at := cluster.BestDevice(got.Devices, need, cluster.Tenant{Kinds: "T4, driver 1"}); at >= 0 {
+		t.Errorf("a model that shares GPUs gets %+v", got.Devices[at])
+	}
+	b.fleet.put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{gpu.WholeResource: resource.MustParse("1")}}}}}})
+	if got := room(); cluster.BestDevice(got.Devices, need, tenant) >= 0 {
+		t.Errorf("all are taken: %+v", got)
+	}
+	if all := b.GPUs(); len(all) != 1 || len(all[0].Devices) != 3 || all[0].Devices[2].Lost != "" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// A whole GPU of the DRA driver on a node without an agent is given by a claim. One that the agent lists is the
+// agent's alone.
+func TestWholeGPUsOfTheDriver(t *testing.T) {
+	b := still(1, 0)
+	node, uuids := "n0000", []string{"GPU-a", "GPU-b"}
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{Driver: claims.Driver, NodeName: &node}}
+	model := "L4"
+	for n := range uuids {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: uuids[n], Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+			"uuid": {StringValue: &uuids[n]}, "productName": {StringValue: &model}, "driverVersion": {VersionValue: &model}}})
+	}
+	b.fleet.claims = &claims.Book{}
+	b.fleet.claims.PutSlice(slice)
+	n := *b.fleet.nodes[node]
+	n.GPUs = gpu.Inventory{Sharing: gpu.None, Devices: []gpu.Device{{UUID: "GPU-b", Model: model}}}
+	b.fleet.set(node, &n)
+	list, err := b.Nodes(t.Context())
+	if err != nil || len(list[0].Devices) != 1 || list[0].Devices[0].Kind != "L4, driver L4, whole" || !list[0].Devices[0].Claimed || list[0].Total.GPU != 100 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	p := podspec.ModelPlan{Spec: cluster.InstanceSpec{ID: "m", Function: "f.n", Node: node, Devices: uuids[:1],
+		Config: cluster.Config{Batch: 1, Resources: cluster.Resources{GPU: 100}}}}
+	if _, err := b.reserve(&p, "n"); err != nil || p.Claim != claims.Name("GPU-a") || p.Share.Grant != "" {
+		t.Errorf("%+v, %q, %v", p.Share, p.Claim, err)
+	}
+}
+
+// The agent may find MPS while an instance has a GPU without it. No share fits beside that instance, and shares
+// fit once it has ended.
+func TestSharingBeginsUnderAnInstance(t *testing.T) {
+	b := still(1, 0)
+	set := func(i gpu.Inventory) {
+		n := *b.fleet.nodes["n0000"]
+		n.GPUs = i
+		n.Allocatable.GPU, n.Allocatable.GPUMemory = i.Total()
+		b.fleet.set(n.Name, &n)
+	}
+	device := gpu.Device{UUID: "GPU-a", Model: "T4", Memory: 15 << 30, Unshareable: "MPS is missing", Whole: true}
+	set(gpu.Inventory{Sharing: gpu.MPS, Driver: "1", Devices: []gpu.Device{device}})
+	share := func(id string, percent int, memory int64) (*entry, error) {
+		return b.reserve(&podspec.ModelPlan{Spec: cluster.InstanceSpec{ID: cluster.InstanceID(id), Function: "f.n", Node: "n0000",
+			Config: cluster.Config{Batch: 1, Resources: cluster.Resources{GPU: percent, GPUMemory: memory}}}}, "n")
+	}
+	whole, err := share("whole", 100, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device.Unshareable, device.Whole = "", false
+	set(gpu.Inventory{Sharing: gpu.MPS, Driver: "1", PipeDirectory: "/run/mps", Devices: []gpu.Device{device}})
+	list, err := b.Nodes(t.Context())
+	if err != nil || list[0].Devices[0].Fits(cluster.Resources{GPU: 10, GPUMemory: 1 << 30}) {
+		t.Errorf("a share is offered beside it: %+v, %v", list, err)
+	}
+	if _, err := share("beside", 10, 1<<30); err == nil {
+		t.Error("a share is given beside it")
+	}
+	b.mu.Lock()
+	whole.drop()
+	b.mu.Unlock()
+	if _, err := share("after", 10, 1<<30); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -17,12 +17,15 @@ import (
 	"github.com/faas-infer/faas-infer/gpu/device"
 )
 
+// instanceUser is the user of the templates' images.
+const instanceUser = 65532
+
 // NewNodeCommand returns "faas-infer-kubernetes node".
 func NewNodeCommand() *cobra.Command {
 	var kubeconfig string
 	a := &nodeagent.Agent{
 		Node: os.Getenv("NODE_NAME"), Visible: os.Getenv(gpu.VisibleEnv), Share: true, Every: 30 * time.Second,
-		MPS: device.MPSOptions{Program: device.MPSProgram, Directory: "/run/faas-infer/mps"},
+		MPS: device.MPSOptions{Program: device.MPSProgram, Directory: "/run/faas-infer/mps"}, User: instanceUser,
 	}
 	c := &cobra.Command{
 		Use:   "node",
@@ -67,6 +70,7 @@ When node ends, the MPS daemons end, and so do the processes that use them.`,
 	f.BoolVar(&a.Share, "share", a.Share, "share GPUs through MPS; if false, they are only published")
 	f.StringVar(&a.MPS.Directory, "directory", a.MPS.Directory, "directory on the node for the pipes and logs of MPS daemons")
 	f.StringVar(&a.SharedMemory, "shared-memory", "", "directory on the node that is /dev/shm here and in instances (default: /dev/shm itself)")
+	f.IntVar(&a.User, "instance-user", a.User, "user as which instances with shares run: each daemon starts its server for it ahead (0: for nobody)")
 	f.StringVar(&a.MPS.Program, "mps-control", a.MPS.Program, "the MPS control program")
 	f.DurationVar(&a.Every, "every", a.Every, "how often to check the driver and the MPS daemons")
 	return c

@@ -209,6 +209,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Models, o.Bundles, o.Secrets = models, p.images, p.secrets
 	o.Shadows = podShadows{f.Shadows(b.Identity.Dial, relayAt), f, models, p.backend}
 	// The provider's own node has no part in it.
+	o.Trials = command.Trials{Dial: b.Identity.Dial}
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.

@@ -180,10 +180,20 @@ func (o MPSOptions) PID() (int, error) {
 }
 
 // Servers returns the number of servers that the daemon has started: 0 until a process
-// uses it.
+// uses it, or Serve.
 func (d *MPSDaemon) Servers(ctx context.Context) (int, error) {
 	answer, err := d.options.ask(ctx, "get_server_list")
 	return len(strings.Fields(answer)), err
+}
+
+// Serve starts the daemon's server for the processes of a user, if the daemon has no server yet. Otherwise
+// the first process that computes waits for its start.
+func (d *MPSDaemon) Serve(ctx context.Context, uid int) error {
+	n, err := d.Servers(ctx)
+	if err == nil && n == 0 {
+		_, err = d.options.ask(ctx, fmt.Sprintf("start_server -uid %d", uid))
+	}
+	return err
 }
 
 // ask sends the daemon one command and returns its answer.

@@ -40,6 +40,14 @@ func TestDaemon(t *testing.T) {
 	if n, err := d.Servers(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d servers, %v", n, err)
 	}
+	for range 2 { // One server is enough.
+		if err := d.Serve(t.Context(), 65532); err != nil {
+			t.Error(err)
+		}
+	}
+	if users, err := os.ReadFile(filepath.Join(o.Pipes(), "servers")); err != nil || string(users) != "65532\n" {
+		t.Errorf("servers for the users %q, %v", users, err)
+	}
 	env, err := os.ReadFile(filepath.Join(o.Pipes(), "environment"))
 	if err != nil || !strings.Contains(string(env), "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b\n") || strings.Contains(string(env), "PERCENTAGE") {
 		t.Errorf("%s, %v", env, err)

@@ -28,6 +28,8 @@ type StandIns struct {
 	served map[string]int
 	gone   map[string]bool
 	open   map[string]map[*connection]struct{}
+	// routes answer further paths.
+	routes map[string]func(address string, w http.ResponseWriter, r *http.Request)
 	// dialled has the instances' addresses by those of the connections' other ends.
 	dialled map[string]string
 }
@@ -48,13 +50,20 @@ func StartStandInsOf(exec func(address string, batch int) time.Duration) (*Stand
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	i := &StandIns{exec: exec, listener: l, done: make(chan struct{}), served: map[string]int{}, gone: map[string]bool{},
-		open: map[string]map[*connection]struct{}{}, dialled: map[string]string{}}
+		routes: map[string]func(string, http.ResponseWriter, *http.Request){}, open: map[string]map[*connection]struct{}{}, dialled: map[string]string{}}
 	i.server = &http.Server{Handler: i, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		defer close(i.done)
 		_ = i.server.Serve(l)
 	}()
 	return i, nil
+}
+
+// Route makes the instances answer requests for a path by f, which gets the address of the one that was asked.
+func (i *StandIns) Route(path string, f func(address string, w http.ResponseWriter, r *http.Request)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.routes[path] = f
 }
 
 // Close ends all connections.
@@ -121,9 +130,16 @@ func (i *StandIns) Served() map[string]int {
 	return maps.Clone(i.served)
 }
 
-// ServeHTTP implements [http.Handler]. It answers batches with their own bodies, and all
-// other requests with 200.
+// ServeHTTP implements [http.Handler]. It answers batches with their own bodies, paths of Route by its
+// function, and all other requests with 200.
 func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	address, route := i.dialled[r.RemoteAddr], i.routes[r.URL.Path]
+	i.mu.Unlock()
+	if route != nil {
+		route(address, w, r)
+		return
+	}
 	if r.URL.Path != frame.Path {
 		return // Health, readiness and resize requests get 200.
 	}
@@ -137,9 +153,6 @@ func (i *StandIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	i.mu.Lock()
-	address := i.dialled[r.RemoteAddr]
-	i.mu.Unlock()
 	took := i.exec(address, len(requests))
 	timer := time.NewTimer(took)
 	defer timer.Stop()

@@ -122,6 +122,9 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 // started. It needs the profile for their times. The lock is held.
 func (c *Controller) claim(fn *function) {
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
+		if known.Role == cluster.Trial {
+			return nil, leftTrial
+		}
 		in := c.adopt(fn, known)
 		if in == nil && slices.ContainsFunc(fn.unknown, func(m Model) bool { return m.Name == known.Artefact.Name }) {
 			return nil, keeper.Later

@@ -19,9 +19,10 @@ const (
 // late or with a node, and the leadership, as only the leader finds times on GPUs.
 type arrivals struct{ at time.Time }
 
-// search is the latest search for times on GPUs: the kinds that there were, and whether this replica led.
+// search is the latest search for times on GPUs: when it began, the kinds that there were, and whether this replica led.
 // If it did not, it looks at next for the times that the leader has found, for the looks-th time.
 type search struct {
+	begun time.Time
 	kinds []string
 	led   bool
 	looks int
@@ -46,6 +47,7 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 		switch {
 		case len(fresh) > 0:
 			fn.log.Info().Strs("gpus", fresh).Msg("there is a new kind of GPU; the function's models may run there")
+		case leading && now.Sub(fn.searched.begun) >= trialTime && (trials{c}).untried(fn): // A GPU may be free now.
 		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts):
 			continue
 		case leading: // Nobody else finds the times any more.

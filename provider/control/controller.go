@@ -56,6 +56,8 @@ type Options struct {
 	Models latency.Models
 	// Devices may be nil: then no model runs on a GPU.
 	Devices latency.Devices
+	// Trials measure models on GPUs that this machine does not have; nil if nobody does.
+	Trials Trials
 	// Predict makes the controller predict the times of a model when it is deployed.
 	// It measures a model that it cannot predict, or any model if Predict is false.
 	Predict bool
@@ -154,6 +156,8 @@ type Controller struct {
 	// arrivals notices new kinds of GPUs; types has the types of the nodes.
 	arrivals arrivals
 	types    nodeTypes
+	// waiting are the trials that have no place yet.
+	waiting []*trial
 }
 
 // New returns a controller that knows the instances which an earlier provider has left

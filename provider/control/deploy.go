@@ -81,7 +81,7 @@ func (c preparation) begin() {
 		c.begin()
 	}
 	if c.options.Devices != nil {
-		c.fn.searched = search{kinds: c.options.Devices.Devices(), led: c.finder.Leading()}
+		c.fn.searched = search{begun: time.Now(), kinds: c.options.Devices.Devices(), led: c.finder.Leading()}
 	}
 	c.keeper.Begin(func() {
 		defer abandon()
@@ -224,7 +224,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	fn.abandon()
 	fn.making.keep(false, "")
 	fn.wanted = nil
-	for _, of := range []*keeper.Fleet[*instance]{&fn.Fleet, &fn.shadows} {
+	for _, of := range []*keeper.Fleet[*instance]{&fn.Fleet, &fn.shadows, &fn.trials} {
 		for _, in := range of.Instances {
 			c.keeper.Retire(in, "removed")
 		}

@@ -27,6 +27,7 @@ type fakeGPUs struct {
 }
 
 func (fakeGPUs) Devices() []string                { return []string{"GPU, driver 1"} }
+func (fakeGPUs) Suits(string, string) bool        { return true }
 func (fakeGPUs) Unable(string, bool) string       { return "" }
 func (g fakeGPUs) Unusable(string, string) string { return g.unusable }
 

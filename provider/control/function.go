@@ -33,6 +33,8 @@ type function struct {
 	// one, or has not reported since.
 	shadows keeper.Fleet[*instance]
 	paired  bool
+	// trials measure its models, and get no requests either.
+	trials keeper.Fleet[*instance]
 	// wanted is the latest deployment, nil once the function is removed. abandon
 	// ends its preparation.
 	wanted  *provider.Function
@@ -121,6 +123,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
 	fn.shadows = keeper.NewFleet[*instance](fn.dispatcher, recorder)
+	fn.trials = keeper.NewFleet[*instance](fn.dispatcher, recorder)
 	fn.classing = newClassing(fn)
 	return fn
 }

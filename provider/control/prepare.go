@@ -246,10 +246,11 @@ func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared st
 		prepared, err = c.finder.Ready(ctx, t.File)
 		return prepared, t.Profile, err
 	}
+	finder := c.findBy(t)
 	if t.profile != nil {
-		return c.finder.Refine(ctx, c.Function, t.File)
+		return finder.Refine(ctx, c.Function, t.File)
 	}
-	return c.finder.Profile(ctx, c.Function, t.File, alone)
+	return finder.Profile(ctx, c.Function, t.File, alone)
 }
 
 // fail records why a revision cannot be served, unless a later one is wanted.

@@ -88,6 +88,9 @@ func (c *Controller) stats(fn *function) dispatch.Stats {
 // leader ignores it: it knows more than the backend.
 func (in *instance) Seen(before cluster.State, seen cluster.Instance) {
 	replica := in.function.replica
+	if in.Role == cluster.Trial {
+		return
+	}
 	if in.Role == cluster.Shadow {
 		if !replica.Led() || !replica.Leads() {
 			in.Body = seen.Body

@@ -89,8 +89,8 @@ func (k *Kept) AwaitReady(ctx context.Context) bool {
 	return false
 }
 
-// why returns why an instance exited, "" if that is unknown.
-func (k *Kept) why() string {
+// Why returns why the instance exited, "" if that is unknown.
+func (k *Kept) Why() string {
 	if k.Reason == "" && k.Fault != nil {
 		return k.Fault.Error()
 	}

@@ -357,7 +357,7 @@ func (k *Keeper[I]) gone(in I) {
 	}
 	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(kept.ID)).Str("reason", kept.Reason).Msg("an instance exited")
 	if in.Current() && !kept.Blameless {
-		kept.service.Failures.Died(time.Now(), kept.ReadyAt, served, kept.why())
+		kept.service.Failures.Died(time.Now(), kept.ReadyAt, served, kept.Why())
 	}
 }
 

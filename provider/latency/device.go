@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,9 @@ type Devices interface {
 	// Devices lists the nodes' GPUs, each kind once, by the names that profiles carry as their
 	// machine; none if no node has a GPU for models.
 	Devices() []string
+	// Suits reports whether instances of the model in a file may have a GPU of a name: some are given out
+	// to one container each, for models that take a whole one.
+	Suits(file, device string) bool
 	// Unable returns why the model in a file does not run on a GPU, as the end of a sentence; "" if it
 	// does. only says that its function asks for a GPU.
 	Unable(file string, only bool) string
@@ -33,7 +37,24 @@ func (t *Finder) devices(f *provider.Function, file string) []string {
 	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file, f.Inference.Device == annotation.DeviceCUDA) != "" {
 		return nil
 	}
-	return t.Devices.Devices()
+	return t.suitable(file)
+}
+
+// suitable lists the GPUs that suit a model.
+func (t *Finder) suitable(file string) []string {
+	return slices.DeleteFunc(t.Devices.Devices(), func(device string) bool { return !t.Devices.Suits(file, device) })
+}
+
+// Trial measures a model with a whole GPU of a name to itself, in an instance of its function. The
+// profile's memory of the GPU is all that the GPU has.
+type Trial func(ctx context.Context, device string) (*profiler.Profile, error)
+
+// By returns a Finder that finds the times on GPUs by trials. Several may run at the same time, because none
+// disturbs another and each may wait for a GPU.
+func (t *Finder) By(trial Trial) *Finder {
+	by := *t
+	by.trial = trial
+	return &by
 }
 
 // refuseDevice returns why the function's device cannot be used, nil if it can.
@@ -50,7 +71,7 @@ func (t *Finder) refuseDevice(f *provider.Function, file string) error {
 	if why := t.Devices.Unable(file, true); why != "" {
 		return refuse(why)
 	}
-	all := t.Devices.Devices()
+	all := t.suitable(file)
 	if len(all) == 0 {
 		return refuse("no node has a GPU that models can use; leave the annotation out, or install NVIDIA's driver and check it with nvidia-smi")
 	}
@@ -109,15 +130,17 @@ func (t *Finder) join(f *provider.Function, hash, file string, p *profiler.Profi
 // which it cannot find the times is left out and logged, and the profile's LeftOut says so. If no
 // times are known then, this is the error.
 func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
-	if err := take(ctx, t.measuring); err != nil {
-		return nil, err
+	if t.trial == nil {
+		if err := take(ctx, t.measuring); err != nil {
+			return nil, err
+		}
+		defer give(t.measuring)
 	}
-	defer give(t.measuring)
 	joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
 	var failed []error
 	for _, device := range missing {
 		began, log := time.Now(), t.Logger.With().Str("function", f.Name).Str("gpu", device).Logger()
-		found, err := t.onDevice(ctx, f, file, device)
+		found, err := t.onDevice(ctx, f, hash, file, device)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -143,9 +166,17 @@ func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file 
 }
 
 // onDevice finds the times on one GPU.
-func (t *Finder) onDevice(ctx context.Context, f *provider.Function, file, device string) (*profiler.Profile, error) {
+func (t *Finder) onDevice(ctx context.Context, f *provider.Function, hash, file, device string) (*profiler.Profile, error) {
 	if why := t.Devices.Unusable(file, device); why != "" {
 		return nil, errors.New(why)
+	}
+	if t.trial != nil {
+		found, err := t.trial(ctx, device)
+		if err != nil {
+			return nil, err
+		}
+		found.Model, found.Engine, found.Machine = hash, t.engineOn(), device
+		return found, found.Validate()
 	}
 	found, err := t.Devices.OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
 	if err == nil && !found.Usable(t.engineOn(), device) {

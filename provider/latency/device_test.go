@@ -27,6 +27,7 @@ type devices struct {
 }
 
 func (d *devices) Devices() []string                { return d.names }
+func (d *devices) Suits(string, string) bool        { return true }
 func (d *devices) Unable(string, bool) string       { return d.unable }
 func (d *devices) Unusable(_, device string) string { return d.unusable[device] }
 func (d *devices) OnDevice(_ context.Context, _, device string, maxBatch int, _ time.Duration) (*profiler.Profile, error) {

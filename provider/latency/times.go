@@ -85,6 +85,8 @@ type Finder struct {
 	sketching, measuring, preparing, dividing chan struct{}
 	// undivided is why models cannot be divided, by hash, as far as this process has looked; "" if they can.
 	undivided *sync.Map
+	// trial finds the times on GPUs, nil for Devices.
+	trial Trial
 }
 
 // NewFinder returns f, ready to use.

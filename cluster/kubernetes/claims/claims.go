@@ -40,6 +40,8 @@ type place struct{ pool, device string }
 type found struct {
 	place
 	node, taint string
+	// gpu describes a whole GPU of which the driver says the model, otherwise it has no model.
+	gpu gpu.Device
 }
 
 // Book knows the driver's devices and the claims that hold them. Its zero value is empty. It is
@@ -47,9 +49,10 @@ type found struct {
 type Book struct {
 	slices map[string]slice
 	claims map[string]claim
-	// devices and holders are indexes, nil if they are outdated: the devices by UUID, and the
-	// claims that hold each.
+	// devices, whole and holders are indexes, nil if they are outdated: the devices by UUID, whole GPUs by
+	// node, and the claims that hold each.
 	devices map[string]found
+	whole   map[string][]gpu.Device
 	holders map[place][]string
 }
 
@@ -79,18 +82,53 @@ func (b *Book) PutSlice(s *resourcev1.ResourceSlice) {
 	in := slice{s.Spec.Pool.Name, s.Spec.Pool.Generation, map[string]found{}}
 	for i := range s.Spec.Devices {
 		d := &s.Spec.Devices[i]
-		uuid := d.Attributes[uuidAttribute].StringValue
-		if qualified, ok := d.Attributes[Driver+"/"+uuidAttribute]; ok {
-			uuid = qualified.StringValue
-		}
-		if uuid != nil {
-			in.devices[*uuid] = found{place{in.pool, d.Name}, *s.Spec.NodeName, tainted(d)}
+		if uuid := attribute(d, uuidAttribute); uuid != "" {
+			in.devices[uuid] = found{place{in.pool, d.Name}, *s.Spec.NodeName, tainted(d), whole(d, uuid)}
 		}
 	}
 	if b.slices == nil {
 		b.slices = map[string]slice{}
 	}
 	b.slices[s.Name], b.devices = in, nil
+}
+
+// attribute returns a text or version that the driver says of a device, "" if it does not.
+func attribute(d *resourcev1.Device, name string) string {
+	a, ok := d.Attributes[resourcev1.QualifiedName(Driver+"/"+name)]
+	if !ok {
+		a = d.Attributes[resourcev1.QualifiedName(name)]
+	}
+	switch {
+	case a.StringValue != nil:
+		return *a.StringValue
+	case a.VersionValue != nil:
+		return *a.VersionValue
+	}
+	return ""
+}
+
+// whole describes a device, without a model if it is no whole GPU.
+func whole(d *resourcev1.Device, uuid string) gpu.Device {
+	if kind := attribute(d, "type"); kind != "" && kind != "gpu" {
+		return gpu.Device{}
+	}
+	out := gpu.Device{UUID: uuid, Model: attribute(d, "productName"), Driver: attribute(d, "driverVersion"),
+		Dedicated: true, Whole: true, Unshareable: "no node agent shares it"}
+	for _, name := range []resourcev1.QualifiedName{"memory", Driver + "/memory"} {
+		if memory, ok := d.Capacity[name]; ok {
+			out.Memory = memory.Value.Value()
+		}
+	}
+	return out
+}
+
+// Whole lists the driver's whole GPUs of a node of which it says the model, by UUID. A nil Book has none.
+func (b *Book) Whole(node string) []gpu.Device {
+	if b == nil {
+		return nil
+	}
+	b.index()
+	return b.whole[node]
 }
 
 // DeleteSlice forgets a slice.
@@ -150,6 +188,12 @@ func (b *Book) index() {
 		for _, s := range b.slices {
 			if s.generation == latest[s.pool] {
 				maps.Copy(b.devices, s.devices)
+			}
+		}
+		b.whole = map[string][]gpu.Device{}
+		for _, uuid := range slices.Sorted(maps.Keys(b.devices)) {
+			if d := b.devices[uuid]; d.gpu.Model != "" {
+				b.whole[d.node] = append(b.whole[d.node], d.gpu)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -24,6 +25,37 @@ func allocated(c *resourcev1.ResourceClaim, pool, device string) *resourcev1.Res
 	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: Driver, Pool: pool, Device: device}}}}
 	return c
+}
+
+// The driver's whole GPUs are known by model, memory and driver. MIG instances, and devices of which it says no
+// model, are not among them.
+func TestWhole(t *testing.T) {
+	text := func(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }
+	version := func(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{VersionValue: &s} }
+	s := published("s", "n", 1, "GPU-a", "GPU-b", "MIG-c", "GPU-d")
+	for n, more := range []map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+		{"type": text("gpu"), "productName": text("NVIDIA T4"), "driverVersion": version("580.95.5")},
+		{"gpu.nvidia.com/productName": text("NVIDIA L4"), "gpu.nvidia.com/driverVersion": version("570.1.0")},
+		{"type": text("mig"), "productName": text("NVIDIA A100")},
+		{},
+	} {
+		for key, a := range more {
+			s.Spec.Devices[n].Attributes[key] = a
+		}
+	}
+	s.Spec.Devices[0].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("15Gi")}}
+	var b Book
+	b.PutSlice(s)
+	all := b.Whole("n")
+	if len(all) != 2 || len(b.Whole("m")) > 0 || len((*Book)(nil).Whole("n")) > 0 {
+		t.Fatalf("%+v", all)
+	}
+	if d := all[0]; d.UUID != "GPU-a" || d.Model != "NVIDIA T4" || d.Driver != "580.95.5" || d.Memory != 15<<30 || !d.Whole || !d.Dedicated || d.Grant != "" {
+		t.Errorf("%+v", d)
+	}
+	if d := all[1]; d.UUID != "GPU-b" || d.Model != "NVIDIA L4" || d.Driver != "570.1.0" {
+		t.Errorf("%+v", d)
+	}
 }
 
 func TestBook(t *testing.T) {

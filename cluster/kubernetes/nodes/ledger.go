@@ -16,11 +16,12 @@ type Ledger struct {
 type held struct {
 	node string
 	cluster.Resources
+	gpus int
 }
 
 type taken struct {
 	cluster.Resources
-	pods int
+	pods, gpus int
 }
 
 // Put takes in a pod's state under a key that is unique to the pod.
@@ -30,7 +31,7 @@ func (l *Ledger) Put(key string, pod *corev1.Pod) {
 		l.Delete(key)
 		return
 	}
-	now := held{pod.Spec.NodeName, Requests(pod)}
+	now := held{pod.Spec.NodeName, Requests(pod), Granted(pod)}
 	if l.pods[key] == now {
 		return
 	}
@@ -40,7 +41,7 @@ func (l *Ledger) Put(key string, pod *corev1.Pod) {
 	}
 	l.pods[key] = now
 	t := l.nodes[now.node]
-	l.nodes[now.node] = taken{t.Add(now.Resources), t.pods + 1}
+	l.nodes[now.node] = taken{t.Add(now.Resources), t.pods + 1, t.gpus + now.gpus}
 }
 
 // Delete forgets a pod.
@@ -55,8 +56,11 @@ func (l *Ledger) Delete(key string) {
 		delete(l.nodes, was.node)
 		return
 	}
-	l.nodes[was.node] = taken{t.Sub(was.Resources), t.pods - 1}
+	l.nodes[was.node] = taken{t.Sub(was.Resources), t.pods - 1, t.gpus - was.gpus}
 }
+
+// GPUs returns how many whole GPUs of NVIDIA's device plugin the pods have on a node.
+func (l *Ledger) GPUs(node string) int { return l.nodes[node].gpus }
 
 // Taken returns what the pods take of a node, and their number.
 func (l *Ledger) Taken(node string) (cluster.Resources, int) {

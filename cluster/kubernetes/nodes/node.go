@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type Node struct {
 	// GPUs is its GPU inventory; Complaint says why the inventory cannot be read.
 	GPUs      gpu.Inventory
 	Complaint string
+	// Dedicated are the whole GPUs that NVIDIA's device plugin gives to containers, beside those of GPUs.
+	Dedicated []gpu.Device
 }
 
 // Read returns the Node of an API object.
@@ -59,6 +62,7 @@ func Read(object *corev1.Node) Node {
 		}
 		n.checkOffer(Whole(object))
 	}
+	n.Dedicated = dedicated(object, n.GPUs)
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
 }
@@ -117,7 +121,7 @@ func isWhole(name corev1.ResourceName) bool {
 func (n Node) Same(o Node) bool {
 	return n.Name == o.Name && n.Type == o.Type && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
 		n.MaxPods == o.MaxPods && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
-		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs)
+		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs) && slices.Equal(n.Dedicated, o.Dedicated)
 }
 
 // amount converts a list of resources to millicores and bytes.

@@ -207,7 +207,7 @@ func addGPU(pod *corev1.Pod, s gpu.Share, claim string) {
 	pod.Spec.HostUsers = nil
 	c := &pod.Spec.Containers[0]
 	env := s.Env()
-	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { _, ours := env[e.Name]; return ours })
+	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { _, set := env[e.Name]; return set || gpu.Ours(e.Name) })
 	switch {
 	case claim != "":
 		delete(env, gpu.VisibleEnv)
@@ -215,6 +215,11 @@ func addGPU(pod *corev1.Pod, s gpu.Share, claim string) {
 		c.Resources.Claims = append(c.Resources.Claims, corev1.ResourceClaim{Name: claimName})
 	case s.RuntimeClass != "" && pod.Spec.RuntimeClassName == nil:
 		pod.Spec.RuntimeClassName = &s.RuntimeClass
+	}
+	if s.Grant != "" {
+		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			list[corev1.ResourceName(s.Grant)] = *resource.NewQuantity(1, resource.DecimalSI)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: env[name]})

@@ -205,6 +205,45 @@ func TestWholeDevice(t *testing.T) {
 	}
 }
 
+// An instance with a GPU of NVIDIA's device plugin asks for it as other pods do, and mounts nothing. Its function
+// cannot ask the container runtime for more. It is read back with the name that it was planned with.
+func TestGrantedGPU(t *testing.T) {
+	p := plan()
+	p.Spec.Env["NVIDIA_VISIBLE_DEVICES"] = "all"
+	p.Spec.Config.GPU, p.Spec.Config.GPUMemory, p.Spec.Devices = 100, 15<<30, []string{gpu.Granted(2)}
+	p.Share = &gpu.Share{Device: gpu.Granted(2), Percent: 100, Memory: 15 << 30, Grant: gpu.WholeResource}
+	pod, err := Model(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pod.Spec.Containers[0]
+	for what, list := range map[string]corev1.ResourceList{"requests": c.Resources.Requests, "limits": c.Resources.Limits} {
+		if n := list[gpu.WholeResource]; n.Value() != 1 || list.Cpu().IsZero() {
+			t.Errorf("%s are %v", what, list)
+		}
+	}
+	for _, e := range c.Env {
+		if e.Name == gpu.VisibleEnv || e.Name == "CUDA_MPS_PIPE_DIRECTORY" || e.Name == "CUDA_VISIBLE_DEVICES" && e.Value != "0" {
+			t.Errorf("%+v", e)
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath != nil {
+			t.Errorf("it mounts %+v", v.HostPath)
+		}
+	}
+	if in, err := ReadModel(Trim(pod)); err != nil || in.Config != p.Spec.Config || in.Device() != gpu.Granted(2) {
+		t.Errorf("%+v, %v", in, err)
+	}
+	p.Spec.Devices = []string{"GPU-1"} // As if somebody had edited the annotation.
+	if pod, err = Model(p); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := ReadModel(pod); err != nil || in.Device() != "" || in.Config.GPU != 100 {
+		t.Errorf("%+v, %v", in, err)
+	}
+}
+
 // A claim replaces the container runtime's way to a GPU, and a RuntimeClass is set only for that.
 func TestGPUClaim(t *testing.T) {
 	visible := func(pod *corev1.Pod) bool {

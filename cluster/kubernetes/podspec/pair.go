@@ -43,13 +43,13 @@ func Paired(spec cluster.InstanceSpec) ([]byte, error) {
 // checkPair refuses an impossible place in a pair.
 func checkPair(s cluster.InstanceSpec) error {
 	switch {
-	case s.Role != cluster.Body && s.Role != cluster.Shadow:
-		return fmt.Errorf("role is %q: it must be empty or %q", s.Role, cluster.Shadow)
+	case s.Role != cluster.Body && s.Role != cluster.Shadow && s.Role != cluster.Trial:
+		return fmt.Errorf("role is %q: it must be empty, %q or %q", s.Role, cluster.Shadow, cluster.Trial)
 	case s.Role == cluster.Shadow && (s.Part == "" || s.Body == ""):
 		return fmt.Errorf("part is %q and body %q: a shadow has both", s.Part, s.Body)
 	case s.Role == cluster.Shadow && (s.Set != "" || s.Paired):
 		return fmt.Errorf("set is %q and paired %v: a shadow is in no set and has no shadows", s.Set, s.Paired)
-	case s.Role == cluster.Body && (s.Part != "" || s.Body != ""):
+	case s.Role != cluster.Shadow && (s.Part != "" || s.Body != ""):
 		return fmt.Errorf("part is %q and body %q: only a shadow has them", s.Part, s.Body)
 	}
 	return nil

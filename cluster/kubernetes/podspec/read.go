@@ -147,8 +147,15 @@ func shareOfGPU(pod *corev1.Pod, spec *cluster.InstanceSpec) {
 		}
 		return ""
 	})
+	named := spec.Device()
 	if spec.Config.GPU, spec.Devices = share.Percent, nil; share.Device == "" {
 		spec.Config.GPUMemory = 0
+		return
+	}
+	if n, ok := Container(pod).Resources.Limits[gpu.WholeResource]; ok && !n.IsZero() { // The plugin has chosen which.
+		if gpu.IsGranted(named) {
+			spec.Devices = []string{named}
+		}
 		return
 	}
 	spec.Devices = []string{share.Device}

@@ -56,6 +56,8 @@ type Agent struct {
 	Share bool
 	// MPS says how daemons run; the agent fills in the device of each ([device.MPSOptions.Of]).
 	MPS device.MPSOptions
+	// User is whose server each daemon starts ahead, because instances run as that user; 0 for none.
+	User int
 	// SharedMemory is the directory on the node that is /dev/shm for daemons and
 	// for instances; "" for the node's own.
 	SharedMemory string
@@ -64,7 +66,8 @@ type Agent struct {
 	Log   zerolog.Logger
 
 	// daemons are those of the GPUs that are shared, by UUID; nil before the first look for MPS. withoutMPS
-	// says why there can be none, "" if there can: GPUs are given out whole then. offers: some are given out.
+	// says why there can be none, "" if there can: GPUs are given out whole then. offers: some were given out, and
+	// instances may have them.
 	daemons    map[string]*daemon
 	withoutMPS string
 	offers     bool
@@ -117,6 +120,8 @@ func (a *Agent) Check() error {
 		return fmt.Errorf("--shared-memory is %q: it must be an absolute path", a.SharedMemory)
 	case a.Plugin && len(a.Devices) > 0:
 		return errors.New("--devices and --device-plugin exclude each other: with --device-plugin, the device plugin names the GPUs")
+	case a.User < 0:
+		return fmt.Errorf("--instance-user is %d: it must be the number of the user as which instances run, or 0 for none", a.User)
 	case a.Every < time.Second:
 		return fmt.Errorf("--every is %v: it must be at least 1s", a.Every)
 	}
@@ -197,7 +202,8 @@ func (a *Agent) inventory(ctx context.Context, node *corev1.Node) gpu.Inventory 
 		return i
 	}
 	i = a.allocate(ctx, node, i)
-	a.offers = len(i.Usable()) > 0
+	// While sharing is withdrawn, instances go on.
+	a.offers = a.offers || len(i.Usable()) > 0
 	return i
 }
 

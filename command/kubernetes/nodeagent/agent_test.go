@@ -35,6 +35,7 @@ func TestCheck(t *testing.T) {
 		"--directory":     func(a *Agent) { a.MPS.Directory = "mps" },
 		"--shared-memory": func(a *Agent) { a.SharedMemory = "shm" },
 		"--devices":       func(a *Agent) { a.Plugin, a.Devices = true, []string{"0"} },
+		"--instance-user": func(a *Agent) { a.User = -1 },
 		"--every":         func(a *Agent) { a.Every = time.Millisecond },
 	} {
 		a := good

@@ -22,6 +22,8 @@ type daemon struct {
 	// tried is when it was started last, failed why it does not run.
 	tried  time.Time
 	failed error
+	// serverless is why its server could not be started ahead, "" if it could or was not tried.
+	serverless string
 }
 
 // maxSilent is the number of checks in a row that a daemon may leave unanswered. On a busy node one can
@@ -80,6 +82,7 @@ func (a *Agent) ensure(ctx context.Context, d *daemon, o device.MPSOptions) erro
 		err := d.running.Healthy(ctx)
 		if err == nil || ctx.Err() != nil {
 			d.silent = 0
+			a.serve(ctx, d, o)
 			return nil
 		}
 		if d.silent++; d.silent < maxSilent && !d.running.Ended() {
@@ -97,6 +100,7 @@ func (a *Agent) ensure(ctx context.Context, d *daemon, o device.MPSOptions) erro
 		return d.failed
 	}
 	a.Log.Info().Strs("devices", o.Devices).Str("pipes", o.Pipes()).Msg("the MPS daemon of a GPU serves")
+	a.serve(ctx, d, o)
 	if l := a.losses; l != nil {
 		exited := d.running.Exited()
 		l.watching.Go(func() {
@@ -105,6 +109,21 @@ func (a *Agent) ensure(ctx context.Context, d *daemon, o device.MPSOptions) erro
 		})
 	}
 	return nil
+}
+
+// serve starts a daemon's server before the first instance needs it, and again after a fatal error ended it. A
+// failure is logged once for each reason: the next instance starts the server then, and waits for it.
+func (a *Agent) serve(ctx context.Context, d *daemon, o device.MPSOptions) {
+	if a.User == 0 || ctx.Err() != nil {
+		return
+	}
+	why := ""
+	if err := d.running.Serve(ctx, a.User); err != nil && ctx.Err() == nil {
+		if why = err.Error(); why != d.serverless {
+			a.Log.Warn().Strs("devices", o.Devices).Err(err).Msg("the MPS server of a GPU was not started ahead; the first instance waits for it")
+		}
+	}
+	d.serverless = why
 }
 
 // stop ends the daemons, all at once: a node may have many, and its pod has 30 s.

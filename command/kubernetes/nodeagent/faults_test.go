@@ -347,6 +347,15 @@ func TestWithoutMPS(t *testing.T) {
 	whole()
 	appear()
 	whole()
+	free := m.node
+	m.node = plugged("8") // Sharing is withdrawn for a while, and instances keep their GPUs.
+	for range 2 {
+		if i := m.now(); len(i.Usable()) > 0 || m.withoutMPS == "" {
+			t.Errorf("%q: %s", m.withoutMPS, i)
+		}
+	}
+	m.node = free
+	whole()
 	begin := m.InitFunc
 	for _, r := range []nvml.Return{nvml.ERROR_UNKNOWN, nvml.ERROR_LIBRARY_NOT_FOUND} {
 		m.InitFunc = func() nvml.Return { return r }
@@ -374,6 +383,44 @@ func TestWithoutMPS(t *testing.T) {
 		t.Errorf("%s", i)
 	}
 	appear()
+}
+
+// Each daemon has a server before an instance computes, and again after a fatal error. A daemon that starts none
+// serves nevertheless.
+func TestServerAhead(t *testing.T) {
+	m := newMachine(t)
+	m.User = 65532
+	i := m.now()
+	servers := func(n int) string {
+		text, err := os.ReadFile(filepath.Join(m.MPS.Of(i.Devices[n].UUID).Pipes(), "servers"))
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text)
+	}
+	for n := range i.Devices {
+		if got := servers(n); got != "65532\n" {
+			t.Errorf("GPU %d has servers of %q", n, got)
+		}
+	}
+	m.now()
+	if got := servers(0); got != "65532\n" {
+		t.Errorf("another look starts another: %q", got)
+	}
+	pipes := m.MPS.Of(i.Devices[0].UUID).Pipes()
+	if err := os.Remove(filepath.Join(pipes, "servers")); err != nil { // It has ended.
+		t.Fatal(err)
+	}
+	m.now()
+	if got := servers(0); got != "65532\n" {
+		t.Errorf("after a fault: %q", got)
+	}
+	if err := os.Rename(filepath.Join(pipes, "servers"), filepath.Join(pipes, "serverless")); err != nil {
+		t.Fatal(err)
+	}
+	if percent, _ := m.now().Total(); percent != 800 || m.daemons[i.Devices[0].UUID].serverless == "" {
+		t.Errorf("%d %%", percent)
+	}
 }
 
 // The program comes with the driver: an agent that starts before it looks once there is one.

@@ -89,6 +89,8 @@ func (m published) Sketch(ctx context.Context, file string, maxBatch int, until 
 
 func (published) Devices() []string { return []string{card} }
 
+func (published) Suits(string, string) bool { return true }
+
 func (m published) Unable(string, bool) string { return m.unable }
 
 func (published) Unusable(string, string) string { return "" }

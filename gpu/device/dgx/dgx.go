@@ -115,12 +115,14 @@ func (m *Machine) wait(milliseconds uint32) (nvml.EventData, nvml.Return) {
 // control answers as nvidia-cuda-mps-control does. It writes the daemon's environment to the file
 // "environment" in the pipe directory. With BROKEN in the environment or a file "broken" there, a
 // daemon does not start, with DEAF it ignores its end. A file "silent" has a number: so many questions
-// get no answer, and "silent.asked" lists them.
+// get no answer, and "silent.asked" lists them. The file "servers" has the users for whom a server was
+// started, and with a file "serverless" none starts.
 const control = `#!/bin/sh
 pid=$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid
 if [ "$1" = -f ]; then
 	[ -n "$BROKEN" ] || [ -e "$CUDA_MPS_PIPE_DIRECTORY/broken" ] && { echo "no such device" >> "$CUDA_MPS_LOG_DIRECTORY/control.log"; exit 1; }
 	env > "$CUDA_MPS_PIPE_DIRECTORY/environment"
+	rm -f "$CUDA_MPS_PIPE_DIRECTORY/servers"
 	[ -n "$DEAF" ] && trap '' TERM
 	echo $$ > "$pid"
 	while [ -e "$pid" ] || [ -n "$DEAF" ]; do sleep 0.02; done
@@ -137,7 +139,11 @@ fi
 case $command in
 quit) rm "$pid" ;;
 get_default_active_thread_percentage) echo 100.0 ;;
-get_server_list) ;;
+get_server_list) cat "$CUDA_MPS_PIPE_DIRECTORY/servers" 2>/dev/null || true ;;
+start_server*)
+	[ -e "$CUDA_MPS_PIPE_DIRECTORY/serverless" ] && { echo "Failed to start MPS server"; exit 1; }
+	echo "${command##* }" >> "$CUDA_MPS_PIPE_DIRECTORY/servers"
+	;;
 esac
 `
 
