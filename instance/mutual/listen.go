@@ -174,7 +174,7 @@ func (b *began) Read(p []byte) (int, error) {
 
 // refusalPause is the time between two lines of a log about refused certificates: strangers must not
 // fill it.
-const refusalPause = 10 * time.Second
+const refusalPause = time.Second
 
 // refused logs why there is no connection with a client, if that is because of a certificate.
 func (i *Identity) refused(client net.Addr, err error) {
