@@ -226,7 +226,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 			Dur("first_run_ms", s.startup.FirstRun).Dur("start_ms", time.Since(f.began)).Msg("ready")
 		for _, l := range listeners {
 			if l.Addr().Network() == "tcp" {
-				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", f.scheme(), l.Addr())
+				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", scheme(f.identity), l.Addr())
 			}
 		}
 		return instance.AnnounceReady()
@@ -258,8 +258,9 @@ func (f *instanceFlags) rules() mutual.Rules {
 	}
 }
 
-func (f *instanceFlags) scheme() string {
-	if f.identity != nil {
+// scheme is how URLs of a server with an identity begin; nil is none.
+func scheme(i *mutual.Identity) string {
+	if i != nil {
 		return "https"
 	}
 	return "http"

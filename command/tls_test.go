@@ -95,6 +95,12 @@ func TestWrongTLS(t *testing.T) {
 	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
 		t.Error(err)
 	}
+	c = NewWatchdogCommand()
+	c.SetArgs([]string{"--tls", f.tls})
+	c.SilenceUsage, c.SilenceErrors = true, true
+	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
+		t.Error(err)
+	}
 	// Only the workers of a set answer instances.
 	for part, want := range map[int]int{-1: 1, 0: 1, 1: 2} {
 		if got := (&instanceFlags{part: part}).rules().Callers("/"); len(got) != want {

@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
@@ -26,6 +28,10 @@ type watchdogFlags struct {
 	listen []string
 	bundle string
 	name   string
+	// tls is the directory of the instance's certificate, "" for none; open are the paths that need
+	// none.
+	tls  string
+	open []string
 }
 
 // NewWatchdogCommand returns "faas-infer watchdog", the server inside an ordinary
@@ -58,6 +64,8 @@ On SIGTERM, watchdog finishes the requests in flight and exits.`,
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
 	flags.StringVar(&f.bundle, "bundle", ".", "the directory with the program, its working directory")
 	flags.StringVar(&f.name, "name", "", "the function's name, for the log")
+	flags.StringVar(&f.tls, "tls", "", "directory with tls.crt, tls.key and ca.crt: at TCP addresses, only the provider may send requests, over TLS; everybody may ask for health and metrics")
+	flags.StringArrayVar(&f.open, "open", nil, "path that everybody may GET in spite of --tls, such as that of a probe; may be given more than once")
 	return c
 }
 
@@ -70,6 +78,10 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 	}
 	defer ready.Close()
 	log := watchdog.NewLineLog(c.ErrOrStderr())
+	identity, err := f.identity(c)
+	if err != nil {
+		return err
+	}
 	config, err := watchdog.ReadConfig(watchdog.Variables(sandbox.FunctionEnvironment()))
 	if err != nil {
 		return err
@@ -93,7 +105,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 	for _, note := range cell.Notes() {
 		log.Printf("%s", note)
 	}
-	server, err := watchdog.New(watchdog.Options{Config: config, Launcher: cell, Log: log, Environment: functionEnvironment(cell)})
+	server, err := watchdog.New(watchdog.Options{Config: config, Launcher: cell, Log: log, Environment: functionEnvironment(cell), Identity: identity, Open: f.open})
 	if err != nil {
 		return errors.Join(err, closeListeners(listeners))
 	}
@@ -106,12 +118,24 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		log.Printf("Serving %s: mode=%s fprocess=%q", f.name, config.Mode, strings.Join(config.Process, " "))
 		for _, l := range listeners {
 			if l.Addr().Network() == "tcp" {
-				fmt.Fprintf(c.OutOrStdout(), "http://%s\n", l.Addr())
+				fmt.Fprintf(c.OutOrStdout(), "%s://%s\n", scheme(identity), l.Addr())
 			}
 		}
 		return ready.announce()
 	})
 	return logExit(log, err)
+}
+
+// identity opens the directory of --tls, nil without the flag.
+func (f *watchdogFlags) identity(c *cobra.Command) (*mutual.Identity, error) {
+	if f.tls == "" {
+		return nil, nil
+	}
+	i, err := mutual.Open(f.tls, mutual.InstanceName, zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("function", f.name).Logger())
+	if err != nil {
+		return nil, fmt.Errorf("--tls %s: %w", f.tls, err)
+	}
+	return i, nil
 }
 
 // tuneWatchdog sets Go's runtime for a process that exists hundreds of times and only

@@ -10,6 +10,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 )
 
 // TestWatchdogProcess starts the watchdog as a process, as the provider does,
@@ -39,6 +45,58 @@ func TestWatchdogProcess(t *testing.T) {
 	}
 	if err := serve.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
+// With a certificate only the provider reaches the program. Health, and the paths of the function's probes,
+// are open to all.
+func TestWatchdogTLS(t *testing.T) {
+	a := mutualtest.NewAuthority(t, time.Now().Add(time.Hour))
+	issue := func(name string) string {
+		dir := t.TempDir()
+		a.Issue(t, dir, mutualtest.Certificate{Names: []string{name}})
+		return dir
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	serve := helperCommand("watchdog", "--bundle", t.TempDir(), "--name", "f", "--listen", "tcp://"+address, "--tls", issue(mutual.InstanceName), "--open", "/up")
+	serve.Env = append(serve.Env, "mode=classic", "fprocess=cat")
+	startUntilReady(t, serve)
+	for _, c := range []struct {
+		certificate, network, request string
+		status                        int
+	}{
+		{mutual.ProviderName, mutual.Network, "POST /", 200}, {mutual.InstanceName, mutual.Network, "POST /", 401},
+		{mutual.ProviderName, "tcp", "POST /", 401}, {mutual.ProviderName, "tcp", "GET /", 401}, {mutual.ProviderName, "tcp", "POST /up", 401},
+		{mutual.ProviderName, "tcp", "GET /_/health", 200}, {mutual.ProviderName, "tcp", "GET /_/ready", 200},
+		{mutual.ProviderName, "tcp", "GET /_/metrics", 200}, {mutual.ProviderName, "tcp", "GET /up", 200},
+	} {
+		i, err := mutual.Open(issue(c.certificate), c.certificate, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return i.Dial(ctx, c.network, address)
+		}}}
+		method, path, _ := strings.Cut(c.request, " ")
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://f"+path, strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Errorf("%v: %v", c, err)
+			continue
+		}
+		text, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if answer.StatusCode != c.status || method == "POST" && c.status == 200 && string(text) != "hello" {
+			t.Errorf("%v: %d %s", c, answer.StatusCode, text)
+		}
 	}
 }
 

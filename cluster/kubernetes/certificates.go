@@ -123,11 +123,20 @@ func (b certificates) write(ctx context.Context, namespace string, files map[str
 
 func sameFiles(a, b map[string][]byte) bool { return maps.EqualFunc(a, b, slices.Equal) }
 
-// RenewCertificates brings the instances' certificate of now into each namespace that has instances.
-// The replica that leads calls it from time to time.
-func RenewCertificates(ctx context.Context, b *Backend) error {
+// EnsureCertificate makes a namespace have the instances' certificate of now, for pods that the backend
+// does not make.
+func EnsureCertificate(ctx context.Context, b *Backend, namespace string) error {
+	return certificates{b}.ensure(ctx, namespace, true)
+}
+
+// RenewCertificates brings the instances' certificate of now into each namespace that has instances,
+// and into others. The replica that leads calls it from time to time.
+func RenewCertificates(ctx context.Context, b *Backend, others ...string) error {
 	b.mu.Lock()
 	namespaces := map[string]bool{}
+	for _, namespace := range others {
+		namespaces[namespace] = true
+	}
 	for _, e := range b.entries {
 		namespaces[e.namespace] = true
 	}

@@ -69,8 +69,11 @@ func TestCertificate(t *testing.T) {
 			}
 		}
 		now = files("second")
-		if err := RenewCertificates(t.Context(), b); err != nil || string(secret().Data["tls.crt"]) != "second" {
+		if err := RenewCertificates(t.Context(), b, "ordinary"); err != nil || string(secret().Data["tls.crt"]) != "second" {
 			t.Errorf("after a renewal: %v", err)
+		}
+		if s, err := client.CoreV1().Secrets("ordinary").Get(t.Context(), podspec.CertificateSecret, metav1.GetOptions{}); err != nil || string(s.Data["tls.crt"]) != "second" {
+			t.Errorf("a namespace with ordinary functions has %v, %v", s, err)
 		}
 		if err := client.CoreV1().Secrets("team").Delete(t.Context(), podspec.CertificateSecret, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)

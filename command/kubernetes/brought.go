@@ -36,6 +36,17 @@ func (i *images) bundle(ctx context.Context, d types.FunctionDeployment) (*image
 	return b, nil
 }
 
+// resolve returns a deployment's image as its registry describes it.
+func (i *images) resolve(ctx context.Context, d types.FunctionDeployment) (*image.Resolved, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	keychain, err := i.keychain(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return image.Resolve(ctx, d.Image, keychain, image.WithPlain(i.platform.flags.plain...))
+}
+
 // brought implements [provider.Defaults]: it returns the annotations in the bundle of the
 // deployment's image.
 func (i *images) brought(ctx context.Context, d types.FunctionDeployment) (map[string]string, error) {

@@ -29,7 +29,7 @@ func (f *instanceFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.request, "instance-storage-request", "", "ephemeral storage that a node keeps free for each instance, such as 64Mi (default none)")
 	flags.StringVar(&f.limit, "instance-storage-limit", "", "ephemeral storage beyond which an instance is evicted, such as 2Gi (default none)")
 	flags.StringVar(&f.tmp, "instance-tmp-size", "", "maximum size of /tmp of functions with a read-only root file system, such as 1Gi (default none)")
-	flags.StringVar(&f.tls, "instance-tls", "", "directory with tls.crt, tls.key and ca.crt for the instances of models, which then take requests from the provider only, over TLS; needs --tls")
+	flags.StringVar(&f.tls, "instance-tls", "", "directory with tls.crt, tls.key and ca.crt for instances of models, and of programs in images of faas-infer, which then take requests from the provider only, over TLS; needs --tls")
 	flags.BoolVar(&f.local.UserNamespaces, "user-namespaces", false, "give each pod of a function a user namespace (hostUsers: false); the nodes must support it, and pods with a share of a GPU have none")
 }
 

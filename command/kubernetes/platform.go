@@ -227,6 +227,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	}
 	p.ordinary, err = deployments.New(opening, deployments.Options{
 		Client: p.core, Usage: p.metrics, Functions: p.objects.Lookup, Profiles: p.profiles, User: f.user, Local: f.instances.local,
+		Watchdog: p.watchdog(), Certify: p.certify, Dial: b.Identity.Dial,
 		PullPolicy: corev1.PullPolicy(f.pullPolicy), Leading: p.election.Leading, Peers: p.listeners(),
 		Metrics: b.Metrics, Logger: b.Log, ColdWait: o.ColdWait, QueueLimit: o.QueueLimit, BodyTimeout: f.BodyTimeout(), Tick: tick,
 	})

@@ -7,8 +7,12 @@ import (
 	"net"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/provider/deployments"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // renewPause is the time between two looks at the instances' certificate. cert-manager renews one days
@@ -33,6 +37,26 @@ func (p *platform) certificate() (func() map[string][]byte, error) {
 		return nil, fmt.Errorf("--instance-tls %s: %w", dir, err)
 	}
 	return i.Files, nil
+}
+
+// watchdog returns what finds our watchdog in the images of ordinary functions, nil without
+// --instance-tls.
+func (p *platform) watchdog() func(context.Context, types.FunctionDeployment) ([]string, error) {
+	if p.flags.instances.tls == "" {
+		return nil
+	}
+	return func(ctx context.Context, d types.FunctionDeployment) ([]string, error) {
+		found, err := p.images.resolve(ctx, d)
+		if err != nil {
+			return nil, web.BadRequest(fmt.Errorf("image %q: --instance-tls needs to know whether its server is faas-infer's watchdog: %w", d.Image, err))
+		}
+		return found.Watchdog, nil
+	}
+}
+
+// certify makes a namespace have the instances' certificate.
+func (p *platform) certify(ctx context.Context, namespace string) error {
+	return kubernetes.EnsureCertificate(ctx, p.backend, namespace)
 }
 
 // secure returns what makes connections to other replicas ones with TLS, nil without --tls.
@@ -61,7 +85,7 @@ func (p *platform) renew(ctx context.Context) {
 		if !p.election.Leading() {
 			continue
 		}
-		if err := kubernetes.RenewCertificates(ctx, p.backend); err != nil && ctx.Err() == nil {
+		if err := kubernetes.RenewCertificates(ctx, p.backend, deployments.Certified(p.ordinary)...); err != nil && ctx.Err() == nil {
 			p.base.Log.Error().Err(err).Msg("cannot bring the instances' certificate into all namespaces")
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -192,6 +193,12 @@ func (f *fixture) kubectl(t *testing.T, stdin string, arguments ...string) strin
 // provider runs a provider outside of pods until the test ends, and returns its URL.
 func (f *fixture) provider(t *testing.T, name string, arguments ...string) string {
 	t.Helper()
+	return f.providerAt(t, 8081, name, arguments...)
+}
+
+// providerAt is provider at another port of the node.
+func (f *fixture) providerAt(t *testing.T, port int, name string, arguments ...string) string {
+	t.Helper()
 	state := t.TempDir()
 	log, err := os.Create(filepath.Join(state, "log"))
 	if err != nil {
@@ -199,7 +206,7 @@ func (f *fixture) provider(t *testing.T, name string, arguments ...string) strin
 	}
 	defer log.Close()
 	f.providerLog = log.Name()
-	listen := net.JoinHostPort(f.Addresses.Node, "8081")
+	listen := net.JoinHostPort(f.Addresses.Node, strconv.Itoa(port))
 	all := append([]string{"provider", "--listen", listen, "--kubeconfig", f.Kubeconfig(), "--state", state, "--nats-listen", "off",
 		"--pod", name, "--service", ""}, arguments...)
 	c := exec.Command(f.program("faas-infer-kubernetes"), all...)

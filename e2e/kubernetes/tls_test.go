@@ -2,10 +2,10 @@ package kubernetes_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,89 +20,155 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 )
 
-// The stock gateway asks the provider over TLS, and the provider a model's pod. Nobody else gets an
-// answer of the pod's, except about its health. An instance from before the option goes on serving, and a
-// renewed certificate reaches the namespace.
-func TestTLS(t *testing.T) {
-	f := shared(t)
-	host := f.RegistryHost()
-	f.pushDigits(t)
-	ask := func(url string) error {
-		got, err := get(t.Context(), http.MethodPost, url+"/function/digits", blackPicture)
-		if err == nil && !strings.Contains(got, "predictions") {
-			err = errors.New(got)
-		}
-		return err
-	}
-	url := f.provider(t, "plain")
-	f.kubectl(t, fmt.Sprintf(digits, host), "apply", "-f", "-")
-	await(t, "an answer without TLS", func() error { return ask(url) })
-	before := f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-o", "jsonpath={.items[*].metadata.name}")
-	f.killProvider()
+// stockGateway is where gateway serves.
+const stockGateway = "http://127.0.0.1:8080"
 
-	a := mutualtest.NewAuthority(t, time.Now().Add(time.Hour))
-	own, instances, trusted := t.TempDir(), t.TempDir(), t.TempDir()
-	a.Issue(t, own, mutualtest.Certificate{Names: []string{mutual.ProviderName, node.NodeAddress}})
-	a.Issue(t, instances, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
-	text, err := os.ReadFile(filepath.Join(own, "ca.crt"))
+// certified are the directories with certificates of one authority: the provider's own, the instances', and
+// what the gateway trusts.
+type certified struct {
+	*mutualtest.Authority
+	own, instances, trusted string
+}
+
+func newCertified(t *testing.T) *certified {
+	t.Helper()
+	c := &certified{mutualtest.NewAuthority(t, time.Now().Add(time.Hour)), t.TempDir(), t.TempDir(), t.TempDir()}
+	c.Issue(t, c.own, mutualtest.Certificate{Names: []string{mutual.ProviderName, node.NodeAddress}})
+	c.renew(t)
+	text, err := os.ReadFile(filepath.Join(c.own, "ca.crt"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(c.trusted, "ca.crt"), text, 0o644)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(trusted, "ca.crt"), text, 0o644); err != nil {
+	return c
+}
+
+// renew issues a certificate for instances.
+func (c *certified) renew(t *testing.T) {
+	t.Helper()
+	c.Issue(t, c.instances, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
+}
+
+// client returns an HTTP client that trusts the authority, and shows what is in a directory, "" for nothing.
+func (c *certified) client(t *testing.T, shown string) *http.Client {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.trusted, "ca.crt"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	url = f.provider(t, "secure", "--tls", own, "--instance-tls", instances)
-	if err := ask(url); err == nil || !strings.Contains(err.Error(), "https") {
-		t.Errorf("without TLS: %v", err)
-	}
-	f.gateway(t, "https://"+strings.TrimPrefix(url, "http://")+"/", trusted)
-	const gateway = "http://127.0.0.1:8080"
-	await(t, "an answer of the instance from before", func() error { return ask(gateway) })
-	f.kubectl(t, "", "delete", "pods", "-n", "openfaas-fn", "--all", "--wait=false")
-	var address string
-	await(t, "an answer of an instance with a certificate", func() error {
-		pod := strings.Fields(f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "--field-selector=status.phase=Running", "-o", `jsonpath={range .items[?(@.spec.volumes[0].name=="faas-infer-tls")]}{.metadata.name} {.status.podIP} {.status.containerStatuses[0].ready}{"\n"}{end}`))
-		if len(pod) != 3 || strings.Contains(before, pod[0]) || pod[2] != "true" {
-			return fmt.Errorf("the pods are %v", pod)
-		}
-		address = pod[1] + ":8080"
-		return ask(gateway)
-	})
-	// The gateway adds its counts, for which it asks the provider without TLS.
-	if list, err := get(t.Context(), http.MethodGet, gateway+"/system/functions", ""); err != nil || !strings.Contains(list, `"digits"`) {
-		t.Errorf("the gateway lists %s, %v", list, err)
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	for target, want := range map[string]int{
-		"GET http://" + address + "/_/ready": 200, "POST http://" + address + "/": 401, "POST https://" + address + "/": 401,
-	} {
-		method, at, _ := strings.Cut(target, " ")
-		r, err := http.NewRequestWithContext(t.Context(), method, at, strings.NewReader("{}"))
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(text)
+	if shown != "" {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(shown, "tls.crt"), filepath.Join(shown, "tls.key"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := client.Do(r)
-		if err != nil {
-			t.Errorf("%s: %v", target, err)
-			continue
-		}
-		said, _ := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		if answer.StatusCode != want {
-			t.Errorf("%s: %s %s, want %d", target, answer.Status, said, want)
-		}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	a.Issue(t, instances, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
-	renewed, err := os.ReadFile(filepath.Join(instances, "tls.crt"))
-	if err != nil {
-		t.Fatal(err)
+	return &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+}
+
+// flags are those of a provider with the certificates.
+func (c *certified) flags() []string {
+	return []string{"--tls", c.own, "--instance-tls", c.instances, "--copies", "openfaas-fn", "--service", "faas-infer", "--lease-duration", "5s"}
+}
+
+// The stock gateway asks two replicas of the provider over TLS, these each other, and the pods of a model, of
+// a program, of a cut model and of a pair. Nobody else gets an answer of a pod's, except about its health.
+// Instances from before the option go on serving, and a renewed certificate reaches the namespace. Refused
+// certificates are in the logs.
+func TestTLS(t *testing.T) {
+	f := shared(t)
+	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
+	f.pushDigits(t)
+	f.pushAlpine(t)
+	f.pushChain(t)
+	url := f.provider(t, "plain")
+	f.kubectl(t, fmt.Sprintf(digits, f.RegistryHost()), "apply", "-f", "-")
+	f.kubectl(t, fmt.Sprintf(echo, "cat"), "apply", "-f", "-")
+	await(t, "the answers without TLS", func() error { return askBoth(t, url) })
+	before := f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-o", "jsonpath={.items[*].metadata.name}")
+	f.killProvider()
+
+	c := newCertified(t)
+	f.kubectl(t, fmt.Sprintf(twoReplicas, node.NodeAddress), "apply", "-f", "-")
+	urls := []string{f.provider(t, "secure-0", c.flags()...)}
+	killFirst := f.killProvider
+	urls = append(urls, f.providerAt(t, 8082, "secure-1", c.flags()...))
+	if err := askBoth(t, urls[0]); err == nil || !strings.Contains(err.Error(), "https") {
+		t.Errorf("without TLS: %v", err)
 	}
+	f.gateway(t, strings.Replace(urls[0], "http://", "https://", 1)+"/", c.trusted)
+	await(t, "the answers of the instances from before", func() error { return askBoth(t, stockGateway) })
+	began := time.Now()
+	f.kubectl(t, cutChain+"---\n"+fmt.Sprintf(shadowed, "pairs", "always"), "apply", "-f", "-") // Their preparations take time.
+	f.kubectl(t, "", "delete", "pods", "-n", "openfaas-fn", "-l", "faas_function=digits", "--wait=false")
+	f.kubectl(t, fmt.Sprintf(echo, "cat -u"), "apply", "-f", "-") // Programs' pods keep the setting of their deployment.
+	for _, name := range []string{"digits", "echo"} {
+		var pod, address string
+		await(t, "an answer of an instance of "+name+" with a certificate", func() (err error) {
+			if pod, address, err = f.securePod(t, name, before); err != nil {
+				return err
+			}
+			return askBoth(t, stockGateway)
+		})
+		f.refuses(t, c, name, pod, address)
+	}
+	c.renew(t)
+	// The gateway adds its counts, for which it asks the provider without TLS.
+	if list, err := get(t.Context(), http.MethodGet, stockGateway+"/system/functions", ""); err != nil || !strings.Contains(list, `"digits"`) {
+		t.Errorf("the gateway lists %s, %v", list, err)
+	}
+	f.handOn(t, c, urls)
+	t.Logf("certificates looked at in %v", time.Since(began).Round(time.Second))
+	f.answersInParts(t)
+	t.Logf("a cut model's answer after %v", time.Since(began).Round(time.Second))
+	f.pairs(t, urls)
+	t.Logf("a pair's rows after %v", time.Since(began).Round(time.Second))
 	await(t, "the renewed certificate in the namespace", func() error {
+		renewed, err := os.ReadFile(filepath.Join(c.instances, "tls.crt"))
+		if err != nil {
+			return err
+		}
 		if got := f.kubectl(t, "", "get", "secret", "faas-infer-instance-tls", "-n", "openfaas-fn", "-o", `jsonpath={.data.tls\.crt}`); got != base64.StdEncoding.EncodeToString(renewed) {
 			return errors.New("it is the one of before")
 		}
-		return ask(gateway)
+		return askBoth(t, stockGateway)
 	})
+	killFirst()
+	f.killProvider()
+	f.distrusts(t)
+}
+
+// askBoth returns an error unless the model digits and the program echo answer at a gateway or a provider.
+func askBoth(t *testing.T, url string) error {
+	got, err := get(t.Context(), http.MethodPost, url+"/function/digits", blackPicture)
+	if err == nil && !strings.Contains(got, "predictions") {
+		err = errors.New(got)
+	}
+	if err != nil {
+		return err
+	}
+	if got, err = get(t.Context(), http.MethodPost, url+"/function/echo", "hello"); err == nil && got != "hello" {
+		err = fmt.Errorf("echo answers %q", got)
+	}
+	return err
+}
+
+// securePod returns the only pod of a function that does not end, and its address. It has a certificate, is
+// ready and is none of those before.
+func (f *fixture) securePod(t *testing.T, function, before string) (name, address string, err error) {
+	t.Helper()
+	list := f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-l", "faas_function="+function, "--field-selector=status.phase=Running", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.status.podIP} {.status.containerStatuses[0].ready} {.spec.volumes[*].name} {.metadata.deletionTimestamp}{"\n"}{end}`)
+	for line := range strings.Lines(list) {
+		if fields := strings.Fields(line); len(fields) > 3 && !strings.Contains(before, fields[0]) && fields[2] == "true" && strings.Contains(line, "faas-infer-tls") {
+			return fields[0], fields[1] + ":8080", nil
+		}
+	}
+	return "", "", fmt.Errorf("the pods are %s", list)
 }
 
 // gateway runs the stock gateway with authorities until the test ends.

@@ -55,6 +55,8 @@ type Identity struct {
 	// now is changed under mu. looked is when renewed looked at the files, in nanoseconds.
 	now    atomic.Pointer[material]
 	looked atomic.Int64
+	// complained is when refused logged, in nanoseconds; 0 for never.
+	complained atomic.Int64
 }
 
 // material is the contents of a directory.

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // Listen returns a listener for an [http.Server] with [WithConn]. Each of its connections is TLS if
@@ -55,7 +57,7 @@ func (l strict) Accept() (net.Conn, error) {
 	config.VerifyConnection = func(state tls.ConnectionState) error {
 		return state.PeerCertificates[0].VerifyHostname(l.name)
 	}
-	return &passing{tls.Server(c, config), l.identity, with}, nil
+	return &passing{Conn: tls.Server(c, config), identity: l.identity, with: with}, nil
 }
 
 // passing is a connection that ends when the certificates are renewed.
@@ -63,6 +65,8 @@ type passing struct {
 	*tls.Conn
 	identity *Identity
 	with     *material
+	// shaken: the handshake has been tried. Only Read uses it.
+	shaken bool
 }
 
 var errRenewed = errors.New("the certificates were renewed")
@@ -71,6 +75,13 @@ var errRenewed = errors.New("the certificates were renewed")
 func (c *passing) Read(p []byte) (int, error) {
 	if c.identity.renewed(c.with) {
 		return 0, errRenewed
+	}
+	if !c.shaken {
+		c.shaken = true
+		if err := c.Handshake(); err != nil {
+			c.identity.refused(c.RemoteAddr(), err)
+			return 0, err
+		}
 	}
 	return c.Conn.Read(p)
 }
@@ -107,6 +118,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.with = c.identity.current()
 	s := tls.Server(&began{c.Conn, p[:1:1]}, c.with.server)
 	if err := s.Handshake(); err != nil {
+		c.identity.refused(c.RemoteAddr(), err)
 		_ = c.Conn.Close() // What follows is not a request.
 		return 0, err
 	}
@@ -158,6 +170,24 @@ func (b *began) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	return b.Conn.Read(p)
+}
+
+// refusalPause is the time between two lines of a log about refused certificates: strangers must not
+// fill it.
+const refusalPause = time.Second
+
+// refused logs why there is no connection with a client, if that is because of a certificate.
+func (i *Identity) refused(client net.Addr, err error) {
+	// A client that does not accept the server's certificate says so in an alert, which has no type.
+	if !strings.Contains(err.Error(), "certificate") {
+		return
+	}
+	now, last := time.Now().UnixNano(), i.complained.Load()
+	if last != 0 && now-last < int64(refusalPause) || !i.complained.CompareAndSwap(last, now) {
+		return
+	}
+	i.log.Warn().Err(err).Stringer("client", client).
+		Msg("a connection over TLS was refused: client and server need certificates that have not expired, of authorities in the other's ca.crt")
 }
 
 type connKey struct{}

@@ -240,6 +240,81 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A server logs why it refused a client: the client's certificate has expired, or is of another
+// authority, or is none. It logs nothing about clients that do not speak TLS, and little about many.
+func TestRefusalsAreLogged(t *testing.T) {
+	a := authority(t)
+	shown := func(by *mutualtest.Authority, until time.Time) *tls.Config {
+		dir := t.TempDir()
+		by.Issue(t, dir, mutualtest.Certificate{Names: []string{mutual.ProviderName}, Until: until})
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}
+	}
+	distrustful := shown(a, time.Time{})
+	distrustful.InsecureSkipVerify, distrustful.ServerName = false, mutual.InstanceName // It knows the system's authorities only.
+	for name, c := range map[string]struct {
+		strict bool
+		client *tls.Config
+		says   string
+	}{
+		"expired":             {false, shown(a, time.Now().Add(-time.Hour)), "certificate has expired"},
+		"another authority":   {false, shown(authority(t), time.Time{}), "unknown authority"},
+		"expired, strict":     {true, shown(a, time.Now().Add(-time.Hour)), "certificate has expired"},
+		"another name":        {true, shown(a, time.Time{}), "not " + mutual.InstanceName},
+		"none":                {true, &tls.Config{InsecureSkipVerify: true}, "didn't provide a certificate"},
+		"a distrustful one":   {false, distrustful, "remote error: tls: "},
+		"one that is trusted": {false, &tls.Config{InsecureSkipVerify: true}, ""},
+		"not TLS":             {true, nil, ""},
+	} {
+		var log bytes.Buffer
+		dir := t.TempDir()
+		a.Issue(t, dir, mutualtest.Certificate{Names: []string{mutual.InstanceName}})
+		i, err := mutual.Open(dir, mutual.InstanceName, zerolog.New(&log).With().Str("function", "f").Logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := i.Listen(l)
+		if c.strict {
+			server = i.ListenTo(l, mutual.InstanceName)
+		}
+		for range 2 {
+			client, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken, err := server.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			spoken := make(chan struct{})
+			go func() {
+				defer close(spoken)
+				if c.client == nil {
+					_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: i\r\n\r\n")
+				} else if s := tls.Client(client, c.client); s.Handshake() == nil {
+					_, _ = io.WriteString(s, "x")
+				}
+				_ = client.(*net.TCPConn).CloseWrite()
+			}()
+			_, _ = taken.Read(make([]byte, 1))
+			<-spoken
+			_, _ = taken.Close(), client.Close()
+		}
+		_ = l.Close()
+		said := log.String()
+		if c.says == "" && said != "" || c.says != "" && (strings.Count(said, "\n") != 1 || !strings.Contains(said, c.says) || !strings.Contains(said, `"function":"f"`)) {
+			t.Errorf("%s: it says %q, want %q once", name, said, c.says)
+		}
+	}
+}
+
 // Wrong files are a sentence at the start that names the file.
 func TestWrongFiles(t *testing.T) {
 	good := mutualtest.Certificate{Names: []string{mutual.ProviderName}}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/mutual"
 )
 
 const (
@@ -30,12 +32,15 @@ const (
 func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func() error) error {
 	fresh := &fresh{conns: map[net.Conn]bool{}}
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime,
+		Handler: mutual.Guard(s, s.rules), ConnContext: mutual.WithConn, ReadHeaderTimeout: headerTime,
 		ReadTimeout: s.config.ReadTimeout, WriteTimeout: s.config.WriteTimeout, IdleTimeout: idleTime,
 		ErrorLog: s.log.Logger(), ConnState: fresh.note,
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
+		if s.identity != nil && l.Addr().Network() == "tcp" {
+			l = s.identity.Listen(l)
+		}
 		go func() { failed <- server.Serve(l) }()
 	}
 	running := len(listeners)

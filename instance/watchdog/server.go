@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/mutual"
 )
 
 // Server answers requests with the function's program. It is an http.Handler.
@@ -23,6 +25,10 @@ type Server struct {
 	inflight atomic.Int64
 	stopping atomic.Bool
 	stats    stats
+
+	// identity is its certificate, nil for none; rules say who may ask for what then.
+	identity *mutual.Identity
+	rules    mutual.Rules
 
 	// handler answers the function's requests. In mode HTTP it is upstream, nil before
 	// Start.
@@ -38,7 +44,18 @@ type Options struct {
 	Log      *LineLog
 	// Environment is the function's environment as NAME=value.
 	Environment []string
+	// Identity makes listeners of TCP speak TLS, to the provider only; nil for plain HTTP. Open are
+	// paths that everybody may GET nevertheless, beside the watchdog's own.
+	Identity *mutual.Identity
+	Open     []string
 }
+
+// The paths of the watchdog's own answers.
+const (
+	healthPath  = "/_/health"
+	readyPath   = "/_/ready"
+	metricsPath = "/_/metrics"
+)
 
 // New returns a Server. It can serve once Start has returned nil. Close ends it. A process
 // can have only one Server and no other children.
@@ -49,7 +66,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		config: o.Config, log: o.Log, family: NewFamily(o.Launcher),
-		program: Program{Path: path, Argv: o.Process, Env: o.Environment},
+		program: Program{Path: path, Argv: o.Process, Env: o.Environment}, identity: o.Identity,
+		rules: mutual.Rules{Open: append([]string{healthPath, readyPath, metricsPath}, o.Open...), Callers: onlyProvider},
 	}
 	if o.Mode != HTTP {
 		s.handler = &ForkingHandler{
@@ -60,6 +78,8 @@ func New(o Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+func onlyProvider(string) []string { return []string{mutual.ProviderName} }
 
 // lookUp finds a program's file. A name with a slash is a path from the working directory;
 // any other name is looked up in the environment's PATH.
@@ -129,13 +149,13 @@ func (s *Server) Close() {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
-	case "/_/health":
+	case healthPath:
 		s.serveHealth(w)
 		return
-	case "/_/ready":
+	case readyPath:
 		s.serveReady(w, r)
 		return
-	case "/_/metrics":
+	case metricsPath:
 		s.stats.write(w, s.inflight.Load())
 		return
 	}

@@ -2,6 +2,9 @@ package async
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +17,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 )
 
-// bundled runs a NATS server with the configuration of yaml/options/nats, and these passwords in
-// its environment, as its container has them.
-func bundled(t *testing.T, password, gatewayPassword string) *server.Server {
+// bundled runs a NATS server with the configuration of yaml/options/nats and some more, and these
+// passwords in its environment, as its container has them.
+func bundled(t *testing.T, password, gatewayPassword, more string) *server.Server {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "yaml", "options", "nats", "nats.yaml"))
 	if err != nil {
@@ -44,14 +48,16 @@ func bundled(t *testing.T, password, gatewayPassword string) *server.Server {
 		t.Setenv(name, `"`+value+`"`)
 	}
 	file := filepath.Join(t.TempDir(), "nats.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(config+more), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := server.ProcessConfigFile(file)
+	// As the container's arguments: a reload keeps what these say.
+	o, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError),
+		[]string{"--config=" + file, "--jetstream", "--store_dir=" + t.TempDir(), "--addr=127.0.0.1", "--port=-1"}, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Host, o.Port, o.NoSigs, o.NoLog, o.JetStream, o.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, true, true, t.TempDir()
+	o.NoSigs, o.NoLog = true, true
 	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +74,7 @@ func bundled(t *testing.T, password, gatewayPassword string) *server.Server {
 // publishes requests, and can neither read the queue nor write to it; nobody else gets in.
 func TestBundledServer(t *testing.T) {
 	const password, gatewayPassword = "1e5", "007"
-	s := bundled(t, password, gatewayPassword)
+	s := bundled(t, password, gatewayPassword, "")
 	dir := t.TempDir()
 	for name, text := range map[string]string{"username": "provider", "password": password, "gateway-username": "gateway", "gateway-password": gatewayPassword} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -119,5 +125,111 @@ func TestBundledServer(t *testing.T) {
 			c.Close()
 			t.Errorf("%q gets in", as)
 		}
+	}
+}
+
+// ofTheChart is what the chart adds to the server's configuration with TLS, with the files in a directory.
+func ofTheChart(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "yaml", "chart", "faas-infer", "templates", "nats.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "\n    tls {\n")
+	block, _, closed := strings.Cut(block, "\n    }\n")
+	if !found || !closed || strings.Contains(block, "{{") {
+		t.Fatalf("the chart has no block tls: %s", block)
+	}
+	return "\ntls {\n" + strings.ReplaceAll(block, "/etc/nats-tls", dir) + "\n}\n"
+}
+
+// With TLS the bundled server shows its certificate, and a renewed one once it is told to. Provider and
+// gateway know its authority; who knows another one, or speaks without TLS, sends no password.
+func TestBundledTLS(t *testing.T) {
+	const password, gatewayPassword = "secret", "gate"
+	a, dir := mutualtest.NewAuthority(t, time.Now().Add(time.Hour)), t.TempDir()
+	issue := func() {
+		a.Issue(t, dir, mutualtest.Certificate{Names: []string{"127.0.0.1"}, Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	}
+	issue()
+	s := bundled(t, password, gatewayPassword, ofTheChart(t, dir))
+	folder := func(files map[string]string) string {
+		dir := t.TempDir()
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials, authority := folder(map[string]string{"username": "provider", "password": password}), folder(map[string]string{"ca.crt": string(text)})
+	stranger := t.TempDir()
+	mutualtest.NewAuthority(t, time.Now().Add(time.Hour)).Issue(t, stranger, mutualtest.Certificate{Names: []string{"127.0.0.1"}})
+	url := strings.Replace(s.ClientURL(), "nats://", "tls://", 1)
+	executed := make(chan string, 1)
+	execute := func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
+		executed <- string(r.Body)
+		return respond(200, ""), nil
+	}
+	q := start(t, execute, func(o *Options) { o.URL, o.Login.Credentials, o.Login.TLS = url, credentials, authority })
+	if err := q.broker.Usable(); err != nil {
+		t.Fatal(err)
+	}
+	// The stock gateway's library knows a plain address, and takes TLS because the server asks for it.
+	plain := strings.Replace(url, "tls://", "nats://gateway:"+gatewayPassword+"@", 1)
+	c, err := nats.Connect(plain, nats.RootCAs(filepath.Join(authority, "ca.crt")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	g, err := stan.Connect("faas-cluster", "faas-publisher-tls", stan.NatsConn(c), stan.PubAckWait(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if err := g.Publish("faas-request", request("echo", "hello")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-executed; got != "hello" {
+		t.Errorf("%q was executed", got)
+	}
+	if c, err := nats.Connect(plain); err == nil || !strings.Contains(err.Error(), "certificate") {
+		c.Close()
+		t.Errorf("a client that does not know the authority: %v", err)
+	}
+	other := start(t, execute, func(o *Options) { o.URL, o.Login.Credentials, o.Login.TLS = url, credentials, stranger })
+	if err := other.broker.Usable(); err == nil || !strings.Contains(err.Error(), "--nats-tls") {
+		t.Errorf("a provider with another authority: %v", err)
+	}
+	serial := func() string {
+		t.Helper()
+		c, err := nats.Connect(plain, nats.RootCAs(filepath.Join(authority, "ca.crt")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		state, err := c.TLSConnectionState()
+		if err != nil || state.Version < tls.VersionTLS12 {
+			t.Fatalf("%v, %v", state, err)
+		}
+		return state.PeerCertificates[0].SerialNumber.String()
+	}
+	before := serial()
+	issue()
+	if err := s.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if serial() == before {
+		t.Error("after a reload it shows the certificate of before")
+	}
+	if err := g.Publish("faas-request", request("echo", "again")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-executed; got != "again" {
+		t.Errorf("%q was executed", got)
 	}
 }

@@ -94,6 +94,11 @@ func (fn *function) apply(owner *v1alpha1.Function, m *Manifest, name string, to
 
 // applyAll applies the Service and the Deployment.
 func (c *Controller) applyAll(ctx context.Context, m *Manifest, owner *v1alpha1.Function, to target) (*appsv1.Deployment, error) {
+	if m.secure() {
+		if err := c.options.Certify(ctx, owner.Namespace); err != nil {
+			return nil, err
+		}
+	}
 	if err := c.applyService(ctx, m, owner); err != nil {
 		return nil, err
 	}

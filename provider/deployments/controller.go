@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -54,6 +55,11 @@ type Options struct {
 	User int64
 	// Local bounds what each instance takes of its node.
 	Local podspec.Local
+	// Watchdog returns the arguments with which a deployment's image starts our watchdog, nil if
+	// another server is in it. If set, such instances speak TLS. Certify makes a namespace have their
+	// certificate; it must be set too.
+	Watchdog func(ctx context.Context, d types.FunctionDeployment) ([]string, error)
+	Certify  func(ctx context.Context, namespace string) error
 	// PullPolicy is when nodes pull images again; "" means Always.
 	PullPolicy corev1.PullPolicy
 	// Leading reports whether this replica changes Deployments; if nil, it always does.

@@ -25,10 +25,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	c.mu.Lock()
 	found := c.deployed[f.Name]
 	c.mu.Unlock()
-	m, err := c.prepare(ctx, f, found.name)
 	// A function that already runs this revision keeps running, even if a secret or profile
 	// that it names is gone.
 	runs := found.uid != "" && found.revision == f.Revision && f.Revision != 0
+	m, err := c.prepare(ctx, f, found, runs)
 	if err == nil && found.hash != m.Hash {
 		err = c.rehearse(ctx, f, m)
 	}
@@ -70,10 +70,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	return fn.forwarder, nil
 }
 
-// prepare makes a function's objects, with the secrets and profiles that it names. name is that of
-// its present Deployment, "" for none.
-func (c *Controller) prepare(ctx context.Context, f *provider.Function, name string) (*Manifest, error) {
-	s := ManifestSettings{Name: name, PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Local: c.options.Local, Secrets: map[string]corev1.SecretType{}}}
+// prepare makes a function's objects, with the secrets and profiles that it names. found is its
+// present Deployment, which runs this revision or not.
+func (c *Controller) prepare(ctx context.Context, f *provider.Function, found deployed, runs bool) (*Manifest, error) {
+	s := ManifestSettings{Name: found.name, PullPolicy: c.options.PullPolicy, Settings: podspec.Settings{User: c.options.User, Local: c.options.Local, Secrets: map[string]corev1.SecretType{}}}
 	switch {
 	case s.User == 0:
 		s.User = podspec.DefaultUser
@@ -89,6 +89,9 @@ func (c *Controller) prepare(ctx context.Context, f *provider.Function, name str
 	}
 	var err error
 	if s.Profiles, err = podspec.Named(c.options.Profiles, f.Deployment); err != nil {
+		return nil, err
+	}
+	if s.Watchdog, err = c.options.watchdog(ctx, f, found, runs); err != nil {
 		return nil, err
 	}
 	if s.Name == "" {

@@ -66,7 +66,7 @@ func (fn *function) raise(in *instance) {
 		return
 	}
 	in.up, in.lost = true, false
-	fn.forwarder.Up(in.ID, "tcp", in.Address)
+	fn.forwarder.Up(in.ID, in.Network, in.Address)
 	fn.controller.Wake()
 }
 
@@ -112,10 +112,10 @@ func (fn *function) probe(in *instance) {
 	}
 	ctx, cancel := context.WithCancel(c.tasks.Context())
 	in.stopProbing = cancel
-	id, address, path := in.ID, in.Address, fn.readyPath
+	id, network, address, path := in.ID, in.Network, in.Address, fn.readyPath
 	c.tasks.Begin(func() {
 		defer cancel()
-		if !c.answers(ctx, address, path) {
+		if !c.answers(ctx, network, address, path) {
 			return
 		}
 		c.mu.Lock()
@@ -132,9 +132,9 @@ func (fn *function) probe(in *instance) {
 }
 
 // answers probes an instance until it is ready; it returns false if ctx ends first.
-func (c *Controller) answers(ctx context.Context, address, path string) bool {
+func (c *Controller) answers(ctx context.Context, network, address, path string) bool {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return c.options.Dial(ctx, "tcp", address)
+		return c.options.Dial(ctx, network, address)
 	}}
 	client := &http.Client{Transport: transport, Timeout: probeTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

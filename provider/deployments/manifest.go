@@ -93,12 +93,22 @@ func NewManifest(f *provider.Function, s ManifestSettings) (*Manifest, error) {
 				{Name: podspec.PortName, Port: podspec.Port, TargetPort: intstr.FromInt32(podspec.Port), Protocol: corev1.ProtocolTCP}}},
 		},
 	}
+	if s.Watchdog != nil {
+		args, err := json.Marshal(s.Watchdog)
+		if err != nil {
+			return nil, fmt.Errorf("write the watchdog's arguments: %w", err)
+		}
+		m.deployment.Annotations[WatchdogAnnotation] = string(args)
+	}
 	if m.Hash, err = hash(m.deployment, m.service); err != nil {
 		return nil, err
 	}
 	m.deployment.Annotations[AppliedAnnotation] = m.Hash
 	return m, nil
 }
+
+// secure reports whether the pods need the instances' certificate.
+func (m *Manifest) secure() bool { return m.deployment.Annotations[WatchdogAnnotation] != "" }
 
 // Name returns the name of the Deployment and of the Service.
 func (m *Manifest) Name() string { return m.deployment.Name }

@@ -23,8 +23,8 @@ type Pod struct {
 	// none yet.
 	Function, Node string
 	Revision       uint64
-	// Address is host:port, "" if the pod has none yet.
-	Address string
+	// Address is host:port, "" if the pod has none yet. Network is "tcp", or [podspec.TLS].
+	Address, Network string
 	// Started: its program runs. Ready: Kubernetes says that it is ready. Leaving: it is
 	// being deleted or has ended.
 	Started, Ready, Leaving bool
@@ -50,7 +50,7 @@ func ReadPod(p *corev1.Pod) Pod {
 	}
 	// An annotation that is no number leaves 0, which is no revision.
 	out.Revision, _ = strconv.ParseUint(p.Annotations[v1alpha1.RevisionAnnotation], 10, 64)
-	out.Address = podspec.Address(p)
+	out.Address, out.Network = podspec.Address(p), podspec.Network(p)
 	if s := podspec.Status(p); s != nil {
 		out.Started = s.State.Running != nil
 	}
@@ -69,7 +69,7 @@ func ReadPod(p *corev1.Pod) Pod {
 func (p Pod) Instance(config cluster.Config) cluster.Instance {
 	in := cluster.Instance{
 		InstanceSpec: cluster.InstanceSpec{ID: p.ID, Kind: cluster.Process, Function: p.Function, Revision: p.Revision, Node: p.Node, Config: config},
-		State:        cluster.Starting, Network: "tcp", Address: p.Address, StartedAt: p.CreatedAt, ReadyAt: p.ReadyAt, Reason: p.Problem.Text,
+		State:        cluster.Starting, Network: p.Network, Address: p.Address, StartedAt: p.CreatedAt, ReadyAt: p.ReadyAt, Reason: p.Problem.Text,
 	}
 	switch {
 	case p.Leaving:

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider"
 )
@@ -53,7 +54,7 @@ func strip(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		o.ManagedFields = nil
-		spec := corev1.PodSpec{NodeName: o.Spec.NodeName}
+		spec := corev1.PodSpec{NodeName: o.Spec.NodeName, Volumes: podspec.Certificates(o)}
 		for i := range o.Spec.Containers {
 			spec.Containers = append(spec.Containers, corev1.Container{Name: o.Spec.Containers[i].Name})
 		}
@@ -92,13 +93,15 @@ type deployed struct {
 	hash     string
 	revision uint64
 	owner    types.UID
+	// watchdog is the value of [WatchdogAnnotation].
+	watchdog string
 	leaving  bool
 	// failure is why the cluster creates no pods for it.
 	failure string
 }
 
 func readDeployment(d *appsv1.Deployment) deployed {
-	out := deployed{name: d.Name, uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[AppliedAnnotation], leaving: d.DeletionTimestamp != nil}
+	out := deployed{name: d.Name, uid: d.UID, generation: d.Generation, replicas: 1, hash: d.Annotations[AppliedAnnotation], watchdog: d.Annotations[WatchdogAnnotation], leaving: d.DeletionTimestamp != nil}
 	if d.Spec.Replicas != nil {
 		out.replicas = int(*d.Spec.Replicas)
 	}

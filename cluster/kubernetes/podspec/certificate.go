@@ -1,12 +1,21 @@
 package podspec
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"net/url"
+	"slices"
+
+	"github.com/openfaas/faas-provider/types"
+	corev1 "k8s.io/api/core/v1"
+)
 
 const (
 	// CertificateSecret is the Secret with the certificate of a namespace's instances.
 	CertificateSecret = "faas-infer-instance-tls"
 	// CertificatePath is the directory in which instances find it.
 	CertificatePath = "/var/run/faas-infer/tls"
+
+	// TLS is the network of an instance with a certificate, as [Network] returns it.
+	TLS = "tls"
 
 	certificateVolume = "faas-infer-tls"
 )
@@ -20,17 +29,31 @@ func addCertificate(spec *corev1.PodSpec) {
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: certificateVolume, MountPath: CertificatePath, ReadOnly: true})
 }
 
-// network returns how to connect to a pod's instance: "tls" if it has a certificate, otherwise "tcp".
+// secureWatchdog gives an ordinary function's pod the instances' certificate. args are those with
+// which its image starts the watchdog. The kubelet has no certificate, so the paths of its probes
+// need none.
+func secureWatchdog(spec *corev1.PodSpec, d types.FunctionDeployment, args []string) {
+	addCertificate(spec)
+	c := &spec.Containers[0]
+	c.Args = append(slices.Clone(args), "--name", d.Service, "--tls", CertificatePath)
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		if u, err := url.Parse(p.HTTPGet.Path); err == nil && !slices.Contains(c.Args, u.Path) {
+			c.Args = append(c.Args, "--open", u.Path)
+		}
+	}
+}
+
+// Network returns how to connect to a pod's instance: "tls" if it has a certificate, otherwise "tcp".
 // So instances from before the option was changed go on serving.
-func network(pod *corev1.Pod) string {
-	if len(certificates(pod)) > 0 {
-		return "tls"
+func Network(pod *corev1.Pod) string {
+	if len(Certificates(pod)) > 0 {
+		return TLS
 	}
 	return "tcp"
 }
 
-// certificates returns the volumes with the instance's certificate: one or none.
-func certificates(pod *corev1.Pod) (out []corev1.Volume) {
+// Certificates returns the volumes with the instance's certificate: one or none.
+func Certificates(pod *corev1.Pod) (out []corev1.Volume) {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == certificateVolume && v.Secret != nil {
 			out = append(out, v)

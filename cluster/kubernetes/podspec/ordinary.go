@@ -49,6 +49,9 @@ func Ordinary(d types.FunctionDeployment, s Settings, pull corev1.PullPolicy) (c
 		TerminationGracePeriodSeconds: &grace,
 		Tolerations:                   []corev1.Toleration{lost(corev1.TaintNodeNotReady), lost(corev1.TaintNodeUnreachable)},
 	}
+	if s.Watchdog != nil {
+		secureWatchdog(&spec, d, s.Watchdog)
+	}
 	return spec, Apply(&spec, d, s)
 }
 

@@ -65,6 +65,9 @@ type Settings struct {
 	AllowRoot bool
 	// Local bounds what instances take of their nodes.
 	Local Local
+	// Watchdog is the arguments with which the image starts our watchdog, which then gets the
+	// certificate in [CertificateSecret] and speaks TLS; nil for plain HTTP.
+	Watchdog []string
 }
 
 // Apply adds to a pod what the deployment, its profiles and its secrets demand, and

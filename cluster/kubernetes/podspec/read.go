@@ -47,7 +47,7 @@ func ReadModel(pod *corev1.Pod) (cluster.Instance, error) {
 		in.StartedAt = at
 	}
 	if in.Address = Address(pod); in.Address != "" {
-		in.Network = network(pod)
+		in.Network = Network(pod)
 	}
 	return in, nil
 }

@@ -44,6 +44,9 @@ const (
 	User = 65532
 )
 
+// watchdog is the command of [Program] that serves a bundle's program.
+const watchdog = "watchdog"
+
 // ErrBase is wrapped by Append's error for an image that is not a base image of
 // functions.
 var ErrBase = errors.New("not an image for functions")
@@ -103,7 +106,7 @@ func describe(c *v1.Config, b *bundle.Bundle) {
 	if !b.IsProgram() {
 		return
 	}
-	c.Cmd = []string{"watchdog", "--bundle", Dir, "--listen", Listen}
+	c.Cmd = []string{watchdog, "--bundle", Dir, "--listen", Listen}
 	env := b.Environment()
 	c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")

@@ -232,6 +232,31 @@ func TestProgramImage(t *testing.T) {
 	if !slices.Equal(c.Config.Cmd, []string{"watchdog", "--bundle", "/bundle", "--listen", Listen}) {
 		t.Errorf("command %q", c.Config.Cmd)
 	}
+	host, _ := serve(t)
+	for name, c := range map[string]struct {
+		change func(*v1.Config)
+		ours   bool
+	}{
+		"ours":            {func(*v1.Config) {}, true},
+		"another-server":  {func(c *v1.Config) { c.Cmd = []string{"instance"} }, false},
+		"another-program": {func(c *v1.Config) { c.Entrypoint = []string{"/usr/bin/fwatchdog"} }, false},
+		"no-command":      {func(c *v1.Config) { c.Cmd = nil }, false},
+	} {
+		config, err := i.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config = config.DeepCopy()
+		c.change(&config.Config)
+		changed, err := mutate.ConfigFile(i, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		push(t, host+"/"+name, changed)
+		if r, err := Resolve(t.Context(), host+"/"+name, nil); err != nil || (r.Watchdog != nil) != c.ours || c.ours && !slices.Equal(r.Watchdog, config.Config.Cmd) {
+			t.Errorf("%s: the watchdog is started with %v, %v", name, r, err)
+		}
+	}
 	if want := []string{"PATH=/usr/bin", "GREETING=Hello", "fprocess=./handler", "mode=http"}; !slices.Equal(c.Config.Env, want) {
 		t.Errorf("environment %q, want %q", c.Config.Env, want)
 	}

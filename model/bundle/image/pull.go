@@ -115,7 +115,10 @@ type Resolved struct {
 	Bundle string
 	// Platforms are those on which the image runs, as "linux/amd64"; none if it does not say.
 	Platforms []string
-	image     v1.Image
+	// Watchdog is the arguments with which [Program] serves the image's program as its watchdog; nil if
+	// another server does.
+	Watchdog []string
+	image    v1.Image
 }
 
 // Resolve finds an image in its registry and reads its config, but no layers. The
@@ -149,6 +152,9 @@ func resolve(ctx context.Context, ref string, keychain authn.Keychain, s setting
 	r := &Resolved{Reference: parsed.Context().Digest(found.Digest.String()).Name(), Digest: found.Digest.String(), image: image}
 	if r.Platforms, err = platforms(found, config); err != nil {
 		return nil, explain(ref, err)
+	}
+	if c := config.Config; slices.Equal(c.Entrypoint, []string{Program}) && len(c.Cmd) > 0 && c.Cmd[0] == watchdog {
+		r.Watchdog = c.Cmd
 	}
 	if label := config.Config.Labels[Label]; label != "" {
 		if r.Bundle = path.Clean(label); !path.IsAbs(label) || r.Bundle == "/" {

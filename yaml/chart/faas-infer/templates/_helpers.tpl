@@ -44,6 +44,18 @@ securityContext: {{- toYaml .Values.securityContext | nindent 2 }}
 {{- if .Values.nats.url }}{{ .Values.nats.credentialsSecret }}{{ else if .Values.nats.enabled }}{{ .Values.nats.credentialsSecret | default "nats-auth" }}{{ end }}
 {{- end }}
 
+{{/* The name of the secret with the certificate of the NATS server that the chart installs, "" for
+none. */}}
+{{- define "faas-infer.ownNatsTLS" -}}
+{{- if and .Values.nats.enabled .Values.tls.enabled }}{{ .Values.tls.natsSecretName }}{{ end }}
+{{- end }}
+
+{{/* The name of the secret with the authority of the NATS server, "" for none. Of the server that the
+chart installs, nobody else mounts more than that. */}}
+{{- define "faas-infer.natsTLS" -}}
+{{- if .Values.nats.url }}{{ .Values.nats.tlsSecret }}{{ else }}{{ include "faas-infer.ownNatsTLS" . }}{{ end }}
+{{- end }}
+
 {{/* The gateway's NATS address. Its library takes the credentials from the address. An IPv6 address
 keeps its brackets. */}}
 {{- define "faas-infer.gatewayNats" -}}
@@ -58,6 +70,6 @@ keeps its brackets. */}}
 {{/* The directories with authorities that the gateway knows beside its image's: each begins with a
 colon. */}}
 {{- define "faas-infer.gatewayAuthorities" -}}
-{{- if and .Values.nats.url .Values.nats.tlsSecret }}:/var/nats-tls{{ end }}
+{{- if include "faas-infer.natsTLS" . }}:/var/nats-tls{{ end }}
 {{- if .Values.tls.enabled }}:/var/tls{{ end }}
 {{- end }}

@@ -1,0 +1,33 @@
+package podspec
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// An image with the watchdog gets the certificate, and the paths of its probes stay open. The pod is then
+// one to which the provider speaks TLS. Another image gets neither.
+func TestSecureWatchdog(t *testing.T) {
+	args := []string{"watchdog", "--bundle", "/bundle", "--listen", "tcp://:8080"}
+	d := deployment(annotated(HealthPrefix+"path", "/alive?deep=1"), annotated(ReadyPrefix+"path", "/up"))
+	spec, err := Ordinary(d, Settings{User: DefaultUser, Watchdog: args}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := spec.Containers[0]
+	want := append(slices.Clone(args), "--name", d.Service, "--tls", CertificatePath, "--open", "/alive", "--open", "/up")
+	if !slices.Equal(c.Args, want) || len(args) != 5 {
+		t.Errorf("it is started with %q, want %q", c.Args, want)
+	}
+	if v := spec.Volumes[0]; v.Secret == nil || v.Secret.SecretName != CertificateSecret || c.VolumeMounts[0].MountPath != CertificatePath {
+		t.Errorf("it mounts %v of %v", c.VolumeMounts, spec.Volumes)
+	}
+	if n := Network(&corev1.Pod{Spec: spec}); n != TLS {
+		t.Errorf("the provider connects by %s", n)
+	}
+	if spec, err = Ordinary(d, Settings{User: DefaultUser}, ""); err != nil || len(spec.Containers[0].Args) > 0 || len(spec.Volumes) > 0 || Network(&corev1.Pod{Spec: spec}) != "tcp" {
+		t.Errorf("another image gets %q and %v, %v", spec.Containers[0].Args, spec.Volumes, err)
+	}
+}
