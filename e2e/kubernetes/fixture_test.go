@@ -123,7 +123,7 @@ func prepared(t *testing.T, c *testcluster.Cluster) *fixture {
 // provider goes, too: the next one would wait for its end.
 func (f *fixture) clear(t *testing.T) {
 	t.Helper()
-	const made = "deployments,services,poddisruptionbudgets,secrets,configmaps,leases"
+	const made = "deployments,services,endpointslices,poddisruptionbudgets,secrets,configmaps,leases"
 	for _, step := range []string{
 		"delete functions.faas-infer.dev -A --all --wait=false",
 		"delete " + made + " -n openfaas-fn --all",
