@@ -13,7 +13,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -260,9 +259,7 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 			instances = append(instances, e.instance)
 		}
 	}
-	slices.SortFunc(instances, func(a, b cluster.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(instances, cluster.CompareAge)
 	return instances, nil
 }
 
