@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/async"
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -47,7 +46,7 @@ an objective is an ordinary function: any program, with one answer for each requ
 		NewUpCommand(),
 		NewProviderCommand(),
 		load.NewCommand(),
-		async.NewCommand(),
+		newAsyncCommand(),
 		NewVariantsCommand(),
 		NewRedirectCommand(),
 	)
