@@ -179,13 +179,6 @@ func (o MPSOptions) PID() (int, error) {
 	return pid, nil
 }
 
-// Servers returns the number of servers that the daemon has started: 0 until a process
-// uses it.
-func (d *MPSDaemon) Servers(ctx context.Context) (int, error) {
-	answer, err := d.options.ask(ctx, "get_server_list")
-	return len(strings.Fields(answer)), err
-}
-
 // ask sends the daemon one command and returns its answer.
 func (o MPSOptions) ask(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)

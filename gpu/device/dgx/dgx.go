@@ -137,7 +137,6 @@ fi
 case $command in
 quit) rm "$pid" ;;
 get_default_active_thread_percentage) echo 100.0 ;;
-get_server_list) ;;
 esac
 `
 
