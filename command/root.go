@@ -38,17 +38,17 @@ an objective is an ordinary function: any program, with one answer for each requ
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		NewInstanceCommand(),
-		NewWatchdogCommand(),
-		NewModelCommand(),
-		NewBundleCommand(),
+		newInstanceCommand(),
+		newWatchdogCommand(),
+		newModelCommand(),
+		newBundleCommand(),
 		profile.NewCommand(),
-		NewUpCommand(),
-		NewProviderCommand(),
+		newUpCommand(),
+		newProviderCommand(),
 		load.NewCommand(),
 		newAsyncCommand(),
-		NewVariantsCommand(),
-		NewRedirectCommand(),
+		newVariantsCommand(),
+		newRedirectCommand(),
 	)
 	return root
 }

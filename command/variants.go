@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// NewVariantsCommand returns "faas-infer variants".
-func NewVariantsCommand() *cobra.Command {
+// newVariantsCommand returns "faas-infer variants".
+func newVariantsCommand() *cobra.Command {
 	client := &remote{prefix: "/system/variants", kind: "a provider"}
 	c := &cobra.Command{
 		Use:   "variants NAME",

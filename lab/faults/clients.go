@@ -157,7 +157,7 @@ func forker(ctx context.Context, t *trial) error {
 	const name = "forker"
 	t.own = &function{
 		name: name, deployment: types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: "sh"},
-		body: func(int) []byte { return []byte(forkScript) }, want: func(int) Hash { return HashOf(nil) }, hash: HashOf,
+		body: func(int) []byte { return []byte(forkScript) }, want: func(int) Hash { return hashOf(nil) }, hash: hashOf,
 	}
 	if err := t.guest(ctx, t.own); err != nil {
 		return err
