@@ -54,8 +54,8 @@ type bufferLane struct {
 	formed batches
 }
 
-// NewBuffer returns BATCH's policy.
-func NewBuffer(o Options) *Buffer { return &Buffer{options: o, groups: newGroups()} }
+// newBuffer returns BATCH's policy.
+func newBuffer(o Options) *Buffer { return &Buffer{options: o, groups: newGroups()} }
 
 // Add implements [Policy].
 func (p *Buffer) Add(at time.Time, r Request) {

@@ -31,10 +31,10 @@ type Kind struct {
 
 // policies lists all policies in the order of [Names]. A new one is a row here.
 var policies = []Kind{
-	{Name: OneToOneName, Single: true, make: func(o Options) Policy { return NewOneToOne(o) }},
+	{Name: OneToOneName, Single: true, make: func(o Options) Policy { return newOneToOne(o) }},
 	{Name: InFlessName, OwnQueues: true, make: func(o Options) Policy { return NewInFless(o) }},
 	{Name: SharedName, make: func(o Options) Policy { return NewShared(o) }},
-	{Name: BatchName, Tuned: true, make: func(o Options) Policy { return NewBuffer(o) }},
+	{Name: BatchName, Tuned: true, make: func(o Options) Policy { return newBuffer(o) }},
 	{Name: AsyFuncName, make: func(o Options) Policy { return NewAsyFunc(o) }},
 }
 

@@ -74,9 +74,9 @@ func NewShared(o Options) *Shared {
 	return &Shared{options: o, within: o.SLO - Travel(o.SLO)}
 }
 
-// NewOneToOne returns the policy of stock OpenFaaS, one request per execution: a
+// newOneToOne returns the policy of stock OpenFaaS, one request per execution: a
 // shared queue whose batches have one request.
-func NewOneToOne(o Options) *Shared {
+func newOneToOne(o Options) *Shared {
 	o.MaxBatch = 1
 	return NewShared(o)
 }

@@ -8,6 +8,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -323,6 +324,11 @@ type Instance struct {
 	// Blameless: its exit says nothing about the function. Its node did not take it, or the
 	// cluster took it away.
 	Blameless bool `json:"blameless,omitempty"`
+}
+
+// CompareAge orders instances: the oldest first, those of one moment by ID.
+func CompareAge(a, b Instance) int {
+	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
 }
 
 // RefusedError is the error of a start that says nothing about the function, such as one

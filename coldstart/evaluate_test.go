@@ -133,8 +133,8 @@ func TestAgainstHHP(t *testing.T) {
 			t.Fatalf("%q: %v", line, err)
 		}
 		load, end := part(all[name], from*day, to*day), (to-from)*day
-		hhp := replay(NewHHP(), load, end)
-		ours := replay(NewPriced(0, DefaultStart), load, end)
+		hhp := replay(newHHP(), load, end)
+		ours := replay(newPriced(0, DefaultStart), load, end)
 		cold, idle := ours.against(hhp)
 		reserved := 100 * (ours.reserved.Seconds()/hhp.reserved.Seconds() - 1)
 		t.Logf("%-18s %6d requests, HHP %3d cold, %5.1f h idle; ours %3d (%+.0f %%), %5.1f h (%+.0f %%), %.1f h with CPU (%+.0f %%)", name, hhp.requests, hhp.cold, hhp.idle.Hours(), ours.cold, cold, ours.idle.Hours(), idle, ours.reserved.Hours(), reserved)
@@ -174,9 +174,9 @@ func TestMemorylessLoadsLeaveNoChoice(t *testing.T) {
 func TestPriceBuysWarmth(t *testing.T) {
 	const end = 3 * day
 	load := part(recorded(t)["sporadic"], 0, end)
-	before := replay(NewPriced(10*time.Second, DefaultStart), load, end)
+	before := replay(newPriced(10*time.Second, DefaultStart), load, end)
 	for _, price := range []time.Duration{time.Minute, 10 * time.Minute, 2 * time.Hour} {
-		o := replay(NewPriced(price, DefaultStart), load, end)
+		o := replay(newPriced(price, DefaultStart), load, end)
 		if o.cold >= before.cold || o.idle <= before.idle {
 			t.Errorf("at %v: %+v, at less %+v", price, o, before)
 		}
@@ -186,7 +186,7 @@ func TestPriceBuysWarmth(t *testing.T) {
 
 // A timer's function is loaded when it ticks, and not for long.
 func TestTimer(t *testing.T) {
-	p := NewPriced(0, DefaultStart)
+	p := newPriced(0, DefaultStart)
 	last := observe(p, "f", times(100, time.Hour)...)
 	w := p.Windows(last, "f")
 	loaded, hit := time.Duration(0), false

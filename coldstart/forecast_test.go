@@ -20,7 +20,7 @@ func sum(mass []float32) float64 {
 // within is the predicted chance that the idle time ends between from and to.
 func within(f Forecast, from, to time.Duration) float64 {
 	s := 0.0
-	for i := StepOf(from); i <= StepOf(to); i++ {
+	for i := stepOf(from); i <= stepOf(to); i++ {
 		s += float64(f.Mass[i])
 	}
 	return s
@@ -31,14 +31,14 @@ func TestSteps(t *testing.T) {
 		t.Fatalf("%d steps and one beyond, the tree has %d leaves", Steps, leaves)
 	}
 	for i := range Steps {
-		if Edge(i+1) <= Edge(i) {
-			t.Errorf("step %d is from %v to %v", i, Edge(i), Edge(i+1))
+		if edge(i+1) <= edge(i) {
+			t.Errorf("step %d is from %v to %v", i, edge(i), edge(i+1))
 		}
-		if StepOf(Edge(i)) != i || StepOf(Edge(i+1)-1) != i {
-			t.Errorf("step %d: its ends are in %d and %d", i, StepOf(Edge(i)), StepOf(Edge(i+1)-1))
+		if stepOf(edge(i)) != i || stepOf(edge(i+1)-1) != i {
+			t.Errorf("step %d: its ends are in %d and %d", i, stepOf(edge(i)), stepOf(edge(i+1)-1))
 		}
 	}
-	if StepOf(-time.Second) != 0 || StepOf(stepLast) != Steps || StepOf(math.MaxInt64) != Steps {
+	if stepOf(-time.Second) != 0 || stepOf(stepLast) != Steps || stepOf(math.MaxInt64) != Steps {
 		t.Error("idle times that are negative or too long have no step")
 	}
 }
@@ -46,7 +46,7 @@ func TestSteps(t *testing.T) {
 // Without any knowledge, an idle time is about as likely to last one to two minutes as
 // one to two hours.
 func TestNothingKnown(t *testing.T) {
-	f := NewModel().Predict(forecastEpoch)
+	f := newModel().Predict(forecastEpoch)
 	if s := sum(f.Mass); math.Abs(s-1) > 1e-3 {
 		t.Errorf("masses sum to %v", s)
 	}
@@ -58,7 +58,7 @@ func TestNothingKnown(t *testing.T) {
 
 // learn returns a model that has learned n idle times from f, and the time of the last.
 func learn(n int, f func(i int) time.Duration) (*Model, time.Time) {
-	m, now := NewModel(), forecastEpoch
+	m, now := newModel(), forecastEpoch
 	for i := range n {
 		idle := f(i)
 		m.Learn(now, idle)
@@ -116,7 +116,7 @@ func TestChangeIsNoticed(t *testing.T) {
 // At night requests are rarer than by day.
 func TestTimeOfDay(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	m, now := NewModel(), forecastEpoch
+	m, now := newModel(), forecastEpoch
 	for now.Before(forecastEpoch.Add(14 * 24 * time.Hour)) {
 		idle := time.Duration(0)
 		for ok := false; !ok; {
@@ -158,7 +158,7 @@ func restored(t testing.TB, m *Model) (*Model, int) {
 	t.Helper()
 	w := newWireWriter('t', 1)
 	m.Marshal(w)
-	r, again := newWireReader('t', 1, *w), NewModel()
+	r, again := newWireReader('t', 1, *w), newModel()
 	again.Restore(r)
 	if err := r.Done(); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestModelSurvives(t *testing.T) {
 func FuzzModel(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 255, 0, 17})
 	f.Fuzz(func(t *testing.T, idle []byte) {
-		m, now := NewModel(), forecastEpoch
+		m, now := newModel(), forecastEpoch
 		for _, b := range idle[:min(len(idle), 200)] {
 			d := time.Duration(math.Exp(float64(b)/255*16) * float64(time.Second))
 			if b == 0 {

@@ -39,11 +39,11 @@ func makeEdges() []time.Duration {
 	}
 }
 
-// Edge is where step i begins and step i-1 ends; i is from 0 to Steps.
-func Edge(i int) time.Duration { return edges[i] }
+// edge is where step i begins and step i-1 ends; i is from 0 to Steps.
+func edge(i int) time.Duration { return edges[i] }
 
-// StepOf returns the step of an idle time.
-func StepOf(idle time.Duration) int {
+// stepOf returns the step of an idle time.
+func stepOf(idle time.Duration) int {
 	if idle < stepFirst {
 		return 0
 	}

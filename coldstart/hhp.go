@@ -34,8 +34,8 @@ const forecastMargin = 0.15
 
 var _ Policy = (*HHP)(nil)
 
-// NewHHP returns a policy without functions.
-func NewHHP() *HHP { return &HHP{functions: map[string]*hybrid{}} }
+// newHHP returns a policy without functions.
+func newHHP() *HHP { return &HHP{functions: map[string]*hybrid{}} }
 
 // Observe counts the idle time.
 func (p *HHP) Observe(_ time.Time, function string, idle time.Duration) {

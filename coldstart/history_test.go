@@ -31,14 +31,14 @@ func times(n int, d time.Duration) []time.Duration {
 // and one of 2½. The head is the 5th percentile, 20 minutes rounded down, less 10 %.
 // The tail is the 99th percentile, 31 minutes rounded up, plus 10 %.
 func TestHHPHeadAndTailServerlessInTheWildSection42(t *testing.T) {
-	p := NewHHP()
+	p := newHHP()
 	all := append(times(94, 20*minute+30*time.Second), times(5, 30*minute+30*time.Second)...)
 	observe(p, "f", append(all, 2*minute+30*time.Second)...)
 	if got, want := p.Windows(start, "f"), between(18*minute, 34*minute+6*time.Second); !reflect.DeepEqual(got, want) {
 		t.Errorf("windows %v, want %v", got, want)
 	}
 	// A head below a minute is none: the function is just kept.
-	p = NewHHP()
+	p = newHHP()
 	observe(p, "f", times(100, 30*time.Second)...)
 	if got, want := p.Windows(start, "f"), (Windows{KeepAlive: 66 * time.Second}); !reflect.DeepEqual(got, want) {
 		t.Errorf("windows %v, want %v", got, want)
@@ -55,13 +55,13 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 	for name, idle := range map[string][]time.Duration{
 		"nothing is known": nil, "too few": times(MinSamples-1, 10*minute), "no length stands out": flat,
 	} {
-		p := NewHHP()
+		p := newHHP()
 		observe(p, "f", idle...)
 		if got := p.Windows(start, "f"); !reflect.DeepEqual(got, standard) {
 			t.Errorf("%s: %v, want %v", name, got, standard)
 		}
 	}
-	p := NewHHP()
+	p := newHHP()
 	observe(p, "f", times(MinSamples, 10*minute)...)
 	if got := p.Windows(start, "f"); reflect.DeepEqual(got, standard) {
 		t.Error("enough idle times are too few")
@@ -74,13 +74,13 @@ func TestHHPStandardKeepAliveServerlessInTheWildSection42(t *testing.T) {
 
 // If most idle times are out of bounds, the policy forecasts the next one.
 func TestHHPOutOfBoundsServerlessInTheWildSection42(t *testing.T) {
-	p := NewHHP()
+	p := newHHP()
 	observe(p, "f", append(times(3, minute), times(4, 10*time.Hour)...)...)
 	w := p.Windows(start, "f")
 	if w.PreWarm < 7*time.Hour || w.PreWarm > 9*time.Hour {
 		t.Errorf("pre-warmed after %v, the last four were 10 h", w.PreWarm)
 	}
-	p = NewHHP()
+	p = newHHP()
 	observe(p, "f", 10*time.Hour, 10*time.Hour)
 	if got, want := p.Windows(start, "f"), between(8*time.Hour+30*minute, 11*time.Hour+30*minute); !reflect.DeepEqual(got, want) {
 		t.Errorf("windows %v, want 15 %% around 10 h, %v", got, want)
@@ -140,7 +140,7 @@ func TestLSTHTestsEachTermINFlessSection35(t *testing.T) {
 func TestHHPWindowForgetsINFlessSection35(t *testing.T) {
 	p, all := NewHHPWindow(), times(60, 10*minute+30*time.Second)
 	last := observe(p, "f", all...)
-	hhp := NewHHP()
+	hhp := newHHP()
 	observe(hhp, "f", all...)
 	if got, want := p.Windows(last, "f"), hhp.Windows(last, "f"); !reflect.DeepEqual(got, want) || got.PreWarm == 0 {
 		t.Errorf("in its window: %v, want HHP's %v", got, want)

@@ -56,10 +56,10 @@ type Forecast struct {
 	Version uint64
 }
 
-var shortSteps = uint16(StepOf(short))
+var shortSteps = uint16(stepOf(short))
 
-// NewModel returns a model that has learned nothing.
-func NewModel() *Model {
+// newModel returns a model that has learned nothing.
+func newModel() *Model {
 	m := &Model{all: newTree(longMemory, 1e9), late: newTree(shortMemory, 1e4)}
 	for i := range m.weights {
 		m.weights[i] = 1.0 / views
@@ -131,7 +131,7 @@ func near(a, b uint16) bool {
 // Learn updates the model with an idle time that began at last.
 func (m *Model) Learn(last time.Time, idle time.Duration) {
 	m.Predict(last)
-	step := StepOf(idle)
+	step := stepOf(idle)
 	m.weigh(step)
 	m.day.learn(m.mass[always], last, idle)
 	m.all.learn(step)

@@ -41,11 +41,11 @@ const (
 // makers has every policy by its name.
 var makers = map[string]func(Options) Policy{
 	"fixed":      func(o Options) Policy { return NewFixed(o.KeepAlive) },
-	"hhp":        func(Options) Policy { return NewHHP() },
+	"hhp":        func(Options) Policy { return newHHP() },
 	"hhp-window": func(Options) Policy { return NewHHPWindow() },
 	"lsth":       func(o Options) Policy { return NewLSTH(o.Gamma) },
 	"faas-infer": func(o Options) Policy {
-		p := NewPriced(o.Price, o.Start)
+		p := newPriced(o.Price, o.Start)
 		if o.Unparked {
 			p.park = 0
 		}

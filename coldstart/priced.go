@@ -44,13 +44,13 @@ const (
 
 var _ Policy = (*Priced)(nil)
 
-// NewPriced returns a policy without functions. With a price of 0 it finds the price for
+// newPriced returns a policy without functions. With a price of 0 it finds the price for
 // each function. It starts an instance by start before a request is due.
-func NewPriced(price, start time.Duration) *Priced {
+func newPriced(price, start time.Duration) *Priced {
 	return &Priced{price: price, start: start, park: parkAfter, functions: map[string]*learner{}}
 }
 
-func newLearner() *learner { return &learner{model: NewModel()} }
+func newLearner() *learner { return &learner{model: newModel()} }
 
 // Observe counts what each price would have done in this idle time, and learns from it.
 func (p *Priced) Observe(now time.Time, function string, idle time.Duration) {
@@ -93,7 +93,7 @@ func (l *learner) windows(price int, start time.Duration) Windows {
 		if int(level) > price {
 			continue
 		}
-		from, to := max(0, Edge(step)-start), Edge(step+1)
+		from, to := max(0, edge(step)-start), edge(step+1)
 		if from-max(0, end) < minUnloaded {
 			from = max(0, end)
 		}

@@ -83,9 +83,9 @@ func (t *tally) expect(f Forecast) {
 // count adds what each price, and HHP, would have done in an idle time.
 func (t *tally) count(idle time.Duration) {
 	var loaded [prices + 1]float64
-	end, step := prices, StepOf(idle)
+	end, step := prices, stepOf(idle)
 	for i := range min(step+1, Steps) {
-		loaded[t.levels[i]] += (min(idle, Edge(i+1)) - Edge(i)).Seconds()
+		loaded[t.levels[i]] += (min(idle, edge(i+1)) - edge(i)).Seconds()
 	}
 	if step < Steps {
 		end = int(t.levels[step])
@@ -119,7 +119,7 @@ func (t *tally) countHybrid(keep float64, idle time.Duration) {
 func (t *tally) within(from, to time.Duration) float64 {
 	sum := 0.0
 	for step := range t.levels {
-		begin, end := Edge(step), Edge(step+1)
+		begin, end := edge(step), edge(step+1)
 		if common := min(to, end) - max(from, begin); common > 0 {
 			sum += float64(t.mass[step]) * float64(common) / float64(end-begin)
 		}
@@ -186,7 +186,7 @@ func (o *outcome) restore(r *wireReader) {
 // per second, at which idle times must end for a step to pay.
 var widths, rates = func() (w []float64, r [prices]float64) {
 	for step := range Steps {
-		w = append(w, (Edge(step+1) - Edge(step)).Seconds())
+		w = append(w, (edge(step+1) - edge(step)).Seconds())
 	}
 	for price := range r {
 		r[price] = 1 / (leastPrice.Seconds() * math.Pow(priceRatio, float64(price)))

@@ -8,9 +8,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// NewBundleCommand returns "faas-infer bundle", which makes a directory the bundle of an
+// newBundleCommand returns "faas-infer bundle", which makes a directory the bundle of an
 // image.
-func NewBundleCommand() *cobra.Command {
+func newBundleCommand() *cobra.Command {
 	var (
 		root, image string
 		manifest    bundle.Manifest

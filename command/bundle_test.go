@@ -18,7 +18,7 @@ func TestBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(args ...string) (string, error) {
-		c := NewBundleCommand()
+		c := newBundleCommand()
 		var out bytes.Buffer
 		c.SetOut(&out)
 		c.SilenceErrors, c.SilenceUsage = true, true
@@ -77,7 +77,7 @@ func TestBundleRefuses(t *testing.T) {
 		{[]string{root, "--image", "a", "--process", "cat"}, "give another one"},
 		{[]string{filepath.Dir(root), "--image", "a", "--process", "cat"}, "give another one"},
 	} {
-		c := NewBundleCommand()
+		c := newBundleCommand()
 		c.SilenceErrors, c.SilenceUsage = true, true
 		c.SetArgs(append([]string{"--root", root}, test.args...))
 		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), test.words) {

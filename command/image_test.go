@@ -56,7 +56,7 @@ func TestMappedWeightsAreNotTheEngines(t *testing.T) {
 }
 
 func TestInstanceRefusesWhatIsNoImageForm(t *testing.T) {
-	c := NewInstanceCommand()
+	c := newInstanceCommand()
 	c.SetArgs([]string{"--model", "mnist.onnx", "--image", "28"})
 	c.SilenceErrors, c.SilenceUsage = true, true
 	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), `--image is "28": it must begin with the width and height`) {

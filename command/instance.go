@@ -74,8 +74,8 @@ type instanceFlags struct {
 	began time.Time
 }
 
-// NewInstanceCommand returns "faas-infer instance", the server inside an instance.
-func NewInstanceCommand() *cobra.Command {
+// newInstanceCommand returns "faas-infer instance", the server inside an instance.
+func newInstanceCommand() *cobra.Command {
 	var f instanceFlags
 	c := &cobra.Command{
 		Use:   "instance --model FILE --listen ADDRESS",

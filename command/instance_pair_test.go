@@ -166,7 +166,7 @@ func TestPairFlags(t *testing.T) {
 		"is in no pair":           {"--prepared", "d", "--model", "m", "--body", "--part", "1", "--plan", "{}"},
 		"a pair computes on CPUs": {"--prepared", "d", "--body", "--device", "cuda"},
 	} {
-		c := NewInstanceCommand()
+		c := newInstanceCommand()
 		c.SetArgs(arguments)
 		c.SilenceErrors, c.SilenceUsage = true, true
 		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

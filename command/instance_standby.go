@@ -149,7 +149,7 @@ func become(ctx context.Context, b *standby.Became) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go b.Follow(cancel, func() { os.Exit(1) })
-	c := NewInstanceCommand()
+	c := newInstanceCommand()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(b.Arguments)
 	code := 0

@@ -18,10 +18,10 @@ import (
 	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
-// NewModelCommand returns "faas-infer model", which makes models of the zoo, converts
+// newModelCommand returns "faas-infer model", which makes models of the zoo, converts
 // models of other frameworks, shows ONNX files and SavedModels, checks objectives, writes
 // bundles, and makes, measures and chooses among variants.
-func NewModelCommand() *cobra.Command {
+func newModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
 		Short: "Make, convert, show, check and bundle models, and choose among their variants",

@@ -20,7 +20,6 @@ import (
 	"syscall"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -390,13 +389,4 @@ func (r *registering) sweep(keep *variant.Registration) error {
 		}
 	}
 	return nil
-}
-
-// flockNow locks a file, and returns errBusy if another process has locked it.
-func flockNow(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return errBusy
-	}
-	return err
 }

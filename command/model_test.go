@@ -17,7 +17,7 @@ import (
 
 // runModel runs "faas-infer model" with the given arguments.
 func runModel(args ...string) (string, error) {
-	c := NewModelCommand()
+	c := newModelCommand()
 	c.SilenceUsage, c.SilenceErrors = true, true
 	var out bytes.Buffer
 	c.SetOut(&out)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/variant"
@@ -212,7 +213,10 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flockNow(f); err != nil {
+	if err := filelock.Try(f, filelock.Exclusive); err != nil {
+		if errors.Is(err, filelock.ErrLocked) {
+			err = errBusy
+		}
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
 	}
 	return f, nil

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// NewProviderCommand returns "faas-infer provider".
-func NewProviderCommand() *cobra.Command {
+// newProviderCommand returns "faas-infer provider".
+func newProviderCommand() *cobra.Command {
 	var f ProviderFlags
 	c := &cobra.Command{
 		Use:   "provider",

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewRedirectCommand returns "faas-infer redirect", the process of the built-in bundle
+// newRedirectCommand returns "faas-infer redirect", the process of the built-in bundle
 // theaxer/redirector.
-func NewRedirectCommand() *cobra.Command {
+func newRedirectCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redirect",
 		Short: "Answer every HTTP request with a redirect",

@@ -41,7 +41,7 @@ func TestRedirectNeedsItsEnvironment(t *testing.T) {
 	for _, env := range [][2]string{{"", "http://x"}, {"3000", ""}, {"many", "http://x"}} {
 		t.Setenv("PORT", env[0])
 		t.Setenv("destination", env[1])
-		c := NewRedirectCommand()
+		c := newRedirectCommand()
 		c.SetArgs(nil)
 		c.SilenceErrors, c.SilenceUsage = true, true
 		if err := c.ExecuteContext(t.Context()); err == nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/async"
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
@@ -39,17 +38,17 @@ an objective is an ordinary function: any program, with one answer for each requ
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		NewInstanceCommand(),
-		NewWatchdogCommand(),
-		NewModelCommand(),
-		NewBundleCommand(),
+		newInstanceCommand(),
+		newWatchdogCommand(),
+		newModelCommand(),
+		newBundleCommand(),
 		profile.NewCommand(),
-		NewUpCommand(),
-		NewProviderCommand(),
+		newUpCommand(),
+		newProviderCommand(),
 		load.NewCommand(),
-		async.NewCommand(),
-		NewVariantsCommand(),
-		NewRedirectCommand(),
+		newAsyncCommand(),
+		newVariantsCommand(),
+		newRedirectCommand(),
 	)
 	return root
 }

@@ -89,7 +89,7 @@ func TestWrongTLS(t *testing.T) {
 	if _, err := f.identity(zerolog.Nop()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
 		t.Error(err)
 	}
-	c := NewInstanceCommand()
+	c := newInstanceCommand()
 	c.SetArgs([]string{"--model", "m.onnx", "--tls", f.tls})
 	c.SilenceUsage, c.SilenceErrors = true, true
 	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {

@@ -23,8 +23,8 @@ type upFlags struct {
 	json      bool
 }
 
-// NewUpCommand returns "faas-infer up".
-func NewUpCommand() *cobra.Command {
+// newUpCommand returns "faas-infer up".
+func newUpCommand() *cobra.Command {
 	var f upFlags
 	c := &cobra.Command{
 		Use:   "up",

@@ -9,13 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/remote"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
-// NewVariantsCommand returns "faas-infer variants".
-func NewVariantsCommand() *cobra.Command {
-	client := &remote.Client{Prefix: "/system/variants", Kind: "a provider"}
+// newVariantsCommand returns "faas-infer variants".
+func newVariantsCommand() *cobra.Command {
+	client := &remote{prefix: "/system/variants", kind: "a provider"}
 	c := &cobra.Command{
 		Use:   "variants NAME",
 		Short: "Show the variants of a function's model, with their states",
@@ -40,10 +39,10 @@ machine.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			var all []provider.Variant
-			return client.Call(c, "GET", "/"+url.PathEscape(args[0]), nil, &all, func(w io.Writer) { printVariants(w, all) })
+			return client.call(c, "GET", "/"+url.PathEscape(args[0]), nil, &all, func(w io.Writer) { printVariants(w, all) })
 		},
 	}
-	client.Register(c.Flags())
+	client.register(c.Flags())
 	return c
 }
 

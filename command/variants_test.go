@@ -30,7 +30,7 @@ func TestVariantsCommand(t *testing.T) {
 		{"", "", "accepts 1 arg"},
 	} {
 		var out bytes.Buffer
-		root := NewVariantsCommand()
+		root := newVariantsCommand()
 		root.SetOut(&out)
 		root.SetErr(io.Discard)
 		root.SetArgs(append(strings.Fields(c.args), "--url", s.URL))

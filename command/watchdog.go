@@ -34,9 +34,9 @@ type watchdogFlags struct {
 	open []string
 }
 
-// NewWatchdogCommand returns "faas-infer watchdog", the server inside an ordinary
+// newWatchdogCommand returns "faas-infer watchdog", the server inside an ordinary
 // function's instance.
-func NewWatchdogCommand() *cobra.Command {
+func newWatchdogCommand() *cobra.Command {
 	var f watchdogFlags
 	c := &cobra.Command{
 		Use:   "watchdog --bundle DIR --listen ADDRESS",

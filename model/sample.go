@@ -1,9 +1,7 @@
 package model
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 
@@ -73,7 +71,7 @@ func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Ten
 	}
 	next := values(t, info, rows, rng)
 	for range n {
-		t.Data = appendElement(t.Data, t.Type, next())
+		t.Data = t.Type.Append(t.Data, next())
 	}
 	return t, nil
 }
@@ -83,7 +81,7 @@ func values(t tensor.Tensor, info tensor.Info, rows int64, rng *rand.Rand) func(
 	whole := info.Type != tensor.FP16 && info.Type != tensor.FP32 && info.Type != tensor.FP64
 	switch {
 	case strings.Contains(strings.ToLower(info.Name), "mask") || info.Type == tensor.Bool || whole && rows == 0 && info.Type.Size() > 1:
-		return mask(t.Shape, rng)
+		return Mask(t.Shape[len(t.Shape)-1], rng)
 	case !whole:
 		return rng.Float64
 	case rows == 0:
@@ -92,9 +90,9 @@ func values(t tensor.Tensor, info tensor.Info, rows int64, rng *rand.Rand) func(
 	return func() float64 { return float64(rng.Int64N(rows)) }
 }
 
-// mask returns a generator of rows: at least one 1, then zeros.
-func mask(shape []int64, rng *rand.Rand) func() float64 {
-	length := shape[len(shape)-1]
+// Mask returns a generator of rows of a length: at least one 1, then zeros, as for sentences
+// shorter than the longest.
+func Mask(length int64, rng *rand.Rand) func() float64 {
 	at, ones := int64(0), int64(0)
 	return func() float64 {
 		if at == 0 {
@@ -107,30 +105,6 @@ func mask(shape []int64, rng *rand.Rand) func() float64 {
 		}
 		return 0
 	}
-}
-
-func appendElement(b []byte, t tensor.Type, v float64) []byte {
-	switch t {
-	case tensor.FP64:
-		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	case tensor.FP32:
-		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
-	case tensor.FP16:
-		return binary.LittleEndian.AppendUint16(b, half(v))
-	}
-	var whole [8]byte
-	binary.LittleEndian.PutUint64(whole[:], uint64(int64(v)))
-	return append(b, whole[:t.Size()]...)
-}
-
-// half is v, from [0, 1], as a float16. A value below float16's normal numbers
-// becomes 0.
-func half(v float64) uint16 {
-	if v < 1.0/(1<<14) {
-		return 0
-	}
-	bits := math.Float32bits(float32(v))
-	return uint16((bits>>23-127+15)<<10 | bits>>13&0x3ff)
 }
 
 // passing holds the operators that pass word numbers on unchanged, between an

@@ -2,9 +2,12 @@
 # Finds or fetches a headless Chromium for the test of the gateway's web interface.
 # See --help.
 set -euo pipefail
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$(readlink -f "$0")")/cache.sh"
 
 package=chromium-headless-shell
-dir="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/chromium"
+root="$cache"
+dir="$root/chromium"
 
 usage() {
 	cat <<-EOF
@@ -27,6 +30,8 @@ usage() {
 	EOF
 }
 
+present() { [[ -x "$dir/chromium" ]]; }
+
 # find_browser prints the path of the first browser that is on the PATH and runs.
 find_browser() {
 	local name path
@@ -41,38 +46,24 @@ find_browser() {
 }
 
 # with_lists runs an apt command that fetches packages. If that fails, it updates the
-# package lists with the command $1 and runs the apt command once more.
+# package lists and runs the command once more.
 with_lists() {
-	local update=$1
-	shift
-	"$@" >&2 || { "$update" && "$@" >&2; }
+	"$@" >&2 || { apt-get update -qq >&2 && "$@" >&2; }
 }
 
 install() {
 	echo "Installing Debian's $package (about 100 MB)" >&2
 	export DEBIAN_FRONTEND=noninteractive
-	with_lists update_lists apt-get install -qq -y --no-install-recommends "$package"
+	with_lists apt-get install -qq -y --no-install-recommends "$package"
 }
 
-update_lists() { apt-get "${private[@]}" update -qq >&2; }
-
-# unpack fills the directory $1 with the package, its dependencies and a script
-# that runs it. It uses private package lists, because the machine's belong to root and
-# may be absent.
-unpack() {
-	local work=$1 needed
-	mkdir -p "$work/lists/partial" "$work/debs" "$work/out"
-	# Container images have hooks here that only root can run.
-	echo '#clear APT::Update::Post-Invoke;' >"$work/apt.conf"
-	private=(-c "$work/apt.conf" -o Dir::State::lists="$work/lists" -o Dir::Cache="$work" -o Debug::NoLocking=1)
-	update_lists
+# build fills $work/out with the package, its dependencies and a script that runs it.
+build() {
+	local needed
+	private_lists
 	needed=$(apt-get "${private[@]}" install --simulate --no-install-recommends "$package" | awk '$1 == "Inst" { print $2 }')
 	# shellcheck disable=SC2086 # One word for each package.
-	(cd "$work/debs" && apt-get "${private[@]}" download -qq $needed >&2)
-	local deb
-	for deb in "$work"/debs/*.deb; do
-		dpkg-deb --extract "$deb" "$work/out"
-	done
+	extract $needed
 	cat >"$work/out/chromium" <<-'SCRIPT'
 		#!/bin/sh
 		here=$(dirname "$(readlink -f "$0")")
@@ -88,23 +79,12 @@ unpack() {
 	"$work/out/chromium" --version >&2
 }
 
-case "${1-}" in
--h | --help)
-	usage
-	exit
-	;;
-'') ;;
-*)
-	usage >&2
-	exit 2
-	;;
-esac
+options "$@"
 
-private=()
 if find_browser; then
 	exit
 fi
-if [[ -x "$dir/chromium" ]]; then
+if present; then
 	echo "$dir/chromium"
 	exit
 fi
@@ -118,11 +98,7 @@ if [[ $(id -u) == 0 ]]; then
 	exit
 fi
 echo "Unpacking Debian's $package into $dir (about 100 MB)" >&2
-mkdir -p "$(dirname "$dir")"
-work=$(mktemp -d "$dir.build-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-unpack "$work"
-# Rename within one file system: an interrupted run leaves nothing behind, and of two
-# concurrent runs the first one wins.
-mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/chromium" ]]
+begin
+build
+keep "$work/out" "$dir" present
 echo "$dir/chromium"

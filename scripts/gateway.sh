@@ -2,17 +2,18 @@
 # Builds the stock OpenFaaS gateway on the machine where it will run.
 # See --help.
 set -euo pipefail
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$(readlink -f "$0")")/cache.sh"
 
 version=0.27.14
 module=github.com/openfaas/faas/gateway
 module_version=v0.0.0-20260702090804-8d803bf9e265
 commit=8d803bf9e265
-# The checksums that sum.golang.org holds for the module and its go.mod; go
-# itself checks the dependencies against that log.
+# The checksums of the module and its go.mod.
 module_sum='h1:Co831gBP9f1x+8a31QuiqI+FH/zNB/gNjfKu2D29Zqo='
 go_mod_sum='h1:1LSemRHcaRpx/CYydyaElHmbV0IHKez9izCtP4tTrno='
 
-root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/gateway"
+root="$cache/gateway"
 dir="$root/$version"
 
 usage() {
@@ -44,16 +45,9 @@ usage() {
 
 present() { [[ -x "$dir/gateway" && -f "$dir/assets/index.html" ]]; }
 
-# build makes a throw-away module in the directory $1 and builds the files to keep:
-# out/gateway and out/assets.
 build() {
-	local work=$1 source
-	export GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local
-	mkdir "$work/module" "$work/out"
-	cd "$work/module"
-	printf 'module gateway-build\n\ngo 1.24\n\nrequire %s %s\n' "$module" "$module_version" >go.mod
-	printf '%s %s %s\n%s %s/go.mod %s\n' "$module" "$module_version" "$module_sum" \
-		"$module" "$module_version" "$go_mod_sum" >go.sum
+	local source
+	in_module gateway "$module" "$module_version" "$module_sum" "$go_mod_sum"
 	go build -trimpath -buildvcs=false -o "$work/out/gateway" -ldflags "-s -w \
 		-X $module/version.Version=$version \
 		-X $module/version.GitCommitSHA=$commit \
@@ -65,33 +59,7 @@ build() {
 	chmod -R u+w "$work/out"
 }
 
-case "${1-}" in
--h | --help)
-	usage
-	exit
-	;;
-'') ;;
-*)
-	usage >&2
-	exit 2
-	;;
-esac
+options "$@"
 
-if ! present; then
-	command -v go >/dev/null || {
-		echo "gateway.sh: needs Go 1.24 or later on the PATH" >&2
-		exit 1
-	}
-	echo "Building the OpenFaaS gateway $version (half a minute the first time); OpenFaaS Community Edition terms apply to it: https://github.com/openfaas/faas/blob/master/EULA.md" >&2
-	mkdir -p "$root"
-	work=$(mktemp -d "$root/.build-XXXXXX")
-	trap 'rm -rf "$work"' EXIT
-	(build "$work")
-	# Rename within one file system: an interrupted build leaves nothing behind, and of
-	# two concurrent builds the first one wins.
-	mv -T "$work/out" "$dir" 2>/dev/null || present || {
-		rm -rf "$dir"
-		mv -T "$work/out" "$dir"
-	}
-fi
+fill 1.24 "Building the OpenFaaS gateway $version (half a minute the first time); OpenFaaS Community Edition terms apply to it: https://github.com/openfaas/faas/blob/master/EULA.md"
 echo "$dir/gateway"

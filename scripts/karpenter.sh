@@ -2,6 +2,8 @@
 # Builds Karpenter with its provider of kwok's nodes into the user's cache, to test what a node
 # autoscaler makes of pods. See --help.
 set -euo pipefail
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$(readlink -f "$0")")/cache.sh"
 
 version=1.14.0
 module=sigs.k8s.io/karpenter
@@ -10,7 +12,7 @@ module=sigs.k8s.io/karpenter
 module_sum='h1:+SXlqYNb9FIKRpDgPPRnphVmWbrWLw4tgzKezr372Mc='
 go_mod_sum='h1:rrYIUdQk4UvFnjcm1/b3yNSTf1oJCDD4fdmkkMNda14='
 
-root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/karpenter"
+root="$cache/karpenter"
 dir="$root/$version"
 
 usage() {
@@ -34,48 +36,20 @@ usage() {
 	EOT
 }
 
-case "${1-}" in
--h | --help)
-	usage
-	exit
-	;;
-'') ;;
-*)
-	usage >&2
-	exit 2
-	;;
-esac
+present() { [[ -x "$dir/karpenter" ]]; }
 
-# build fills $1/out. It builds in the module's own directory, whose go.mod counts then.
+# build builds in the module's own directory, whose go.mod counts then.
 build() {
-	local work=$1 source
-	export GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local
-	mkdir -p "$work/module" "$work/out/crds"
-	cd "$work/module"
-	printf 'module karpenter-build\n\ngo 1.26.0\n\nrequire %s v%s\n' "$module" "$version" >go.mod
-	printf '%s v%s %s\n%s v%s/go.mod %s\n' "$module" "$version" "$module_sum" "$module" "$version" "$go_mod_sum" >go.sum
-	GOFLAGS=-mod=mod go mod download "$module"
-	source=$(GOFLAGS=-mod=mod go list -m -f '{{.Dir}}' "$module")
+	local source
+	mkdir "$work/out/crds"
+	in_module karpenter "$module" "v$version" "$module_sum" "$go_mod_sum"
+	go mod download "$module"
+	source=$(go list -m -f '{{.Dir}}' "$module")
 	install -m 644 "$source"/pkg/apis/crds/karpenter.sh_*.yaml "$source"/kwok/apis/crds/*.yaml "$work/out/crds"
 	cd "$source"
 	GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false -o "$work/out/karpenter" ./kwok
 }
 
-if [[ ! -x "$dir/karpenter" ]]; then
-	command -v go >/dev/null || {
-		echo "karpenter.sh: needs Go 1.26 or later on the PATH" >&2
-		exit 1
-	}
-	echo "Building Karpenter $version (some minutes the first time)" >&2
-	mkdir -p "$root"
-	work=$(mktemp -d "$root/.build-XXXXXX")
-	trap 'rm -rf "$work"' EXIT
-	(build "$work")
-	# Rename within one file system: an interrupted build leaves nothing behind, and of
-	# two concurrent builds the first one wins.
-	mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/karpenter" ]] || {
-		rm -rf "$dir"
-		mv -T "$work/out" "$dir"
-	}
-fi
+options "$@"
+fill 1.26 "Building Karpenter $version (some minutes the first time)"
 echo "$dir"

@@ -2,12 +2,13 @@
 # Builds a real Kubernetes from source on the machine where its tests will run.
 # See --help.
 set -euo pipefail
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$(readlink -f "$0")")/cache.sh"
 
 version=1.36.3
 etcd_version=3.6.16
 kwok_version=0.8.0
-# The checksums that sum.golang.org holds for the modules and their go.mod; go
-# itself checks the dependencies against that log.
+# The checksums of the modules and their go.mod.
 kubernetes_sum='h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o='
 kubernetes_mod_sum='h1:6oChkQeI7Yf6lV9lFpSdRzODdbY/ECp/4zUeBk8ONaw='
 etcd_sum='h1:sLkpvz3RFtiNd/yPrZBKz5kT+XO1ZJkhmuUJeqc7OmA='
@@ -19,7 +20,7 @@ programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl 
 # the shell and tools of the images that tests run.
 packages=(containerd runc containernetworking-plugins libseccomp2 busybox-static)
 
-root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/kubernetes"
+root="$cache/kubernetes"
 dir="$root/$version"
 
 usage() {
@@ -74,7 +75,7 @@ kubernetes_module() {
 }
 
 build_kubernetes() {
-	local work=$1 flags="-s -w" minor package paths=() name
+	local flags="-s -w" minor package paths=() name
 	minor="${version#1.}" minor="${minor%.*}"
 	mkdir "$work/kubernetes"
 	cd "$work/kubernetes"
@@ -90,24 +91,15 @@ build_kubernetes() {
 }
 
 build_etcd() {
-	local work=$1
-	mkdir "$work/etcd"
-	cd "$work/etcd"
-	printf 'module etcd-build\n\ngo 1.24.0\n\nrequire go.etcd.io/etcd/server/v3 v%s\n' "$etcd_version" >go.mod
-	printf 'go.etcd.io/etcd/server/v3 v%s %s\ngo.etcd.io/etcd/server/v3 v%s/go.mod %s\n' \
-		"$etcd_version" "$etcd_sum" "$etcd_version" "$etcd_mod_sum" >go.sum
+	in_module etcd go.etcd.io/etcd/server/v3 "v$etcd_version" "$etcd_sum" "$etcd_mod_sum"
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/out/bin/etcd" go.etcd.io/etcd/server/v3
 }
 
 build_kwok() {
-	local work=$1 stages
-	mkdir "$work/kwok"
-	cd "$work/kwok"
-	printf 'module kwok-build\n\ngo 1.24.0\n\nrequire sigs.k8s.io/kwok v%s\n' "$kwok_version" >go.mod
-	printf 'sigs.k8s.io/kwok v%s %s\n' "$kwok_version" "$kwok_sum" >go.sum
+	local file stages
+	in_module kwok sigs.k8s.io/kwok "v$kwok_version" "$kwok_sum"
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/out/bin/kwok" sigs.k8s.io/kwok/cmd/kwok
 	stages="$(go list -f '{{.Module.Dir}}' sigs.k8s.io/kwok/cmd/kwok)/kustomize/stage"
-	local file
 	for file in node/fast/node-initialize node/heartbeat-with-lease/node-heartbeat-with-lease \
 		pod/fast/pod-ready pod/fast/pod-complete pod/fast/pod-delete; do
 		echo ---
@@ -118,7 +110,6 @@ build_kwok() {
 # build_pause builds the program of a pod's first container, which waits for a signal to
 # end.
 build_pause() {
-	local work=$1
 	mkdir "$work/pause"
 	cd "$work/pause"
 	printf 'module pause\n\ngo 1.24\n' >go.mod
@@ -140,81 +131,23 @@ build_pause() {
 	go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$work/out/bin/pause" .
 }
 
-# build fills $1/out.
 build() {
-	local work=$1
-	export GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local
-	mkdir -p "$work/out/bin"
-	(build_kubernetes "$work")
-	(build_etcd "$work")
-	(build_kwok "$work")
-	(build_pause "$work")
+	mkdir "$work/out/bin"
+	(build_kubernetes)
+	(build_etcd)
+	(build_kwok)
+	(build_pause)
 }
 
-# unpack fills $1/out with the files of the packages. It uses private package lists,
-# because the machine's belong to root and may be absent.
-unpack() {
-	local work=$1 deb
-	mkdir -p "$work/lists/partial" "$work/debs" "$work/out"
-	echo '#clear APT::Update::Post-Invoke;' >"$work/apt.conf"
-	local private=(-c "$work/apt.conf" -o Dir::State::lists="$work/lists" -o Dir::Cache="$work" -o Debug::NoLocking=1 -o APT::Sandbox::User=root)
-	apt-get "${private[@]}" update -qq >&2
-	(cd "$work/debs" && apt-get "${private[@]}" download -qq "${packages[@]}" >&2)
-	for deb in "$work"/debs/*.deb; do
-		dpkg-deb --extract "$deb" "$work/out"
-	done
-}
-
-case "${1-}" in
--h | --help)
-	usage
-	exit
-	;;
-'') ;;
-*)
-	usage >&2
-	exit 2
-	;;
-esac
-
-mkdir -p "$root"
-work=
-trap '[[ -z $work ]] || { chmod -R u+w "$work"; rm -rf "$work"; }' EXIT
-if ! present; then
-	command -v go >/dev/null || {
-		echo "kubernetes.sh: needs Go 1.24 or later on the PATH" >&2
-		exit 1
-	}
-	echo "Building Kubernetes $version, etcd $etcd_version and kwok $kwok_version (about 8 minutes the first time)" >&2
-	work=$(mktemp -d "$root/.build-XXXXXX")
-	(build "$work")
-	# Rename within one file system: an interrupted build leaves nothing behind, and of
-	# two concurrent builds the first one wins.
-	mv -T "$work/out" "$dir" 2>/dev/null || present || {
-		rm -rf "$dir"
-		mv -T "$work/out" "$dir"
-	}
-	rm -rf "$work"
-	work=
-fi
+options "$@"
+fill 1.24 "Building Kubernetes $version, etcd $etcd_version and kwok $kwok_version (about 8 minutes the first time)"
 if ! node_present; then
-	echo "Unpacking Debian's ${packages[*]} for a node" >&2
-	work=$(mktemp -d "$root/.build-XXXXXX")
-	# Do not call it in a condition: there, set -e would not stop at its first failure.
-	set +e
-	(
-		set -e
-		unpack "$work"
-	)
-	unpacked=$?
-	set -e
-	if ((unpacked == 0)); then
-		mv -T "$work/out" "$dir/node" 2>/dev/null || node_present || {
-			rm -rf "$dir/node"
-			mv -T "$work/out" "$dir/node"
-		}
-	else
+	begin
+	unpack "${packages[@]}"
+	if ((failed)); then
 		echo "kubernetes.sh: NO REAL NODE: could not fetch ${packages[*]} with apt-get; tests run on the API server alone" >&2
+	else
+		keep "$work/out" "$dir/node" node_present
 	fi
 fi
 echo "$dir"

@@ -2,15 +2,16 @@
 # Builds Kubernetes' metrics server into the user's cache, to test the usage of resources on
 # a cluster. See --help.
 set -euo pipefail
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$(readlink -f "$0")")/cache.sh"
 
 version=0.9.0
 module=sigs.k8s.io/metrics-server
-# The checksums that sum.golang.org holds for the module and its go.mod; go
-# itself checks the dependencies against that log.
+# The checksums of the module and its go.mod.
 module_sum='h1:nlqqZ2H0Xfko8eJC/1qaNVVT17hu4rxndkOi22KTZ4w='
 go_mod_sum='h1:3TBautywhoi98sWsSf7jmkz5otEFeoRmbGpXf4gut48='
 
-root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/metrics-server"
+root="$cache/metrics-server"
 dir="$root/$version"
 
 usage() {
@@ -33,45 +34,14 @@ usage() {
 	EOT
 }
 
-case "${1-}" in
--h | --help)
-	usage
-	exit
-	;;
-'') ;;
-*)
-	usage >&2
-	exit 2
-	;;
-esac
+present() { [[ -x "$dir/metrics-server" ]]; }
 
-# build fills $1/out from a throw-away module.
 build() {
-	local work=$1
-	export GOFLAGS=-mod=mod GOWORK=off CGO_ENABLED=0 GOTOOLCHAIN=local
-	mkdir "$work/module" "$work/out"
-	cd "$work/module"
-	printf 'module metrics-server-build\n\ngo 1.24.0\n\nrequire %s v%s\n' "$module" "$version" >go.mod
-	printf '%s v%s %s\n%s v%s/go.mod %s\n' "$module" "$version" "$module_sum" "$module" "$version" "$go_mod_sum" >go.sum
+	in_module metrics-server "$module" "v$version" "$module_sum" "$go_mod_sum"
 	go build -trimpath -buildvcs=false -o "$work/out/metrics-server" \
 		-ldflags "-s -w -X k8s.io/client-go/pkg/version.gitVersion=v$version" "$module/cmd/metrics-server"
 }
 
-if [[ ! -x "$dir/metrics-server" ]]; then
-	command -v go >/dev/null || {
-		echo "metrics-server.sh: needs Go 1.26 or later on the PATH" >&2
-		exit 1
-	}
-	echo "Building Kubernetes' metrics server $version (a minute or two the first time)" >&2
-	mkdir -p "$root"
-	work=$(mktemp -d "$root/.build-XXXXXX")
-	trap 'rm -rf "$work"' EXIT
-	(build "$work")
-	# Rename within one file system: an interrupted build leaves nothing behind, and of
-	# two concurrent builds the first one wins.
-	mv -T "$work/out" "$dir" 2>/dev/null || [[ -x "$dir/metrics-server" ]] || {
-		rm -rf "$dir"
-		mv -T "$work/out" "$dir"
-	}
-fi
+options "$@"
+fill 1.26 "Building Kubernetes' metrics server $version (a minute or two the first time)"
 echo "$dir/metrics-server"

@@ -2,10 +2,12 @@
 # Makes a virtual environment of Python packages, once, in the user's cache.
 # See --help.
 set -euo pipefail
+# shellcheck source=scripts/cache.sh
+. "$(dirname "$(readlink -f "$0")")/cache.sh"
 
 cd "$(dirname "$0")/.."
 base=instance/python/environment/base
-root="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer/python"
+root="$cache/python"
 python="${FAAS_INFER_PYTHON:-python3}"
 
 engines() {
@@ -80,20 +82,15 @@ wanted() {
 hash=$(wanted | sha256sum | cut -c1-16)
 dir="$root/$hash"
 
-if [[ ! -x "$dir/bin/python" ]]; then
+present() { [[ -x "$dir/bin/python" ]]; }
+
+if ! present; then
 	echo "Making the Python environment of $engine ($hash); this takes minutes, once" >&2
-	mkdir -p "$root"
-	work=$(mktemp -d "$root/.make-XXXXXX")
-	trap 'rm -rf "$work"' EXIT
-	"$python" -m venv "$work/venv"
-	"$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+	begin
+	"$python" -m venv "$work/out"
+	"$work/out/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
 		--requirement "$base/$engine.txt" ${requirements:+--requirement "$requirements"} >&2
-	"$work/venv/bin/python" -m compileall -q "$work/venv/lib" >/dev/null 2>&1 || true
-	# Rename within one file system: an interrupted build leaves nothing behind, and of
-	# two concurrent builds the first one wins.
-	mv -T "$work/venv" "$dir" 2>/dev/null || [[ -x "$dir/bin/python" ]] || {
-		rm -rf "$dir"
-		mv -T "$work/venv" "$dir"
-	}
+	"$work/out/bin/python" -m compileall -q "$work/out/lib" >/dev/null 2>&1 || true
+	keep "$work/out" "$dir" present
 fi
 echo "$dir/bin/python"

@@ -11,7 +11,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -172,9 +171,7 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 			instances = append(instances, e.instance)
 		}
 	}
-	slices.SortFunc(instances, func(a, b cluster.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(instances, cluster.CompareAge)
 	return instances, nil
 }
 

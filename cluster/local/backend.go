@@ -13,7 +13,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/events"
@@ -32,6 +30,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/gpus"
 	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/filelock"
 )
 
 var (
@@ -175,21 +174,15 @@ func (b *Backend) setTotal() error {
 // acquire locks the state directory. The lock ends with the process that holds
 // it; a killed process takes a moment to die, so acquire retries for 2 s.
 func acquire(ctx context.Context, path string) (*os.File, error) {
-	const timeout = 2 * time.Second
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	for deadline := time.Now().Add(timeout); ; time.Sleep(10 * time.Millisecond) {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return file, nil
-		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			_ = file.Close()
-			return nil, fmt.Errorf("%s is held by another provider; stop it or use another state directory: %w", path, errors.Join(err, ctx.Err()))
-		}
+	if err := filelock.Lock(ctx, file, filelock.Exclusive, 2*time.Second); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("%s is held by another provider; stop it or use another state directory: %w", path, err)
 	}
+	return file, nil
 }
 
 // pins reports whether instances are limited to certain cores.
@@ -266,9 +259,7 @@ func (b *Backend) Instances(context.Context) ([]cluster.Instance, error) {
 			instances = append(instances, e.instance)
 		}
 	}
-	slices.SortFunc(instances, func(a, b cluster.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(instances, cluster.CompareAge)
 	return instances, nil
 }
 

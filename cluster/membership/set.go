@@ -85,8 +85,6 @@ type attempt struct {
 	next     time.Time
 }
 
-func (a *attempt) due(now time.Time) bool { return !a.running && !now.Before(a.next) }
-
 // ended takes in a result. After an error the next attempt is made after a pause.
 func (a *attempt) ended(now time.Time, err error) {
 	a.running = false

@@ -11,7 +11,6 @@
 package sets
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -297,9 +296,7 @@ func (b *Backend) Instances(ctx context.Context) ([]cluster.Instance, error) {
 			all = append(all, in)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b cluster.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortStableFunc(all, cluster.CompareAge)
 	return all, nil
 }
 

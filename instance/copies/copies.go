@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/filelock"
 )
 
 // Env names the directory in an instance's environment. A program that is older than the provider
@@ -30,8 +32,6 @@ const (
 	making = ".making"
 	// retryAfter is how long a failed attempt keeps others from trying again.
 	retryAfter = time.Hour
-	// look is the time between two tries to get a lock.
-	look = 20 * time.Millisecond
 )
 
 var (
@@ -65,7 +65,7 @@ func Hold(ctx context.Context, path string) (*Dir, error) {
 
 func (d *Dir) hold(ctx context.Context) error {
 	// A tidier holds it exclusively for moments, or while it removes it.
-	if err := lock(ctx, d.held, unix.LOCK_SH, time.Second); err != nil {
+	if err := filelock.Lock(ctx, d.held, filelock.Shared, time.Second); err != nil {
 		return err
 	}
 	var is unix.Stat_t
@@ -120,8 +120,8 @@ func (d *Dir) Begin(ctx context.Context, kind string, patience time.Duration, fo
 		return nil, err
 	}
 	a := &Attempt{f}
-	if err := lock(ctx, f, unix.LOCK_EX, patience); err != nil {
-		if errors.Is(err, errLocked) {
+	if err := filelock.Lock(ctx, f, filelock.Exclusive, patience); err != nil {
+		if errors.Is(err, filelock.ErrLocked) {
 			err = fmt.Errorf("%w for more than %v", ErrMaking, patience)
 		}
 		return nil, errors.Join(err, a.close())
@@ -174,27 +174,4 @@ func (d *Dir) removeUnfinished() error {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(d.Path, entry.Name())))
 	}
 	return err
-}
-
-// errLocked says that somebody else has the lock.
-var errLocked = errors.New("it is locked")
-
-// lock locks an open file or directory. It tries until it has it, patience is over or ctx ends.
-func lock(ctx context.Context, f *os.File, how int, patience time.Duration) error {
-	for end := time.Now().Add(patience); ; {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return err
-		case !time.Now().Before(end):
-			return errLocked
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(look):
-		}
-	}
 }

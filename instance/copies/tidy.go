@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/filelock"
 )
 
 const (
@@ -177,7 +179,7 @@ func inspect(p place, now time.Time) (state, error) {
 		return s, err
 	}
 	// Root in a pod may set any time.
-	if s.held = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; s.held || s.used.After(now) {
+	if s.held = filelock.Try(dir, filelock.Exclusive) != nil; s.held || s.used.After(now) {
 		s.used = now
 		at := unix.NsecToTimeval(now.UnixNano())
 		if err := unix.Futimes(int(dir.Fd()), []unix.Timeval{at, at}); err != nil {
@@ -246,7 +248,7 @@ func (s state) remove(work *removal) (gone bool, err error) {
 			return false, unlessGone(err)
 		}
 		defer dir.Close()
-		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		if filelock.Try(dir, filelock.Exclusive) != nil {
 			return false, nil
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/filelock"
 	memory "github.com/faas-infer/faas-infer/instance/shared"
 )
 
@@ -123,20 +124,10 @@ func (s *shared) lock(patience time.Duration) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for until := time.Now().Add(patience); ; {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if err != unix.EWOULDBLOCK || time.Now().After(until) {
-			return nil, errors.Join(fmt.Errorf("another process prepares the weights: %w", err), f.Close())
-		}
-		select {
-		case <-s.ctx.Done():
-			return nil, errors.Join(s.ctx.Err(), f.Close())
-		case <-time.After(2 * time.Millisecond):
-		}
+	if err := filelock.Lock(s.ctx, f, filelock.Exclusive, patience); err != nil {
+		return nil, errors.Join(fmt.Errorf("another process prepares the weights: %w", err), f.Close())
 	}
+	return func() { _ = f.Close() }, nil
 }
 
 // errNobody: no process passes the region on.

@@ -29,9 +29,9 @@ var (
 	errInflated = errors.New("the decompressed body is too large")
 )
 
-// Decompress decodes a body with the given Content-Encoding. It returns at most limit
+// decompress decodes a body with the given Content-Encoding. It returns at most limit
 // bytes, otherwise [errInflated], and never allocates more memory than that.
-func Decompress(coding string, body []byte, limit int64) ([]byte, error) {
+func decompress(coding string, body []byte, limit int64) ([]byte, error) {
 	var r io.ReadCloser
 	var err error
 	switch name := strings.ToLower(strings.TrimSpace(coding)); name {

@@ -17,16 +17,16 @@ func TestRoundTrip(t *testing.T) {
 			if !ok || len(packed) > len(body)/10 {
 				t.Fatalf("%s: %d bytes of %d, %v", coding, len(packed), len(body), ok)
 			}
-			got, err := Decompress(" "+strings.ToUpper(coding), packed, int64(len(body)))
+			got, err := decompress(" "+strings.ToUpper(coding), packed, int64(len(body)))
 			if err != nil || !bytes.Equal(got, body) {
 				t.Errorf("%s: %d bytes, %v", coding, len(got), err)
 			}
-			if _, err := Decompress(coding, packed, int64(len(body)-1)); !errors.Is(err, errInflated) {
+			if _, err := decompress(coding, packed, int64(len(body)-1)); !errors.Is(err, errInflated) {
 				t.Errorf("%s: %v, want ErrTooLarge", coding, err)
 			}
 		}
 	}
-	if got, err := Decompress("identity", body, 1); err != nil || !bytes.Equal(got, body) {
+	if got, err := decompress("identity", body, 1); err != nil || !bytes.Equal(got, body) {
 		t.Error("identity changes the body")
 	}
 }
@@ -48,7 +48,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"checksum": {"gzip", broken, "not gzip, as Content-Encoding says"},
 		"empty":    {"gzip", nil, "not gzip, as Content-Encoding says"},
 	} {
-		if _, err := Decompress(c.coding, c.body, 1<<20); err == nil || !strings.Contains(err.Error(), c.why) {
+		if _, err := decompress(c.coding, c.body, 1<<20); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.why)
 		}
 	}
@@ -60,7 +60,7 @@ func TestBombs(t *testing.T) {
 	bomb, _ := Compress(Gzip, make([]byte, 64<<20))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := Decompress(Gzip, bomb, limit)
+	_, err := decompress(Gzip, bomb, limit)
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, errInflated) {
 		t.Errorf("%v, want ErrTooLarge", err)

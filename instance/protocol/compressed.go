@@ -40,7 +40,7 @@ func (m *Model) inflate(r *frame.Request) error {
 	if len(encoding) == 0 {
 		return nil
 	}
-	body, err := Decompress(strings.Join(encoding, ", "), r.Body, m.maxBody())
+	body, err := decompress(strings.Join(encoding, ", "), r.Body, m.maxBody())
 	switch {
 	case errors.Is(err, errCoding):
 		return &refusal{http.StatusUnsupportedMediaType, err}

@@ -105,42 +105,19 @@ func (m *Model) isFileNext(r *tensorjson.Reader) (found bool) {
 // decodeFiles decodes a predict request whose rows are images.
 func (m *Model) decodeFiles(q frame.Request) (*Call, error) {
 	rows := images{model: m}
-	var format string
-	r := tensorjson.NewReader(q.Body)
-	err := r.Object(func(key string) error {
-		switch key {
-		case "signature_name":
-			return readSignatureName(r)
-		case "instances", "inputs":
-			if format != "" {
-				return errors.New(`the body has more than one of "instances" and "inputs"`)
-			}
-			format = key
-			if err := rows.read(r, true); err != nil {
-				return fmt.Errorf("%s: image %d: %w", key, max(rows.rows-1, 0), err)
-			}
-			return nil
+	format, err := readPredict(q.Body, func(r *tensorjson.Reader, format string) error {
+		if err := rows.read(r, true); err != nil {
+			return fmt.Errorf("%s: image %d: %w", format, max(rows.rows-1, 0), err)
 		}
-		return r.Skip()
+		return nil
 	})
-	if err == nil {
-		err = r.End()
-	}
 	if err == nil && rows.rows == 0 {
 		err = fmt.Errorf("%q is empty", format)
 	}
 	if err != nil {
 		return nil, err
 	}
-	call, err := m.assemble([]tensor.Tensor{rows.tensor()})
-	if err != nil {
-		return nil, err
-	}
-	call.encode = encodeRows
-	if format == "inputs" {
-		call.encode = encodeColumns
-	}
-	return call, nil
+	return m.predict(format, []tensor.Tensor{rows.tensor()})
 }
 
 // read reads a file, a list of files, or an object with either under the input's name.

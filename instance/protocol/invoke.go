@@ -85,7 +85,7 @@ func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
 	}
 	var given tensor.Tensor
 	switch {
-	case IsNPY(r.Body), kind == NPYContentType:
+	case isNPY(r.Body), kind == NPYContentType:
 		given, err = DecodeNPY(r.Body)
 	case pixels.Is(r.Body), strings.HasPrefix(kind, "image/"):
 		given, err = m.image(r.Body)

@@ -26,8 +26,8 @@ const (
 	alignment = 64
 )
 
-// IsNPY reports whether a body begins like a .npy file.
-func IsNPY(body []byte) bool { return bytes.HasPrefix(body, []byte(magic)) }
+// isNPY reports whether a body begins like a .npy file.
+func isNPY(body []byte) bool { return bytes.HasPrefix(body, []byte(magic)) }
 
 var (
 	descrPattern   = regexp.MustCompile(`['"]descr['"]\s*:\s*['"]([^'"]*)['"]`)
@@ -70,7 +70,7 @@ func DecodeNPY(file []byte) (tensor.Tensor, error) {
 
 // split splits a file into the text of its header and its elements.
 func split(file []byte) (header, data []byte, err error) {
-	if !IsNPY(file) || len(file) < 12 {
+	if !isNPY(file) || len(file) < 12 {
 		return nil, nil, errors.New("it is not a .npy file")
 	}
 	var length, at int

@@ -254,7 +254,7 @@ func TestCompressedAnswers(t *testing.T) {
 		if got := response.Header.Get("Content-Encoding"); got != c.coding {
 			t.Errorf("%s: Content-Encoding is %q, want %q", name, got, c.coding)
 		}
-		body, err := Decompress(c.coding, response.Body, 1<<20)
+		body, err := decompress(c.coding, response.Body, 1<<20)
 		if length := response.Header.Get(lengthHeader); length != "" && err == nil {
 			n, _ := strconv.Atoi(length)
 			body = body[:n]

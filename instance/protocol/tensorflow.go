@@ -51,31 +51,13 @@ func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 	if m.hasFiles(q.Body) {
 		return m.decodeFiles(q)
 	}
-	r := tensorjson.NewReader(q.Body)
 	columns := make([]*tensorjson.Values, len(m.Inputs))
-	var format string
-	err := r.Object(func(key string) error {
-		switch key {
-		case "signature_name":
-			return readSignatureName(r)
-		case "instances", "inputs":
-			if format != "" {
-				return errors.New(`the body has more than one of "instances" and "inputs"`)
-			}
-			format = key
-			if key == "instances" {
-				return m.readInstances(r, columns)
-			}
-			return m.readColumns(r, columns)
+	format, err := readPredict(q.Body, func(r *tensorjson.Reader, format string) error {
+		if format == "instances" {
+			return m.readInstances(r, columns)
 		}
-		return r.Skip()
+		return m.readColumns(r, columns)
 	})
-	if err == nil {
-		err = r.End()
-	}
-	if err == nil && format == "" {
-		err = errors.New(`the body has neither "instances" nor "inputs"`)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +67,37 @@ func (m *Model) decodePredict(q frame.Request) (*Call, error) {
 			given = append(given, tensor.Tensor{Name: m.Inputs[i].Name, Type: v.Type, Shape: v.Shape, Data: v.Data})
 		}
 	}
+	return m.predict(format, given)
+}
+
+// readPredict reads a predict request. read reads the value of its "instances" or "inputs",
+// which is the request's format.
+func readPredict(body []byte, read func(r *tensorjson.Reader, format string) error) (format string, err error) {
+	r := tensorjson.NewReader(body)
+	err = r.Object(func(key string) error {
+		switch key {
+		case "signature_name":
+			return readSignatureName(r)
+		case "instances", "inputs":
+			if format != "" {
+				return errors.New(`the body has more than one of "instances" and "inputs"`)
+			}
+			format = key
+			return read(r, format)
+		}
+		return r.Skip()
+	})
+	if err == nil {
+		err = r.End()
+	}
+	if err == nil && format == "" {
+		err = errors.New(`the body has neither "instances" nor "inputs"`)
+	}
+	return format, err
+}
+
+// predict makes the call of a predict request in a format, in which it is answered.
+func (m *Model) predict(format string, given []tensor.Tensor) (*Call, error) {
 	call, err := m.assemble(given)
 	if err != nil {
 		return nil, err

@@ -115,7 +115,7 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 	c.CombineOutput = r.flag(mode == "classic", "combine_output", "combined_output")
 	process := r.text("fprocess", "function_process")
 	var err error
-	if c.Process, err = SplitWords(process); err != nil {
+	if c.Process, err = splitWords(process); err != nil {
 		r.fail(fmt.Errorf("fprocess=%q: %w", process, err))
 	} else if len(c.Process) == 0 {
 		r.fail(errors.New("fprocess is missing: set it to the function's program"))

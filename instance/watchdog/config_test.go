@@ -87,12 +87,12 @@ func TestSplitWords(t *testing.T) {
 		"näme 'größe x'":            {"näme", "größe x"},
 		`--flag="x y" --other='z\'`: {"--flag=x y", `--other=z\`},
 	} {
-		if got, err := SplitWords(line); err != nil || !slices.Equal(got, want) {
+		if got, err := splitWords(line); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v; want %q", line, got, err, want)
 		}
 	}
 	for _, line := range []string{`"open`, `'open`, `end\`, `"a\"`} {
-		if got, err := SplitWords(line); err == nil {
+		if got, err := splitWords(line); err == nil {
 			t.Errorf("%q: %q", line, got)
 		}
 	}
@@ -104,10 +104,10 @@ func FuzzSplitWords(f *testing.F) {
 	f.Add(`it's`, "\\\"\n")
 	f.Fuzz(func(t *testing.T, one, two string) {
 		quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-		got, err := SplitWords(quote(one) + " " + quote(two))
+		got, err := splitWords(quote(one) + " " + quote(two))
 		if err != nil || !slices.Equal(got, []string{one, two}) {
 			t.Errorf("%q, %v; want %q %q", got, err, one, two)
 		}
-		_, _ = SplitWords(one + two)
+		_, _ = splitWords(one + two)
 	})
 }

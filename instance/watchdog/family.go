@@ -61,8 +61,8 @@ type Member struct {
 	reaped bool
 }
 
-// NewFamily returns a Family whose processes launcher starts. Close ends it.
-func NewFamily(launcher Launcher) *Family {
+// newFamily returns a Family whose processes launcher starts. Close ends it.
+func newFamily(launcher Launcher) *Family {
 	// If this fails, orphans go to the machine's init.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	f := &Family{

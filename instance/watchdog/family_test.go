@@ -19,7 +19,7 @@ func open(t *testing.T) *Family {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := NewFamily(cell)
+	f := newFamily(cell)
 	t.Cleanup(func() {
 		f.Close()
 		cell.Close()
@@ -30,7 +30,7 @@ func open(t *testing.T) *Family {
 // start starts a shell script whose output comes from the pipe.
 func start(t *testing.T, f *Family, script string) (*Member, *Output) {
 	t.Helper()
-	pipes, err := OpenPipes(true)
+	pipes, err := openPipes(true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func (f *run) readSmall() (io.Reader, error) {
 
 // start starts the process.
 func (f *run) start() (*Pipes, error) {
-	p, err := OpenPipes(f.Combine)
+	p, err := openPipes(f.Combine)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 // Output ends although the writer's end stays open, as if another process held it.
 func TestOutputUpToTheEnd(t *testing.T) {
 	for _, size := range []int{0, 1, 4096, 60_000} {
-		p, err := OpenPipes(true)
+		p, err := openPipes(true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestOutputUpToTheEnd(t *testing.T) {
 }
 
 func TestOutputOfAProcessThatClosesIt(t *testing.T) {
-	p, err := OpenPipes(false)
+	p, err := openPipes(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestOutputOfAProcessThatClosesIt(t *testing.T) {
 
 // Output discards what is written after the end.
 func TestOutputAfterTheEnd(t *testing.T) {
-	p, err := OpenPipes(true)
+	p, err := openPipes(true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ type Pipes struct {
 	Theirs [3]*os.File
 }
 
-// OpenPipes opens three pipes, or two if the standard error is combined with the standard
+// openPipes opens three pipes, or two if the standard error is combined with the standard
 // output.
-func OpenPipes(combined bool) (p *Pipes, err error) {
+func openPipes(combined bool) (p *Pipes, err error) {
 	p = &Pipes{}
 	defer func() {
 		if err != nil {

@@ -65,7 +65,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("fprocess: %w", err)
 	}
 	s := &Server{
-		config: o.Config, log: o.Log, family: NewFamily(o.Launcher),
+		config: o.Config, log: o.Log, family: newFamily(o.Launcher),
 		program: Program{Path: path, Argv: o.Process, Env: o.Environment}, identity: o.Identity,
 		rules: mutual.Rules{Open: append([]string{healthPath, readyPath, metricsPath}, o.Open...), Callers: onlyProvider},
 	}
@@ -119,7 +119,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if s.config.Mode != HTTP {
 		return nil
 	}
-	s.upstream, err = StartUpstream(ctx, UpstreamOptions{
+	s.upstream, err = startUpstream(ctx, UpstreamOptions{
 		Family: s.family, Program: s.program, Log: s.log, URL: s.config.Upstream,
 		ReadyPath: s.config.ReadyPath, BufferBody: s.config.BufferBody,
 		Stdout: s.prefix("stdout: "), Stderr: s.prefix("stderr: "),

@@ -58,9 +58,9 @@ type Upstream struct {
 	proxy  *httputil.ReverseProxy
 }
 
-// StartUpstream starts the program and returns once it serves. The error is an [ExitError]
+// startUpstream starts the program and returns once it serves. The error is an [ExitError]
 // if the program exits first.
-func StartUpstream(ctx context.Context, o UpstreamOptions) (*Upstream, error) {
+func startUpstream(ctx context.Context, o UpstreamOptions) (*Upstream, error) {
 	u := &Upstream{UpstreamOptions: o, logged: make(chan struct{})}
 	if u.URL == nil {
 		free, err := engine.FreePort()
@@ -106,7 +106,7 @@ func (u *Upstream) Stop(patience time.Duration) {
 
 // launch starts the process and copies its output to the log.
 func (u *Upstream) launch() error {
-	p, err := OpenPipes(false)
+	p, err := openPipes(false)
 	if err != nil {
 		return err
 	}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// SplitWords splits a command line into words as a shell does: at white space, except in
+// splitWords splits a command line into words as a shell does: at white space, except in
 // quotes or after a backslash. It expands nothing. In double quotes a backslash escapes
 // only " and \.
-func SplitWords(line string) ([]string, error) {
+func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
 	begun := false

@@ -49,7 +49,7 @@ func Poisson(rate float64, seed uint64) (Process, error) {
 // Gamma has gamma-distributed gaps with the coefficient of variation cv. 1 is Poisson;
 // requests arrive more evenly below 1, and in bursts above.
 func Gamma(rate, cv float64, seed uint64) (Process, error) {
-	gaps, err := GammaGaps(cv)
+	gaps, err := gammaGaps(cv)
 	if err != nil {
 		return nil, err
 	}

@@ -28,9 +28,9 @@ const (
 	maxCV = 100
 )
 
-// GammaGaps returns gamma-distributed gaps with the coefficient of variation cv. Their
+// gammaGaps returns gamma-distributed gaps with the coefficient of variation cv. Their
 // shape is 1/cv².
-func GammaGaps(cv float64) (Gaps, error) {
+func gammaGaps(cv float64) (Gaps, error) {
 	if !(cv >= minCV && cv <= maxCV) {
 		return Gaps{}, fmt.Errorf("a coefficient of variation of %v: it must be from %v to %v", cv, minCV, maxCV)
 	}

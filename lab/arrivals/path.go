@@ -45,15 +45,6 @@ func Path(segments []Segment, gaps Gaps, seed uint64) (Process, error) {
 	return newModulated(func() course { return &list{segments} }, gaps, seed), nil
 }
 
-// Repeat returns the segments n times over, like the days of a week.
-func Repeat(segments []Segment, n int) []Segment {
-	all := make([]Segment, 0, n*len(segments))
-	for range n {
-		all = append(all, segments...)
-	}
-	return all
-}
-
 // course yields the segments of a process.
 type course interface {
 	next() (s Segment, ok bool)

@@ -6,7 +6,7 @@ import (
 )
 
 // TraceTimes opens a built-in trace by its name, or a file, and returns the times of its
-// requests since the first. The trace must be a list of times or gaps, see [ReadTrace].
+// requests since the first. The trace must be a list of times or gaps, see [readTrace].
 func TraceTimes(nameOrFile string) ([]time.Duration, error) {
 	t, err := OpenTrace(nameOrFile)
 	if err != nil {

@@ -89,7 +89,7 @@ func OpenTrace(nameOrFile string) (*Trace, error) {
 		if err != nil {
 			return nil, err
 		}
-		return ReadTrace(nameOrFile, bytes.NewReader(text))
+		return readTrace(nameOrFile, bytes.NewReader(text))
 	}
 	f, err := os.Open(nameOrFile)
 	if errors.Is(err, os.ErrNotExist) {
@@ -98,10 +98,10 @@ func OpenTrace(nameOrFile string) (*Trace, error) {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
 	defer f.Close()
-	return ReadTrace(filepath.ToSlash(nameOrFile), f)
+	return readTrace(filepath.ToSlash(nameOrFile), f)
 }
 
-// ReadTrace reads the trace of a file called name, plain or packed by gzip. Lines that
+// readTrace reads the trace of a file called name, plain or packed by gzip. Lines that
 // begin with # are comments. The first other line names the columns. The first column's
 // name decides the form of the lines below; an error names the line.
 //
@@ -111,7 +111,7 @@ func OpenTrace(nameOrFile string) (*Trace, error) {
 //     are ignored.
 //   - gap, gaps, interarrival or inter-arrival: each line is the seconds from a request to
 //     the next. Other columns are ignored.
-func ReadTrace(name string, r io.Reader) (*Trace, error) {
+func readTrace(name string, r io.Reader) (*Trace, error) {
 	text, err := unpacked(r)
 	if err != nil {
 		return nil, fmt.Errorf("trace %s: %w", name, err)

@@ -47,7 +47,7 @@ func TestBuiltin(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	const text = "\ufeff# a comment\r\nminute, first one ,\"b\"\r\n7,1,0\r\n\r\n8,2.5,3\r\n"
-	tr, err := ReadTrace("dir/x.csv", strings.NewReader(text))
+	tr, err := readTrace("dir/x.csv", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestReadTimestamps(t *testing.T) {
 		"time\n2023-11-16T18:15:46.5Z\n2023-11-16T18:15:46.75Z\n2023-11-16T18:18:46.5Z\n",
 		"arrived\n1.5\n1.75\n181.5\n",
 	} {
-		tr, err := ReadTrace("x.csv", strings.NewReader(text))
+		tr, err := readTrace("x.csv", strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestWhatIsWrongHasItsLine(t *testing.T) {
 		"time\n0\n99999999\n":          "line 3: 99999999 is more than 8784h0m0s after the first request",
 		"\x1f\x8bxxxxxxxxxxxxxxxxxxxx": "gzip",
 	} {
-		if _, err := ReadTrace("x.csv", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readTrace("x.csv", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
@@ -127,7 +127,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tr, err := ReadTrace("f", bytes.NewReader(text))
+		tr, err := readTrace("f", bytes.NewReader(text))
 		if err != nil {
 			return
 		}

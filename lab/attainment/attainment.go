@@ -25,7 +25,7 @@ type Bench struct {
 	// Core is the CPU core of the server: provider, instances and their children. This
 	// process has another (see [rig.PinCores]).
 	Core int
-	// Full selects all scenarios of [Full] instead of [Covering].
+	// Full selects all scenarios of [Full] instead of [covering].
 	Full bool
 	// Only, if set, is a regular expression. It selects the scenarios and the other
 	// measurements by name.
@@ -46,7 +46,7 @@ const (
 // scenarios returns the selected scenarios. selected reports whether another measurement is
 // selected.
 func (b Bench) scenarios() (all []Scenario, selected func(name string) bool, err error) {
-	all = Covering()
+	all = covering()
 	if b.Full {
 		all = Full()
 	}
@@ -283,17 +283,23 @@ func (m *machine) poissonRate(ctx context.Context, t load.Target, closedLoop flo
 	return 0, fmt.Errorf("%s answers nothing within %v", t.Name, t.SLO)
 }
 
+// first deploys a function to the server, and waits for its first answer.
+func (m *machine) first(ctx context.Context, f Function) (load.Target, error) {
+	if err := m.deploy(ctx, f, 0); err != nil {
+		return load.Target{}, err
+	}
+	t, err := m.target(ctx, f, m.server)
+	if err == nil {
+		_, err = rig.One(ctx, t)
+	}
+	return t, err
+}
+
 // profile waits until both providers have the full profile of a function's model. The fixed
 // one gets a copy of the server's operator profiles, and measures a model without any.
 func (m *machine) profile(ctx context.Context, f Function) error {
-	if err := m.deploy(ctx, f, 0); err != nil {
-		return err
-	}
-	t, err := m.target(ctx, f, m.server)
+	t, err := m.first(ctx, f)
 	if err != nil {
-		return err
-	}
-	if _, err := rig.One(ctx, t); err != nil {
 		return err
 	}
 	fmt.Fprintf(m.o.Log, "profiling %s\n", f.Model)
@@ -305,10 +311,8 @@ func (m *machine) profile(ctx context.Context, f Function) error {
 		if provisional == 0 {
 			break
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		if err := rig.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	if err := m.server.Remove(ctx, f.name()); err != nil {
@@ -355,14 +359,8 @@ func (m *machine) payloads(ctx context.Context) error {
 // ones.
 func (m *machine) gateway(ctx context.Context, dir string) error {
 	f := Function{Model: "dssm", Payload: Binary}
-	if err := m.deploy(ctx, f, 0); err != nil {
-		return err
-	}
-	t, err := m.target(ctx, f, m.server)
+	t, err := m.first(ctx, f)
 	if err != nil {
-		return err
-	}
-	if _, err := rig.One(ctx, t); err != nil {
 		return err
 	}
 	var url string

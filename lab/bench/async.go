@@ -204,7 +204,7 @@ func (q *queued) executed(ctx context.Context, d time.Duration) (float64, error)
 		return 0, err
 	}
 	began := time.Now()
-	if err := pause(ctx, d); err != nil {
+	if err := rig.Pause(ctx, d); err != nil {
 		return 0, err
 	}
 	after, err := q.answered(ctx)
@@ -226,11 +226,11 @@ func (q *queued) executedBatched(ctx context.Context, d time.Duration) (float64,
 		if time.Since(began) > patience {
 			return 0, fmt.Errorf("no queued request was executed within %v", patience)
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return 0, err
 		}
 	}
-	if err := pause(ctx, warmUp); err != nil {
+	if err := rig.Pause(ctx, warmUp); err != nil {
 		return 0, err
 	}
 	rate, err := q.executed(ctx, d)
@@ -267,13 +267,4 @@ func (q *queued) waiting(ctx context.Context) (int, error) {
 // answered returns the number of the function's requests answered with status 200.
 func (q *queued) answered(ctx context.Context) (float64, error) {
 	return q.Metric(ctx, `faas_infer_requests_total{code="200",function="`+rig.FunctionName+`.openfaas-fn"}`)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

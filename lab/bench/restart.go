@@ -133,7 +133,7 @@ func awaitList(ctx context.Context, d *rig.Deployed, want int) error {
 		if err != nil || len(functions) == want {
 			return err
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}

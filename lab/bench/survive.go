@@ -63,7 +63,7 @@ func survive(ctx context.Context, o rig.Options, r *report.Report, a Async) erro
 func (q *queued) killAsAnswered(ctx context.Context, c *callbacks, a Async) error {
 	for kill := range a.Kills {
 		for int(c.unique.Load()) < (kill+1)*a.Messages/(a.Kills+1) {
-			if err := pause(ctx, 5*time.Millisecond); err != nil {
+			if err := rig.Pause(ctx, 5*time.Millisecond); err != nil {
 				return err
 			}
 			if c.stalled() {
@@ -93,7 +93,7 @@ func (q *queued) publish(ctx context.Context, s *rig.Subject, callback string, m
 		wait.Go(func() {
 			for i := next.Add(1) - 1; i < int64(messages) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				for !send(ctx, client, target.URL, target.Header, target.Body(int(i)), callback, i) && ctx.Err() == nil {
-					_ = pause(ctx, 50*time.Millisecond)
+					_ = rig.Pause(ctx, 50*time.Millisecond)
 				}
 			}
 		})
@@ -173,7 +173,7 @@ func (c *callbacks) stalled() bool {
 // all waits until every message has been called back, or callbacks have stalled.
 func (c *callbacks) all(ctx context.Context) error {
 	for int(c.unique.Load()) < len(c.seen) && !c.stalled() {
-		if err := pause(ctx, 10*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}

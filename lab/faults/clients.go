@@ -25,7 +25,7 @@ func strange(ctx context.Context, t *trial, address string, clients int, gap tim
 	defer all.Wait()
 	refused := 0
 	for i := range clients {
-		_ = pause(ctx, gap) // If the fault is over, there is no connection either.
+		_ = rig.Pause(ctx, gap) // If the fault is over, there is no connection either.
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {
 			refused++
@@ -69,7 +69,7 @@ func idleSockets(ctx context.Context, t *trial) error {
 func slowSenders(ctx context.Context, t *trial) error {
 	head := func(i int) string { return t.head(t.functions[i%len(t.functions)], 1<<20) }
 	return strange(ctx, t, t.gatewayAddress(), 200, 0, head, func(ctx context.Context, c net.Conn) {
-		for piece := make([]byte, 1<<10); pause(ctx, time.Second) == nil; {
+		for piece := make([]byte, 1<<10); rig.Pause(ctx, time.Second) == nil; {
 			if _, err := c.Write(piece); err != nil {
 				return
 			}
@@ -98,7 +98,7 @@ func slowReaders(ctx context.Context, t *trial) error {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetReadBuffer(4 << 10)
 		}
-		for piece := make([]byte, 1<<10); pause(ctx, time.Second) == nil; {
+		for piece := make([]byte, 1<<10); rig.Pause(ctx, time.Second) == nil; {
 			if _, err := c.Read(piece); err != nil {
 				return
 			}
@@ -157,7 +157,7 @@ func forker(ctx context.Context, t *trial) error {
 	const name = "forker"
 	t.own = &function{
 		name: name, deployment: types.FunctionDeployment{Service: name, Image: "functions/alpine:latest", EnvProcess: "sh"},
-		body: func(int) []byte { return []byte(forkScript) }, want: func(int) Hash { return HashOf(nil) }, hash: HashOf,
+		body: func(int) []byte { return []byte(forkScript) }, want: func(int) Hash { return hashOf(nil) }, hash: hashOf,
 	}
 	if err := t.guest(ctx, t.own); err != nil {
 		return err
@@ -171,7 +171,7 @@ func forks(ctx context.Context, t *trial) error {
 	highest := make(chan int, 1)
 	go func() {
 		most := 0
-		for pause(ctx, 100*time.Millisecond) == nil {
+		for rig.Pause(ctx, 100*time.Millisecond) == nil {
 			if all, err := processes(); err == nil {
 				most = max(most, len(all))
 			}
@@ -224,7 +224,7 @@ func hungryModel(ctx context.Context, t *trial) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%s does not answer before the fault, either", name)
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

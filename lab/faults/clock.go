@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
 // A clock is moved for single processes, in their own memory: setting the machine's would
@@ -188,13 +190,13 @@ func clockMoved(ctx context.Context, t *trial) error {
 	if err := t.checkMoved(ctx, time.Hour); err != nil {
 		return err
 	}
-	if err := pause(ctx, t.fault.lasts/2); err != nil {
+	if err := rig.Pause(ctx, t.fault.lasts/2); err != nil {
 		return err
 	}
 	if err := t.moveClocks(0); err != nil {
 		return err
 	}
-	return pause(ctx, t.fault.lasts/2)
+	return rig.Pause(ctx, t.fault.lasts/2)
 }
 
 // checkMoved asks the provider for the time.

@@ -157,7 +157,7 @@ func (u *bench) deploy(ctx context.Context) error {
 			if time.Now().After(deadline) {
 				return nil, errors.Join(fmt.Errorf("status %d: %.300s", status, answer), err)
 			}
-			if err := pause(ctx, 50*time.Millisecond); err != nil {
+			if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 				return nil, err
 			}
 		}
@@ -180,7 +180,7 @@ func (u *bench) deploy(ctx context.Context) error {
 		if provisional == 0 || time.Now().After(deadline) {
 			break
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -353,7 +353,7 @@ func (u *bench) try(ctx context.Context, f fault, repeat int) (o outcome, err er
 			return o, err
 		}
 	}
-	if err := pause(ctx, time.Second); err != nil { // Connections of before end.
+	if err := rig.Pause(ctx, time.Second); err != nil { // Connections of before end.
 		return o, err
 	}
 	before, err := u.world.resources(ctx)
@@ -401,7 +401,7 @@ func (t *trial) underLoad(ctx context.Context) (h *History, begin, end time.Dura
 	var from, until time.Time
 	brought := make(chan error, 1)
 	go func() {
-		err := pause(ctx, calm)
+		err := rig.Pause(ctx, calm)
 		if from = time.Now(); err == nil {
 			err = t.fault.bring(ctx, t)
 		}

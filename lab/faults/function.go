@@ -81,8 +81,8 @@ func makeFunctions(d *rig.Deployed, dir string, slo time.Duration, seed uint64) 
 	ordinary.EnvVars = map[string]string{"exec_timeout": (slo + beyond/2).String()}
 	echo := func(n int) []byte { return fmt.Appendf(nil, "request %d of seed %d", n, seed) }
 	functions := []*function{model, adder(), {
-		name: ordinaryName, deployment: ordinary, body: echo, hash: HashOf,
-		want: func(n int) Hash { return HashOf(echo(n)) },
+		name: ordinaryName, deployment: ordinary, body: echo, hash: hashOf,
+		want: func(n int) Hash { return hashOf(echo(n)) },
 	}}
 	for _, f := range functions[:2] {
 		f.deployment = rig.Function(f.name, f.name+":latest", map[string]string{"com.openfaas.slo.latency": slo.String()})
@@ -116,8 +116,8 @@ func adder() *function {
 	return &function{
 		name: handlerName, header: binaryHeader(length),
 		body: func(n int) []byte { body, _ := encode(n); return body },
-		want: func(n int) Hash { return HashOf(number(float64(n) + 1)) },
-		hash: func(body []byte) Hash { return HashOf(tensors(body)) },
+		want: func(n int) Hash { return hashOf(number(float64(n) + 1)) },
+		hash: func(body []byte) Hash { return hashOf(tensors(body)) },
 	}
 }
 
@@ -227,7 +227,7 @@ func (k *digits) hash(body []byte) Hash {
 	if apart(got, k.answers[best]) < k.apart/4 {
 		return Hash(best)
 	}
-	return cmp.Or(HashOf(body), math.MaxUint64) | 1<<63 // No index.
+	return cmp.Or(hashOf(body), math.MaxUint64) | 1<<63 // No index.
 }
 
 // apart is the largest difference of two answers' numbers.

@@ -15,8 +15,8 @@ type Hash uint64
 // MarshalText writes it in hex: programs that read JSON would round a number of 64 bits.
 func (h Hash) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%016x", uint64(h)), nil }
 
-// HashOf is the hash of bytes.
-func HashOf(b []byte) Hash {
+// hashOf is the hash of bytes.
+func hashOf(b []byte) Hash {
 	h := fnv.New64a()
 	h.Write(b)
 	return Hash(h.Sum64())

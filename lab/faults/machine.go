@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
 func natsCut(ctx context.Context, t *trial) error {
 	t.world.proxy.cut()
 	t.after(func(context.Context) error { t.world.proxy.mend(); return nil })
-	if err := pause(ctx, t.fault.lasts); err != nil {
+	if err := rig.Pause(ctx, t.fault.lasts); err != nil {
 		return err
 	}
 	return t.undo(ctx)
@@ -80,7 +82,7 @@ func diskFull(ctx context.Context, t *trial) error {
 			}
 			err = nil
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -134,7 +136,7 @@ func memoryPressure(ctx context.Context, t *trial) error {
 		if err := hog(ctx, t, group, time.Until(end)); err != nil {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -181,7 +183,7 @@ func TakeMemory(ctx context.Context, procs string) error {
 				block[i]++
 			}
 		}
-		if err := pause(ctx, time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, time.Millisecond); err != nil {
 			return nil
 		}
 	}
@@ -195,7 +197,7 @@ func removeSoon(ctx context.Context, group string) error {
 		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		if pause(ctx, 50*time.Millisecond) != nil {
+		if rig.Pause(ctx, 50*time.Millisecond) != nil {
 			break
 		}
 	}

@@ -53,7 +53,7 @@ func killed(ctx context.Context, t *trial) error {
 		if err := syscall.Kill(r.Process.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := rig.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func slowed(ctx context.Context, t *trial) error {
 		}
 		return nil
 	})
-	if err := pause(ctx, t.fault.lasts); err != nil {
+	if err := rig.Pause(ctx, t.fault.lasts); err != nil {
 		return err
 	}
 	return t.undo(ctx)
@@ -196,7 +196,7 @@ func coresTaken(ctx context.Context, t *trial) error {
 		}
 		t.after(func(context.Context) error { spin.Stop(); return nil })
 	}
-	if err := pause(ctx, t.fault.lasts); err != nil {
+	if err := rig.Pause(ctx, t.fault.lasts); err != nil {
 		return err
 	}
 	return t.undo(ctx)
@@ -225,7 +225,7 @@ func redeployed(ctx context.Context, t *trial) error {
 		if err := t.world.now().Update(ctx, f); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := rig.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
 // source is a target's requests as a history has them.
@@ -248,29 +249,18 @@ func (r *recorder) drive(ctx context.Context, first int, targets []load.Target, 
 	}
 	seen.began = ran.Began
 	for deadline := time.Now().Add(patience); r.missing(seen) > 0 && time.Now().Before(deadline); {
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 20*time.Millisecond); err != nil {
 			return began, err
 		}
 	}
 	// What is called back twice is so soon after.
-	if err := pause(ctx, 200*time.Millisecond); err != nil {
+	if err := rig.Pause(ctx, 200*time.Millisecond); err != nil {
 		return began, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, seen)
 	return ran.Began, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // post sends one request and reads its answer.

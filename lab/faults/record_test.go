@@ -16,7 +16,7 @@ import (
 // echo is a function that gives back what it is sent.
 func echo() *function {
 	body := func(n int) []byte { return []byte("request " + string(rune('a'+n%26))) }
-	return &function{name: "echo", body: body, want: func(n int) Hash { return HashOf(body(n)) }, hash: HashOf}
+	return &function{name: "echo", body: body, want: func(n int) Hash { return hashOf(body(n)) }, hash: hashOf}
 }
 
 // What becomes of requests is recorded: with its own answer, another's, a refusal, none,

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
 // Resources are what a provider and its instances hold that they may not keep.
@@ -165,7 +167,7 @@ func (w *world) settle(ctx context.Context, before Resources) (l Leaks, err erro
 			fmt.Fprintf(w.o.Log, "waiting up to %v for what is held: %s\n", settling, l)
 			told = true
 		}
-		if err := pause(ctx, 500*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 500*time.Millisecond); err != nil {
 			return l, err
 		}
 	}

@@ -134,7 +134,7 @@ func (w *world) supervise(ctx context.Context, d *rig.Deployed) {
 			if err == nil {
 				break
 			}
-			_ = pause(ctx, 100*time.Millisecond)
+			_ = rig.Pause(ctx, 100*time.Millisecond)
 		}
 		if stopping { // It came up while it was to stop.
 			d.Stop()
@@ -268,7 +268,7 @@ func (w *world) awaitWell(ctx context.Context, functions []*function, slo, limit
 		case time.Now().After(deadline):
 			return fmt.Errorf("the functions are not well after %v: %w", limit, last)
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

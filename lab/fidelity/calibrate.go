@@ -45,5 +45,5 @@ func (c *comparison) calibrate(ctx context.Context, f *Subject, state string, al
 	if err != nil {
 		return Machine{}, err
 	}
-	return Learn(ran, alone), nil
+	return learn(ran, alone), nil
 }

@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options) ([]Pair, error) {
 	c.bar.report = o.Progress
 	var all []Pair
 	for _, f := range o.Functions {
-		s, err := NewSubject(f)
+		s, err := newSubject(f)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +158,7 @@ func (c *comparison) compare(ctx context.Context, f *Subject, dir string) ([]Pai
 		if err != nil {
 			return nil, err
 		}
-		p.Machine, p.Drift = Between(before, after)
+		p.Machine, p.Drift = between(before, after)
 		// The provider corrects its predictions within a second of a load.
 		times, err := c.providerTimes(state, f)
 		if err != nil {
@@ -173,11 +173,11 @@ func (c *comparison) compare(ctx context.Context, f *Subject, dir string) ([]Pai
 
 // length returns how long a rate is offered.
 func (o *Options) length(rate float64) time.Duration {
-	return min(max(o.Duration, Seconds(float64(o.LeastRequests)/rate)), max(o.Longest, o.Duration))
+	return min(max(o.Duration, seconds(float64(o.LeastRequests)/rate)), max(o.Longest, o.Duration))
 }
 
 // calibration returns how long the machine is measured under a rate: for a fifth of
 // LeastRequests, but from Calibration to three times that.
 func (o *Options) calibration(rate float64) time.Duration {
-	return min(max(o.Calibration, Seconds(float64(o.LeastRequests)/5/rate)), 3*o.Calibration)
+	return min(max(o.Calibration, seconds(float64(o.LeastRequests)/5/rate)), 3*o.Calibration)
 }

@@ -40,13 +40,13 @@ func (s *Server) worked() (time.Duration, error) {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
 		return 0, fmt.Errorf("this process's processor time: %w", err)
 	}
-	provider, err := ProcessorTime(s.Process.Pid)
+	provider, err := processorTime(s.Process.Pid)
 	return time.Duration(own.Utime.Nano()+own.Stime.Nano()) + provider, err
 }
 
-// ProcessorTime returns how long a process's living threads have run on a core: the sum of
+// processorTime returns how long a process's living threads have run on a core: the sum of
 // the first field, in ns, of each thread's schedstat.
-func ProcessorTime(pid int) (sum time.Duration, err error) {
+func processorTime(pid int) (sum time.Duration, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err == nil && len(files) == 0 {
 		err = errors.New("there is no such process, or the kernel has no schedstat (CONFIG_SCHED_INFO)")

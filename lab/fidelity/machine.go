@@ -22,13 +22,13 @@ type Machine struct {
 	outers []time.Duration
 }
 
-// Learn derives a Machine from a run under load, without CPU quotas, and the times of an
+// learn derives a Machine from a run under load, without CPU quotas, and the times of an
 // instance alone. The mean latency that a client sees is the mean over the requests of
 //
 //	outer + queue + way(b) + pace·exec(b)
 //
 // The provider counts queue, Σ exec over batches, and batches by classes of sizes.
-func Learn(d *Driven, c *Curve) Machine {
+func learn(d *Driven, c *Curve) Machine {
 	// batches is the sum of exec over batches. executions and ways are the sums of exec
 	// and way over requests, of which there are members.
 	var batches, members, executions, ways float64
@@ -48,7 +48,7 @@ func Learn(d *Driven, c *Curve) Machine {
 	}
 	m := Machine{Pace: d.Counts.Exec.Seconds() / batches, Way: c.travel()}
 	queue := d.Counts.Queue.Seconds() / max(1, d.Counts.Queued)
-	m.Outer = max(0, d.Mean-Seconds(queue+ways/members+m.Pace*executions/members))
+	m.Outer = max(0, d.Mean-seconds(queue+ways/members+m.Pace*executions/members))
 	// Outer is assumed to have the relative spread of the health checks.
 	asked := mean(d.Front)
 	for _, t := range d.Front {
@@ -57,9 +57,9 @@ func Learn(d *Driven, c *Curve) Machine {
 	return m
 }
 
-// Between returns the means of two measurements. drift is the relative change of execution
+// between returns the means of two measurements. drift is the relative change of execution
 // times from the first to the second; it is below 0 if they became shorter.
-func Between(before, after Machine) (m Machine, drift float64) {
+func between(before, after Machine) (m Machine, drift float64) {
 	m = Machine{
 		Pace: (before.Pace + after.Pace) / 2, Way: (before.Way + after.Way) / 2, Outer: (before.Outer + after.Outer) / 2,
 		outers: slices.Concat(before.outers, after.outers),

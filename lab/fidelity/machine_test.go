@@ -62,7 +62,7 @@ func TestSlowestIsLeftOut(t *testing.T) {
 	}
 }
 
-// Learn returns the values from which the run was made.
+// learn returns the values from which the run was made.
 func TestLearn(t *testing.T) {
 	c := straight()
 	pace, queue, outer := 1.5, 4*machineMS, 3*machineMS
@@ -74,24 +74,24 @@ func TestLearn(t *testing.T) {
 	executions := time.Duration(float64(30*3*machineMS+40*4*machineMS) * pace / 70)
 	ways := (30*6*machineMS/10 + 40*7*machineMS/10) / 70
 	d.Mean = outer + queue + executions + ways
-	m := Learn(d, c)
+	m := learn(d, c)
 	if math.Abs(m.Pace-pace) > 1e-9 || m.Way != 4*machineMS/10 || (m.Outer-outer).Abs() > time.Microsecond {
 		t.Errorf("%+v", m)
 	}
 	if len(m.outers) != 3 || m.outers[0] >= m.outers[1] || (mean(m.outers)-outer).Abs() > time.Microsecond {
 		t.Errorf("ways from outside %v", m.outers)
 	}
-	if m := Learn(&Driven{}, c); m.Pace != 1 || m.Outer != 0 {
+	if m := learn(&Driven{}, c); m.Pace != 1 || m.Outer != 0 {
 		t.Errorf("of nothing: %+v", m)
 	}
 }
 
 func TestBetween(t *testing.T) {
-	m, drift := Between(Machine{Pace: 1, Way: machineMS, Outer: 2 * machineMS, outers: []time.Duration{machineMS, 3 * machineMS}}, Machine{Pace: 1.2, Way: machineMS, Outer: 4 * machineMS, outers: []time.Duration{4 * machineMS}})
+	m, drift := between(Machine{Pace: 1, Way: machineMS, Outer: 2 * machineMS, outers: []time.Duration{machineMS, 3 * machineMS}}, Machine{Pace: 1.2, Way: machineMS, Outer: 4 * machineMS, outers: []time.Duration{4 * machineMS}})
 	if m.Pace != 1.1 || m.Way != machineMS || m.Outer != 3*machineMS || len(m.outers) != 3 || math.Abs(drift-0.2) > 1e-9 {
 		t.Errorf("%+v, drift %v", m, drift)
 	}
-	if _, drift := Between(Machine{}, Machine{Pace: 1}); drift != 0 {
+	if _, drift := between(Machine{}, Machine{Pace: 1}); drift != 0 {
 		t.Errorf("from nothing: %v", drift)
 	}
 }

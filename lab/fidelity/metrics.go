@@ -71,8 +71,8 @@ func parse(text []byte, function string) (Counts, error) {
 	}
 	batch, exec, queue := histogram("batch_size"), histogram("exec_duration_seconds"), histogram("queue_duration_seconds")
 	c := Counts{
-		Batches: float64(batch.GetSampleCount()), Requests: batch.GetSampleSum(), Exec: Seconds(exec.GetSampleSum()),
-		Queued: float64(queue.GetSampleCount()), Queue: Seconds(queue.GetSampleSum()),
+		Batches: float64(batch.GetSampleCount()), Requests: batch.GetSampleSum(), Exec: seconds(exec.GetSampleSum()),
+		Queued: float64(queue.GetSampleCount()), Queue: seconds(queue.GetSampleSum()),
 	}
 	before, least := 0.0, 1.0
 	for _, b := range batch.GetBucket() {

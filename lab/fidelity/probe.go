@@ -33,7 +33,7 @@ func measureInstance(ctx context.Context, pid int, socket string, f *Subject) (*
 	began, executed := time.Duration(0), time.Duration(0)
 	for n := range warmups + probes {
 		if n == warmups {
-			if began, err = ProcessorTime(pid); err != nil {
+			if began, err = processorTime(pid); err != nil {
 				return nil, err
 			}
 		}
@@ -51,7 +51,7 @@ func measureInstance(ctx context.Context, pid int, socket string, f *Subject) (*
 			}
 		}
 	}
-	worked, err := ProcessorTime(pid)
+	worked, err := processorTime(pid)
 	if err != nil {
 		return nil, err
 	}

@@ -59,32 +59,32 @@ func TestCounts(t *testing.T) {
 }
 
 func TestProcessorTime(t *testing.T) {
-	before, err := ProcessorTime(os.Getpid())
+	before, err := processorTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	// It is told in steps of 10 ms, which take longer where others use the cores.
 	after := before
 	for end := time.Now().Add(time.Minute); after <= before && err == nil && time.Now().Before(end); {
-		after, err = ProcessorTime(os.Getpid())
+		after, err = processorTime(os.Getpid())
 	}
 	if err != nil || after <= before {
 		t.Errorf("%v before, %v after some work, %v", before, after, err)
 	}
-	if _, err := ProcessorTime(1 << 30); err == nil {
+	if _, err := processorTime(1 << 30); err == nil {
 		t.Error("a process that is not there has a time")
 	}
 }
 
 func TestSubject(t *testing.T) {
-	s, err := NewSubject(Function{Name: "mnist", SLO: time.Second, MaxBatch: 4})
+	s, err := newSubject(Function{Name: "mnist", SLO: time.Second, MaxBatch: 4})
 	if err != nil || len(s.Bodies) != inputs || len(s.Header) == 0 {
 		t.Fatalf("%d bodies, %v", len(s.Bodies), err)
 	}
 	if target := s.target("http://x", 7); target.URL != "http://x/function/mnist" || target.Rate != 7 || target.SLO != time.Second {
 		t.Errorf("%+v", target)
 	}
-	if _, err := NewSubject(Function{Name: "no-such-model"}); err == nil {
+	if _, err := newSubject(Function{Name: "no-such-model"}); err == nil {
 		t.Error("a model that is none")
 	}
 }

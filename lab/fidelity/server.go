@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,8 +18,8 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -186,32 +186,8 @@ func (s *Server) Ready(ctx context.Context, f *Subject) error {
 	})
 }
 
-// Running is an instance as the provider stores it. Cgroup is set if it has a CPU quota.
-type Running struct {
-	Spec   cluster.InstanceSpec `json:"spec"`
-	Socket string               `json:"socket"`
-	Cgroup bool                 `json:"cgroup"`
-}
-
 // Instances lists the running instances of a function.
-func (s *Server) Instances(function string) ([]Running, error) {
-	files, err := filepath.Glob(filepath.Join(s.state, "local", "instances", "*", "instance.json"))
-	if err != nil {
-		return nil, err
-	}
-	var all []Running
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // It has stopped meanwhile.
-		}
-		var r Running
-		if err := json.Unmarshal(text, &r); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		if r.Spec.Function == function+Namespace {
-			all = append(all, r)
-		}
-	}
-	return all, nil
+func (s *Server) Instances(function string) ([]rig.InstanceRecord, error) {
+	all, err := rig.Records(s.state)
+	return slices.DeleteFunc(all, func(r rig.InstanceRecord) bool { return r.Spec.Function != function+Namespace }), err
 }

@@ -31,8 +31,8 @@ type Subject struct {
 // inputs is the number of different requests that are sent in turn.
 const inputs = 8
 
-// NewSubject makes a function's model and its requests.
-func NewSubject(f Function) (*Subject, error) {
+// newSubject makes a function's model and its requests.
+func newSubject(f Function) (*Subject, error) {
 	m, err := zoo.Make(f.Name, 1)
 	if err != nil {
 		return nil, err
@@ -58,5 +58,5 @@ func (s *Subject) target(url string, rate float64) load.Target {
 	return load.Target{Name: s.Name, URL: url + "/function/" + s.Name, Header: s.Header, Body: load.Cycle(s.Bodies...), SLO: s.SLO, Rate: rate, Arrivals: load.Poisson}
 }
 
-// Seconds returns a duration of s seconds.
-func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds returns a duration of s seconds.
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

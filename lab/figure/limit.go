@@ -14,10 +14,10 @@ import (
 // for a system to bear a load.
 const Attained = 0.99
 
-// penalties are the tried values of μ in [LimitAny]; the lowest bound counts.
+// penalties are the tried values of μ in [limitAny]; the lowest bound counts.
 var penalties = []float64{0, 1, 2, 4, 8, 16, 32}
 
-// LimitAny returns a factor on rates, which are in requests/s for each function. Above it,
+// limitAny returns a factor on rates, which are in requests/s for each function. Above it,
 // no policy can answer 99 % of all functions' requests within their SLO on the setup's
 // nodes.
 //
@@ -34,7 +34,7 @@ var penalties = []float64{0, 1, 2, 4, 8, 16, 32}
 // instances into pieces. Each μ gives a bound. With μ = 0, late requests do not count
 // against a config. With a high μ, configs with many late requests do not pay, and less of
 // D must be reached: at μ = 8, configs with p < 8/9 do not pay, for 8 % less of D.
-func LimitAny(s sim.Setup, rates []float64) (float64, error) {
+func limitAny(s sim.Setup, rates []float64) (float64, error) {
 	lowest := math.Inf(1)
 	for _, penalty := range penalties {
 		p := packing.Problem{Classes: classes(s.Nodes)}
@@ -60,11 +60,11 @@ func LimitAny(s sim.Setup, rates []float64) (float64, error) {
 	return lowest, nil
 }
 
-// LimitOwn returns a factor on rates. Above it, instances of the configs that the setup's
+// limitOwn returns a factor on rates. Above it, instances of the configs that the setup's
 // system considers cannot execute all requests, wherever they are placed. These configs are
 // predicted to meet the SLO, or half of it (INFless Eq. 3 and 4). They count with their
 // true times and full batches.
-func LimitOwn(s sim.Setup, rates []float64) (float64, error) {
+func limitOwn(s sim.Setup, rates []float64) (float64, error) {
 	settings := s.System.Settings()
 	p := packing.Problem{Demands: rates, Classes: classes(s.Nodes)}
 	for k, f := range s.Functions {
@@ -144,10 +144,10 @@ func classes(nodes []cluster.Node) []packing.Class {
 	return all
 }
 
-// LimitRates returns the functions' mean rates in requests/s over the measured part of a
+// limitRates returns the functions' mean rates in requests/s over the measured part of a
 // setup. Each arrival process must have a rate. The setup's processes cannot be used
 // afterwards.
-func LimitRates(s sim.Setup) ([]float64, error) {
+func limitRates(s sim.Setup) ([]float64, error) {
 	const samples = 2000
 	rates := make([]float64, len(s.Functions))
 	for k, f := range s.Functions {

@@ -70,19 +70,19 @@ func near(t *testing.T, what string, got, want float64) {
 // in time, so the factor on 40 requests/s is 640/39.6.
 func TestAny(t *testing.T) {
 	m := model{each: 10 * ms, most: 4}
-	got, err := LimitAny(setup(t, systems.INFless, m, 100*ms), []float64{40})
+	got, err := limitAny(setup(t, systems.INFless, m, 100*ms), []float64{40})
 	if err != nil {
 		t.Fatal(err)
 	}
 	near(t, "the factor", got, 640/39.6)
 	// In 35 ms there is time for batches of 2, in 30 ms: 8·2/0.03.
-	if got, err = LimitAny(setup(t, systems.INFless, m, 35*ms), []float64{40}); err != nil {
+	if got, err = limitAny(setup(t, systems.INFless, m, 35*ms), []float64{40}); err != nil {
 		t.Fatal(err)
 	}
 	near(t, "the factor under 35 ms", got, 8*2/0.03/39.6)
 	s := setup(t, systems.INFless, m, 35*ms)
 	s.Overhead = 10 * ms
-	if got, err = LimitAny(s, []float64{40}); err != nil {
+	if got, err = limitAny(s, []float64{40}); err != nil {
 		t.Fatal(err)
 	}
 	near(t, "with 10 ms of that on the way", got, 8*1/0.02/39.6)
@@ -92,7 +92,7 @@ func TestAny(t *testing.T) {
 // request in a hundred may be late.
 func TestAnyWithSpread(t *testing.T) {
 	m := model{each: 10 * ms, most: 4, spread: 0.1}
-	got, err := LimitAny(setup(t, systems.INFless, m, 51*ms), []float64{40})
+	got, err := limitAny(setup(t, systems.INFless, m, 51*ms), []float64{40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestAnyWithSpread(t *testing.T) {
 func TestOwn(t *testing.T) {
 	m := model{each: 10 * ms, most: 4}
 	for system, want := range map[string]float64{systems.INFless: 8 * 2 / 0.03, systems.OpenFaaS: 4 / 0.02, systems.INFlessBB: 8 / 0.02} {
-		got, err := LimitOwn(setup(t, system, m, 100*ms), []float64{40})
+		got, err := limitOwn(setup(t, system, m, 100*ms), []float64{40})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,12 +120,12 @@ func TestOwn(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	s := setup(t, systems.INFless, model{}, ms)
-	got, err := LimitRates(s)
+	got, err := limitRates(s)
 	if err != nil || len(got) != 1 || math.Abs(got[0]-40) > 1e-9 {
 		t.Errorf("rates %v, %v", got, err)
 	}
 	s.Functions[0].Arrivals = steady(0)
-	if _, err := LimitRates(s); err == nil {
+	if _, err := limitRates(s); err == nil {
 		t.Error("no requests are no error")
 	}
 }

@@ -56,7 +56,7 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	if err != nil {
 		return err
 	}
-	rates, err := LimitRates(s)
+	rates, err := limitRates(s)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (p *peak) find(ctx context.Context, o Options, part func(float64)) error {
 	if err != nil {
 		return err
 	}
-	own, err := LimitOwn(s, Multiplied(rates, bound))
+	own, err := limitOwn(s, multiplied(rates, bound))
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (p *peak) limit(rates []float64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return LimitAny(s, rates)
+	return limitAny(s, rates)
 }
 
 // held returns the part of the cluster that instances held at the peak, and the part of the
@@ -165,7 +165,7 @@ func (p *peak) held() (held, fragments float64) {
 	}
 	total := 0.0
 	for _, n := range p.scenario.Cluster.Nodes() {
-		total += Weigh(n.Total, p.scenario.Beta)
+		total += weigh(n.Total, p.scenario.Beta)
 	}
 	return 100 * p.result.ResourceSeconds / p.span.Seconds() / total, p.result.FragmentPct
 }

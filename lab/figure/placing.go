@@ -60,7 +60,7 @@ func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
 		for node, part := range cluster.Over(start.Node, start.Nodes, start.Config.Resources) {
 			used[node] = used[node].Add(part)
 		}
-		p.Held += Weigh(start.Config.Resources, s.Beta)
+		p.Held += weigh(start.Config.Resources, s.Beta)
 	}
 	machine := s.Machine
 	if machine == nil {
@@ -78,23 +78,23 @@ func (p *Plan) measure(name string, s sim.Setup, made scaling.Plan) error {
 	all := 0.0
 	for _, n := range s.Nodes {
 		if active[machine(n.Name)] {
-			all += Weigh(n.Total, s.Beta)
+			all += weigh(n.Total, s.Beta)
 		}
 	}
 	p.Fragments = 100 * (all - p.Held) / max(all, 1e-9)
 	return nil
 }
 
-// Fill searches the load, as a factor on rates, for which a system starts n instances. It
+// fill searches the load, as a factor on rates, for which a system starts n instances. It
 // returns the plan whose number is closest to n, of at most 20 plans, and its load. The
 // number of instances is nearly proportional to the load, so each try corrects the previous
 // one.
-func Fill(system systems.System, s sim.Setup, rates []float64, n int) (Plan, float64, error) {
+func fill(system systems.System, s sim.Setup, rates []float64, n int) (Plan, float64, error) {
 	load := 1.0
 	var best Plan
 	at, low, high := 0.0, 0.0, math.Inf(1)
 	for range 20 {
-		p, err := Place(system, s, Multiplied(rates, load))
+		p, err := Place(system, s, multiplied(rates, load))
 		if err != nil {
 			return Plan{}, 0, err
 		}
@@ -120,8 +120,8 @@ func Fill(system systems.System, s sim.Setup, rates []float64, n int) (Plan, flo
 	return best, at, nil
 }
 
-// Multiplied returns rates times load.
-func Multiplied(rates []float64, load float64) []float64 {
+// multiplied returns rates times load.
+func multiplied(rates []float64, load float64) []float64 {
 	out := slices.Clone(rates)
 	for i := range out {
 		out[i] *= load
@@ -131,8 +131,8 @@ func Multiplied(rates []float64, load float64) []float64 {
 
 func abs(n int) int { return max(n, -n) }
 
-// Weigh returns the weight of resources: β·cores + % of a GPU (INFless §3.4). A beta of 0
+// weigh returns the weight of resources: β·cores + % of a GPU (INFless §3.4). A beta of 0
 // means [capacity.DefaultBeta].
-func Weigh(r cluster.Resources, beta float64) float64 {
+func weigh(r cluster.Resources, beta float64) float64 {
 	return cmp.Or(beta, capacity.DefaultBeta)*float64(r.CPU)/1000 + float64(r.GPU)
 }

@@ -45,7 +45,7 @@ func placingSetup(t *testing.T, system string, machines int) (sim.Setup, systems
 func TestFill(t *testing.T) {
 	for _, name := range []string{systems.INFless, systems.FaaSInfer} {
 		s, p := placingSetup(t, name, 4)
-		got, load, err := Fill(p, s, []float64{1}, 10)
+		got, load, err := fill(p, s, []float64{1}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestFill(t *testing.T) {
 // If the cluster has no room for n instances, Fill returns as many as fit.
 func TestFillBeyondTheCluster(t *testing.T) {
 	s, p := placingSetup(t, systems.INFless, 1)
-	got, _, err := Fill(p, s, []float64{1}, 100)
+	got, _, err := fill(p, s, []float64{1}, 100)
 	if err != nil || got.Instances != 8 {
 		t.Errorf("%d instances, %v", got.Instances, err)
 	}

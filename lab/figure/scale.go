@@ -86,7 +86,7 @@ func timed(ctx context.Context, c *scenario.Scenario, system systems.System, n i
 		return nil, err
 	}
 	rates := peaks(c)
-	p, load, err := Fill(system, s, rates, n)
+	p, load, err := fill(system, s, rates, n)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func timed(ctx context.Context, c *scenario.Scenario, system systems.System, n i
 			return nil, err
 		}
 		runtime.GC()
-		again, err := Place(system, s, Multiplied(rates, load))
+		again, err := Place(system, s, multiplied(rates, load))
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (o Options) efficiencies(c *scenario.Scenario, variant func(x int) (*scenar
 			if err != nil {
 				return nil, err
 			}
-			p, _, err := Fill(system, s, peaks(one), instances)
+			p, _, err := fill(system, s, peaks(one), instances)
 			if err != nil {
 				return nil, fmt.Errorf("%s with %d functions under %s: %w", c.Name, len(one.Functions), system.Name, err)
 			}

@@ -96,7 +96,7 @@ func TestWhatIsWrong(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, name := range ClusterNames() {
-		text, _ := ClusterText(name)
+		text, _ := clusterText(name)
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

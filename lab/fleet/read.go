@@ -12,7 +12,7 @@ import (
 // Load reads a built-in cluster by its name, or a file with keys "about" (optional)
 // and "machines".
 func Load(nameOrFile string) (Cluster, error) {
-	text, err := ClusterText(nameOrFile)
+	text, err := clusterText(nameOrFile)
 	if err != nil {
 		read, failed := os.ReadFile(nameOrFile)
 		switch {

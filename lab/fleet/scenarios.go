@@ -28,8 +28,8 @@ func ScenarioText(name string) ([]byte, error) {
 	return read(name, ".", "scenario", ScenarioNames())
 }
 
-// ClusterText returns a cluster's file. If there is none, the error lists the clusters.
-func ClusterText(name string) ([]byte, error) {
+// clusterText returns a cluster's file. If there is none, the error lists the clusters.
+func clusterText(name string) ([]byte, error) {
 	return read(name, "clusters", "cluster", ClusterNames())
 }
 

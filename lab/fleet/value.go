@@ -66,7 +66,7 @@ func (o *Object) Ints(key string, low, high int) []int {
 }
 
 // Duration returns the duration under a key, from low to high, or absent if there is none.
-// It has the form that [ParseDuration] reads.
+// It has the form that [parseDuration] reads.
 func (o *Object) Duration(key string, low, high, absent time.Duration) time.Duration {
 	return one(o, key, absent, durations(low, high))
 }
@@ -79,7 +79,7 @@ func (o *Object) Durations(key string, low, high time.Duration) []time.Duration 
 
 // Bytes returns the size under a key in bytes, at least 1, or absent if there is none.
 func (o *Object) Bytes(key string, absent int64) int64 {
-	return one(o, key, absent, kind[int64]{"a size above 0, such as 512MiB or 11GiB", ParseSize})
+	return one(o, key, absent, kind[int64]{"a size above 0, such as 512MiB or 11GiB", parseSize})
 }
 
 // kind is a kind of value: its description for errors, and its parser.
@@ -104,15 +104,15 @@ func ints(low, high int) kind[int] {
 
 func durations(low, high time.Duration) kind[time.Duration] {
 	return kind[time.Duration]{"a duration such as 200ms, 1.5s, 10m or 7d, from " + low.String() + " to " + high.String(), func(s string) (time.Duration, bool) {
-		d, ok := ParseDuration(s)
+		d, ok := parseDuration(s)
 		return d, ok && d >= low && d <= high
 	}}
 }
 
 func short(n float64) string { return strconv.FormatFloat(n, 'g', 6, 64) }
 
-// ParseDuration reads a duration in Go's form, or a number of days such as 7d.
-func ParseDuration(s string) (time.Duration, bool) {
+// parseDuration reads a duration in Go's form, or a number of days such as 7d.
+func parseDuration(s string) (time.Duration, bool) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
 		d := n * float64(24*time.Hour)
@@ -130,8 +130,8 @@ var units = []struct {
 	bytes  float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}}
 
-// ParseSize reads a size above 0 in KiB, MiB, GiB or TiB and returns its bytes.
-func ParseSize(s string) (int64, bool) {
+// parseSize reads a size above 0 in KiB, MiB, GiB or TiB and returns its bytes.
+func parseSize(s string) (int64, bool) {
 	for _, u := range units {
 		if number, ok := strings.CutSuffix(s, u.suffix); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

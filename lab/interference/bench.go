@@ -126,7 +126,7 @@ func (b Bench) disturb(ctx context.Context, o rig.Options, d *rig.Deployed, targ
 // interfere waits for the first part of the load, disturbs the instance, and notes when the
 // provider sees it.
 func (b Bench) interfere(ctx context.Context, o rig.Options, d *rig.Deployed, began time.Time, seen *outcome) error {
-	if err := sleep(ctx, b.Calm); err != nil {
+	if err := rig.Pause(ctx, b.Calm); err != nil {
 		return err
 	}
 	state, err := stateOf(ctx, d)
@@ -154,7 +154,7 @@ func (b Bench) interfere(ctx context.Context, o rig.Options, d *rig.Deployed, be
 		if state == "interfered" {
 			seen.detected = time.Since(from)
 		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -172,13 +172,4 @@ func stateOf(ctx context.Context, d *rig.Deployed) (string, error) {
 		return "", fmt.Errorf("GET /system/variants: %d %s", status, text)
 	}
 	return all[0].State, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

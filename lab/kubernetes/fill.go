@@ -73,7 +73,7 @@ func (b *bench) grow(ctx context.Context, each int) (float64, error) {
 	if s.Failed > 0 {
 		return 0, fmt.Errorf("%d of %d pods could not be created", s.Failed, s.Failed+s.Made)
 	}
-	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), pause(ctx, settle)
+	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), rig.Pause(ctx, settle)
 }
 
 // makeBare lets the bare client make and remove n pods, and returns the pods made per
@@ -92,7 +92,7 @@ func (b *bench) makeBare(ctx context.Context, n int, like *corev1.Pod) (float64,
 	if err := b.pods(ctx, "the bare client's pods are gone", func(_, all int) bool { return all == 0 }); err != nil {
 		return 0, err
 	}
-	return float64(n) / took.Seconds(), pause(ctx, settle)
+	return float64(n) / took.Seconds(), rig.Pause(ctx, settle)
 }
 
 // pods waits for a condition on the bare client's pods.

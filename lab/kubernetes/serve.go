@@ -51,7 +51,7 @@ func (b *bench) serve(ctx context.Context) error {
 	if err := b.quiet(ctx); err != nil {
 		return err
 	}
-	idle, err := b.writes.during(ctx, func() error { return pause(ctx, b.Serve) })
+	idle, err := b.writes.during(ctx, func() error { return rig.Pause(ctx, b.Serve) })
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (b *bench) serve(ctx context.Context) error {
 		return err
 	}
 	before := answered.Load()
-	loaded, err := b.writes.during(ctx, func() error { return pause(ctx, b.Serve) })
+	loaded, err := b.writes.during(ctx, func() error { return rig.Pause(ctx, b.Serve) })
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (b *bench) load(ctx context.Context, name string, rate float64, d time.Dura
 	began := time.Now()
 	for i := range int(rate * d.Seconds()) {
 		due := began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
-		if err := pause(ctx, time.Until(due)); err != nil {
+		if err := rig.Pause(ctx, time.Until(due)); err != nil {
 			failure = err
 			break
 		}
@@ -147,18 +147,4 @@ func (b *bench) load(ctx context.Context, name string, rate float64, d time.Dura
 	}
 	all.Wait()
 	return answered, failure
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

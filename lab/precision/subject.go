@@ -136,20 +136,10 @@ func known(ctx context.Context, o rig.Options, at *rig.Deployed, atMost time.Dur
 		if err != nil || provisional == 0 {
 			return err
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := rig.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(o.Log, "the model's times are provisional after %v: is the machine busy?\n", atMost)
 	return nil
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -206,7 +206,7 @@ type step struct {
 // steps does what is due, from a beginning.
 func steps(ctx context.Context, began time.Time, all []step) error {
 	for _, s := range all {
-		if err := errors.Join(pause(ctx, time.Until(began.Add(s.at))), s.do()); err != nil {
+		if err := errors.Join(rig.Pause(ctx, time.Until(began.Add(s.at))), s.do()); err != nil {
 			return err
 		}
 	}

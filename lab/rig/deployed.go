@@ -152,10 +152,25 @@ func (d *Deployed) Available(ctx context.Context, name string, n uint64) error {
 	}
 }
 
+// Pause waits for d, or until ctx ends, whose error it then returns.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // InstanceRecord is a part of the provider's record of an instance.
 type InstanceRecord struct {
-	Spec    cluster.InstanceSpec `json:"spec"`
-	Socket  string               `json:"socket"`
+	Spec   cluster.InstanceSpec `json:"spec"`
+	Socket string               `json:"socket"`
+	// Cgroup: it has a CPU quota.
+	Cgroup  bool `json:"cgroup"`
 	Process struct {
 		PID int `json:"pid"`
 	} `json:"process"`
@@ -164,8 +179,11 @@ type InstanceRecord struct {
 }
 
 // Records lists the provider's instances.
-func (d *Deployed) Records() ([]InstanceRecord, error) {
-	files, err := filepath.Glob(filepath.Join(d.State, "local", "instances", "*", "instance.json"))
+func (d *Deployed) Records() ([]InstanceRecord, error) { return Records(d.State) }
+
+// Records lists the instances of the provider with this state directory.
+func Records(state string) ([]InstanceRecord, error) {
+	files, err := filepath.Glob(filepath.Join(state, "local", "instances", "*", "instance.json"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/filelock"
 )
 
 // StagingDir is the directory below the root for new directories that are not
@@ -187,7 +190,7 @@ func Hold(dir string) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("hold the directory: %w", err)
 		}
-		if err := flock(f, unix.LOCK_SH); err != nil {
+		if err := filelock.Lock(context.Background(), f, filelock.Shared, filelock.Forever); err != nil {
 			return nil, errors.Join(fmt.Errorf("hold the directory %s: %w", dir, err), f.Close())
 		}
 		// Another process may have replaced and removed it before it was held.
@@ -235,7 +238,7 @@ func sweep(path string) error {
 		return fmt.Errorf("sweep replaced directories: %w", err)
 	}
 	defer f.Close()
-	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+	if err := filelock.Try(f, filelock.Exclusive); errors.Is(err, filelock.ErrLocked) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("sweep %s: %w", path, err)
@@ -258,13 +261,4 @@ func removeAll(path string) error {
 		return fmt.Errorf("remove a replaced directory: %w", err)
 	}
 	return nil
-}
-
-func flock(f *os.File, how int) error {
-	for {
-		err := unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }

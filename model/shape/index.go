@@ -238,7 +238,7 @@ func resize(c *call) ([]Value, error) {
 		}
 		return []Value{x.of(known(sizes))}, nil
 	}
-	scales := constantFloats(c.in(scalesAt).Constant)
+	scales := Floats(c.in(scalesAt).Constant, maxInts)
 	if a, ok := c.attributes["scales"]; ok {
 		scales = a.GetFloats()
 	}
@@ -255,10 +255,10 @@ func resize(c *call) ([]Value, error) {
 	return []Value{x.of(out)}, nil
 }
 
-// constantFloats are the values of a small constant of floats, nil for any other
-// tensor.
-func constantFloats(t *onnxpb.TensorProto) []float32 {
-	if t.GetDataType() != int32(onnxpb.TensorProto_FLOAT) || len(t.GetRawData()) > 4*maxInts {
+// Floats returns the values of a constant of floats in the model's own file with at most so
+// many elements, nil for any other tensor.
+func Floats(t *onnxpb.TensorProto, most int) []float32 {
+	if t.GetDataType() != int32(onnxpb.TensorProto_FLOAT) || len(t.GetRawData()) > 4*most {
 		return nil
 	}
 	if t.GetRawData() == nil {

@@ -33,6 +33,37 @@ func (t Type) Number(data []byte) float64 {
 	return float64(data[0])
 }
 
+// Append appends v as an element. Whole numbers are cut, and a float16 keeps within its normal
+// numbers and zero.
+func (t Type) Append(data []byte, v float64) []byte {
+	little := binary.LittleEndian
+	switch t {
+	case FP64:
+		return little.AppendUint64(data, math.Float64bits(v))
+	case FP32:
+		return little.AppendUint32(data, math.Float32bits(float32(v)))
+	case FP16:
+		return little.AppendUint16(data, toHalf(v))
+	}
+	var whole [8]byte
+	little.PutUint64(whole[:], uint64(int64(v)))
+	return append(data, whole[:t.Size()]...)
+}
+
+// toHalf is v as a float16, within the range of its normal numbers.
+func toHalf(v float64) uint16 {
+	bits := math.Float32bits(float32(v))
+	sign := uint16(bits >> 16 & 0x8000)
+	exponent := int(bits>>23&0xff) - 127 + 15
+	switch {
+	case exponent < 1:
+		return sign
+	case exponent > 30:
+		return sign | 0x7bff
+	}
+	return sign | uint16(exponent)<<10 | uint16(bits>>13&0x3ff)
+}
+
 // half decodes a float16: a sign bit, five bits of exponent and ten of fraction.
 func half(bits uint16) float64 {
 	sign, exponent, fraction := 1.0, int(bits>>10&31), float64(bits&1023)

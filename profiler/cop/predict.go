@@ -19,7 +19,7 @@ const (
 	Sum
 	// Longest is the paper's rule: the sum over chains and the maximum over
 	// branches. In any DAG that is the longest path, even if it is not a nesting of
-	// chains and branches (see [Decompose]).
+	// chains and branches.
 	Longest
 )
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/shape"
 )
 
 // describe is the key: type{attributes}(inputs)->(outputs).
@@ -207,7 +208,7 @@ func float(v float32) string { return strconv.FormatFloat(float64(v), 'g', -1, 3
 // tensorText describes a constant: its values if they are few floats, otherwise its
 // type, its dimensions and a checksum.
 func tensorText(t *onnxpb.TensorProto) string {
-	if values := floats(t); values != nil && len(values) <= maxShown {
+	if values := shape.Floats(t, maxKept); values != nil && len(values) <= maxShown {
 		return join(values, float)
 	}
 	sum := fnv.New64a()

@@ -6,7 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -46,7 +46,7 @@ func (f filling) fill(shape []int64, rng *rand.Rand) ([]byte, error) {
 	data := make([]byte, 0, n*size)
 	next := f.values(rng)
 	for range block {
-		data = appendElement(data, f.elem, next())
+		data = f.elem.Append(data, next())
 	}
 	for have := int64(len(data)); have > 0 && have < n*size; have = int64(len(data)) {
 		data = append(data, data[:min(have, n*size-have)]...)
@@ -60,11 +60,11 @@ func (f filling) values(rng *rand.Rand) func() float64 {
 	whole := f.elem != tensor.FP16 && f.elem != tensor.FP32 && f.elem != tensor.FP64
 	switch {
 	case f.kind == mask || f.elem == tensor.Bool:
-		return f.mask(rng)
+		return model.Mask(max(1, f.row), rng)
 	case f.kind == length && f.bound > 0:
 		return func() float64 { return float64(f.bound - 1) }
 	case f.kind == length:
-		return f.mask(rng)
+		return model.Mask(max(1, f.row), rng)
 	case f.kind == index || whole && f.bound > 0:
 		return func() float64 { return float64(rng.Int64N(max(1, f.bound))) }
 	case f.kind == zero:
@@ -102,24 +102,6 @@ func (f filling) wholes(rng *rand.Rand) func() float64 {
 	}
 }
 
-// mask returns a generator of rows: at least one 1, then zeros, as for sentences shorter
-// than the longest.
-func (f filling) mask(rng *rand.Rand) func() float64 {
-	row := max(1, f.row)
-	at, ones := int64(0), int64(0)
-	return func() float64 {
-		if at == 0 {
-			ones = 1 + rng.Int64N(row)
-		}
-		one := at < ones
-		at = (at + 1) % row
-		if one {
-			return 1
-		}
-		return 0
-	}
-}
-
 // middle is the usual zero point.
 func middle(t tensor.Type) float64 {
 	switch t {
@@ -131,54 +113,12 @@ func middle(t tensor.Type) float64 {
 	return 0
 }
 
-func appendElement(b []byte, t tensor.Type, v float64) []byte {
-	switch t {
-	case tensor.FP64:
-		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-	case tensor.FP32:
-		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
-	case tensor.FP16:
-		return binary.LittleEndian.AppendUint16(b, half(v))
-	}
-	return appendWhole(b, t, int64(v))
-}
-
 func appendWhole(b []byte, t tensor.Type, v int64) []byte {
 	switch t {
 	case tensor.FP16, tensor.FP32, tensor.FP64:
-		return appendElement(b, t, float64(v))
+		return t.Append(b, float64(v))
 	}
 	var whole [8]byte
 	binary.LittleEndian.PutUint64(whole[:], uint64(v))
 	return append(b, whole[:t.Size()]...)
-}
-
-// half is v as a float16, within the range of its normal numbers.
-func half(v float64) uint16 {
-	bits := math.Float32bits(float32(v))
-	sign := uint16(bits >> 16 & 0x8000)
-	exponent := int(bits>>23&0xff) - 127 + 15
-	switch {
-	case exponent < 1:
-		return sign
-	case exponent > 30:
-		return sign | 0x7bff
-	}
-	return sign | uint16(exponent)<<10 | uint16(bits>>13&0x3ff)
-}
-
-// floats are the values of a small constant of floats in the model's own file, nil for
-// any other tensor.
-func floats(t *onnxpb.TensorProto) []float32 {
-	if t.GetDataType() != int32(onnxpb.TensorProto_FLOAT) || len(t.GetRawData()) > 4*maxKept {
-		return nil
-	}
-	if t.GetRawData() == nil {
-		return t.GetFloatData()
-	}
-	var out []float32
-	for b := t.GetRawData(); len(b) >= 4; b = b[4:] {
-		out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	}
-	return out
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Recorder records a function's measurements. Its methods are called during
@@ -85,7 +86,7 @@ type Dispatcher struct {
 	instances map[cluster.InstanceID]*instanceState
 	lastID    batching.RequestID
 	closed    bool
-	problem   problem
+	problem   web.Problem
 	samples   samples
 	tardiness tardiness
 	// up counts the instances that take batches, parked the parked ones.
@@ -240,9 +241,9 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	c.deadline = c.arrived.Add(c.slo - c.travel)
 	if c.cold = d.up.of[c.class] == 0; c.cold {
 		parked := d.parked.of[c.class] > 0
-		if d.problem.refuse && !parked {
+		if d.problem.Refuse && !parked {
 			d.options.Recorder.AddDrop(metrics.NoInstance)
-			return nil, d.problem.error()
+			return nil, d.problem.Answer(ErrCold)
 		}
 		if parked {
 			d.woken[c.class]++
@@ -359,7 +360,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost
 	case (c.cold || c.orphaned) && d.up.of[c.class] == 0:
-		err, reason = d.problem.error(), metrics.NoInstance
+		err, reason = d.problem.Answer(ErrCold), metrics.NoInstance
 	}
 	if !c.excused() {
 		d.refused.Add(1)

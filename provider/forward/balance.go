@@ -82,8 +82,8 @@ func (f *Forwarder) pick(tried []*instance) *instance {
 
 // queue adds a request to the queue, or returns why it may not wait. The lock is held.
 func (f *Forwarder) queue() (*waiter, error) {
-	if f.problem.refuse {
-		return nil, f.drop(metrics.NoInstance, f.problem.error())
+	if f.problem.Refuse {
+		return nil, f.drop(metrics.NoInstance, f.problem.Answer(ErrCold))
 	}
 	if f.options.QueueLimit > 0 && f.waiters.Len() >= f.options.QueueLimit {
 		return nil, f.drop(metrics.QueueFull, ErrQueueFull)
@@ -115,7 +115,7 @@ func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*i
 	if err := ctx.Err(); err != nil {
 		return nil, f.drop(metrics.Canceled, err)
 	}
-	return nil, f.drop(metrics.NoInstance, f.problem.error())
+	return nil, f.drop(metrics.NoInstance, f.problem.Answer(ErrCold))
 }
 
 // answer gives g to the request that has waited longest. The lock is held, and the

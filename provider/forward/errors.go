@@ -43,24 +43,6 @@ func unavailable(message string) *web.Error {
 	return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: message}
 }
 
-// problem is why there is no ready instance. refuse: requests are refused at once
-// instead of waiting.
-type problem struct {
-	reason string
-	refuse bool
-}
-
-// error returns the answer to a request that gets no instance.
-func (p problem) error() *web.Error {
-	switch {
-	case p.reason == "":
-		return ErrCold
-	case p.refuse:
-		return unavailable("the function cannot be served: " + p.reason)
-	}
-	return unavailable("no instance of the function became ready in time: " + p.reason)
-}
-
 // dialError says that connecting to an instance failed, so nothing was sent.
 type dialError struct{ error }
 

@@ -55,6 +55,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 var (
@@ -114,7 +115,7 @@ type Forwarder struct {
 	waiters  list.List
 	cold     uint64
 	inFlight int
-	problem  problem
+	problem  web.Problem
 	closed   bool
 	// ended is closed by Close.
 	ended chan struct{}

@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 const (
@@ -122,9 +123,9 @@ func (f *Forwarder) Forget(id cluster.InstanceID) (served bool) {
 func (f *Forwarder) SetProblem(reason string, refuse bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.problem = problem{reason, refuse && reason != ""}
-	if f.problem.refuse {
-		f.refuseAll(metrics.NoInstance, f.problem.error())
+	f.problem = web.NewProblem(reason, refuse)
+	if f.problem.Refuse {
+		f.refuseAll(metrics.NoInstance, f.problem.Answer(ErrCold))
 	}
 }
 

@@ -250,11 +250,6 @@ func LastValue(past []float64) float64 {
 	return past[len(past)-1]
 }
 
-// Times predicts k times the last period's rate (§2.1, k-LV).
-func Times(k float64) Predictor {
-	return func(past []float64) float64 { return k * LastValue(past) }
-}
-
 // Recent predicts ours: the mean of the last six periods and one standard deviation, or the last
 // value if that is higher. For example 40, 40, 60, 60 gives 50 + 10 = 60.
 func Recent(past []float64) float64 {

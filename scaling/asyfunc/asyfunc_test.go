@@ -192,9 +192,6 @@ func TestPredictors(t *testing.T) {
 	if got := LastValue(past); got != 60 {
 		t.Errorf("last value: %v", got)
 	}
-	if got := Times(1.5)(past); got != 90 {
-		t.Errorf("k-LV: %v", got)
-	}
 	if got := Recent([]float64{40, 40, 60, 60}); math.Abs(got-60) > 1e-9 {
 		t.Errorf("ours: %v, want 50 + 10", got)
 	}

@@ -19,10 +19,10 @@ func (s *Server) batch() float64 { return max(1, math.Round(s.Rate*s.Exec.Second
 
 // Unlucky estimates the part of requests that miss an objective because others came at the same
 // time, where a load of rps comes at random to one queue in front of unequal instances. It is
-// what [Crew] solves for equal ones: the probability that all instances are busy (Erlang's C,
+// what [crew] solves for equal ones: the probability that all instances are busy (Erlang's C,
 // as if each were as slow as the slowest), times that of waiting for longer than the slowest
 // leaves. Any instance may be the next free one, so a request must be in time on each. As with
-// Crew, it is for the policy to fill batches: large pools that start them at once answer more
+// crew, it is for the policy to fill batches: large pools that start them at once answer more
 // requests late.
 //
 // For example 1,000 requests/s come to instances with 1,010/s: two of 100/s in 20 ms, one of

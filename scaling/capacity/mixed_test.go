@@ -18,7 +18,7 @@ func TestUnluckyAgreesWithCrew(t *testing.T) {
 				for Unlucky([]Server{{least, exec, batch / exec.Seconds()}}, rps, slo) > 0.01 {
 					least++
 				}
-				if want := max(1, int(math.Ceil(Crew(load, batch, patience, 0.01)-1e-6))); least != want {
+				if want := max(1, int(math.Ceil(crew(load, batch, patience, 0.01)-1e-6))); least != want {
 					t.Errorf("load %v in batches of %v, patience %v: %d, Crew says %d", load, batch, patience, least, want)
 				}
 			}

@@ -76,8 +76,8 @@ const (
 // production cannot use.
 type Options struct {
 	Rounding Rounding
-	// Beta is β, the value of one core in % of a GPU; see [Beta]. If no node has a GPU, it
-	// cancels out.
+	// Beta is β, the value of one core in % of a GPU (§3.4): with c in cores and g in % of a GPU,
+	// βc + g is in % of a GPU. If no node has a GPU, it cancels out.
 	Beta float64
 	// DemandCapped counts only the present requests: the RPS of Eq. 10 is min(r_up, R_k),
 	// and a config counts as filling a server only as far as the load needs it. Without
@@ -150,10 +150,6 @@ const (
 	// ReleaseBeta is β of INFless' release: 64 GFLOPS a thread and 142 for 1 % of a GPU.
 	ReleaseBeta = 64.0 / 142
 )
-
-// Beta is β from the FLOPS of one core and of one whole GPU (§3.4): with c in
-// cores and g in % of a GPU, βc + g is in % of a GPU.
-func Beta(coreFLOPS, gpuFLOPS float64) float64 { return coreFLOPS / (gpuFLOPS / 100) }
 
 // Jointly reports whether functions with such a queue are planned together.
 func (o Options) Jointly(q Queue) bool { return o.Joint && q == LateBound }

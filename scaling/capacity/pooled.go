@@ -43,7 +43,7 @@ func (o Options) pooled(b int, exec, mean, slo time.Duration, rps, late float64)
 	}
 	rps = max(rps, SomeLoad)
 	load := rps / up
-	return min(up, rps/max(Crew(load, float64(b), left, late), load)), true
+	return min(up, rps/max(crew(load, float64(b), left, late), load)), true
 }
 
 // sensible reports whether a load needs at most twice the instances that its work would fill,

@@ -15,7 +15,7 @@ func Late(percentile float64) float64 {
 	return min(max(1-percentile/100, 1e-4), 0.5)
 }
 
-// Crew is the number of instances for a load that comes at random to one queue, such that at most
+// crew is the number of instances for a load that comes at random to one queue, such that at most
 // the part late of the requests waits too long. load is the work in full batches' time
 // (requests/s · t/b), batch the number of requests that an instance takes at once, and patience
 // the time that a request may wait, in executions.
@@ -34,7 +34,7 @@ func Late(percentile float64) float64 {
 // 4 instances, C is 0.174 and the product 0.174·exp(−2) = 0.0235. With 5 it is 0.0597·exp(−3)
 // = 0.0030. The number lies between, where the logarithm of the product equals that of 1 %: 4.41.
 // It need not be whole, because other instances may do the rest.
-func Crew(load, batch, patience, late float64) float64 {
+func crew(load, batch, patience, late float64) float64 {
 	if !(load > 0) {
 		return 0
 	}

@@ -42,12 +42,12 @@ func TestCrew(t *testing.T) {
 	testCrew(t, 0.01, 0.02, 0.3, 1, 3, 10, 40, 100)
 	testCrew(t, 0.1, 3)
 	testCrew(t, 0.001, 3, 10)
-	if got := Crew(2, 1, 0.5, 0.01); math.Abs(got-4.41) > 0.01 {
+	if got := crew(2, 1, 0.5, 0.01); math.Abs(got-4.41) > 0.01 {
 		t.Errorf("the example: %v, want 4.41", got)
 	}
 	// 1,000/s are 1.25 times what an instance carries that takes 12 in 15 ms. Others need only
 	// carry the quarter, and a little more.
-	if got := Crew(1.25, 12, 17, 0.01); math.Abs(got-1.2613) > 1e-4 {
+	if got := crew(1.25, 12, 17, 0.01); math.Abs(got-1.2613) > 1e-4 {
 		t.Errorf("the rest of a large instance: %v, want 1.2613", got)
 	}
 }
@@ -61,7 +61,7 @@ func testCrew(t *testing.T, late float64, loads ...float64) {
 					continue // There it is for the policy to fill batches.
 				}
 				r := rand.New(rand.NewPCG(1, uint64(1000*load)))
-				n := int(math.Ceil(Crew(load, float64(batch), patience, late) - 1e-9))
+				n := int(math.Ceil(crew(load, float64(batch), patience, late) - 1e-9))
 				if got := unluckyPart(r, n, load, batch, patience); got > 2*late {
 					t.Errorf("%v late, load %v in batches of %d, patience %v: %v wait too long at %d instances", late, load, batch, patience, got, n)
 				}

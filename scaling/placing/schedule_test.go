@@ -177,12 +177,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestBeta(t *testing.T) {
-	if got := capacity.Beta(80e9, 13.4e12); got < 0.59 || got > 0.61 {
-		t.Errorf("β of the paper's testbed: %v, want 0.6", got)
-	}
-}
-
 // scenario has a random demand and random nodes.
 func scenario(r *rand.Rand) (capacity.Demand, []cluster.Node, capacity.Options) {
 	o := capacity.Greedy()

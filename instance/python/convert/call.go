@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -84,12 +83,8 @@ func (o Options) call(ctx context.Context, e environment.Environment, j job) (*r
 	if err != nil {
 		return nil, err
 	}
-	own, err := fs.Sub(scripts, "scripts")
-	if err != nil {
-		return nil, err
-	}
 	last, err := script.Run(ctx, script.Options{
-		Python: e.Python, Scripts: own, Name: j.From.script(), Dir: j.work, Job: request, Log: o.Log, Step: o.Step,
+		Python: e.Python, Scripts: scripts, Name: j.From.script(), Dir: j.work, Job: request, Log: o.Log, Step: o.Step,
 	})
 	if err != nil {
 		return nil, err

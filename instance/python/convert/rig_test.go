@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,11 +109,7 @@ func together(t *testing.T, from Kind, all ...Options) map[string]event {
 		t.Fatal(err)
 	}
 	work := t.TempDir()
-	own, err := fs.Sub(scripts, "scripts")
-	if err == nil {
-		err = script.Unpack(own, work)
-	}
-	if err != nil {
+	if err := script.Unpack(scripts, work); err != nil {
 		t.Fatal(err)
 	}
 	var jobs bytes.Buffer

@@ -16,7 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/faas-infer/faas-infer/filelock"
 )
 
 // base holds the requirements of the engines themselves.
@@ -104,7 +104,7 @@ func Ensure(ctx context.Context, engine, requirements string) (Environment, erro
 		return e, err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := filelock.Lock(ctx, lock, filelock.Exclusive, filelock.Forever); err != nil {
 		return e, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	if e.Made() {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,12 +76,8 @@ func Run(ctx context.Context, o Options) ([]Made, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := fs.Sub(scripts, "scripts")
-	if err != nil {
-		return nil, err
-	}
 	last, err := script.Run(ctx, script.Options{
-		Python: e.Python, Scripts: own, Name: "quantise.py", Dir: o.Work, Job: job, Log: o.Log, Step: o.Step, Start: o.Start,
+		Python: e.Python, Scripts: scripts, Name: "quantise.py", Dir: o.Work, Job: job, Log: o.Log, Step: o.Step, Start: o.Start,
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ var tell []byte
 type Options struct {
 	// Python is the interpreter.
 	Python string
-	// Scripts holds the script and the modules that it imports, Name is the script's. Dir is
-	// the directory into which they are written.
+	// Scripts holds the script and the modules that it imports in a folder scripts, Name is the
+	// script's. Dir is the directory into which they are written.
 	Scripts fs.FS
 	Name    string
 	Dir     string
@@ -77,12 +78,12 @@ func Run(ctx context.Context, o Options) (Event, error) {
 	return Event{}, fmt.Errorf("%s ended without a result (%v); its last line: %s", o.Name, err, log.last())
 }
 
-// Unpack writes scripts, and tell.py, into a directory.
+// Unpack writes the folder scripts, and tell.py, into a directory.
 func Unpack(scripts fs.FS, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "tell.py"), tell, 0o600); err != nil {
 		return err
 	}
-	names, err := fs.Glob(scripts, "*.py")
+	names, err := fs.Glob(scripts, "scripts/*.py")
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func Unpack(scripts fs.FS, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, path.Base(name)), text, 0o600); err != nil {
 			return err
 		}
 	}

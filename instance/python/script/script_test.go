@@ -14,7 +14,7 @@ import (
 // run runs a script of these lines after its imports.
 func run(t *testing.T, ctx context.Context, text string) (last Event, steps []string, err error) {
 	t.Helper()
-	scripts := fstest.MapFS{"work.py": {Data: []byte("import os, sys, tell\n" + text)}}
+	scripts := fstest.MapFS{"scripts/work.py": {Data: []byte("import os, sys, tell\n" + text)}}
 	last, err = Run(ctx, Options{
 		Python: "python3", Scripts: scripts, Name: "work.py", Dir: t.TempDir(), Job: []byte(`{"n": 3}`), Log: io.Discard,
 		Step: func(s string) { steps = append(steps, s) },
@@ -57,7 +57,7 @@ func TestRunTellsWhatIsWrong(t *testing.T) {
 func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := Run(ctx, Options{
-		Python: "python3", Scripts: fstest.MapFS{"work.py": {Data: []byte("import time\ntime.sleep(1000)")}}, Name: "work.py", Dir: t.TempDir(), Log: io.Discard,
+		Python: "python3", Scripts: fstest.MapFS{"scripts/work.py": {Data: []byte("import time\ntime.sleep(1000)")}}, Name: "work.py", Dir: t.TempDir(), Log: io.Discard,
 		Start: func(c *exec.Cmd) error {
 			if err := c.Start(); err != nil {
 				return err

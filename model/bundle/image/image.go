@@ -66,7 +66,7 @@ func Append(base v1.Image, b *bundle.Bundle) (v1.Image, error) {
 	if !slices.Equal(config.Config.Entrypoint, []string{Program}) {
 		return nil, fmt.Errorf("%w: its entrypoint is %q, not %s; make one with `faas-infer-kubernetes image base`", ErrBase, config.Config.Entrypoint, Program)
 	}
-	if b.InPython() && !HasPackages(base) {
+	if b.InPython() && !hasPackages(base) {
 		return nil, fmt.Errorf("%w in Python: it lacks the packages of the engine %s; make the image with `faas-infer-kubernetes image function`", ErrBase, b.Engine)
 	}
 	layer, err := bundleLayer(b.Dir, config.Config.Labels[Label] != "")

@@ -38,7 +38,7 @@ var (
 )
 
 // DefaultMaxBytes and DefaultMaxFiles limit a bundle that Pull takes, unless
-// [WithLimits] sets other limits.
+// [withLimits] sets other limits.
 const (
 	DefaultMaxBytes = 16 << 30
 	DefaultMaxFiles = 100_000
@@ -55,9 +55,9 @@ type settings struct {
 // Option changes how Resolve and Pull work.
 type Option func(*settings)
 
-// WithLimits limits a bundle: its files have at most this many bytes together, and
+// withLimits limits a bundle: its files have at most this many bytes together, and
 // there are at most this many files.
-func WithLimits(bytes int64, files int) Option {
+func withLimits(bytes int64, files int) Option {
 	return func(s *settings) { s.maxBytes, s.maxFiles = bytes, files }
 }
 
@@ -70,8 +70,8 @@ func WithPlain(registries ...string) Option {
 	}
 }
 
-// WithTransport sends requests to registries through t.
-func WithTransport(t http.RoundTripper) Option { return func(s *settings) { s.transport = t } }
+// withTransport sends requests to registries through t.
+func withTransport(t http.RoundTripper) Option { return func(s *settings) { s.transport = t } }
 
 func newSettings(options []Option) settings {
 	s := settings{maxBytes: DefaultMaxBytes, maxFiles: DefaultMaxFiles, plain: func(string) bool { return false }, transport: remote.DefaultTransport}

@@ -116,8 +116,8 @@ func compiled(open func() (io.ReadCloser, error)) (io.ReadCloser, error) {
 	}{io.MultiReader(bytes.NewReader(head[:n]), from), from}, nil
 }
 
-// HasPackages reports whether an image has a function's Python packages.
-func HasPackages(image v1.Image) bool {
+// hasPackages reports whether an image has a function's Python packages.
+func hasPackages(image v1.Image) bool {
 	config, err := image.ConfigFile()
 	return err == nil && slices.Contains(config.Config.Env, pythonEnv[0])
 }

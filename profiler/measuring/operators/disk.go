@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
@@ -20,9 +20,6 @@ const MaxSize = 1 << 30
 // lockWait is the maximum wait for another process's lock. Appending takes a few
 // milliseconds.
 const lockWait = 10 * time.Second
-
-// lockPoll is the time between two attempts to lock.
-const lockPoll = 2 * time.Millisecond
 
 // acquire locks the file at the path and reads the part that db lacks. If it succeeds,
 // the caller must call unlock.
@@ -54,7 +51,7 @@ func (f *File) lockCurrent() error {
 				return fmt.Errorf("operator profiles: %w", err)
 			}
 		}
-		if err := lock(f.f, unix.LOCK_EX, lockWait); err != nil {
+		if err := lock(f.f, filelock.Exclusive, lockWait); err != nil {
 			return errors.Join(err, f.release())
 		}
 		mine, err := f.f.Stat()
@@ -146,7 +143,7 @@ func (f *File) extend(text []byte) error {
 }
 
 func (f *File) unlock() error {
-	if err := unix.Flock(int(f.f.Fd()), unix.LOCK_UN); err != nil {
+	if err := filelock.Unlock(f.f); err != nil {
 		return fmt.Errorf("operator profiles %s: unlock: %w", f.path, err)
 	}
 	return nil
@@ -163,21 +160,16 @@ func (f *File) release() error {
 	return err
 }
 
-// lock waits for a lock on an open file. how is unix.LOCK_SH or unix.LOCK_EX, wait the
-// maximum wait.
-func lock(f *os.File, how int, wait time.Duration) error {
-	for end := time.Now().Add(wait); ; time.Sleep(lockPoll) {
-		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.EINTR):
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fmt.Errorf("operator profiles %s: lock: %w", f.Name(), err)
-		case time.Now().After(end):
-			return fmt.Errorf("operator profiles %s: another process has kept the file locked for %v; stop it, or give another file", f.Name(), wait)
-		}
+// lock waits for a lock on an open file.
+func lock(f *os.File, mode filelock.Mode, wait time.Duration) error {
+	err := filelock.Lock(context.Background(), f, mode, wait)
+	if errors.Is(err, filelock.ErrLocked) {
+		return fmt.Errorf("operator profiles %s: another process has kept the file locked for %v; stop it, or give another file", f.Name(), wait)
 	}
+	if err != nil {
+		return fmt.Errorf("operator profiles %s: lock: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // read returns a file's content, under a shared lock.
@@ -190,7 +182,7 @@ func read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("operator profiles: %w", err)
 	}
 	defer f.Close() // The file was only read.
-	if err := lock(f, unix.LOCK_SH, lockWait); err != nil {
+	if err := lock(f, filelock.Shared, lockWait); err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
@@ -282,7 +283,7 @@ func TestLockedByAnother(t *testing.T) {
 	if err := a.acquire(); err != nil {
 		t.Fatal(err)
 	}
-	if err := lock(b.f, unix.LOCK_EX, 0); err == nil || !strings.Contains(err.Error(), "another process") {
+	if err := lock(b.f, filelock.Exclusive, 0); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("got %v", err)
 	}
 	if err := a.unlock(); err != nil {

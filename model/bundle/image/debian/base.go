@@ -123,7 +123,7 @@ func (f Function) system(ctx context.Context) ([]image.Entry, error) {
 // python lists the files of Debian's Python and its dependencies, and returns its
 // version.
 func (f Function) python(ctx context.Context) ([]image.Entry, string, error) {
-	packages, err := Closure(ctx, Python)
+	packages, err := closure(ctx, Python)
 	if err != nil {
 		return nil, "", err
 	}

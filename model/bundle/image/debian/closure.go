@@ -20,8 +20,8 @@ var installOnly = []string{"debconf", "dpkg", "install-info", "mailcap", "mime-s
 // line has an alternative to.
 var dependency = regexp.MustCompile(`^\s+(\|?)(?:PreDepends|Depends): ([^<\s]+)`)
 
-// Closure lists packages and all their dependencies, except those in [Packages].
-func Closure(ctx context.Context, packages []string) ([]string, error) {
+// closure lists packages and all their dependencies, except those in [Packages].
+func closure(ctx context.Context, packages []string) ([]string, error) {
 	var all []string
 	for next := packages; len(next) > 0; {
 		out, err := run(ctx, "", "apt-cache", append([]string{"depends", "--important"}, next...)...)

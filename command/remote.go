@@ -1,6 +1,4 @@
-// Package remote calls the system routes of a running provider for commands, and prints the
-// answers. It has the flags for the provider's URL and its credentials. Begin with [Client].
-package remote
+package command
 
 import (
 	"bytes"
@@ -23,19 +21,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Client calls a provider's system routes.
-type Client struct {
-	// Prefix begins the paths of the routes. Kind says what kind of provider the URL must
+// remote calls the system routes of a running provider and prints the answers. It has the flags for
+// the provider's URL and its credentials.
+type remote struct {
+	// prefix begins the paths of the routes. kind says what kind of provider the URL must
 	// lead to, for the error about another server.
-	Prefix, Kind string
+	prefix, kind string
 
 	url, user, passwordFile string
 	timeout                 time.Duration
 	json                    bool
 }
 
-// Register adds the client's flags.
-func (a *Client) Register(flags *pflag.FlagSet) {
+// register adds the client's flags.
+func (a *remote) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.url, "url", "http://127.0.0.1:8081", "the provider's `URL` (not the gateway's)")
 	flags.StringVar(&a.user, "user", "", "user of the system routes (default admin, or the user that faas-infer up has made)")
 	flags.StringVar(&a.passwordFile, "password-file", "", "`file` with the user's password")
@@ -43,15 +42,15 @@ func (a *Client) Register(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.json, "json", false, "print the provider's JSON")
 }
 
-// Call makes a request and prints its answer, as JSON with --json and otherwise with show.
-func (a *Client) Call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
+// call makes a request and prints its answer, as JSON with --json and otherwise with show.
+func (a *remote) call(c *cobra.Command, method, path string, body, into any, show func(w io.Writer)) error {
 	text, err := a.do(c.Context(), method, path, body)
 	if err != nil {
 		return err
 	}
 	if into != nil {
 		if err := json.Unmarshal(text, into); err != nil {
-			return fmt.Errorf("--url %s: it does not answer like %s; give the provider's URL: %w", a.url, a.Kind, err)
+			return fmt.Errorf("--url %s: it does not answer like %s; give the provider's URL: %w", a.url, a.kind, err)
 		}
 	}
 	if a.json {
@@ -67,7 +66,7 @@ func (a *Client) Call(c *cobra.Command, method, path string, body, into any, sho
 const maxAnswer = 128 << 20
 
 // do makes one request and returns its answer's body.
-func (a *Client) do(ctx context.Context, method, path string, body any) ([]byte, error) {
+func (a *remote) do(ctx context.Context, method, path string, body any) ([]byte, error) {
 	base, err := url.Parse(a.url)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("--url %q: it must be the provider's URL, such as http://127.0.0.1:8081", a.url)
@@ -84,7 +83,7 @@ func (a *Client) do(ctx context.Context, method, path string, body any) ([]byte,
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+a.Prefix+path, bytes.NewReader(text))
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.url, "/")+a.prefix+path, bytes.NewReader(text))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +110,7 @@ func (a *Client) do(ctx context.Context, method, path string, body any) ([]byte,
 
 // credentials returns the user and password of the flags or, for a provider on this
 // machine, those that "faas-infer up" has made. The password is empty if there are none.
-func (a *Client) credentials(host string) (user, password string, err error) {
+func (a *remote) credentials(host string) (user, password string, err error) {
 	file := a.passwordFile
 	user = a.user
 	if file == "" {

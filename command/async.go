@@ -1,7 +1,4 @@
-// Package async is the command "faas-infer async": it shows a provider's queue of
-// asynchronous invocations and replays or removes dead letters. It is an HTTP client of
-// package provider/async and keeps nothing itself. Begin reading at [NewCommand].
-package async
+package command
 
 import (
 	"encoding/json"
@@ -14,16 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/command/remote"
 	"github.com/faas-infer/faas-infer/provider/async"
 )
 
 // asyncClient calls the routes of a provider's queue.
-type asyncClient struct{ remote.Client }
+type asyncClient struct{ remote }
 
-// NewCommand returns "faas-infer async".
-func NewCommand() *cobra.Command {
-	a := &asyncClient{remote.Client{Prefix: async.Prefix, Kind: "a provider with a queue"}}
+// newAsyncCommand returns "faas-infer async".
+func newAsyncCommand() *cobra.Command {
+	a := &asyncClient{remote{prefix: async.Prefix, kind: "a provider with a queue"}}
 	c := &cobra.Command{
 		Use:   "async",
 		Short: "Show the queue of asynchronous invocations, and replay failed ones",
@@ -41,7 +37,7 @@ machine.`,
   faas-infer async replay 17 18
   faas-infer async replay --all --url http://10.0.0.5:8081 --password-file password.txt`,
 	}
-	a.Register(c.PersistentFlags())
+	a.register(c.PersistentFlags())
 	c.AddCommand(a.statusCommand(), a.deadCommand(), a.showCommand(), a.replayCommand(), a.purgeCommand())
 	return c
 }
@@ -142,7 +138,7 @@ letter whose function is not deployed stays, and the command says so.`,
 				return errors.New("give the sequences to replay, which faas-infer async dead lists, or --all")
 			}
 			var done async.Replayed
-			err = a.Call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
+			err = a.call(c, "POST", "/dead/replay", order, &done, func(w io.Writer) {
 				fmt.Fprintf(w, "replayed %d\n", done.Replayed)
 				for _, f := range done.Failed {
 					fmt.Fprintf(w, "%d stays: %s\n", f.Sequence, f.Error)
@@ -174,10 +170,10 @@ func (a *asyncClient) purgeCommand() *cobra.Command {
 			}
 			if all {
 				var done async.Purged
-				return a.Call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
+				return a.call(c, "DELETE", "/dead", nil, &done, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", done.Purged) })
 			}
 			for _, seq := range list {
-				if err := a.Call(c, "DELETE", fmt.Sprintf("/dead/%d", seq), nil, nil, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", seq) }); err != nil {
+				if err := a.call(c, "DELETE", fmt.Sprintf("/dead/%d", seq), nil, nil, func(w io.Writer) { fmt.Fprintf(w, "removed %d\n", seq) }); err != nil {
 					return err
 				}
 			}
@@ -203,5 +199,5 @@ func sequences(args []string) ([]uint64, error) {
 
 // get makes a GET request and prints its answer.
 func (a *asyncClient) get(c *cobra.Command, path string, into any, show func(w io.Writer)) error {
-	return a.Call(c, "GET", path, nil, into, show)
+	return a.call(c, "GET", path, nil, into, show)
 }

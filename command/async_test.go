@@ -1,7 +1,6 @@
-package async
+package command
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +14,11 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
-	"github.com/spf13/cobra"
-	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // failing is a function that always fails and is tried once, so that its requests
 // are given up.
@@ -78,16 +73,7 @@ func TestAsyncCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("XDG_STATE_HOME", dir)
-	run := func(args ...string) (string, error) {
-		var out bytes.Buffer
-		c := &cobra.Command{Use: "faas-infer", SilenceErrors: true, SilenceUsage: true}
-		c.AddCommand(NewCommand())
-		c.SetOut(&out)
-		c.SetErr(&out)
-		c.SetArgs(append([]string{"async"}, args...))
-		err := c.ExecuteContext(t.Context())
-		return out.String(), err
-	}
+	run := func(args ...string) (string, error) { return execute(t, append([]string{"async"}, args...)...) }
 	with := func(args ...string) []string {
 		return append(args, "--url", url, "--password-file", password)
 	}

@@ -1,4 +1,4 @@
-package remote
+package command
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 )
 
 // The credentials of "faas-infer up" are sent only to this machine.
-func TestCredentials(t *testing.T) {
+func TestRemoteCredentials(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", home)
-	a := &Client{}
+	a := &remote{}
 	if _, password, err := a.credentials("127.0.0.1"); password != "" || err != nil {
 		t.Errorf("none have been made: %q %v", password, err)
 	}
