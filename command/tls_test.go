@@ -95,7 +95,7 @@ func TestWrongTLS(t *testing.T) {
 	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
 		t.Error(err)
 	}
-	c = NewWatchdogCommand()
+	c = newWatchdogCommand()
 	c.SetArgs([]string{"--tls", f.tls})
 	c.SilenceUsage, c.SilenceErrors = true, true
 	if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "--tls "+f.tls+": the file tls.crt is missing") {
