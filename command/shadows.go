@@ -51,7 +51,7 @@ type localShadows struct {
 
 var _ control.Shadows = localShadows{}
 
-// crossed returns a function that measures [profile.Crossing] when it is called first.
+// crossed returns a function that measures [profile.Crossing] when it is called first, [pairing.Relayed] at most.
 func crossed(ctx context.Context, log zerolog.Logger) func() shadow.Transfer {
 	return sync.OnceValue(func() shadow.Transfer {
 		t, err := profile.Crossing(ctx)
@@ -59,7 +59,8 @@ func crossed(ctx context.Context, log zerolog.Logger) func() shadow.Transfer {
 			log.Warn().Err(err).Msg("parts of shadows are chosen with an assumed time between instances")
 			return pairing.Relayed
 		}
-		return t
+		// A moment at which the machine is busy must not make pairs dear for the provider's life.
+		return shadow.Transfer{Fixed: min(t.Fixed, pairing.Relayed.Fixed), PerMiB: min(t.PerMiB, pairing.Relayed.PerMiB)}
 	})
 }
 

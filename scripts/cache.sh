@@ -3,6 +3,7 @@
 # one version, which exists as a whole or not at all.
 # shellcheck shell=bash disable=SC2034,SC2154
 
+work=
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/faas-infer"
 
 # options takes the arguments of a script that knows --help only.

@@ -57,9 +57,8 @@ func shared(t *testing.T) *fixture {
 		common = launch(t, testcluster.Options{})
 	}
 	c := common
-	f := prepared(t, c)
 	t.Cleanup(func() {
-		if f.clear(t); !t.Failed() {
+		if (&fixture{Cluster: c}).clear(t); !t.Failed() {
 			return
 		}
 		keepLogs(t, c)
@@ -67,7 +66,7 @@ func shared(t *testing.T) *fixture {
 			t.Error(err)
 		}
 	})
-	return f
+	return prepared(t, c)
 }
 
 // start starts a cluster for one test that needs all of it. A machine has room for one real node.

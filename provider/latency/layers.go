@@ -26,6 +26,7 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 	if p != nil && len(p.Layers) > 0 {
 		var m shadow.Model
 		if err := json.Unmarshal(p.Layers, &m); err == nil && m.Check() == nil {
+			t.undivided.Store(hash, "")
 			return &m, nil
 		}
 	}
@@ -91,13 +92,17 @@ func (t *Finder) Undivided(ctx context.Context, f *provider.Function, file strin
 	if err != nil {
 		return ""
 	}
+	p := t.stored(t.Key(hash, f))
+	if p != nil && len(p.Layers) > 0 { // Maybe another leader's, since this one looked.
+		return ""
+	}
 	if why, looked := t.undivided.Load(hash); looked {
 		if text, _ := why.(string); text != "" {
 			return (&shadow.UndividedError{Why: text}).Error()
 		}
 		return ""
 	}
-	if p := t.stored(t.Key(hash, f)); p == nil || p.Undivided == "" {
+	if p == nil || p.Undivided == "" {
 		return ""
 	}
 	ctx, end := context.WithTimeout(ctx, lookAgain)

@@ -26,6 +26,12 @@ func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *
 		return nil, err
 	}
 	defer give(t.sketching)
+	key := t.Key(hash, f)
+	if stored := t.stored(key); stored != nil && stored.Own > 0 { // Another function has the model, too.
+		with := *p
+		with.Own = stored.Own
+		return &with, nil
+	}
 	until := f.Inference.SLO / 2
 	for _, m := range largestBatches(p) { // The memory is that of the profile's largest batch.
 		until = max(until, time.Duration(m.Median)*time.Microsecond)
@@ -34,7 +40,7 @@ func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *
 	if err != nil {
 		return nil, err
 	}
-	key, with := t.Key(hash, f), *p
+	with := *p
 	with.Own = sketch.Own
 	if stored := t.stored(key); stored != nil && !stored.Provisional && stored.Own <= 0 {
 		later := *stored

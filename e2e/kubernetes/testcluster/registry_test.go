@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptrace"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ func TestRegistryHangs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	sent := make(chan struct{}, 3)
 	ask := func(ctx context.Context) error {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent <- struct{}{} }})
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Host()+"/v2/", nil)
 		if err != nil {
 			return err
@@ -38,8 +41,10 @@ func TestRegistryHangs(t *testing.T) {
 	if err := ask(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it answers: %v", err)
 	}
+	<-sent
 	waiting := make(chan error, 1)
 	go func() { waiting <- ask(t.Context()) }()
+	<-sent
 	resume()
 	if err := errors.Join(<-waiting, ask(t.Context())); err != nil {
 		t.Error(err)
