@@ -364,7 +364,7 @@ func TestReadLeavesTheRest(t *testing.T) {
 // What tensors take is measured with messages that really cross.
 func TestMeasure(t *testing.T) {
 	trip, perMiB, err := Measure(t.Context(), 20)
-	if err != nil || trip <= 0 || perMiB <= 0 || trip > time.Second || perMiB > time.Second {
+	if err != nil || trip <= 0 || perMiB < 0 || trip > time.Second || perMiB > time.Second {
 		t.Errorf("a message takes %v and a MiB %v: %v", trip, perMiB, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
