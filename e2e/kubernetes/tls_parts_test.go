@@ -45,7 +45,7 @@ apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: secure-1, namespace: openfaas, labels: {kubernetes.io/service-name: faas-infer}}
 addressType: IPv4
-ports: [{name: http, port: 8082}]
+ports: [{name: http, port: 8083}]
 endpoints: [{addresses: [%[1]s], targetRef: {kind: Pod, namespace: openfaas, name: secure-1}}]
 `
 

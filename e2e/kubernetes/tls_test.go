@@ -96,7 +96,7 @@ func TestTLS(t *testing.T) {
 	f.kubectl(t, fmt.Sprintf(twoReplicas, node.NodeAddress), "apply", "-f", "-")
 	urls := []string{f.provider(t, "secure-0", c.flags()...)}
 	killFirst := f.killProvider
-	urls = append(urls, f.providerAt(t, 8082, "secure-1", c.flags()...))
+	urls = append(urls, f.providerAt(t, 8083, "secure-1", c.flags()...))
 	if err := askBoth(t, urls[0]); err == nil || !strings.Contains(err.Error(), "https") {
 		t.Errorf("without TLS: %v", err)
 	}
