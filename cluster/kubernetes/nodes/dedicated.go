@@ -29,7 +29,7 @@ func dedicated(object *corev1.Node, agent gpu.Inventory) (all []gpu.Device) {
 	offered := object.Status.Allocatable[gpu.WholeResource]
 	count := int(offered.Value())
 	like, ok := modelOf(object, agent)
-	if count <= 0 || !ok {
+	if count <= 0 || !ok || agent.Repeats(count) {
 		return nil
 	}
 	for n := range count {

@@ -60,9 +60,9 @@ func Read(object *corev1.Node) Node {
 		if n.GPUs, err = gpu.Parse(text); err != nil {
 			n.Complaint = err.Error()
 		}
-		n.checkOffer(Whole(object))
 	}
 	n.Dedicated = dedicated(object, n.GPUs)
+	n.checkOffer(Whole(object))
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
 }
