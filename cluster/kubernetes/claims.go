@@ -152,7 +152,7 @@ func (f *fleet) gpus(n *nodes.Node, namespace string) gpu.Inventory {
 			held[e.device] = true
 		}
 	}
-	nodes.Withhold(i.Devices, f.ledger.GPUs(n.Name), held)
+	nodes.Withhold(i.Devices, max(0, f.ledger.GPUs(n.Name)-n.AgentHas), held)
 	if f.claims == nil {
 		return i
 	}

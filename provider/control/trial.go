@@ -204,11 +204,13 @@ func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom
 		own, free := n.Beside(x.spec.Config.Resources)
 		for k := range n.Devices {
 			d := &n.Devices[k]
-			if d.Kind != x.kind || d.Total.GPU != cluster.WholeDevice || d.Lost != "" {
+			if d.Kind != x.kind || d.Total.GPU != cluster.WholeDevice {
 				continue
 			}
 			all++
 			switch {
+			case d.Lost != "": // Mostly because somebody else has it.
+				busy++
 			case d.Instances > 0 || d.Free != d.Total || !d.Serves(tenant):
 				busy++
 			case own.CPU <= free.CPU && own.Memory <= free.Memory && (best == nil || wholeMemory(d) > wholeMemory(best)):
@@ -221,7 +223,7 @@ func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom
 	case all == 0:
 		why = "no node on which the function may run has a whole GPU of this kind"
 	case busy == all:
-		why = fmt.Sprintf("all %d GPUs of this kind have instances, and the model is measured with a whole one: it is tried again", all)
+		why = fmt.Sprintf("all %d GPUs of this kind are in use or lost, and the model is measured with a whole one: it is tried again", all)
 	default:
 		why = fmt.Sprintf("no node with a free GPU of this kind has %dm of CPU and %d MiB of memory free to measure the model: set limits.cpu and limits.memory", config.CPU, config.Memory>>20)
 	}

@@ -145,7 +145,7 @@ func TestTrialWaitsForAGPU(t *testing.T) {
 	withTrials(t, []string{largeKind}, []cluster.Node{busy}, func(r *rig, x *fakeTrials) {
 		r.deploy("f", "python", onCUDA)
 		r.until("it says what it waits for", func() bool {
-			return strings.Contains(r.describe("f").Problem, "all 1 GPUs of this kind have instances")
+			return strings.Contains(r.describe("f").Problem, "all 1 GPUs of this kind are in use or lost")
 		})
 		r.backend.mu.Lock()
 		r.backend.nodes = []cluster.Node{gpuNode("n2", largeKind, 40000)}

@@ -27,6 +27,9 @@ func TestDedicated(t *testing.T) {
 	sharing, lost := alike, alike
 	sharing.Sharing, sharing.PipeDirectory = gpu.MPS, "/run/mps"
 	lost.Devices = []gpu.Device{alike.Devices[0], {UUID: "b", Model: "NVIDIA T4", Memory: 16 << 30, Lost: "XID 79"}}
+	has, hasOne := sharing, sharing
+	has.Claimed, has.Devices = true, alike.Devices[:1]
+	hasOne.Claimed, hasOne.Devices = true, []gpu.Device{alike.Devices[0], {UUID: "b", Model: "NVIDIA T4", Memory: 16 << 30, Unshareable: "it is not among the devices that are named for sharing"}}
 	mixed := gpu.Inventory{Sharing: gpu.Whole, Devices: []gpu.Device{{UUID: "a", Model: "NVIDIA T4"}, {UUID: "b", Model: "NVIDIA L4"}}}
 	for name, c := range map[string]struct {
 		labels map[string]string
@@ -50,6 +53,8 @@ func TestDedicated(t *testing.T) {
 		"sharing agent":       {nil, &sharing, 2, 2, "NVIDIA T4, driver 1, whole", 16 << 30},
 		"agent shares slices": {nil, &sharing, 8, 0, "", 0},
 		"agent, one lost":     {nil, &lost, 2, 2, "NVIDIA T4, driver 1, whole", 16 << 30},
+		"agent has all":       {nil, &has, 1, 0, "", 0},
+		"agent has one":       {nil, &hasOne, 2, 1, "NVIDIA T4, driver 1, whole", 16 << 30},
 		"two models":          {t4, &mixed, 2, 0, "", 0},
 	} {
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: c.labels}, Status: corev1.NodeStatus{Allocatable: list("4", "1Ki")}}
@@ -67,7 +72,7 @@ func TestDedicated(t *testing.T) {
 				t.Errorf("%s: %q, %+v", name, kind, d)
 			}
 		}
-		if n.Allocatable.GPU > 0 || !n.Same(Read(object)) {
+		if n.Allocatable.GPU > 0 != (n.AgentHas > 0) || !n.Same(Read(object)) {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}
