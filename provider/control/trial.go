@@ -125,6 +125,11 @@ func (c preparation) newTrial(t *task, prepared, kind string) *trial {
 	}}
 }
 
+// take reports whether trials find the times of one of the function's models.
+func (c trials) take(fn *function) bool {
+	return c.options.Trials != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return c.options.Trials.Takes(a.file) })
+}
+
 // untried reports whether a trial of one of the function's models was not possible on some kind of GPU.
 func (c trials) untried(fn *function) bool {
 	return c.options.Trials != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return a.profile.LeftOut != "" && c.options.Trials.Takes(a.file) })

@@ -228,3 +228,40 @@ func TestTrialIsLeftOver(t *testing.T) {
 		r.only()
 	})
 }
+
+// A replica that takes over stops the trial of the dead leader, which holds its GPU, and measures what that one did
+// not end.
+func TestTrialOfADeadLeader(t *testing.T) {
+	x := &fakeTrials{}
+	nodes := []cluster.Node{gpuNode("n1", smallKind, 16000), gpuNode("n2", largeKind, 40000)}
+	together(t, func(o *Options) {
+		o.Devices, o.Trials = noMeasurement{kinds: []string{smallKind, largeKind}}, x
+		o.Backend.(view).nodes = nodes
+	}, func(leader, follower *replica) {
+		leader.deploy("f", "python", onCUDA)
+		leader.until("the trial on the second kind is on", func() bool { return len(x.tried()) == 2 })
+		follower.revision = leader.revision - 1
+		follower.deploy("f", "python", onCUDA)
+		follower.until("measured on one kind", func() bool { return follower.describe("f").Measured })
+		left := x.tried()[1].ID
+		leader.dead.Store(true)
+		leader.leads.Store(false)
+		leader.end() // As if it were killed.
+		follower.leads.Store(true)
+		if !follower.lives(left) {
+			t.Fatal("the trial ended before the takeover")
+		}
+		follower.until("the trial is stopped", func() bool { return !follower.lives(left) })
+		follower.until("the second kind is measured again", func() bool { return len(x.tried()) == 3 && x.tried()[2].Node == x.tried()[1].Node })
+		follower.until("no trial is left", func() bool {
+			for _, in := range follower.backend.living() {
+				if in.Role == cluster.Trial {
+					return false
+				}
+			}
+			return true
+		})
+		follower.leads.Store(false)
+		leader.run() // Only to be closed.
+	})
+}
