@@ -200,6 +200,11 @@ func wholeMemory(d *cluster.DeviceRoom) int64 { return d.Total.GPUMemory >> 20 <
 // choose returns the node and the GPU for a trial: of those on which nothing is the one with the most memory,
 // then the first. Without one, why says what is missing.
 func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom, why string) {
+	ours := map[[2]string]bool{}
+	for _, in := range x.fn.Instances {
+		ours[[2]string{in.Node, in.Device()}] = true
+	}
+	mine := false
 	tenant, all, busy := cluster.Tenant{Namespace: x.fn.Deployment.Namespace, Kinds: x.kind}, 0, 0
 	for i := range nodes {
 		n := &nodes[i]
@@ -213,6 +218,7 @@ func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom
 				continue
 			}
 			all++
+			mine = mine || ours[[2]string{n.Name, d.UUID}]
 			switch {
 			case d.Lost != "": // Mostly because somebody else has it.
 				busy++
@@ -229,6 +235,9 @@ func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom
 		why = "no node on which the function may run has a whole GPU of this kind"
 	case busy == all:
 		why = fmt.Sprintf("all %d GPUs of this kind are in use or lost, and the model is measured with a whole one: it is tried again", all)
+		if mine {
+			why += ". The function's own instances have some of them; scale the function to 0 until it is measured"
+		}
 	default:
 		why = fmt.Sprintf("no node with a free GPU of this kind has %dm of CPU and %d MiB of memory free to measure the model: set limits.cpu and limits.memory", config.CPU, config.Memory>>20)
 	}

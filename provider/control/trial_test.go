@@ -265,3 +265,33 @@ func TestTrialOfADeadLeader(t *testing.T) {
 		leader.run() // Only to be closed.
 	})
 }
+
+// An update whose trial needs the GPU that the served version keeps says so, and goes through once the function is scaled
+// to 0.
+func TestTrialOfAnUpdateOnFullGPUs(t *testing.T) {
+	withTrials(t, []string{smallKind}, []cluster.Node{gpuNode("n1", smallKind, 16000)}, func(r *rig, x *fakeTrials) {
+		keeps := func(f *provider.Function) { onCUDA(f); f.Inference.MinReplicas, f.Replicas = 1, 1 }
+		r.measured("f", "python", keeps)
+		r.until("it serves", func() bool { return r.describe("f").Ready == 1 })
+		r.deploy("f", "python-2", keeps)
+		r.until("it says what to do", func() bool {
+			return strings.Contains(r.describe("f").Problem, "scale the function to 0 until it is measured")
+		})
+		time.Sleep(10 * time.Minute)
+		if n := len(x.tried()); n != 1 {
+			t.Errorf("%d trials although the GPU is in use", n)
+		}
+		r.answered("f", "python")
+		if err := r.Scale(full("f"), 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Minute)
+		if n := len(x.tried()); n != 2 {
+			t.Errorf("%d trials", n)
+		}
+		r.answered("f", "python-2")
+		if d := r.describe("f"); d.Problem != "" {
+			t.Error(d.Problem)
+		}
+	})
+}
