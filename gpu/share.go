@@ -231,8 +231,7 @@ func (i Inventory) Offer(whole int) (Sharing, string) {
 	switch {
 	case len(i.Devices) == 0:
 		return None, "the machine has no GPU"
-	case i.Claimed && present > 0 && whole > min(present+gone, 2*present-1):
-		// A plugin may still count those that are gone. It advertises twice the others or more if it hands out each several times.
+	case i.Claimed && present > 0 && i.Repeats(whole):
 		return Whole, fmt.Sprintf("NVIDIA's device plugin advertises %d %s and the agent sees %d GPUs: it hands out a GPU several times, so another pod may get one of ours. "+
 			"Turn off its own sharing (time slicing or MPS) on this node", whole, WholeResource, present) + missing
 	case !i.Claimed && whole > 0 && whole+len(usable) > present+gone:
@@ -242,6 +241,13 @@ func (i Inventory) Offer(whole int) (Sharing, string) {
 		return None, "none of the node's GPUs can be used"
 	}
 	return MPS, ""
+}
+
+// Repeats reports whether a device plugin that advertises so many of the node's GPUs hands out each several times.
+// It may still count those that are gone, but advertises twice the others or more if it does.
+func (i Inventory) Repeats(whole int) bool {
+	present, gone := count(i.Devices)
+	return len(i.Devices) > 0 && (whole > present+gone || present > 0 && whole >= 2*present)
 }
 
 // count returns how many of the devices can be given out as far as the driver lists them, and how many

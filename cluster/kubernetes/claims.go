@@ -62,7 +62,7 @@ func (b claimWatch) open(ctx context.Context) error {
 }
 
 // possible reports whether the cluster has the API and the provider may use it. Without the
-// rights, it notes why, for nodes with GPUs.
+// rights, it logs that.
 func (b claimWatch) possible(ctx context.Context) (bool, error) {
 	const version = "resource.k8s.io/v1"
 	api := b.options.Client.ResourceV1()
@@ -83,23 +83,10 @@ func (b claimWatch) possible(ctx context.Context) (bool, error) {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case apierrors.IsForbidden(err):
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.fleet.unclaimed = fmt.Sprintf("shares of GPUs are given without ResourceClaims: %v; add the option gpu to the manifests, or set nodeAgent.enabled in the chart", err)
-		for _, n := range b.fleet.all() {
-			b.sayUnclaimed(n)
-		}
+		b.log.Warn().Err(err).Msg("GPUs are given without ResourceClaims, and those of a DRA driver only where the node agent runs: give the provider the rights on resource.k8s.io that yaml/rbac.yaml and the chart have")
 		return false, nil
 	}
 	return false, fmt.Errorf("find out whether the cluster has %s: %w", version, err)
-}
-
-// sayUnclaimed logs, once, why the shares of a node's GPUs are not claimed. The lock is held.
-func (b claimWatch) sayUnclaimed(n *nodes.Node) {
-	if b.fleet.unclaimed != "" && n.Allocatable.GPU > 0 {
-		b.log.Warn().Str("node", n.Name).Msg(b.fleet.unclaimed)
-		b.fleet.unclaimed = ""
-	}
 }
 
 // handler passes objects to put and remove, with the lock held.
@@ -152,7 +139,7 @@ func (f *fleet) gpus(n *nodes.Node, namespace string) gpu.Inventory {
 			held[e.device] = true
 		}
 	}
-	nodes.Withhold(i.Devices, f.ledger.GPUs(n.Name), held)
+	nodes.Withhold(i.Devices, max(0, f.ledger.GPUs(n.Name)-n.AgentHas), held)
 	if f.claims == nil {
 		return i
 	}

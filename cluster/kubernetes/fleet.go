@@ -47,9 +47,7 @@ type fleet struct {
 	tolerated map[string][]corev1.Toleration
 	eligible  map[string]*answer
 	// claims knows the GPUs that are allocated by DRA; nil if the cluster allocates none so.
-	// unclaimed says why, until it has been logged.
-	claims    *claims.Book
-	unclaimed string
+	claims *claims.Book
 	// overfull holds what was logged of GPUs of which instances hold more than all.
 	overfull map[string]string
 }

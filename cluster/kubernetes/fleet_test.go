@@ -113,6 +113,12 @@ func TestDedicatedGPUs(t *testing.T) {
 	if all := b.GPUs(); len(all) != 1 || len(all[0].Devices) != 3 || all[0].Devices[2].Lost != "" {
 		t.Errorf("%+v", all)
 	}
+	of := n
+	of.AgentHas = 1
+	b.fleet.set(n.Name, &of)
+	if got := room(); cluster.BestDevice(got.Devices, need, tenant) < 0 {
+		t.Errorf("the agent's own is none of the three, and one is free: %+v", got)
+	}
 }
 
 // A whole GPU of the DRA driver on a node without an agent is given by a claim. One that the agent lists is the

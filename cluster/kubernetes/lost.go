@@ -44,9 +44,7 @@ func (b nodeWatch) seen(object *corev1.Node) {
 	}
 	b.fleet.set(n.Name, &n)
 	b.refusals.Changed(n.Name)
-	gpus := claimWatch(b)
-	gpus.sayUnclaimed(&n)
-	gpus.loseDevices(&n)
+	claimWatch(b).loseDevices(&n)
 	if !n.Ready && !b.fleet.suspect[n.Name] {
 		b.fleet.suspect[n.Name] = true
 		b.begin(func() { b.doubt(n.Name) })

@@ -19,7 +19,7 @@ const (
 // late or with a node, and the leadership, as only the leader finds times on GPUs.
 type arrivals struct{ at time.Time }
 
-// search is the latest search for times on GPUs: when it began, the kinds that there were, and whether this replica led.
+// search is the latest search for times on GPUs: when it began, the kinds that there were, and whether this replica has led since.
 // If it did not, it looks at next for the times that the leader has found, for the looks-th time.
 type search struct {
 	begun time.Time
@@ -42,13 +42,14 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 		if fn.wanted == nil || fn.wanted.Inference.Device == annotation.DeviceCPU {
 			continue
 		}
+		fn.searched.led = fn.searched.led && leading
 		fresh := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return slices.Contains(fn.searched.kinds, kind) })
 		looks := 1
 		switch {
 		case len(fresh) > 0:
 			fn.log.Info().Strs("gpus", fresh).Msg("there is a new kind of GPU; the function's models may run there")
 		case leading && now.Sub(fn.searched.begun) >= trialTime && (trials{c}).untried(fn): // A GPU may be free now.
-		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts):
+		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts) && !(leading && (trials{c}).take(fn)):
 			continue
 		case leading: // Nobody else finds the times any more.
 		case now.Before(fn.searched.next):

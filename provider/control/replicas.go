@@ -41,6 +41,9 @@ func (c *Controller) turn() (leads bool) {
 		defer c.mu.Unlock()
 		for _, fn := range c.functions {
 			fn.Unrecord()
+			if leads && fn.measured() { // It may have left alone what the former leader's trials hold.
+				c.claim(fn)
+			}
 		}
 	}
 	return leads

@@ -125,6 +125,11 @@ func (c preparation) newTrial(t *task, prepared, kind string) *trial {
 	}}
 }
 
+// take reports whether trials find the times of one of the function's models.
+func (c trials) take(fn *function) bool {
+	return c.options.Trials != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return c.options.Trials.Takes(a.file) })
+}
+
 // untried reports whether a trial of one of the function's models was not possible on some kind of GPU.
 func (c trials) untried(fn *function) bool {
 	return c.options.Trials != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return a.profile.LeftOut != "" && c.options.Trials.Takes(a.file) })
@@ -195,6 +200,11 @@ func wholeMemory(d *cluster.DeviceRoom) int64 { return d.Total.GPUMemory >> 20 <
 // choose returns the node and the GPU for a trial: of those on which nothing is the one with the most memory,
 // then the first. Without one, why says what is missing.
 func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom, why string) {
+	ours := map[[2]string]bool{}
+	for _, in := range x.fn.Instances {
+		ours[[2]string{in.Node, in.Device()}] = true
+	}
+	mine := false
 	tenant, all, busy := cluster.Tenant{Namespace: x.fn.Deployment.Namespace, Kinds: x.kind}, 0, 0
 	for i := range nodes {
 		n := &nodes[i]
@@ -204,11 +214,14 @@ func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom
 		own, free := n.Beside(x.spec.Config.Resources)
 		for k := range n.Devices {
 			d := &n.Devices[k]
-			if d.Kind != x.kind || d.Total.GPU != cluster.WholeDevice || d.Lost != "" {
+			if d.Kind != x.kind || d.Total.GPU != cluster.WholeDevice {
 				continue
 			}
 			all++
+			mine = mine || ours[[2]string{n.Name, d.UUID}]
 			switch {
+			case d.Lost != "": // Mostly because somebody else has it.
+				busy++
 			case d.Instances > 0 || d.Free != d.Total || !d.Serves(tenant):
 				busy++
 			case own.CPU <= free.CPU && own.Memory <= free.Memory && (best == nil || wholeMemory(d) > wholeMemory(best)):
@@ -221,7 +234,10 @@ func (x *trial) choose(nodes []cluster.Node) (node int, best *cluster.DeviceRoom
 	case all == 0:
 		why = "no node on which the function may run has a whole GPU of this kind"
 	case busy == all:
-		why = fmt.Sprintf("all %d GPUs of this kind have instances, and the model is measured with a whole one: it is tried again", all)
+		why = fmt.Sprintf("all %d GPUs of this kind are in use or lost, and the model is measured with a whole one: it is tried again", all)
+		if mine {
+			why += ". The function's own instances have some of them; scale the function to 0 until it is measured"
+		}
 	default:
 		why = fmt.Sprintf("no node with a free GPU of this kind has %dm of CPU and %d MiB of memory free to measure the model: set limits.cpu and limits.memory", config.CPU, config.Memory>>20)
 	}

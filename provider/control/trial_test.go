@@ -145,7 +145,7 @@ func TestTrialWaitsForAGPU(t *testing.T) {
 	withTrials(t, []string{largeKind}, []cluster.Node{busy}, func(r *rig, x *fakeTrials) {
 		r.deploy("f", "python", onCUDA)
 		r.until("it says what it waits for", func() bool {
-			return strings.Contains(r.describe("f").Problem, "all 1 GPUs of this kind have instances")
+			return strings.Contains(r.describe("f").Problem, "all 1 GPUs of this kind are in use or lost")
 		})
 		r.backend.mu.Lock()
 		r.backend.nodes = []cluster.Node{gpuNode("n2", largeKind, 40000)}
@@ -226,5 +226,72 @@ func TestTrialIsLeftOver(t *testing.T) {
 		}
 		r.answered("f", "python")
 		r.only()
+	})
+}
+
+// A replica that takes over stops the trial of the dead leader, which holds its GPU, and measures what that one did
+// not end.
+func TestTrialOfADeadLeader(t *testing.T) {
+	x := &fakeTrials{}
+	nodes := []cluster.Node{gpuNode("n1", smallKind, 16000), gpuNode("n2", largeKind, 40000)}
+	together(t, func(o *Options) {
+		o.Devices, o.Trials = noMeasurement{kinds: []string{smallKind, largeKind}}, x
+		o.Backend.(view).nodes = nodes
+	}, func(leader, follower *replica) {
+		leader.deploy("f", "python", onCUDA)
+		leader.until("the trial on the second kind is on", func() bool { return len(x.tried()) == 2 })
+		follower.revision = leader.revision - 1
+		follower.deploy("f", "python", onCUDA)
+		follower.until("measured on one kind", func() bool { return follower.describe("f").Measured })
+		left := x.tried()[1].ID
+		leader.dead.Store(true)
+		leader.leads.Store(false)
+		leader.end() // As if it were killed.
+		follower.leads.Store(true)
+		if !follower.lives(left) {
+			t.Fatal("the trial ended before the takeover")
+		}
+		follower.until("the trial is stopped", func() bool { return !follower.lives(left) })
+		follower.until("the second kind is measured again", func() bool { return len(x.tried()) == 3 && x.tried()[2].Node == x.tried()[1].Node })
+		follower.until("no trial is left", func() bool {
+			for _, in := range follower.backend.living() {
+				if in.Role == cluster.Trial {
+					return false
+				}
+			}
+			return true
+		})
+		follower.leads.Store(false)
+		leader.run() // Only to be closed.
+	})
+}
+
+// An update whose trial needs the GPU that the served version keeps says so, and goes through once the function is scaled
+// to 0.
+func TestTrialOfAnUpdateOnFullGPUs(t *testing.T) {
+	withTrials(t, []string{smallKind}, []cluster.Node{gpuNode("n1", smallKind, 16000)}, func(r *rig, x *fakeTrials) {
+		keeps := func(f *provider.Function) { onCUDA(f); f.Inference.MinReplicas, f.Replicas = 1, 1 }
+		r.measured("f", "python", keeps)
+		r.until("it serves", func() bool { return r.describe("f").Ready == 1 })
+		r.deploy("f", "python-2", keeps)
+		r.until("it says what to do", func() bool {
+			return strings.Contains(r.describe("f").Problem, "scale the function to 0 until it is measured")
+		})
+		time.Sleep(10 * time.Minute)
+		if n := len(x.tried()); n != 1 {
+			t.Errorf("%d trials although the GPU is in use", n)
+		}
+		r.answered("f", "python")
+		if err := r.Scale(full("f"), 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Minute)
+		if n := len(x.tried()); n != 2 {
+			t.Errorf("%d trials", n)
+		}
+		r.answered("f", "python-2")
+		if d := r.describe("f"); d.Problem != "" {
+			t.Error(d.Problem)
+		}
 	})
 }

@@ -144,6 +144,12 @@ func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file 
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		if errors.Is(err, ErrFollowing) { // The leader finds the rest.
+			if joined == nil {
+				return nil, err
+			}
+			break
+		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("on %s: %w", device, err))
 			log.Warn().Err(err).Msg("could not find the model's times on the GPU; it is not used")
@@ -234,7 +240,7 @@ func (t *Finder) onlyDevices(ctx context.Context, f *provider.Function, hash, fi
 		return "", nil, err
 	}
 	p, missing := t.join(f, hash, file, nil)
-	if len(missing) > 0 && (t.Leading() || alone) {
+	if len(missing) > 0 && (t.Leading() || alone && t.trial == nil) {
 		p, err = t.complete(ctx, f, hash, file, nil)
 	}
 	switch {

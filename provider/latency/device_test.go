@@ -1,6 +1,7 @@
 package latency_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -8,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
@@ -288,5 +292,35 @@ func followerAndDevices(t *testing.T) {
 	}
 	if _, p, err := r.Profile(t.Context(), f, "m", true); err != nil || len(p.DeviceShares()) == 0 || len(r.store.kept) != 1 {
 		t.Errorf("alone: %+v, %v", p, err)
+	}
+}
+
+// A replica that does not lead begins no trial, however long it waits. One that stops leading while a trial waits leaves
+// the rest to the leader without a complaint.
+func TestFollowersTryNothing(t *testing.T) {
+	r, d := deviceRig(a100, t4)
+	f := function(time.Second, 4)
+	f.Inference.Device = annotation.DeviceCUDA
+	var log bytes.Buffer
+	r.Logger = zerolog.New(&log)
+	tried := 0
+	by := r.By(func(ctx context.Context, device string) (*profiler.Profile, error) {
+		tried++
+		if device == t4 {
+			return nil, latency.ErrFollowing
+		}
+		return d.OnDevice(ctx, "", device, 4, 0)
+	})
+	r.leading = false
+	if _, _, err := by.Profile(t.Context(), f, "m", true); !errors.Is(err, latency.ErrFollowing) || tried > 0 {
+		t.Errorf("%v after %d trials", err, tried)
+	}
+	r.leading = true
+	_, p, err := by.Profile(t.Context(), f, "m", true)
+	if err != nil || p.LeftOut != "" || tried != 2 {
+		t.Errorf("%+v, %v after %d trials", p, err, tried)
+	}
+	if strings.Contains(log.String(), `"warn"`) {
+		t.Error(log.String())
 	}
 }

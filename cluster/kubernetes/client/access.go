@@ -76,8 +76,8 @@ func NamespaceNeeds() []Need {
 	}
 }
 
-// ClaimNeeds returns the rights with which the provider claims GPUs of which instances have shares.
-// Only installations with the node agent give them.
+// ClaimNeeds returns the rights with which the provider claims the GPUs of instances from a DRA driver. It works
+// without them.
 func ClaimNeeds() []Need {
 	return []Need{
 		{Cluster, "resource.k8s.io", "resourceslices", []string{"list", "watch"}, "knowing the GPUs of the DRA driver"},

@@ -22,21 +22,29 @@ const (
 var olderDriver = []string{"nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev"}
 
 // dedicated lists the whole GPUs that NVIDIA's device plugin gives to containers of a node that ask for
-// them, those that other pods have included. It lists none if nobody says which model they are, if MIG
+// them, those that other pods have included and those that the agent has left out. It lists none if nobody says which model they are, if MIG
 // divides them, or if the plugin gives each to several containers. The plugin names no GPU before it gives
 // it, so they have names by number.
 func dedicated(object *corev1.Node, agent gpu.Inventory) (all []gpu.Device) {
 	offered := object.Status.Allocatable[gpu.WholeResource]
 	count := int(offered.Value())
 	like, ok := modelOf(object, agent)
-	if count <= 0 || !ok {
+	if count <= 0 || !ok || agent.Repeats(count) {
 		return nil
 	}
-	for n := range count {
+	for n := range count - given(agent) {
 		like.Index, like.UUID = n, gpu.Granted(n)
 		all = append(all, like)
 	}
 	return all
+}
+
+// given returns how many GPUs the device plugin has given to the node agent.
+func given(agent gpu.Inventory) int {
+	if !agent.Claimed {
+		return 0
+	}
+	return len(agent.Usable())
 }
 
 // modelOf describes any of a node's GPUs by the node agent's inventory or by labels, and reports false if they

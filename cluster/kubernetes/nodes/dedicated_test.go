@@ -24,6 +24,12 @@ func TestDedicated(t *testing.T) {
 		return labels
 	}
 	alike := gpu.Inventory{Sharing: gpu.Whole, Driver: "1", Devices: []gpu.Device{{UUID: "a", Model: "NVIDIA T4", Memory: 16 << 30}, {UUID: "b", Model: "NVIDIA T4", Memory: 16 << 30}}}
+	sharing, lost := alike, alike
+	sharing.Sharing, sharing.PipeDirectory = gpu.MPS, "/run/mps"
+	lost.Devices = []gpu.Device{alike.Devices[0], {UUID: "b", Model: "NVIDIA T4", Memory: 16 << 30, Lost: "XID 79"}}
+	has, hasOne := sharing, sharing
+	has.Claimed, has.Devices = true, alike.Devices[:1]
+	hasOne.Claimed, hasOne.Devices = true, []gpu.Device{alike.Devices[0], {UUID: "b", Model: "NVIDIA T4", Memory: 16 << 30, Unshareable: "it is not among the devices that are named for sharing"}}
 	mixed := gpu.Inventory{Sharing: gpu.Whole, Devices: []gpu.Device{{UUID: "a", Model: "NVIDIA T4"}, {UUID: "b", Model: "NVIDIA L4"}}}
 	for name, c := range map[string]struct {
 		labels map[string]string
@@ -33,17 +39,23 @@ func TestDedicated(t *testing.T) {
 		kind   string
 		memory int64
 	}{
-		"labels":        {t4, nil, 2, 2, "Tesla-T4, driver 580.95.05, whole", 15360 << 20},
-		"older labels":  {map[string]string{productLabel: "T4", "nvidia.com/cuda.driver.major": "535", "nvidia.com/cuda.driver.minor": "104"}, nil, 1, 1, "T4, driver 535.104, whole", 0},
-		"no driver":     {map[string]string{productLabel: "T4"}, nil, 1, 1, "T4, driver unknown, whole", 0},
-		"no plugin":     {t4, nil, 0, 0, "", 0},
-		"no labels":     {nil, nil, 2, 0, "", 0},
-		"time slicing":  {with(replicasLabel, "4"), nil, 8, 0, "", 0},
-		"shared name":   {with(productLabel, "Tesla-T4-SHARED"), nil, 8, 0, "", 0},
-		"MIG":           {with(productLabel, "A100-SXM4-40GB-MIG-1g.5gb"), nil, 7, 0, "", 0},
-		"agent":         {nil, &alike, 2, 2, "NVIDIA T4, driver 1, whole", 16 << 30},
-		"agent, labels": {t4, &alike, 1, 1, "NVIDIA T4, driver 1, whole", 16 << 30},
-		"two models":    {t4, &mixed, 2, 0, "", 0},
+		"labels":              {t4, nil, 2, 2, "Tesla-T4, driver 580.95.05, whole", 15360 << 20},
+		"older labels":        {map[string]string{productLabel: "T4", "nvidia.com/cuda.driver.major": "535", "nvidia.com/cuda.driver.minor": "104"}, nil, 1, 1, "T4, driver 535.104, whole", 0},
+		"no driver":           {map[string]string{productLabel: "T4"}, nil, 1, 1, "T4, driver unknown, whole", 0},
+		"no plugin":           {t4, nil, 0, 0, "", 0},
+		"no labels":           {nil, nil, 2, 0, "", 0},
+		"time slicing":        {with(replicasLabel, "4"), nil, 8, 0, "", 0},
+		"shared name":         {with(productLabel, "Tesla-T4-SHARED"), nil, 8, 0, "", 0},
+		"MIG":                 {with(productLabel, "A100-SXM4-40GB-MIG-1g.5gb"), nil, 7, 0, "", 0},
+		"agent":               {nil, &alike, 2, 2, "NVIDIA T4, driver 1, whole", 16 << 30},
+		"agent, labels":       {t4, &alike, 1, 1, "NVIDIA T4, driver 1, whole", 16 << 30},
+		"agent, slices":       {nil, &alike, 8, 0, "", 0},
+		"sharing agent":       {nil, &sharing, 2, 2, "NVIDIA T4, driver 1, whole", 16 << 30},
+		"agent shares slices": {nil, &sharing, 8, 0, "", 0},
+		"agent, one lost":     {nil, &lost, 2, 2, "NVIDIA T4, driver 1, whole", 16 << 30},
+		"agent has all":       {nil, &has, 1, 0, "", 0},
+		"agent has one":       {nil, &hasOne, 2, 1, "NVIDIA T4, driver 1, whole", 16 << 30},
+		"two models":          {t4, &mixed, 2, 0, "", 0},
 	} {
 		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: c.labels}, Status: corev1.NodeStatus{Allocatable: list("4", "1Ki")}}
 		object.Status.Allocatable[gpu.WholeResource] = resource.MustParse(fmt.Sprint(c.count))
@@ -60,7 +72,7 @@ func TestDedicated(t *testing.T) {
 				t.Errorf("%s: %q, %+v", name, kind, d)
 			}
 		}
-		if n.Allocatable.GPU > 0 || !n.Same(Read(object)) {
+		if n.Allocatable.GPU > 0 != (n.AgentHas > 0) || !n.Same(Read(object)) {
 			t.Errorf("%s: %+v", name, n)
 		}
 	}

@@ -37,6 +37,8 @@ type Node struct {
 	Complaint string
 	// Dedicated are the whole GPUs that NVIDIA's device plugin gives to containers, beside those of GPUs.
 	Dedicated []gpu.Device
+	// AgentHas is how many of the plugin's GPUs the node agent's pod has. They are not among Dedicated.
+	AgentHas int
 }
 
 // Read returns the Node of an API object.
@@ -60,9 +62,9 @@ func Read(object *corev1.Node) Node {
 		if n.GPUs, err = gpu.Parse(text); err != nil {
 			n.Complaint = err.Error()
 		}
-		n.checkOffer(Whole(object))
 	}
-	n.Dedicated = dedicated(object, n.GPUs)
+	n.Dedicated, n.AgentHas = dedicated(object, n.GPUs), given(n.GPUs)
+	n.checkOffer(Whole(object))
 	n.Allocatable.GPU, n.Allocatable.GPUMemory = n.GPUs.Total()
 	return n
 }
@@ -120,7 +122,7 @@ func isWhole(name corev1.ResourceName) bool {
 // status often, mostly without such a change.
 func (n Node) Same(o Node) bool {
 	return n.Name == o.Name && n.Type == o.Type && n.Ready == o.Ready && n.Cordoned == o.Cordoned && n.Allocatable == o.Allocatable &&
-		n.MaxPods == o.MaxPods && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
+		n.MaxPods == o.MaxPods && n.AgentHas == o.AgentHas && n.Complaint == o.Complaint && maps.Equal(n.Labels, o.Labels) &&
 		reflect.DeepEqual(n.Taints, o.Taints) && reflect.DeepEqual(n.GPUs, o.GPUs) && slices.Equal(n.Dedicated, o.Dedicated)
 }
 

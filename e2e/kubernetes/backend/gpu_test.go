@@ -322,7 +322,7 @@ func TestRightsToClaim(t *testing.T) {
 	if _, err := b.Start(t.Context(), plain); err != nil {
 		t.Fatal(err)
 	}
-	if pod := r.scheduled(plain); len(pod.Spec.ResourceClaims) > 0 || !log.has("without ResourceClaims") || !log.has("nodeAgent.enabled") {
+	if pod := r.scheduled(plain); len(pod.Spec.ResourceClaims) > 0 || !log.has("without ResourceClaims") || !log.has("yaml/rbac.yaml") {
 		t.Errorf("%+v", pod.Spec.ResourceClaims)
 	}
 	give("claims", client.ClaimNeeds())
