@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/instance/mutual"
+	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -50,8 +51,17 @@ func (p *platform) watchdog() func(context.Context, types.FunctionDeployment) ([
 		if err != nil {
 			return nil, web.BadRequest(fmt.Errorf("image %q: --instance-tls needs to know whether its server is faas-infer's watchdog: %w", d.Image, err))
 		}
-		return found.Watchdog, nil
+		return secured(d.Image, found)
 	}
+}
+
+// secured returns the arguments with which an image starts our watchdog, nil if another server does. An
+// older program does not know --tls, and its pods would end at once: that is an error.
+func secured(name string, r *image.Resolved) ([]string, error) {
+	if r.Watchdog != nil && !r.TLS {
+		return nil, web.BadRequest(fmt.Errorf(`image %q: the label %s is not "true", so its program faas-infer may be too old for --instance-tls; publish the image again on a base image of this version`, name, image.TLSLabel))
+	}
+	return r.Watchdog, nil
 }
 
 // certify makes a namespace have the instances' certificate.

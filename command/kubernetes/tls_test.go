@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
+	"github.com/faas-infer/faas-infer/model/bundle/image"
 )
 
 // The instances' certificate needs the provider's, and must fit it.
@@ -50,6 +52,24 @@ func TestInstanceTLS(t *testing.T) {
 		args := strings.Join(p.flags.instanceArguments(cluster.InstanceSpec{Function: "f.n"}), " ")
 		if strings.Contains(args, "--tls /var/run/faas-infer/tls") != (c.dir != "") {
 			t.Errorf("%s: the instance is started with %s", name, args)
+		}
+	}
+}
+
+// An image whose program may not know --tls is refused by name. One with another server is not.
+func TestSecured(t *testing.T) {
+	ours := []string{"watchdog", "--bundle", "/bundle"}
+	for _, c := range []struct {
+		image image.Resolved
+		says  string
+	}{
+		{image.Resolved{Watchdog: ours, TLS: true}, ""},
+		{image.Resolved{Watchdog: ours}, `image "r/f": the label ` + image.TLSLabel},
+		{image.Resolved{}, ""},
+	} {
+		got, err := secured("r/f", &c.image)
+		if c.says == "" && (err != nil || !slices.Equal(got, c.image.Watchdog)) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%+v: %q, %v", c.image, got, err)
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (f *fixture) answers(t *testing.T, url, function, input, want string) {
 	})
 }
 
-// allIPv6 checks that all addresses in the cluster are of IPv6, and that pods of all kinds are ready that no probe
-// has made start again.
+// allIPv6 checks that all addresses in the cluster are of IPv6, and that functions' pods of all kinds are ready that
+// no probe has made start again.
 func (f *fixture) allIPv6(t *testing.T) {
 	t.Helper()
 	for _, ask := range []string{"get nodes -o jsonpath={.items[*].status.addresses[?(@.type=='InternalIP')].address}", "get pods -A -o jsonpath={.items[*].status.podIPs[*].ip}",
@@ -86,8 +86,8 @@ func (f *fixture) allIPv6(t *testing.T) {
 			t.Errorf("ready with %s are %v", selector, ready)
 		}
 	}
-	restarts := f.kubectl(t, "", "get", "pods", "-A", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+	restarts := f.kubectl(t, "", "get", "pods", "-n", "openfaas-fn", "-o", "jsonpath={.items[*].status.containerStatuses[*].restartCount}")
 	if strings.Trim(restarts, "0 ") != "" {
-		t.Errorf("containers have been started again: %s", restarts)
+		t.Errorf("functions' containers have been started again: %s", restarts)
 	}
 }

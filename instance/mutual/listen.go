@@ -79,7 +79,7 @@ func (c *passing) Read(p []byte) (int, error) {
 	if !c.shaken {
 		c.shaken = true
 		if err := c.Handshake(); err != nil {
-			c.identity.refused(c.RemoteAddr(), err)
+			c.identity.refused(time.Now(), c.RemoteAddr(), err)
 			return 0, err
 		}
 	}
@@ -118,7 +118,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.with = c.identity.current()
 	s := tls.Server(&began{c.Conn, p[:1:1]}, c.with.server)
 	if err := s.Handshake(); err != nil {
-		c.identity.refused(c.RemoteAddr(), err)
+		c.identity.refused(time.Now(), c.RemoteAddr(), err)
 		_ = c.Conn.Close() // What follows is not a request.
 		return 0, err
 	}
@@ -177,12 +177,12 @@ func (b *began) Read(p []byte) (int, error) {
 const refusalPause = time.Second
 
 // refused logs why there is no connection with a client, if that is because of a certificate.
-func (i *Identity) refused(client net.Addr, err error) {
+func (i *Identity) refused(at time.Time, client net.Addr, err error) {
 	// A client that does not accept the server's certificate says so in an alert, which has no type.
 	if !strings.Contains(err.Error(), "certificate") {
 		return
 	}
-	now, last := time.Now().UnixNano(), i.complained.Load()
+	now, last := at.UnixNano(), i.complained.Load()
 	if last != 0 && now-last < int64(refusalPause) || !i.complained.CompareAndSwap(last, now) {
 		return
 	}

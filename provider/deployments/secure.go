@@ -29,7 +29,7 @@ func (o *Options) watchdog(ctx context.Context, f *provider.Function, found depl
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(found.watchdog), &args); err != nil {
-		return nil, fmt.Errorf("the Deployment's annotation %s is %q: %w; deploy the function again", WatchdogAnnotation, found.watchdog, err)
+		return nil, fmt.Errorf("the Deployment's annotation %s is %q: %w; deploy the function again with faas-cli, or change an annotation in its spec", WatchdogAnnotation, found.watchdog, err)
 	}
 	return args, nil
 }

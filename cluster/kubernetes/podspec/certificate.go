@@ -32,15 +32,27 @@ func addCertificate(spec *corev1.PodSpec) {
 // secureWatchdog gives an ordinary function's pod the instances' certificate. args are those with
 // which its image starts the watchdog. The kubelet has no certificate, so the paths of its probes
 // need none.
-func secureWatchdog(spec *corev1.PodSpec, d types.FunctionDeployment, args []string) {
+func secureWatchdog(spec *corev1.PodSpec, d types.FunctionDeployment, args []string) error {
 	addCertificate(spec)
 	c := &spec.Containers[0]
 	c.Args = append(slices.Clone(args), "--name", d.Service, "--tls", CertificatePath)
-	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
-		if u, err := url.Parse(p.HTTPGet.Path); err == nil && !slices.Contains(c.Args, u.Path) {
-			c.Args = append(c.Args, "--open", u.Path)
+	var open []string
+	for _, p := range []struct {
+		prefix string
+		probe  *corev1.Probe
+	}{{HealthPrefix, c.LivenessProbe}, {ReadyPrefix, c.ReadinessProbe}} {
+		u, err := url.Parse(p.probe.HTTPGet.Path)
+		if err != nil || slices.Contains(open, u.Path) {
+			continue
 		}
+		if u.Path == "" || u.Path == "/" {
+			return &Error{Key: p.prefix + "path", Value: p.probe.HTTPGet.Path, Example: HealthPath,
+				Why: "with --instance-tls everybody may GET this path without a certificate, and this one is the function itself; use a path of its own"}
+		}
+		open = append(open, u.Path)
+		c.Args = append(c.Args, "--open", u.Path)
 	}
+	return nil
 }
 
 // Network returns how to connect to a pod's instance: "tls" if it has a certificate, otherwise "tcp".

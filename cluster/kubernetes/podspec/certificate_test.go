@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,5 +30,23 @@ func TestSecureWatchdog(t *testing.T) {
 	}
 	if spec, err = Ordinary(d, Settings{User: DefaultUser}, ""); err != nil || len(spec.Containers[0].Args) > 0 || len(spec.Volumes) > 0 || Network(&corev1.Pod{Spec: spec}) != "tcp" {
 		t.Errorf("another image gets %q and %v, %v", spec.Containers[0].Args, spec.Volumes, err)
+	}
+}
+
+// The path of a probe is open also if it is another argument, once if both probes have it, and never the
+// whole function.
+func TestOpenPaths(t *testing.T) {
+	args := []string{"watchdog", "--bundle", "/bundle"}
+	for ready, want := range map[string][]string{"/bundle": {"--open", HealthPath, "--open", "/bundle"}, HealthPath + "?x": {"--open", HealthPath}, "/": nil, "/?deep=1": nil} {
+		spec, err := Ordinary(deployment(annotated(ReadyPrefix+"path", ready)), Settings{User: DefaultUser, Watchdog: args}, "")
+		if want == nil {
+			if err == nil || !strings.Contains(err.Error(), ReadyPrefix+"path") {
+				t.Errorf("%s: %v", ready, err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(spec.Containers[0].Args[7:], want) {
+			t.Errorf("%s: it is started with %q, want %q at the end: %v", ready, spec.Containers[0].Args, want, err)
+		}
 	}
 }

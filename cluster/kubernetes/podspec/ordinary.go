@@ -50,7 +50,9 @@ func Ordinary(d types.FunctionDeployment, s Settings, pull corev1.PullPolicy) (c
 		Tolerations:                   []corev1.Toleration{lost(corev1.TaintNodeNotReady), lost(corev1.TaintNodeUnreachable)},
 	}
 	if s.Watchdog != nil {
-		secureWatchdog(&spec, d, s.Watchdog)
+		if err := secureWatchdog(&spec, d, s.Watchdog); err != nil {
+			return corev1.PodSpec{}, err
+		}
 	}
 	return spec, Apply(&spec, d, s)
 }

@@ -219,14 +219,15 @@ func TestMonitors(t *testing.T) {
 		t.Error("a cluster without the operator gets its objects")
 	}
 	all := read(t, rendered(t, append([]string{"serviceMonitor.labels.release=prom", "prometheusRule.labels.release=prom"}, everything...)...))
-	service, monitor, rule := all["Service openfaas/faas-infer"], all["ServiceMonitor openfaas/faas-infer"], all["PrometheusRule openfaas/faas-infer"]
+	deployment, monitor, rule := all["Deployment openfaas/faas-infer"], all["PodMonitor openfaas/faas-infer"], all["PrometheusRule openfaas/faas-infer"]
+	pods, _, _ := metav1.NestedStringMap(deployment.Object, "spec", "template", "metadata", "labels")
 	selected, _, _ := metav1.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
 	if len(selected) == 0 || monitor.GetLabels()["release"] != "prom" || rule.GetLabels()["release"] != "prom" {
 		t.Errorf("the monitor selects %v; labels %v and %v", selected, monitor.GetLabels(), rule.GetLabels())
 	}
 	for key, value := range selected {
-		if service.GetLabels()[key] != value {
-			t.Errorf("the Service has the labels %v, the monitor selects %v", service.GetLabels(), selected)
+		if pods[key] != value {
+			t.Errorf("the pods have the labels %v, the monitor selects %v", pods, selected)
 		}
 	}
 	for _, key := range []string{"NetworkPolicy openfaas/faas-infer-monitor", "NetworkPolicy openfaas/gateway-monitor", "PodMonitor openfaas/gateway"} {

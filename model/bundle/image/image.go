@@ -33,6 +33,9 @@ const (
 	// Label is the label of an image that names the directory of its bundle, and
 	// the annotation of the layer that has the whole bundle.
 	Label = "dev.faas-infer.bundle"
+	// TLSLabel is the label of base images, and so of the images made on them, whose
+	// [Program] knows the option --tls. Its value is "true".
+	TLSLabel = "dev.faas-infer.tls"
 	// Dir is the bundle's directory in the images that Append makes.
 	Dir = "/bundle"
 	// Program is the path of the program faas-infer in base images.

@@ -59,7 +59,7 @@ func baseImage(t *testing.T) v1.Image {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err = mutate.Config(i, v1.Config{Entrypoint: []string{Program}, Env: []string{"PATH=/usr/bin", "mode=streaming"}})
+	i, err = mutate.Config(i, v1.Config{Entrypoint: []string{Program}, Env: []string{"PATH=/usr/bin", "mode=streaming"}, Labels: map[string]string{TLSLabel: "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,6 +241,7 @@ func TestProgramImage(t *testing.T) {
 		"another-server":  {func(c *v1.Config) { c.Cmd = []string{"instance"} }, false},
 		"another-program": {func(c *v1.Config) { c.Entrypoint = []string{"/usr/bin/fwatchdog"} }, false},
 		"no-command":      {func(c *v1.Config) { c.Cmd = nil }, false},
+		"older":           {func(c *v1.Config) { c.Labels = nil }, true},
 	} {
 		config, err := i.ConfigFile()
 		if err != nil {
@@ -253,7 +254,7 @@ func TestProgramImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		push(t, host+"/"+name, changed)
-		if r, err := Resolve(t.Context(), host+"/"+name, nil); err != nil || (r.Watchdog != nil) != c.ours || c.ours && !slices.Equal(r.Watchdog, config.Config.Cmd) {
+		if r, err := Resolve(t.Context(), host+"/"+name, nil); err != nil || r.TLS != (name != "older") || (r.Watchdog != nil) != c.ours || c.ours && !slices.Equal(r.Watchdog, config.Config.Cmd) {
 			t.Errorf("%s: the watchdog is started with %v, %v", name, r, err)
 		}
 	}

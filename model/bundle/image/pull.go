@@ -118,7 +118,9 @@ type Resolved struct {
 	// Watchdog is the arguments with which [Program] serves the image's program as its watchdog; nil if
 	// another server does.
 	Watchdog []string
-	image    v1.Image
+	// TLS: the image's [Program] knows the option --tls.
+	TLS   bool
+	image v1.Image
 }
 
 // Resolve finds an image in its registry and reads its config, but no layers. The
@@ -149,7 +151,7 @@ func resolve(ctx context.Context, ref string, keychain authn.Keychain, s setting
 	if err != nil {
 		return nil, explain(ref, err)
 	}
-	r := &Resolved{Reference: parsed.Context().Digest(found.Digest.String()).Name(), Digest: found.Digest.String(), image: image}
+	r := &Resolved{Reference: parsed.Context().Digest(found.Digest.String()).Name(), Digest: found.Digest.String(), TLS: config.Config.Labels[TLSLabel] == "true", image: image}
 	if r.Platforms, err = platforms(found, config); err != nil {
 		return nil, explain(ref, err)
 	}

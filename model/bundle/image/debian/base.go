@@ -71,6 +71,7 @@ func (f Function) Image(ctx context.Context) (v1.Image, error) {
 		"org.opencontainers.image.title":       "faas-infer",
 		"org.opencontainers.image.description": "The base image of faas-infer's functions",
 		"org.opencontainers.image.licenses":    "MIT",
+		image.TLSLabel:                         "true",
 	}
 	if f.Python {
 		python, version, err := f.python(ctx)

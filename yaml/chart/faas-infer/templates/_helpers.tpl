@@ -45,9 +45,9 @@ securityContext: {{- toYaml .Values.securityContext | nindent 2 }}
 {{- end }}
 
 {{/* The name of the secret with the certificate of the NATS server that the chart installs, "" for
-none. */}}
+none. Without a name there is one only if cert-manager makes it. */}}
 {{- define "faas-infer.ownNatsTLS" -}}
-{{- if and .Values.nats.enabled .Values.tls.enabled }}{{ .Values.tls.natsSecretName }}{{ end }}
+{{- if and .Values.nats.enabled .Values.tls.enabled }}{{ .Values.tls.natsSecretName | default (ternary "faas-infer-nats-tls" "" .Values.tls.certManager.enabled) }}{{ end }}
 {{- end }}
 
 {{/* The name of the secret with the authority of the NATS server, "" for none. Of the server that the

@@ -1,0 +1,27 @@
+package mutual
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Refusals of the same second are one line of the log.
+func TestRefusalPause(t *testing.T) {
+	var log bytes.Buffer
+	i := &Identity{log: zerolog.New(&log)}
+	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		after time.Duration
+		lines int
+	}{{0, 1}, {refusalPause / 2, 1}, {refusalPause - 1, 1}, {refusalPause, 2}, {refusalPause + 1, 2}} {
+		i.refused(start.Add(c.after), &net.TCPAddr{}, errors.New("tls: bad certificate"))
+		if got := bytes.Count(log.Bytes(), []byte("\n")); got != c.lines {
+			t.Errorf("after %v there are %d lines, want %d", c.after, got, c.lines)
+		}
+	}
+}
