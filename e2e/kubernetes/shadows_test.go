@@ -35,15 +35,9 @@ spec:
 // elements is the size of the model's answer in bytes.
 const elements = 4 * 1000
 
-// A body in a pod gets a shadow in a pod beside it under load, which maps the same copy of the model. Every
-// answer is the whole model's to the last bit, also while shadows and the body are deleted. The next provider
-// takes the pair over, and nothing is left after the deletion. With "auto" a shadow starts where it is the cheapest
-// way in time: the quota is as high as it may be, and a second instance is not allowed.
-func TestShadows(t *testing.T) {
-	f := shared(t)
-	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
-	state := t.TempDir() // With the operators' times, which both providers need.
-	url := f.provider(t, "first", "--copies", "openfaas-fn", "--state", state, "--lease-duration", "5s")
+// sampleRow returns the body and the header of a request with a row for the model of [shadowed].
+func sampleRow(t *testing.T) (body []byte, header http.Header) {
+	t.Helper()
 	m, err := zoo.Make("resnet-20", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +50,19 @@ func TestShadows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
+	return body, http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
+}
+
+// A body in a pod gets a shadow in a pod beside it under load, which maps the same copy of the model. Every
+// answer is the whole model's to the last bit, also while shadows and the body are deleted. The next provider
+// takes the pair over, and nothing is left after the deletion. With "auto" a shadow starts where it is the cheapest
+// way in time: the quota is as high as it may be, and a second instance is not allowed.
+func TestShadows(t *testing.T) {
+	f := shared(t)
+	f.shareCopies(t, "resnet-20", "functions/shadowed:latest")
+	state := t.TempDir() // With the operators' times, which both providers need.
+	url := f.provider(t, "first", "--copies", "openfaas-fn", "--state", state, "--lease-duration", "5s")
+	body, header := sampleRow(t)
 	ask := func(name string) (answer []byte, err error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/function/"+name+".openfaas-fn", bytes.NewReader(body))
 		if err != nil {

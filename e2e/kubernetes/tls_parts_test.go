@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -228,19 +227,7 @@ func lineWith(text, part string) (line string, found bool) {
 // pairs sends load to a body until its shadow has computed rows. Every answer is the one of the body alone.
 func (f *fixture) pairs(t *testing.T, urls []string) {
 	t.Helper()
-	m, err := zoo.Make("resnet-20", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	inputs, err := m.SampleInputs(1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, length, err := load.EncodeBinary(inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	header := http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
+	body, header := sampleRow(t)
 	await(t, "the layers' profile", func() error {
 		if plan := f.plan(t, stockGateway); !strings.Contains(plan, "holds the blocks") {
 			return errors.New(plan)

@@ -8,8 +8,8 @@ import (
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
-// The time assumed for tensors to cross hides a tenth of a pair's rate if the model is quick. What this repository's
-// machine measures (docs/design/shadow.md) leaves nothing to be discovered: without any time pairs would serve less
+// The time assumed for tensors to cross hides a tenth of a pair's rate if the model is quick. The measured
+// time (docs/design/shadow.md) leaves nothing to be discovered: without any time pairs would serve less
 // than a hundredth more. Layers are those of the simulation's law; `go test -v` prints the rates over two bodies.
 func TestMeasuredCrossingsLeaveNothing(t *testing.T) {
 	models, err := asyfunc.DefaultLaw().Models([]string{"textcnn-69", "mobilenet", "dssm-2365", "ssd", "resnet-20", "bert-small", "resnet-50", "vgg-16"})

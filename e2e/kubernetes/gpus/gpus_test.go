@@ -195,11 +195,9 @@ func device(node string, n int) gpu.Device {
 	return gpu.Device{Index: n, UUID: fmt.Sprintf("GPU-%s-%d", node, n), Model: "GeForce RTX 2080 Ti", Memory: gpuMemory, SMs: 68}
 }
 
-// start starts all of that.
-func start(t *testing.T, scheduler string, g *gate) *fleet {
+// clusterOf starts an API server with nodes, until the test ends.
+func clusterOf(ctx context.Context, t *testing.T, edit func(*corev1.Node)) *testcluster.Cluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	t.Cleanup(cancel)
 	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
 	if err != nil {
 		t.Fatal(err)
@@ -215,14 +213,23 @@ func start(t *testing.T, scheduler string, g *gate) *fleet {
 	if err := c.Namespaces(ctx, nil, kubernetes.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	err = c.AddNodes(ctx, nodeCount, fmt.Sprint(cores), "64Gi", func(n *corev1.Node) {
+	if err := c.AddNodes(ctx, nodeCount, fmt.Sprint(cores), "64Gi", edit); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// start starts all of that.
+func start(t *testing.T, scheduler string, g *gate) *fleet {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	c := clusterOf(ctx, t, func(n *corev1.Node) {
 		i := gpu.Inventory{Sharing: gpu.MPS, PipeDirectory: "/run/mps", Driver: "450", Devices: []gpu.Device{device(n.Name, 0), device(n.Name, 1)}}
 		n.Annotations[gpu.InventoryAnnotation] = i.String()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := &fleet{t: t, gate: g, models: &published{}}
+	var err error
 	if f.client, err = clientset.NewForConfig(c.Config()); err != nil {
 		t.Fatal(err)
 	}

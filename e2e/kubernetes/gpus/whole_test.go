@@ -23,7 +23,6 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/command/profile"
-	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -158,24 +157,8 @@ func startWhole(t *testing.T) *wholeFleet {
 	t.Cleanup(cancel)
 	f := &wholeFleet{tried: map[string]*corev1.Pod{}}
 	f.t = t
-	c, err := testcluster.Start(ctx, testcluster.Options{Kwok: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Namespaces(ctx, nil, kubernetes.Namespace); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.AddNodes(ctx, nodeCount, fmt.Sprint(cores), "64Gi", f.edit); err != nil {
-		t.Fatal(err)
-	}
+	c := clusterOf(ctx, t, f.edit)
+	var err error
 	if f.client, err = clientset.NewForConfig(c.Config()); err != nil {
 		t.Fatal(err)
 	}
