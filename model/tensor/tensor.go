@@ -20,16 +20,21 @@ const (
 	Int64  Type = "INT64"
 	Uint64 Type = "UINT64"
 	FP16   Type = "FP16"
+	BF16   Type = "BF16"
 	FP32   Type = "FP32"
 	FP64   Type = "FP64"
+	// Bytes are strings. Each element in a tensor's data is its length in four bytes, little
+	// endian, and then its bytes, as the protocol's binary extension sends them.
+	Bytes Type = "BYTES"
 )
 
-// Size is the number of bytes of one element, 0 for an unknown type.
+// Size is the number of bytes of one element, 0 for an unknown type and for [Bytes], whose
+// elements have different sizes.
 func (t Type) Size() int {
 	switch t {
 	case Bool, Uint8, Int8:
 		return 1
-	case Int16, Uint16, FP16:
+	case Int16, Uint16, FP16, BF16:
 		return 2
 	case Int32, Uint32, FP32:
 		return 4
@@ -39,12 +44,25 @@ func (t Type) Size() int {
 	return 0
 }
 
-// Info describes an input or output of a model. Shape[0] is the batch dimension,
-// -1. Other dimensions are positive, or -1 if dynamic.
+// Info describes an input or output of a model as engines take it. Shape[0] is the batch
+// dimension, -1. Other dimensions are positive, or -1 if dynamic.
 type Info struct {
 	Name  string  `json:"name"`
 	Type  Type    `json:"datatype"`
 	Shape []int64 `json:"shape"`
+	// Edge is the tensor as clients send or get it, nil if that is the same.
+	Edge *Edge `json:"edge,omitempty"`
+}
+
+// Edge describes a tensor of a model that does not have its batch dimension first. Engines
+// get such a tensor with its batch dimension moved to the front, or with one put there:
+// for example the state [2, n, 128] as [n, 2, 128], and the scalar [] as [1].
+type Edge struct {
+	// Shape is the model's own shape. Dynamic dimensions, the batch among them, are -1.
+	Shape []int64 `json:"shape"`
+	// Axis is the position of the batch dimension in Shape. It is -1 for a tensor without
+	// one: a request is then one row, whatever the tensor's shape.
+	Axis int `json:"axis"`
 }
 
 // Tensor is a dense array. Data holds its elements row by row, little endian.
