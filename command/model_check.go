@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -76,12 +77,13 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if engines.IsManifest(file) {
 		return o.runPython(ctx, file, out)
 	}
+	o.Whole = true
 	found, err := o.Model(ctx, file)
 	if err != nil {
 		return err
 	}
 	s := found.Subject
-	return o.show(out, s.Name, found.Profile, s.Model.Inputs(), s.Model.Outputs())
+	return o.show(out, s.Name, found.Profile, protocol.Own(s.Prepared.Inputs), protocol.Own(s.Prepared.Outputs))
 }
 
 // show prints a model's configs. It returns an error if none meets the objective.
@@ -90,7 +92,7 @@ func (o *checkOptions) show(out io.Writer, name string, p *profiler.Profile, inp
 	if o.JSON {
 		err = checked.report(name).JSON(out)
 	} else {
-		err = errors.Join(describeModel(out, name, inputs, outputs), checked.print(out))
+		err = errors.Join(describeModel(out, name, inputs, outputs), describeBatches(out, p), checked.print(out))
 	}
 	return errors.Join(err, checked.verdict())
 }
@@ -203,6 +205,15 @@ func (m checkedModel) verdict() error {
 // describeModel prints a model's inputs and outputs.
 func describeModel(out io.Writer, name string, inputs, outputs []tensor.Info) error {
 	_, err := fmt.Fprintf(out, "%s\n  inputs   %s\n  outputs  %s\n\n", name, tensors(inputs), tensors(outputs))
+	return err
+}
+
+// describeBatches says why a model takes one request an execution, if it does.
+func describeBatches(out io.Writer, p *profiler.Profile) error {
+	if p.Unbatched == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "It takes one request an execution, because %s.\n\n", p.Unbatched)
 	return err
 }
 

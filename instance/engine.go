@@ -40,6 +40,13 @@ type Engine interface {
 	Close() error
 }
 
+// unbatchedEngine is an Engine that may have a model whose rows must not be joined. Unbatched
+// says why, "" for a model whose rows can be. Each request is then a row of its own.
+type unbatchedEngine interface {
+	Engine
+	Unbatched() string
+}
+
 // DistributedEngine is an Engine that has other processes compute parts of a batch. Most of a
 // run it waits, so the server may run several batches at the same time
 // (Options.Concurrency). It ends a run's context once no member of the batch needs an answer

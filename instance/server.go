@@ -102,9 +102,13 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	if options.MaxRows == 0 {
 		options.MaxRows = max(options.MaxBatch, defaultMaxRows)
 	}
+	if e, ok := engine.(unbatchedEngine); ok && e.Unbatched() != "" {
+		options.MaxBatch = 1
+		options.Logger.Info().Str("why", e.Unbatched()).Msg("the model takes one request an execution")
+	}
 	s := &Server{
 		engine:  engine,
-		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxBody: options.BodyLimit},
+		model:   protocol.Model{Name: options.Name, Inputs: protocol.Own(engine.Inputs()), Outputs: protocol.Own(engine.Outputs()), MaxRows: options.MaxRows, MaxBody: options.BodyLimit},
 		options: options,
 		turn:    make(chan struct{}, max(1, options.Concurrency)),
 
@@ -128,7 +132,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 			return nil, fmt.Errorf("com.openfaas.infer.image does not fit the model: %w", err)
 		}
 	}
-	for _, in := range s.model.Inputs {
+	for _, in := range engine.Inputs() {
 		for _, d := range in.Shape[1:] {
 			s.dynamic = s.dynamic || d < 0
 		}

@@ -75,15 +75,16 @@ type Graph struct {
 	ControlFlow []string `json:"controlFlow,omitempty"`
 }
 
-// Graph infers the operator graph at a batch size. The error for an input without
-// a dynamic leading dimension wraps [ErrNoBatch] and names the input. An operator
+// Graph infers the operator graph at a batch size. A model with an input without a dynamic
+// leading dimension has only a graph of batch 1, of one request with the declared shapes; for
+// other sizes the error wraps [ErrNoBatch] and names the input. An operator
 // that cannot take its inputs at that batch size is an error too, for example a
 // Reshape that was exported with a batch of 1.
 func (m *Model) Graph(batch int) (*Graph, error) {
 	if batch < 1 || batch > MaxBatch {
 		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, MaxBatch)
 	}
-	if err := m.checkBatch(); err != nil {
+	if err := m.checkBatch(); err != nil && batch > 1 {
 		return nil, err
 	}
 	w := newWalk(m, batch)
@@ -133,7 +134,9 @@ func newWalk(m *Model, batch int) *walk {
 	for _, in := range m.inputs() {
 		t := in.GetType().GetTensorType()
 		v := shape.Value{Elem: onnxpb.TensorProto_DataType(t.GetElemType()), Shape: declaredShape(t)}
-		v.Shape[0] = int64(batch)
+		if len(v.Shape) > 0 && v.Shape[0] < 0 {
+			v.Shape[0] = int64(batch)
+		}
 		w.values[in.GetName()] = v
 		w.graph.Inputs = append(w.graph.Inputs, public(in.GetName(), v))
 	}

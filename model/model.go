@@ -39,6 +39,15 @@ func FromProto(p *onnxpb.ModelProto) (*Model, error) {
 	return &Model{proto: p}, nil
 }
 
+// With is a model of another message whose weights in files, or that are still to be
+// generated, are this model's.
+func (m *Model) With(p *onnxpb.ModelProto) *Model {
+	return &Model{proto: p, dir: m.dir, generate: m.generate}
+}
+
+// Dir is the directory of the model's file, "" for a model that was not read from one.
+func (m *Model) Dir() string { return m.dir }
+
 // Proto is the ONNX message. It must not be changed. It lacks the weights that are in
 // other files or are generated when the model is written.
 func (m *Model) Proto() *onnxpb.ModelProto { return m.proto }
@@ -132,22 +141,24 @@ func declaredShape(t *onnxpb.TypeProto_Tensor) []int64 {
 }
 
 var elementTypes = map[onnxpb.TensorProto_DataType]tensor.Type{
-	onnxpb.TensorProto_BOOL:    tensor.Bool,
-	onnxpb.TensorProto_UINT8:   tensor.Uint8,
-	onnxpb.TensorProto_INT8:    tensor.Int8,
-	onnxpb.TensorProto_INT16:   tensor.Int16,
-	onnxpb.TensorProto_UINT16:  tensor.Uint16,
-	onnxpb.TensorProto_INT32:   tensor.Int32,
-	onnxpb.TensorProto_UINT32:  tensor.Uint32,
-	onnxpb.TensorProto_INT64:   tensor.Int64,
-	onnxpb.TensorProto_UINT64:  tensor.Uint64,
-	onnxpb.TensorProto_FLOAT16: tensor.FP16,
-	onnxpb.TensorProto_FLOAT:   tensor.FP32,
-	onnxpb.TensorProto_DOUBLE:  tensor.FP64,
+	onnxpb.TensorProto_BOOL:     tensor.Bool,
+	onnxpb.TensorProto_UINT8:    tensor.Uint8,
+	onnxpb.TensorProto_INT8:     tensor.Int8,
+	onnxpb.TensorProto_INT16:    tensor.Int16,
+	onnxpb.TensorProto_UINT16:   tensor.Uint16,
+	onnxpb.TensorProto_INT32:    tensor.Int32,
+	onnxpb.TensorProto_UINT32:   tensor.Uint32,
+	onnxpb.TensorProto_INT64:    tensor.Int64,
+	onnxpb.TensorProto_UINT64:   tensor.Uint64,
+	onnxpb.TensorProto_FLOAT16:  tensor.FP16,
+	onnxpb.TensorProto_BFLOAT16: tensor.BF16,
+	onnxpb.TensorProto_FLOAT:    tensor.FP32,
+	onnxpb.TensorProto_STRING:   tensor.Bytes,
+	onnxpb.TensorProto_DOUBLE:   tensor.FP64,
 }
 
 // elementType is the Open Inference Protocol name of an ONNX element type, "" for
-// a type without one (bfloat16, complex, string).
+// a type without one (complex numbers, 8-bit floating-point numbers).
 func elementType(code int32) tensor.Type {
 	return elementTypes[onnxpb.TensorProto_DataType(code)]
 }

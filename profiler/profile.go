@@ -118,6 +118,9 @@ type Profile struct {
 	// Mapped is the file, and the part of Memory, that instances on one node map together; it depends on
 	// how the model was prepared there. It is zero if they share none.
 	Mapped Mapped `json:"-"`
+	// Unbatched is why the model takes one request an execution, "" if rows of several requests
+	// run together. Such a profile has times of batches of 1 only.
+	Unbatched string `json:"unbatched,omitempty"`
 	// WholeDevice: an instance takes all memory of its GPU, whatever that is.
 	WholeDevice bool `json:"wholeDevice,omitzero"`
 }

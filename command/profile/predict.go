@@ -14,6 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/database"
@@ -74,6 +75,9 @@ type PredictOptions struct {
 	// Sketch measures the whole model for about a second, instead of its operators, if
 	// the database knows too little of them. The profile is then provisional.
 	Sketch bool
+	// Whole measures the whole model for about a second if its times do not follow from its
+	// operators, whatever is known of these.
+	Whole bool
 	// GPUName, if it is not "", is the GPU whose operators the prediction uses.
 	GPUName string
 	// Longest takes the longest path through the operators and not their sum, as for an engine
@@ -176,7 +180,14 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 			return p, err
 		}
 	}
-	if p.Subject, err = models.Get(argument); err != nil {
+	if p.Subject, err = models.Prepare(argument); err != nil {
+		return p, err
+	}
+	if p.Subject.Opaque != nil {
+		if !o.Sketch && !o.Whole {
+			return p, p.Subject.Opaque
+		}
+		p.Profile, err = o.sketch(ctx, p.Subject)
 		return p, err
 	}
 	p.Prediction, err = o.predict(ctx, p.Subject)
@@ -202,7 +213,7 @@ var (
 
 // sketch measures the model as a whole for about a second.
 func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Profile, error) {
-	plan := profiler.Sketch(o.MaxBatch, o.Until, time.Now, processorTime)
+	plan := profiler.Sketch(largestBatch(o.MaxBatch, s.Prepared), o.Until, time.Now, processorTime)
 	plan.Waited = waitedTime
 	points, err := profiler.Measure(ctx, openSamples(s.Model, s.Prepared), plan, nil)
 	if err != nil {
@@ -214,15 +225,39 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	for largest < o.MaxBatch && (o.Until == 0 || float64(largest)*points[0].Median <= float64(o.Until.Microseconds())) {
 		largest = min(2*largest, o.MaxBatch)
 	}
-	return &profiler.Profile{
+	found := &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
-		Memory: residentOf(s.Optimised, largest), Own: ownOf(s, largest), Measurements: points, MeasuredAt: time.Now(),
-		Payloads: payloadsOf(ctx, s),
-	}, nil
+		Measurements: points, MeasuredAt: time.Now(), Payloads: payloadsOf(ctx, s), Unbatched: s.Prepared.Unbatched,
+	}
+	if s.Optimised == nil {
+		found.Memory = residentPeak()
+	} else {
+		found.Memory, found.Own = residentOf(s.Optimised, largest), ownOf(s, largest)
+	}
+	return found, nil
+}
+
+// largestBatch is the largest batch to measure of a model.
+func largestBatch(wanted int, p onnxruntime.Prepared) int {
+	if p.Unbatched != "" {
+		return 1
+	}
+	return wanted
 }
 
 func payloadsOf(ctx context.Context, s *Subject) *profiler.Payloads {
-	return measurePayloads(ctx, Signature{s.Model.Inputs(), s.Model.Outputs()})
+	return measurePayloads(ctx, signatureOf(s.Prepared))
+}
+
+// signatureOf are the tensors that the engine takes and gives.
+func signatureOf(p onnxruntime.Prepared) Signature {
+	s := Signature{slices.Clone(p.Inputs), slices.Clone(p.Outputs)}
+	for _, infos := range [][]tensor.Info{s.Inputs, s.Outputs} {
+		for i := range infos {
+			infos[i].Edge = nil
+		}
+	}
+	return s
 }
 
 // predict predicts a model's times. Without Sketch it first measures the operators of which

@@ -217,7 +217,12 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := o.plan(processorTime)
+	limited := *o
+	limited.MaxBatch = largestBatch(o.MaxBatch, prepared)
+	if prepared.Unbatched != "" {
+		limited.Batches = nil
+	}
+	plan := limited.plan(processorTime)
 	plan.Waited = waitedTime
 	own, open := int64(0), openSamples(m, prepared)
 	if prepared.MappedWeights() > 0 {
@@ -230,7 +235,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
 		Model: prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: residentPeak(), Own: own, Measurements: points, MeasuredAt: time.Now(),
-		Payloads: measurePayloads(ctx, Signature{m.Inputs(), m.Outputs()}),
+		Payloads: measurePayloads(ctx, signatureOf(prepared)), Unbatched: prepared.Unbatched,
 	}}, nil
 }
 
@@ -262,7 +267,12 @@ func openSamples(m *model.Model, prepared onnxruntime.Prepared) func(threads int
 		if err != nil {
 			return nil, err
 		}
-		return &sampleRunner{engine: e, model: m, inputs: map[int][]tensor.Tensor{}}, nil
+		sample := func(batch int) ([]tensor.Tensor, error) { return e.Sample(batch), nil }
+		r := &sampleRunner{engine: e, sample: sample, inputs: map[int][]tensor.Tensor{}}
+		if prepared.AsInFile() {
+			r.sample = func(batch int) ([]tensor.Tensor, error) { return m.SampleInputs(batch, uint64(batch)) }
+		}
+		return r, nil
 	}
 }
 
@@ -294,7 +304,7 @@ func (r noting) Close() error {
 // sampleRunner executes a model on sample inputs, made once per batch size.
 type sampleRunner struct {
 	engine *onnxruntime.Engine
-	model  *model.Model
+	sample func(batch int) ([]tensor.Tensor, error)
 	inputs map[int][]tensor.Tensor
 }
 
@@ -302,7 +312,7 @@ func (r *sampleRunner) Run(ctx context.Context, batch int) error {
 	inputs, ok := r.inputs[batch]
 	if !ok {
 		var err error
-		if inputs, err = r.model.SampleInputs(batch, uint64(batch)); err != nil {
+		if inputs, err = r.sample(batch); err != nil {
 			return err
 		}
 		clear(r.inputs)

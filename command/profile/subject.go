@@ -21,8 +21,10 @@ type Subject struct {
 	Name, File string
 	Model      *model.Model
 	Prepared   onnxruntime.Prepared
-	// Optimised is the graph that the engine runs.
+	// Optimised is the graph that the engine runs. It is nil for a model whose times do not
+	// follow from its operators; Opaque then says why.
 	Optimised *operator.Graph
+	Opaque    error
 }
 
 // Original returns the graph before the engine's optimiser.
@@ -79,8 +81,21 @@ func SubjectTable() []string {
 	return names
 }
 
-// Get reads and prepares the model of one argument, and reads its optimised graph.
+// Get reads and prepares the model of one argument, and reads its optimised graph. The error
+// is Opaque's for a model whose times do not follow from its operators.
 func (p *Subjects) Get(argument string) (*Subject, error) {
+	s, err := p.Prepare(argument)
+	if err == nil {
+		err = s.Opaque
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Prepare is Get, but also returns a subject that is opaque.
+func (p *Subjects) Prepare(argument string) (*Subject, error) {
 	s := &Subject{Name: strings.TrimSuffix(filepath.Base(argument), filepath.Ext(argument)), File: argument}
 	if a, ok := zoo.Find(argument); ok {
 		var err error
@@ -102,13 +117,22 @@ func (p *Subjects) Get(argument string) (*Subject, error) {
 	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}
-	if s.Prepared.GraphFile() == "" {
-		return nil, fmt.Errorf("%s%s: the engine has not written its optimised graph: %s", Unpredictable, argument, s.Prepared.GraphError)
-	}
-	if s.Optimised, err = readOperators(s.Prepared.GraphFile()); err != nil {
-		return nil, fmt.Errorf("%s%s: %w", Unpredictable, argument, err)
+	s.Optimised, s.Opaque = optimised(s.Prepared)
+	if s.Opaque != nil {
+		s.Optimised, s.Opaque = nil, fmt.Errorf("%s%s: %w", Unpredictable, argument, s.Opaque)
 	}
 	return s, nil
+}
+
+// optimised reads the graph that the engine runs.
+func optimised(p onnxruntime.Prepared) (*operator.Graph, error) {
+	switch {
+	case p.Unbatched != "":
+		return nil, fmt.Errorf("it takes one request an execution: %s", p.Unbatched)
+	case p.GraphFile() == "":
+		return nil, fmt.Errorf("the engine has not written its optimised graph: %s", p.GraphError)
+	}
+	return readOperators(p.GraphFile())
 }
 
 // Begin reads the model in a file and prepares it without optimising it

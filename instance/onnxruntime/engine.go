@@ -19,6 +19,8 @@ type Options struct {
 	// the directory of a prepared model. Prepared takes precedence.
 	Model    string
 	Prepared string
+	// Shapes are sizes for the free dimensions of Model's inputs, nil for guesses.
+	Shapes tensor.Shapes
 	// Divided opens the form of the prepared model whose weights its segments share, even if
 	// another loads sooner.
 	Divided bool
@@ -72,6 +74,8 @@ type form struct {
 	signature signature
 	run       time.Duration // time of one row, 0 if not measured
 	save      string        // where to write the optimised model, "" for nowhere
+	// quiet: failures of runs are expected, so ONNX Runtime does not print them.
+	quiet bool
 	// data is the model itself, nil if it is in the file. path is then the directory of its
 	// weights.
 	data []byte
@@ -88,13 +92,8 @@ func formOf(o Options) (form, error) {
 		}
 		return p.form(), nil
 	}
-	f := form{path: o.Model, level: ort.GraphOptimizationLevelEnableAll}
-	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll)
+	f, err := adaptFile(o.Model, o.Shapes, false)
 	if err != nil {
-		return form{}, err
-	}
-	defer options.Destroy()
-	if f.signature, err = readSignature(o.Model, options); err != nil {
 		return form{}, fmt.Errorf("loading %s: %w", o.Model, err)
 	}
 	return f, nil
@@ -113,6 +112,11 @@ func open(f form, threads int) (e *Engine, err error) {
 		return nil, err
 	}
 	defer options.Destroy()
+	if f.quiet {
+		if err := options.SetLogSeverityLevel(ort.LoggingLevelFatal); err != nil {
+			return nil, plain(err)
+		}
+	}
 	if f.save != "" {
 		if err := options.SetOptimizedModelFilePath(f.save); err != nil {
 			return nil, err
@@ -135,6 +139,10 @@ func (e *Engine) Inputs() []tensor.Info { return e.signature.Inputs }
 
 // Outputs describes the model's outputs in the order in which Run gives them.
 func (e *Engine) Outputs() []tensor.Info { return e.signature.Outputs }
+
+// Unbatched says why the model takes one request an execution, "" if rows of several requests
+// can be joined. Run then takes one row, which is a whole request.
+func (e *Engine) Unbatched() string { return e.signature.Unbatched }
 
 // LoadTime returns how long Open took.
 func (e *Engine) LoadTime() time.Duration { return e.load }
@@ -206,6 +214,7 @@ func (e *Engine) bindOutputs(rows int, into [][]byte, pinned *runtime.Pinner) ([
 	values := make([]ort.Value, len(outputs))
 	for i, info := range e.signature.Outputs {
 		shape, known := shapeFor(info, rows)
+		known = known && !e.signature.wide(i)
 		outputs[i] = tensor.Tensor{Name: info.Name, Type: info.Type, Shape: shape}
 		given := i < len(into) && into[i] != nil
 		if !known && !given {
@@ -268,6 +277,9 @@ func (e *Engine) collect(rows int, outputs []tensor.Tensor, out []ort.Value) err
 		if outputs[i].Data != nil {
 			continue
 		}
+		if out[i] == nil {
+			return fmt.Errorf("output %q was not computed", outputs[i].Name)
+		}
 		outputs[i].Shape = out[i].GetShape()
 		if len(outputs[i].Shape) == 0 || outputs[i].Shape[0] != int64(rows) {
 			return fmt.Errorf("output %q has the shape %v for %d rows, so it cannot be split",
@@ -276,6 +288,9 @@ func (e *Engine) collect(rows int, outputs []tensor.Tensor, out []ort.Value) err
 		data, err := dataOf(out[i])
 		if err != nil {
 			return fmt.Errorf("output %q: %w", outputs[i].Name, err)
+		}
+		if e.signature.wide(i) {
+			data = outputs[i].Type.Narrow(data)
 		}
 		outputs[i].Data = data
 	}

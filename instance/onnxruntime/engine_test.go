@@ -91,7 +91,7 @@ func TestRunGivesOutputsOfOpenShapes(t *testing.T) {
 // TestRunTakesDataAtAnyAddress: binary tensors lie where the JSON part ends.
 func TestRunTakesDataAtAnyAddress(t *testing.T) {
 	e := mustOpen(t, Options{Model: zooFile(t, "mnist")})
-	x := sample(e.Inputs(), 2)
+	x := e.signature.sample(2)
 	want, err := e.Run(context.Background(), 2, x)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestRunTakesDataAtAnyAddress(t *testing.T) {
 // is what makes batching safe.
 func TestRowsAreIndependent(t *testing.T) {
 	e := mustOpen(t, Options{Model: zooFile(t, "mnist"), Threads: 2})
-	x := sample(e.Inputs(), 5)
+	x := e.signature.sample(5)
 	together, err := e.Run(context.Background(), 5, x)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestRunIsSafeForConcurrentUse(t *testing.T) {
 
 func TestRunRefusesWrongInputs(t *testing.T) {
 	e := mustOpen(t, Options{Model: zooFile(t, "mnist")})
-	good := sample(e.Inputs(), 2)[0]
+	good := e.signature.sample(2)[0]
 	with := func(change func(*tensor.Tensor)) []tensor.Tensor {
 		x := good
 		change(&x)
@@ -184,16 +184,16 @@ func TestRunRefusesWrongInputs(t *testing.T) {
 func TestRunIsGivenUp(t *testing.T) {
 	e := mustOpen(t, Options{Model: zooFile(t, "mnist")})
 	const rows = 8192 // Takes about a second.
-	x := sample(e.Inputs(), rows)
+	x := e.signature.sample(rows)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := e.Run(ctx, rows, x); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := e.Run(ctx, 1, sample(e.Inputs(), 1)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := e.Run(ctx, 1, e.signature.sample(1)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("after the deadline: got %v", err)
 	}
-	if _, err := e.Run(context.Background(), 1, sample(e.Inputs(), 1)); err != nil {
+	if _, err := e.Run(context.Background(), 1, e.signature.sample(1)); err != nil {
 		t.Errorf("the next run: %v", err)
 	}
 }

@@ -1,11 +1,10 @@
 package onnxruntime
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -104,13 +103,13 @@ func measure(f form, reference *measurement) (measurement, error) {
 }
 
 func (m *measurement) runs(e *Engine) error {
-	const rows = 2
-	outputs, err := e.Run(context.Background(), rows, sample(e.Inputs(), rows))
+	two := e.signature.sample(2)
+	outputs, err := e.Run(context.Background(), int(two[0].Shape[0]), two)
 	if err != nil {
 		return err
 	}
 	m.outputs = outputs
-	one := sample(e.Inputs(), 1)
+	one := e.signature.sample(1)
 	begin := time.Now()
 	for i := 0; i < runTimes && (i < 1 || time.Since(begin) < runBudget/2 || i < 2 && time.Since(begin) < runBudget); i++ {
 		start := processorTime()
@@ -134,47 +133,6 @@ func processorTime() time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// freeDimension is the size that sample gives to dynamic dimensions other than the
-// batch.
-const freeDimension = 16
-
-// sample makes inputs that any model takes: real numbers in [0,1), and 0 or 1 for
-// integers, which may be masks or indices.
-func sample(inputs []tensor.Info, rows int) []tensor.Tensor {
-	random := rand.New(rand.NewPCG(1, 2))
-	out := make([]tensor.Tensor, len(inputs))
-	for i, in := range inputs {
-		shape := append([]int64{int64(rows)}, in.Shape[1:]...)
-		n := 1
-		for j := range shape {
-			if shape[j] < 0 {
-				shape[j] = freeDimension
-			}
-			n *= int(shape[j])
-		}
-		data := make([]byte, n*in.Type.Size())
-		for j := range n {
-			put(data[j*in.Type.Size():], in.Type, random)
-		}
-		out[i] = tensor.Tensor{Name: in.Name, Type: in.Type, Shape: shape, Data: data}
-	}
-	return out
-}
-
-func put(to []byte, t tensor.Type, random *rand.Rand) {
-	switch t {
-	case tensor.FP32:
-		binary.LittleEndian.PutUint32(to, math.Float32bits(random.Float32()))
-	case tensor.FP64:
-		binary.LittleEndian.PutUint64(to, math.Float64bits(random.Float64()))
-	case tensor.FP16:
-		// The bits of 0 or of 0.5.
-		binary.LittleEndian.PutUint16(to, uint16(random.IntN(2))*0x3800)
-	default:
-		to[0] = byte(random.IntN(2))
-	}
-}
-
 // same compares two runs' outputs.
 func same(want, got []tensor.Tensor) error {
 	for i := range want {
@@ -182,8 +140,14 @@ func same(want, got []tensor.Tensor) error {
 			return fmt.Errorf("output %q has %d bytes, but the original model's has %d",
 				want[i].Name, len(got[i].Data), len(want[i].Data))
 		}
+		if want[i].Type == tensor.Bytes {
+			if !bytes.Equal(want[i].Data, got[i].Data) {
+				return fmt.Errorf("output %q has other strings than the model's own", want[i].Name)
+			}
+			continue
+		}
 		for at := 0; at < len(want[i].Data); at += want[i].Type.Size() {
-			w, g := number(want[i].Type, want[i].Data[at:]), number(want[i].Type, got[i].Data[at:])
+			w, g := want[i].Type.Number(want[i].Data[at:]), want[i].Type.Number(got[i].Data[at:])
 			if !near(w, g) {
 				return fmt.Errorf("output %q differs from the model's own: %g, not %g", want[i].Name, g, w)
 			}
@@ -199,29 +163,15 @@ func near(w, g float64) bool {
 	return math.Abs(w-g) <= tolerance*math.Max(1, math.Abs(w))
 }
 
-func number(t tensor.Type, from []byte) float64 {
-	switch t {
-	case tensor.FP32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(from)))
-	case tensor.FP64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(from))
-	}
-	switch t.Size() {
-	case 1:
-		return float64(from[0])
-	case 2:
-		return float64(binary.LittleEndian.Uint16(from))
-	case 4:
-		return float64(binary.LittleEndian.Uint32(from))
-	}
-	return float64(int64(binary.LittleEndian.Uint64(from)))
-}
+// Sample makes a batch of inputs that the model takes: one request for a model that takes one
+// an execution, however many rows are asked for.
+func (e *Engine) Sample(rows int) []tensor.Tensor { return e.signature.sample(rows) }
 
 // Warm runs rows of made-up inputs and returns how long that took. The first run
 // allocates activations and pages the weights in.
 func (e *Engine) Warm(ctx context.Context, rows int) (time.Duration, error) {
-	inputs := sample(e.Inputs(), rows)
+	inputs := e.signature.sample(rows)
 	start := time.Now()
-	_, err := e.Run(ctx, rows, inputs)
+	_, err := e.Run(ctx, int(inputs[0].Shape[0]), inputs)
 	return time.Since(start), err
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	ort "github.com/yalue/onnxruntime_go"
+
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Format is the file format of a prepared model.
@@ -57,6 +59,9 @@ type Prepared struct {
 	PlainRunSeconds float64            `json:"plain_run_seconds"`
 	// GraphError says why there is no GraphFile. It is empty if there is one.
 	GraphError string `json:"graph_error,omitempty"`
+	// Adapted says that the prepared graph is not that of the file: it was brought into the
+	// form that engines take.
+	Adapted bool `json:"adapted,omitempty"`
 	// Files are the sizes in bytes of the files that instances load, by name.
 	Files map[string]int64 `json:"files,omitempty"`
 	signature
@@ -67,7 +72,7 @@ const (
 	weightsFile  = "weights.bin" // of the packed format
 	// preparation is the version of Prepare's method. Models prepared with another
 	// version are prepared again.
-	preparation = "3"
+	preparation = "4"
 )
 
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
@@ -78,7 +83,16 @@ var ErrNotPrepared = errors.New("not a prepared model")
 // result. Meanwhile the process grows by several times the model's size, so run Prepare
 // in a separate process (`faas-infer instance prepare`).
 func Prepare(modelPath, cacheDir string) (Prepared, error) {
-	return prepareNamed(modelPath, cacheDir, false)
+	return PrepareWith(modelPath, cacheDir, PrepareOptions{})
+}
+
+// PrepareOptions say how a model is prepared.
+type PrepareOptions struct {
+	// Lean is that of [PrepareLean].
+	Lean bool
+	// Shapes are sizes for the free dimensions of the inputs, nil for guesses. The error for
+	// a model that runs with none of those wraps [ErrNoSizes].
+	Shapes tensor.Shapes
 }
 
 // PrepareLean is Prepare for a machine whose memory hardly holds the model: the process grows
@@ -86,18 +100,19 @@ func Prepare(modelPath, cacheDir string) (Prepared, error) {
 // session that writes the model also computes the outputs to compare with, so there is no
 // PlainSeconds.
 func PrepareLean(modelPath, cacheDir string) (Prepared, error) {
-	return prepareNamed(modelPath, cacheDir, true)
+	return PrepareWith(modelPath, cacheDir, PrepareOptions{Lean: true})
 }
 
-func prepareNamed(modelPath, cacheDir string, lean bool) (Prepared, error) {
-	p, err := prepare(modelPath, cacheDir, lean)
+// PrepareWith is [Prepare] with options.
+func PrepareWith(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
+	p, err := prepare(modelPath, cacheDir, o)
 	if err != nil {
 		return Prepared{}, fmt.Errorf("preparing %s: %w", modelPath, err)
 	}
 	return p, nil
 }
 
-func prepare(modelPath, cacheDir string, lean bool) (Prepared, error) {
+func prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 	key, content, err := keyOf(modelPath)
 	if err != nil {
 		return Prepared{}, err
@@ -117,7 +132,7 @@ func prepare(modelPath, cacheDir string, lean bool) (Prepared, error) {
 	if err := os.Chmod(work, 0o755); err != nil {
 		return Prepared{}, err
 	}
-	if err := build(modelPath, content, work, lean); err != nil {
+	if err := build(modelPath, content, work, o); err != nil {
 		return Prepared{}, err
 	}
 	p, err := publish(work, dir)
@@ -244,6 +259,13 @@ func (p Prepared) MappedWeights() int64 {
 // DividedWeights is what bodies and shadows map together, in bytes.
 func (p Prepared) DividedWeights() int64 { return p.divided().MappedWeights() }
 
+// AsInFile reports whether engines take the model's tensors as its file declares them. If
+// not, the batch was moved, freed or put in front of them.
+func (p Prepared) AsInFile() bool {
+	moved := func(i tensor.Info) bool { return i.Edge != nil }
+	return p.Unbatched == "" && !p.Adapted && !slices.ContainsFunc(p.Inputs, moved) && !slices.ContainsFunc(p.Outputs, moved)
+}
+
 func (p Prepared) form() form {
 	f := formats[p.Format]
 	level := ort.GraphOptimizationLevel(ort.GraphOptimizationLevelDisableAll)
@@ -285,18 +307,18 @@ var formats = map[Format]struct {
 
 // build writes the prepared model into dir. It writes each format, checks its outputs
 // against the original model's, measures it and keeps the best one. For a large model it
-// may skip the second format: see settled. lean has one session at a time.
-func build(modelPath, content, dir string, lean bool) error {
+// may skip the second format: see settled. o.Lean has one session at a time.
+func build(modelPath, content, dir string, o PrepareOptions) error {
 	p := Prepared{
 		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
 		LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{},
 	}
-	plainForm, err := formOf(Options{Model: modelPath})
+	plainForm, err := adaptFile(modelPath, o.Shapes, true)
 	if err != nil {
 		return err
 	}
-	p.signature = plainForm.signature
-	reference, written, err := p.begin(plainForm, dir, lean)
+	p.signature, p.Adapted = plainForm.signature, plainForm.data != nil
+	reference, written, err := p.begin(plainForm, dir, o.Lean)
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,9 @@ func link(modelPath, cacheDir, dir, content string) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
+	if form.data != nil || form.signature.Unbatched != "" { // Its file is not what instances load.
+		return Prepared{}, ErrSmall
+	}
 	p := Prepared{Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(), Format: FormatPlain, signature: form.signature}
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return Prepared{}, err

@@ -23,7 +23,7 @@ func TestPrepareKeepsTheOutputs(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain, prepared := mustOpen(t, Options{Model: path}), mustOpen(t, Options{Prepared: p.Dir})
-		x := sample(plain.Inputs(), 3)
+		x := plain.signature.sample(3)
 		want, err := plain.Run(context.Background(), 3, x)
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +306,7 @@ func TestLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	if _, err := engine.Run(t.Context(), 1, sample(engine.Inputs(), 1)); err != nil {
+	if _, err := engine.Run(t.Context(), 1, engine.signature.sample(1)); err != nil {
 		t.Error(err)
 	}
 	whole, err := Prepare(large, cache)

@@ -29,7 +29,7 @@ func TestSegmentsKeepTheBits(t *testing.T) {
 			}
 			whole := mustOpen(t, Options{Prepared: p.Dir, Threads: 1, Divided: true})
 			const rows = 5
-			x := sample(whole.Inputs(), rows)
+			x := whole.signature.sample(rows)
 			want, err := whole.Run(context.Background(), rows, x)
 			if err != nil {
 				t.Fatal(err)
@@ -122,7 +122,7 @@ func TestSegmentsBesideTheOwnFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := mustOpen(t, Options{Prepared: dir, Threads: 1, Divided: true})
-	x := sample(whole.Inputs(), 2)
+	x := whole.signature.sample(2)
 	want, err := whole.Run(t.Context(), 2, x)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	ort "github.com/yalue/onnxruntime_go"
+
+	"github.com/faas-infer/faas-infer/model/adapt"
 )
 
 // setting is one entry of a session's configuration.
@@ -52,11 +54,11 @@ func newSession(f form, options *ort.SessionOptions) (*ort.DynamicAdvancedSessio
 	defer withoutDenormals()()
 	inputs := make([]string, len(f.signature.Inputs))
 	for i, in := range f.signature.Inputs {
-		inputs[i] = in.Name
+		inputs[i] = adapt.Inside(in, false)
 	}
 	outputs := make([]string, len(f.signature.Outputs))
 	for i, out := range f.signature.Outputs {
-		outputs[i] = out.Name
+		outputs[i] = adapt.Inside(out, f.signature.wide(i))
 	}
 	var session *ort.DynamicAdvancedSession
 	var err error

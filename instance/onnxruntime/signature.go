@@ -6,61 +6,24 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// signature is a model's inputs and outputs in the model's order.
+// signature is a model's inputs and outputs in the model's order, and how it is run.
 type signature struct {
 	Inputs  []tensor.Info `json:"inputs"`
 	Outputs []tensor.Info `json:"outputs"`
+	// Shapes are the model's own shapes of one row under which it ran, nil if it was not tried.
+	Shapes tensor.Shapes `json:"shapes,omitempty"`
+	// Unbatched is why the model takes one request an execution, "" for a model whose rows
+	// can be joined.
+	Unbatched string `json:"unbatched,omitempty"`
+	// Wide says which outputs the session computes in 32 bits though they have 16.
+	Wide []bool `json:"wide,omitempty"`
 }
 
-// readSignature loads the model to read its signature. ONNX Runtime's binding offers no
-// other way, so prepared models keep theirs in the manifest.
-func readSignature(path string, options *ort.SessionOptions) (signature, error) {
-	defer withoutDenormals()()
-	inputs, outputs, err := ort.GetInputOutputInfoWithOptions(path, options)
-	if err != nil {
-		return signature{}, plain(err)
-	}
-	var s signature
-	if s.Inputs, err = infos("input", inputs); err != nil {
-		return signature{}, err
-	}
-	if s.Outputs, err = infos("output", outputs); err != nil {
-		return signature{}, err
-	}
-	return s, nil
-}
-
-// infos converts the inputs or outputs of a model and checks that instances can serve
-// them. The error wraps model.ErrNoBatch if there is no batch dimension.
-func infos(kind string, of []ort.InputOutputInfo) ([]tensor.Info, error) {
-	if len(of) == 0 {
-		return nil, fmt.Errorf("the model has no %s", kind)
-	}
-	out := make([]tensor.Info, 0, len(of))
-	for _, o := range of {
-		if o.OrtValueType != ort.ONNXTypeTensor {
-			return nil, fmt.Errorf("%s %q is not a tensor but a %v", kind, o.Name, o.OrtValueType)
-		}
-		t, ok := types[o.DataType]
-		if !ok {
-			return nil, fmt.Errorf("%s %q has elements of %v, which requests cannot carry", kind, o.Name, o.DataType)
-		}
-		if len(o.Dimensions) == 0 || o.Dimensions[0] >= 0 {
-			return nil, fmt.Errorf("%w: %s %q has the shape %v, its first dimension must be dynamic",
-				model.ErrNoBatch, kind, o.Name, []int64(o.Dimensions))
-		}
-		shape := make([]int64, len(o.Dimensions))
-		for i, d := range o.Dimensions {
-			shape[i] = max(d, -1)
-		}
-		out = append(out, tensor.Info{Name: o.Name, Type: t, Shape: shape})
-	}
-	return out, nil
-}
+// wide reports whether an output is computed in 32 bits though it has 16.
+func (s signature) wide(output int) bool { return output < len(s.Wide) && s.Wide[output] }
 
 // shapeFor returns the shape of info for this number of rows, and whether all of it is
 // known before the run.
@@ -75,18 +38,19 @@ func shapeFor(info tensor.Info, rows int) (ort.Shape, bool) {
 }
 
 var types = map[ort.TensorElementDataType]tensor.Type{
-	ort.TensorElementDataTypeBool:    tensor.Bool,
-	ort.TensorElementDataTypeUint8:   tensor.Uint8,
-	ort.TensorElementDataTypeInt8:    tensor.Int8,
-	ort.TensorElementDataTypeInt16:   tensor.Int16,
-	ort.TensorElementDataTypeUint16:  tensor.Uint16,
-	ort.TensorElementDataTypeInt32:   tensor.Int32,
-	ort.TensorElementDataTypeUint32:  tensor.Uint32,
-	ort.TensorElementDataTypeInt64:   tensor.Int64,
-	ort.TensorElementDataTypeUint64:  tensor.Uint64,
-	ort.TensorElementDataTypeFloat16: tensor.FP16,
-	ort.TensorElementDataTypeFloat:   tensor.FP32,
-	ort.TensorElementDataTypeDouble:  tensor.FP64,
+	ort.TensorElementDataTypeBool:     tensor.Bool,
+	ort.TensorElementDataTypeUint8:    tensor.Uint8,
+	ort.TensorElementDataTypeInt8:     tensor.Int8,
+	ort.TensorElementDataTypeInt16:    tensor.Int16,
+	ort.TensorElementDataTypeUint16:   tensor.Uint16,
+	ort.TensorElementDataTypeInt32:    tensor.Int32,
+	ort.TensorElementDataTypeUint32:   tensor.Uint32,
+	ort.TensorElementDataTypeInt64:    tensor.Int64,
+	ort.TensorElementDataTypeUint64:   tensor.Uint64,
+	ort.TensorElementDataTypeFloat16:  tensor.FP16,
+	ort.TensorElementDataTypeBFloat16: tensor.BF16,
+	ort.TensorElementDataTypeFloat:    tensor.FP32,
+	ort.TensorElementDataTypeDouble:   tensor.FP64,
 }
 
 var elementTypes = func() map[tensor.Type]ort.TensorElementDataType {

@@ -97,6 +97,9 @@ func Prepare(manifest, cache string) (string, error) {
 		return "", err
 	}
 	form, err := onnxruntime.Prepare(filepath.Join(b.Dir, b.Model), cache)
+	if err == nil && form.Unbatched != "" {
+		return "", fmt.Errorf("a model with a handler gets batches, and this one takes one request at a time: %s", form.Unbatched)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -115,16 +116,22 @@ func (m *Model) raw(body []byte) (tensor.Tensor, error) {
 		return tensor.Tensor{}, nil // The caller returns the error.
 	}
 	in := m.Inputs[0]
-	n, err := tensor.Elements(in.Shape[1:])
+	row := slices.Clone(in.Shape)
+	if axis := batchAxis(in); axis >= 0 {
+		row[axis] = 1
+	}
+	n, err := tensor.Elements(row)
 	if err != nil {
 		return tensor.Tensor{}, fmt.Errorf("raw elements have no shape, and the model takes %s; send a .npy file or use the Open Inference Protocol", describe(in))
 	}
-	row := n * int64(in.Type.Size())
-	if row == 0 || len(body) == 0 || int64(len(body))%row != 0 {
-		return tensor.Tensor{}, fmt.Errorf("input %q: the body has %d bytes; a row of %s takes %d", in.Name, len(body), describe(in), row)
+	size := n * int64(in.Type.Size())
+	if size == 0 || len(body) == 0 || int64(len(body))%size != 0 {
+		return tensor.Tensor{}, fmt.Errorf("input %q: the body has %d bytes; a row of %s takes %d", in.Name, len(body), describe(in), size)
 	}
-	shape := append([]int64{int64(len(body)) / row}, in.Shape[1:]...)
-	return tensor.Tensor{Type: in.Type, Shape: shape, Data: body}, nil
+	if axis := batchAxis(in); axis >= 0 {
+		row[axis] = int64(len(body)) / size
+	}
+	return tensor.Tensor{Type: in.Type, Shape: row, Data: body}, nil
 }
 
 // decodeRaw decodes a request of the Open Inference Protocol without a JSON part: the

@@ -62,7 +62,16 @@ func (m *Model) metadata(name string) frame.Response {
 		Platform string        `json:"platform"`
 		Inputs   []tensor.Info `json:"inputs"`
 		Outputs  []tensor.Info `json:"outputs"`
-	}{name, []string{modelVersion}, "onnxruntime_onnx", m.Inputs, m.Outputs})
+	}{name, []string{modelVersion}, "onnxruntime_onnx", plainInfos(m.Inputs), plainInfos(m.Outputs)})
+}
+
+// plainInfos are descriptions as clients read them.
+func plainInfos(infos []tensor.Info) []tensor.Info {
+	out := slices.Clone(infos)
+	for i := range out {
+		out[i].Edge = nil
+	}
+	return out
 }
 
 // parameters are the protocol's parameters that the package knows. check refuses those

@@ -9,8 +9,14 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// encodeRows writes {"predictions": [one per row]}.
+// encodeRows writes {"predictions": [one per row]}. Outputs of a model without a batch may have
+// no common number of rows; they are written as a whole.
 func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
+	for _, t := range outputs {
+		if len(t.Shape) == 0 || t.Shape[0] != outputs[0].Shape[0] {
+			return encodeWhole("predictions", outputs)
+		}
+	}
 	body := append(make([]byte, 0, sizeOf(outputs)), `{"predictions":[`...)
 	var err error
 	rows := outputs[0].Shape[0]
@@ -43,7 +49,12 @@ func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
 
 // encodeColumns writes {"outputs": the tensor, or an object of them}.
 func encodeColumns(outputs []tensor.Tensor) (frame.Response, error) {
-	body := append(make([]byte, 0, sizeOf(outputs)), `{"outputs":`...)
+	return encodeWhole("outputs", outputs)
+}
+
+// encodeWhole writes an object whose only key has the tensor, or an object of them.
+func encodeWhole(key string, outputs []tensor.Tensor) (frame.Response, error) {
+	body := append(make([]byte, 0, sizeOf(outputs)), `{"`+key+`":`...)
 	if len(outputs) > 1 {
 		body = append(body, '{')
 	}
@@ -68,7 +79,7 @@ func encodeColumns(outputs []tensor.Tensor) (frame.Response, error) {
 func sizeOf(outputs []tensor.Tensor) int {
 	n := 32
 	for _, t := range outputs {
-		n += len(t.Name) + len(t.Data)/t.Type.Size()*13 + int(t.Shape[0])*8
+		n += len(t.Name) + len(t.Data)/t.Type.Size()*14
 	}
 	return n
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ type Model struct {
 	// Name is the model's name in paths and responses. If it has the form
 	// name.namespace, paths may leave out the namespace.
 	Name string
-	// Inputs and Outputs are in the model's own order.
+	// Inputs and Outputs are in the model's own order, with the model's own shapes: see [Own].
 	Inputs  []tensor.Info
 	Outputs []tensor.Info
 	// MaxRows is the maximum number of rows in one request, 0 for any number.
@@ -51,6 +52,8 @@ type Call struct {
 	Inputs []tensor.Tensor
 
 	encode func(outputs []tensor.Tensor) (frame.Response, error)
+	// outputs describe the outputs as clients get them.
+	outputs []tensor.Info
 	// request is the decoded request's header, without the rest.
 	request frame.Request
 }
@@ -58,7 +61,14 @@ type Call struct {
 // Respond encodes the response from the call's own rows of the outputs, which are in the
 // model's order.
 func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
-	response, err := c.encode(outputs)
+	own := slices.Clone(outputs)
+	for i := range own {
+		var err error
+		if own[i], err = outward(c.outputs[i], own[i]); err != nil {
+			return Failure(http.StatusInternalServerError, fmt.Errorf("output %w", err))
+		}
+	}
+	response, err := c.encode(own)
 	if err != nil {
 		return Failure(http.StatusInternalServerError, err)
 	}
@@ -177,12 +187,17 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 		if t.Type == "" {
 			return nil, fmt.Errorf("input %q is missing; the model takes %s", m.Inputs[at].Name, describeAll(m.Inputs))
 		}
-		rows := int(t.Shape[0])
+		rows := int(rowsOf(m.Inputs[at], t.Shape))
 		if at > 0 && rows != call.Rows {
 			return nil, fmt.Errorf("input %q has %d rows, but input %q has %d", t.Name, rows, m.Inputs[0].Name, call.Rows)
 		}
 		call.Rows = rows
+		var err error
+		if call.Inputs[at], err = inward(m.Inputs[at], t); err != nil {
+			return nil, fmt.Errorf("input %w", err)
+		}
 	}
+	call.outputs = m.Outputs
 	return call, nil
 }
 
@@ -211,8 +226,8 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 		return 0, fmt.Errorf("input %q is %s; the model takes %s", info.Name, kind, describe(info))
 	}
 	fits := len(shape) == len(info.Shape)
-	for i := 1; fits && i < len(shape); i++ {
-		fits = info.Shape[i] < 0 || info.Shape[i] == shape[i]
+	for i := 0; fits && i < len(shape); i++ {
+		fits = i == batchAxis(info) || info.Shape[i] < 0 || info.Shape[i] == shape[i]
 	}
 	if !fits {
 		return 0, fmt.Errorf("input %q has the shape %s; the model takes %s", info.Name, describeShape(shape), describe(info))
@@ -224,8 +239,8 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 	if elements == 0 {
 		return 0, fmt.Errorf("input %q is empty: its shape is %s", info.Name, describeShape(shape))
 	}
-	if m.MaxRows > 0 && shape[0] > int64(m.MaxRows) {
-		return 0, fmt.Errorf("input %q has %d rows; at most %d in one request", info.Name, shape[0], m.MaxRows)
+	if n := rowsOf(info, shape); m.MaxRows > 0 && n > int64(m.MaxRows) {
+		return 0, fmt.Errorf("input %q has %d rows; at most %d in one request", info.Name, n, m.MaxRows)
 	}
 	return elements, nil
 }

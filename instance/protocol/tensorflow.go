@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -235,7 +236,7 @@ func (m *Model) readRows(r *tensorjson.Reader, v *tensorjson.Values) error {
 // checkRows refuses a row above MaxRows. It runs before the row is read, so it does not
 // know how many follow.
 func (m *Model) checkRows(rows int64) error {
-	if m.MaxRows > 0 && rows > int64(m.MaxRows) {
+	if m.MaxRows > 0 && rows > int64(m.MaxRows) && !m.whole() {
 		return fmt.Errorf("too many rows; at most %d in one request", m.MaxRows)
 	}
 	return nil
@@ -244,11 +245,15 @@ func (m *Model) checkRows(rows int64) error {
 // maxElements returns the maximum number of an input's elements in one request. It is 0,
 // no limit, if the input has further dynamic dimensions or MaxRows is 0.
 func (m *Model) maxElements(info tensor.Info) int64 {
-	n, err := tensor.Elements(info.Shape[1:])
+	row, rows := slices.Clone(info.Shape), int64(1)
+	if axis := batchAxis(info); axis >= 0 {
+		row[axis], rows = 1, int64(m.MaxRows)
+	}
+	n, err := tensor.Elements(row)
 	if err != nil {
 		return 0
 	}
-	return n * int64(m.MaxRows)
+	return n * rows
 }
 
 // modelStatus answers GET /v1/models/NAME.

@@ -15,6 +15,8 @@ func (t Type) Number(data []byte) float64 {
 		return math.Float64frombits(little.Uint64(data))
 	case FP16:
 		return half(little.Uint16(data))
+	case BF16:
+		return float64(math.Float32frombits(uint32(little.Uint16(data)) << 16))
 	case Int8:
 		return float64(int8(data[0]))
 	case Int16:
@@ -44,10 +46,43 @@ func (t Type) Append(data []byte, v float64) []byte {
 		return little.AppendUint32(data, math.Float32bits(float32(v)))
 	case FP16:
 		return little.AppendUint16(data, toHalf(v))
+	case BF16:
+		return little.AppendUint16(data, uint16(math.Float32bits(float32(v))>>16))
 	}
 	var whole [8]byte
 	little.PutUint64(whole[:], uint64(int64(v)))
 	return append(data, whole[:t.Size()]...)
+}
+
+// Narrow returns the elements of a 32-bit tensor in t, FP16 or BF16, from which they were
+// widened: no digit is lost. A NaN stays one.
+func (t Type) Narrow(wide []byte) []byte {
+	out := make([]byte, 0, len(wide)/2)
+	for ; len(wide) >= 4; wide = wide[4:] {
+		bits := binary.LittleEndian.Uint32(wide)
+		if t == FP16 {
+			out = binary.LittleEndian.AppendUint16(out, exactHalf(bits))
+		} else {
+			out = binary.LittleEndian.AppendUint16(out, uint16(bits>>16))
+		}
+	}
+	return out
+}
+
+// exactHalf is the float16 with the value of a float32 that was one.
+func exactHalf(bits uint32) uint16 {
+	sign, exponent, fraction := uint16(bits>>16&0x8000), int(bits>>23&0xff)-127, bits&0x7fffff
+	switch {
+	case exponent == 128 && fraction != 0:
+		return sign | 0x7e00
+	case exponent > 15:
+		return sign | 0x7c00
+	case exponent >= -14:
+		return sign | uint16(exponent+15)<<10 | uint16(fraction>>13)
+	case exponent >= -24: // Subnormal: for example 2^-24 is the fraction 1.
+		return sign | uint16((fraction|0x800000)>>(-exponent-1))
+	}
+	return sign
 }
 
 // toHalf is v as a float16, within the range of its normal numbers.

@@ -3,7 +3,10 @@
 // with tensors. Begin with [Info] and [Tensor].
 package tensor
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Type is an element type by its Open Inference Protocol name.
 type Type string
@@ -52,6 +55,35 @@ type Info struct {
 	Shape []int64 `json:"shape"`
 	// Edge is the tensor as clients send or get it, nil if that is the same.
 	Edge *Edge `json:"edge,omitempty"`
+}
+
+// Float reports whether the elements are floating-point numbers.
+func (t Type) Float() bool { return t == FP16 || t == BF16 || t == FP32 || t == FP64 }
+
+// AppendString appends an element of [Bytes].
+func AppendString(data []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint32(data, uint32(len(s))), s...)
+}
+
+// Elements are the tensor's elements, each as its bytes. Those of [Bytes] come without their
+// lengths. The error names a length that is beyond the data.
+func (t Tensor) Elements() ([][]byte, error) {
+	var out [][]byte
+	size := t.Type.Size()
+	for data := t.Data; len(data) > 0; {
+		n := size
+		if t.Type == Bytes {
+			if len(data) < 4 || uint64(binary.LittleEndian.Uint32(data)) > uint64(len(data)-4) {
+				return nil, fmt.Errorf("%q: the length of its string number %d is beyond its end", t.Name, len(out))
+			}
+			n, data = int(binary.LittleEndian.Uint32(data)), data[4:]
+		} else if size == 0 || size > len(data) {
+			return nil, fmt.Errorf("%q: %d bytes are no whole number of elements of %s", t.Name, len(t.Data), t.Type)
+		}
+		out = append(out, data[:n])
+		data = data[n:]
+	}
+	return out, nil
 }
 
 // Edge describes a tensor of a model that does not have its batch dimension first. Engines

@@ -59,6 +59,16 @@ func leftOut(artefacts []*artefact) string {
 	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
 }
 
+// unbatched says why a function's models take one request an execution, "" if none does.
+func unbatched(artefacts []*artefact) string {
+	for _, a := range artefacts {
+		if a.profile.Unbatched != "" {
+			return "the model takes one request an execution: " + a.profile.Unbatched
+		}
+	}
+	return ""
+}
+
 // earlier reports whether an earlier deployment serves. It does if the latest one failed, or
 // if only instances of earlier revisions are ready.
 func (fn *function) earlier() bool {
@@ -85,7 +95,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), shadowText(fn)), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), joined(unbatched(fn.artefacts), shadowText(fn))), Usage: fn.Usage(), Stopped: fn.stopped}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

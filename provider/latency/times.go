@@ -162,8 +162,12 @@ func predicted(p *profiler.Profile) bool {
 }
 
 // covers reports whether the profile, for each number of threads and share of a GPU, reaches
-// maxBatch or a batch that takes longer than until.
+// maxBatch or a batch that takes longer than until. A model that takes one request an execution
+// has no larger batch.
 func covers(p *profiler.Profile, maxBatch int, until time.Duration) bool {
+	if p.Unbatched != "" {
+		return true
+	}
 	return !slices.ContainsFunc(largestBatches(p), func(m profiler.Measurement) bool {
 		return m.Batch < maxBatch && m.Median <= float64(until.Microseconds())
 	})

@@ -1,0 +1,185 @@
+package onnxruntime
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
+)
+
+// modelFile writes a model in protobuf's text form to a file.
+func modelFile(t *testing.T, graph string) string {
+	t.Helper()
+	p := new(onnxpb.ModelProto)
+	text := `ir_version: 8 opset_import { version: 17 } opset_import { domain: "ai.onnx.ml" version: 3 } graph { name: "g" ` + graph + ` }`
+	if err := prototext.Unmarshal([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	b, err := proto.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// value declares an input or output. Sizes below 0 are dynamic and have no name; a letter is
+// a name.
+func value(kind, name, elem string, dims ...string) string {
+	s := kind + ` { name: "` + name + `" type { tensor_type { elem_type: ` + elem + ` shape {`
+	for _, d := range dims {
+		if d[0] >= '0' && d[0] <= '9' {
+			s += ` dim { dim_value: ` + d + ` }`
+		} else {
+			s += ` dim { dim_param: "` + d + `" }`
+		}
+	}
+	return s + ` } } } } `
+}
+
+const (
+	float     = "1"
+	half      = "10"
+	int64Code = "7"
+)
+
+// weight is the matrix [4, 2] with the rows (1, 0), (0, 1), (1, 0), (0, 1).
+const weight = `initializer { name: "w" data_type: 1 dims: 4 dims: 2 float_data: [1, 0, 0, 1, 1, 0, 0, 1] } `
+
+// Each kind of model is served with its batch in front, or as a whole with a reason.
+func TestAdapt(t *testing.T) {
+	for _, c := range []struct {
+		name, graph string
+		unbatched   string // a part of the reason, "" for a model that is batched
+		in, out     []int64
+		outEdge     *tensor.Edge
+	}{
+		{"batch first", weight + `node { op_type: "MatMul" input: ["x", "w"] output: "y" }` + value("input", "x", float, "n", "4") + value("output", "y", float, "n", "2"),
+			"", []int64{-1, 4}, []int64{-1, 2}, nil},
+		{"fixed batch", weight + `node { op_type: "MatMul" input: ["x", "w"] output: "y" }` + value("input", "x", float, "1", "4") + value("output", "y", float, "1", "2"),
+			"", []int64{-1, 4}, []int64{-1, 2}, nil},
+		{"fixed batch in a Reshape", `initializer { name: "s" data_type: 7 dims: 3 int64_data: [1, 2, 2] } node { op_type: "Reshape" input: ["x", "s"] output: "y" }` +
+			value("input", "x", float, "1", "4") + value("output", "y", float, "1", "2", "2"), "", []int64{-1, 4}, []int64{-1, 2, 2}, nil},
+		{"rows see each other", `node { op_type: "ReduceMean" input: "x" output: "m" attribute { name: "axes" type: INTS ints: 0 } } node { op_type: "Sub" input: ["x", "m"] output: "y" }` +
+			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "along the batch axis", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
+		{"attention across rows", `node { op_type: "Transpose" input: "x" output: "t" } node { op_type: "MatMul" input: ["x", "t"] output: "a" } node { op_type: "MatMul" input: ["a", "x"] output: "y" }` +
+			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "rows see each other", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
+		{"scalar", `node { op_type: "Mul" input: ["x", "k"] output: "y" }` + value("input", "x", float, "n", "4") + value("input", "k", float) + value("output", "y", float, "n", "4"),
+			`input "k" has no dimensions`, []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
+		{"output on axis 1", `node { op_type: "Transpose" input: "x" output: "y" }` + value("input", "x", float, "n", "4") + value("output", "y", float, "4", "n"),
+			"", []int64{-1, 4}, []int64{-1, 4}, &tensor.Edge{Shape: []int64{4, -1}, Axis: 1}},
+		{"wrong hint", `node { op_type: "ArgMax" input: "x" output: "y" attribute { name: "axis" type: INT i: 1 } attribute { name: "keepdims" type: INT i: 0 } }` +
+			value("input", "x", float, "n", "4") + value("output", "y", int64Code, "1"), "", []int64{-1, 4}, []int64{-1}, nil},
+		{"rows that depend on the data", `node { op_type: "NonZero" input: "x" output: "t" } node { op_type: "Transpose" input: "t" output: "y" }` +
+			value("input", "x", float, "n", "4") + value("output", "y", int64Code, "k", "2"), "cannot be split", []int64{-1, -1, 4}, []int64{-1, -1, 2}, &tensor.Edge{Shape: []int64{-1, 2}, Axis: -1}},
+		{"output of rank 0", `node { op_type: "ReduceSum" input: "x" output: "y" attribute { name: "keepdims" type: INT i: 0 } }` + value("input", "x", float, "n", "4") + value("output", "y", float),
+			"along the batch axis", []int64{-1, -1, 4}, []int64{-1}, &tensor.Edge{Shape: []int64{}, Axis: -1}},
+		{"float16 of free length", `node { op_type: "Add" input: ["x", "x"] output: "y" }` + value("input", "x", half, "n", "s") + value("output", "y", half, "n", "s"),
+			"", []int64{-1, -1}, []int64{-1, -1}, nil},
+		{"stride", `initializer { name: "c" data_type: 1 dims: 4 float_data: [1, 1, 32, 32] } node { op_type: "MaxPool" input: "x" output: "p" attribute { name: "kernel_shape" type: INTS ints: [32, 32] } attribute { name: "strides" type: INTS ints: [32, 32] } } node { op_type: "Resize" input: ["p", "", "c"] output: "u" } node { op_type: "Add" input: ["u", "x"] output: "y" }` +
+			value("input", "x", float, "n", "1", "h", "w") + value("output", "y", float, "n", "1", "h", "w"), "", []int64{-1, 1, -1, -1}, []int64{-1, 1, -1, -1}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, err := adaptFile(modelFile(t, c.graph), nil, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := f.signature
+			if c.unbatched == "" && s.Unbatched != "" || !strings.Contains(s.Unbatched, c.unbatched) {
+				t.Errorf("unbatched: %q, want %q", s.Unbatched, c.unbatched)
+			}
+			if !slices.Equal(s.Inputs[0].Shape, c.in) || !slices.Equal(s.Outputs[0].Shape, c.out) {
+				t.Errorf("shapes %v and %v, want %v and %v", s.Inputs[0].Shape, s.Outputs[0].Shape, c.in, c.out)
+			}
+			switch e := s.Outputs[0].Edge; {
+			case (e == nil) != (c.outEdge == nil):
+				t.Errorf("edge %v, want %v", e, c.outEdge)
+			case e != nil && (e.Axis != c.outEdge.Axis || !slices.Equal(e.Shape, c.outEdge.Shape)):
+				t.Errorf("edge %v, want %v", *e, *c.outEdge)
+			}
+		})
+	}
+}
+
+// A prepared model of each form computes what the file does.
+func TestAdaptedRuns(t *testing.T) {
+	for _, c := range []struct {
+		name, graph string
+		inputs      []tensor.Tensor
+		want        []float32
+		shape       []int64
+	}{
+		{"fixed batch, three rows", weight + `node { op_type: "MatMul" input: ["x", "w"] output: "y" }` + value("input", "x", float, "1", "4") + value("output", "y", float, "1", "2"),
+			[]tensor.Tensor{tensorOf([]int64{3, 4}, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1)}, []float32{4, 6, 12, 14, 0, 1}, []int64{3, 2}},
+		{"scalar", `node { op_type: "Mul" input: ["x", "k"] output: "y" }` + value("input", "x", float, "n", "4") + value("input", "k", float) + value("output", "y", float, "n", "4"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 4}, 1, 2, 3, 4), tensorOf([]int64{1}, 3)}, []float32{3, 6, 9, 12}, []int64{1, 1, 4}},
+		{"two rows that see each other", `node { op_type: "ReduceMean" input: "x" output: "m" attribute { name: "axes" type: INTS ints: 0 } } node { op_type: "Sub" input: ["x", "m"] output: "y" }` +
+			value("input", "x", float, "n", "1") + value("output", "y", float, "n", "1"),
+			[]tensor.Tensor{tensorOf([]int64{1, 2, 1}, 1, 3)}, []float32{-1, 1}, []int64{1, 2, 1}},
+		{"state on axis 1", `node { op_type: "Add" input: ["x", "x"] output: "y" } node { op_type: "Identity" input: "s" output: "z" }` +
+			value("input", "x", float, "n", "1") + value("input", "s", float, "2", "n", "1") + value("output", "z", float, "2", "n", "1") + value("output", "y", float, "n", "1"),
+			[]tensor.Tensor{tensorOf([]int64{2, 1}, 1, 2), tensorOf([]int64{2, 2, 1}, 1, 2, 3, 4)}, []float32{1, 2, 3, 4}, []int64{2, 2, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Prepare(modelFile(t, c.graph), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := Open(Options{Prepared: p.Dir, Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			out, err := e.Run(context.Background(), int(c.inputs[0].Shape[0]), c.inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := numbers(out[0]); !slices.Equal(got, c.want) || !slices.Equal(out[0].Shape, c.shape) {
+				t.Errorf("%v %v, want %v %v", out[0].Shape, got, c.shape, c.want)
+			}
+		})
+	}
+}
+
+// A model whose free dimensions no size fits is refused with the way out, and served with the
+// sizes that a person names.
+func TestNoSizes(t *testing.T) {
+	path := modelFile(t, `initializer { name: "s" data_type: 7 dims: 2 int64_data: [-1, 77] } node { op_type: "Reshape" input: ["x", "s"] output: "y" }`+
+		value("input", "x", float, "n", "k")+value("output", "y", float, "n", "77"))
+	_, err := Prepare(path, t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), NoSizes) || !strings.Contains(err.Error(), `com.openfaas.infer.shapes, for example "x:1x128"`) {
+		t.Errorf("%v", err)
+	}
+	p, err := PrepareWith(path, t.TempDir(), PrepareOptions{Shapes: tensor.Shapes{"x": {1, 77}}})
+	if err != nil || p.Unbatched != "" || p.Shapes.String() != "x:1x77" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func tensorOf(shape []int64, values ...float32) tensor.Tensor {
+	t := tensor.Tensor{Type: tensor.FP32, Shape: shape}
+	for _, v := range values {
+		t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+	}
+	return t
+}
+
+func numbers(t tensor.Tensor) (out []float32) {
+	for data := t.Data; len(data) >= 4; data = data[4:] {
+		out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(data)))
+	}
+	return out
+}
