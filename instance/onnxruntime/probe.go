@@ -42,7 +42,14 @@ func adaptFile(path string, given tensor.Shapes, must bool) (form, error) {
 		return form{}, err
 	}
 	if !must && n.Standard() && n.Crossing(make([]int, len(n.Inputs))) == "" {
-		return form{path: path, level: ort.GraphOptimizationLevelEnableAll, signature: signature{Inputs: n.Inputs, Outputs: n.Outputs}}, nil
+		s := signature{Inputs: n.Inputs, Outputs: n.Outputs}
+		standard, err := s.inferOutputs(path)
+		if err != nil {
+			return form{}, err
+		}
+		if standard {
+			return form{path: path, level: ort.GraphOptimizationLevelEnableAll, signature: s}, nil
+		}
 	}
 	return (&probe{natural: n, path: path, given: given}).find()
 }

@@ -3,6 +3,7 @@ package onnxruntime
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	ort "github.com/yalue/onnxruntime_go"
 
@@ -24,6 +25,32 @@ type signature struct {
 
 // wide reports whether an output is computed in 32 bits though it has 16.
 func (s signature) wide(output int) bool { return output < len(s.Wide) && s.Wide[output] }
+
+// inferOutputs loads the model and corrects the outputs' declared shapes by those that ONNX
+// Runtime infers. It reports whether each still has a dynamic first dimension.
+func (s *signature) inferOutputs(path string) (standard bool, err error) {
+	defer withoutDenormals()()
+	options, err := newOptions(1, ort.GraphOptimizationLevelDisableAll)
+	if err != nil {
+		return false, err
+	}
+	defer options.Destroy()
+	_, outputs, err := ort.GetInputOutputInfoWithOptions(path, options)
+	if err != nil {
+		return false, plain(err)
+	}
+	s.Outputs = slices.Clone(s.Outputs)
+	for i, o := range outputs {
+		if len(o.Dimensions) == 0 || o.Dimensions[0] >= 0 || i >= len(s.Outputs) {
+			return false, nil
+		}
+		s.Outputs[i].Shape = make([]int64, len(o.Dimensions))
+		for d, size := range o.Dimensions {
+			s.Outputs[i].Shape[d] = max(size, -1)
+		}
+	}
+	return true, nil
+}
 
 // shapeFor returns the shape of info for this number of rows, and whether all of it is
 // known before the run.

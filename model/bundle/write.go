@@ -29,7 +29,7 @@ func Write(root, image string, manifest Manifest, m *model.Model) (*Bundle, erro
 }
 
 // WriteFile is [Write] for the ONNX file at path. It copies the file and its files
-// of external weights. The model must have a dynamic batch dimension.
+// of external weights.
 func WriteFile(root, image string, manifest Manifest, path string) (*Bundle, error) {
 	m, err := model.ReadFile(path)
 	if err != nil {
