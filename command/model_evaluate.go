@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -136,7 +137,7 @@ func (o *evaluateOptions) times(ctx context.Context, r *report.Report, e *evalua
 		return err
 	}
 	defer e.engine.Close()
-	e.answers = answersOf(e.engine.Outputs())
+	e.answers = answersOf(signatureOf(e.engine).Outputs)
 	if e.batch, err = o.inputs(e, opens.Model); err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (o *evaluateOptions) open(ctx context.Context, r *report.Report, opens onnx
 // the rows.
 func (o *evaluateOptions) inputs(e *evaluation, file string) (func(from, to int) ([]tensor.Tensor, error), error) {
 	if o.data != "" {
-		set, err := labelled.Read(o.data, e.engine.Inputs(), o.image)
+		set, err := labelled.Read(o.data, protocol.Own(e.engine.Inputs()), o.image)
 		if err != nil {
 			return nil, err // It names the data, which may come from a flag or from a bundle.
 		}
@@ -246,11 +247,17 @@ func alike(old, fresh *onnxruntime.Engine) error {
 			return x.Name == y.Name && x.Type == y.Type && len(x.Shape) == len(y.Shape)
 		})
 	}
-	if !same(old.Inputs(), fresh.Inputs()) || !same(old.Outputs(), fresh.Outputs()) {
+	before, after := signatureOf(old), signatureOf(fresh)
+	if !same(before.Inputs, after.Inputs) || !same(before.Outputs, after.Outputs) {
 		return fmt.Errorf("it takes %s and gives %s, the other model takes %s and gives %s",
-			tensors(old.Inputs()), tensors(old.Outputs()), tensors(fresh.Inputs()), tensors(fresh.Outputs()))
+			tensors(before.Inputs), tensors(before.Outputs), tensors(after.Inputs), tensors(after.Outputs))
 	}
 	return nil
+}
+
+// signatureOf are a model's inputs and outputs as clients see them.
+func signatureOf(e *onnxruntime.Engine) profile.Signature {
+	return profile.Signature{Inputs: protocol.Own(e.Inputs()), Outputs: protocol.Own(e.Outputs())}
 }
 
 // evaluation measures one model.
@@ -273,7 +280,7 @@ type judged struct{ right, alike, numberless int }
 // judge runs all rows, and adds accuracy and agreement.
 func (e *evaluation) judge(ctx context.Context, r *report.Report) error {
 	if e.labels != nil && e.answers.kind == values {
-		return errNoClasses(e.engine.Outputs())
+		return errNoClasses(signatureOf(e.engine).Outputs)
 	}
 	var n judged
 	bar := report.ProgressBar(os.Stderr, "evaluating")
@@ -303,13 +310,13 @@ func (e *evaluation) judgeRows(ctx context.Context, from, to int, n *judged) err
 	if err != nil {
 		return err
 	}
-	out, err := e.engine.Run(ctx, to-from, inputs)
+	out, err := runRows(ctx, e.engine, to-from, inputs)
 	if err != nil {
 		return fmt.Errorf("rows %d to %d: %w", from, to-1, err)
 	}
 	var before []tensor.Tensor
 	if e.original != nil {
-		if before, err = e.original.Run(ctx, to-from, inputs); err != nil {
+		if before, err = runRows(ctx, e.original, to-from, inputs); err != nil {
 			return fmt.Errorf("--against: rows %d to %d: %w", from, to-1, err)
 		}
 	}
@@ -363,7 +370,7 @@ func (e *evaluation) runTime(ctx context.Context, rows int) (time.Duration, erro
 	least := time.Duration(0)
 	for i, began := 0, time.Now(); i < 3 || i < timeRuns && time.Since(began) < timeBudget; i++ {
 		start := threadTime()
-		if _, err := e.engine.Run(ctx, rows, inputs); err != nil {
+		if _, err := runRows(ctx, e.engine, rows, inputs); err != nil {
 			return 0, err
 		}
 		if took := threadTime() - start; i == 0 || took < least {

@@ -43,7 +43,7 @@ const (
 var generated = regexp.MustCompile(`^(static|dynamic)-[0-9a-f]{16}\.onnx$`)
 
 // suffixes are added to a model's name for its variants.
-var suffixes = map[string]string{quantise.Static: "-int8", quantise.Dynamic: "-int8-dynamic"}
+var suffixes = map[string]string{quantise.Static: "-int8", quantise.Weights: "-int8-weights"}
 
 // registering makes and measures the variants of a bundle's models.
 type registering struct {

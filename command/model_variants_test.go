@@ -127,7 +127,7 @@ func TestModelVariantsWithoutData(t *testing.T) {
 	if _, accuracy := f["a-int8.accuracy"]; accuracy || f["a.stated"] != 70.6 || f["b.latency_ms"] <= 0 {
 		t.Errorf("%v", f)
 	}
-	if f["a-int8.agreement"] == 0 && f["a-int8-dynamic.agreement"] == 0 {
+	if f["a-int8.agreement"] == 0 && f["a-int8-weights.agreement"] == 0 {
 		t.Errorf("no variant has an agreement: %v", f)
 	}
 	if out, err := execute(t, "model", "variants", dir, "--out", filepath.Join(dir, "elsewhere"), "--max-loss", "100"); err != nil || !strings.Contains(out, "70.6 %, stated") || !strings.Contains(out, "unknown; agrees in") {

@@ -61,7 +61,7 @@ func TestDropDominated(t *testing.T) {
 		return out
 	}
 	r := Registration{Variants: []Registered{
-		registered("big", false, 10, 90), registered("big-int8", true, 4, 88), registered("big-int8-dynamic", true, 6, 87),
+		registered("big", false, 10, 90), registered("big-int8", true, 4, 88), registered("big-int8-weights", true, 6, 87),
 		registered("small", false, 3, 89), registered("bad", false, 20, 50),
 	}}
 	r.DropDominated()
@@ -70,7 +70,7 @@ func TestDropDominated(t *testing.T) {
 	}
 	// Without accuracies, the agreement of one model's variants counts, and small's are others.
 	unknown := Registration{Variants: []Registered{
-		registered("big", false, 10, 1), registered("big-int8", true, 4, 97), registered("big-int8-dynamic", true, 6, 96), registered("small", false, 3, 1),
+		registered("big", false, 10, 1), registered("big-int8", true, 4, 97), registered("big-int8-weights", true, 6, 96), registered("small", false, 3, 1),
 	}}
 	for i := range unknown.Variants {
 		v := &unknown.Variants[i]
@@ -88,7 +88,7 @@ func TestDropDominated(t *testing.T) {
 func TestRegistrationRoundTrips(t *testing.T) {
 	stated := 70.6
 	r := &Registration{Key: "k", Machine: "m", Engine: "e", Data: "d", Metric: Top1, Variants: []Registered{registered("a", false, 10, 90), registered("a-int8", true, 4, 89)},
-		Dropped: []Dropped{{"a", "a-int8-dynamic", "slow"}}}
+		Dropped: []Dropped{{"a", "a-int8-weights", "slow"}}}
 	r.Variants[1].Accuracy, r.Variants[1].Stated = nil, &stated
 	text, err := yaml.Marshal(r)
 	if err != nil {

@@ -60,6 +60,8 @@ func (p Prepared) Segments(tensors int) (*Segments, error) {
 func (p Prepared) divisible() error {
 	_, written := p.LoadSeconds[FormatPacked]
 	switch {
+	case !p.AsInFile():
+		return fmt.Errorf("%w: its batch is not in front of every tensor", ErrIndivisible)
 	case p.divided().Format == FormatPacked:
 		return nil
 	case p.Format == FormatPlain:

@@ -25,7 +25,7 @@ import (
 var scripts embed.FS
 
 // Version changes whenever the models that Run makes change.
-const Version = "1"
+const Version = "2"
 
 // engine names the environment's requirements.
 const engine = "quantise"
@@ -34,8 +34,8 @@ const engine = "quantise"
 const (
 	// Static has fixed ranges of activations, from calibration.
 	Static = "static"
-	// Dynamic calculates the ranges of activations in each run.
-	Dynamic = "dynamic"
+	// Weights has int8 weights of matrix products, and activations in float.
+	Weights = "weights"
 )
 
 // Options say what to quantise.
@@ -53,7 +53,7 @@ type Options struct {
 
 // Made is a new model.
 type Made struct {
-	// Way is [Static] or [Dynamic].
+	// Way is [Static] or [Weights].
 	Way string `json:"way"`
 	// File is its path.
 	File string `json:"file"`

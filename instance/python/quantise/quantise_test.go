@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []struct{ way, operator string }{{Static, "QuantizeLinear"}, {Dynamic, "MatMulInteger"}} {
+	for i, want := range []struct{ way, operator string }{{Static, "QuantizeLinear"}, {Weights, "MatMulNBits"}} {
 		m := made[i]
 		info, err := os.Stat(m.File)
 		if err != nil || m.Way != want.way || m.Error != "" || info.Size() > original.Size()/2 {

@@ -6,19 +6,24 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from tell import Wrong, explain, main, versions
 
-# Operators whose weights are quantised: with calibration, and with ranges that each run
-# calculates anew. The second is slower for convolutions.
-WEIGHTY = {"static": {"Conv", "MatMul", "Gemm"}, "dynamic": {"MatMul", "Gemm", "Attention", "LSTM", "EmbedLayerNormalization"}}
+# Operators whose weights are quantised: with the activations, whose ranges come from
+# calibration, and alone. Ranges that each run calculates anew (quantize_dynamic) are not used:
+# they come from all rows of a batch, so a row's answer would depend on its neighbours.
+WEIGHTY = {"static": {"Conv", "MatMul", "Gemm"}, "weights": {"MatMul", "Gemm"}}
+# Weights that are quantised alone have a scale for each block of this many.
+BLOCK = 32
 # Operators between them that pass int8 on. All others stay in float: softmax, norms,
 # sigmoids and the like lose too much.
 PASSING = ["Add", "Relu", "Clip", "MaxPool", "AveragePool", "GlobalAveragePool", "Concat", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"]
 # Operators of models that are quantised already.
-QUANTISED = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul"}
+QUANTISED = {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "MatMulNBits"}
 # An operator is sensitive if 8 bits leave less than this ratio of signal to noise, in dB,
 # in the bulk of what it reads or writes. Evenly spread values have about 50 dB. The bulk is
 # without the largest hundredth: a few outliers make the step too large for all others.
@@ -135,14 +140,18 @@ def work(job, tell):
                         op_types_to_quantize=[*WEIGHTY["static"], *PASSING], nodes_to_exclude=left)
         return left
 
-    def dynamic(out):
-        quantize_dynamic(prepared, out, per_channel=True, reduce_range=reduce, weight_type=QuantType.QInt8,
-                         op_types_to_quantize=sorted(WEIGHTY["dynamic"] - {"Gemm"}) + ["Gather", "Transpose"],
-                         extra_options={"MatMulConstBOnly": True})
+    def weights(out):
+        # Accuracy level 4 computes in 8 bits, with a scale for each block of each row.
+        config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, accuracy_level=4, bits=8)
+        products = ONNXModel(onnx.load(prepared))
+        products.replace_gemm_with_matmul()
+        quantizer = MatMulNBitsQuantizer(products.model, algo_config=config)
+        quantizer.process()
+        quantizer.model.save_model_to_file(out, False)
         return []
 
     made = []
-    for way, make in (("static", static), ("dynamic", dynamic)):
+    for way, make in (("static", static), ("weights", weights)):
         if not kinds & WEIGHTY[way]:
             continue
         tell.step(f"quantising to int8, {way}")
