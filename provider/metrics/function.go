@@ -210,11 +210,20 @@ func (f *FunctionMetrics) SetLevel(level float64) { f.set(owned{of: f.metrics.le
 
 // SetProvisional records whether the function runs with a sketch of its model's times.
 func (f *FunctionMetrics) SetProvisional(provisional bool) {
-	value := 0.0
-	if provisional {
-		value = 1
+	f.set(owned{of: f.metrics.provisional}, oneIf(provisional))
+}
+
+// SetUnbatched records whether a model of the function takes one request an execution.
+func (f *FunctionMetrics) SetUnbatched(unbatched bool) {
+	f.set(owned{of: f.metrics.unbatched}, oneIf(unbatched))
+}
+
+// oneIf is the value of a gauge for a condition.
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
 	}
-	f.set(owned{of: f.metrics.provisional}, value)
+	return 0
 }
 
 // SetAllocated records the resources that the function's instances hold together.

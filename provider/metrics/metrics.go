@@ -39,7 +39,7 @@ type Metrics struct {
 	requests, inFlight                           *prometheus.Desc
 	total, queue, exec, cold, batch              *prometheus.HistogramVec
 	misses, drops                                *prometheus.CounterVec
-	instances, parked, ratio, level, provisional *prometheus.GaugeVec
+	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
 	variants                                     *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used              *prometheus.GaugeVec
 	nodeCPU, nodeMemory, nodeGPU, nodes          *prometheus.GaugeVec
@@ -74,6 +74,8 @@ func New(r prometheus.Registerer) *Metrics {
 			"Load that instances are planned for over measured load; above 1 after requests missed the objective.", function),
 		provisional: gauge("provisional_profile",
 			"1 while a new function is served by a sketch of its model's times, otherwise 0.", function),
+		unbatched: gauge("unbatched_model",
+			"1 while a model of the function takes one request an execution, otherwise 0.", function),
 		cpu:     gauge("allocated_cpu_cores", "Processor cores that a function's instances hold.", function),
 		memory:  gauge("allocated_memory_bytes", "Memory that a function's instances hold.", function),
 		gpu:     gauge("allocated_gpus", "GPUs that a function's instances hold.", function),
@@ -89,7 +91,7 @@ func New(r prometheus.Registerer) *Metrics {
 	}
 	r.MustRegister(m.shadows.all()...)
 	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
-		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
+		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }
 
