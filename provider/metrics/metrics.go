@@ -36,14 +36,14 @@ var (
 
 // Metrics holds all metrics. It is safe for concurrent use.
 type Metrics struct {
-	requests, inFlight                           *prometheus.Desc
-	total, queue, exec, cold, batch              *prometheus.HistogramVec
-	misses, drops                                *prometheus.CounterVec
+	requests, inFlight                                      *prometheus.Desc
+	total, queue, exec, cold, batch                         *prometheus.HistogramVec
+	misses, drops                                           *prometheus.CounterVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
-	variants                                     *prometheus.GaugeVec
-	cpu, memory, gpu, cpuUsed, used              *prometheus.GaugeVec
-	nodeCPU, nodeMemory, nodeGPU, nodes          *prometheus.GaugeVec
-	shadows                                      shadowVectors
+	variants                                                *prometheus.GaugeVec
+	cpu, memory, gpu, cpuUsed, used                         *prometheus.GaugeVec
+	nodeCPU, nodeMemory, nodeGPU, nodes                     *prometheus.GaugeVec
+	shadows                                                 shadowVectors
 
 	mu        sync.RWMutex
 	functions map[string]*FunctionMetrics
