@@ -183,3 +183,17 @@ func numbers(t tensor.Tensor) (out []float32) {
 	}
 	return out
 }
+
+// An output whose file fixes its rows to one is computed for several.
+func TestWrongHint(t *testing.T) {
+	p, err := Prepare(modelFile(t, `node { op_type: "ArgMax" input: "x" output: "y" attribute { name: "axis" type: INT i: 1 } attribute { name: "keepdims" type: INT i: 0 } }`+
+		value("input", "x", float, "n", "2")+value("output", "y", int64Code, "1")), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := mustOpen(t, Options{Prepared: p.Dir})
+	out, err := e.Run(t.Context(), 3, []tensor.Tensor{tensorOf([]int64{3, 2}, 0, 1, 1, 0, 0, 1)})
+	if err != nil || !slices.Equal(out[0].Shape, []int64{3}) || out[0].Data[0] != 1 || out[0].Data[8] != 0 || out[0].Data[16] != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}

@@ -51,10 +51,13 @@ func (n *Natural) Wrap(proposal *Proposal, outputs []int) (*Wrapped, error) {
 	for i, in := range n.Inputs {
 		w.Inputs = append(w.Inputs, inner(in, inputs[i]))
 	}
+	changed := n.Changed || proposal == nil || proposal.Freed
 	for i, out := range n.Outputs {
 		w.Outputs = append(w.Outputs, inner(out, outputs[i]))
+		// The file says that it has a fixed number of rows, and it has not.
+		changed = changed || outputs[i] >= 0 && out.Shape[outputs[i]] >= 0
 	}
-	if proposal != nil && !proposal.Freed && !n.Changed && w.same() {
+	if !changed && w.same() {
 		w.Wide = make([]bool, len(n.Outputs))
 		return w, nil
 	}
