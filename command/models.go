@@ -96,8 +96,10 @@ func (m *childModels) check(ctx context.Context, file string) error {
 	if engines.IsManifest(file) {
 		return engines.Of(file).Check(ctx, file)
 	}
-	_, err := m.run(ctx, foreground, nil, "model", "show", file, "--json")
-	return err
+	if _, err := m.run(ctx, foreground, nil, "model", "show", file, "--json"); err != nil {
+		return err
+	}
+	return m.try(ctx, file)
 }
 
 // Hash implements [latency.Models].

@@ -34,10 +34,10 @@ func rowsOf(info tensor.Info, shape []int64) int64 {
 	return 1
 }
 
-// whole reports whether the model takes one request an execution. Requests then have the
+// takesWhole reports whether a model with these inputs takes one request an execution. Requests then have the
 // model's own shapes, and any number of elements along each dynamic dimension.
-func (m *Model) whole() bool {
-	return slices.ContainsFunc(m.Inputs, func(i tensor.Info) bool { return batchAxis(i) < 0 })
+func takesWhole(inputs []tensor.Info) bool {
+	return slices.ContainsFunc(inputs, func(i tensor.Info) bool { return batchAxis(i) < 0 })
 }
 
 // inward brings an input from its own shape into the engine's, with the rows in front.

@@ -236,7 +236,7 @@ func (m *Model) readRows(r *tensorjson.Reader, v *tensorjson.Values) error {
 // checkRows refuses a row above MaxRows. It runs before the row is read, so it does not
 // know how many follow.
 func (m *Model) checkRows(rows int64) error {
-	if m.MaxRows > 0 && rows > int64(m.MaxRows) && !m.whole() {
+	if m.MaxRows > 0 && rows > int64(m.MaxRows) && !takesWhole(m.Inputs) {
 		return fmt.Errorf("too many rows; at most %d in one request", m.MaxRows)
 	}
 	return nil

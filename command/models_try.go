@@ -1,0 +1,43 @@
+package command
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+)
+
+// tryTime is the maximum time that a deployment waits for a model to be tried. A model that
+// takes longer is prepared in the background, and its function's description says what fails.
+const tryTime = 10 * time.Second
+
+// passing are parts of errors that are not the model's: they may be gone at the next try.
+var passing = []string{
+	onnxruntime.ErrNoLibrary.Error(), "no space left on device", "permission denied", "cannot allocate memory",
+	"too many open files", "resource temporarily unavailable", "read-only file system", "disk quota exceeded",
+}
+
+// try prepares a small model and returns an error if the engine cannot run it. What fails now
+// would fail whenever an instance starts, so the deployment is refused. A large model takes too
+// long for that.
+func (m *childModels) try(ctx context.Context, file string) error {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() >= largeModel || engines.IsManifest(file) || forkjoin.IsCutting(file) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	_, err = m.Prepare(ctx, file)
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	if slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) }) {
+		return nil
+	}
+	return err
+}
