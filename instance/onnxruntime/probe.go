@@ -61,8 +61,9 @@ type probe struct {
 	given   tensor.Shapes
 	// shapes are those of one row under which the model ran.
 	shapes tensor.Shapes
-	// failed is why the first shapes did not run.
-	failed error
+	// rich: the model also takes larger integers than 0 and 1, as [richRows] makes them. Rows of
+	// zeros and ones may have so little variance that a norm makes noise of it.
+	rich bool
 }
 
 // find returns the form of the first proposal under which no row sees another, or that of a
@@ -135,6 +136,9 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 	if took > slowRow {
 		return nil, fmt.Sprintf("a row takes %v, too long to compare batches with single rows", took.Round(time.Second)), nil
 	}
+	if rich, err := single.run(richRows(single.inputs, p.shapes, 0)); err == nil {
+		p.rich, first = true, rich
+	}
 	second, err := single.run(p.rows(single, 1))
 	if err != nil {
 		return nil, fmt.Sprintf("a row with large numbers fails: %v", err), nil
@@ -156,11 +160,15 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 
 // rows are sample rows by their numbers.
 func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
+	if p.rich {
+		return richRows(s.inputs, p.shapes, numbers...)
+	}
 	return sampleRows(s.inputs, p.shapes, numbers...)
 }
 
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
+	p.rich = false
 	first := error(nil)
 	for shapes := range p.natural.Shapes(p.given, axes) {
 		p.shapes = shapes
@@ -367,6 +375,16 @@ func (s signature) sample(rows int) []tensor.Tensor {
 // odd numbers; 0 or 1 for integers, which may be masks or indices; and short strings. shapes
 // are the model's own shapes of one row. A row of one number is always the same.
 func sampleRows(inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []tensor.Tensor {
+	return rowsUpTo(2, inputs, shapes, numbers...)
+}
+
+// richRows are rows with integers below 100, which not every model takes.
+func richRows(inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []tensor.Tensor {
+	return rowsUpTo(100, inputs, shapes, numbers...)
+}
+
+// rowsUpTo makes rows whose integers are below a limit.
+func rowsUpTo(limit int, inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []tensor.Tensor {
 	out := make([]tensor.Tensor, len(inputs))
 	for i, in := range inputs {
 		shape := rowShape(in, shapes[in.Name])
@@ -379,7 +397,7 @@ func sampleRows(inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []te
 		for _, number := range numbers {
 			random := rand.New(rand.NewPCG(uint64(number), uint64(i)))
 			for range n {
-				data = appendSample(data, in.Type, random, number)
+				data = appendSample(data, in.Type, random, number, limit)
 			}
 		}
 		out[i] = tensor.Tensor{Name: in.Name, Type: in.Type, Shape: shape, Data: data}
@@ -412,7 +430,7 @@ func rowShape(in tensor.Info, own []int64) []int64 {
 // freeDimension is the size of free dimensions of a model that was never tried.
 const freeDimension = 16
 
-func appendSample(data []byte, t tensor.Type, random *rand.Rand, number int) []byte {
+func appendSample(data []byte, t tensor.Type, random *rand.Rand, number, limit int) []byte {
 	scale := 1.0
 	if number%2 == 1 {
 		scale = largeRow
@@ -425,5 +443,8 @@ func appendSample(data []byte, t tensor.Type, random *rand.Rand, number int) []b
 	case t.Float():
 		return t.Append(data, random.Float64()*scale)
 	}
-	return t.Append(data, float64(random.IntN(2)))
+	if t == tensor.Bool {
+		limit = 2
+	}
+	return t.Append(data, float64(random.IntN(limit)))
 }

@@ -76,8 +76,9 @@ func (n *Natural) shapes(given tensor.Shapes, axes []int, implied map[string]int
 				shape[d] = declared
 			case sizes[key] > 0:
 				shape[d] = sizes[key]
-			case d == 0:
-				shape[d] = 1 // As a rule a batch, though not one that rows can share.
+			case d == 0 || in.Shape[0] > 1 && d == slices.Index(in.Shape, -1):
+				// As a rule a batch, though not one that rows can share: [?, 80], or a state [2, ?, 128].
+				shape[d] = 1
 			case len(in.Shape) == 4 && d == n.channel(in):
 				shape[d] = channels
 			case len(in.Shape) == 4:
