@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/openfaas/faas-provider/types"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
@@ -58,7 +59,7 @@ func (s *stack) badDeployments(t *testing.T) {
 		"truncated model":    {function("bad", "truncated:latest", "1s"), []string{"truncated:latest", "truncated"}},
 		"text as a model":    {function("bad", "text:latest", "1s"), []string{"text:latest", "not an ONNX model"}},
 		"empty model":        {function("bad", "empty:latest", "1s"), []string{"empty:latest", "not an ONNX model"}},
-		"no batch dimension": {function("bad", "fixed:latest", "1s"), []string{"fixed:latest", "batch dimension", `"input"`}},
+		"unknown operator":   {function("bad", "unknown:latest", "1s"), []string{"unknown:latest", "Nonsense"}},
 	} {
 		if onCluster != nil && name == "no SLO" {
 			continue // There only nodes look at the images of ordinary functions.
@@ -92,8 +93,7 @@ func (s *stack) badBundles(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, empty := s.bundle(t, "text:latest", identity), s.bundle(t, "empty:latest", identity)
-	fixed := edited(t, func(g *onnxpb.GraphProto) { fix(g.Input[0], 0, 4) })
-	s.bundle(t, "fixed:latest", fixed)
+	s.bundle(t, "unknown:latest", edited(t, func(g *onnxpb.GraphProto) { g.Node[0].OpType = proto.String("Nonsense") }))
 	for _, err := range []error{
 		os.Truncate(mnist, info.Size()/2),
 		os.WriteFile(text, []byte("This is no model.\n"), 0o644),
