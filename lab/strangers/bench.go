@@ -148,7 +148,7 @@ func (r *run) one(ctx context.Context, s *subject, t *tally) error {
 		return err
 	}
 	if o.kind != right {
-		fmt.Fprintf(r.Log, "%s: %s: %s\n", s.name, o.kind, o.said)
+		fmt.Fprintf(r.Log, "%s: %s\n", s.name, o.kind)
 	}
 	t.results = append(t.results, result{subject: s, outcome: o})
 	return nil

@@ -22,14 +22,15 @@ var faultKinds = []string{wrong, crashed, refusedWithoutWay, unanswered, refused
 
 // wayOut matches a text that says what to do: an annotation, a command, or an imperative after
 // a pause.
-var wayOut = regexp.MustCompile(`com\.openfaas\.|faas-infer [a-z]|(?i)(^|[:;,.(] ?|\band |\bor )` +
+var wayOut = regexp.MustCompile(`com\.openfaas\.|faas-infer (model|profile|up)\b|(?i)(^|[:;,.(] ?|\band |\bor )` +
 	`(set|use|give|export|convert|raise|lower|remove|write|send|deploy|install|make|change|split|leave|put|try|ask) `)
 
 // hasWay reports whether a refusal names a way out.
 func hasWay(said string) bool { return wayOut.MatchString(said) }
 
-// death matches what the provider says of a process that ended.
-var death = regexp.MustCompile(`(?i)SIG[A-Z]{3,}|signal: |core dumped|panic: |fatal error:|exited (with|before|soon)|instances? exit|exit status \d|crash|\bdied\b|runtime error`)
+// death matches what the provider says of a process that ended. The last line of a dump of
+// registers is one, too.
+var death = regexp.MustCompile(`(?i)SIG[A-Z]{3,}|signal: |core dumped|panic: |fatal error:|exited (with|before|soon)|instances? exit|exit status \d|crash|\bdied\b|runtime error|\b(gs|rip) +0x`)
 
 // verdictOf is the kind of a refusal by its status and text.
 func verdictOf(status int, said string) string {

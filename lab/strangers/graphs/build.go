@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,7 +19,7 @@ var elements = map[tensor.Type]onnxpb.TensorProto_DataType{
 	tensor.Int16: onnxpb.TensorProto_INT16, tensor.Uint16: onnxpb.TensorProto_UINT16, tensor.Int32: onnxpb.TensorProto_INT32,
 	tensor.Uint32: onnxpb.TensorProto_UINT32, tensor.Int64: onnxpb.TensorProto_INT64, tensor.Uint64: onnxpb.TensorProto_UINT64,
 	tensor.FP16: onnxpb.TensorProto_FLOAT16, tensor.FP32: onnxpb.TensorProto_FLOAT, tensor.FP64: onnxpb.TensorProto_DOUBLE,
-	tensor.Bytes: onnxpb.TensorProto_STRING,
+	tensor.BF16: onnxpb.TensorProto_BFLOAT16, tensor.Bytes: onnxpb.TensorProto_STRING,
 }
 
 // unknown is a dimension of an output that the model does not state.
@@ -44,6 +45,19 @@ func newBuilder(rng *rand.Rand) *builder {
 		OpsetImport: []*onnxpb.OperatorSetIdProto{opset("", 17), opset("ai.onnx.ml", 3)},
 		Graph:       g,
 	}}
+}
+
+// finish returns the graph.
+func (b *builder) finish(name string) *Graph {
+	b.graph.Name = &name
+	g := &Graph{Name: name, Model: b.model, Inputs: b.inputs, Sizes: b.sizes}
+	for _, in := range b.inputs {
+		g.Batched = g.Batched || slices.Contains(in.Shape, Rows)
+	}
+	if len(g.Sizes) == 0 {
+		g.Sizes = [][]int64{nil}
+	}
+	return g
 }
 
 // width is a number of units from 1 to limit. Small ones are as likely as large ones.

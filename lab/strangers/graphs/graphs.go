@@ -6,7 +6,6 @@ package graphs
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -68,16 +67,7 @@ func Make(seed uint64, i int) *Graph {
 	kind := kinds[i%len(kinds)]
 	b := newBuilder(rand.New(rand.NewPCG(seed, uint64(i))))
 	kind.make(b)
-	name := fmt.Sprintf("r%03d-%s", i, kind.name)
-	b.graph.Name = &name
-	g := &Graph{Name: name, Model: b.model, Inputs: b.inputs, Sizes: b.sizes}
-	for _, in := range b.inputs {
-		g.Batched = g.Batched || slices.Contains(in.Shape, Rows)
-	}
-	if len(g.Sizes) == 0 {
-		g.Sizes = [][]int64{nil}
-	}
-	return g
+	return b.finish(fmt.Sprintf("r%03d-%s", i, kind.name))
 }
 
 // Request makes the inputs of one request. Floats without bounds are multiplied by scale.
