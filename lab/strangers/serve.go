@@ -61,7 +61,7 @@ func (v *server) serve(ctx context.Context, s *subject, requests [][]tensor.Tens
 		if ctx.Err() != nil {
 			return outcome{}, err
 		}
-		return outcome{kind: verdictOf(http.StatusBadRequest, err.Error()), said: clean(err.Error())}, nil
+		return outcome{kind: verdictOf(http.StatusBadRequest, err.Error()), said: v.clean(err.Error())}, nil
 	}
 	o := v.ask(ctx, name, requests, answers, began)
 	if o.kind != wrong {
@@ -80,7 +80,7 @@ func (v *server) serve(ctx context.Context, s *subject, requests [][]tensor.Tens
 }
 
 // fatal matches what a process writes that ends against its will.
-var fatal = regexp.MustCompile(`SIG[A-Z]{3,}|panic: |fatal error:|terminate called`)
+var fatal = regexp.MustCompile(signals + `|panic: |fatal error:|terminate called`)
 
 // deaths returns the first line of the function's log that tells of an instance's death, "" if
 // there is none: the provider may have answered from another instance.
@@ -163,7 +163,7 @@ func (v *server) one(ctx context.Context, name string, request []tensor.Tensor, 
 		case err != nil && ctx.Err() != nil:
 			return last
 		case err != nil:
-			return outcome{kind: crashed, said: clean(err.Error())}
+			return outcome{kind: crashed, said: v.clean(err.Error())}
 		case status == http.StatusOK && said != "":
 			return outcome{kind: wrong, said: said}
 		case status == http.StatusOK:
@@ -172,7 +172,7 @@ func (v *server) one(ctx context.Context, name string, request []tensor.Tensor, 
 			}
 			return outcome{kind: right}
 		}
-		last = outcome{kind: verdictOf(status, said), said: fmt.Sprintf("%d %s", status, clean(said))}
+		last = outcome{kind: verdictOf(status, said), said: fmt.Sprintf("%d %s", status, v.clean(said))}
 		if status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests {
 			return last
 		}
@@ -263,6 +263,11 @@ var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 // functionName is a model's name as one of a function.
 func functionName(name string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-")
+}
+
+// clean is [clean] without the provider's directories.
+func (v *server) clean(said string) string {
+	return clean(strings.ReplaceAll(said, filepath.Join(v.State, "bundles")+"/", ""))
 }
 
 // clean puts a text on one line of at most some hundred bytes.

@@ -75,12 +75,13 @@ func TestCompare(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	for said, want := range map[string]string{
 		`input "x" has the fixed shape [1 4]: no dynamic batch dimension; export the model with a dynamic leading axis`: refused,
-		"the operator Foo is unknown":              refusedWithoutWay,
-		"a GGUF file; faas-infer serves ONNX":      refusedWithoutWay,
-		"a pickle; run faas-infer model convert":   refused,
-		"size 17; set com.openfaas.infer.shapes":   refused,
-		"the model could not be measured: gs  0x0": crashed,
-		"instance exited with SIGSEGV":             crashed,
+		"the operator Foo is unknown":                                              refusedWithoutWay,
+		"a GGUF file; faas-infer serves ONNX":                                      refusedWithoutWay,
+		"a pickle; run faas-infer model convert":                                   refused,
+		"size 17; set com.openfaas.infer.shapes":                                   refused,
+		"the model could not be measured: gs  0x0":                                 crashed,
+		`image "onnxruntime-sigmoid:latest": sigmoid.onnx; export it with a batch`: refused,
+		"instance exited with SIGSEGV":                                             crashed,
 	} {
 		if got := verdictOf(400, said); got != want {
 			t.Errorf("%q is %q and not %q", said, got, want)

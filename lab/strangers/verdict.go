@@ -30,7 +30,11 @@ func hasWay(said string) bool { return wayOut.MatchString(said) }
 
 // death matches what the provider says of a process that ended. The last line of a dump of
 // registers is one, too.
-var death = regexp.MustCompile(`(?i)SIG[A-Z]{3,}|signal: |core dumped|panic: |fatal error:|exited (with|before|soon)|instances? exit|exit status \d|crash|\bdied\b|runtime error|\b(gs|rip) +0x`)
+var death = regexp.MustCompile(signals + `|signal: |core dumped|panic: |fatal error:|exited (with|before|soon)|instances? exit|` +
+	`exit status \d|crash|\bdied\b|runtime error|\b(gs|rip) +0x`)
+
+// signals are those that end a process that misbehaves.
+const signals = `\bSIG(SEGV|ABRT|BUS|ILL|FPE|KILL|TRAP)\b`
 
 // verdictOf is the kind of a refusal by its status and text.
 func verdictOf(status int, said string) string {

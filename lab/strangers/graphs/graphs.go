@@ -24,8 +24,9 @@ type Input struct {
 	Type tensor.Type
 	// Shape has sizes, Rows and Free.
 	Shape []int64
-	// Low and High bound whole numbers, both included. Where High is 0, floats are normally
-	// distributed, and whole numbers are 0 or 1. Floats are uniform between the bounds.
+	// Low and High bound whole numbers, both included, and floats, which are uniform between
+	// them. Where both are 0, whole numbers are 0 or 1. Where High is 0, floats are normally
+	// distributed.
 	Low, High float64
 	// Words are the strings of an input of the type BYTES.
 	Words []string
@@ -105,7 +106,10 @@ func (in Input) append(data []byte, scale float64, rng *rand.Rand) []byte {
 	case float:
 		return in.Type.Append(data, in.Low+rng.Float64()*(in.High-in.Low))
 	}
-	high := max(in.High, in.Low+1)
+	high := in.High
+	if in.Low == 0 && high == 0 {
+		high = 1
+	}
 	return in.Type.Append(data, in.Low+float64(rng.Int64N(int64(high-in.Low)+1)))
 }
 

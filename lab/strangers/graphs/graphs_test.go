@@ -123,6 +123,14 @@ func TestValues(t *testing.T) {
 	if len(found) != 3 || !found[2] || !found[3] || !found[4] {
 		t.Errorf("values from 2 to 4 are %v", found)
 	}
+	for want, in := range map[float64]Input{16000: {Low: 16000, High: 16000}, 1: {Low: 1, High: 1}} {
+		in.Type = tensor.Int32
+		for range 20 {
+			if got := tensor.Int32.Number(Request([]Input{in}, 1, nil, 1, rng)[0].Data); got != want {
+				t.Errorf("%g, want %g", got, want)
+			}
+		}
+	}
 	if got := AppendString(nil, "ab"); string(got) != "\x02\x00\x00\x00ab" {
 		t.Errorf("%q", got)
 	}
