@@ -118,7 +118,12 @@ func (v *server) bundle(image, file string) error {
 func (v *server) ask(ctx context.Context, name string, requests [][]tensor.Tensor, answers []Answer, began time.Time) outcome {
 	first := time.Duration(0)
 	for i := range requests {
-		o := v.one(ctx, name, requests[i], answers[i])
+		o := v.one(ctx, name, requests[i], answers[i], false)
+		if o.kind == right && fitsJSON(requests[i], answers[i].Outputs) {
+			if o = v.one(ctx, name, requests[i], answers[i], true); o.kind != right {
+				o.said = "in JSON, " + o.said
+			}
+		}
 		if o.kind != right {
 			o.said = fmt.Sprintf("alone, %s: %s", shapesOf(requests[i]), o.said)
 			o.first = first
@@ -136,7 +141,7 @@ func (v *server) ask(ctx context.Context, name string, requests [][]tensor.Tenso
 			for round := range v.rounds * len(requests) {
 				// Clients begin with different requests and go on in different steps.
 				i := (c + round*(1+c%2)) % len(requests)
-				if o := v.one(ctx, name, requests[i], answers[i]); o.kind != right {
+				if o := v.one(ctx, name, requests[i], answers[i], false); o.kind != right {
 					mutex.Lock()
 					defer mutex.Unlock()
 					if worst.kind == right || o.kind == wrong {
@@ -153,12 +158,12 @@ func (v *server) ask(ctx context.Context, name string, requests [][]tensor.Tenso
 
 // one sends one request until it is answered, at most for the patience: a provider that is
 // busy may ask to send again. The kind is right or says what is wrong.
-func (v *server) one(ctx context.Context, name string, request []tensor.Tensor, want Answer) outcome {
+func (v *server) one(ctx context.Context, name string, request []tensor.Tensor, want Answer, asJSON bool) outcome {
 	ctx, cancel := context.WithTimeout(ctx, v.patience)
 	defer cancel()
 	last := outcome{kind: unanswered, said: fmt.Sprintf("no answer within %v", v.patience)}
 	for {
-		status, got, said, err := v.post(ctx, name, request)
+		status, got, said, err := v.post(ctx, name, request, asJSON)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return last
@@ -182,10 +187,17 @@ func (v *server) one(ctx context.Context, name string, request []tensor.Tensor, 
 	}
 }
 
-// post sends one request in v2's binary form. said is the text of an answer that is no 200, or
-// what is wrong with the form of one that is.
-func (v *server) post(ctx context.Context, name string, request []tensor.Tensor) (status int, got []tensor.Tensor, said string, err error) {
-	body, length, err := load.EncodeBinary(request)
+// post sends one request of v2, in binary form or as JSON. said is the text of an answer that
+// is no 200, or what is wrong with the form of one that is.
+func (v *server) post(ctx context.Context, name string, request []tensor.Tensor, asJSON bool) (status int, got []tensor.Tensor, said string, err error) {
+	header := http.Header{"Content-Type": {"application/json"}}
+	body, length := []byte(nil), 0
+	if asJSON {
+		body, err = encodeJSON(request)
+	} else {
+		body, length, err = load.EncodeBinary(request)
+		header = http.Header{"Content-Type": {"application/octet-stream"}, load.HeaderLength: {strconv.Itoa(length)}}
+	}
 	if err != nil {
 		return 0, nil, "", err
 	}
@@ -193,8 +205,7 @@ func (v *server) post(ctx context.Context, name string, request []tensor.Tensor)
 	if err != nil {
 		return 0, nil, "", err
 	}
-	q.Header.Set("Content-Type", "application/octet-stream")
-	q.Header.Set(load.HeaderLength, strconv.Itoa(length))
+	q.Header = header
 	response, err := v.client.Do(q)
 	if err != nil {
 		return 0, nil, "", err
@@ -207,7 +218,11 @@ func (v *server) post(ctx context.Context, name string, request []tensor.Tensor)
 	if response.StatusCode != http.StatusOK {
 		return response.StatusCode, nil, string(answer), nil
 	}
-	got, err = DecodeBinary(answer, response.Header.Get(load.HeaderLength))
+	if asJSON {
+		got, err = decodeJSON(answer)
+	} else {
+		got, err = DecodeBinary(answer, response.Header.Get(load.HeaderLength))
+	}
 	if err != nil {
 		return response.StatusCode, nil, err.Error(), nil
 	}

