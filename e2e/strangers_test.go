@@ -159,9 +159,9 @@ func noJSON(t *testing.T, c *http.Client, url string) {
 	wantWords(t, a.body, "BF16", "binary")
 }
 
-// The bench of strangers' models serves two random graphs of each kind as ONNX Runtime does.
+// The bench of strangers' models serves a random graph of each kind as ONNX Runtime does.
 func TestRandomGraphs(t *testing.T) {
-	count := 2 * len(graphs.Kinds())
+	count := len(graphs.Kinds())
 	var complaint strings.Builder
 	c := exec.Command(suite.lab, "bench", "strangers", "--no-fetch", "--random", strconv.Itoa(count), "--rounds", "1", "--json")
 	c.Stderr = &complaint

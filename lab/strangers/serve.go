@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
 // outcome is what came of one model.
@@ -64,6 +65,9 @@ func (v *server) serve(ctx context.Context, s *subject, requests [][]tensor.Tens
 		return outcome{kind: verdictOf(http.StatusBadRequest, err.Error()), said: v.clean(err.Error())}, nil
 	}
 	o := v.ask(ctx, name, requests, answers, began)
+	if o.kind == unanswered {
+		o.said = v.problem(ctx, name, o.said)
+	}
 	if o.kind != wrong {
 		death, err := v.deaths(ctx, name)
 		if err != nil {
@@ -98,6 +102,19 @@ func (v *server) deaths(ctx context.Context, name string) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// problem adds to what was said what the provider says of the function, if that is more.
+func (v *server) problem(ctx context.Context, name, said string) string {
+	s, err := v.Status(ctx, name)
+	if err != nil || s.Annotations == nil {
+		return said
+	}
+	problem := v.clean((*s.Annotations)[annotation.InferProblem])
+	if problem == "" || strings.Contains(said, problem) {
+		return said
+	}
+	return said + " (described as: " + problem + ")"
 }
 
 // bundle makes a bundle of the model's files, as a user would who copies them: nothing looks
