@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -179,6 +180,34 @@ func TestUnpack(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(to, name)); (err == nil) != there || there && string(text) != name {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
+	}
+}
+
+// The same content counts once, and what cannot be had is listed.
+func TestFetch(t *testing.T) {
+	root := t.TempDir()
+	t.Setenv("FAAS_INFER_PYTHON", "false") // It downloads nothing.
+	for _, file := range []string{
+		"rapidocr-3.10.0/rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx",
+		"rapidocr-onnxruntime-1.4.4/rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+		"silero-vad-6.2.3/absent",
+	} {
+		file = filepath.Join(root, filepath.FromSlash(file))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, file, &graphs.Cases()[0].Graph)
+	}
+	var log strings.Builder
+	found, missing, err := fetch(t.Context(), root, regexp.MustCompile("_cls_|magika|silero_vad_half"), &log)
+	if err != nil || len(found) != 1 || found[0].shapes != "x:1x3x48x192" || !found[0].batched || found[0].bytes == 0 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if !strings.Contains(log.String(), "content of an earlier file") {
+		t.Errorf("the log says %q", log.String())
+	}
+	if len(missing) != 2 || !strings.HasPrefix(missing[0], "magika 1.0.3: ") || !strings.HasPrefix(missing[1], "silero_vad/data/silero_vad_half.onnx of silero-vad 6.2.3: ") {
+		t.Errorf("missing are %q", missing)
 	}
 }
 
