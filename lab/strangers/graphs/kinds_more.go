@@ -68,8 +68,13 @@ func unbatched(b *builder) {
 func quantised(b *builder) {
 	n, in := b.batch(), b.width(500)
 	x := b.float("x", n, in)
-	static := b.chance(0.25)
-	for range 1 + b.rng.IntN(2) {
+	// After float noise, a second fixed step could round to the other side: static models have
+	// one.
+	static, layers := b.chance(0.25), 1+b.rng.IntN(2)
+	if static {
+		layers = 1
+	}
+	for range layers {
 		out := b.width(300)
 		values := make([]float64, in*out)
 		for i := range values {
