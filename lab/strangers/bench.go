@@ -137,14 +137,26 @@ func (r *run) one(ctx context.Context, s *subject, t *tally) error {
 	if err := r.provider(ctx); err != nil {
 		return err
 	}
+	remove, err := r.server.bundle(s)
+	if err != nil {
+		return err
+	}
 	o, err := r.server.serve(ctx, s, requests, answers)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	select {
 	case <-r.server.Exited():
-		o, err = outcome{kind: crashed, said: "the provider ended: " + clean(lastLine(r.server.Said())), first: o.first}, ctx.Err()
+		o.kind, o.said = crashed, "the provider ended: "+clean(lastLine(r.server.Said()))
 		r.server = nil
 	default:
+		if err != nil {
+			o.kind, o.said = crashed, "the provider fails: "+clean(err.Error())
+			r.server.Stop()
+			r.server = nil
+		}
 	}
-	if err != nil {
+	if err := remove(); err != nil {
 		return err
 	}
 	if o.kind != right {

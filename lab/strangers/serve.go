@@ -46,19 +46,16 @@ type server struct {
 // clients is the number of clients of the mixed traffic.
 const clients = 6
 
-// serve deploys a model, sends its requests one by one and then mixed, and removes it.
+// serve deploys a model whose bundle is there, sends its requests one by one and then mixed, and
+// removes it. An error says that the provider does not do what it always must.
 func (v *server) serve(ctx context.Context, s *subject, requests [][]tensor.Tensor, answers []Answer) (outcome, error) {
 	name := functionName(s.name)
-	image := name + ":latest"
-	if err := v.bundle(image, s.file); err != nil {
-		return outcome{}, err
-	}
 	annotations := map[string]string{"com.openfaas.slo.latency": v.slo.String()}
 	if s.shapes != "" {
 		annotations["com.openfaas.infer.shapes"] = s.shapes
 	}
 	began := time.Now()
-	if err := v.DeployFunction(ctx, rig.Function(name, image, annotations)); err != nil {
+	if err := v.DeployFunction(ctx, rig.Function(name, name+":latest", annotations)); err != nil {
 		if ctx.Err() != nil {
 			return outcome{}, err
 		}
@@ -77,10 +74,7 @@ func (v *server) serve(ctx context.Context, s *subject, requests [][]tensor.Tens
 			o.kind, o.said = crashed, strings.TrimSpace(o.said+" (an instance's log: "+death+")")
 		}
 	}
-	if err := v.Remove(ctx, name); err != nil {
-		return o, err
-	}
-	return o, os.RemoveAll(filepath.Join(v.State, "bundles", name))
+	return o, v.Remove(ctx, name)
 }
 
 // fatal matches what a process writes that ends against its will.
@@ -118,9 +112,10 @@ func (v *server) problem(ctx context.Context, name, said string) string {
 }
 
 // bundle makes a bundle of the model's files, as a user would who copies them: nothing looks
-// at the model before the provider does.
-func (v *server) bundle(image, file string) error {
-	_, err := bundle.WriteFiles(filepath.Join(v.State, "bundles"), image, bundle.Manifest{Engine: bundle.EngineONNX, Model: filepath.Base(file)}, func(dir string) error {
+// at the model before the provider does. remove removes it.
+func (v *server) bundle(s *subject) (remove func() error, err error) {
+	root, name, file := filepath.Join(v.State, "bundles"), functionName(s.name), s.file
+	_, err = bundle.WriteFiles(root, name+":latest", bundle.Manifest{Engine: bundle.EngineONNX, Model: filepath.Base(file)}, func(dir string) error {
 		all, err := files(file)
 		for _, one := range all {
 			text, failed := os.ReadFile(one)
@@ -128,7 +123,7 @@ func (v *server) bundle(image, file string) error {
 		}
 		return err
 	})
-	return err
+	return func() error { return os.RemoveAll(filepath.Join(root, name)) }, err
 }
 
 // ask sends the requests alone and mixed.
