@@ -95,6 +95,7 @@ bench: ready build-lab ## Run every bench command on the binary
 	@scripts/python.sh quantise >/dev/null
 	@bin/faas-infer-lab bench int8
 	@bin/faas-infer-lab bench switch
+	@bin/faas-infer-lab bench strangers
 
 .PHONY: build
 build: ## Build bin/faas-infer

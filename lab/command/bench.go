@@ -18,7 +18,7 @@ import (
 func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure attainment of objectives, the data plane, batching policies, cold starts, memory, Python, asynchronous requests, faults, interference, latency models, variants of models and other model servers",
+		Short: "Measure attainment of objectives, the data plane, batching policies, cold starts, memory, Python, asynchronous requests, faults, interference, latency models, variants of models, other model servers and models of strangers",
 		Long: `bench measures on this machine, with real instances. It measures the alternatives
 in the same run and in turn: their ratios hold even where single times do not. Each
 command prints a table, or one object with --json.`,
@@ -28,7 +28,7 @@ command prints a table, or one object with --json.`,
   faas-infer-lab bench async --messages 10000 --kills 2`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand())
+	c.AddCommand(newDataplaneCommand(), newThroughputCommand(), newColdstartCommand(), newSharingCommand(), newMemoryCommand(), newFunctionsCommand(), newRestartCommand(), newAsyncBenchCommand(), newBatchModelCommand(), newFaultsCommand(), newKeepCommand(), newTakeMemoryCommand(), newFrontCommand(), newSpinCommand(), newPythonBenchCommand(), newPeersCommand(), newAttainmentCommand(), newFleetCommand(), newGPUBenchCommand(), newGPUWorkerCommand(), newGPUServedCommand(), newGPUTrialCommand(), newGPUInstanceCommand(), newVariantsBenchCommand(), newInt8Command(), newInterferenceCommand(), newSeizeCommand(), newSwitchCommand(), newPartitionBenchCommand(), newShadowBenchCommand(), newStrangersCommand())
 	return c
 }
 
