@@ -61,10 +61,24 @@ type probe struct {
 	given   tensor.Shapes
 	// shapes are those of one row under which the model ran.
 	shapes tensor.Shapes
-	// rich: the model also takes larger integers than 0 and 1, as [richRows] makes them. Rows of
-	// zeros and ones may have so little variance that a norm makes noise of it.
-	rich bool
+	// integers is the range of integers with which it ran, and compared the one for comparing
+	// rows: with numbers of more than one digit if the model takes them. Rows of zeros and ones
+	// may have so little variance that a norm makes noise of it.
+	integers, compared integers
 }
+
+// integers is a range, with its end excluded.
+type integers struct {
+	Low  int `json:"low"`
+	High int `json:"high"`
+}
+
+// The integers to try: masks and indices, divisors, and others.
+var (
+	masks    = integers{0, 2}
+	divisors = integers{1, 2}
+	others   = integers{0, 100}
+)
 
 // find returns the form of the first proposal under which no row sees another, or that of a
 // model that takes one request an execution.
@@ -136,8 +150,8 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 	if took > slowRow {
 		return nil, fmt.Sprintf("a row takes %v, too long to compare batches with single rows", took.Round(time.Second)), nil
 	}
-	if rich, err := single.run(richRows(single.inputs, p.shapes, 0)); err == nil {
-		p.rich, first = true, rich
+	if other, err := single.run(sampleRows(single.inputs, p.shapes, others, 0)); err == nil {
+		p.compared, first = others, other
 	}
 	second, err := single.run(p.rows(single, 1))
 	if err != nil {
@@ -160,31 +174,33 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 
 // rows are sample rows by their numbers.
 func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
-	if p.rich {
-		return richRows(s.inputs, p.shapes, numbers...)
-	}
-	return sampleRows(s.inputs, p.shapes, numbers...)
+	return sampleRows(s.inputs, p.shapes, p.compared, numbers...)
 }
 
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
-	p.rich = false
 	first := error(nil)
-	for shapes := range p.natural.Shapes(p.given, axes) {
-		p.shapes = shapes
-		began := time.Now()
-		out, err := s.run(p.rows(s, 0))
-		if err == nil {
-			return out, time.Since(began), nil
+	for _, p.compared = range []integers{masks, divisors} {
+		for shapes := range p.natural.Shapes(p.given, axes) {
+			p.shapes = shapes
+			began := time.Now()
+			out, err := s.run(p.rows(s, 0))
+			if err == nil {
+				p.integers = p.compared
+				return out, time.Since(began), nil
+			}
+			if first == nil {
+				first = err
+			}
 		}
-		if first == nil {
-			first = err
+		if !slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return !i.Type.Float() && i.Type != tensor.Bytes }) {
+			break
 		}
 	}
 	p.shapes = nil
 	free := slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return slices.Contains(i.Shape, -1) })
 	if !free || p.given != nil {
-		return nil, 0, fmt.Errorf("the model does not run on sample inputs: %w", first)
+		return nil, 0, fmt.Errorf("the model does not run on sample inputs, numbers between 0 and 1: %w; mend the model, or serve it with a handler (template python-infer)", first)
 	}
 	return nil, 0, fmt.Errorf("%w: the model runs with none of the sizes that were tried for its free dimensions (%v); name some in com.openfaas.infer.shapes, for example %q",
 		ErrNoSizes, first, p.natural.Example().String())
@@ -196,7 +212,7 @@ func (p *probe) form(proposal *adapt.Proposal, outputs []int, why string) (form,
 	if err != nil {
 		return form{}, err
 	}
-	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Wide: w.Wide}
+	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Integers: p.integers, Wide: w.Wide}
 	if proposal == nil {
 		s.Unbatched = why
 	}
@@ -368,23 +384,17 @@ func (s signature) sample(rows int) []tensor.Tensor {
 	for i := range numbers {
 		numbers[i] = 2 * i
 	}
-	return sampleRows(s.Inputs, s.Shapes, numbers...)
+	of := s.Integers
+	if of == (integers{}) {
+		of = masks
+	}
+	return sampleRows(s.Inputs, s.Shapes, of, numbers...)
 }
 
-// sampleRows makes rows that any model takes: real numbers in [0,1), times 40 in the rows with
-// odd numbers; 0 or 1 for integers, which may be masks or indices; and short strings. shapes
+// sampleRows makes rows: real numbers in [0,1), times 40 in the rows with odd numbers; integers of
+// a range; and short strings. shapes
 // are the model's own shapes of one row. A row of one number is always the same.
-func sampleRows(inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []tensor.Tensor {
-	return rowsUpTo(2, inputs, shapes, numbers...)
-}
-
-// richRows are rows with integers below 100, which not every model takes.
-func richRows(inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []tensor.Tensor {
-	return rowsUpTo(100, inputs, shapes, numbers...)
-}
-
-// rowsUpTo makes rows whose integers are below a limit.
-func rowsUpTo(limit int, inputs []tensor.Info, shapes tensor.Shapes, numbers ...int) []tensor.Tensor {
+func sampleRows(inputs []tensor.Info, shapes tensor.Shapes, of integers, numbers ...int) []tensor.Tensor {
 	out := make([]tensor.Tensor, len(inputs))
 	for i, in := range inputs {
 		shape := rowShape(in, shapes[in.Name])
@@ -397,7 +407,7 @@ func rowsUpTo(limit int, inputs []tensor.Info, shapes tensor.Shapes, numbers ...
 		for _, number := range numbers {
 			random := rand.New(rand.NewPCG(uint64(number), uint64(i)))
 			for range n {
-				data = appendSample(data, in.Type, random, number, limit)
+				data = appendSample(data, in.Type, random, number, of)
 			}
 		}
 		out[i] = tensor.Tensor{Name: in.Name, Type: in.Type, Shape: shape, Data: data}
@@ -430,7 +440,7 @@ func rowShape(in tensor.Info, own []int64) []int64 {
 // freeDimension is the size of free dimensions of a model that was never tried.
 const freeDimension = 16
 
-func appendSample(data []byte, t tensor.Type, random *rand.Rand, number, limit int) []byte {
+func appendSample(data []byte, t tensor.Type, random *rand.Rand, number int, of integers) []byte {
 	scale := 1.0
 	if number%2 == 1 {
 		scale = largeRow
@@ -444,7 +454,7 @@ func appendSample(data []byte, t tensor.Type, random *rand.Rand, number, limit i
 		return t.Append(data, random.Float64()*scale)
 	}
 	if t == tensor.Bool {
-		limit = 2
+		of = masks
 	}
-	return t.Append(data, float64(random.IntN(limit)))
+	return t.Append(data, float64(of.Low+random.IntN(of.High-of.Low)))
 }

@@ -16,6 +16,8 @@ type signature struct {
 	Outputs []tensor.Info `json:"outputs"`
 	// Shapes are the model's own shapes of one row under which it ran, nil if it was not tried.
 	Shapes tensor.Shapes `json:"shapes,omitempty"`
+	// Integers is the range of the integers of sample rows, [0, 2) if it is zero.
+	Integers integers `json:"integers,omitzero"`
 	// Unbatched is why the model takes one request an execution, "" for a model whose rows
 	// can be joined.
 	Unbatched string `json:"unbatched,omitempty"`

@@ -8,6 +8,7 @@ package adapt
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -199,16 +200,20 @@ func (n *Natural) leading() []int {
 	return axes
 }
 
-// shared are the names of dynamic dimensions that every input has.
+// shared are the names of dynamic dimensions that every input has and that mean the batch:
+// words that do not see each other are no rows.
 func (n *Natural) shared() (names []string) {
 	for _, name := range n.names[0] {
 		everywhere := !slices.ContainsFunc(n.names, func(of []string) bool { return !slices.Contains(of, name) })
-		if name != "" && everywhere {
+		if batchNames.MatchString(name) && everywhere {
 			names = append(names, name)
 		}
 	}
 	return names
 }
+
+// batchNames are the names that exporters give the batch.
+var batchNames = regexp.MustCompile(`(?i)batch|^(n|b|bs)$`)
 
 // named are the positions of a name in the inputs' shapes, nil if it occurs twice in one.
 func (n *Natural) named(name string) []int {

@@ -121,7 +121,10 @@ func TestFlatten(t *testing.T) {
 // Operators show what random rows may hide.
 func TestCrossing(t *testing.T) {
 	for node, want := range map[string]string{
-		`node { op_type: "DynamicQuantizeLinear" input: "x" output: ["y", "s", "z"] }`:                                                           "takes one scale from all rows",
+		`node { op_type: "DynamicQuantizeLinear" input: "x" output: ["y", "s", "z"] }`: "takes one scale from all rows",
+		`node { op_type: "ReduceSum" input: "x" output: "s" attribute { name: "noop_with_empty_axes" type: INT i: 1 } } node { op_type: "Cast" input: "s" output: "b" } node { op_type: "If" input: "b" output: "y" }`:     "decides for all rows",
+		`node { op_type: "Shape" input: "x" output: "s" } node { op_type: "Gather" input: ["s", "zero"] output: "b" } node { op_type: "If" input: "b" output: "y" }`:                                                       "decides for all rows",
+		`initializer { name: "one" data_type: 7 int64_data: 1 } node { op_type: "Shape" input: "x" output: "s" } node { op_type: "Gather" input: ["s", "one"] output: "b" } node { op_type: "If" input: "b" output: "y" }`: "",
 		`node { op_type: "ReduceSum" input: "x" output: "y" }`:                                                                                   "along the batch axis",
 		`node { op_type: "Relu" input: "x" output: "r" } node { op_type: "ArgMax" input: "r" output: "y" }`:                                      "along the batch axis",
 		`node { op_type: "Softmax" input: "x" output: "y" attribute { name: "axis" type: INT i: -2 } }`:                                          "along the batch axis",

@@ -13,6 +13,7 @@ import (
 //   - Dynamic quantisation takes one scale from the whole batch, so a large row makes its
 //     neighbours coarse.
 //   - A BatchNormalization in training mode takes its mean from the batch.
+//   - An If, or the end of a Loop, that depends on a request decides for all rows at once.
 //   - A reduction, a search or a sum along the batch mixes rows.
 func (n *Natural) Crossing(axes []int) string {
 	g := n.Model.Proto().GetGraph()
@@ -21,10 +22,7 @@ func (n *Natural) Crossing(axes []int) string {
 		constant[t.GetName()] = true
 	}
 	for _, node := range g.GetNode() {
-		name := node.GetName()
-		if name == "" && len(node.GetOutput()) > 0 {
-			name = node.GetOutput()[0]
-		}
+		name := nameOf(node)
 		switch node.GetOpType() {
 		case "DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM":
 			if len(node.GetInput()) > 0 && !constant[node.GetInput()[0]] {
@@ -36,7 +34,18 @@ func (n *Natural) Crossing(axes []int) string {
 			}
 		}
 	}
+	if why := n.branches(); why != "" {
+		return why
+	}
 	return n.alongBatch(axes)
+}
+
+// nameOf is a node's name, or that of its first output.
+func nameOf(node *onnxpb.NodeProto) string {
+	if node.GetName() == "" && len(node.GetOutput()) > 0 {
+		return node.GetOutput()[0]
+	}
+	return node.GetName()
 }
 
 // alongBatch finds an operator that reduces the first axis of an input whose batch that is.
