@@ -112,10 +112,10 @@ var formats = []format{
 	{Foreign{"coreml", "a Core ML model, which Apple's machines alone run", "convert the model that it was made from with `faas-infer model convert`"}, isCoreML},
 	{Foreign{"paddle", "a PaddlePaddle model", "make ONNX of it with `paddle2onnx --model_dir DIR --model_filename FILE --save_file model.onnx`"}, isPaddle},
 
-	{Foreign{"json", "text in JSON, and no model that is known", "give the model's own file"}, func(h *head) bool {
+	{Foreign{formatJSON, "text in JSON, and no model that is known", "give the model's own file"}, func(h *head) bool {
 		return h.text(`{"`, "{\n", "{\r\n", "{ ", "[{", "[\n")
 	}},
-	{Foreign{"xml", "text in XML, and no model that is known", "give the model's own file"}, func(h *head) bool { return h.text("<?xml") }},
+	{Foreign{formatXML, "text in XML, and no model that is known", "give the model's own file"}, func(h *head) bool { return h.text("<?xml") }},
 }
 
 // isSafetensors finds the length of the header before a JSON object.

@@ -17,8 +17,8 @@ import (
 // Format is a file format that is not ONNX.
 type Format string
 
-// The formats that `faas-infer model convert` takes. Any other format of [Recognise] has no
-// constant.
+// The formats that `faas-infer model convert` takes or finds beside a model. Any other format
+// of [Recognise] has no constant.
 const (
 	FormatKeras        Format = "keras"
 	FormatTorch        Format = "pytorch"
@@ -27,6 +27,9 @@ const (
 	FormatLightGBM     Format = "lightgbm"
 	FormatCatBoost     Format = "catboost"
 	FormatSavedModelPB Format = "savedmodel.pb"
+
+	formatJSON Format = "json"
+	formatXML  Format = "xml"
 )
 
 // Foreign is a file that is no ONNX model.
@@ -39,6 +42,9 @@ type Foreign struct {
 
 // Error implements error: what the file is, and the way out.
 func (f Foreign) Error() string { return "it is " + f.What + "; " + f.Way }
+
+// IsModel is false for text that models have beside them, such as config.json.
+func (f Foreign) IsModel() bool { return f.Format != formatJSON && f.Format != formatXML }
 
 const (
 	// headBytes is how much of a file's begin is read.
