@@ -115,7 +115,7 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 	if err := checkFile(file); err != nil {
 		return err
 	}
-	measure := o.measure
+	measure := o.Measure
 	if o.Device == deviceCUDA {
 		measure = o.measureDevice
 	}
@@ -194,8 +194,8 @@ func (m Measured) write(path string) error {
 	return nil
 }
 
-// measure prepares the model and measures it.
-func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
+// Measure prepares the model in a file and measures it as a whole.
+func (o *Options) Measure(ctx context.Context, file string) (*Measured, error) {
 	if engines.IsManifest(file) {
 		return o.measurePython(ctx, file)
 	}
