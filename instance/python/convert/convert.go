@@ -123,7 +123,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if largest := r.Largest(); !(largest <= o.Tolerance) {
-		return r, fmt.Errorf("%w%s: the largest difference is %.3g, but the tolerance is %g; %s was not written", ErrDifferent, r.where(o.Tolerance), largest, o.Tolerance, o.Out)
+		return r, fmt.Errorf("%w%s: the largest difference is %.3g, but the tolerance is %g; %s was not written; give a larger --tolerance if the difference does not matter, or serve the model as it is with the template python-infer", ErrDifferent, r.where(o.Tolerance), largest, o.Tolerance, o.Out)
 	}
 	return r, o.place(made)
 }

@@ -19,6 +19,7 @@ var tables = map[string]string{
 	"boosting.pkl": "label probabilities", "pipeline.pkl": "label probabilities", "xgbpipeline.pkl": "label probabilities",
 	"lgbm.pkl": "label probabilities", "words.pkl": "label probabilities", "linearsvc.pkl": "label", "linear.pkl": "variable",
 	"regressor.pkl": "variable", "scaler.pkl": "variable", "kmeans.pkl": "label scores", "older.pkl": "label probabilities",
+	"svc.pkl": "label", "voting.pkl": "label probabilities", "xgbrank.json": "variable", "lgbc.txt": "label probabilities", "catp.cbm": "predictions",
 	"xgb3.json": "label probabilities", "xgb2.ubj": "label probabilities", "xgbr.json": "variable", "xgbp.ubj": "variable",
 	"lgb3.txt": "label probabilities", "lgb2.txt": "label probabilities", "lgbr.txt": "variable",
 	"cat3.cbm": "label probabilities", "cat2.cbm": "label probabilities", "catr.json": "predictions",
@@ -171,7 +172,7 @@ func refused(t *testing.T, dir string) []Options {
 	damaged.In = filepath.Join(t.TempDir(), "damaged.txt")
 	write(t, damaged.In, "tree\nversion=v4\nnum_class=x\n")
 	damaged.Out = filepath.Join(filepath.Dir(damaged.Out), "damaged.onnx")
-	return []Options{from("dict.pkl"), from("lost.pkl"), from("categories.cbm"), wide, named, damaged, from("isolation.pkl")}
+	return []Options{from("dict.pkl"), from("lost.pkl"), from("categories.cbm"), from("several.pkl"), from("dart.json"), wide, named, damaged, from("isolation.pkl")}
 }
 
 // checkRefused checks that what cannot be converted is refused with the way out.
@@ -180,6 +181,8 @@ func checkRefused(t *testing.T, told map[string]event) {
 		"dict.pkl.onnx":       {"holds a builtins.dict", "template python-infer"},
 		"lost.pkl.onnx":       {"cannot be loaded with scikit-learn 1.", "absent_mod1", "template python-infer"},
 		"categories.cbm.onnx": {"categorical", "template python-infer"},
+		"several.pkl.onnx":    {"several labels", "template python-infer"},
+		"dart.json.onnx":      {"booster is dart", "template python-infer"},
 		"wide.onnx":           {"--input says x=float32[?,5]", "input=float32[?,7]"},
 		"damaged.onnx":        {"LightGBM 4.", "cannot load"},
 	} {

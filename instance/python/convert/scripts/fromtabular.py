@@ -17,9 +17,9 @@ LABELLED = 8
 class Subject:
     """A model: its inputs' number and name, what it answers by output, its ONNX form."""
 
-    def __init__(self, width, onnx, answer, packages, notes=(), estimator=None):
+    def __init__(self, width, onnx, answer, packages, notes=(), estimator=None, categories=None):
         self.width, self.onnx, self.answer, self.packages = width, onnx, answer, packages
-        self.notes, self.estimator = list(notes), estimator
+        self.notes, self.estimator, self.categories = list(notes), estimator, categories or {}
 
 
 def table(job, width, doubles=False):
@@ -120,14 +120,27 @@ def sklearn_subject(job, model, notes):
     given = table(job, int(width), doubles=True)
     kind = DoubleTensorType if given["datatype"] == "FP64" else FloatTensorType
 
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    if getattr(last, "flatten_transform", False):
+        last.flatten_transform = False  # Of transform alone, and the converter refuses it.
+
+    def converted(options):
+        found = convert_sklearn(model, initial_types=[(given["name"], kind([None, int(width)]))], options=options,
+                                target_opset={"": job["opset"] or OPSET, "ai.onnx.ml": ML_OPSET})
+        rename(found.graph, {"output_label": "label", "output_probability": "probabilities"})
+        return found
+
     def onnx():
-        last = model.steps[-1][1] if hasattr(model, "steps") else model
         # A division, as the scaler does it: a tree after it may have a row's value as threshold.
         options = {StandardScaler: {"div": "div"}}
         if hasattr(model, "predict_proba"):
             options[id(last)] = {"zipmap": False}
-        return convert_sklearn(model, initial_types=[(given["name"], kind([None, int(width)]))], options=options,
-                               target_opset={"": job["opset"] or OPSET, "ai.onnx.ml": ML_OPSET})
+        for asked in (options, {id(last): {"nocl": False}}):
+            try:
+                return converted(asked)
+            except NameError:  # An option that the converter of this class does not have.
+                continue
+        return converted(None)
 
     def answer(name, x):
         if name == "label" or name == "variable" and hasattr(model, "predict"):
@@ -168,6 +181,9 @@ def xgboost_subject(job, booster, notes=()):
     from onnxmltools import convert_xgboost
     from onnxmltools.convert.common.data_types import FloatTensorType
 
+    config = json.loads(booster.save_config())["learner"]
+    if (name := config["gradient_booster"]["name"]) != "gbtree":
+        raise Wrong(f"the model's booster is {name}, and onnxmltools converts gbtree alone; train it with booster=\"gbtree\", or serve it with the template python-infer")
     if "c" in (booster.feature_types or []):
         raise Wrong("the model has categorical features, which ONNX's trees do not; train it with one-hot columns, or serve it with the template python-infer")
     best = booster.attr("best_iteration")
@@ -175,7 +191,9 @@ def xgboost_subject(job, booster, notes=()):
         booster = booster[:int(best) + 1]  # As the class predicts that wrote it.
     booster.feature_names = booster.feature_types = None
     width = booster.num_features()
-    objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+    objective = config["objective"]["name"]
+    if objective.startswith("rank:"):
+        booster.set_param({"objective": "reg:squarederror"})  # Both answer with the trees' sum.
     given = table(job, width)
 
     def onnx():
@@ -209,7 +227,11 @@ def lightgbm_subject(job, booster, notes=()):
 
     width = booster.num_feature()
     given = table(job, width)
-    objective = booster.dump_model(num_iteration=1).get("objective", "").split(" ")[0]
+    dump = booster.dump_model(num_iteration=1)
+    objective = dump.get("objective", "").split(" ")[0]
+    # The features that are numbers of categories. Other numbers than these are rounded by LightGBM alone.
+    infos = [dump["feature_infos"].get(name, {}) for name in dump["feature_names"]]
+    categories = {n: info["values"] for n, info in enumerate(infos) if info.get("values")}
 
     def onnx():
         return convert_lightgbm(booster, initial_types=[(given["name"], FloatTensorType([None, width]))], zipmap=False,
@@ -223,7 +245,7 @@ def lightgbm_subject(job, booster, notes=()):
             return found
         return found.argmax(axis=1) if name == "label" else found
 
-    return Subject(width, onnx, answer, ("lightgbm", "onnxmltools"), notes)
+    return Subject(width, onnx, answer, ("lightgbm", "onnxmltools"), notes, categories=categories)
 
 
 def from_catboost(job):
@@ -255,6 +277,10 @@ def catboost_subject(job, model, notes=()):
         model.save_model(path, format="onnx")
         found = library.load(path)
         rename(found.graph, {found.graph.input[0].name: given["name"]})
+        if exponent:  # Which the export leaves out.
+            rename(found.graph, {"predictions": "predictions_log"})
+            found.graph.node.append(library.helper.make_node("Exp", ["predictions_log"], ["predictions"]))
+            found.graph.output[0].name = "predictions"
         return found
 
     def answer(name, x):
@@ -268,6 +294,10 @@ def catboost_subject(job, model, notes=()):
 # The ONNX model.
 
 def rename(graph, names):
+    """Gives tensors other names. One that has such a name already gets another."""
+    used = {n for node in graph.node for n in node.output}
+    names = {old: new for old, new in names.items() if old in used or old in {i.name for i in graph.input}}
+    names |= {new: new + "_inner" for new in names.values() if new in used and new not in names}
     for node in graph.node:
         node.input[:] = [names.get(n, n) for n in node.input]
         node.output[:] = [names.get(n, n) for n in node.output]
@@ -369,7 +399,10 @@ class Rows:
         self.vectors = {o.name: o.name == "label" and len(o.type.tensor_type.shape.dim) < 2 for o in outputs}
 
     def draw(self, rng, rows):
-        return rng.uniform(self.low, self.high, (rows, len(self.low))).astype(common.DTYPES[self.given["datatype"]])
+        x = rng.uniform(self.low, self.high, (rows, len(self.low)))
+        for n, values in self.subject.categories.items():
+            x[:, n] = rng.choice(values, rows)
+        return x.astype(common.DTYPES[self.given["datatype"]])
 
     def answer(self, names, x):
         try:
@@ -378,6 +411,8 @@ class Rows:
             raise
         except Exception as error:
             raise Wrong(f"the model does not answer random rows of {len(self.low)} numbers ({explain(error)})") from error
+        if any(isinstance(a, list) for a in found.values()):
+            raise Wrong("the model has several labels for a row, which skl2onnx's form does not hold; serve it with the template python-infer")
         return {n: self.shaped(n, np.asarray(a)) for n, a in found.items() if a is not None}
 
     def shaped(self, name, array):

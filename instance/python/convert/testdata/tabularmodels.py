@@ -12,12 +12,13 @@ import sklearn.base
 import xgboost
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification, make_regression
-from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, IsolationForest, RandomForestClassifier, RandomForestRegressor, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import LinearSVC, SVC
 
 out = sys.argv[1]
 X, y = make_classification(400, 7, n_informative=5, n_classes=3, random_state=1)
@@ -56,7 +57,10 @@ classifier("lgbm.pkl", lightgbm.LGBMClassifier(n_estimators=6, verbose=-1).fit(X
 words_model = make_pipeline(StandardScaler(), RandomForestClassifier(9, random_state=1)).fit(X, words)
 joblib.dump(words_model, path("words.pkl"))
 expect("words.pkl", rows, probabilities=words_model.predict_proba(rows))
-joblib.dump(LinearSVC().fit(StandardScaler().fit_transform(X), y), path("linearsvc.pkl"))
+joblib.dump(make_pipeline(StandardScaler(), LinearSVC()).fit(X, y), path("linearsvc.pkl"))
+joblib.dump(SVC().fit(StandardScaler().fit_transform(X), y), path("svc.pkl"))
+joblib.dump(VotingClassifier([("a", LogisticRegression()), ("b", GaussianNB())], voting="soft").fit(X, y), path("voting.pkl"))
+joblib.dump(RandomForestClassifier(3).fit(X, np.column_stack([y, binary])), path("several.pkl"))
 for name, model, target in (("linear.pkl", LinearRegression(), value), ("regressor.pkl", RandomForestRegressor(8, random_state=1), value)):
     joblib.dump(model.fit(X, target), path(name))
     expect(name, rows, variable=model.predict(rows).reshape(-1, 1))
@@ -94,6 +98,15 @@ model = lightgbm.LGBMRegressor(n_estimators=12, verbose=-1).fit(holes, value)
 model.booster_.save_model(path("lgbr.txt"))
 expect("lgbr.txt", holes[:40], variable=model.predict(holes[:40]).reshape(-1, 1))
 
+kinds = np.column_stack([y, X[:, 1:]]).astype("float32")
+model = lightgbm.LGBMClassifier(n_estimators=6, verbose=-1).fit(kinds, binary, categorical_feature=[0])
+model.booster_.save_model(path("lgbc.txt"))
+expect("lgbc.txt", kinds[:40], label=model.predict(kinds[:40]), probabilities=model.predict_proba(kinds[:40]))
+model = xgboost.XGBRanker(n_estimators=6).fit(X, y, qid=np.arange(400) // 20)
+model.save_model(path("xgbrank.json"))
+expect("xgbrank.json", rows, variable=model.predict(rows).reshape(-1, 1))
+xgboost.XGBClassifier(n_estimators=3, booster="dart").fit(X, y).save_model(path("dart.json"))
+
 quiet = {"iterations": 12, "verbose": 0, "allow_writing_files": False}
 for name, target, data in (("cat3.cbm", y, holes), ("cat2.cbm", binary, X)):
     model = catboost.CatBoostClassifier(**quiet).fit(data, target)
@@ -101,6 +114,9 @@ for name, target, data in (("cat3.cbm", y, holes), ("cat2.cbm", binary, X)):
     expect(name, data[:40], label=model.predict(data[:40]).ravel(), probabilities=model.predict_proba(data[:40]))
 model = catboost.CatBoostRegressor(**quiet).fit(holes, value)
 model.save_model(path("catr.json"), format="json")
+counts = catboost.CatBoostRegressor(loss_function="Poisson", **quiet).fit(X, np.abs(value))
+counts.save_model(path("catp.cbm"))
+expect("catp.cbm", rows, predictions=counts.predict(rows).reshape(-1, 1))
 expect("catr.json", holes[:40], predictions=model.predict(holes[:40]).reshape(-1, 1))
 model = catboost.CatBoostClassifier(**quiet, cat_features=[0]).fit([[int(b), *map(float, r)] for b, r in zip(binary, X)], y)
 model.save_model(path("categories.cbm"))
