@@ -64,8 +64,9 @@ def unpickled(job):
     notes = []
     for w in caught:
         if issubclass(w.category, InconsistentVersionWarning):
-            notes.append(f"{w.message.estimator_name} was written by scikit-learn {w.message.original_sklearn_version} and is read by "
-                         f"{w.message.current_sklearn_version}, which may answer differently; write it again with this version, or compare with your own data")
+            by, here = w.message.original_sklearn_version, w.message.current_sklearn_version
+            notes.append(f"{w.message.estimator_name} was written by scikit-learn {by} and is read by {here}, which may answer differently; "
+                         "write it again with this version, or compare with your own data")
         elif not issubclass(w.category, (DeprecationWarning, FutureWarning)):
             notes.append(str(w.message).strip().splitlines()[0])
     return model, list(dict.fromkeys(notes))
@@ -100,8 +101,8 @@ def from_pickle(job):
     if root == "xgboost":
         return xgboost_subject(job, model.get_booster() if hasattr(model, "get_booster") else model, notes)
     if not hasattr(model, "fit") or not (hasattr(model, "predict") or hasattr(model, "transform")):
-        raise Wrong(f"{job['in']} holds a {type(model).__module__}.{type(model).__name__}, which is no model of scikit-learn, XGBoost, LightGBM or CatBoost; "
-                    "serve it with the template python-infer")
+        raise Wrong(f"{job['in']} holds a {type(model).__module__}.{type(model).__name__}, which is no model of scikit-learn, XGBoost, "
+                    "LightGBM or CatBoost; serve it with the template python-infer")
     return sklearn_subject(job, model, notes)
 
 
@@ -183,9 +184,11 @@ def xgboost_subject(job, booster, notes=()):
 
     config = json.loads(booster.save_config())["learner"]
     if (name := config["gradient_booster"]["name"]) != "gbtree":
-        raise Wrong(f"the model's booster is {name}, and onnxmltools converts gbtree alone; train it with booster=\"gbtree\", or serve it with the template python-infer")
+        raise Wrong(f"the model's booster is {name}, and onnxmltools converts gbtree alone; train it with booster=\"gbtree\", "
+                    "or serve it with the template python-infer")
     if "c" in (booster.feature_types or []):
-        raise Wrong("the model has categorical features, which ONNX's trees do not; train it with one-hot columns, or serve it with the template python-infer")
+        raise Wrong("the model has categorical features, which ONNX's trees do not; train it with one-hot columns, "
+                    "or serve it with the template python-infer")
     best = booster.attr("best_iteration")
     if best is not None and booster.attr("scikit_learn") is not None:
         booster = booster[:int(best) + 1]  # As the class predicts that wrote it.
@@ -266,11 +269,12 @@ def catboost_subject(job, model, notes=()):
     import onnx as library
 
     if model.get_cat_feature_indices() or model.get_text_feature_indices() or model.get_embedding_feature_indices():
-        raise Wrong("the model has categorical, text or embedding features, which CatBoost does not write to ONNX; serve it with the template python-infer")
+        raise Wrong("the model has categorical, text or embedding features, which CatBoost does not write to ONNX; "
+                    "serve it with the template python-infer")
     width = len(model.feature_names_)
     given = table(job, width)
     classes = list(model.classes_)
-    exponent = str(model.get_all_params().get("loss_function", "")).split(":")[0] in ("Poisson", "Tweedie") if model.is_fitted() else False
+    exponent = str(model.get_all_params().get("loss_function", "")).split(":")[0] in ("Poisson", "Tweedie")
 
     def onnx():
         path = os.path.join(job["work"], "catboost.onnx")
