@@ -134,9 +134,9 @@ images: ## Build the container images of faas-infer into dist/ (scripts/image.sh
 	@scripts/image.sh
 
 # make -j builds them in parallel.
-ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch quantise
+ENVIRONMENTS := python tensorflow triton mlserver convert-tensorflow convert-torch convert-tabular quantise
 .PHONY: python
-python: $(ENVIRONMENTS:%=python-%) python-clients python-scikit-learn ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 9 GB)
+python: $(ENVIRONMENTS:%=python-%) python-clients python-scikit-learn ## Make the virtual environments of the tests in the user's cache (4 GB to fetch, 10 GB)
 
 .PHONY: python-clients python-scikit-learn $(ENVIRONMENTS:%=python-%)
 python-clients:

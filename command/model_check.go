@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/protocol"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -40,8 +41,8 @@ func newModelCheckCommand() *cobra.Command {
 		Long: `check does what the provider does when a function is deployed, and prints the result.
 It reads the model, infers its shapes and predicts from its operators how long a batch
 takes at every batch size and CPU share. It then lists the configs ⟨batch, CPU⟩ that
-meet the objective here, and names the cheapest under load. It measures a model in
-Python or a model server as a whole.
+meet the objective here, and names the cheapest under load. It measures as a
+whole a model with operators of another domain, in Python or in a model server.
 
 The argument is an ONNX file, a bundle, a function's folder with one ONNX file, or the
 name of a model of the zoo. The exit status is 1 if the objective cannot be met.
@@ -131,10 +132,34 @@ func modelFile(argument string) (string, error) {
 		return b.ModelPath(), nil
 	}
 	found, err := filepath.Glob(filepath.Join(argument, "*.onnx"))
+	if err == nil && len(found) == 0 {
+		if err := foreignIn(argument); err != nil {
+			return "", err
+		}
+	}
 	if err != nil || len(found) != 1 {
 		return "", errors.Join(err, fmt.Errorf("%s has %d ONNX files and no %s: give the file", argument, len(found), bundle.ManifestFile))
 	}
 	return found[0], nil
+}
+
+// foreignIn returns an error that says what the first model of another format in a folder is.
+// It is nil if there is none.
+func foreignIn(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		file := filepath.Join(dir, e.Name())
+		if !e.Type().IsRegular() {
+			continue
+		}
+		if foreign, ok, err := model.RecogniseFile(file); err == nil && ok && foreign.IsModel() {
+			return fmt.Errorf("%s is not an ONNX model: %w", file, foreign)
+		}
+	}
+	return nil
 }
 
 // checkedConfig is one config of a model.

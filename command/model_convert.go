@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,24 +31,31 @@ func newModelConvertCommand() *cobra.Command {
 	var o convertOptions
 	c := &cobra.Command{
 		Use:   "convert IN OUT",
-		Short: "Convert a Keras, TensorFlow or PyTorch model to ONNX, and compare both",
+		Short: "Convert a Keras, TensorFlow, PyTorch, scikit-learn or tree model to ONNX, and compare both",
 		Long: `convert converts a model of another framework to ONNX, which this program serves
-best. The file endings decide the conversion:
+best. The content of IN, and not its name, decides the conversion:
 
   IN   .keras .h5        Keras, the whole model (model.save)
        DIR               TensorFlow, a SavedModel (model.export, tf.saved_model.save)
        .pt2              PyTorch, torch.export.save
        .pt .pth          PyTorch, torch.jit.save or, with --trust, a pickled module
+       .pkl .joblib      scikit-learn, with --trust, because loading a pickle runs its code
+       .json .ubj        XGBoost, save_model
+       .txt              LightGBM, save_model
+       .cbm .json        CatBoost, save_model
   OUT  .onnx             an ONNX model
        DIR               a SavedModel, of a Keras model
 
-convert uses the frameworks' own converters: tf2onnx, PyTorch's and Keras' exporters. It
-installs them once into a virtual environment in your cache (a download of half a GB
-for TensorFlow, 3 GB for PyTorch).
+convert uses the frameworks' own converters: tf2onnx, PyTorch's, Keras' and CatBoost's
+exporters, skl2onnx, onnxmltools. It installs them once into a virtual environment in your
+cache (a download of half a GB for TensorFlow, 3 GB for PyTorch, 0.3 GB for the others).
+A model of the last four takes one input, a table of numbers, and returns labels and
+probabilities as plain tensors (no ZipMap).
 
 It then runs both models on the same random inputs, the new one as an instance would,
-and prints the largest difference: |new − old| / max(1, |old|). If the difference
-exceeds --tolerance, convert writes nothing and the exit status is 1. The exit status is
+and prints the largest difference: |new − old| / max(1, |old|). Rows of a table lie
+around the thresholds of its trees, some with missing values (NaN) if the model takes them.
+If the difference exceeds --tolerance, convert writes nothing and the exit status is 1. The exit status is
 also 1 if ONNX lacks some of the operators; convert names them.
 
 The first dimension of each input is the batch and must be open: ? here, None in
@@ -58,6 +66,8 @@ Keras, torch.export.Dim('batch') in PyTorch. Other open dimensions stay open unl
   faas-infer model convert resnet.pt2 resnet.onnx
   faas-infer model convert scripted.pt scripted.onnx --input 'x=float32[?,3,224,224]'
   faas-infer model convert words.keras words.onnx --integers-below 20000
+  faas-infer model convert classifier.joblib classifier.onnx --trust
+  faas-infer model convert booster.ubj booster.onnx
   faas-infer model convert mnist.keras served/1`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,9 +79,10 @@ Keras, torch.export.Dim('batch') in PyTorch. Other open dimensions stay open unl
 	f.StringArrayVar(&o.inputs, "input", nil, "an input's name, type and shape, such as x=float32[?,3,224,224]; for .pt and .pth give each input in order, otherwise only inputs whose open sizes you set")
 	f.StringVar(&o.Signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
 	f.IntVar(&o.Opset, "opset", 0, "version of the ONNX operators (default: the converter's best, 18 for .pt2 and otherwise 17)")
-	f.BoolVar(&o.Trust, "trust", false, "run code in the file: a pickled module of PyTorch, Lambda layers of Keras")
+	f.BoolVar(&o.Trust, "trust", false, "run code in the file: a pickled model, Lambda layers of Keras")
+	f.BoolVar(&o.Complete, "no-missing", false, "the function gets no missing values: do not compare rows with NaN")
 	f.BoolVar(&o.Replace, "force", false, "replace OUT if it exists")
-	f.IntSliceVar(&o.Batches, "batches", []int{1, 3, 8}, "batch sizes of the comparison")
+	f.IntSliceVar(&o.Batches, "batches", nil, "batch sizes of the comparison (default 1,3,8; 1,8,256 for scikit-learn, XGBoost, LightGBM and CatBoost)")
 	f.IntVar(&o.Below, "integers-below", 2, "random integer inputs are from 0 to below this, for example the number of known words; other inputs are from -1 to 1")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the random inputs")
 	f.Float64Var(&o.Tolerance, "tolerance", 1e-4, "maximum difference; above it, OUT is not written")
@@ -98,6 +109,9 @@ func (o *convertOptions) run(ctx context.Context, out, progress io.Writer) error
 	r, err := convert.Run(ctx, o.Options)
 	if r == nil {
 		return err
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(progress, "warning: %s\n", note)
 	}
 	if o.json {
 		return errors.Join(o.report(r).JSON(out), err)
@@ -129,7 +143,11 @@ func (o *convertOptions) print(out io.Writer, r *convert.Result, written bool) e
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "output\tbatch\tlargest difference\t")
 	for _, d := range r.Differences {
-		fmt.Fprintf(w, "%s\t%d\t%.2g\t\n", d.Output, d.Rows, d.Largest)
+		rows := strconv.Itoa(d.Rows)
+		if d.Missing {
+			rows += ", some missing (NaN)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.2g\t\n", d.Output, rows, d.Largest)
 	}
 	if err := w.Flush(); err != nil || !written {
 		return err
@@ -169,7 +187,11 @@ func (o *convertOptions) report(r *convert.Result) *report.Report {
 	made.Add("bytes", float64(r.Bytes), "B", "")
 	made.Add("opset", float64(r.Opset), "", "")
 	for _, d := range r.Differences {
-		made.Add(fmt.Sprintf("%s.b%d.difference", d.Output, d.Rows), min(d.Largest, math.MaxFloat64), "", "")
+		missing := ""
+		if d.Missing {
+			missing = ".missing"
+		}
+		made.Add(fmt.Sprintf("%s.b%d%s.difference", d.Output, d.Rows, missing), min(d.Largest, math.MaxFloat64), "", "")
 	}
 	made.Add("difference", min(r.Largest(), math.MaxFloat64), "", fmt.Sprintf("%g is tolerated", o.Tolerance))
 	return made

@@ -1,12 +1,14 @@
 package command
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/instance/python/convert"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 )
 
@@ -45,11 +47,53 @@ func TestConvertThenCheck(t *testing.T) {
 	}
 }
 
+const aForest = `
+import sys, joblib, numpy, sklearn.base
+from sklearn.ensemble import RandomForestClassifier
+x = numpy.random.default_rng(1).random((200, 4), dtype="float32")
+sklearn.base.__version__ = "1.5.2"  # As if that had written it.
+joblib.dump(RandomForestClassifier(5).fit(x, x[:, 0] > 0.5), sys.argv[1])
+`
+
+// A pickled forest becomes ONNX, with a warning if another version wrote it. Its operator is
+// not one of ONNX's own, so it is measured as a whole.
+func TestConvertAForestThenCheck(t *testing.T) {
+	e, err := environment.Find(t.Context(), "convert-tabular", "")
+	if err != nil || !e.Made() {
+		t.Fatalf("run scripts/python.sh convert-tabular first (%v)", err)
+	}
+	in, out := filepath.Join(t.TempDir(), "model"), filepath.Join(t.TempDir(), "forest.onnx") // The name says nothing.
+	if text, err := exec.CommandContext(t.Context(), e.Python, "-c", aForest, in).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var printed, progress bytes.Buffer
+	o := convertOptions{Options: convert.Options{In: in, Out: out, Trust: true, Below: 2, Seed: 1, Tolerance: 1e-4}}
+	if err := o.run(t.Context(), &printed, &progress); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	for text, wants := range map[string][]string{
+		printed.String():  {"Wrote " + out, "skl2onnx 1.", "input FP32[? 4]", "label, probabilities", "256, some missing (NaN)", "model check " + out},
+		progress.String(): {"warning: RandomForestClassifier was written by scikit-learn 1.5.2"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("want %q in\n%s", want, text)
+			}
+		}
+	}
+	checked, err := execute(t, "model", "check", out, "--slo", "5m", "--prepared", t.TempDir(), "--max-batch", "2")
+	if err != nil || !strings.Contains(checked, "An objective of 5m0s can be met") || !strings.Contains(checked, "probabilities FP32[? 2]") {
+		t.Errorf("%v\n%s", err, checked)
+	}
+}
+
 func TestConvertRefuses(t *testing.T) {
-	in := filepath.Join(t.TempDir(), "m.txt")
+	in, pickle := filepath.Join(t.TempDir(), "m.txt"), filepath.Join(t.TempDir(), "m.joblib")
 	write(t, in, "")
+	write(t, pickle, "\x80\x04}\x94.")
 	for want, arguments := range map[string][]string{
-		"name a file .keras":         {in, "out.onnx"},
+		"it is an empty file":        {in, "out.onnx"},
+		"give --trust":               {pickle, "out.onnx"},
 		"nothing.pt2 does not exist": {"nothing.pt2", "out.onnx"},
 		`--input "x" is not NAME=`:   {in, "out.onnx", "--input", "x"},
 		"accepts 2 arg":              {in},

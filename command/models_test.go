@@ -91,6 +91,29 @@ func TestChildrenEndWithTheirContext(t *testing.T) {
 	}
 }
 
+// The check at deployment, model check, model show and model bundle refuse a file of another
+// format in the same words.
+func TestForeignFilesAreRefused(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	for head, want := range map[string]string{
+		"GGUF\x03\x00\x00\x00":                               "llama-cpp-python in requirements.txt",
+		"CBM1\x90\x2f\x00\x00":                               "faas-infer model convert FILE model.onnx",
+		"\x80\x04\x95\x0a\x00\x00\x00\x00\x00\x00\x00}\x94.": "template python-infer",
+	} {
+		file := filepath.Join(t.TempDir(), "model.onnx")
+		write(t, file, head)
+		deployed := (&childModels{}).check(t.Context(), file)
+		_, checked := execute(t, "model", "check", file, "--prepared", t.TempDir())
+		_, shown := execute(t, "model", "show", file)
+		_, bundled := execute(t, "model", "bundle", file, "--root", t.TempDir(), "--image", "m:latest")
+		for what, err := range map[string]error{"deploy": deployed, "check": checked, "show": shown, "bundle": bundled} {
+			if err == nil || !strings.Contains(err.Error(), "not an ONNX model: it is") || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", what, err, want)
+			}
+		}
+	}
+}
+
 func TestUnpredictableModels(t *testing.T) {
 	err := asUnpredictable(errors.New("cannot be predicted: node \"loop\" is a Loop"))
 	if !errors.Is(err, latency.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {

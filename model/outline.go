@@ -35,6 +35,9 @@ func ReadOutline(path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read model: %w", err)
 	}
+	if foreign, ok := Recognise(f, info.Size()); ok {
+		return nil, fmt.Errorf("read model %s: %w: %w", path, ErrNotONNX, foreign)
+	}
 	o := &outline{in: f, name: filepath.Base(path)}
 	p, err := o.read(info.Size())
 	if err == nil {
@@ -59,9 +62,6 @@ type outline struct {
 
 func (o *outline) read(size int64) (*onnxpb.ModelProto, error) {
 	p := new(onnxpb.ModelProto)
-	if size == 0 {
-		return p, fmt.Errorf("%w: the file is empty", ErrNotONNX)
-	}
 	var shell []byte
 	var graph *onnxpb.GraphProto
 	err := o.fields(0, size, func(x field) (err error) {

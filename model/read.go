@@ -43,6 +43,9 @@ func ReadFile(path string) (*Model, error) {
 // only their types and dimensions, and those are in the model's own file. So a
 // model's file can be copied without its weights and still be read.
 func ReadGraph(path string) (*Model, error) {
+	if err := refuseForeign(path); err != nil {
+		return nil, err
+	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read model: %w", err)
@@ -52,6 +55,18 @@ func ReadGraph(path string) (*Model, error) {
 		return nil, fmt.Errorf("read model %s: %w", path, err)
 	}
 	return &Model{proto: p, dir: filepath.Dir(path)}, nil
+}
+
+// refuseForeign refuses a file of another format before it is read as a whole.
+func refuseForeign(path string) error {
+	foreign, ok, err := RecogniseFile(path)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read model: %w", err)
+	case ok:
+		return fmt.Errorf("read model %s: %w: %w", path, ErrNotONNX, foreign)
+	}
+	return nil
 }
 
 // Read decodes an ONNX model. It refuses a model with external weights, because
@@ -69,18 +84,15 @@ func Read(b []byte) (*Model, error) {
 }
 
 func decode(b []byte) (*onnxpb.ModelProto, error) {
-	if len(b) == 0 {
-		return nil, fmt.Errorf("%w: the file is empty", ErrNotONNX)
-	}
-	if bytes.HasPrefix(b, []byte("version https://git-lfs")) {
-		return nil, fmt.Errorf("%w: it is a Git LFS pointer; get the file itself with `git lfs pull`", ErrNotONNX)
+	if foreign, ok := Recognise(bytes.NewReader(b), int64(len(b))); ok {
+		return nil, fmt.Errorf("%w: %w", ErrNotONNX, foreign)
 	}
 	p := new(onnxpb.ModelProto)
 	if err := proto.Unmarshal(b, p); err != nil {
 		if at, ok := truncated(b); ok {
 			return nil, fmt.Errorf("%w: a part that starts at byte %d does not end within the %d bytes; copy the file again", ErrTruncated, at, len(b))
 		}
-		return nil, fmt.Errorf("%w: %w", ErrNotONNX, err)
+		return nil, fmt.Errorf("%w: %w; %s", ErrNotONNX, err, unknownWay)
 	}
 	if err := check(p); err != nil {
 		return nil, err
@@ -113,7 +125,7 @@ func check(p *onnxpb.ModelProto) error {
 	case g == nil && p.GetIrVersion() > 0:
 		return fmt.Errorf("%w: it ends before its graph; copy the file again", ErrTruncated)
 	case g == nil:
-		return fmt.Errorf("%w: it holds no graph", ErrNotONNX)
+		return fmt.Errorf("%w: it holds no graph; %s", ErrNotONNX, unknownWay)
 	case len(g.GetOutput()) == 0:
 		return fmt.Errorf("%w: its graph has no output", ErrNotONNX)
 	}

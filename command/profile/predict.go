@@ -191,7 +191,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 		return p, err
 	}
 	p.Prediction, err = o.predict(ctx, p.Subject)
-	if o.Sketch && (errors.Is(err, errUnsure) || errors.Is(err, errUnknown)) {
+	if o.Sketch && errors.Is(err, errUnsure) || (o.Sketch || o.Whole) && errors.Is(err, errUnknown) {
 		p.Profile, err = o.sketch(ctx, p.Subject)
 		return p, err
 	}

@@ -194,7 +194,7 @@ func (m Measured) write(path string) error {
 	return nil
 }
 
-// measure prepares the model and measures it.
+// measure prepares the model in a file and measures it as a whole.
 func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if engines.IsManifest(file) {
 		return o.measurePython(ctx, file)

@@ -10,22 +10,35 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/savedmodel"
 )
 
 // Check checks a bundle without installing or running any of it. It checks the files
 // that the manifest names, and that the handler parses and has the function handle. A
-// SavedModel without a handler must have a signature.
+// SavedModel without a handler must have a signature, and a Keras file must be one.
 func Check(ctx context.Context, manifest string) error {
 	b, err := open(manifest)
 	if err != nil {
 		return err
 	}
-	if b.Handler == "" {
-		return checkSavedModel(filepath.Join(b.Dir, b.Model))
+	if file := filepath.Join(b.Dir, b.Model); b.Handler == "" {
+		if err := checkKeras(file); err != nil {
+			return fmt.Errorf("%s: %w", b.Model, err)
+		}
+		return checkSavedModel(file)
 	}
 	return checkHandler(ctx, b)
+}
+
+// checkKeras refuses a file that is of another format than its name says.
+func checkKeras(file string) error {
+	foreign, ok, err := model.RecogniseFile(file)
+	if err != nil || !ok || foreign.Format == model.FormatKeras {
+		return err
+	}
+	return fmt.Errorf("not a Keras file: %w", foreign)
 }
 
 // checkSavedModel refuses models that TensorFlow could load but not serve. It accepts a

@@ -29,6 +29,21 @@ func TestCheckDoesNotRunAHandler(t *testing.T) {
 	}
 }
 
+// A model for TensorFlow that is no Keras file is refused with what it is.
+func TestCheckRefusesOtherFiles(t *testing.T) {
+	const manifest = "engine: tensorflow\nmodel: model.keras\n"
+	for text, want := range map[string]string{
+		"\x89HDF\r\n\x1a\n":    "",
+		"GGUF\x03\x00\x00\x00": "model.keras: not a Keras file: it is a language model in GGUF",
+		"":                     "it is an empty file",
+	} {
+		err := python.Check(t.Context(), write(t, map[string]string{"bundle.yaml": manifest, "model.keras": text}))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // A changed file gives another prepared bundle. A prepared bundle does not change with its
 // original.
 func TestPreparedBundles(t *testing.T) {

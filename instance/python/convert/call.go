@@ -26,8 +26,13 @@ type job struct {
 
 // result is what a script reports at its end.
 type result struct {
-	Inputs   []tensor.Info     `json:"inputs"`
-	Outputs  []string          `json:"outputs"`
+	Inputs  []tensor.Info `json:"inputs"`
+	Outputs []string      `json:"outputs"`
+	// Compared names the outputs in Cases, nil for all. Part is a file with the ONNX model
+	// without the others, "" for the model itself. Notes are for the user.
+	Compared []string          `json:"compared"`
+	Part     string            `json:"part"`
+	Notes    []string          `json:"notes"`
 	Opset    int               `json:"opset"`
 	Versions map[string]string `json:"versions"`
 	Cases    []files           `json:"cases"`
@@ -35,10 +40,12 @@ type result struct {
 
 // files names the files of the arrays of one batch size, in the work directory.
 type files struct {
-	Rows   int      `json:"rows"`
-	Inputs []string `json:"inputs"`
-	Old    []string `json:"old"`
-	New    []string `json:"new"`
+	Rows int `json:"rows"`
+	// Missing: some of the inputs are NaN.
+	Missing bool     `json:"missing"`
+	Inputs  []string `json:"inputs"`
+	Old     []string `json:"old"`
+	New     []string `json:"new"`
 }
 
 // event is the last line of a script's output.
@@ -84,7 +91,7 @@ func (o Options) call(ctx context.Context, e environment.Environment, j job) (*r
 		return nil, err
 	}
 	last, err := script.Run(ctx, script.Options{
-		Python: e.Python, Scripts: scripts, Name: j.From.script(), Dir: j.work, Job: request, Log: o.Log, Step: o.Step,
+		Python: e.Python, Scripts: scripts, Name: j.From.converter().script, Dir: j.work, Job: request, Log: o.Log, Step: o.Step,
 	})
 	if err != nil {
 		return nil, err
@@ -121,13 +128,12 @@ func (o Options) request(j job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := map[Kind]string{Keras: "keras", SavedModel: "savedmodel", Torch: "torch", ONNX: "onnx"}
 	inputs := o.Inputs
 	if inputs == nil {
 		inputs = []tensor.Info{}
 	}
 	return json.Marshal(map[string]any{
-		"in": in, "out": out, "work": work, "kind": names[j.From], "to": names[j.To], "inputs": inputs, "signature": o.Signature,
-		"opset": o.Opset, "trust": o.Trust, "batches": o.Batches, "below": o.Below, "seed": o.Seed,
+		"in": in, "out": out, "work": work, "kind": kinds[j.From].name, "to": kinds[j.To].name, "inputs": inputs, "signature": o.Signature,
+		"opset": o.Opset, "trust": o.Trust, "missing": !o.Complete, "batches": o.batches(j.From), "below": o.Below, "seed": o.Seed,
 	})
 }

@@ -17,6 +17,8 @@ import (
 type Difference struct {
 	Output string
 	Rows   int
+	// Missing: some of the inputs are missing values, NaN.
+	Missing bool
 	// Largest is the maximum of |new − old| / max(1, |old|) over the elements: relative
 	// for numbers above 1, absolute for smaller ones. It is infinite if an element is
 	// finite in only one of the two.
@@ -27,28 +29,35 @@ type Difference struct {
 // itself. The script has already run the old model, and a new SavedModel.
 func (o Options) compare(ctx context.Context, work, made string, to Kind, t *result) ([]Difference, error) {
 	var engine *onnxruntime.Engine
-	if to == ONNX {
+	if len(t.Cases) > 0 && to == ONNX {
 		var err error
+		if t.Part != "" {
+			made = filepath.Join(work, t.Part)
+		}
 		if engine, err = engineOf(made); err != nil {
 			return nil, err
 		}
 		defer engine.Close()
 		o.Step("running the new model in ONNX Runtime and comparing it with the old one")
 	}
+	outputs := t.Outputs
+	if t.Compared != nil {
+		outputs = t.Compared
+	}
 	var all []Difference
 	for _, c := range t.Cases {
-		old, err := load(work, c.Old, t.Outputs)
+		old, err := load(work, c.Old, outputs)
 		if err != nil {
 			return nil, err
 		}
-		fresh, err := load(work, c.New, t.Outputs)
+		fresh, err := load(work, c.New, outputs)
 		if engine != nil && err == nil {
 			fresh, err = run(ctx, engine, work, c, t)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("a batch of %d: %w", c.Rows, err)
 		}
-		found, err := differences(c.Rows, old, fresh)
+		found, err := differences(c, old, fresh)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +106,7 @@ func load(work string, names []string, as []string) ([]tensor.Tensor, error) {
 }
 
 // differences compares the outputs by name.
-func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
+func differences(c files, old, fresh []tensor.Tensor) ([]Difference, error) {
 	var all []Difference
 	for _, o := range old {
 		at := slices.IndexFunc(fresh, func(f tensor.Tensor) bool { return f.Name == o.Name })
@@ -106,9 +115,9 @@ func differences(rows int, old, fresh []tensor.Tensor) ([]Difference, error) {
 		}
 		f := fresh[at]
 		if o.Type != f.Type || !slices.Equal(o.Shape, f.Shape) {
-			return nil, fmt.Errorf("for a batch of %d the converted model returns %q as %s%v, the old one as %s%v", rows, o.Name, f.Type, f.Shape, o.Type, o.Shape)
+			return nil, fmt.Errorf("for a batch of %d the converted model returns %q as %s%v, the old one as %s%v", c.Rows, o.Name, f.Type, f.Shape, o.Type, o.Shape)
 		}
-		all = append(all, Difference{o.Name, rows, largest(o, f)})
+		all = append(all, Difference{o.Name, c.Rows, c.Missing, largest(o, f)})
 	}
 	return all, nil
 }

@@ -1,5 +1,5 @@
-// Package convert converts models of Keras, TensorFlow and PyTorch to ONNX, and models of
-// Keras to SavedModels. It runs those projects' own converters in a private virtual
+// Package convert converts models of Keras, TensorFlow, PyTorch, scikit-learn, XGBoost,
+// LightGBM and CatBoost to ONNX, and models of Keras to SavedModels. It runs those projects' own converters in a private virtual
 // environment, which package environment installs. Before it writes the new model, it
 // compares it with the old one on random inputs. INFless §4 has such a tool beside its
 // templates. Begin with [Run].
@@ -21,8 +21,8 @@ import (
 
 // Options say what to convert into what.
 type Options struct {
-	// In is a Keras file (.keras, .h5), a SavedModel's directory, or a PyTorch file (.pt2,
-	// .pt, .pth). Out is an ONNX file (.onnx) or the directory of a SavedModel.
+	// In is a file of one of the [Kind]s, or a SavedModel's directory. Its content says which,
+	// and not its name. Out is an ONNX file (.onnx) or the directory of a SavedModel.
 	In, Out string
 	// Inputs give the names, types and shapes that the model leaves open, or, as in
 	// TorchScript, does not record.
@@ -31,11 +31,13 @@ type Options struct {
 	Signature string
 	// Opset is the version of ONNX's operators, 0 for the converter's default.
 	Opset int
-	// Trust allows code in the file to run: pickled modules, Lambda layers.
+	// Trust allows code in the file to run: pickled models, Lambda layers.
 	Trust bool
+	// Complete leaves rows with missing values (NaN) out of the comparison.
+	Complete bool
 	// Replace allows Out to exist already.
 	Replace bool
-	// Batches are the batch sizes for the comparison. Integer inputs are random numbers
+	// Batches are the batch sizes for the comparison, nil for the defaults. Integer inputs are random numbers
 	// below Below. Seed seeds the random inputs.
 	Batches []int
 	Below   int
@@ -57,7 +59,10 @@ type Result struct {
 	Opset int
 	// Versions holds the versions of the converters, by package.
 	Versions map[string]string
-	// Differences has one entry for each output and batch size.
+	// Notes are what the converter says to the user, for example that another version wrote a
+	// pickled model.
+	Notes []string
+	// Differences has one entry for each output of numbers and batch size.
 	Differences []Difference
 	// Bytes is the size of the new model.
 	Bytes int64
@@ -70,6 +75,16 @@ func (r *Result) Largest() float64 {
 		largest = max(largest, d.Largest)
 	}
 	return largest
+}
+
+// where says that only rows with missing values differ, or nothing.
+func (r *Result) where(tolerance float64) string {
+	for _, d := range r.Differences {
+		if !d.Missing && !(d.Largest <= tolerance) {
+			return ""
+		}
+	}
+	return " for rows with missing values (NaN), which --no-missing leaves out"
 }
 
 // ErrDifferent is wrapped by Run's error if the models' outputs differ too much.
@@ -100,7 +115,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{From: from, To: to, Inputs: done.Inputs, Outputs: done.Outputs, Opset: done.Opset, Versions: done.Versions}
+	r := &Result{From: from, To: to, Inputs: done.Inputs, Outputs: done.Outputs, Opset: done.Opset, Versions: done.Versions, Notes: done.Notes}
 	if r.Differences, err = o.compare(ctx, work, made, to, done); err != nil {
 		return nil, err
 	}
@@ -108,7 +123,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, err
 	}
 	if largest := r.Largest(); !(largest <= o.Tolerance) {
-		return r, fmt.Errorf("%w: the largest difference is %.3g, but the tolerance is %g; %s was not written", ErrDifferent, largest, o.Tolerance, o.Out)
+		return r, fmt.Errorf("%w%s: the largest difference is %.3g, but the tolerance is %g; %s was not written; give a larger --tolerance if the difference does not matter, or serve the model as it is with the template python-infer", ErrDifferent, r.where(o.Tolerance), largest, o.Tolerance, o.Out)
 	}
 	return r, o.place(made)
 }
@@ -124,12 +139,14 @@ func (o Options) check() (from, to Kind, err error) {
 	switch {
 	case to == SavedModel && from != Keras:
 		return 0, 0, fmt.Errorf("%s is %v, which cannot become a SavedModel; name a .onnx file instead of %s", o.In, from, o.Out)
+	case from == Pickle && !o.Trust:
+		return 0, 0, fmt.Errorf("%s is a Python pickle, and loading it runs code that is in it; if you trust the file, give --trust; otherwise convert the model with skl2onnx where it was made", o.In)
 	case o.Signature != "" && from != SavedModel:
 		return 0, 0, fmt.Errorf("only a SavedModel has signatures, but %s is %v; leave out the signature", o.In, from)
 	case o.Opset != 0 && (o.Opset < 13 || o.Opset > 23):
 		return 0, 0, fmt.Errorf("the opset is %d; it must be between 13 and 23", o.Opset)
-	case o.Below < 1 || len(o.Batches) == 0 || !(o.Tolerance >= 0):
-		return 0, 0, errors.New("the comparison needs at least one batch size, a limit for integers of at least 1, and a tolerance of at least 0")
+	case o.Below < 1 || !(o.Tolerance >= 0):
+		return 0, 0, errors.New("the comparison needs a limit for integers of at least 1, and a tolerance of at least 0")
 	}
 	for _, rows := range o.Batches {
 		if rows < 1 || rows > 1024 {
@@ -142,16 +159,24 @@ func (o Options) check() (from, to Kind, err error) {
 	return from, to, nil
 }
 
+// batches returns the batch sizes of the comparison.
+func (o Options) batches(from Kind) []int {
+	if len(o.Batches) == 0 {
+		return from.converter().batches
+	}
+	return o.Batches
+}
+
 // environment returns the converters' virtual environment and installs it if it is
 // missing.
 func (o Options) environment(ctx context.Context, from Kind) (environment.Environment, error) {
-	engine := from.engine()
-	e, err := environment.Find(ctx, engine, "")
+	c := from.converter()
+	e, err := environment.Find(ctx, c.engine, "")
 	if err != nil || e.Made() {
 		return e, err
 	}
-	o.Step("installing " + from.converters() + ", once")
-	return environment.Ensure(ctx, engine, "")
+	o.Step("installing " + c.packages + ", once")
+	return environment.Ensure(ctx, c.engine, "")
 }
 
 // place moves the new model to Out. The move is atomic for a file. If it fails for a

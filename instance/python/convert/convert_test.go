@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/model/zoo"
 )
 
 func TestParseInput(t *testing.T) {
@@ -38,10 +41,20 @@ func TestParseInput(t *testing.T) {
 
 func TestRefusesBeforeAnythingIsRun(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"m.keras", "m.pt2", "m.onnx", "m.txt", "there.onnx", "saved_model.pb"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	var onnx bytes.Buffer
+	identity, err := zoo.Make("identity", 1)
+	if err == nil {
+		err = identity.Write(&onnx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"m.keras": "\x89HDF\r\n\x1a\n", "m.pt2": archive(t, "a/models/model.json"), "m.onnx": onnx.String(), "there.onnx": "", "empty.pkl": "",
+		"half.onnx": onnx.String()[:onnx.Len()-1], "m.txt": "some text\n", "m.gguf": "GGUF\x03", "saved_model.pb": "\x08\x01\x12\x0a\x0a\x08\x12\x06\x0a\x04\x0a\x02Op",
+		"m.pkl": "\x80\x04}\x94.",
+	} {
+		write(t, filepath.Join(dir, name), text)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "empty"), 0o755); err != nil {
 		t.Fatal(err)
@@ -52,7 +65,11 @@ func TestRefusesBeforeAnythingIsRun(t *testing.T) {
 		want    string
 	}{
 		{"none.keras", "out.onnx", nil, "none.keras does not exist"},
-		{"m.txt", "out.onnx", nil, "name a file .keras, .h5"},
+		{"m.txt", "out.onnx", nil, "not an ONNX model"},
+		{"half.onnx", "out.onnx", nil, "copy the file again"},
+		{"empty.pkl", "out.onnx", nil, "it is an empty file"},
+		{"m.gguf", "out.onnx", nil, "m.gguf cannot be converted: it is a language model in GGUF"},
+		{"m.pkl", "out.onnx", nil, "loading it runs code that is in it; if you trust the file, give --trust"},
 		{"m.onnx", "out.onnx", nil, "is an ONNX model already"},
 		{"saved_model.pb", "out.onnx", nil, "name the directory"},
 		{"empty", "out.onnx", nil, "has no saved_model.pb"},
@@ -73,6 +90,20 @@ func TestRefusesBeforeAnythingIsRun(t *testing.T) {
 			t.Errorf("%s to %s: %v, want %q", c.in, c.out, err, c.want)
 		}
 	}
+}
+
+// archive returns a zip archive with an empty file.
+func archive(t *testing.T, name string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	if _, err := w.Create(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 // If a converter dies without a result, the error has its log's last line. A cancelled
@@ -120,8 +151,8 @@ func TestDifferences(t *testing.T) {
 		{[]float32{1}, []float32{nan}, math.Inf(1)},
 		{[]float32{inf}, []float32{-inf}, math.Inf(1)},
 	} {
-		got, err := differences(3, []tensor.Tensor{floats("y", c.old...)}, []tensor.Tensor{floats("z"), floats("y", c.fresh...)})
-		if err != nil || len(got) != 1 || got[0] != (Difference{"y", 3, c.want}) {
+		got, err := differences(files{Rows: 3}, []tensor.Tensor{floats("y", c.old...)}, []tensor.Tensor{floats("z"), floats("y", c.fresh...)})
+		if err != nil || len(got) != 1 || got[0] != (Difference{"y", 3, false, c.want}) {
 			t.Errorf("%v against %v: %+v, %v, want %g", c.old, c.fresh, got, err, c.want)
 		}
 	}
@@ -129,14 +160,14 @@ func TestDifferences(t *testing.T) {
 	for want, fresh := range map[string]tensor.Tensor{
 		`no output "y"`: floats("z", 1), "FP32[2], the old one as FP32[1]": floats("y", 1, 2),
 	} {
-		if _, err := differences(1, old, []tensor.Tensor{fresh}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := differences(files{Rows: 1}, old, []tensor.Tensor{fresh}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
 
 func TestLargest(t *testing.T) {
-	r := &Result{Differences: []Difference{{"y", 1, 0.1}, {"y", 8, math.Inf(1)}}}
+	r := &Result{Differences: []Difference{{"y", 1, false, 0.1}, {"y", 8, false, math.Inf(1)}}}
 	if !math.IsInf(r.Largest(), 1) {
 		t.Errorf("%g", r.Largest())
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/faas-infer/faas-infer/model"
 )
 
 // Kind is a file format of models.
@@ -17,43 +19,63 @@ const (
 	Keras Kind = iota + 1
 	SavedModel
 	Torch
+	Pickle
+	XGBoost
+	LightGBM
+	CatBoost
 	ONNX
 )
 
+// kinds describe the formats: for people, for the scripts, and by the converter.
+var kinds = map[Kind]struct {
+	text, name string
+	converter  *converter
+}{
+	Keras:      {"a Keras model", "keras", &fromTensorFlow},
+	SavedModel: {"a SavedModel", "savedmodel", &fromTensorFlow},
+	Torch:      {"a PyTorch model", "torch", &fromTorch},
+	Pickle:     {"a pickled model", "pickle", &fromTabular},
+	XGBoost:    {"an XGBoost model", "xgboost", &fromTabular},
+	LightGBM:   {"a LightGBM model", "lightgbm", &fromTabular},
+	CatBoost:   {"a CatBoost model", "catboost", &fromTabular},
+	ONNX:       {"an ONNX model", "onnx", nil},
+}
+
+// formats maps what a file's content says to the kind of model.
+var formats = map[model.Format]Kind{
+	model.FormatKeras: Keras, model.FormatTorch: Torch, model.FormatPickle: Pickle,
+	model.FormatXGBoost: XGBoost, model.FormatLightGBM: LightGBM, model.FormatCatBoost: CatBoost,
+}
+
+// converter is a script and what it needs.
+type converter struct {
+	// engine is the engine, in package environment, whose requirements install the converter.
+	engine string
+	// packages names these for people, with their size. script is the script's file name.
+	packages, script string
+	// batches are the default batch sizes of the comparison.
+	batches []int
+}
+
+var (
+	fromTensorFlow = converter{"convert-tensorflow", "TensorFlow and tf2onnx (half a GB)", "fromtensorflow.py", []int{1, 3, 8}}
+	fromTorch      = converter{
+		"convert-torch", "PyTorch and its exporter (3 GB; 300 MB if PIP_EXTRA_INDEX_URL names PyTorch's own index of CPU wheels)", "fromtorch.py", []int{1, 3, 8},
+	}
+	// Trees are compared on many rows, because a row takes one way through each.
+	fromTabular = converter{"convert-tabular", "scikit-learn, XGBoost, LightGBM, CatBoost and their converters (0.3 GB)", "fromtabular.py", []int{1, 8, 256}}
+)
+
 // String implements fmt.Stringer.
-func (k Kind) String() string {
-	return map[Kind]string{Keras: "a Keras model", SavedModel: "a SavedModel", Torch: "a PyTorch model", ONNX: "an ONNX model"}[k]
-}
+func (k Kind) String() string { return kinds[k].text }
 
-// engine returns the engine, in package environment, whose requirements install the
-// converter.
-func (k Kind) engine() string {
-	if k == Torch {
-		return "convert-torch"
-	}
-	return "convert-tensorflow"
-}
-
-// converters names the packages to install and their size.
-func (k Kind) converters() string {
-	if k == Torch {
-		return "PyTorch and its exporter (3 GB; 300 MB if PIP_EXTRA_INDEX_URL names PyTorch's own index of CPU wheels)"
-	}
-	return "TensorFlow and tf2onnx (half a GB)"
-}
-
-// script returns the file name of the converter's script.
-func (k Kind) script() string {
-	if k == Torch {
-		return "fromtorch.py"
-	}
-	return "fromtensorflow.py"
-}
+// converter returns what converts models of the kind.
+func (k Kind) converter() *converter { return kinds[k].converter }
 
 // savedModelFile is the file that every SavedModel's directory contains.
 const savedModelFile = "saved_model.pb"
 
-// source returns the kind of the model to convert.
+// source returns the kind of the model to convert, by its content.
 func source(path string) (Kind, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,17 +90,21 @@ func source(path string) (Kind, error) {
 		}
 		return SavedModel, nil
 	}
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".keras", ".h5", ".hdf5":
-		return Keras, nil
-	case ".pt2", ".pt", ".pth":
-		return Torch, nil
-	case ".onnx":
-		return 0, fmt.Errorf("%s is an ONNX model already", path)
-	case ".pb":
+	foreign, known, err := model.RecogniseFile(path)
+	switch kind := formats[foreign.Format]; {
+	case err != nil:
+		return 0, err
+	case kind != 0:
+		return kind, nil
+	case foreign.Format == model.FormatSavedModelPB:
 		return 0, fmt.Errorf("%s is one file of a SavedModel; name the directory %s", path, filepath.Dir(path))
+	case known:
+		return 0, fmt.Errorf("%s cannot be converted: %w", path, foreign)
 	}
-	return 0, fmt.Errorf("%s is not a supported model; name a file .keras, .h5, .pt2, .pt or .pth, or the directory of a SavedModel", path)
+	if _, err := model.ReadOutline(path); err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("%s is an ONNX model already", path)
 }
 
 // target returns the kind of the new model.
@@ -86,7 +112,7 @@ func target(path string) (Kind, error) {
 	switch ext := strings.ToLower(filepath.Ext(filepath.Clean(path))); ext {
 	case ".onnx":
 		return ONNX, nil
-	case ".keras", ".h5", ".hdf5", ".pt", ".pt2", ".pth", ".pb", ".tflite":
+	case ".keras", ".h5", ".hdf5", ".pt", ".pt2", ".pth", ".pb", ".tflite", ".json", ".ubj", ".cbm", ".pkl", ".joblib", ".txt":
 		return 0, fmt.Errorf("%s: the output must be ONNX (a file .onnx) or a SavedModel (a directory, without an extension)", path)
 	}
 	return SavedModel, nil

@@ -46,9 +46,9 @@ func made(t *testing.T, of Kind, script string) string {
 	if dir := models.dirs[of]; dir != "" {
 		return dir
 	}
-	e, err := environment.Find(t.Context(), of.engine(), "")
+	e, err := environment.Find(t.Context(), of.converter().engine, "")
 	if err != nil || !e.Made() {
-		t.Fatalf("run scripts/python.sh %s first (%v)", of.engine(), err)
+		t.Fatalf("run scripts/python.sh %s first (%v)", of.converter().engine, err)
 	}
 	dir, err := os.MkdirTemp("", "convert")
 	if err != nil {
@@ -63,6 +63,7 @@ func made(t *testing.T, of Kind, script string) string {
 
 func tensorflow(t *testing.T) string { return made(t, Keras, "tensorflowmodels.py") }
 func torch(t *testing.T) string      { return made(t, Torch, "torchmodels.py") }
+func tabular(t *testing.T) string    { return made(t, Pickle, "tabularmodels.py") }
 
 // options returns the command's options without flags.
 func options(t *testing.T, in, out string) Options {
@@ -101,10 +102,10 @@ func converts(t *testing.T, o Options) *Result {
 }
 
 // together runs several jobs in one process, because a framework takes seconds to import.
-// It returns each job's last event by the name of its output.
+// It returns each job's last event by the name of its output, beside which its arrays are.
 func together(t *testing.T, from Kind, all ...Options) map[string]event {
 	t.Helper()
-	e, err := environment.Find(t.Context(), from.engine(), "")
+	e, err := environment.Find(t.Context(), from.converter().engine, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +119,13 @@ func together(t *testing.T, from Kind, all ...Options) map[string]event {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request, err := o.request(job{From: kind, To: to, Out: o.Out, work: t.TempDir()})
+		request, err := o.request(job{From: kind, To: to, Out: o.Out, work: filepath.Dir(o.Out)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		jobs.Write(append(request, '\n'))
 	}
-	c := exec.CommandContext(t.Context(), e.Python, filepath.Join("testdata", "together.py"), work, strings.TrimSuffix(from.script(), ".py"))
+	c := exec.CommandContext(t.Context(), e.Python, filepath.Join("testdata", "together.py"), work, strings.TrimSuffix(from.converter().script, ".py"))
 	var log bytes.Buffer
 	c.Stdin, c.Stderr = &jobs, &log
 	out, err := c.Output()
