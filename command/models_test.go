@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -98,19 +97,6 @@ func TestUnpredictableModels(t *testing.T) {
 	}
 	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, latency.ErrUnpredictable) {
 		t.Errorf("%v counts as subject.Unpredictable", err)
-	}
-}
-
-func TestLastLine(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                                   "",
-		"one":                                "one",
-		"one\ntwo\n":                         "two",
-		"warning: x\nfaas-infer: bad  \n\n ": "faas-infer: bad",
-	} {
-		if got := profile.LastLine(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
 	}
 }
 

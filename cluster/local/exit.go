@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
 
@@ -45,7 +44,7 @@ func (e *entry) cleanUp() {
 	// Until it is reaped, no other process can get its pid.
 	exit := e.watch.Reap()
 	e.watch.Close()
-	line := unstamped(b.logs.LastLine(e.record.Spec.Function, string(id)))
+	line := b.logs.Cause(e.record.Spec.Function, string(id))
 	err = errors.Join(err, e.remove())
 	if err != nil {
 		b.leftovers.putOff(e.record, err)
@@ -92,15 +91,6 @@ func withLine(text, line string) string {
 		return text
 	}
 	return text + ": " + line
-}
-
-// unstamped returns a log line without the time at its beginning.
-func unstamped(line string) string {
-	stamp, text, _ := strings.Cut(line, " ")
-	if _, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
-		return text
-	}
-	return line
 }
 
 func (e *entry) outOfMemory() bool {

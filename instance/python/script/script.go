@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 //go:embed tell.py
@@ -57,6 +59,7 @@ func Run(ctx context.Context, o Options) (Event, error) {
 		return Event{}, err
 	}
 	c := exec.CommandContext(ctx, o.Python, filepath.Join(o.Dir, o.Name))
+	c.Env = append(os.Environ(), engine.NoTelemetry)
 	c.WaitDelay = 5 * time.Second
 	var log tail
 	events := listener{step: o.Step}
