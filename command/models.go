@@ -118,6 +118,9 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 		return seen.ready, m.keepWarm(seen.ready)
 	}
 	out, err := m.run(ctx, foreground, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
+	if errors.Is(err, errDied) {
+		return "", fmt.Errorf("the model ends the process that prepares it (%w); export it with other operators, or give the machine more memory", err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -254,6 +257,9 @@ const (
 	background weight = true
 )
 
+// errDied is wrapped by run's error if the child did not end by itself.
+var errDied = errors.New("the process of")
+
 // childDir is the beginning of the names of children's directories of temporary files.
 const childDir = "faas-infer-child-"
 
@@ -288,7 +294,7 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 		}
 		text, clean := postmortem.Explain(err, complaint.String())
 		if !clean {
-			return nil, fmt.Errorf("the process of %s %s %s", arguments[0], arguments[1], text)
+			return nil, fmt.Errorf("%w `%s %s` %s", errDied, arguments[0], arguments[1], text)
 		}
 		return nil, errors.New(strings.TrimPrefix(text, filepath.Base(self)+": "))
 	}

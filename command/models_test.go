@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +88,27 @@ func TestChildrenEndWithTheirContext(t *testing.T) {
 	cancel()
 	if err := (&childModels{}).check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The error of a child that was killed says by what, not what it printed last.
+func TestDeathsOfChildren(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	write(t, file, "text")
+	for signal, want := range map[syscall.Signal]string{
+		syscall.SIGSEGV: "the process of `instance prepare` was ended by the signal SIGSEGV",
+		syscall.SIGKILL: "the process of `instance prepare` was killed by SIGKILL; the kernel does this when the memory limit is reached",
+	} {
+		m := &childModels{prepared: t.TempDir(), place: func(pid int, _ bool) error { return syscall.Kill(pid, signal) }}
+		_, err := m.Prepare(t.Context(), file)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "export it with other operators") {
+			t.Errorf("%v: %v", signal, err)
+		}
+	}
+	m := &childModels{prepared: t.TempDir()}
+	if _, err := m.Prepare(t.Context(), file); err == nil || errors.Is(err, errDied) || !strings.Contains(err.Error(), "model.onnx") {
+		t.Errorf("a file that is no model: %v", err)
 	}
 }
 
