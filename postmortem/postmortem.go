@@ -49,15 +49,34 @@ func Headline(line string) bool {
 	return false
 }
 
-// Cause returns the line of a process's output that says why it ended, at most 400 bytes:
-// the headline of the last crash report, otherwise the last line that is not empty. It is
-// "" if there is no output.
-func Cause(output string) string {
+// Unknown is the exit code of a process of which none is known.
+const Unknown = -1
+
+// Code returns a process's exit code as shells have it: 128 and the signal's number if a signal
+// ended it.
+func Code(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// crashCode reports whether a process with this exit code may have written a crash report at its
+// end. Go exits with 2. A report in the output of others is of an error that they survived.
+func crashCode(code int) bool { return code == Unknown || code == 2 || code >= 128 }
+
+// Cause returns the line of a process's output that says why it ended with an exit code, at
+// most 400 bytes: the headline of the last crash report, otherwise the last line that is not
+// empty. It is "" if there is no output.
+func Cause(code int, output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	last := lines[len(lines)-1]
+	if !crashCode(code) {
+		return shorten(last)
+	}
 	for i := len(lines) - 1; i >= 0; i-- {
 		if Headline(lines[i]) {
 			return shorten(crash(lines, i))
@@ -119,20 +138,20 @@ func Status(status syscall.WaitStatus) string {
 // reports whether the program itself ended with an error: the sentence is then its own last
 // line.
 func Explain(err error, output string) (sentence string, clean bool) {
-	cause := Cause(output)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return join(err.Error(), cause), false
+		return join(err.Error(), Cause(Unknown, output)), false
 	}
 	status, _ := exit.Sys().(syscall.WaitStatus)
-	if status.Exited() && cause != "" && !Crashed(output) {
+	cause := Cause(Code(status), output)
+	if status.Exited() && cause != "" && !(crashCode(Code(status)) && crashed(output)) {
 		return cause, true
 	}
 	return join(Status(status), cause), false
 }
 
-// Crashed reports whether the output has a crash report or the end of one.
-func Crashed(output string) bool {
+// crashed reports whether the output has a crash report or the end of one.
+func crashed(output string) bool {
 	last := ""
 	for line := range strings.Lines(output) {
 		if line = strings.TrimSpace(line); line == "" {

@@ -35,8 +35,14 @@ func TestCause(t *testing.T) {
 		"Fatal Python error: Segmentation fault\n\nCurrent thread 0x1:\n  File \"x.py\"\n":                                                                                            "Fatal Python error: Segmentation fault",
 		strings.Repeat("x", 500): strings.Repeat("x", 400) + " …",
 	} {
-		if got := Cause(output); got != want {
+		if got := Cause(2, output); got != want {
 			t.Errorf("%.60q: %q, want %q", output, got, want)
+		}
+	}
+	survived := "panic: a request\ngoroutine 1:\n\ngood bye\n"
+	for code, want := range map[int]string{1: "good bye", 0: "good bye", 2: "panic: a request", 139: "panic: a request", Unknown: "panic: a request"} {
+		if got := Cause(code, survived); got != want {
+			t.Errorf("exit code %d: %q, want %q", code, got, want)
 		}
 	}
 }
@@ -48,7 +54,8 @@ func TestExplain(t *testing.T) {
 		output, sentence string
 		clean            bool
 	}{
-		"exit 1":        {"faas-infer: no such file\n", "faas-infer: no such file", true},
+		"exit 1": {"faas-infer: no such file\n", "faas-infer: no such file", true},
+		"exit 1 # after a panic that it survived": {"panic: x\nno such file\n", "no such file", true},
 		"exit 3":        {"", "exited with status 3", false},
 		"exit 2":        {dump, "exited with status 2: SIGSEGV (segmentation violation) in native code", false},
 		"kill -KILL $$": {"", "was killed by SIGKILL; the kernel does this when the memory limit is reached", false},

@@ -159,16 +159,13 @@ func (c *Child) Exited() <-chan struct{} { return c.exited }
 // How says how the process ended. Call it only after Exited is closed.
 func (c *Child) How() string { return postmortem.Status(c.status) }
 
-// Why is How with what the output says of it: the headline of the last crash report, otherwise
-// the last line. Call it only after End, when the output is complete.
+// Why is How with what the output says of it, see [postmortem.Cause]. Call it only after End, when the output is complete.
 func (c *Child) Why() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lines := c.last
-	if len(c.crash) > 0 {
-		lines = c.crash
-	}
-	if cause := postmortem.Cause(strings.Join(lines, "\n")); cause != "" {
+	// The crash report's beginning may be none of the last lines.
+	output := strings.Join(append(c.crash[:len(c.crash):len(c.crash)], c.last...), "\n")
+	if cause := postmortem.Cause(postmortem.Code(c.status), output); cause != "" {
 		return c.How() + ": " + cause
 	}
 	return c.How()

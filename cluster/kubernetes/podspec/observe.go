@@ -142,7 +142,7 @@ func exit(pod *corev1.Pod) string {
 
 func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	const killed = 128
-	switch line := postmortem.Cause(t.Message); {
+	switch line := postmortem.Cause(int(t.ExitCode), t.Message); {
 	case t.Reason == "OOMKilled":
 		if limit := Container(pod).Resources.Limits.Memory().Value(); limit > 0 {
 			return fmt.Sprintf("out of memory (limit %d MiB)", limit>>20)

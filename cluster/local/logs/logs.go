@@ -279,9 +279,9 @@ func goneInstances(entries []fs.DirEntry, live func(id string) bool) []instanceF
 	return gone
 }
 
-// Cause returns the line of an instance's log that says why its process ended, as
-// [postmortem.Cause] chooses it, without the time at its beginning.
-func (s *Store) Cause(function, id string) string {
+// Cause returns the line of an instance's log that says why its process ended with an exit code,
+// as [postmortem.Cause] chooses it, without the time at its beginning.
+func (s *Store) Cause(function, id string, code int) string {
 	const reach = 256 << 10 // A crash report has the stacks of all goroutines.
 	file, err := os.Open(s.Path(function, id))
 	if err != nil {
@@ -301,7 +301,7 @@ func (s *Store) Cause(function, id string) string {
 	for line := range bytes.Lines(tail[:read]) {
 		text.WriteString(unstamped(strings.ToValidUTF8(string(line), "")))
 	}
-	return postmortem.Cause(text.String())
+	return postmortem.Cause(code, text.String())
 }
 
 // unstamped returns a log line without the time at its beginning.

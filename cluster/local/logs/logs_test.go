@@ -143,12 +143,12 @@ func TestCause(t *testing.T) {
 		}
 		file.WriteString(text)
 		file.Close()
-		if got := s.Cause("f", "a"); got != want {
+		if got := s.Cause("f", "a", 2); got != want {
 			t.Errorf("%.20q…: %q, want %q", text, got, want)
 		}
 		os.Remove(s.Path("f", "a"))
 	}
-	if got := s.Cause("f", "none"); got != "" {
+	if got := s.Cause("f", "none", 2); got != "" {
 		t.Errorf("a log that does not exist: %q", got)
 	}
 }

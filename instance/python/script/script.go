@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (Event, error) {
 		return last, nil
 	}
 	if err == nil {
-		return Event{}, fmt.Errorf("%s ended without a result: %s", o.Name, postmortem.Cause(string(log.kept)))
+		return Event{}, fmt.Errorf("%s ended without a result: %s", o.Name, postmortem.Cause(0, string(log.kept)))
 	}
 	why, _ := postmortem.Explain(err, string(log.kept))
 	return Event{}, fmt.Errorf("%s ended without a result: %s", o.Name, why)
