@@ -263,9 +263,6 @@ var errDied = errors.New("the process of")
 // childDir is the beginning of the names of children's directories of temporary files.
 const childDir = "faas-infer-child-"
 
-// sweepChildren removes, once, those that a killed process has left behind.
-var sweepChildren = sync.OnceFunc(func() { workdir.Sweep("", childDir+"*") })
-
 // run executes this program with other arguments and returns its standard output. The
 // program inherits file, unless file is nil. If it fails, the error says what the program
 // said, or how it died.
@@ -275,7 +272,7 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 		return nil, err
 	}
 	// A killed child's temporary files are removed with its directory.
-	sweepChildren()
+	workdir.Sweep("", childDir+"*")
 	temporary, err := workdir.Make("", childDir)
 	if err != nil {
 		return nil, err
