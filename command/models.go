@@ -119,7 +119,8 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	}
 	out, err := m.run(ctx, foreground, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
 	if errors.Is(err, errDied) {
-		return "", fmt.Errorf("the model ends the process that prepares it (%w); export it with other operators, or give the machine more memory", err)
+		const way = "export it with other operators, or give the machine more memory"
+		return "", fmt.Errorf("the model ends the process that prepares it (%w); %s", err, way)
 	}
 	if err != nil {
 		return "", err

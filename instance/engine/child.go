@@ -156,6 +156,9 @@ func (c *Child) PID() int { return c.pid }
 // Exited is closed when the process has ended.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 
+// Killed reports whether SIGKILL ended the process. Call it only after Exited is closed.
+func (c *Child) Killed() bool { return c.status.Signaled() && c.status.Signal() == syscall.SIGKILL }
+
 // How says how the process ended. Call it only after Exited is closed.
 func (c *Child) How() string { return postmortem.Status(c.status) }
 

@@ -94,29 +94,44 @@ func (v *verifier) measure(format Format) (measurement, error) {
 	return v.send(order{Format: format})
 }
 
-// send has the child carry out an order. The death of the child is an error.
+// send has the child carry out an order. The death of the child is an error, after a second
+// try if it was killed: the engine does not do that, and memory may be short for a moment only.
 func (v *verifier) send(o order) (measurement, error) {
+	m, killed, err := v.try(o)
+	if !killed {
+		return m, err
+	}
+	if o.Write {
+		if err := os.RemoveAll(filepath.Join(v.dir, string(o.Format))); err != nil {
+			return measurement{}, err
+		}
+	}
+	m, _, err = v.try(o)
+	return m, err
+}
+
+// try is send without a second try. killed reports whether the child died by SIGKILL.
+func (v *verifier) try(o order) (m measurement, killed bool, err error) {
 	if v.child == nil {
 		if err := v.start(); err != nil {
-			return measurement{}, err
+			return measurement{}, false, err
 		}
 	}
 	var r reply
 	o.Model, o.Dir = v.model, v.dir
-	err := v.encoder.Encode(o)
-	if err == nil {
+	if err = v.encoder.Encode(o); err == nil {
 		err = v.decoder.Decode(&r)
 	}
 	if err != nil { // The child has closed its pipes: it has ended, or ends now.
 		<-v.child.Exited()
 		child := v.child
 		err := v.close() // Afterwards its output is complete.
-		return measurement{}, errors.Join(fmt.Errorf("the process that ran it %s", child.Why()), err)
+		return measurement{}, child.Killed(), errors.Join(fmt.Errorf("the process that ran it %s", child.Why()), err)
 	}
 	if r.Error != "" {
-		return measurement{}, errors.New(r.Error)
+		return measurement{}, false, errors.New(r.Error)
 	}
-	return measurement{load: r.Load, run: r.Run, outputs: r.Outputs}, nil
+	return measurement{load: r.Load, run: r.Run, outputs: r.Outputs}, false, nil
 }
 
 func (v *verifier) start() error {
@@ -210,7 +225,8 @@ func (o order) carryOut(original form) (measurement, error) {
 	if o.Write {
 		return measurement{}, writeFormat(original, o.Dir, o.Format)
 	}
-	return measure(Prepared{Dir: filepath.Join(o.Dir, string(o.Format)), Format: o.Format, signature: original.signature}.form())
+	written := Prepared{Dir: filepath.Join(o.Dir, string(o.Format)), Format: o.Format, signature: original.signature}
+	return measure(written.form())
 }
 
 // identical reports whether two runs' outputs have the same bits.

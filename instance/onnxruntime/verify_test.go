@@ -202,10 +202,18 @@ func TestPrepareRandom(t *testing.T) {
 // dieEnv names the formats whose check ends a verifier of this test program.
 const dieEnv = "FAAS_INFER_TEST_DIE"
 
+// killEnv names a file. The verifier that can remove it at its order is killed. A name that ends in
+// "write" is for orders to write, others are for orders to measure.
+const killEnv = "FAAS_INFER_TEST_KILL"
+
 // Variables are set before the package's init, which makes this program a verifier.
 var _ = func() bool {
 	deadly := strings.Split(os.Getenv(dieEnv), ",")
 	ordered = func(o order) {
+		if once := os.Getenv(killEnv); once != "" && o.Write == strings.HasSuffix(once, "write") && os.Remove(once) == nil {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
 		if o.Format != "" && slices.Contains(deadly, string(o.Format)) {
 			_ = unix.Kill(os.Getpid(), unix.SIGSEGV)
 			select {} // Until the signal arrives.
@@ -272,6 +280,25 @@ func TestPrepareSurvivesTheEngine(t *testing.T) {
 	}
 	if all, err := os.ReadDir(cache); err != nil || len(all) != 0 {
 		t.Errorf("left behind: %v, %v", all, err)
+	}
+}
+
+// A verifier that somebody else kills says nothing about the format.
+func TestPrepareTriesAgain(t *testing.T) {
+	path := perceptron(t, 100)
+	for _, at := range []string{"write", "measure"} {
+		once := filepath.Join(t.TempDir(), at)
+		if err := os.WriteFile(once, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(killEnv, once)
+		p, err := Prepare(path, t.TempDir())
+		if err != nil || len(p.Refused) > 0 {
+			t.Errorf("killed at an order to %s: %+v, %v", at, p, err)
+		}
+		if _, err := os.Stat(once); !os.IsNotExist(err) {
+			t.Errorf("no verifier was killed at an order to %s", at)
+		}
 	}
 }
 
