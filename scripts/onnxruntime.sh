@@ -82,7 +82,7 @@ if [[ $variant == cuda ]]; then
 	done
 	install_file 0755 "$work/wheel/onnxruntime/capi/libonnxruntime.so.$version" libonnxruntime.so
 else
-	echo "Fetching ONNX Runtime $version (24 MB) from PyPI" >&2
+	echo "Fetching ONNX Runtime $version (28 MB) from PyPI" >&2
 	download --python-version 311 --platform manylinux_2_28_x86_64 "onnxruntime==$version"
 	echo "$wheel_sha256  $work/$wheel" | sha256sum --check --quiet >&2
 	python3 -m zipfile -e "$work/$wheel" "$work/wheel"
