@@ -25,6 +25,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // isMember reports whether the instance is a member of a set, and refuses flags that do not
@@ -192,7 +193,8 @@ func prepareApart(library string) member.Preparer {
 			err = child.Wait()
 		}
 		if err != nil {
-			return "", errors.Join(ctx.Err(), fmt.Errorf("%w: %s", err, profile.LastLine(complaint.String())))
+			sentence, _ := postmortem.Explain(err, complaint.String())
+			return "", errors.Join(ctx.Err(), errors.New(sentence))
 		}
 		return strings.TrimSpace(out.String()), nil
 	}

@@ -144,7 +144,7 @@ func TestModelVariantsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(environment.ReadyEnv, killed)
-	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: quantise.py ended without a result (signal: killed)") {
+	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: quantise.py ended without a result: was killed by SIGKILL") {
 		t.Errorf("%v", err)
 	}
 	if got := files(t, filepath.Join(dir, "variants")); !slices.Equal(got, []string{".lock"}) {

@@ -22,11 +22,13 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/postmortem"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
@@ -118,6 +120,10 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 		return seen.ready, m.keepWarm(seen.ready)
 	}
 	out, err := m.run(ctx, foreground, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
+	if errors.Is(err, errDied) {
+		const way = "export it with other operators, or give the machine more memory"
+		return "", fmt.Errorf("the model ends the process that prepares it (%w); %s", err, way)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -254,23 +260,30 @@ const (
 	background weight = true
 )
 
+// errDied is wrapped by run's error if the child did not end by itself.
+var errDied = errors.New("the process of")
+
+// childDir is the beginning of the names of children's directories of temporary files.
+const childDir = "faas-infer-child-"
+
 // run executes this program with other arguments and returns its standard output. The
-// program inherits file, unless file is nil. If it fails, the last line of its standard
-// error is the error's text.
+// program inherits file, unless file is nil. If it fails, the error says what the program
+// said, or how it died.
 func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arguments ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	// A killed child's temporary files are removed with its directory.
-	temporary, err := os.MkdirTemp("", "faas-infer-child-")
+	workdir.Sweep("", childDir+"*")
+	temporary, err := workdir.Make("", childDir)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(temporary)
+	defer temporary.Remove()
 	var out, complaint bytes.Buffer
 	c := exec.CommandContext(ctx, self, arguments...)
-	c.Env = append(os.Environ(), "TMPDIR="+temporary)
+	c.Env = append(os.Environ(), "TMPDIR="+temporary.Path)
 	c.Stdout, c.Stderr = &out, &complaint
 	if file != nil {
 		c.ExtraFiles = []*os.File{file}
@@ -279,12 +292,11 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		text := strings.TrimPrefix(profile.LastLine(complaint.String()), filepath.Base(self)+": ")
-		var exit *exec.ExitError
-		if text == "" || errors.As(err, &exit) && !exit.Exited() {
-			text = fmt.Sprintf("%s %s failed: %v %s", arguments[0], arguments[1], err, text)
+		text, clean := postmortem.Explain(err, complaint.String())
+		if !clean {
+			return nil, fmt.Errorf("%w `%s %s` %s", errDied, arguments[0], arguments[1], text)
 		}
-		return nil, errors.New(strings.TrimSpace(text))
+		return nil, errors.New(strings.TrimPrefix(text, filepath.Base(self)+": "))
 	}
 	return out.Bytes(), nil
 }

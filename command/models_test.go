@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/zoo"
@@ -114,6 +114,27 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	}
 }
 
+// The error of a child that was killed says by what, not what it printed last.
+func TestDeathsOfChildren(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	write(t, file, "text")
+	for signal, want := range map[syscall.Signal]string{
+		syscall.SIGSEGV: "the process of `instance prepare` was ended by the signal SIGSEGV",
+		syscall.SIGKILL: "the process of `instance prepare` was killed by SIGKILL; the kernel does this when the memory limit is reached",
+	} {
+		m := &childModels{prepared: t.TempDir(), place: func(pid int, _ bool) error { return syscall.Kill(pid, signal) }}
+		_, err := m.Prepare(t.Context(), file)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "export it with other operators") {
+			t.Errorf("%v: %v", signal, err)
+		}
+	}
+	m := &childModels{prepared: t.TempDir()}
+	if _, err := m.Prepare(t.Context(), file); err == nil || errors.Is(err, errDied) || !strings.Contains(err.Error(), "model.onnx") {
+		t.Errorf("a file that is no model: %v", err)
+	}
+}
+
 func TestUnpredictableModels(t *testing.T) {
 	err := asUnpredictable(errors.New("cannot be predicted: node \"loop\" is a Loop"))
 	if !errors.Is(err, latency.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
@@ -121,19 +142,6 @@ func TestUnpredictableModels(t *testing.T) {
 	}
 	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, latency.ErrUnpredictable) {
 		t.Errorf("%v counts as subject.Unpredictable", err)
-	}
-}
-
-func TestLastLine(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                                   "",
-		"one":                                "one",
-		"one\ntwo\n":                         "two",
-		"warning: x\nfaas-infer: bad  \n\n ": "faas-infer: bad",
-	} {
-		if got := profile.LastLine(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
 	}
 }
 

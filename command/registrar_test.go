@@ -89,7 +89,7 @@ func TestRegistrar(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(environment.ReadyEnv, killed)
-	if err := r.register(t.Context(), f); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+	if err := r.register(t.Context(), f); err == nil || !strings.Contains(err.Error(), "was killed by SIGKILL") {
 		t.Errorf("killed: %v", err)
 	}
 	own := filepath.Join(r.state, "variants", "app", "v1")

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 // Run executes the command line and returns the exit code. The first SIGINT or SIGTERM
@@ -20,6 +22,10 @@ func Run(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	if err := engine.DisableTelemetry(); err != nil { // For this process and all its children.
+		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
+		return 1
+	}
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:

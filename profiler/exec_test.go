@@ -19,7 +19,7 @@ func point(batch, threads int, t float64) Measurement {
 }
 
 func profile(ms ...Measurement) *Profile {
-	return &Profile{Model: strings.Repeat("ab", 32), Engine: "onnxruntime 1.31.1", Machine: "AMD EPYC × 2", Memory: 40 << 20, Measurements: ms, MeasuredAt: time.Unix(1e9, 0).UTC()}
+	return &Profile{Model: strings.Repeat("ab", 32), Engine: "onnxruntime 1.32.0", Machine: "AMD EPYC × 2", Memory: 40 << 20, Measurements: ms, MeasuredAt: time.Unix(1e9, 0).UTC()}
 }
 
 func TestExecTime(t *testing.T) {
@@ -167,10 +167,10 @@ func TestCandidates(t *testing.T) {
 
 func TestUsableAndValidate(t *testing.T) {
 	good := profile(point(1, 1, 1000))
-	if !good.Usable("onnxruntime 1.31.1", "AMD EPYC × 2") {
+	if !good.Usable("onnxruntime 1.32.0", "AMD EPYC × 2") {
 		t.Error("a good profile is not usable")
 	}
-	if good.Usable("onnxruntime 1.30.0", "AMD EPYC × 2") || good.Usable("onnxruntime 1.31.1", "AMD EPYC × 4") {
+	if good.Usable("onnxruntime 1.30.0", "AMD EPYC × 2") || good.Usable("onnxruntime 1.32.0", "AMD EPYC × 4") {
 		t.Error("a profile of another engine or machine is usable")
 	}
 	if err := profile(point(1, 1, 1000), point(32, 1, 600e6)).Validate(); err != nil {

@@ -70,7 +70,7 @@ type Mapped struct {
 type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.
 	Model string `json:"model"`
-	// Engine and Machine are those of the times, as "onnxruntime 1.31.1" and
+	// Engine and Machine are those of the times, as "onnxruntime 1.32.0" and
 	// "AMD EPYC × 2". A profile of another engine is not used.
 	Engine  string `json:"engine"`
 	Machine string `json:"machine"`

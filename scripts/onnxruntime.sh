@@ -9,10 +9,12 @@
 #                                     uses that library instead
 set -euo pipefail
 
-version=1.31.1
+version=1.32.0
 wheel=onnxruntime-$version-cp311-cp311-manylinux_2_28_x86_64.whl
-wheel_sha256=5752bd508126ae7c49894d3b9d2e83f0c3d487319246d04c444b393308d7ad7f
-library_sha256=fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3
+wheel_sha256=5a34fc4dfeb5a7b4a74c95dcba1e773d722abda720b474edf1b0c419dc6d163d
+library_sha256=6c1585d1bbf45b0712ea4a21b705c5fcb4ba04ff2e30f1fbf81a49faf658638f
+# The build for GPUs has releases of its own; this is the newest on PyPI.
+cuda_version=1.31.1
 # The wheels of the build for GPUs with their checksums, the same as of the images.
 cuda_wheels=$(dirname "$(readlink -f "$0")")/../templates/onnx-infer/requirements/cuda.txt
 
@@ -21,6 +23,7 @@ if [[ $variant != cpu && $variant != cuda ]]; then
 	echo "The variant is $variant; it must be cpu or cuda." >&2
 	exit 1
 fi
+[[ $variant == cpu ]] || version=$cuda_version
 
 if [[ -n ${FAAS_INFER_ONNXRUNTIME:-} ]]; then
 	if [[ ! -r $FAAS_INFER_ONNXRUNTIME ]]; then
@@ -79,7 +82,7 @@ if [[ $variant == cuda ]]; then
 	done
 	install_file 0755 "$work/wheel/onnxruntime/capi/libonnxruntime.so.$version" libonnxruntime.so
 else
-	echo "Fetching ONNX Runtime $version (24 MB) from PyPI" >&2
+	echo "Fetching ONNX Runtime $version (28 MB) from PyPI" >&2
 	download --python-version 311 --platform manylinux_2_28_x86_64 "onnxruntime==$version"
 	echo "$wheel_sha256  $work/$wheel" | sha256sum --check --quiet >&2
 	python3 -m zipfile -e "$work/$wheel" "$work/wheel"

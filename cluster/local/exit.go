@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // killTimeout is how long killed processes may take to exit.
@@ -45,7 +45,7 @@ func (e *entry) cleanUp() {
 	// Until it is reaped, no other process can get its pid.
 	exit := e.watch.Reap()
 	e.watch.Close()
-	line := unstamped(b.logs.LastLine(e.record.Spec.Function, string(id)))
+	line := b.logs.Cause(e.record.Spec.Function, string(id), codeOf(exit))
 	err = errors.Join(err, e.remove())
 	if err != nil {
 		b.leftovers.putOff(e.record, err)
@@ -59,6 +59,17 @@ func (e *entry) cleanUp() {
 		return true
 	})
 	close(e.gone)
+}
+
+// codeOf returns an exit's code as [postmortem.Code] does.
+func codeOf(exit process.Exit) int {
+	switch {
+	case !exit.Known:
+		return postmortem.Unknown
+	case exit.Signal != 0:
+		return 128 + int(exit.Signal)
+	}
+	return exit.Code
 }
 
 // reason says why an instance exited, for people. It is called with mu held.
@@ -92,15 +103,6 @@ func withLine(text, line string) string {
 		return text
 	}
 	return text + ": " + line
-}
-
-// unstamped returns a log line without the time at its beginning.
-func unstamped(line string) string {
-	stamp, text, _ := strings.Cut(line, " ")
-	if _, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
-		return text
-	}
-	return line
 }
 
 func (e *entry) outOfMemory() bool {

@@ -109,7 +109,7 @@ reads the file. Each row names its engine and machine and has a checksum.`,
 		},
 	}
 	DatabaseFlag(c, &path)
-	c.Flags().StringVar(&engine, "engine", "", "only rows of this engine, such as \"onnxruntime 1.31.1\"")
+	c.Flags().StringVar(&engine, "engine", "", "only rows of this engine, such as \"onnxruntime 1.32.0\"")
 	c.Flags().StringVar(&machine, "machine", "", "only rows of this machine, by its name in faas-infer profile list")
 	c.Flags().StringVar(&note, "note", "", "note on the origin of the rows, which is exported with them")
 	c.Flags().BoolVar(&force, "force", false, "replace FILE if it exists")

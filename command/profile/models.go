@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/postmortem"
 	"github.com/faas-infer/faas-infer/profiler/measuring"
 )
 
@@ -200,7 +201,8 @@ func (t *ModelTimes) runChild(ctx context.Context, millicores int, take func(Tim
 	}
 	err = decodeTimes(out, take)
 	if waitErr := c.Wait(); waitErr != nil {
-		err = fmt.Errorf("%w: %s", waitErr, LastLine(complaint.String()))
+		sentence, _ := postmortem.Explain(waitErr, complaint.String())
+		err = errors.New(sentence)
 	}
 	return errors.Join(err, leave())
 }
@@ -239,10 +241,4 @@ func (t *ModelTimes) start(c *exec.Cmd, millicores int) (leave func() error, err
 		return nil, errors.Join(err, group.Delete())
 	}
 	return group.Delete, nil
-}
-
-// LastLine returns the last line of a text that is not empty.
-func LastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
 }

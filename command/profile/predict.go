@@ -174,7 +174,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	}
 	defer models.Close()
 	if o.Sketch && o.Content != "" {
-		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Format == onnxruntime.FormatPlain {
+		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Linked() {
 			p.Subject = s
 			p.Profile, err = o.sketch(ctx, s)
 			return p, err

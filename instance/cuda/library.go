@@ -17,6 +17,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -26,7 +27,7 @@ var ErrDevice = errors.New("the device cuda cannot be used")
 
 // refused wraps an error in ErrDevice and says what CUDA needs.
 func refused(err error) error {
-	return fmt.Errorf("%w: %w; it needs a GPU, NVIDIA's driver, and the GPU build of ONNX Runtime %s with CUDA and cuDNN (run `make onnxruntime-cuda`, or build the template onnx-infer with --build-arg VARIANT=cuda)", ErrDevice, err, onnxruntime.LibraryVersion)
+	return fmt.Errorf("%w: %w; it needs a GPU, NVIDIA's driver, and the GPU build of ONNX Runtime %s with CUDA and cuDNN (run `make onnxruntime-cuda`, or build the template onnx-infer with --build-arg VARIANT=cuda)", ErrDevice, err, onnxruntime.CUDAVersion)
 }
 
 // failed turns a message of our C code into an error, nil for none.
@@ -62,7 +63,7 @@ func libraryPath() (string, error) {
 		return path, err
 	}
 	folder, name := filepath.Split(path)
-	own := filepath.Join(filepath.Clean(folder)+"-cuda", name)
+	own := filepath.Join(filepath.Dir(filepath.Clean(folder)), onnxruntime.CUDAVersion+"-cuda", name)
 	if _, err := os.Stat(own); err == nil {
 		return own, nil
 	}
@@ -122,11 +123,14 @@ func load(path string) error {
 			}
 		}
 	}
+	if err := engine.DisableTelemetry(); err != nil {
+		return err
+	}
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	var version *C.char
 	if err := failed(C.ort_load(name, &version)); err != nil {
-		return fmt.Errorf("ONNX Runtime library %s, tested version %s: %w", path, onnxruntime.LibraryVersion, err)
+		return fmt.Errorf("ONNX Runtime library %s, tested version %s: %w", path, onnxruntime.CUDAVersion, err)
 	}
 	libraries.version = C.GoString(version)
 	C.free(unsafe.Pointer(version))

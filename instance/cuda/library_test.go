@@ -22,7 +22,7 @@ func TestLibraryPath(t *testing.T) {
 		}
 	}
 	expect(filepath.Join(folder, onnxruntime.LibraryVersion, "libonnxruntime.so"))
-	fetched := filepath.Join(folder, onnxruntime.LibraryVersion+"-cuda", "libonnxruntime.so")
+	fetched := filepath.Join(folder, onnxruntime.CUDAVersion+"-cuda", "libonnxruntime.so")
 	if err := os.MkdirAll(filepath.Dir(fetched), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // ChildOptions say what program to start and how.
 type ChildOptions struct {
 	// Argv is the command: the program's path, then its arguments. Env is its
-	// environment, Dir its working directory.
+	// environment, to which [NoTelemetry] is added, Dir its working directory.
 	Argv []string
 	Env  []string
 	Dir  string
@@ -38,9 +40,13 @@ type Child struct {
 
 	mu   sync.Mutex
 	last []string
+	// crash holds the lines from the last headline of a crash report on, few of them.
+	crash []string
 }
 
 const (
+	// crashLines is how many lines from the headline of a crash report a Child keeps.
+	crashLines = 8
 	// lastLines is how many lines of output a Child keeps, each of at most lastBytes.
 	lastLines = 40
 	lastBytes = 400
@@ -58,7 +64,8 @@ func StartChild(o ChildOptions) (*Child, error) {
 	}
 	c := &Child{exited: make(chan struct{}), logged: make(chan struct{}), output: r}
 	x := exec.Command(o.Argv[0], o.Argv[1:]...)
-	x.Env, x.Dir, x.Stdout, x.Stderr, x.ExtraFiles = o.Env, o.Dir, w, w, o.Files
+	x.Env = append(o.Env[:len(o.Env):len(o.Env)], NoTelemetry)
+	x.Dir, x.Stdout, x.Stderr, x.ExtraFiles = o.Dir, w, w, o.Files
 	x.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	go c.run(x, started)
@@ -124,6 +131,12 @@ func (c *Child) keep(line string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch {
+	case postmortem.Headline(line) && len(c.crash) >= crashLines:
+		c.crash = []string{line}
+	case postmortem.Headline(line) || len(c.crash) > 0 && len(c.crash) < crashLines:
+		c.crash = append(c.crash, line)
+	}
 	c.last = append(c.last, line)
 	if len(c.last) > lastLines {
 		c.last = append(c.last[:0], c.last[1:]...)
@@ -143,15 +156,22 @@ func (c *Child) PID() int { return c.pid }
 // Exited is closed when the process has ended.
 func (c *Child) Exited() <-chan struct{} { return c.exited }
 
+// Killed reports whether SIGKILL ended the process. Call it only after Exited is closed.
+func (c *Child) Killed() bool { return c.status.Signaled() && c.status.Signal() == syscall.SIGKILL }
+
 // How says how the process ended. Call it only after Exited is closed.
-func (c *Child) How() string {
-	if c.status.Signaled() {
-		if c.status.Signal() == syscall.SIGKILL {
-			return "was killed by SIGKILL; the kernel does this when the memory limit is reached"
-		}
-		return fmt.Sprintf("was ended by the signal %s (%v)", unix.SignalName(c.status.Signal()), c.status.Signal())
+func (c *Child) How() string { return postmortem.Status(c.status) }
+
+// Why is How with what the output says of it, see [postmortem.Cause]. Call it only after End, when the output is complete.
+func (c *Child) Why() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// The crash report's beginning may be none of the last lines.
+	output := strings.Join(append(c.crash[:len(c.crash):len(c.crash)], c.last...), "\n")
+	if cause := postmortem.Cause(postmortem.Code(c.status), output); cause != "" {
+		return c.How() + ": " + cause
 	}
-	return fmt.Sprintf("exited with status %d", c.status.ExitStatus())
+	return c.How()
 }
 
 // Kill kills the process and all of its session.

@@ -70,6 +70,16 @@ func TestHowItEndsAndWhatItSaid(t *testing.T) {
 	if err := c.End(0); err != nil || c.How() != "was ended by the signal SIGSEGV (segmentation fault)" {
 		t.Errorf("%s, %v", c.How(), err)
 	}
+	c, _ = shell(t, `echo loading; echo "SIGSEGV: segmentation violation"; i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo stack $i; done; echo "gs     0x0"; exit 2`)
+	<-c.Exited()
+	if err := c.End(0); err != nil || c.Why() != "exited with status 2: SIGSEGV (segmentation violation)" {
+		t.Errorf("%s, %v", c.Why(), err)
+	}
+	c, _ = shell(t, `echo "$ORT_DISABLE_TELEMETRY"; exit 3`)
+	<-c.Exited()
+	if err := c.End(0); err != nil || c.Why() != "exited with status 3: 1" {
+		t.Errorf("the library's telemetry: %s, %v", c.Why(), err)
+	}
 	c, _ = shell(t, `i=0; while [ $i -lt 100 ]; do i=$((i+1)); echo $i; done; printf end`)
 	if err := c.End(time.Minute); err != nil {
 		t.Fatal(err)

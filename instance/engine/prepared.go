@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
 // HashPrepared hashes every file of a bundle's directory, and beside: anything else
@@ -80,11 +82,14 @@ func (r Record) Keep(bundle, dir string, describe func(bundle string) any) (err 
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".prepare-")
+	const unfinished = ".prepare-"
+	workdir.Sweep(filepath.Dir(dir), unfinished+"*")
+	made, err := workdir.Make(filepath.Dir(dir), unfinished)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	defer func() { err = errors.Join(err, made.Remove()) }()
+	work := made.Path
 	if err := os.CopyFS(filepath.Join(work, "bundle"), os.DirFS(bundle)); err != nil {
 		return fmt.Errorf("keep the bundle: %w", err)
 	}

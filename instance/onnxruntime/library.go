@@ -17,14 +17,17 @@ import (
 	"time"
 
 	ort "github.com/yalue/onnxruntime_go"
+
+	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
 const (
 	// LibraryEnv is the environment variable that names the library file.
 	LibraryEnv = "FAAS_INFER_ONNXRUNTIME"
-	// LibraryVersion is the version that scripts/onnxruntime.sh fetches. All our
-	// measurements used it.
-	LibraryVersion = "1.31.1"
+	// LibraryVersion is the version for CPUs that scripts/onnxruntime.sh fetches.
+	LibraryVersion = "1.32.0"
+	// CUDAVersion is the version for GPUs, which has releases of its own.
+	CUDAVersion = "1.31.1"
 )
 
 // ErrNoLibrary is wrapped by Load's error when there is no library file.
@@ -35,6 +38,7 @@ var ErrNoLibrary = errors.New("the ONNX Runtime library is missing")
 var library struct {
 	sync.Mutex
 	loaded   bool
+	path     string
 	duration time.Duration
 }
 
@@ -51,7 +55,8 @@ func LibraryPath() (string, error) {
 	return filepath.Join(cache, "faas-infer", "onnxruntime", LibraryVersion, "libonnxruntime.so"), nil
 }
 
-// Load loads the library into the process, from LibraryPath if path is empty.
+// Load loads the library into the process, from LibraryPath if path is empty, without its
+// telemetry.
 // Further calls do nothing. An error says how to get the library, or that it is too
 // old.
 func Load(path string) error {
@@ -69,12 +74,15 @@ func Load(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("%w (run `make onnxruntime`, or set %s): %w", ErrNoLibrary, LibraryEnv, err)
 	}
+	if err := engine.DisableTelemetry(); err != nil {
+		return err
+	}
 	start := time.Now()
 	ort.SetSharedLibraryPath(path)
 	if err := ort.InitializeEnvironment(); err != nil {
 		return fmt.Errorf("ONNX Runtime library %s, tested version %s: %w", path, LibraryVersion, err)
 	}
-	library.loaded, library.duration = true, time.Since(start)
+	library.loaded, library.path, library.duration = true, path, time.Since(start)
 	return nil
 }
 
@@ -97,3 +105,6 @@ func Version() string {
 
 // Name returns the engine's name and version, as profiles carry it.
 func Name() string { return "onnxruntime " + LibraryVersion }
+
+// CUDAName is Name of the engine on GPUs.
+func CUDAName() string { return "onnxruntime " + CUDAVersion + " cuda" }

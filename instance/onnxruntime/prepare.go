@@ -12,6 +12,7 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -28,7 +29,8 @@ const (
 	// weights of matrix products again, into its own memory. Segments cannot be cut
 	// of it, so the packed format is kept beside it.
 	FormatORT Format = "ort"
-	// FormatPlain is the original model file: see [Link].
+	// FormatPlain is the original model file, which every instance optimises for itself. It
+	// is for models of which no other format passes its check, and for [Link].
 	FormatPlain Format = "plain"
 )
 
@@ -57,6 +59,8 @@ type Prepared struct {
 	PlainSeconds    float64            `json:"plain_seconds"`
 	RunSeconds      map[Format]float64 `json:"run_seconds"`
 	PlainRunSeconds float64            `json:"plain_run_seconds"`
+	// Refused says of each format that was tried and is not used why it failed its check.
+	Refused map[Format]string `json:"refused,omitempty"`
 	// GraphError says why there is no GraphFile. It is empty if there is one.
 	GraphError string `json:"graph_error,omitempty"`
 	// Adapted says that the prepared graph is not that of the file: it was brought into the
@@ -72,7 +76,7 @@ const (
 	weightsFile  = "weights.bin" // of the packed format
 	// preparation is the version of Prepare's method. Models prepared with another
 	// version are prepared again.
-	preparation = "4"
+	preparation = "5"
 )
 
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
@@ -80,8 +84,10 @@ var ErrNotPrepared = errors.New("not a prepared model")
 
 // Prepare prepares the model file below cacheDir, once per model content, engine version
 // and kind of CPU. Two processes that prepare the same model at once both get a complete
-// result. Meanwhile the process grows by several times the model's size, so run Prepare
-// in a separate process (`faas-infer instance prepare`).
+// result. Each format is written and run in a child of this process, which may die, before
+// it is used: see verifier. The original model runs in this process, which meanwhile grows by
+// several times the model's size. So run Prepare in a separate process
+// (`faas-infer instance prepare`).
 func Prepare(modelPath, cacheDir string) (Prepared, error) {
 	return PrepareWith(modelPath, cacheDir, PrepareOptions{})
 }
@@ -124,23 +130,29 @@ func prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return Prepared{}, err
 	}
-	work, err := os.MkdirTemp(cacheDir, "."+key[:12]+"-")
+	for _, pattern := range unfinished {
+		workdir.Sweep(cacheDir, pattern)
+	}
+	work, err := workdir.Make(cacheDir, "."+key[:12]+"-")
 	if err != nil {
 		return Prepared{}, err
 	}
-	defer os.RemoveAll(work)
-	if err := os.Chmod(work, 0o755); err != nil {
+	defer work.Remove()
+	if err := os.Chmod(work.Path, 0o755); err != nil {
 		return Prepared{}, err
 	}
-	if err := build(modelPath, content, work, o); err != nil {
+	if err := build(modelPath, content, work.Path, o); err != nil {
 		return Prepared{}, err
 	}
-	p, err := publish(work, dir)
+	p, err := publish(work.Path, dir)
 	if err != nil {
 		return Prepared{}, err
 	}
 	return p, os.RemoveAll(dir + linked) // Running instances have already loaded the linked model.
 }
+
+// unfinished matches the names of the directories in which Prepare and Link work.
+var unfinished = []string{"." + strings.Repeat("[0-9a-f]", 12) + "-*", linking + "*"}
 
 // publish moves a finished directory to its place. If another process was quicker, it
 // keeps that process's directory.
@@ -305,75 +317,104 @@ var formats = map[Format]struct {
 	},
 }
 
-// build writes the prepared model into dir. It writes each format, checks its outputs
-// against the original model's, measures it and keeps the best one. For a large model it
-// may skip the second format: see settled. o.Lean has one session at a time.
-func build(modelPath, content, dir string, o PrepareOptions) error {
+// build writes the prepared model into dir. It has each format written, measured and checked
+// against the original model, and keeps the best one. For a large model it may skip the second
+// format: see settled. o.Lean has one session at a time.
+func build(modelPath, content, dir string, o PrepareOptions) (err error) {
 	p := Prepared{
 		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
-		LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{},
+		LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{}, Refused: map[Format]string{},
 	}
-	plainForm, err := adaptFile(modelPath, o.Shapes, true)
+	v := &verifier{dir: dir}
+	if err := v.start(); err != nil { // It loads the library meanwhile.
+		return err
+	}
+	defer func() { err = errors.Join(err, v.close()) }()
+	original, err := adaptFile(modelPath, o.Shapes, true)
 	if err != nil {
 		return err
 	}
-	p.signature, p.Adapted = plainForm.signature, plainForm.data != nil
-	reference, written, err := p.begin(plainForm, dir, o.Lean)
+	v.original = sentOf(original)
+	p.signature, p.Adapted = original.signature, original.data != nil
+	reference, packed, err := p.begin(original, v, o.Lean)
 	if err != nil {
 		return err
 	}
-	if err := p.choose(plainForm, dir, reference, written); err != nil {
+	if err := p.choose(v, reference, packed); err != nil {
 		return err
 	}
-	if err := keepGraph(plainForm, dir); err != nil {
+	if err := keepGraph(original, dir); err != nil {
 		p.GraphError = err.Error() // An instance can serve without the graph.
 	}
 	return p.keep(dir)
 }
 
-// begin measures the original model and writes the packed format. written is the result of that.
-func (p *Prepared) begin(plain form, dir string, lean bool) (reference measurement, written, err error) {
-	if lean {
-		saving, f := plain, formats[FormatPacked]
-		packed := filepath.Join(dir, string(FormatPacked))
-		if err := os.Mkdir(packed, 0o755); err != nil {
-			return reference, nil, err
-		}
-		saving.settings, saving.save = f.save, filepath.Join(packed, f.file)
-		if reference, written = measure(saving, nil); written == nil {
-			p.PlainRunSeconds = reference.run.Seconds()
-			return reference, nil, nil
-		}
-	}
-	writing := make(chan error, 1)
-	if written != nil {
-		writing <- written
-	} else {
-		go func() { writing <- writeFormat(plain, dir, FormatPacked) }()
-	}
-	reference, err = measure(plain, nil)
-	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
-	return reference, <-writing, err
+// attempt is a format as a verifier measured it, or why it could not.
+type attempt struct {
+	measurement
+	err error
 }
 
-// choose measures the packed format and, unless that is settled, writes and measures the
-// ORT format. It sets p.Format to the better one. written is the result of writing the
-// packed format.
-func (p *Prepared) choose(plain form, dir string, reference measurement, written error) error {
-	best, packedErr := p.try(plain, dir, FormatPacked, reference, written)
+// begin measures the original model, and has the packed format written and measured.
+func (p *Prepared) begin(plain form, v *verifier, lean bool) (reference measurement, packed attempt, err error) {
+	if lean {
+		saving, f := plain, formats[FormatPacked]
+		dir := filepath.Join(v.dir, string(FormatPacked))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return reference, packed, err
+		}
+		saving.settings, saving.save = f.save, filepath.Join(dir, f.file)
+		if reference, packed.err = measure(saving); packed.err == nil {
+			p.PlainRunSeconds = reference.run.Seconds()
+			return reference, v.measured(FormatPacked), nil
+		}
+		reference, err = measure(plain)
+	} else {
+		written := make(chan error, 1)
+		go func() { written <- v.write(FormatPacked) }()
+		reference, err = measure(plain)
+		if packed.err = <-written; packed.err == nil && err == nil {
+			packed = v.measured(FormatPacked) // Not before: two measurements at once disturb each other.
+		}
+	}
+	p.PlainSeconds, p.PlainRunSeconds = reference.load.Seconds(), reference.run.Seconds()
+	return reference, packed, err
+}
+
+// choose checks the packed format and, unless that is settled, the ORT format. It sets
+// p.Format to the better one, or to the original model if neither passes.
+func (p *Prepared) choose(v *verifier, reference measurement, packed attempt) error {
+	best, packedErr := p.check(v, FormatPacked, reference, packed)
 	if packedErr == nil {
-		if p.Format = FormatPacked; best.settled(reference, filepath.Join(dir, string(FormatPacked))) {
+		if p.Format = FormatPacked; best.settled(reference, filepath.Join(v.dir, string(FormatPacked))) {
 			return nil
 		}
 	}
-	own, err := p.try(plain, dir, FormatORT, reference, writeFormat(plain, dir, FormatORT))
+	own, err := p.check(v, FormatORT, reference, v.attempt(FormatORT))
 	switch {
 	case err != nil && packedErr != nil:
-		return errors.Join(packedErr, err)
+		p.Format = FormatPlain
+		if _, plainErr := p.check(v, FormatPlain, reference, v.attempt(FormatPlain)); plainErr != nil {
+			return errors.Join(packedErr, err, plainErr)
+		}
 	case err == nil && (packedErr != nil || own.better(best)):
 		p.Format, p.Beside = FormatORT, packedErr == nil
 	}
 	return nil
+}
+
+// check compares what an attempt gave with the original's outputs. It notes the format's
+// times, or why it is refused.
+func (p *Prepared) check(v *verifier, format Format, reference measurement, a attempt) (measurement, error) {
+	if a.err == nil {
+		a.err = v.compare(reference, a.measurement)
+	}
+	if a.err != nil {
+		p.Refused[format] = a.err.Error()
+		return measurement{}, fmt.Errorf("format %s: %w", format, a.err)
+	}
+	p.LoadSeconds[format], p.RunSeconds[format] = a.load.Seconds(), a.run.Seconds()
+	return a.measurement, nil
 }
 
 // divided is the form whose weights segments share, the packed one if it is there.
@@ -384,24 +425,14 @@ func (p Prepared) divided() Prepared {
 	return p
 }
 
-// try measures a format. written is the result of writing it.
-func (p *Prepared) try(plain form, dir string, format Format, reference measurement, written error) (measurement, error) {
-	if written != nil {
-		return measurement{}, fmt.Errorf("format %s: %w", format, written)
-	}
-	m, err := measure(Prepared{Dir: filepath.Join(dir, string(format)), Format: format, signature: plain.signature}.form(), &reference)
-	if err != nil {
-		return measurement{}, fmt.Errorf("format %s: %w", format, err)
-	}
-	p.LoadSeconds[format], p.RunSeconds[format] = m.load.Seconds(), m.run.Seconds()
-	return m, nil
-}
-
 // writeFormat writes one format into the subdirectory of dir with the format's name.
 func writeFormat(plain form, dir string, format Format) error {
 	dir = filepath.Join(dir, string(format))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
+	}
+	if format == FormatPlain {
+		return writePlain(plain, dir)
 	}
 	f := formats[format]
 	return saveOptimised(plain, filepath.Join(dir, f.file), f.save)
@@ -440,7 +471,9 @@ func (p Prepared) lift(dir string, format Format) error {
 		if err != nil {
 			return err
 		}
-		p.Files[f.Name()] = info.Size()
+		if !f.IsDir() { // A plain model may have its weights below a directory.
+			p.Files[f.Name()] = info.Size()
+		}
 		if err := os.Rename(filepath.Join(from, f.Name()), filepath.Join(dir, f.Name())); err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
 // ErrSmall says that a model is too small for Link: Prepare takes little time.
@@ -14,6 +16,12 @@ var ErrSmall = errors.New("the model is small")
 
 // linked is the suffix of the directories that Link makes.
 const linked = "-plain"
+
+// linking is the beginning of the names of the directories in which Link works.
+const linking = ".link-"
+
+// Linked reports whether p is what [Link] made, until Prepare has finished.
+func (p Prepared) Linked() bool { return strings.HasSuffix(p.Dir, linked) }
 
 // current returns where the model that was linked to dir is now: Prepare removes the link, which a
 // provider may still name.
@@ -66,23 +74,23 @@ func link(modelPath, cacheDir, dir, content string) (Prepared, error) {
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return Prepared{}, err
 	}
-	work, err := os.MkdirTemp(cacheDir, ".link-")
+	work, err := workdir.Make(cacheDir, linking)
 	if err != nil {
 		return Prepared{}, err
 	}
-	defer os.RemoveAll(work)
-	if err := os.Chmod(work, 0o755); err != nil {
+	defer work.Remove()
+	if err := os.Chmod(work.Path, 0o755); err != nil {
 		return Prepared{}, err
 	}
-	if err := os.Link(modelPath, filepath.Join(work, formats[FormatPlain].file)); err != nil {
+	if err := os.Link(modelPath, filepath.Join(work.Path, formats[FormatPlain].file)); err != nil {
 		return Prepared{}, err
 	}
 	manifest, err := json.Marshal(p)
 	if err != nil {
 		return Prepared{}, err
 	}
-	if err := os.WriteFile(filepath.Join(work, manifestFile), manifest, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(work.Path, manifestFile), manifest, 0o644); err != nil {
 		return Prepared{}, err
 	}
-	return publish(work, dir)
+	return publish(work.Path, dir)
 }

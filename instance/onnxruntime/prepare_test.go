@@ -45,34 +45,6 @@ func TestPrepareKeepsTheOutputs(t *testing.T) {
 	}
 }
 
-// TestEveryFormatKeepsTheOutputs also covers the format that was not chosen.
-func TestEveryFormatKeepsTheOutputs(t *testing.T) {
-	plain, err := formOf(Options{Model: zooFile(t, "mnist")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reference, err := measure(plain, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for format := range formats {
-		m, err := buildFormat(t, plain, format, reference)
-		if err != nil || m.load <= 0 || m.run <= 0 {
-			t.Errorf("%s: %+v, %v", format, m, err)
-		}
-	}
-	reference.outputs[0].Data[3] ^= 0x40
-	if _, err := buildFormat(t, plain, FormatORT, reference); err == nil || !strings.Contains(err.Error(), "differs from the model's own") {
-		t.Errorf("outputs that differ: got %v", err)
-	}
-}
-
-func buildFormat(t *testing.T, plain form, format Format, reference measurement) (measurement, error) {
-	dir := t.TempDir()
-	p := Prepared{LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{}}
-	return p.try(plain, dir, format, reference, writeFormat(plain, dir, format))
-}
-
 // The hash of the model can be read without the library, and only of what was prepared.
 func TestPreparedContent(t *testing.T) {
 	path, cache := zooFile(t, "identity"), t.TempDir()

@@ -3,6 +3,7 @@ package onnxruntime
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -147,7 +148,7 @@ func TestAdaptedRuns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := numbers(out[0]); !slices.Equal(got, c.want) || !slices.Equal(out[0].Shape, c.shape) {
+			if got := numbersOf(out[0]); !slices.Equal(got, c.want) || !slices.Equal(out[0].Shape, c.shape) {
 				t.Errorf("%v %v, want %v %v", out[0].Shape, got, c.shape, c.want)
 			}
 		})
@@ -177,7 +178,7 @@ func tensorOf(shape []int64, values ...float32) tensor.Tensor {
 	return t
 }
 
-func numbers(t tensor.Tensor) (out []float32) {
+func numbersOf(t tensor.Tensor) (out []float32) {
 	for data := t.Data; len(data) >= 4; data = data[4:] {
 		out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(data)))
 	}
@@ -195,5 +196,30 @@ func TestWrongHint(t *testing.T) {
 	out, err := e.Run(t.Context(), 3, []tensor.Tensor{tensorOf([]int64{3, 2}, 0, 1, 1, 0, 0, 1)})
 	if err != nil || !slices.Equal(out[0].Shape, []int64{3}) || out[0].Data[0] != 1 || out[0].Data[8] != 0 || out[0].Data[16] != 1 {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// An adapted model of which only the plain form can be used finds its weights, also if its own
+// file has the name of the graph that is written beside them.
+func TestPlainFormOfAnAdaptedModel(t *testing.T) {
+	t.Setenv(dieEnv, "packed,ort")
+	var b strings.Builder
+	for i := range 64 * 64 {
+		fmt.Fprintf(&b, " float_data: %d", i%3)
+	}
+	path := modelFile(t, `initializer { name: "w" data_type: 1 dims: 64 dims: 64`+b.String()+` } node { op_type: "MatMul" input: ["x", "w"] output: "y" }`+
+		value("input", "x", float, "1", "64")+value("output", "y", float, "1", "64"))
+	p, err := Prepare(path, t.TempDir())
+	if err != nil || p.Format != FormatPlain || len(p.Refused) != 2 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	e := mustOpen(t, Options{Prepared: p.Dir})
+	x := tensorOf([]int64{2, 64}, append(make([]float32, 127), 1)...)
+	out, err := e.Run(t.Context(), 2, []tensor.Tensor{x})
+	if got := numbersOf(out[0]); err != nil || got[64] != float32((63*64)%3) || got[65] != float32((63*64+1)%3) || got[0] != 0 {
+		t.Errorf("%v, %v", got[60:68], err)
 	}
 }

@@ -3,12 +3,13 @@ package onnxruntime
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	ort "github.com/yalue/onnxruntime_go"
 
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -27,15 +28,23 @@ type Single struct {
 	data    [][]byte
 }
 
+// operatorDir is the beginning of the names of OpenSingle's temporary directories.
+const operatorDir = "faas-infer-operator-"
+
+// sweepOperators removes, once, the temporary directories of processes that were killed.
+var sweepOperators = sync.OnceFunc(func() { workdir.Sweep("", operatorDir+"*") })
+
 // OpenSingle loads a model that computes on threads threads. weights is the size of its
 // initialisers in bytes. Large ones go through a temporary directory, which OpenSingle
 // removes (the mapping stays). Call Load first.
 func OpenSingle(m *model.Model, weights int64, threads int) (*Single, error) {
-	dir, err := os.MkdirTemp("", "faas-infer-operator-")
+	sweepOperators()
+	work, err := workdir.Make("", operatorDir)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer work.Remove()
+	dir := work.Path
 	path := filepath.Join(dir, "model.onnx")
 	if err := m.WriteFile(path); err != nil {
 		return nil, err

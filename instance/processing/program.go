@@ -166,30 +166,7 @@ func (p *program) lost(err error) error {
 		}
 		return errors.Join(fmt.Errorf("the handler %w", err), failed)
 	}
-	why := "the handler " + p.child.How()
-	if said := reason(p.child.How(), p.child.Last()); said != "" {
-		why += ": " + said
-	}
-	return errors.Join(errors.New(why), failed)
-}
-
-// crashed is what [engine.Child.How] says of a Go program that panicked.
-const crashed = "exited with status 2"
-
-// reason returns the line of a program's output that says why it exited: the line of a
-// Go panic, which the stack follows, otherwise the last line.
-func reason(how string, lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	if how == crashed {
-		for _, line := range slices.Backward(lines) {
-			if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
-				return line
-			}
-		}
-	}
-	return lines[len(lines)-1]
+	return errors.Join(errors.New("the handler "+p.child.Why()), failed)
 }
 
 // end closes the socket and stops the program. patience is how long it may take to exit

@@ -220,5 +220,5 @@ func libraries(threads int) []string {
 			}
 		}
 	}
-	return append(env, "TF_NUM_INTEROP_THREADS=1", "CUDA_VISIBLE_DEVICES="+devices)
+	return append(env, "TF_NUM_INTEROP_THREADS=1", "CUDA_VISIBLE_DEVICES="+devices, engine.NoTelemetry)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/shared"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // forkTime is the maximum time that a warm process may take to fork.
@@ -73,7 +74,7 @@ func (p *process) follow(warm *net.UnixConn, lines *bufio.Reader) {
 	if line, err := lines.ReadString('\n'); err == nil {
 		number, _ := strconv.Atoi(strings.TrimSpace(line))
 		status := syscall.WaitStatus(number)
-		p.how, p.killed = describe(status), killed(status)
+		p.how, p.killed = postmortem.Status(status), killed(status)
 		return
 	}
 	p.how, p.killed = "ended", true

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // killed is true only for SIGKILL. Kills of other processes in the control group say nothing
@@ -16,7 +18,7 @@ func TestWhatTheKernelCanHaveKilled(t *testing.T) {
 			t.Fatalf("%s: %v", script, err)
 		}
 		if status := exit.Sys().(syscall.WaitStatus); killed(status) != want {
-			t.Errorf("%s, which %s: killed is %v", script, describe(status), !want)
+			t.Errorf("%s, which %s: killed is %v", script, postmortem.Status(status), !want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/shared"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // runner is the program of a handler's process, and of a warm one.
@@ -106,7 +107,7 @@ func start(python string, log *os.File, env []string) (*process, error) {
 		defer close(p.ended)
 		_ = c.Wait() // ProcessState holds the result.
 		status, _ := c.ProcessState.Sys().(syscall.WaitStatus)
-		p.how, p.killed = describe(status), killed(status)
+		p.how, p.killed = postmortem.Status(status), killed(status)
 	}()
 	return p, nil
 }
@@ -128,14 +129,6 @@ func command(python string, arguments ...string) (*exec.Cmd, *os.File, error) {
 	c := exec.Command(python, append([]string{"-s", "-u", fmt.Sprintf("/dev/fd/%d", scriptFD)}, arguments...)...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return c, script, nil
-}
-
-// describe says how a process ended.
-func describe(status syscall.WaitStatus) string {
-	if status.Signaled() {
-		return fmt.Sprintf("was ended by the signal %s (%v)", unix.SignalName(status.Signal()), status.Signal())
-	}
-	return fmt.Sprintf("exited with status %d", status.ExitStatus())
 }
 
 // end kills the process with all that it has started, and frees its sockets and memory.

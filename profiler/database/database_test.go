@@ -15,7 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
-const engine, machine = "onnxruntime 1.31.1", "AMD EPYC × 2"
+const engine, machine = "onnxruntime 1.32.0", "AMD EPYC × 2"
 
 // aRow is row n of some operators.
 func aRow(n int) Row {

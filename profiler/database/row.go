@@ -46,7 +46,7 @@ type Row struct {
 	// Noisy is true if the machine was not quiet. The times are then estimates and
 	// should be measured again.
 	Noisy bool
-	// Engine and Machine are those of the times, as "onnxruntime 1.31.1" and
+	// Engine and Machine are those of the times, as "onnxruntime 1.32.0" and
 	// "AMD EPYC × 2".
 	Engine, Machine string
 	// MeasuredAt is the time of the measurement. The later of two rows of the same

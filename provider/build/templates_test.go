@@ -171,14 +171,14 @@ func packages(text []byte) (names []string) {
 	return names
 }
 
-// The images run ONNX models on GPUs with the release that all measurements used, and the same
+// The images run ONNX models on GPUs with the same release, and the same
 // packages of CUDA as a machine without images, each with its checksum.
 func TestTemplatesHaveTheEnginesRelease(t *testing.T) {
 	script, err := os.ReadFile("../../scripts/onnxruntime.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := regexp.MustCompile(`(?m)^version=(\S+)$`).FindStringSubmatch(string(script))
+	release := regexp.MustCompile(`(?m)^cuda_version=(\S+)$`).FindStringSubmatch(string(script))
 	own, err := os.ReadFile(filepath.Join(templateDir, "onnx-infer", "requirements", "cuda.txt"))
 	if err != nil {
 		t.Fatal(err)

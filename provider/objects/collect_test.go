@@ -39,7 +39,7 @@ func TestFateOfProfiles(t *testing.T) {
 		m := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-c.made)), Annotations: map[string]string{},
 				Labels: map[string]string{KindLabel: kindProfile, v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}},
-			Data: map[string]string{keyOf: c.hash + " onnxruntime 1.31.1 AMD EPYC × 2 b≤32"},
+			Data: map[string]string{keyOf: c.hash + " onnxruntime 1.32.0 AMD EPYC × 2 b≤32"},
 		}
 		if c.last > 0 {
 			m.Annotations[usedAnnotation] = now.Add(-c.last).Format(time.RFC3339)

@@ -110,7 +110,7 @@ func TestProfiles(t *testing.T) {
 	if _, err := s.Profile("k"); !errors.Is(err, ErrAbsent) {
 		t.Errorf("absent profile: %v", err)
 	}
-	want := &profiler.Profile{Model: "abc", Engine: "onnxruntime 1.31.1", Memory: 5,
+	want := &profiler.Profile{Model: "abc", Engine: "onnxruntime 1.32.0", Memory: 5,
 		Measurements: []profiler.Measurement{{Batch: 1, Threads: 1, Median: 560, P95: 600, CPU: 550, Runs: 9}}}
 	if err := s.PutProfile("k", want); err != nil {
 		t.Fatal(err)

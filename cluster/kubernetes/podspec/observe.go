@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // Observation is the state of a pod's instance, as the pod's status shows it.
@@ -141,7 +142,7 @@ func exit(pod *corev1.Pod) string {
 
 func terminated(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	const killed = 128
-	switch line := lastLine(t.Message); {
+	switch line := postmortem.Cause(int(t.ExitCode), t.Message); {
 	case t.Reason == "OOMKilled":
 		if limit := Container(pod).Resources.Limits.Memory().Value(); limit > 0 {
 			return fmt.Sprintf("out of memory (limit %d MiB)", limit>>20)
@@ -203,9 +204,4 @@ func clip(text string) string {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
 	return text
-}
-
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }

@@ -46,6 +46,7 @@ func TestObserve(t *testing.T) {
 		"out of memory":   {status: ended("OOMKilled", 137, ""), want: Observation{State: cluster.Exited, Reason: "out of memory (limit 64 MiB)"}},
 		"killed":          {status: ended("Error", 139, ""), want: Observation{State: cluster.Exited, Reason: "killed by signal 11"}},
 		"failed":          {status: ended("Error", 1, "begins\nno such model\n"), want: Observation{State: cluster.Exited, Reason: "exit status 1: no such model"}},
+		"crashed":         {status: ended("Error", 2, "rax    0x0\nfs     0x0\ngs     0x0\n"), want: Observation{State: cluster.Exited, Reason: "exit status 2: it crashed; the output has only the end of its crash report"}},
 		"out of cpu":      {status: failed("OutOfcpu", "Node has no room"), want: Observation{State: cluster.Exited, Reason: "OutOfcpu: Node has no room", Refused: true}},
 		"evicted by node": {status: failed("Evicted", "low on memory"), want: Observation{State: cluster.Exited, Reason: "evicted: low on memory", Refused: true}},
 		"wrong node":      {status: failed("TopologyAffinityError", "Pod was rejected"), want: Observation{State: cluster.Exited, Reason: "TopologyAffinityError: Pod was rejected", Refused: true}},

@@ -23,6 +23,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 const suffix = ".log"
@@ -277,10 +279,10 @@ func goneInstances(entries []fs.DirEntry, live func(id string) bool) []instanceF
 	return gone
 }
 
-// LastLine returns at most 200 bytes of the last line that is not empty, or "" if
-// there is none. It usually says why a process failed.
-func (s *Store) LastLine(function, id string) string {
-	const reach, maxBytes = 4096, 200
+// Cause returns the line of an instance's log that says why its process ended with an exit code,
+// as [postmortem.Cause] chooses it, without the time at its beginning.
+func (s *Store) Cause(function, id string, code int) string {
+	const reach = 256 << 10 // A crash report has the stacks of all goroutines.
 	file, err := os.Open(s.Path(function, id))
 	if err != nil {
 		return ""
@@ -295,7 +297,18 @@ func (s *Store) LastLine(function, id string) string {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return ""
 	}
-	tail = bytes.TrimSpace(tail[:read])
-	line := bytes.TrimSpace(tail[bytes.LastIndexByte(tail, '\n')+1:])
-	return strings.ToValidUTF8(string(line[:min(maxBytes, len(line))]), "")
+	var text strings.Builder
+	for line := range bytes.Lines(tail[:read]) {
+		text.WriteString(unstamped(strings.ToValidUTF8(string(line), "")))
+	}
+	return postmortem.Cause(code, text.String())
+}
+
+// unstamped returns a log line without the time at its beginning.
+func unstamped(line string) string {
+	stamp, text, _ := strings.Cut(line, " ")
+	if _, err := time.Parse(time.RFC3339Nano, stamp); err == nil {
+		return text
+	}
+	return line
 }

@@ -124,16 +124,18 @@ func names(t *testing.T, s *Store, function string) []string {
 	return found
 }
 
-func TestLastLine(t *testing.T) {
+func TestCause(t *testing.T) {
 	s := store(t)
 	for text, want := range map[string]string{
-		"":                                  "",
-		"\n\n":                              "",
-		"only":                              "only",
-		"one\ntwo\n\n":                      "two",
-		"one\r\ntwo\r\n":                    "two",
-		strings.Repeat("long ", 2000):       strings.Repeat("long ", 2000)[:200],
-		strings.Repeat("x\n", 5000) + "end": "end",
+		"":                            "",
+		"\n\n":                        "",
+		"only":                        "only",
+		"one\ntwo\n\n":                "two",
+		"one\r\ntwo\r\n":              "two",
+		strings.Repeat("long ", 2000): strings.Repeat("long ", 80) + " …",
+		"2026-11-28T15:04:05.000000001Z one\n2026-11-28T15:04:06Z two\n":                       "two",
+		"SIGSEGV: segmentation violation\n" + strings.Repeat("stack\n", 9000) + "gs     0x0\n": "SIGSEGV (segmentation violation)",
+		strings.Repeat("x\n", 5000) + "end":                                                    "end",
 	} {
 		file, err := s.Open("f", "a")
 		if err != nil {
@@ -141,12 +143,12 @@ func TestLastLine(t *testing.T) {
 		}
 		file.WriteString(text)
 		file.Close()
-		if got := s.LastLine("f", "a"); got != want {
+		if got := s.Cause("f", "a", 2); got != want {
 			t.Errorf("%.20q…: %q, want %q", text, got, want)
 		}
 		os.Remove(s.Path("f", "a"))
 	}
-	if got := s.LastLine("f", "none"); got != "" {
+	if got := s.Cause("f", "none", 2); got != "" {
 		t.Errorf("a log that does not exist: %q", got)
 	}
 }

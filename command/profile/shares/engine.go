@@ -15,7 +15,7 @@ import (
 )
 
 // EngineName is the engine of profiles on a GPU.
-func EngineName() string { return onnxruntime.Name() + " cuda" }
+func EngineName() string { return onnxruntime.CUDAName() }
 
 // engine is the engine of instances on a GPU.
 type engine struct{ *cuda.Engine }

@@ -6,7 +6,6 @@ package shares
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 // PipeEnv is the variable by which CUDA finds an MPS daemon that runs already.
@@ -128,7 +128,7 @@ func (c *Card) Environment(percent int) []string {
 }
 
 // Run runs this program with arguments as a child on a share of percent %, and decodes its
-// output, one JSON value, into to. The last line of its standard error is the error's text.
+// output, one JSON value, into to. The error says what the child said, or how it died.
 func (c *Card) Run(ctx context.Context, percent int, to any, arguments ...string) error {
 	var out, complaint bytes.Buffer
 	command := exec.CommandContext(ctx, c.options.Self, arguments...)
@@ -145,8 +145,8 @@ func (c *Card) Run(ctx context.Context, percent int, to any, arguments ...string
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")
-		return fmt.Errorf("%s: %s", where, cmp.Or(lines[len(lines)-1], err.Error()))
+		sentence, _ := postmortem.Explain(err, complaint.String())
+		return fmt.Errorf("%s: %s", where, sentence)
 	}
 	if err := json.Unmarshal(out.Bytes(), to); err != nil {
 		return fmt.Errorf("%s: read what the child process printed: %w", where, err)

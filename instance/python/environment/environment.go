@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/filelock"
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 )
 
 // base holds the requirements of the engines themselves.
@@ -114,11 +115,14 @@ func Ensure(ctx context.Context, engine, requirements string) (Environment, erro
 }
 
 func (e Environment) make(ctx context.Context, root, engine, requirements string) (err error) {
-	work, err := os.MkdirTemp(root, ".make-")
+	const unfinished = ".make-"
+	workdir.Sweep(root, unfinished+"*")
+	unpacked, err := workdir.Make(root, unfinished)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	defer func() { err = errors.Join(err, unpacked.Remove()) }()
+	work := unpacked.Path
 	text, err := base.ReadFile("base/" + engine + ".txt")
 	if err != nil {
 		return fmt.Errorf("engine %q: %w", engine, err)

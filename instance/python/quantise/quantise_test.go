@@ -152,7 +152,7 @@ func TestKilledQuantizer(t *testing.T) {
 		}
 		return c.Wait()
 	}
-	if made, err := Run(t.Context(), o); err == nil || errors.Is(err, ErrNothing) || !strings.Contains(err.Error(), "signal: killed") {
+	if made, err := Run(t.Context(), o); err == nil || errors.Is(err, ErrNothing) || !strings.Contains(err.Error(), "was killed by SIGKILL") {
 		t.Errorf("%+v, %v", made, err)
 	}
 	o.Start = nil

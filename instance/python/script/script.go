@@ -15,8 +15,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/postmortem"
 )
 
 //go:embed tell.py
@@ -57,6 +59,7 @@ func Run(ctx context.Context, o Options) (Event, error) {
 		return Event{}, err
 	}
 	c := exec.CommandContext(ctx, o.Python, filepath.Join(o.Dir, o.Name))
+	c.Env = append(os.Environ(), engine.NoTelemetry)
 	c.WaitDelay = 5 * time.Second
 	var log tail
 	events := listener{step: o.Step}
@@ -75,7 +78,11 @@ func Run(ctx context.Context, o Options) (Event, error) {
 	case last.Done != nil && err == nil:
 		return last, nil
 	}
-	return Event{}, fmt.Errorf("%s ended without a result (%v); its last line: %s", o.Name, err, log.last())
+	if err == nil {
+		return Event{}, fmt.Errorf("%s ended without a result: %s", o.Name, postmortem.Cause(0, string(log.kept)))
+	}
+	why, _ := postmortem.Explain(err, string(log.kept))
+	return Event{}, fmt.Errorf("%s ended without a result: %s", o.Name, why)
 }
 
 // Unpack writes the folder scripts, and tell.py, into a directory.
@@ -151,10 +158,4 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.kept = bytes.Clone(t.kept[len(t.kept)-keep:])
 	}
 	return len(p), nil
-}
-
-// last returns the last line that is not empty.
-func (t *tail) last() string {
-	text := strings.TrimSpace(string(t.kept))
-	return text[strings.LastIndexByte(text, '\n')+1:]
 }

@@ -29,10 +29,10 @@ def work(job, tell):
     tell.step("one")
     os.write(tell.out.fileno(), b'no event\n{"step": "tw')
     os.write(tell.out.fileno(), b'o"}\n')
-    return {"twice": 2 * job["n"]}
+    return {"twice": 2 * job["n"], "telemetry": os.environ["ORT_DISABLE_TELEMETRY"]}
 tell.main(work)
 `)
-	if err != nil || string(last.Done) != `{"twice": 6}` || !slices.Equal(steps, []string{"one", "two"}) {
+	if err != nil || string(last.Done) != `{"twice": 6, "telemetry": "1"}` || !slices.Equal(steps, []string{"one", "two"}) {
 		t.Errorf("%s, %q, %v", last.Done, steps, err)
 	}
 }
@@ -43,8 +43,8 @@ func TestRunTellsWhatIsWrong(t *testing.T) {
 		t.Errorf("%+v, %v", last, err)
 	}
 	for text, want := range map[string]string{
-		"sys.exit('gone')":        "work.py ended without a result (exit status 1); its last line: gone",
-		"os.kill(os.getpid(), 9)": "work.py ended without a result (signal: killed)",
+		"sys.exit('gone')":        "work.py ended without a result: gone",
+		"os.kill(os.getpid(), 9)": "work.py ended without a result: was killed by SIGKILL",
 		"pass":                    "work.py ended without a result",
 	} {
 		if _, _, err := run(t, t.Context(), text); err == nil || !strings.Contains(err.Error(), want) {

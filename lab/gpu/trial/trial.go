@@ -131,7 +131,7 @@ func (t *trial) start(ctx context.Context, s cluster.InstanceSpec) (cluster.Inst
 	}
 	t.report.Add(string(s.ID)+".ready_ms", ms(began), "ms", "with CUDA's context")
 	sms := 0
-	line := t.backend.Logs().LastLine("trial.fn", string(s.ID))
+	line := t.backend.Logs().Cause("trial.fn", string(s.ID), 0)
 	if _, err := fmt.Sscanf(line, "sms %d", &sms); err != nil {
 		t.check(fmt.Sprintf("%s says what it may use", s.ID), false, line)
 	}

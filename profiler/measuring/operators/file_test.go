@@ -18,7 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
-const engine, machine = "onnxruntime 1.31.1", "AMD EPYC × 2"
+const engine, machine = "onnxruntime 1.32.0", "AMD EPYC × 2"
 
 // aRow is row n of writer w.
 func aRow(w, n int) database.Row {
