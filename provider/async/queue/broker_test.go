@@ -29,7 +29,7 @@ func open(t testing.TB, edit func(o *BrokerOptions)) *Broker {
 
 func publish(t testing.TB, b *Broker, text string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := b.JetStream().Publish(ctx, WorkSubjects+"openfaas-fn.echo", []byte(text))
 	return err

@@ -220,7 +220,7 @@ func TestChangedSeed(t *testing.T) {
 	}
 	select {
 	case <-again:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it does not connect again: %v", b.publishing.LastError())
 	}
 	if err := publish(t, b, "x"); err != nil {
@@ -298,7 +298,7 @@ func TestReplicas(t *testing.T) {
 		defer b.Close()
 		becomesUsable(t, b)
 		// A stream has no leader for a moment when its replicas change.
-		for end := time.Now().Add(30 * time.Second); ; {
+		for end := time.Now().Add(time.Minute); ; {
 			err := publish(t, b, "x")
 			if err == nil {
 				break
@@ -358,12 +358,12 @@ func clustered(t *testing.T, n int) (urls []string) {
 		servers = append(servers, s)
 	}
 	for _, s := range servers {
-		if !s.ReadyForConnections(30 * time.Second) {
+		if !s.ReadyForConnections(time.Minute) {
 			t.Fatal("a NATS server does not start")
 		}
 		urls = append(urls, s.ClientURL())
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		for _, s := range servers {
 			if s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n {
 				return urls
