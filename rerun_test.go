@@ -25,6 +25,7 @@ var failing = map[string]string{
 	"exits":  `func Test(t *testing.T) { if first("a") { os.Exit(1) } }`,
 	"hangs":  `func Test(t *testing.T) { if first("a") { select {} } }`,
 	"races":  `func Test(t *testing.T) { if first("a") { println("WARNING: DATA RACE"); t.Error("once") } }`,
+	"starts": `func Test(t *testing.T) { if first("a") { t.Error("the log says panic:") } }`,
 	"broken": `func Test(`,
 	"many": strings.Repeat(`func TestNUMBER(t *testing.T) { if first(t.Name()) { t.Error("the machine is slow") } }
 	`, 11),
@@ -65,6 +66,10 @@ func withFailures(t *testing.T) string {
 // exit status.
 func script(t *testing.T, dir, name string, arguments ...string) (stdout, stderr string, status int) {
 	t.Helper()
+	// Go's test cache knows by this that the results depend on the script.
+	if _, err := os.Stat(filepath.Join("scripts", name)); err != nil {
+		t.Fatal(err)
+	}
 	var out, errs strings.Builder
 	c := exec.CommandContext(t.Context(), filepath.Join(dir, "scripts", name), arguments...)
 	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
@@ -94,6 +99,7 @@ func TestFailedTestsRunAgain(t *testing.T) {
 		"an exit is final":        {"exits", 1, 1, "failed: m/exits Test\n"},
 		"a timeout is final":      {"hangs", 1, 1, "failed: m/hangs Test\n"},
 		"a data race is final":    {"races", 1, 1, "failed: m/races Test\n"},
+		"a program's panic":       {"starts", 1, 1, "failed: m/starts Test\n"},
 		"no build is final":       {"broken", 1, 1, "failed: m/broken (the package)\n"},
 		"no rerun beside a final": {"flaky broken", 1, 1, "failed: m/broken (the package)\nfailed: m/flaky TestA/sub_1\n"},
 		"too many to be chance":   {"many", 1, 1, "failed: m/many TestK\n"},

@@ -17,8 +17,9 @@ alone, up to FAAS_INFER_RERUNS times (2 by default). The exit status is 0 if eac
 in the end.
 
 These failures are final at once: a package that does not build; a panic, a timeout or another
-end before the last test; a data race; more than 10 failed tests. A package that fails after
-all its tests passed, as it does if a goroutine is left, runs again as a whole.
+end before the last test; a data race; a panic or data race in the log of a program that an
+end-to-end test started; more than 10 failed tests. A package that fails after all its tests
+passed, as it does if a goroutine is left, runs again as a whole.
 
 At the end it prints "flaky: PACKAGE TEST" for each test that failed first and passed later,
 and "failed: PACKAGE TEST" for the others. If FAAS_INFER_FLAKY names a file, the flaky lines
@@ -31,6 +32,9 @@ Example:
 
 MAX_RERUN = 10
 MARKER = re.compile(r"=== (RUN|PAUSE|CONT|NAME) ")
+RACE = "WARNING: DATA RACE\n"
+# The end-to-end tests say so of a program's log.
+DEFECT = re.compile(r"the log says (DATA RACE|panic:|fatal error:)")
 
 
 class Package:
@@ -52,7 +56,7 @@ class Package:
         if action == "output":
             text = event["Output"]
             self.finished |= not test and text in ("PASS\n", "FAIL\n")
-            self.race |= text == "WARNING: DATA RACE\n"
+            self.race |= text == RACE
             if not MARKER.match(text):
                 self.output.setdefault(test, []).append(text)
         elif action == "run":
@@ -65,7 +69,7 @@ class Package:
             self.running.discard(test)
             if action == "fail":
                 self.failed.append(test)
-            elif "WARNING: DATA RACE\n" not in self.output.get(test, ()):
+            elif RACE not in self.output.get(test, ()):
                 self.output.pop(test, None)
         return False
 
@@ -75,6 +79,8 @@ class Package:
             return "it does not build"
         if self.race:
             return "a data race"
+        if any(DEFECT.search(text) for lines in self.output.values() for text in lines):
+            return "a program that it started raced or panicked"
         if not self.finished:
             return "it ended before its last test: a panic, a timeout or an exit"
         return ""
