@@ -74,7 +74,8 @@ func script(t *testing.T, dir, name string, arguments ...string) (stdout, stderr
 	c := exec.CommandContext(t.Context(), filepath.Join(dir, "scripts", name), arguments...)
 	c.Dir, c.Stdout, c.Stderr = dir, &out, &errs
 	// Whoever runs this test may have set the variables of the scripts.
-	c.Env = append(os.Environ(), "GOFLAGS=-vet=off", "FAAS_INFER_RERUNS=", "FAAS_INFER_FLAKY="+filepath.Join(dir, "bin/flaky"), "FAAS_INFER_FAILED=")
+	c.Env = append(os.Environ(), "GOFLAGS=-vet=off",
+		"FAAS_INFER_RERUNS=", "FAAS_INFER_FAILED=", "FAAS_INFER_FLAKY="+filepath.Join(dir, "bin/flaky"))
 	if err := c.Run(); err != nil && c.ProcessState == nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,8 @@ func TestFlakyTestsStayListed(t *testing.T) {
 	t.Parallel()
 	dir := withFailures(t)
 	for _, p := range []string{"flaky", "leaks", "passes"} {
-		if out, errs, status := script(t, dir, "gotest.py", "--", "./"+p); status != 0 || !strings.Contains(out, "\nflaky: m/flaky TestA/sub_1\n") {
+		out, errs, status := script(t, dir, "gotest.py", "--", "./"+p)
+		if status != 0 || !strings.Contains(out, "\nflaky: m/flaky TestA/sub_1\n") {
 			t.Errorf("%s: status %d: %s%s", p, status, out, errs)
 		}
 	}
@@ -147,7 +149,11 @@ func TestFlakesAreCounted(t *testing.T) {
 	t.Parallel()
 	dir := withFailures(t)
 	out, errs, status := script(t, dir, "flakes.sh", "2", "-timeout=10m", "./passes", "./flaky", "./wrong")
-	want := "failed in  test (2 rounds)\n2          m/wrong Test\n1          m/flaky TestA/sub_1\n1          m/flaky TestB\n"
+	want := `failed in  test (2 rounds)
+2          m/wrong Test
+1          m/flaky TestA/sub_1
+1          m/flaky TestB
+`
 	if out != want || status != 1 {
 		t.Errorf("status %d, got\n%s, want\n%s%s", status, out, want, errs)
 	}
