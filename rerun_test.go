@@ -147,16 +147,36 @@ func TestFlakyTestsStayListed(t *testing.T) {
 
 func TestFlakesAreCounted(t *testing.T) {
 	t.Parallel()
-	dir := withFailures(t)
-	out, errs, status := script(t, dir, "flakes.sh", "2", "-timeout=10m", "./passes", "./flaky", "./wrong")
-	want := `failed in  test (2 rounds)
+	for name, c := range map[string]struct{ arguments, want string }{
+		"packages": {"2 -timeout=10m ./passes ./flaky ./wrong", `failed in  test (2 rounds)
 2          m/wrong Test
 1          m/flaky TestA/sub_1
 1          m/flaky TestB
-`
-	if out != want || status != 1 {
-		t.Errorf("status %d, got\n%s, want\n%s%s", status, out, want, errs)
+`},
+		// A part of the suite that fails does not end the others.
+		"the suite": {"2", `failed in  test (2 rounds)
+2          m/wrong Test
+1          m/leaks (the package)
+`},
+		"no failure": {"1 ./passes", "No test failed. Rounds: 1\n"},
+	} {
+		t.Run(name, func(t *testing.T) { // One after another: each keeps the machine busy.
+			dir := withFailures(t)
+			makefile := "test-packages:\n\t@scripts/gotest.py -- ./wrong\ntest-end-to-end:\n\t@scripts/gotest.py -- ./leaks\n"
+			if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			out, errs, status := script(t, dir, "flakes.sh", strings.Fields(c.arguments)...)
+			if out != c.want || (status == 0) != (name == "no failure") {
+				t.Errorf("status %d, got\n%s, want\n%s%s", status, out, c.want, errs)
+			}
+		})
 	}
+}
+
+func TestFlakesRefusesNonsense(t *testing.T) {
+	t.Parallel()
+	dir := withFailures(t)
 	for _, arguments := range [][]string{nil, {"0"}, {"x"}, {"1", "-race"}} {
 		if _, _, status := script(t, dir, "flakes.sh", arguments...); status != 2 {
 			t.Errorf("%q: status %d, want 2", arguments, status)

@@ -53,7 +53,7 @@ finish() {
 		sort "$failures" | uniq -c | sort -k1,1nr -k2 | sed -E 's/^ *([0-9]+) /\1\t/' | expand -t 11
 		((status)) || status=1
 	else
-		echo "No test failed in $done rounds."
+		echo "No test failed. Rounds: $done"
 	fi
 	rm -f "$failures"
 	exit $status
