@@ -90,7 +90,7 @@ func TestBundledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := strings.Replace(s.ClientURL(), "nats://", "nats://gateway:"+gatewayPassword+"@", 1)
-	g := gateway(t, url, time.Minute)
+	g := gateway(t, url, time.Minute, stan.ConnectWait(5*time.Second)) // A subscription takes as long to fail.
 	if err := g.Publish("faas-request", request("echo", "hello")); err != nil {
 		t.Fatal(err)
 	}
