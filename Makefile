@@ -30,6 +30,9 @@ UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUEN
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
 # Prints how long a part took, if that was 5 s or more, and records it for .ci/run's table.
 TIMED := scripts/timed.sh
+# Runs go test, and tests that failed again. It lists tests that passed only then in this file.
+GOTEST := scripts/gotest.py
+export FAAS_INFER_FLAKY ?= bin/flaky
 
 .PHONY: help
 help: ## List the targets
@@ -51,13 +54,23 @@ test: ## Check formatting, vet, run all tests, with the race detector where pack
 	@$(MAKE) --no-print-directory -j4 ready faas-cli chromium python
 	@echo "[2/4] gofmt and vet"
 	@$(MAKE) --no-print-directory formatted vet
+	@rm -f bin/flaky
 	@echo "[3/4] tests of the packages"
-	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
-	@$(TIMED) "tests of packages, with the race detector" go test -race -vet=off -timeout 15m $(UNIT)
-	@$(TIMED) "tests of packages, without the race detector" go test -vet=off -timeout 10m $(UNIT_PLAIN)
+	@$(MAKE) --no-print-directory -j1 test-packages
 	@echo "[4/4] end-to-end tests"
-	@$(if $(E2E),$(TIMED) "end-to-end tests" go test -race -vet=off -count=1 -timeout 50m $(E2E))
+	@$(MAKE) --no-print-directory test-end-to-end
 	@echo "All tests passed."
+
+# With make -k a failed test does not end the rest.
+.PHONY: test-packages test-raced test-unraced test-end-to-end
+test-packages: test-raced test-unraced
+test-raced:
+	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
+	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -- $(UNIT)
+test-unraced:
+	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) -vet=off -timeout 10m -- $(UNIT_PLAIN)
+test-end-to-end:
+	@$(if $(E2E),$(TIMED) "end-to-end tests" $(GOTEST) -race -vet=off -count=1 -timeout 50m -- $(E2E))
 
 # Two clusters at a time, each in its own namespaces. Without the race detector, with which
 # Kubernetes' client takes minutes to build.
@@ -65,9 +78,10 @@ test: ## Check formatting, vet, run all tests, with the race detector where pack
 test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and containerd in namespaces
 	@echo "[1/2] requirements: Kubernetes, ONNX Runtime, the gateway, Chromium"
 	@$(MAKE) --no-print-directory kubernetes onnxruntime gateway faas-cli chromium
+	@rm -f bin/flaky
 	@echo "[2/2] tests on Kubernetes"
 	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '{{""}}' ./e2e/kubernetes/... $(ON_KUBERNETES)
-	@$(TIMED) "tests on Kubernetes" go test -vet=off -count=1 -p 2 -timeout 40m ./e2e/kubernetes/... $(ON_KUBERNETES)
+	@$(TIMED) "tests on Kubernetes" $(GOTEST) -vet=off -count=1 -p 2 -timeout 40m -- ./e2e/kubernetes/... $(ON_KUBERNETES)
 	@echo "All tests on Kubernetes passed."
 
 # Karpenter takes as long to build as the rest of a test, so it has a target of its own.
@@ -178,8 +192,8 @@ formatted:
 check: ## Check formatting, vet, run the unit tests of what changed, within 5 minutes
 	@$(MAKE) --no-print-directory -j4 ready python
 	@$(MAKE) --no-print-directory formatted vet
-	@go test -race -vet=off -timeout 15m $(UNIT) | awk '!/\(cached\)|no test files/'
-	@go test -vet=off -timeout 10m $(UNIT_PLAIN) | awk '!/\(cached\)|no test files/'
+	@rm -f bin/flaky
+	@$(MAKE) --no-print-directory -j1 test-packages
 	@echo "All checks passed. make test runs the end-to-end tests, too."
 
 .PHONY: vet

@@ -166,7 +166,7 @@ func TestStopSaysSoAtOnce(t *testing.T) {
 	stopped := make(chan error)
 	go func() { stopped <- s.stop(func() {}) }()
 	for began := time.Now(); ask(t.Context(), http.MethodGet, url+"/healthz") != http.StatusServiceUnavailable; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("a provider that stops says that it is well")
 		}
 	}
@@ -183,44 +183,74 @@ func TestStopSaysSoAtOnce(t *testing.T) {
 }
 
 // A provider beside others serves on while it says that it stops, and sends its clients away with
-// their next answers.
+// their next answers. It does so for two seconds. A busy machine may not get a request through in
+// that time, but not each time.
 func TestStopLetsClientsGo(t *testing.T) {
-	s, r, url := reside(t, 8*time.Second)
+	for try := 1; !letsClientsGo(t); try++ {
+		if try == 5 {
+			t.Fatal("no client is served while the provider stops")
+		}
+	}
+}
+
+// letsClientsGo reports whether a client is served while a provider stops. If so, it also checks the
+// answers.
+func letsClientsGo(t *testing.T) bool {
+	t.Helper()
+	const drain = 8 * time.Second
+	s, r, url := reside(t, drain)
 	s.parts.Several = true
 	close(r.release)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	post := func() *http.Response {
-		t.Helper()
+	post := func() (*http.Response, error) {
 		response, err := (&http.Client{Transport: transport}).Post(url+"/function/slow", "", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			response.Body.Close()
 		}
-		response.Body.Close()
-		<-r.begun
-		return response
+		return response, err
 	}
-	if got := post(); got.StatusCode != http.StatusOK || got.Close {
-		t.Fatalf("%d, closed %t", got.StatusCode, got.Close)
+	if got, err := post(); err != nil || got.StatusCode != http.StatusOK || got.Close {
+		t.Fatalf("%+v, %v", got, err)
 	}
-	stopped := make(chan error)
+	stopped := make(chan error, 1)
+	stops := time.Now()
 	go func() { stopped <- s.stop(func() {}) }()
-	for began := time.Now(); ask(t.Context(), http.MethodGet, url+"/healthz") != http.StatusServiceUnavailable; time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			t.Fatal("a provider that stops says that it is well")
-		}
+	for ask(t.Context(), http.MethodGet, url+"/healthz") != http.StatusServiceUnavailable && time.Since(stops) < drain {
+		time.Sleep(5 * time.Millisecond)
 	}
-	if got := post(); got.StatusCode != http.StatusOK || !got.Close {
-		t.Errorf("on a connection from before: %d, closed %t", got.StatusCode, got.Close)
-	}
+	got, err := post()
+	late := time.Since(stops) > min(leaveTime, drain/4)
 	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
+	switch {
+	case late && (err != nil || got.StatusCode != http.StatusOK):
+		return false
+	case err != nil || got.StatusCode != http.StatusOK || !got.Close:
+		t.Errorf("on a connection from before: %+v, %v", got, err)
+	}
+	return true
 }
 
-// Requests of clients and of the queue that never end delay stopping once, not twice.
+// Requests of clients and of the queue that never end delay stopping once, not twice. On a busy
+// machine one attempt may take as long as if they did so twice.
 func TestStopDrainsAtOnce(t *testing.T) {
 	const drain = 3 * time.Second
+	// The client's request is aborted when its connection is closed.
+	const twice = 2*drain + closeTimeout
+	took := twice
+	for try := 0; try < 3 && took > twice-time.Second; try++ {
+		took = stopWithEndless(t, drain)
+	}
+	if took < drain || took > twice-time.Second {
+		t.Errorf("stopping took %v, and requests may take %v", took, drain)
+	}
+}
+
+// stopWithEndless stops a provider that has two requests that never end, and returns how long that took.
+func stopWithEndless(t *testing.T, drain time.Duration) time.Duration {
+	t.Helper()
 	s, r, url := reside(t, drain)
 	if code := ask(t.Context(), http.MethodPost, url+"/async-function/slow"); code != http.StatusAccepted {
 		t.Fatal(code)
@@ -234,10 +264,7 @@ func TestStopDrainsAtOnce(t *testing.T) {
 	if err := s.stop(func() {}); err != nil {
 		t.Error(err)
 	}
-	// The client's request is aborted when its connection is closed.
-	if took := time.Since(began); took < drain || took > 2*drain+closeTimeout-time.Second {
-		t.Errorf("stopping took %v, and requests may take %v", took, drain)
-	}
+	return time.Since(began)
 }
 
 // A stage that does not heed its limit is left behind.

@@ -160,7 +160,7 @@ func commandLine(pid int) string {
 // killAll kills the leftovers of a failed test by pid, and removes its cgroups.
 func (p *place) killAll(t *testing.T) {
 	groups := p.cgroups()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		pids := p.processes()
 		if len(pids) == 0 || time.Now().After(end) {
 			break

@@ -14,8 +14,9 @@ usage() {
 		warm cache hides missing dependencies.
 
 		Everything is below one temporary directory (some 20 GB, in TMPDIR). The script
-		removes it at the end; --keep keeps it. It then prints how long each part took. The
-		exit status is the command's. Packages that apt has installed stay.
+		removes it at the end; --keep keeps it. It then prints how long each part took, and
+		which tests passed only when they ran again. The exit status is the command's.
+		Packages that apt has installed stay.
 
 		Examples:
 		  scripts/fresh.sh
@@ -67,11 +68,12 @@ began=$SECONDS status=0
 	unset GOFLAGS GOPATH FAAS_INFER_ONNXRUNTIME FAAS_INFER_PYTHON VIRTUAL_ENV
 	export HOME="$work/home" XDG_CACHE_HOME="$work/cache" XDG_STATE_HOME="$work/state" TMPDIR="$work/tmp"
 	export GOPATH="$work/go" GOMODCACHE="$work/go/pkg/mod" GOCACHE="$work/cache/go-build" PIP_CACHE_DIR="$work/cache/pip"
-	export FAAS_INFER_TIMES="$work/times"
+	export FAAS_INFER_TIMES="$work/times" FAAS_INFER_FLAKY="$work/flaky"
 	"$@"
 ) || status=$?
 echo
 echo "Parts, in seconds:"
 sort -rn "$work/times" 2>/dev/null || true
+cat "$work/flaky" 2>/dev/null || true
 echo "$((SECONDS - began)) in all, exit status $status"
 exit $status

@@ -101,7 +101,7 @@ func TestWeightsAreShared(t *testing.T) {
 		}
 		answers(t, second, name)
 		var third *Engine
-		for until := time.Now().Add(10 * time.Second); third == nil || !third.Weights().Imported; {
+		for until := time.Now().Add(time.Minute); third == nil || !third.Weights().Imported; {
 			if third != nil {
 				_ = third.Close()
 			}

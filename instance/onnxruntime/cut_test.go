@@ -69,12 +69,8 @@ func TestGroupsOfTheOptimisedGraph(t *testing.T) {
 			if err := saveOptimised(plain, optimised, formats[FormatPacked].save[:2]); err != nil {
 				t.Fatal(err)
 			}
-			m, err := model.ReadFile(optimised)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := newPartition(t, m)
-			p.file, p.model = optimised, p.model.Separate(8)
+			p := readPartition(t, optimised)
+			p.model = p.model.Separate(8)
 			for _, size := range []int{1, 5} {
 				p.chain(t, size)
 			}
@@ -103,15 +99,9 @@ func (p *partition) chain(t *testing.T, size int) {
 	}
 }
 
-// samples writes the whole model, if that is not done, and returns inputs for it.
+// samples returns inputs for the whole model.
 func (p *partition) samples(t *testing.T) map[string]tensor.Tensor {
 	t.Helper()
-	if p.file == "" {
-		p.file = filepath.Join(p.dir, "whole.onnx")
-		if err := p.whole.WriteFile(p.file); err != nil {
-			t.Fatal(err)
-		}
-	}
 	samples, err := p.whole.SampleInputs(2, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +116,7 @@ func (p *partition) samples(t *testing.T) map[string]tensor.Tensor {
 // partition runs a model in parts.
 type partition struct {
 	whole *model.Model
-	// file has the whole model; it is written if it is "".
+	// file has the whole model.
 	file   string
 	model  *cut.Model
 	source cut.Source
@@ -137,15 +127,31 @@ type partition struct {
 	inexact, excused int
 }
 
-func newPartition(t *testing.T, m *model.Model) *partition {
+// newPartition divides a made model. It takes the weights from a file: the model would make them again
+// for each part.
+func newPartition(t *testing.T, made *model.Model) *partition {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "whole.onnx")
+	if err := made.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return readPartition(t, file)
+}
+
+// readPartition divides the model in a file.
+func readPartition(t *testing.T, file string) *partition {
+	t.Helper()
+	m, err := model.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, err := cut.New(m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	weights := m.OpenWeights()
 	t.Cleanup(func() { weights.Close() })
-	return &partition{whole: m, model: c, source: weights, dir: t.TempDir()}
+	return &partition{whole: m, file: file, model: c, source: weights, dir: t.TempDir()}
 }
 
 // compare runs the model group by group. Each group's answer is that of its parts.

@@ -142,7 +142,7 @@ func again(t testing.TB, model, phi string, at Address, before func(ctx context.
 // connect waits until all shadows of a body are connected.
 func connect(t testing.TB, b *Body) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !strings.HasPrefix(strings.Join(b.Status().states(), ","), strings.TrimSuffix(strings.Repeat("connected,", len(b.Status().Shadows)), ",")) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v", b.Status())
@@ -333,7 +333,7 @@ func TestRefused(t *testing.T) {
 		if err := b.Set(Order{Phi: "0:6", Shadows: []Address{s.Address}}); err != nil {
 			t.Fatal(err)
 		}
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for !strings.Contains(strings.Join(b.Status().states(), ""), "does not fit") {
 			if time.Now().After(deadline) {
 				t.Fatalf("%+v", b.Status())

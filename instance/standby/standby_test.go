@@ -89,7 +89,7 @@ func keep(t *testing.T) (*Keeper, string) {
 // await waits until there is a file, or none.
 func await(t *testing.T, file string, there bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if _, err := os.Stat(file); (err == nil) == there {
 			return
 		}
@@ -205,7 +205,7 @@ func TestFailures(t *testing.T) {
 	own := k.options.Command
 	k.options.Command = func(string) []string { return []string{"/bin/false"} }
 	k.Used("gpu", []string{"SHARE=1"})
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		k.mu.Lock()
 		n := len(k.kept)
 		k.mu.Unlock()

@@ -233,15 +233,36 @@ func sweep(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, unix.ELOOP): // It is a symbolic link that was replaced.
-		return os.Remove(path)
+		return removeAll(path)
 	case err != nil:
 		return fmt.Errorf("sweep replaced directories: %w", err)
 	}
 	defer f.Close()
+	return removeUnheld(path, f)
+}
+
+// removeUnheld removes the directory at path, which f has opened, unless a process holds it.
+func removeUnheld(path string, f *os.File) error {
 	if err := filelock.Try(f, filelock.Exclusive); errors.Is(err, filelock.ErrLocked) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("sweep %s: %w", path, err)
+	}
+	// Live may have exchanged f with another directory before f was locked. f is then the live
+	// one, and the path is that of the replaced one, which others may hold. Whoever exchanged
+	// them sweeps it. From now on f stays at the path: Live needs its lock to exchange it.
+	locked, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("sweep %s: %w", path, err)
+	}
+	now, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("sweep replaced directories: %w", err)
+	case !os.SameFile(locked, now):
+		return nil
 	}
 	return removeAll(path)
 }

@@ -200,6 +200,45 @@ func TestSweepRemovesAnything(t *testing.T) {
 	}
 }
 
+// A sweep may open a new directory just before that is exchanged with the live one, and lock it
+// after. The path in the staging directory is then that of the replaced one, which is held.
+func TestSweepDuringExchange(t *testing.T) {
+	root := t.TempDir()
+	put(t, root, "a", "old")
+	held, err := Hold(filepath.Join(root, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	staged, err := NewStaged(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(staged.Dir, "text"), []byte("new"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sweeping, err := os.Open(staged.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sweeping.Close()
+	if err := errors.Join(staged.Live("a", nil), staged.Discard(), removeUnheld(staged.Dir, sweeping)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d/text", held.Fd())); err != nil || string(text) != "old" {
+		t.Errorf("the held directory has %q, %v", text, err)
+	}
+	if got := read(t, root, "a"); got != "new" {
+		t.Error(got)
+	}
+	if err := errors.Join(sweeping.Close(), held.Close(), Sweep(root)); err != nil {
+		t.Fatal(err)
+	}
+	if left := staging(t, root); len(left) > 0 {
+		t.Error(left)
+	}
+}
+
 // With concurrent writes to one place and sweeps, a reader that holds the place
 // always finds it whole.
 func TestAtOnce(t *testing.T) {

@@ -193,12 +193,16 @@ func (r *rig) do(method, target, body string, header ...string) *httptest.Respon
 	return w
 }
 
-// gateway returns a client like the stock gateway's, with another timeout.
-func gateway(t testing.TB, url string, patience time.Duration) stan.Conn {
+// gateway returns a client like the stock gateway's, with other timeouts. patience is how long a
+// message may take to be acknowledged.
+func gateway(t testing.TB, url string, patience time.Duration, options ...stan.Option) stan.Conn {
 	t.Helper()
-	c, err := stan.Connect("faas-cluster", "faas-publisher-test", stan.NatsURL(url), stan.PubAckWait(patience),
-		stan.NatsOptions(nats.ReconnectWait(50*time.Millisecond)),
-		stan.SetConnectionLostHandler(func(_ stan.Conn, err error) { t.Errorf("the gateway has lost its connection: %v", err) }))
+	options = append([]stan.Option{
+		stan.NatsURL(url), stan.PubAckWait(patience), stan.ConnectWait(time.Minute),
+		stan.NatsOptions(nats.ReconnectWait(50*time.Millisecond), nats.Timeout(time.Minute)),
+		stan.SetConnectionLostHandler(func(_ stan.Conn, err error) { t.Errorf("the gateway has lost its connection: %v", err) }),
+	}, options...)
+	c, err := stan.Connect("faas-cluster", "faas-publisher-test", options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +229,7 @@ func TestThroughTheGateway(t *testing.T) {
 		got <- r
 		return respond(200, "done"), nil
 	}, nil)
-	c := gateway(t, "nats://"+r.Address(), 5*time.Second)
+	c := gateway(t, "nats://"+r.Address(), time.Minute)
 	if err := c.Publish("faas-request", request("echo", "hello")); err != nil {
 		t.Fatal(err)
 	}

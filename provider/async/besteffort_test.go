@@ -197,7 +197,7 @@ func TestBestEffortOfARemovedFunction(t *testing.T) {
 
 func TestBestEffortIsRefused(t *testing.T) {
 	r := start(t, nil, func(o *Options) { o.Spare = newSpare(nil) })
-	c := gateway(t, "nats://"+r.Address(), 5*time.Second)
+	c := gateway(t, "nats://"+r.Address(), time.Minute)
 	for _, bad := range []struct{ function, class, want string }{
 		{"echo", "batch", `the header X-Infer-Class is "batch": it must be "best-effort"`},
 		{"echo", "", `it must be "best-effort"`},
@@ -234,7 +234,7 @@ func TestBestEffortSurvivesKills(t *testing.T) {
 	address := freeAddress(t)
 	p := spawn(t, "provider", "CHILD_DIR="+dir, "CHILD_LISTEN="+address, "CHILD_LOG="+log, "CHILD_IDLE="+file)
 	until(t, "it listens", func() bool { return listening(address) })
-	g := gateway(t, "nats://"+address, 5*time.Second)
+	g := gateway(t, "nats://"+address, time.Minute)
 	var accepted []string
 	for i := range 20 {
 		body := fmt.Sprint("spare", i)

@@ -64,7 +64,7 @@ func bundled(t *testing.T, password, gatewayPassword, more string) *server.Serve
 	}
 	go s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the NATS server does not start")
 	}
 	return s
@@ -90,7 +90,7 @@ func TestBundledServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := strings.Replace(s.ClientURL(), "nats://", "nats://gateway:"+gatewayPassword+"@", 1)
-	g := gateway(t, url, 10*time.Second)
+	g := gateway(t, url, time.Minute, stan.ConnectWait(5*time.Second)) // A subscription takes as long to fail.
 	if err := g.Publish("faas-request", request("echo", "hello")); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestBundledTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	g, err := stan.Connect("faas-cluster", "faas-publisher-tls", stan.NatsConn(c), stan.PubAckWait(10*time.Second))
+	g, err := stan.Connect("faas-cluster", "faas-publisher-tls", stan.NatsConn(c), stan.ConnectWait(time.Minute), stan.PubAckWait(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

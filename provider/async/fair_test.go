@@ -48,11 +48,7 @@ func TestSlowFunctionsDelayNoOther(t *testing.T) {
 	for range 5 {
 		r.enqueue(t, "fast", body)
 	}
-	for deadline := time.Now().Add(30 * time.Second); fast.Load() < 205; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of 205 requests were executed while %d slow ones were", fast.Load(), slow.Load())
-		}
-	}
+	until(t, "205 requests are executed while slow ones are", func() bool { return fast.Load() == 205 })
 	t.Logf("205 requests took %v beside %d slow ones", time.Since(began), slow.Load())
 	close(release)
 	until(t, "the slow ones are executed, too", func() bool { return slow.Load() == 4*each })

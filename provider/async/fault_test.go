@@ -97,7 +97,7 @@ func TestExternalNATSComesLate(t *testing.T) {
 	spawn(t, "nats", "CHILD_DIR="+t.TempDir(), "CHILD_LISTEN="+address)
 	until(t, "it is accepted", func() bool { return r.do("POST", "/async-function/echo", "x").Code == 202 })
 	<-done
-	if err := gateway(t, "nats://"+address, 5*time.Second).Publish("faas-request", request("echo", "y")); err != nil {
+	if err := gateway(t, "nats://"+address, time.Minute).Publish("faas-request", request("echo", "y")); err != nil {
 		t.Error(err)
 	}
 	<-done

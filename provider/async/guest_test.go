@@ -72,7 +72,7 @@ func TestGuestsSeeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-answered
-	g := gateway(t, "nats://"+r.Address(), 5*time.Second)
+	g := gateway(t, "nats://"+r.Address(), time.Minute)
 	const n = 50
 	for i := range n {
 		data, err := json.Marshal(types.QueueRequest{Function: "echo", Body: fmt.Append(nil, i), Header: http.Header{"Authorization": {"Bearer secret"}}})
@@ -128,7 +128,7 @@ func TestInboxesOfAnExternalServer(t *testing.T) {
 	if err := spy.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := gateway(t, "nats://"+s.Addr().String(), 5*time.Second).Publish("faas-request", request("echo", "x")); err != nil {
+	if err := gateway(t, "nats://"+s.Addr().String(), time.Minute).Publish("faas-request", request("echo", "x")); err != nil {
 		t.Fatal(err)
 	}
 	<-done

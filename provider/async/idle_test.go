@@ -67,17 +67,22 @@ func TestOneNowAndThen(t *testing.T) {
 		done <- struct{}{}
 		return respond(200, ""), nil
 	}, nil)
-	slowest := time.Duration(0)
-	for i := range 100 {
-		began := time.Now()
-		r.enqueue(t, "echo", fmt.Sprint(i))
-		<-done
-		slowest = max(slowest, time.Since(began))
-		time.Sleep(5 * time.Millisecond) // The worker has found nothing more by now.
+	// A worker that is not woken looks only after DefaultPoll. The machine may stall for as long, but
+	// not each time.
+	const soon = 3 * queue.DefaultPoll / 4
+	slowest := 2 * soon
+	for try := 0; try < 3 && slowest > soon; try++ {
+		slowest = 0
+		for i := range 100 {
+			began := time.Now()
+			r.enqueue(t, "echo", fmt.Sprint(i))
+			<-done
+			slowest = max(slowest, time.Since(began))
+			time.Sleep(5 * time.Millisecond) // The worker has found nothing more by now.
+		}
+		t.Logf("the slowest waited %v", slowest)
 	}
-	t.Logf("the slowest waited %v", slowest)
-	// A worker that is not woken looks only after DefaultPoll. A stall of the machine is shorter.
-	if slowest > 3*queue.DefaultPoll/4 {
+	if slowest > soon {
 		t.Errorf("one waited %v", slowest)
 	}
 }

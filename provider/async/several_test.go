@@ -45,7 +45,7 @@ func TestTwoProvidersShareAQueue(t *testing.T) {
 			return respond(200, ""), nil
 		}, several(url)))
 	}
-	g := gateway(t, url, 5*time.Second)
+	g := gateway(t, url, time.Minute)
 	p := publish(16, func(body string) error { return g.Publish("faas-request", request("echo", body)) })
 	until(t, "both have executed some", func() bool { return by[0].Load() > 200 && by[1].Load() > 200 })
 	both[0].Close(t.Context())

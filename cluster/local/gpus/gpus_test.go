@@ -62,7 +62,7 @@ func TestLateDriver(t *testing.T) {
 		t.Fatalf("%+v without a driver", g.Inventory())
 	}
 	loaded.Store(true)
-	for end := time.Now().Add(20 * time.Second); !g.Present(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !g.Present(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the GPUs are not found")
 		}
@@ -88,7 +88,7 @@ func TestAbandon(t *testing.T) {
 	}
 	group := c.Process.Pid
 	abandon(c) // It would take an hour otherwise.
-	for end := time.Now().Add(10 * time.Second); syscall.Kill(-group, 0) == nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); syscall.Kill(-group, 0) == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a process of it is left")
 		}
@@ -139,7 +139,7 @@ func (r *rig) seen() string {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not %s", what)
 		}

@@ -54,7 +54,9 @@ func TestThousandNamespaces(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("made %d namespaces in %v", n, time.Since(began))
+	// A measure of the machine: what follows asks the API server less than this.
+	made := time.Since(began)
+	t.Logf("made %d namespaces in %v", n, made)
 	kubectl(t, "", "create", "clusterrole", "many", "--verb=get,list,watch,create,delete,patch,update", "--resource=functions.faas-infer.dev,namespaces,nodes,pods,deployments.apps,secrets")
 	kubectl(t, "", "create", "rolebinding", "many", "-n", names[7], "--clusterrole=many", "--user=many")
 
@@ -71,7 +73,7 @@ func TestThousandNamespaces(t *testing.T) {
 	cancel()
 	o.Close()
 	t.Logf("opened in %v", opened)
-	if opened > 10*time.Second {
+	if opened > max(10*time.Second, made) {
 		t.Errorf("opened in %v", opened)
 	}
 
@@ -89,7 +91,7 @@ func TestThousandNamespaces(t *testing.T) {
 		}
 		took := time.Since(began)
 		t.Logf("%q: %d requests in %v, %d rights are missing", who, requests.Load(), took, len(missing))
-		if requests.Load() > most || took > 30*time.Second {
+		if requests.Load() > most || took > max(30*time.Second, 3*made) {
 			t.Errorf("%q: %d requests in %v", who, requests.Load(), took)
 		}
 		return missing

@@ -2,6 +2,7 @@ package image
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,8 +62,9 @@ func evict(cacheDir, folder string, used time.Time) error {
 	if err := os.MkdirAll(staging, 0o700); err != nil {
 		return err
 	}
-	// Its place is empty at once; Sweep then removes it file by file.
-	return os.Rename(dir, filepath.Join(staging, "evicted-"+folder))
+	// Its place is empty at once; Sweep then removes it file by file, or leaves it if it is held.
+	// A bundle may be pulled and evicted again before that, so the name differs each time.
+	return os.Rename(dir, filepath.Join(staging, "evicted-"+rand.Text()+"-"+folder))
 }
 
 // list finds the bundles by the names of their folders, which are digests.

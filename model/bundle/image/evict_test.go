@@ -85,6 +85,29 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// A bundle that a process holds is evicted, pulled and evicted again. The files of the held one stay.
+func TestEvictsAgainWhileHeld(t *testing.T) {
+	dir := t.TempDir()
+	began := time.Now().Add(-time.Hour)
+	var held *os.File
+	for range 2 {
+		folder := filepath.Join(dir, fill(t, dir, began, 100)[0])
+		if held == nil {
+			var err error
+			if held, err = bundle.Hold(folder); err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+		}
+		if freed, err := Evict(dir, 0, time.Now()); err != nil || freed != 100 {
+			t.Errorf("%d bytes were removed, %v; want 100", freed, err)
+		}
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/self/fd/%d/bundle.yaml", held.Fd())); err != nil {
+		t.Errorf("the held one: %v", err)
+	}
+}
+
 // Pull marks a bundle as used even if it is cached. An evicted bundle is pulled again.
 func TestEvictedBundlesComeBack(t *testing.T) {
 	host, counts := serve(t)

@@ -29,7 +29,12 @@ func open(t testing.TB, edit func(o *BrokerOptions)) *Broker {
 
 func publish(t testing.TB, b *Broker, text string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	return publishWithin(b, text, time.Minute)
+}
+
+// publishWithin is publish with the time that the server may take.
+func publishWithin(b *Broker, text string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_, err := b.JetStream().Publish(ctx, WorkSubjects+"openfaas-fn.echo", []byte(text))
 	return err

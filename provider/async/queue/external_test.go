@@ -25,7 +25,7 @@ func external(t *testing.T, edit func(o *server.Options)) (s *server.Server, url
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the NATS server does not start")
 	}
 	return s, s.ClientURL()
@@ -34,7 +34,7 @@ func external(t *testing.T, edit func(o *server.Options)) (s *server.Server, url
 // becomesUsable waits until messages are accepted.
 func becomesUsable(t *testing.T, b *Broker) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); b.Usable() != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); b.Usable() != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("messages are still refused: %v", b.Usable())
 		}

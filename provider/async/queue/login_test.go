@@ -220,7 +220,7 @@ func TestChangedSeed(t *testing.T) {
 	}
 	select {
 	case <-again:
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it does not connect again: %v", b.publishing.LastError())
 	}
 	if err := publish(t, b, "x"); err != nil {
@@ -297,9 +297,10 @@ func TestReplicas(t *testing.T) {
 		b := open(t, func(o *BrokerOptions) { o.URL, o.Replicas = strings.Join(urls, ","), want })
 		defer b.Close()
 		becomesUsable(t, b)
-		// A stream has no leader for a moment when its replicas change.
-		for end := time.Now().Add(30 * time.Second); ; {
-			err := publish(t, b, "x")
+		// A stream has no leader for a moment when its replicas change. A message that is sent
+		// then gets no answer.
+		for end := time.Now().Add(time.Minute); ; {
+			err := publishWithin(b, "x", 5*time.Second)
 			if err == nil {
 				break
 			}
@@ -358,12 +359,12 @@ func clustered(t *testing.T, n int) (urls []string) {
 		servers = append(servers, s)
 	}
 	for _, s := range servers {
-		if !s.ReadyForConnections(30 * time.Second) {
+		if !s.ReadyForConnections(time.Minute) {
 			t.Fatal("a NATS server does not start")
 		}
 		urls = append(urls, s.ClientURL())
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		for _, s := range servers {
 			if s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n {
 				return urls

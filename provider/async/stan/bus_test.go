@@ -18,7 +18,7 @@ func serve(t testing.TB, take func(data []byte, done func(error))) (url string, 
 		t.Fatal(err)
 	}
 	go s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("no server")
 	}
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
@@ -42,7 +42,7 @@ func TestPing(t *testing.T) {
 	_, conn := serve(t, nil)
 	ask := func(p *pb.Ping) string {
 		data, _ := p.Marshal()
-		m, err := conn.Request("_STAN.ping."+DefaultCluster, data, time.Second)
+		m, err := conn.Request("_STAN.ping."+DefaultCluster, data, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func FuzzMessages(f *testing.F) {
 	defer conn.Close()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, subject := range []string{"_STAN.discover.", "_STAN.ping.", "_STAN.close.", "_STAN.sub."} {
-			if _, err := conn.Request(subject+DefaultCluster, data, 5*time.Second); err != nil {
+			if _, err := conn.Request(subject+DefaultCluster, data, time.Minute); err != nil {
 				t.Fatalf("%s: %v", subject, err)
 			}
 		}
@@ -94,7 +94,7 @@ func FuzzMessages(f *testing.F) {
 			}
 			return
 		}
-		m, err := conn.Request("_STAN.pub."+DefaultCluster+"."+DefaultChannel, data, 5*time.Second)
+		m, err := conn.Request("_STAN.pub."+DefaultCluster+"."+DefaultChannel, data, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func testPublish(t *testing.T, start func(take func(data []byte, done func(error
 		}
 		go done(nil)
 	})
-	c, err := client.Connect(DefaultCluster, "gateway", client.NatsURL(url))
+	c, err := client.Connect(DefaultCluster, "gateway", client.NatsURL(url), client.ConnectWait(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
