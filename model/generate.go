@@ -29,7 +29,7 @@ func Generated(p *onnxpb.ModelProto, generate Generator) (*Model, error) {
 		return nil, err
 	}
 	for _, t := range p.GetGraph().GetInitializer() {
-		if _, err := tensor.Elements(t.GetDims()); isExternal(t) && (err != nil || ElementType(t) == "") {
+		if _, err := tensor.Elements(t.GetDims()); isExternal(t) && (err != nil || ElementType(t).Size() == 0) {
 			return nil, fmt.Errorf("%w: weight %q has the type %d and the dimensions %v, which do not give its size", ErrNotONNX, t.GetName(), t.GetDataType(), t.GetDims())
 		}
 	}

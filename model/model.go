@@ -132,22 +132,24 @@ func declaredShape(t *onnxpb.TypeProto_Tensor) []int64 {
 }
 
 var elementTypes = map[onnxpb.TensorProto_DataType]tensor.Type{
-	onnxpb.TensorProto_BOOL:    tensor.Bool,
-	onnxpb.TensorProto_UINT8:   tensor.Uint8,
-	onnxpb.TensorProto_INT8:    tensor.Int8,
-	onnxpb.TensorProto_INT16:   tensor.Int16,
-	onnxpb.TensorProto_UINT16:  tensor.Uint16,
-	onnxpb.TensorProto_INT32:   tensor.Int32,
-	onnxpb.TensorProto_UINT32:  tensor.Uint32,
-	onnxpb.TensorProto_INT64:   tensor.Int64,
-	onnxpb.TensorProto_UINT64:  tensor.Uint64,
-	onnxpb.TensorProto_FLOAT16: tensor.FP16,
-	onnxpb.TensorProto_FLOAT:   tensor.FP32,
-	onnxpb.TensorProto_DOUBLE:  tensor.FP64,
+	onnxpb.TensorProto_BOOL:     tensor.Bool,
+	onnxpb.TensorProto_UINT8:    tensor.Uint8,
+	onnxpb.TensorProto_INT8:     tensor.Int8,
+	onnxpb.TensorProto_INT16:    tensor.Int16,
+	onnxpb.TensorProto_UINT16:   tensor.Uint16,
+	onnxpb.TensorProto_INT32:    tensor.Int32,
+	onnxpb.TensorProto_UINT32:   tensor.Uint32,
+	onnxpb.TensorProto_INT64:    tensor.Int64,
+	onnxpb.TensorProto_UINT64:   tensor.Uint64,
+	onnxpb.TensorProto_FLOAT16:  tensor.FP16,
+	onnxpb.TensorProto_BFLOAT16: tensor.BF16,
+	onnxpb.TensorProto_FLOAT:    tensor.FP32,
+	onnxpb.TensorProto_DOUBLE:   tensor.FP64,
+	onnxpb.TensorProto_STRING:   tensor.Bytes,
 }
 
 // elementType is the Open Inference Protocol name of an ONNX element type, "" for
-// a type without one (bfloat16, complex, string).
+// a type without one (complex, 8-bit floats).
 func elementType(code int32) tensor.Type {
 	return elementTypes[onnxpb.TensorProto_DataType(code)]
 }

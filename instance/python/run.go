@@ -157,18 +157,8 @@ func (e *Engine) split(w window, rows []int, answers []answer) ([][]tensor.Tenso
 	if err != nil {
 		return nil, nil, err
 	}
-	outputs, from := make([][]tensor.Tensor, len(rows)), 0
-	for i, n := range rows {
-		part := slices.Clone(whole)
-		for k, t := range whole {
-			size := len(t.Data) / total
-			part[k].Data = t.Data[from*size : (from+n)*size : (from+n)*size]
-			part[k].Shape = append([]int64{int64(n)}, t.Shape[1:]...)
-		}
-		outputs[i] = part
-		from += n
-	}
-	return outputs, make([]error, len(rows)), nil
+	outputs, err := tensor.Split(whole, rows)
+	return outputs, make([]error, len(rows)), err
 }
 
 // tensors returns an answer's tensors in the model's order.
