@@ -44,9 +44,11 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	var spent Spent
 	held := 0
 	run := func() {
+		began, before := time.Now(), spent.Waited
 		for _, group := range s.group(members) {
 			s.runGroup(ctx, group, responses, &spent)
 		}
+		s.metrics.outcome(members, responses, time.Since(began), spent.Waited-before)
 		members, held = members[:0], 0
 	}
 	for i, r := range requests {

@@ -63,6 +63,11 @@ type Duration struct {
 	Time  time.Duration
 }
 
+// Plus adds events and their time.
+func (d Duration) Plus(count uint64, took time.Duration) Duration {
+	return Duration{d.Count + count, d.Time + time.Duration(count)*took}
+}
+
 // Statistics are a server's counts since its start, for Triton's statistics extension.
 type Statistics struct {
 	// Last is the time of the last run, zero if there was none.
