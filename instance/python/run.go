@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -76,11 +77,20 @@ func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer,
 		return nil, engine.Lost{Why: e.lost(p, err)}
 	}
 	e.limit.Answered(time.Since(began))
-	if r.Error != "" {
+	switch {
+	case r.Error != "" && r.Inputs:
+		return nil, inputError{errors.New(r.Error)}
+	case r.Error != "":
 		return nil, errors.New(r.Error)
 	}
 	return r.Answers, nil
 }
+
+// inputError is the error of a batch that its inputs caused.
+type inputError struct{ error }
+
+// HTTPStatus is that of a request that must not be sent again unchanged.
+func (inputError) HTTPStatus() int { return http.StatusBadRequest }
 
 // The reasons to stop a process.
 var (
