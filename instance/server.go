@@ -105,7 +105,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		options.MaxRows = max(options.MaxBatch, defaultMaxRows)
 	}
 	s := &Server{
-		engine:  engine,
+		engine: engine,
 		model: protocol.Model{
 			Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxBody: options.BodyLimit, Labels: options.Labels,
 		},

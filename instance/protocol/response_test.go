@@ -109,10 +109,10 @@ func TestOutputsThatAreNotNumbers(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	for path, want := range map[string]string{
-		"/v2":                  `{"name":"faas-infer","version":"2","extensions":["binary_tensor_data","classification","model_configuration","statistics"]}` + "\n",
-		"/v2/health/live":      `{"live":true}`,
-		"/v2/health/ready":     `{"ready":true}`,
-		"/v2/models/one":       `{"name":"one.openfaas-fn","versions":["1"],"platform":"onnxruntime_onnx","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]}` + "\n",
+		"/v2":              `{"name":"faas-infer","version":"2","extensions":["binary_tensor_data","classification","model_configuration","statistics"]}` + "\n",
+		"/v2/health/live":  `{"live":true}`,
+		"/v2/health/ready": `{"ready":true}`,
+		"/v2/models/one":   `{"name":"one.openfaas-fn","versions":["1"],"platform":"onnxruntime_onnx","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]}` + "\n",
 		"/v2/models/one/config": `{"input":[{"data_type":"TYPE_FP32","dims":[-1,2],"format":"FORMAT_NONE","name":"x"}],"max_batch_size":0,` +
 			`"name":"one.openfaas-fn","output":[{"data_type":"TYPE_FP32","dims":[-1,2],"name":"y"}],"platform":"onnxruntime_onnx","version_policy":{"latest":{"num_versions":1}}}` + "\n",
 		"/v2/models/one/ready": `{"name":"one.openfaas-fn","ready":true}` + "\n",
