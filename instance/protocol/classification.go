@@ -31,8 +31,9 @@ func (p *parameters) classes(kind tensor.Type) (int, error) {
 }
 
 // classify replaces the outputs that are wanted as classes. Each row becomes the strings
-// "value:index" or "value:index:label" of its highest elements, the highest first.
-func (m *Model) classify(wanted []wantedOutput, outputs []tensor.Tensor) ([]tensor.Tensor, error) {
+// "value:index" or "value:index:label" of its highest elements, the highest first. labels are the
+// classes' names by their index.
+func classify(labels []string, wanted []wantedOutput, outputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	cloned := false
 	for _, w := range wanted {
 		if w.classes == 0 {
@@ -51,7 +52,7 @@ func (m *Model) classify(wanted []wantedOutput, outputs []tensor.Tensor) ([]tens
 		classified := tensor.Tensor{Name: t.Name, Type: tensor.Bytes, Shape: []int64{t.Shape[0], int64(classes)}}
 		for row := range rows {
 			for _, at := range highest(t.Type, t.Data[row*elements*size:(row+1)*elements*size])[:classes] {
-				classified.Data = tensor.AppendString(classified.Data, m.class(t.Type, t.Data[(row*elements+at)*size:], at))
+				classified.Data = tensor.AppendString(classified.Data, class(labels, t.Type, t.Data[(row*elements+at)*size:], at))
 			}
 		}
 		outputs[w.at] = classified
@@ -75,14 +76,14 @@ func highest(kind tensor.Type, row []byte) []int {
 }
 
 // class writes one class as Triton does: a real number has six digits after its point.
-func (m *Model) class(kind tensor.Type, element []byte, at int) string {
+func class(labels []string, kind tensor.Type, element []byte, at int) string {
 	digits := 0
 	if kind == tensor.FP16 || kind == tensor.BF16 || kind == tensor.FP32 || kind == tensor.FP64 {
 		digits = 6
 	}
 	text := strconv.FormatFloat(kind.Number(element), 'f', digits, 64) + ":" + strconv.Itoa(at)
-	if at < len(m.Labels) && m.Labels[at] != "" {
-		text += ":" + m.Labels[at]
+	if at < len(labels) && labels[at] != "" {
+		text += ":" + labels[at]
 	}
 	return text
 }

@@ -53,17 +53,17 @@ func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
 	return wanted, nil
 }
 
-// encodeAs makes a call answer in the Open Inference Protocol. name is what the request calls the
-// model, id the request's own id.
-func (m *Model) encodeAs(call *Call, name, id string, wanted []wantedOutput) {
-	call.asJSON = nil
+// answerInfer makes a call answer in the Open Inference Protocol. name is what the request calls
+// the model, id the request's own id.
+func (c *Call) answerInfer(m *Model, name, id string, wanted []wantedOutput) {
+	c.asJSON = nil
 	for _, w := range wanted {
 		if !w.binary && w.classes == 0 {
-			call.asJSON = append(call.asJSON, w.at)
+			c.asJSON = append(c.asJSON, w.at)
 		}
 	}
-	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
-		outputs, err := m.classify(wanted, outputs)
+	c.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
+		outputs, err := classify(m.Labels, wanted, outputs)
 		if err != nil {
 			return frame.Response{}, err
 		}

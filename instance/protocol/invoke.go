@@ -103,7 +103,7 @@ func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
 	given.Name = m.Inputs[0].Name
 	call, err = m.assemble([]tensor.Tensor{given})
 	if err == nil {
-		m.answerWith(call, encodeRows)
+		call.answerJSON(m.Outputs, encodeRows)
 	}
 	return call, true, err
 }
@@ -158,7 +158,7 @@ func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
 		return nil, err
 	}
 	wanted, err := m.wanted(inferRequest{parameters: parameters{BinaryDataOutput: true}})
-	m.encodeAs(call, m.calledBy(r), "", wanted)
+	call.answerInfer(m, m.calledBy(r), "", wanted)
 	return call, err
 }
 

@@ -52,9 +52,9 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 	case len(rest) == 1 && rest[0] == "infer":
 		return m.decodePost(r, m.decodeInfer)
 	case len(rest) == 1 && rest[0] == "config":
-		return nil, m.config(m.calledBy(r))
+		return nil, config(m, m.calledBy(r))
 	case len(rest) == 1 && rest[0] == "stats":
-		return nil, m.stats(m.calledBy(r))
+		return nil, stats(m, m.calledBy(r))
 	}
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
 }
@@ -66,7 +66,7 @@ func (m *Model) metadata(name string) frame.Response {
 		Platform string        `json:"platform"`
 		Inputs   []tensor.Info `json:"inputs"`
 		Outputs  []tensor.Info `json:"outputs"`
-	}{name, []string{modelVersion}, m.platform(), m.Inputs, m.Outputs})
+	}{name, []string{modelVersion}, platformOf(m), m.Inputs, m.Outputs})
 }
 
 // parameters are the protocol's parameters that the package knows. check refuses those
@@ -141,7 +141,7 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.encodeAs(call, m.calledBy(r), request.id, wanted)
+	call.answerInfer(m, m.calledBy(r), request.id, wanted)
 	return call, nil
 }
 

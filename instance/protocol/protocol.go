@@ -142,7 +142,7 @@ func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, e
 	}
 	call, err := decode(r)
 	if err == nil {
-		err = m.checkJSON(call)
+		err = call.checkJSON(m.Outputs)
 	}
 	if err != nil {
 		return nil, Failure(statusOf(err), err)
@@ -152,20 +152,20 @@ func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, e
 }
 
 // checkJSON refuses an output as JSON that has no form there, before the model runs.
-func (m *Model) checkJSON(call *Call) error {
-	for _, at := range call.asJSON {
-		if err := tensorjson.Writable(m.Outputs[at].Type); err != nil {
-			return fmt.Errorf("output %q: %w with the Open Inference Protocol, for example with the parameter binary_data_output", m.Outputs[at].Name, err)
+func (c *Call) checkJSON(outputs []tensor.Info) error {
+	for _, at := range c.asJSON {
+		if err := tensorjson.Writable(outputs[at].Type); err != nil {
+			return fmt.Errorf("output %q: %w with the Open Inference Protocol, for example with the parameter binary_data_output", outputs[at].Name, err)
 		}
 	}
 	return nil
 }
 
-// answerWith makes a call answer with all outputs as JSON.
-func (m *Model) answerWith(call *Call, encode func([]tensor.Tensor) (frame.Response, error)) {
-	call.encode, call.asJSON = encode, nil
-	for at := range m.Outputs {
-		call.asJSON = append(call.asJSON, at)
+// answerJSON makes a call answer with all outputs as JSON.
+func (c *Call) answerJSON(outputs []tensor.Info, encode func([]tensor.Tensor) (frame.Response, error)) {
+	c.encode, c.asJSON = encode, nil
+	for at := range outputs {
+		c.asJSON = append(c.asJSON, at)
 	}
 }
 

@@ -102,7 +102,7 @@ func (m *Model) predict(format string, given []tensor.Tensor) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.answerWith(call, encodeRows)
+	call.answerJSON(m.Outputs, encodeRows)
 	if format == "inputs" {
 		call.encode = encodeColumns
 	}
@@ -129,7 +129,7 @@ func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values
 		if err := m.checkRows(rows); err != nil {
 			return err
 		}
-		if m.isValueNext(r) {
+		if isValueNext(m.Inputs, r) {
 			return m.readOnly(r, columns, 1)
 		}
 		return m.readNamed(r, columns, 1, rows)
@@ -153,7 +153,7 @@ func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values
 // readColumns reads whole inputs: an object of inputs by name, or the value itself if the
 // model has one input.
 func (m *Model) readColumns(r *tensorjson.Reader, columns []*tensorjson.Values) error {
-	if m.isValueNext(r) {
+	if isValueNext(m.Inputs, r) {
 		return m.readOnly(r, columns, 0)
 	}
 	return m.readNamed(r, columns, 0, 1)
@@ -161,11 +161,11 @@ func (m *Model) readColumns(r *tensorjson.Reader, columns []*tensorjson.Values) 
 
 // isValueNext reports whether the value of the only input comes next, and not an object of
 // inputs by name. An object with the key b64 is the value of a model that takes strings.
-func (m *Model) isValueNext(r *tensorjson.Reader) bool {
+func isValueNext(inputs []tensor.Info, r *tensorjson.Reader) bool {
 	if r.Peek() != '{' {
 		return true
 	}
-	if len(m.Inputs) != 1 || m.Inputs[0].Type != tensor.Bytes || m.Inputs[0].Name == base64Key {
+	if len(inputs) != 1 || inputs[0].Type != tensor.Bytes || inputs[0].Name == base64Key {
 		return false
 	}
 	ahead, found := *r, false

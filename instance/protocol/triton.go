@@ -10,8 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// platform is what runs the model, as Triton names it.
-func (m *Model) platform() string { return cmp.Or(m.Platform, "onnxruntime_onnx") }
+// platformOf is what runs the model, as Triton names it.
+func platformOf(m *Model) string { return cmp.Or(m.Platform, "onnxruntime_onnx") }
 
 // configType is an element type's name in Triton's model configuration.
 func configType(t tensor.Type) string {
@@ -24,7 +24,7 @@ func configType(t tensor.Type) string {
 // config answers GET /v2/models/NAME/config in the form of Triton's model configuration. The
 // maximum batch is what one request may have. It is 0, as in Triton, if a tensor does not have
 // its batch dimension first; the dimensions are then the whole shape.
-func (m *Model) config(name string) frame.Response {
+func config(m *Model, name string) frame.Response {
 	type object = map[string]any
 	batch := m.MaxRows
 	for _, info := range slices.Concat(m.Inputs, m.Outputs) {
@@ -51,7 +51,7 @@ func (m *Model) config(name string) frame.Response {
 		in["format"] = "FORMAT_NONE"
 	}
 	return answerJSON(object{
-		"name": name, "platform": m.platform(), "max_batch_size": batch,
+		"name": name, "platform": platformOf(m), "max_batch_size": batch,
 		"version_policy": object{"latest": object{"num_versions": 1}},
 		"input":          inputs, "output": tensors(m.Outputs),
 	})
@@ -93,7 +93,7 @@ func (d Duration) counted() counted { return counted{d.Count, d.Time.Nanoseconds
 
 // stats answers GET /v2/models/NAME/stats. They are those of this instance. Inputs and outputs are
 // converted beside the runs, so their times are not measured and count nothing.
-func (m *Model) stats(name string) frame.Response {
+func stats(m *Model, name string) frame.Response {
 	type object = map[string]any
 	var s Statistics
 	if m.Statistics != nil {
