@@ -175,7 +175,11 @@ func TestSampleErrors(t *testing.T) {
 // Strings are digits, which models also parse as numbers.
 func TestSampleStrings(t *testing.T) {
 	words := strings.Replace(masked, `elem_type: 10`, `elem_type: 8`, 1)
-	x := samples(t, parse(t, words), 2, 1)["picture"]
+	inputs, err := parse(t, words).SampleInputs(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := inputs[slices.IndexFunc(inputs, func(in tensor.Tensor) bool { return in.Name == "picture" })]
 	if err := tensor.CheckStrings(x.Data, 2*3*224*224); err != nil || x.Type != tensor.Bytes {
 		t.Fatalf("%s of the shape %v: %v", x.Type, x.Shape, err)
 	}
