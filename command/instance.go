@@ -26,6 +26,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // ownMemory is what an instance takes in addition to its engine's allocations, in bytes:
@@ -53,6 +54,8 @@ type instanceFlags struct {
 	device string
 	// image says how the model expects images, as [model.ParseImageForm] reads it.
 	image string
+	// labels is the directory with the names of the model's classes, "" for that of the model.
+	labels string
 	// part is the member of a set whose parts of a cut model are served, -1 for a whole model.
 	// plan is the plan's JSON, "" if the parts are prepared.
 	part int
@@ -133,6 +136,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
 	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
 	flags.StringVar(&f.image, "image", "", "take images (JPEG, PNG, GIF, WebP, BMP, TIFF) and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	flags.StringVar(&f.labels, "labels", "", "the directory of the file "+bundle.LabelsFile+", which names the model's classes, one on each line (default: that of --model)")
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")

@@ -177,10 +177,14 @@ func (f *instanceFlags) cutting() (*forkjoin.Cutting, error) {
 // serverOptions are those of an instance's server that every kind of instance has.
 func (f *instanceFlags) serverOptions(startup instance.Startup, logger zerolog.Logger) instance.Options {
 	startup.Began = f.began
+	dir := f.labels
+	if dir == "" && f.model != "" {
+		dir = filepath.Dir(f.model)
+	}
 	var labels []string
-	if f.model != "" {
+	if dir != "" {
 		var err error
-		if labels, err = bundle.ReadLabels(f.model); err != nil {
+		if labels, err = bundle.ReadLabels(dir); err != nil {
 			logger.Warn().Err(err).Msg("classes have no names in answers")
 		}
 	}

@@ -11,16 +11,16 @@ import (
 
 const (
 	// LabelsFile is the name of the file with the names of a model's classes, one on each line, in
-	// the directory of the model. It is optional.
+	// the bundle's directory. It is optional.
 	LabelsFile = "labels.txt"
 	// maxLabels is the maximum size of that file in bytes.
 	maxLabels = 16 << 20
 )
 
-// ReadLabels reads the names of classes beside a model file, by the class's index. It returns nil if there is
-// no such file. Spaces around a name do not count, and an empty line is a class without a name.
-func ReadLabels(model string) ([]string, error) {
-	path := filepath.Join(filepath.Dir(model), LabelsFile)
+// ReadLabels reads the names of classes in a directory's [LabelsFile], by the class's index. It returns nil
+// if there is no such file. Spaces around a name do not count, and an empty line is a class without a name.
+func ReadLabels(dir string) ([]string, error) {
+	path := filepath.Join(dir, LabelsFile)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

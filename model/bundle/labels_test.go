@@ -10,21 +10,20 @@ import (
 
 func TestReadLabels(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "model.onnx")
-	if labels, err := ReadLabels(file); labels != nil || err != nil {
+	if labels, err := ReadLabels(dir); labels != nil || err != nil {
 		t.Errorf("without a file: %q, %v", labels, err)
 	}
 	path := filepath.Join(dir, LabelsFile)
 	if err := os.WriteFile(path, []byte("tabby cat\r\n\n dog \xff\nlast"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if labels, err := ReadLabels(file); err != nil || !slices.Equal(labels, []string{"tabby cat", "", "dog \uFFFD", "last"}) {
+	if labels, err := ReadLabels(dir); err != nil || !slices.Equal(labels, []string{"tabby cat", "", "dog \uFFFD", "last"}) {
 		t.Errorf("%q, %v", labels, err)
 	}
 	if err := os.Truncate(path, maxLabels+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadLabels(file); err == nil || !strings.Contains(err.Error(), "at most 16 MiB") {
+	if _, err := ReadLabels(dir); err == nil || !strings.Contains(err.Error(), "at most 16 MiB") {
 		t.Errorf("too large: %v", err)
 	}
 }
@@ -43,7 +42,7 @@ func TestWriteFileKeepsLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if labels, err := ReadLabels(filepath.Join(b.Dir, b.Model)); err != nil || !slices.Equal(labels, []string{"cat", "dog"}) {
+	if labels, err := ReadLabels(b.Dir); err != nil || !slices.Equal(labels, []string{"cat", "dog"}) {
 		t.Errorf("%q, %v", labels, err)
 	}
 }
