@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
@@ -13,13 +14,11 @@ import (
 func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
 	body := append(make([]byte, 0, sizeOf(outputs)), `{"predictions":[`...)
 	rows := outputs[0].Shape[0]
-	each := make([]int, rows)
-	for row := range each {
-		each[row] = 1
-	}
-	split, err := tensor.Split(outputs, each)
-	if err != nil {
-		return frame.Response{}, fmt.Errorf("output %w", err)
+	split, err := [][]tensor.Tensor{outputs}, error(nil)
+	if rows > 1 {
+		if split, err = tensor.Split(outputs, slices.Repeat([]int{1}, int(rows))); err != nil {
+			return frame.Response{}, fmt.Errorf("output %w", err)
+		}
 	}
 	for row := range rows {
 		if row > 0 {
