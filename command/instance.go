@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/command/profile"
@@ -131,7 +132,13 @@ On SIGTERM it finishes the requests in flight and exits.`,
 			return f.run(c)
 		},
 	}
-	flags := c.Flags()
+	f.define(c.Flags())
+	c.AddCommand(newPrepareCommand(), newStandByCommand())
+	return c
+}
+
+// define defines the flags of the instance command.
+func (f *instanceFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
 	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
@@ -156,8 +163,6 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.BoolVar(&f.trial, "trial", false, "measure the model of a bundle at POST "+profile.TrialPath+", for a provider whose machine lacks the GPU")
 	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
 	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
-	c.AddCommand(newPrepareCommand(), newStandByCommand())
-	return c
 }
 
 func (f *instanceFlags) run(c *cobra.Command) error {
