@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,7 +13,7 @@ import (
 
 // classes returns an output's parameter classification, 0 if it has none. It refuses the other
 // parameters as check does.
-func (p *parameters) classes(kind tensor.Type) (int, error) {
+func (p *parameters) classes(info tensor.Info) (int, error) {
 	others := *p
 	others.Classification = nil
 	if err := others.check(); err != nil || p.Classification == nil {
@@ -24,16 +23,20 @@ func (p *parameters) classes(kind tensor.Type) (int, error) {
 	if err := json.Unmarshal(p.Classification, &n); err != nil || n < 1 {
 		return 0, fmt.Errorf("classification is %.40s; it must be the number of classes, at least 1", p.Classification)
 	}
-	if kind == tensor.Bool || kind == tensor.Bytes {
-		return 0, fmt.Errorf("it is %s; classification needs numbers", kind)
+	switch {
+	case info.Type == tensor.Bool || info.Type == tensor.Bytes:
+		return 0, fmt.Errorf("it is %s; classification needs numbers", info.Type)
+	case info.Edge != nil && info.Edge.Axis > 0:
+		return 0, fmt.Errorf("it has the shape %v with its batch at %d; classification needs the batch first", info.Edge.Shape, info.Edge.Axis)
 	}
 	return n, nil
 }
 
 // classify replaces the outputs that are wanted as classes. Each row becomes the strings
-// "value:index" or "value:index:label" of its highest elements, the highest first. labels are the
-// classes' names by their index.
-func classify(labels []string, wanted []wantedOutput, outputs []tensor.Tensor) ([]tensor.Tensor, error) {
+// "value:index" or "value:index:label" of its highest elements, the highest first. An output without
+// a batch dimension is one row, whose classes have no batch dimension either. labels are the classes'
+// names by their index.
+func classify(infos []tensor.Info, labels []string, wanted []wantedOutput, outputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	cloned := false
 	for _, w := range wanted {
 		if w.classes == 0 {
@@ -43,13 +46,17 @@ func classify(labels []string, wanted []wantedOutput, outputs []tensor.Tensor) (
 			outputs, cloned = slices.Clone(outputs), true
 		}
 		t := outputs[w.at]
-		if len(t.Shape) == 0 || t.Shape[0] < 1 {
-			return nil, fmt.Errorf("output %q: %w", t.Name, errors.New("classification needs rows"))
+		rows, size := 1, t.Type.Size()
+		edge := infos[w.at].Edge
+		if edge == nil || edge.Axis == 0 {
+			rows = int(t.Shape[0])
 		}
-		rows, size := int(t.Shape[0]), t.Type.Size()
 		elements := len(t.Data) / size / rows
 		classes := min(w.classes, elements)
-		classified := tensor.Tensor{Name: t.Name, Type: tensor.Bytes, Shape: []int64{t.Shape[0], int64(classes)}}
+		classified := tensor.Tensor{Name: t.Name, Type: tensor.Bytes, Shape: []int64{int64(rows), int64(classes)}}
+		if edge != nil && edge.Axis < 0 {
+			classified.Shape = []int64{int64(classes)}
+		}
 		for row := range rows {
 			for _, at := range highest(t.Type, t.Data[row*elements*size:(row+1)*elements*size])[:classes] {
 				classified.Data = tensor.AppendString(classified.Data, class(labels, t.Type, t.Data[(row*elements+at)*size:], at))

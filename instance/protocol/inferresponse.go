@@ -40,7 +40,7 @@ func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
 		if slices.ContainsFunc(wanted, func(w wantedOutput) bool { return w.at == at }) {
 			return nil, fmt.Errorf("output %q is requested twice", o.Name)
 		}
-		classes, err := o.Parameters.classes(m.Outputs[at].Type)
+		classes, err := o.Parameters.classes(m.Outputs[at])
 		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", o.Name, err)
 		}
@@ -63,7 +63,7 @@ func (c *Call) answerInfer(m *Model, name, id string, wanted []wantedOutput) {
 		}
 	}
 	c.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
-		outputs, err := classify(m.Labels, wanted, outputs)
+		outputs, err := classify(m.Outputs, m.Labels, wanted, outputs)
 		if err != nil {
 			return frame.Response{}, err
 		}

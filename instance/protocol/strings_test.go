@@ -207,7 +207,23 @@ func TestClassification(t *testing.T) {
 			t.Errorf("%s: got %q\nwant %q", name, body, want)
 		}
 	}
-	call, refused := words.Decode(post("/v2/models/words/infer", `{"inputs":[{"name":"s","shape":[1,1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"text","parameters":{"classification":1}}]}`))
+	// An output without a batch dimension is one row, and one with it elsewhere has none.
+	edged := &Model{Name: "two", Inputs: two.Inputs, Outputs: []tensor.Info{
+		{Name: "score", Type: tensor.FP32, Shape: []int64{-1, 3}, Edge: &tensor.Edge{Shape: []int64{3}, Axis: -1}},
+		{Name: "state", Type: tensor.FP32, Shape: []int64{-1, 2}, Edge: &tensor.Edge{Shape: []int64{2, -1}, Axis: 1}}}}
+	call, refused := edged.Decode(post("/v2/models/two/infer", `{`+twoInputs+`,"outputs":[{"name":"score","parameters":{"classification":9}}]}`))
+	if call == nil {
+		t.Fatalf("%s", refused.Body)
+	}
+	whole := []tensor.Tensor{{Name: "score", Type: tensor.FP32, Shape: []int64{3}, Data: floats(1, 3, 2)}, {}}
+	if got, want := string(call.Respond(whole).Body), `"shape":[3],"data":["3.000000:1","2.000000:2","1.000000:0"]`; !strings.Contains(got, want) {
+		t.Errorf("without a batch: %s", got)
+	}
+	call, refused = edged.Decode(post("/v2/models/two/infer", `{`+twoInputs+`,"outputs":[{"name":"state","parameters":{"classification":1}}]}`))
+	if call != nil || refused.Status != 400 || !strings.Contains(unquoted(refused.Body), "with its batch at 1; classification needs the batch first") {
+		t.Errorf("a batch elsewhere: %s", refused.Body)
+	}
+	call, refused = words.Decode(post("/v2/models/words/infer", `{"inputs":[{"name":"s","shape":[1,1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"text","parameters":{"classification":1}}]}`))
 	if call != nil || !strings.Contains(unquoted(refused.Body), `output "text": it is BYTES; classification needs numbers`) {
 		t.Errorf("strings: %s", refused.Body)
 	}
