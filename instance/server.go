@@ -107,7 +107,8 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	s := &Server{
 		engine: engine,
 		model: protocol.Model{
-			Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxBody: options.BodyLimit, Labels: options.Labels,
+			Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(),
+			MaxRows: options.MaxRows, MaxBody: options.BodyLimit, Labels: options.Labels,
 		},
 		options: options,
 		turn:    make(chan struct{}, max(1, options.Concurrency)),

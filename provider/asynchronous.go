@@ -37,7 +37,8 @@ func (s *Server) UseAsync(a Async) {
 // request's path.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
 	if s.async == nil {
-		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusNotImplemented, "this provider does not take asynchronous requests"))
+		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusNotImplemented,
+			"this provider does not take asynchronous requests"))
 		return
 	}
 	if !s.inFlight.Enter() {

@@ -228,7 +228,8 @@ func dropHopByHop(h http.Header) {
 // writeResponse sends a member's answer to a request below a path and returns its status code.
 func writeResponse(w http.ResponseWriter, path string, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
-		return web.WriteErrorBelow(w, path, web.Refuse(http.StatusBadGateway, "the function answered with status %d, which is not from 200 to 599", resp.Status))
+		return web.WriteErrorBelow(w, path, web.Refuse(http.StatusBadGateway,
+			"the function answered with status %d, which is not from 200 to 599", resp.Status))
 	}
 	dropHopByHop(resp.Header)
 	h := w.Header()

@@ -310,6 +310,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	default:
 		s.sampledLog.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log has the details"))
+		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusInternalServerError,
+			"the provider failed at this request; its log has the details"))
 	}
 }

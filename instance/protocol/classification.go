@@ -27,7 +27,8 @@ func (p *parameters) classes(info tensor.Info) (int, error) {
 	case info.Type == tensor.Bool || info.Type == tensor.Bytes:
 		return 0, fmt.Errorf("it is %s; classification needs numbers", info.Type)
 	case info.Edge != nil && info.Edge.Axis > 0:
-		return 0, fmt.Errorf("it has the shape %v with its batch at %d; classification needs the batch first", info.Edge.Shape, info.Edge.Axis)
+		return 0, fmt.Errorf("it has the shape %v with its batch at %d; classification needs the batch first",
+			info.Edge.Shape, info.Edge.Axis)
 	}
 	return n, nil
 }
@@ -36,7 +37,9 @@ func (p *parameters) classes(info tensor.Info) (int, error) {
 // "value:index" or "value:index:label" of its highest elements, the highest first. An output without
 // a batch dimension is one row, whose classes have no batch dimension either. labels are the classes'
 // names by their index.
-func classify(infos []tensor.Info, labels []string, wanted []wantedOutput, outputs []tensor.Tensor) ([]tensor.Tensor, error) {
+func classify(
+	infos []tensor.Info, labels []string, wanted []wantedOutput, outputs []tensor.Tensor,
+) ([]tensor.Tensor, error) {
 	cloned := false
 	for _, w := range wanted {
 		if w.classes == 0 {

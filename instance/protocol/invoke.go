@@ -135,7 +135,8 @@ func rawString(in tensor.Info, body []byte) (tensor.Tensor, error) {
 	shape := []int64{1}
 	for _, d := range in.Shape[1:] {
 		if d > 1 {
-			return tensor.Tensor{}, fmt.Errorf("input %q: a raw body is one string, but a row of %s takes more; send JSON or use the Open Inference Protocol", in.Name, describe(in))
+			return tensor.Tensor{}, fmt.Errorf("input %q: a raw body is one string, but a row of %s takes more; "+
+				"send JSON or use the Open Inference Protocol", in.Name, describe(in))
 		}
 		shape = append(shape, 1)
 	}

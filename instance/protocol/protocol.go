@@ -155,7 +155,8 @@ func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, e
 func (c *Call) checkJSON(outputs []tensor.Info) error {
 	for _, at := range c.asJSON {
 		if err := tensorjson.Writable(outputs[at].Type); err != nil {
-			return fmt.Errorf("output %q: %w with the Open Inference Protocol, for example with the parameter binary_data_output", outputs[at].Name, err)
+			return fmt.Errorf("output %q: %w with the Open Inference Protocol, for example with the parameter "+
+				"binary_data_output", outputs[at].Name, err)
 		}
 	}
 	return nil

@@ -104,7 +104,9 @@ func stats(m *Model, name string) frame.Response {
 	for _, rows := range slices.Sorted(maps.Keys(s.Runs)) {
 		run := s.Runs[rows]
 		runs.Count, runs.Time = runs.Count+run.Count, runs.Time+run.Time
-		batches = append(batches, object{"batch_size": rows, "compute_input": counted{}, "compute_infer": run.counted(), "compute_output": counted{}})
+		batches = append(batches, object{
+			"batch_size": rows, "compute_input": counted{}, "compute_infer": run.counted(), "compute_output": counted{},
+		})
 	}
 	last := int64(0)
 	if !s.Last.IsZero() {
