@@ -40,7 +40,7 @@ func runError(err error) error {
 	failed := nodeFailed.FindStringSubmatch(text)
 	switch {
 	case memoryShort.MatchString(text):
-		return &InputError{http.StatusRequestEntityTooLarge, 
+		return &InputError{http.StatusRequestEntityTooLarge,
 			"the request needs more memory than the instance has; send fewer or shorter rows (" + text + ")"}
 	case engineFault.MatchString(text):
 		return err
@@ -49,10 +49,10 @@ func runError(err error) error {
 		if failed[2] != "" {
 			operator += " " + failed[2]
 		}
-		return &InputError{http.StatusBadRequest, 
+		return &InputError{http.StatusBadRequest,
 			"the model cannot compute with these inputs; its operator " + operator + " says: " + failed[3]}
 	case strings.Contains(text, "Got invalid dimensions for input") || strings.Contains(text, "Invalid rank for input"):
-		return &InputError{http.StatusBadRequest, 
+		return &InputError{http.StatusBadRequest,
 			"the model does not take inputs of these shapes: " + strings.TrimPrefix(text, "ONNX Runtime: ")}
 	}
 	return err

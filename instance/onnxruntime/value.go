@@ -24,7 +24,7 @@ func newStrings(shape ort.Shape, data []byte) (ort.Value, error) {
 	contents := make([]string, 0, n)
 	for s := range tensor.Strings(data) {
 		if bytes.IndexByte(s, 0) >= 0 {
-			return nil, &InputError{http.StatusBadRequest, 
+			return nil, &InputError{http.StatusBadRequest,
 				fmt.Sprintf("element %d has a zero byte, which the model's engine cannot take", len(contents))}
 		}
 		contents = append(contents, unsafe.String(unsafe.SliceData(s), len(s)))
