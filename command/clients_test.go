@@ -1,12 +1,14 @@
 package command
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
@@ -35,6 +37,63 @@ func TestRealClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = serve.Wait() // It was killed.
+}
+
+// wordsGraph and halfGraph are the models of clients_strings.py.
+const (
+	wordsGraph = `
+		node { op_type: "Identity" input: "s" output: "text" }
+		node { op_type: "LabelEncoder" domain: "ai.onnx.ml" input: "s" output: "row"
+			attribute { name: "keys_strings" type: STRINGS strings: "cat" strings: "dog" strings: "bird" }
+			attribute { name: "values_int64s" type: INTS ints: 1 ints: 0 ints: 9 }
+			attribute { name: "default_int64" type: INT i: 0 } }
+		node { op_type: "Gather" input: "table" input: "row" output: "score" }
+		initializer { name: "table" data_type: 1 dims: 2 dims: 3
+			float_data: 0.25 float_data: 0.5 float_data: 0.125 float_data: 1 float_data: 2 float_data: 3 }
+		input { name: "s" type { tensor_type { elem_type: 8 shape { dim { dim_param: "n" } } } } }
+		output { name: "text" type { tensor_type { elem_type: 8 shape { dim { dim_param: "n" } } } } }
+		output { name: "score" type { tensor_type { elem_type: 1 shape { dim { dim_param: "n" } dim { dim_value: 3 } } } } }`
+	halfGraph = `
+		node { op_type: "Identity" input: "x" output: "y" }
+		input { name: "x" type { tensor_type { elem_type: 16 shape { dim { dim_param: "n" } dim { dim_value: 2 } } } } }
+		output { name: "y" type { tensor_type { elem_type: 16 shape { dim { dim_param: "n" } dim { dim_value: 2 } } } } }`
+)
+
+// TestRealClientsOfStrings sends strings, classification and bfloat16 with Triton's Python client and
+// as TensorFlow Serving's clients do.
+func TestRealClientsOfStrings(t *testing.T) {
+	var urls []string
+	for _, served := range []struct{ name, graph string }{{"words", wordsGraph}, {"half", halfGraph}} {
+		name, graph := served.name, served.graph
+		file := filepath.Join(t.TempDir(), name+".onnx")
+		p := new(onnxpb.ModelProto)
+		if err := prototext.Unmarshal([]byte(`ir_version: 8 opset_import { version: 17 } opset_import { domain: "ai.onnx.ml" version: 3 }
+			graph { name: "g" `+graph+` }`), p); err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.FromProto(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(m.WriteFile(file), os.WriteFile(filepath.Join(filepath.Dir(file), "labels.txt"), []byte("cat\ndog\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		address := freeAddress(t)
+		serve := helperCommand("instance", "--model", file, "--name", name, "--max-batch", "4", "--warm-up", "0s", "--listen", "tcp://"+address)
+		startUntilReady(t, serve)
+		t.Cleanup(func() {
+			if err := serve.Process.Kill(); err != nil {
+				t.Error(err)
+			}
+			_ = serve.Wait() // It was killed.
+		})
+		urls = append(urls, "http://"+address)
+	}
+	out, err := exec.Command(clientsPython(t), append([]string{"testdata/clients_strings.py"}, urls...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
 }
 
 // clientsPython is the Python of the environment with the clients.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/command/profile"
@@ -26,6 +27,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
 // ownMemory is what an instance takes in addition to its engine's allocations, in bytes:
@@ -53,6 +55,8 @@ type instanceFlags struct {
 	device string
 	// image says how the model expects images, as [model.ParseImageForm] reads it.
 	image string
+	// labels is the directory with the names of the model's classes, "" for that of the model.
+	labels string
 	// part is the member of a set whose parts of a cut model are served, -1 for a whole model.
 	// plan is the plan's JSON, "" if the parts are prepared.
 	part int
@@ -128,11 +132,18 @@ On SIGTERM it finishes the requests in flight and exits.`,
 			return f.run(c)
 		},
 	}
-	flags := c.Flags()
+	f.define(c.Flags())
+	c.AddCommand(newPrepareCommand(), newStandByCommand())
+	return c
+}
+
+// define defines the flags of the instance command.
+func (f *instanceFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
 	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
-	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	flags.StringVar(&f.image, "image", "", "take images (JPEG, PNG, GIF, WebP, BMP, TIFF) and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	flags.StringVar(&f.labels, "labels", "", "the directory of the file "+bundle.LabelsFile+", which names the model's classes, one on each line (default: that of --model)")
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
@@ -152,8 +163,6 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.BoolVar(&f.trial, "trial", false, "measure the model of a bundle at POST "+profile.TrialPath+", for a provider whose machine lacks the GPU")
 	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
 	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
-	c.AddCommand(newPrepareCommand(), newStandByCommand())
-	return c
 }
 
 func (f *instanceFlags) run(c *cobra.Command) error {

@@ -24,6 +24,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/postmortem"
 )
@@ -177,8 +178,20 @@ func (f *instanceFlags) cutting() (*forkjoin.Cutting, error) {
 // serverOptions are those of an instance's server that every kind of instance has.
 func (f *instanceFlags) serverOptions(startup instance.Startup, logger zerolog.Logger) instance.Options {
 	startup.Began = f.began
+	dir := f.labels
+	if dir == "" && f.model != "" {
+		dir = filepath.Dir(f.model)
+	}
+	var labels []string
+	if dir != "" {
+		var err error
+		if labels, err = bundle.ReadLabels(dir); err != nil {
+			logger.Warn().Err(err).Msg("classes have no names in answers")
+		}
+	}
 	return instance.Options{
 		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Threads: f.threads, Startup: startup, Logger: logger,
+		Labels: labels,
 	}
 }
 

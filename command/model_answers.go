@@ -34,14 +34,14 @@ func answersOf(outputs []tensor.Info) answers {
 	best := answers{}
 	for i, o := range outputs {
 		kind := values
-		real := o.Type == tensor.FP16 || o.Type == tensor.FP32 || o.Type == tensor.FP64
+		real := o.Type == tensor.FP16 || o.Type == tensor.BF16 || o.Type == tensor.FP32 || o.Type == tensor.FP64
 		single := len(o.Shape) == 1 || len(o.Shape) == 2 && o.Shape[1] == 1
 		switch {
 		case real && single:
 			kind = chance
 		case real && len(o.Shape) == 2:
 			kind = scores
-		case single:
+		case single && o.Type != tensor.Bytes:
 			kind = class
 		}
 		if kind != values && (best.kind == values || kind < best.kind) {

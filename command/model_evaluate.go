@@ -55,7 +55,7 @@ prepared model, and the memory that an instance takes.
 
   .npz   arrays by the names of the model's inputs, or x for the only one, and the
          classes' numbers in y or labels (numpy.savez)
-  DIR    a directory of JPEG and PNG images for each class; --image says how the model
+  DIR    a directory of images for each class; --image says how the model
          expects images, as com.openfaas.infer.image does
 
 The answer is the class with the highest score. If a model answers with one number, that

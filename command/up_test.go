@@ -240,11 +240,11 @@ func TestDemoJSON(t *testing.T) {
 func TestInstanceCommand(t *testing.T) {
 	t.Setenv("FAAS_INFER_ONNXRUNTIME", "/lib/ort.so")
 	t.Setenv("XDG_CACHE_HOME", "")
-	spec := cluster.InstanceSpec{Function: "mnist.openfaas-fn", Artefact: cluster.Artefact{Model: "/prepared/x"},
+	spec := cluster.InstanceSpec{Function: "mnist.openfaas-fn", Artefact: cluster.Artefact{Bundle: "/bundles/x", Model: "/prepared/x"},
 		Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1500, Memory: 1 << 28}}}
 	argv, env := (&ProviderFlags{maxBody: 1 << 26}).instanceCommand(spec, "/run/s")
 	got := strings.Join(argv[1:], " ")
-	for _, want := range []string{"instance", "--prepared /prepared/x", "--name mnist ", "--threads 2", "--max-batch 8", "--memory 268435456", "--body-limit 67108864", "--listen unix:///run/s"} {
+	for _, want := range []string{"instance", "--prepared /prepared/x", "--labels /bundles/x", "--name mnist ", "--threads 2", "--max-batch 8", "--memory 268435456", "--body-limit 67108864", "--listen unix:///run/s"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}

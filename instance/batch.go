@@ -44,9 +44,11 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	var spent Spent
 	held := 0
 	run := func() {
+		began, before := time.Now(), spent.Waited
 		for _, group := range s.group(members) {
 			s.runGroup(ctx, group, responses, &spent)
 		}
+		s.metrics.outcome(members, responses, time.Since(began), spent.Waited-before)
 		members, held = members[:0], 0
 	}
 	for i, r := range requests {
@@ -132,7 +134,7 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 	case err == nil:
 		for i, m := range group {
 			if failed[i] != nil {
-				responses[m.at] = protocol.Failure(http.StatusInternalServerError, failed[i])
+				responses[m.at] = protocol.Failure(statusOf(failed[i]), failed[i])
 				continue
 			}
 			responses[m.at] = s.respond(m, outputs[i])
@@ -148,7 +150,7 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 		}
 	case len(group) == 1 || lost(err):
 		for _, m := range group {
-			responses[m.at] = protocol.Failure(http.StatusInternalServerError, err)
+			responses[m.at] = protocol.Failure(statusOf(err), err)
 		}
 	default:
 		s.metrics.retries.Inc()
@@ -186,7 +188,11 @@ func (s *Server) join(group []member) (inputs []tensor.Tensor, rows []int, relea
 	inputs = slices.Clone(group[0].Inputs)
 	releases := make([]func(), len(inputs))
 	for i := range inputs {
-		buffer, release := s.inputBuffer(len(inputs[i].Data) / group[0].Rows * total)
+		size := 0
+		for _, m := range group {
+			size += len(m.Inputs[i].Data)
+		}
+		buffer, release := s.inputBuffer(size)
 		releases[i] = release
 		data := buffer[:0]
 		for _, m := range group {
@@ -247,9 +253,16 @@ func (s *Server) run(ctx context.Context, rows []int, inputs []tensor.Tensor, du
 
 // parts runs a member that has more than MaxBatch rows, MaxBatch rows at a time.
 func (s *Server) parts(ctx context.Context, rows int, inputs []tensor.Tensor) (all []tensor.Tensor, total time.Duration, err error) {
+	var sizes []int
 	for from := 0; from < rows; from += s.options.MaxBatch {
-		n := min(s.options.MaxBatch, rows-from)
-		outputs, failed, release, exec, err := s.execute(ctx, []int{n}, slice(inputs, from, n))
+		sizes = append(sizes, min(s.options.MaxBatch, rows-from))
+	}
+	split, err := tensor.Split(inputs, sizes)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i, n := range sizes {
+		outputs, failed, release, exec, err := s.execute(ctx, []int{n}, split[i])
 		// Release only on return: extend does not copy the first part until a second comes.
 		defer release()
 		total += exec
@@ -292,44 +305,15 @@ func (s *Server) execute(ctx context.Context, rows []int, inputs []tensor.Tensor
 	s.processor.running(threads, func() { whole, err = s.engine.Run(ctx, total, inputs) })
 	exec = time.Since(start)
 	s.metrics.run(total, exec)
+	if err == nil && len(whole) != len(s.model.Outputs) {
+		err = fmt.Errorf("the engine returned %d outputs, but the model has %d", len(whole), len(s.model.Outputs))
+	}
 	if err == nil {
-		err = s.divisible(whole, total)
-	}
-	if err != nil {
-		return nil, nil, release, exec, err
-	}
-	from := 0
-	for _, n := range rows {
-		outputs = append(outputs, slice(whole, from, n))
-		from += n
-	}
-	return outputs, make([]error, len(rows)), release, exec, nil
-}
-
-// divisible checks that the outputs can be split by rows.
-func (s *Server) divisible(outputs []tensor.Tensor, rows int) error {
-	if len(outputs) != len(s.model.Outputs) {
-		return fmt.Errorf("the engine returned %d outputs, but the model has %d", len(outputs), len(s.model.Outputs))
-	}
-	for _, t := range outputs {
-		if len(t.Shape) == 0 || t.Shape[0] != int64(rows) || len(t.Data)%rows != 0 {
-			return fmt.Errorf("output %q has the shape %v for %d rows, so it cannot be split", t.Name, t.Shape, rows)
+		if outputs, err = tensor.Split(whole, rows); err != nil {
+			err = fmt.Errorf("output %w", err)
 		}
 	}
-	return nil
-}
-
-// slice returns n rows of every tensor, without a copy. An append to one slice cannot
-// overwrite the next.
-func slice(tensors []tensor.Tensor, from, n int) []tensor.Tensor {
-	out := slices.Clone(tensors)
-	for i, t := range out {
-		size := len(t.Data) / int(t.Shape[0])
-		out[i].Data = t.Data[from*size : (from+n)*size : (from+n)*size]
-		out[i].Shape = slices.Clone(t.Shape)
-		out[i].Shape[0] = int64(n)
-	}
-	return out
+	return outputs, make([]error, len(rows)), release, exec, err
 }
 
 // extend appends the rows of more to those of all.

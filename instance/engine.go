@@ -10,7 +10,7 @@
 // body, so one batch may hold requests of several protocols (package protocol).
 // The answers come back in the same order, each with its own status: a member
 // that cannot be read gets 400, one that is too large 413, one whose run failed
-// 500, and its neighbours get their results. The dispatcher leaves out members whose
+// 500, or 400 if its inputs are the cause, and its neighbours get their results. The dispatcher leaves out members whose
 // clients have hung up before it sends the batch. If the connection breaks, the whole
 // batch is cancelled. The header X-Faas-Infer-Exec-Us holds the engine's time in µs.
 //

@@ -58,11 +58,9 @@ func (l *lender) RunLent(ctx context.Context, rows []int, inputs []tensor.Tensor
 	if err != nil {
 		return nil, nil, func() {}, err
 	}
-	var out [][]tensor.Tensor
-	from := 0
-	for _, n := range rows {
-		out = append(out, slice(whole, from, n))
-		from += n
+	out, err := tensor.Split(whole, rows)
+	if err != nil {
+		return nil, nil, func() {}, err
 	}
 	l.lent.Add(1)
 	return out, make([]error, len(rows)), func() { spoil(whole[0].Data); l.lent.Add(-1) }, nil

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -9,6 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/instance/protocol"
 )
 
 // Startup holds the times of the parts of an instance's start. Metrics report them.
@@ -32,6 +36,9 @@ type metrics struct {
 	exec     prometheus.Histogram
 	firstRun prometheus.Gauge
 	hasRun   sync.Once
+	// counted are the counts for Triton's statistics extension.
+	counting sync.Mutex
+	counted  protocol.Statistics
 }
 
 func newMetrics(startup Startup) *metrics {
@@ -83,6 +90,37 @@ func (m *metrics) run(rows int, took time.Duration) {
 	m.rows.Observe(float64(rows))
 	m.exec.Observe(took.Seconds())
 	m.hasRun.Do(func() { m.firstRun.Set(took.Seconds()) })
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	if m.counted.Runs == nil {
+		m.counted.Runs = map[int]protocol.Duration{}
+	}
+	m.counted.Runs[rows] = m.counted.Runs[rows].Plus(1, took)
+	m.counted.Last = time.Now()
+}
+
+// outcome counts members of a batch that were answered together after a time in the server,
+// of which they waited for their turn.
+func (m *metrics) outcome(members []member, responses []frame.Response, took, waited time.Duration) {
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	s := &m.counted
+	for _, of := range members {
+		if responses[of.at].Status != http.StatusOK {
+			s.Failed = s.Failed.Plus(1, took)
+			continue
+		}
+		s.Requests, s.Waited, s.Rows = s.Requests.Plus(1, took), s.Waited.Plus(1, waited), s.Rows+uint64(of.Rows)
+	}
+}
+
+// statistics returns a copy of the counts.
+func (m *metrics) statistics() protocol.Statistics {
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	s := m.counted
+	s.Runs = maps.Clone(s.Runs)
+	return s
 }
 
 func (m *metrics) request(status int) { m.requests.WithLabelValues(strconv.Itoa(status)).Inc() }

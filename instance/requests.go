@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -22,4 +23,15 @@ type RequestEngine interface {
 func lost(err error) bool {
 	var l interface{ Lost() bool }
 	return errors.As(err, &l) && l.Lost()
+}
+
+// statusOf is the status of a request whose run failed alone. An engine's error may say that the
+// request's inputs caused it and not the instance: it then has the method HTTPStatus. A client
+// must not send such a request again unchanged.
+func statusOf(err error) int {
+	var known interface{ HTTPStatus() int }
+	if errors.As(err, &known) {
+		return known.HTTPStatus()
+	}
+	return http.StatusInternalServerError
 }

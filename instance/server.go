@@ -54,6 +54,8 @@ type Options struct {
 	Beside *Server
 	// Collectors are further metrics, which /metrics serves beside the server's own.
 	Collectors []prometheus.Collector
+	// Labels are the names of the model's classes by their index, nil if it has none.
+	Labels []string
 	// Images says how the model takes an image, nil if it takes none.
 	Images *model.ImageForm
 	// Startup holds the start's times for the metrics.
@@ -107,8 +109,11 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		options.Logger.Info().Str("why", e.Unbatched()).Msg("the model takes one request an execution")
 	}
 	s := &Server{
-		engine:  engine,
-		model:   protocol.Model{Name: options.Name, Inputs: protocol.Own(engine.Inputs()), Outputs: protocol.Own(engine.Outputs()), MaxRows: options.MaxRows, MaxBody: options.BodyLimit},
+		engine: engine,
+		model: protocol.Model{
+			Name: options.Name, Inputs: protocol.Own(engine.Inputs()), Outputs: protocol.Own(engine.Outputs()),
+			MaxRows: options.MaxRows, MaxBody: options.BodyLimit, Labels: options.Labels,
+		},
 		options: options,
 		turn:    make(chan struct{}, max(1, options.Concurrency)),
 
@@ -120,6 +125,10 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		s.turn, s.processor, s.metrics = b.turn, b.processor, b.metrics
 	} else {
 		s.metrics = newMetrics(options.Startup)
+	}
+	s.model.Statistics = s.metrics.statistics
+	if p, ok := engine.(interface{ Platform() string }); ok {
+		s.model.Platform = p.Platform()
 	}
 	for _, c := range options.Collectors {
 		if err := s.metrics.registry.Register(c); err != nil {

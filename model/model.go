@@ -153,12 +153,12 @@ var elementTypes = map[onnxpb.TensorProto_DataType]tensor.Type{
 	onnxpb.TensorProto_FLOAT16:  tensor.FP16,
 	onnxpb.TensorProto_BFLOAT16: tensor.BF16,
 	onnxpb.TensorProto_FLOAT:    tensor.FP32,
-	onnxpb.TensorProto_STRING:   tensor.Bytes,
 	onnxpb.TensorProto_DOUBLE:   tensor.FP64,
+	onnxpb.TensorProto_STRING:   tensor.Bytes,
 }
 
 // elementType is the Open Inference Protocol name of an ONNX element type, "" for
-// a type without one (complex numbers, 8-bit floating-point numbers).
+// a type without one (complex, 8-bit floats).
 func elementType(code int32) tensor.Type {
 	return elementTypes[onnxpb.TensorProto_DataType(code)]
 }

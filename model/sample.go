@@ -19,8 +19,8 @@ const (
 )
 
 // SampleInputs makes random inputs like those of real requests: floats in [0, 1),
-// word numbers within the table that the model looks them up in, and masks of
-// ones followed by zeros. The same seed gives the same inputs. Values can change
+// word numbers within the table that the model looks them up in, strings of digits, and
+// masks of ones followed by zeros. The same seed gives the same inputs. Values can change
 // the execution time: a mask of other values made BERT's softmax many times
 // slower. Dynamic dimensions other than the batch become 128, or 224 for the
 // sides of an image.
@@ -63,6 +63,9 @@ func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Ten
 		return t, err
 	}
 	size := int64(info.Type.Size())
+	if info.Type == tensor.Bytes {
+		size = 5 // A length and a digit.
+	}
 	if size == 0 {
 		return t, fmt.Errorf("no values can be made for its element type")
 	}
@@ -78,12 +81,14 @@ func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Ten
 
 // values returns a generator of an input's elements.
 func values(t tensor.Tensor, info tensor.Info, rows int64, rng *rand.Rand) func() float64 {
-	whole := info.Type != tensor.FP16 && info.Type != tensor.FP32 && info.Type != tensor.FP64
+	whole := info.Type != tensor.FP16 && info.Type != tensor.BF16 && info.Type != tensor.FP32 && info.Type != tensor.FP64
 	switch {
 	case strings.Contains(strings.ToLower(info.Name), "mask") || info.Type == tensor.Bool || whole && rows == 0 && info.Type.Size() > 1:
 		return Mask(t.Shape[len(t.Shape)-1], rng)
 	case !whole:
 		return rng.Float64
+	case info.Type == tensor.Bytes:
+		rows = 10 // digits
 	case rows == 0:
 		rows = 128 // pixels of a quantised image
 	}

@@ -166,8 +166,28 @@ func TestSampleErrors(t *testing.T) {
 	if _, err := parse(t, huge).SampleInputs(1, 1); err == nil || !strings.Contains(err.Error(), `"picture"`) {
 		t.Errorf("got %v", err)
 	}
-	words := strings.Replace(masked, `elem_type: 10`, `elem_type: 8`, 1)
-	if _, err := parse(t, words).SampleInputs(1, 1); err == nil || !strings.Contains(err.Error(), "element type") {
+	complex := strings.Replace(masked, `elem_type: 10`, `elem_type: 14`, 1)
+	if _, err := parse(t, complex).SampleInputs(1, 1); err == nil || !strings.Contains(err.Error(), "element type") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Strings are digits, which models also parse as numbers.
+func TestSampleStrings(t *testing.T) {
+	words := strings.Replace(masked, `elem_type: 10`, `elem_type: 8`, 1)
+	inputs, err := parse(t, words).SampleInputs(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := inputs[slices.IndexFunc(inputs, func(in tensor.Tensor) bool { return in.Name == "picture" })]
+	if err := tensor.CheckStrings(x.Data, 2*3*224*224); err != nil || x.Type != tensor.Bytes {
+		t.Fatalf("%s of the shape %v: %v", x.Type, x.Shape, err)
+	}
+	seen := map[string]bool{}
+	for s := range tensor.Strings(x.Data) {
+		seen[string(s)] = true
+	}
+	if len(seen) != 10 || !seen["0"] || !seen["9"] {
+		t.Errorf("the strings are %v", seen)
 	}
 }

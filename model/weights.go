@@ -122,8 +122,8 @@ func externalLength(t *onnxpb.TensorProto) (n int64, given bool, err error) {
 }
 
 // elementBits are the sizes of elements without an Open Inference name, by their code:
-// complex numbers, bfloat16, and the types of less than a byte that newer versions of ONNX have.
-var elementBits = map[int32]int64{14: 64, 15: 128, 16: 16, 17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4}
+// complex numbers, and the types of less than a byte that newer versions of ONNX have.
+var elementBits = map[int32]int64{14: 64, 15: 128, 17: 8, 18: 8, 19: 8, 20: 8, 21: 4, 22: 4, 23: 4}
 
 // WeightBytes is the size of a weight's elements, from its type and dimensions; 0 for
 // strings and unknown types.

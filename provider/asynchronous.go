@@ -37,11 +37,12 @@ func (s *Server) UseAsync(a Async) {
 // request's path.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) {
 	if s.async == nil {
-		web.WriteError(w, web.Refuse(http.StatusNotImplemented, "this provider does not take asynchronous requests"))
+		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusNotImplemented,
+			"this provider does not take asynchronous requests"))
 		return
 	}
 	if !s.inFlight.Enter() {
-		web.WriteError(w, errDraining)
+		web.WriteErrorBelow(w, below(r), errDraining)
 		return
 	}
 	defer s.inFlight.Leave()

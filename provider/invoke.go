@@ -41,7 +41,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	}
 	if err != nil {
 		s.bodies.LimitRest(w, r)
-		web.WriteError(w, err)
+		web.WriteErrorBelow(w, path, err)
 		return
 	}
 	web.IdentifyCall(w.Header(), r.Header, started)
@@ -65,7 +65,7 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	// Deferred, so that a panic below is counted as well.
 	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
 	if err != nil {
-		code = web.WriteError(w, err)
+		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
 	code = s.dispatch(w, r, d, req, &held)
@@ -129,13 +129,13 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}
 	if err != nil {
-		code := web.WriteError(w, err)
+		code := web.WriteErrorBelow(w, req.Path, err)
 		if code == http.StatusInternalServerError {
 			s.sampledLog.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
 		return code
 	}
-	code := writeResponse(w, resp)
+	code := writeResponse(w, req.Path, resp)
 	held.Free()
 	return code
 }
@@ -145,7 +145,7 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time, waited time.Duration) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
-		web.WriteError(w, errDraining)
+		web.WriteErrorBelow(w, path, errDraining)
 		return
 	}
 	defer s.inFlight.Leave()
@@ -166,7 +166,7 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 	defer held.Release()
 	if err != nil {
 		s.bodies.LimitRest(w, r)
-		code = web.WriteError(w, err)
+		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
 	code = d.forwarder.Forward(w, r, path, waited)
@@ -225,10 +225,11 @@ func dropHopByHop(h http.Header) {
 	}
 }
 
-// writeResponse sends a member's answer and returns its status code.
-func writeResponse(w http.ResponseWriter, resp *frame.Response) int {
+// writeResponse sends a member's answer to a request below a path and returns its status code.
+func writeResponse(w http.ResponseWriter, path string, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
-		return web.WriteError(w, web.Refuse(http.StatusBadGateway, "the function answered with status %d, which is not from 200 to 599", resp.Status))
+		return web.WriteErrorBelow(w, path, web.Refuse(http.StatusBadGateway,
+			"the function answered with status %d, which is not from 200 to 599", resp.Status))
 	}
 	dropHopByHop(resp.Header)
 	h := w.Header()

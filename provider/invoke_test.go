@@ -3,6 +3,7 @@ package provider
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,43 @@ func TestInvokeRefusals(t *testing.T) {
 	w := httptest.NewRecorder()
 	r.Handler().ServeHTTP(w, req)
 	wantSentence(t, w, 400, "ended early")
+}
+
+// TestInvokeRefusalsOfProtocols checks that the provider refuses requests of the inference protocols
+// as JSON: their clients parse every answer.
+func TestInvokeRefusalsOfProtocols(t *testing.T) {
+	var told error
+	r := invoker(t, func(context.Context, *frame.Request) (*frame.Response, error) { return nil, told },
+		func(o *Options) { o.Bodies = web.NewBodyReader(8, DefaultBodyTimeout, DefaultMaxHeld) })
+	unusual := &frame.Response{Status: 700}
+	for _, c := range []struct {
+		method, target, body string
+		told                 error
+		status               int
+		retry                string
+	}{
+		{"POST", "/function/absent/v2/models/m/infer", "", nil, 404, ""},
+		{"TRACE", "/function/mnist/v2/models/m/infer", "", nil, 405, ""},
+		{"POST", "/function/mnist/v1/models/m:predict", "123456789", nil, 413, ""},
+		{"POST", "/function/mnist/v2/models/m/infer", "x", retryError{503, 1500 * time.Millisecond}, 503, "2"},
+		{"POST", "/function/mnist/v2/models/m/infer", "x", retryError{429, 0}, 429, "1"},
+		{"POST", "/function/mnist/v1/models/m:predict", "x", web.Refuse(502, "the instance was lost"), 502, ""},
+		{"POST", "/function/mnist/v2/models/m/infer", "x", context.DeadlineExceeded, 504, ""},
+		{"GET", "/function/mnist/v2", "", errors.New("something unexpected"), 500, ""},
+		{"POST", "/async-function/mnist/v2/models/m/infer", "", nil, 501, ""},
+	} {
+		told = c.told
+		w := r.do(c.method, c.target, c.body)
+		var said struct{ Error string }
+		if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || said.Error == "" || w.Code != c.status ||
+			w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Retry-After") != c.retry {
+			t.Errorf("%s %s: %d %q %v, %v", c.method, c.target, w.Code, w.Body, w.Header(), err)
+		}
+	}
+	odd := httptest.NewRecorder()
+	if writeResponse(odd, "/v2/models/m", unusual); odd.Code != 502 || !json.Valid(odd.Body.Bytes()) {
+		t.Errorf("an odd status: %d %q", odd.Code, odd.Body)
+	}
 }
 
 func TestInvokeHeaders(t *testing.T) {

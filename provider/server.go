@@ -238,9 +238,20 @@ func (s *Server) route(m byMethod) http.Handler {
 // answerError writes a handler's error as the answer, and logs one that gets status 500. It
 // does nothing if err is nil.
 func (s *Server) answerError(w http.ResponseWriter, r *http.Request, err error) {
-	if err != nil && web.WriteError(w, err) == http.StatusInternalServerError {
+	if err != nil && web.WriteErrorBelow(w, below(r), err) == http.StatusInternalServerError {
 		s.sampledLog.Error().Err(err).Str("method", r.Method).Str("path", r.URL.Path).Msg("a request failed")
 	}
+}
+
+// below is a request's path below its function, "" if it is for no function.
+func below(r *http.Request) (path string) {
+	escaped := r.URL.EscapedPath()
+	for _, prefix := range []string{functionPrefix, asyncPrefix} {
+		if strings.HasPrefix(escaped, prefix) {
+			_, path = splitPath(escaped, prefix)
+		}
+	}
+	return path
 }
 
 // Handler serves every route of the provider.
@@ -299,6 +310,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	default:
 		s.sampledLog.Error().Interface("panic", p).Str("method", r.Method).Str("path", r.URL.Path).Stack().Msg("a handler panicked")
-		web.WriteError(w, web.Refuse(http.StatusInternalServerError, "the provider failed at this request; its log has the details"))
+		web.WriteErrorBelow(w, below(r), web.Refuse(http.StatusInternalServerError,
+			"the provider failed at this request; its log has the details"))
 	}
 }

@@ -52,7 +52,7 @@ func randomTensor(in tensor.Info, rows int, rng *rand.Rand) (tensor.Tensor, erro
 	if err != nil {
 		return t, err
 	}
-	if n > maxTensor/int64(in.Type.Size()) {
+	if n > maxTensor/int64(max(1, in.Type.Size())) {
 		return t, fmt.Errorf("shape %v is too large for a request", t.Shape)
 	}
 	t.Data = make([]byte, 0, n*int64(in.Type.Size()))
@@ -73,8 +73,7 @@ func appendRandom(dst []byte, typ tensor.Type, rng *rand.Rand) []byte {
 		// Exponent 14 and ten random bits: [0.5, 1), all normal numbers.
 		return binary.LittleEndian.AppendUint16(dst, 14<<10|uint16(rng.IntN(1<<10)))
 	}
-	dst = append(dst, byte(rng.IntN(2)))
-	return append(dst, make([]byte, typ.Size()-1)...)
+	return typ.Append(dst, float64(rng.IntN(2)))
 }
 
 // The JSON of an inference request with binary tensors.

@@ -32,6 +32,7 @@ func (d doubler) Run(_ context.Context, rows int, inputs []tensor.Tensor) ([]ten
 func (doubler) Close() error                 { return errors.New("somebody else closes it") }
 func (doubler) Memory() int64                { return 1 << 30 }
 func (doubler) ProcessorTime() time.Duration { return 0 }
+func (doubler) Platform() string             { return "" }
 
 // An instance measures its running engine when it is asked to, and answers other requests as ever.
 func TestTrial(t *testing.T) {

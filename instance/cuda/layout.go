@@ -48,6 +48,8 @@ func bytesOf(t tensor.Type, shape []int64) (int, error) {
 		return 0, err
 	case n == 0:
 		return 0, fmt.Errorf("the shape %v holds no element", shape)
+	case t.Size() == 0:
+		return 0, fmt.Errorf("elements of %s have no fixed size, so the GPU has no memory for them; run the model on the CPU", t)
 	case n > math.MaxInt/int64(t.Size()):
 		return 0, fmt.Errorf("shape %v is too large", shape)
 	}

@@ -155,7 +155,7 @@ func open(file string) error {
 // elements are the numbers of ONNX Runtime's element types.
 var elements = map[tensor.Type]C.int{
 	tensor.FP32: 1, tensor.Uint8: 2, tensor.Int8: 3, tensor.Uint16: 4, tensor.Int16: 5, tensor.Int32: 6, tensor.Int64: 7,
-	tensor.Bool: 9, tensor.FP16: 10, tensor.FP64: 11, tensor.Uint32: 12, tensor.Uint64: 13,
+	tensor.Bool: 9, tensor.FP16: 10, tensor.FP64: 11, tensor.Uint32: 12, tensor.Uint64: 13, tensor.BF16: 16,
 }
 
 func typeOf(number C.int) (tensor.Type, bool) {

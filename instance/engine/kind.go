@@ -57,6 +57,9 @@ type Options struct {
 // Running is an engine that runs a model in processes beside the instance.
 type Running interface {
 	instance.Engine
+	// Platform is what runs the model, as Triton names it: onnxruntime_onnx,
+	// tensorflow_savedmodel or python, or the model server's own name.
+	Platform() string
 	// Memory returns the processes' memory in bytes, ProcessorTime their CPU time.
 	Memory() int64
 	ProcessorTime() time.Duration

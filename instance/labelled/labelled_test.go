@@ -259,7 +259,7 @@ func TestImageThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Batch(0, 1); err == nil || !strings.Contains(err.Error(), "cat/a.png: it is neither a JPEG nor a PNG") {
+	if _, err := s.Batch(0, 1); err == nil || !strings.Contains(err.Error(), "cat/a.png: it is not a JPEG, PNG") {
 		t.Error(err)
 	}
 	if _, err := s.Batch(2, 3); err == nil || !strings.Contains(err.Error(), "cat/b1.png") {

@@ -268,7 +268,7 @@ func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return plain(err)
+	return runError(err)
 }
 
 // collect fills in the outputs that ONNX Runtime allocated itself.
@@ -311,7 +311,11 @@ func (e *Engine) Close() error {
 }
 
 // newValue wraps data without a copy if its address is aligned for the elements.
+// Strings are copied.
 func newValue(t tensor.Type, shape ort.Shape, data []byte, pinned *runtime.Pinner) (ort.Value, error) {
+	if t == tensor.Bytes {
+		return newStrings(shape, data)
+	}
 	size, err := bytesOf(t, shape)
 	if err != nil {
 		return nil, err

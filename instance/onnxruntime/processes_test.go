@@ -127,7 +127,7 @@ func TestMemoryLimit(t *testing.T) {
 		return
 	}
 	line, _ := helper(t, "TestMemoryLimit", zooFile(t, "mnist"))
-	if !strings.Contains(line, "large: ONNX Runtime: ") || !strings.Contains(line, "small: <nil>") {
+	if !strings.Contains(line, "large: the request needs more memory than the instance has") || !strings.Contains(line, "small: <nil>") {
 		t.Errorf("got %s", line)
 	}
 }

@@ -125,6 +125,9 @@ func segmentInfos(of []cut.Tensor) ([]tensor.Info, error) {
 		if len(shape) == 0 || shape[0] != 1 || further[0] != 2 {
 			return nil, fmt.Errorf("the tensor %q between blocks has no row for each of a batch", t.Name)
 		}
+		if t.Type().Size() == 0 {
+			return nil, fmt.Errorf("the tensor %q between blocks has elements of different sizes", t.Name)
+		}
 		for d := range shape {
 			if shape[d] != further[d] {
 				shape[d] = -1

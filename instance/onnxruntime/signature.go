@@ -54,8 +54,9 @@ func (s *signature) inferOutputs(path string) (standard bool, err error) {
 	return true, nil
 }
 
-// shapeFor returns the shape of info for this number of rows, and whether all of it is
-// known before the run.
+// shapeFor returns the shape of info for this number of rows, and whether its memory can be
+// allocated before the run: all of the shape is known, and the elements are no strings, which ONNX
+// Runtime allocates one by one.
 func shapeFor(info tensor.Info, rows int) (ort.Shape, bool) {
 	shape := ort.Shape(append([]int64{int64(rows)}, info.Shape[1:]...))
 	for _, d := range shape {
@@ -63,7 +64,7 @@ func shapeFor(info tensor.Info, rows int) (ort.Shape, bool) {
 			return shape, false
 		}
 	}
-	return shape, true
+	return shape, info.Type != tensor.Bytes
 }
 
 var types = map[ort.TensorElementDataType]tensor.Type{
@@ -80,6 +81,7 @@ var types = map[ort.TensorElementDataType]tensor.Type{
 	ort.TensorElementDataTypeBFloat16: tensor.BF16,
 	ort.TensorElementDataTypeFloat:    tensor.FP32,
 	ort.TensorElementDataTypeDouble:   tensor.FP64,
+	ort.TensorElementDataTypeString:   tensor.Bytes,
 }
 
 var elementTypes = func() map[tensor.Type]ort.TensorElementDataType {
@@ -95,6 +97,9 @@ func bytesOf(t tensor.Type, shape []int64) (int, error) {
 	n, err := tensor.Elements(shape)
 	if err != nil {
 		return 0, err
+	}
+	if t.Size() == 0 {
+		return 0, fmt.Errorf("elements of %s have no fixed size", t)
 	}
 	if n > math.MaxInt/int64(t.Size()) {
 		return 0, fmt.Errorf("shape %v is too large", shape)

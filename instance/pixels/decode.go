@@ -7,9 +7,16 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/gif"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"math"
+	"slices"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+	"golang.org/x/image/webp"
 )
 
 // maxMemory is the maximum memory in bytes to decode one image, enough for a photograph
@@ -24,26 +31,52 @@ const maxSide = 65535
 const maxScans = 256
 
 // errFormat refuses a file that is not a supported image.
-var errFormat = errors.New("it is neither a JPEG nor a PNG image")
+var errFormat = errors.New("it is not a JPEG, PNG, GIF, WebP, BMP or TIFF image")
 
-// Is reports whether a file begins like a JPEG or PNG image.
-func Is(file []byte) bool { return isJPEG(file) || isPNG(file) }
+// format is a file format of images.
+type format struct {
+	// begins reports whether a file begins like one of the format.
+	begins func(file []byte) bool
+	config func(io.Reader) (image.Config, error)
+	decode func(io.Reader) (image.Image, error)
+	// memory estimates from a file's head how many bytes its decoder allocates.
+	memory func(file []byte, config image.Config) int64
+}
+
+// formats lists the supported formats.
+var formats = []format{
+	{isJPEG, jpeg.DecodeConfig, jpeg.Decode, jpegMemory},
+	{isPNG, png.DecodeConfig, png.Decode, pngMemory},
+	{isGIF, gif.DecodeConfig, gif.Decode, gifMemory},
+	{isWebP, webp.DecodeConfig, decodeWebP, webpMemory},
+	{isBMP, bmp.DecodeConfig, bmp.Decode, bmpMemory},
+	{isTIFF, tiff.DecodeConfig, tiff.Decode, tiffMemory},
+}
+
+func formatOf(file []byte) (format, bool) {
+	at := slices.IndexFunc(formats, func(f format) bool { return f.begins(file) })
+	if at < 0 {
+		return format{}, false
+	}
+	return formats[at], true
+}
+
+// Is reports whether a file begins like an image of a supported format.
+func Is(file []byte) bool {
+	_, ok := formatOf(file)
+	return ok
+}
 
 func isJPEG(file []byte) bool { return bytes.HasPrefix(file, []byte("\xff\xd8\xff")) }
 func isPNG(file []byte) bool  { return bytes.HasPrefix(file, []byte("\x89PNG\r\n\x1a\n")) }
 
 // decode decodes an image. It first refuses one that needs more than maxMemory.
 func decode(file []byte) (image.Image, error) {
-	var config image.Config
-	var err error
-	switch {
-	case isJPEG(file):
-		config, err = jpeg.DecodeConfig(bytes.NewReader(file))
-	case isPNG(file):
-		config, err = png.DecodeConfig(bytes.NewReader(file))
-	default:
+	f, ok := formatOf(file)
+	if !ok {
 		return nil, errFormat
 	}
+	config, err := f.config(bytes.NewReader(file))
 	if err != nil {
 		return nil, fmt.Errorf("the image's head cannot be read: %w", err)
 	}
@@ -53,47 +86,50 @@ func decode(file []byte) (image.Image, error) {
 	if config.Width > maxSide || config.Height > maxSide {
 		return nil, fmt.Errorf("the image has %dx%d pixels; neither side may have more than %d, so send it smaller", config.Width, config.Height, maxSide)
 	}
-	if need := memory(file, config); need > maxMemory {
+	if need := f.memory(file, config); need > maxMemory {
 		return nil, fmt.Errorf("the image has %dx%d pixels and needs %d MB to decode; the limit is %d MB, so send it smaller",
 			config.Width, config.Height, need>>20, int64(maxMemory)>>20)
 	}
 	if isJPEG(file) && bytes.Count(file, []byte("\xff\xda")) > maxScans {
 		return nil, fmt.Errorf("the image has more than %d scans; save it as a baseline JPEG", maxScans)
 	}
-	var img image.Image
-	if isJPEG(file) {
-		img, err = jpeg.Decode(bytes.NewReader(file))
-	} else {
-		img, err = png.Decode(bytes.NewReader(file))
-	}
+	img, err := f.decode(bytes.NewReader(file))
 	if err != nil {
 		return nil, fmt.Errorf("the image cannot be decoded: %w", err)
 	}
-	return img, nil
+	return onCanvas(img, config), nil
 }
 
-// memory estimates from an image's header how many bytes its decoder will allocate.
-func memory(file []byte, config image.Config) int64 {
-	pixels := int64(config.Width) * int64(config.Height)
-	if isPNG(file) {
-		each := int64(4)
-		switch config.ColorModel {
-		case color.GrayModel:
-			each = 1
-		case color.Gray16Model:
-			each = 2
-		case color.RGBA64Model, color.NRGBA64Model:
-			each = 8
-		default:
-			if _, ok := config.ColorModel.(color.Palette); ok {
-				each = 1
-			}
-		}
-		if interlaced := len(file) > 28 && file[28] != 0; interlaced {
-			each *= 2 // The passes are images of their own, beside the whole one.
-		}
-		return pixels * each
+// pngMemory is a PNG's memory.
+func pngMemory(file []byte, config image.Config) int64 {
+	each := bytesEach(config)
+	if interlaced := len(file) > 28 && file[28] != 0; interlaced {
+		each *= 2 // The passes are images of their own, beside the whole one.
 	}
+	return pixels(config) * each
+}
+
+// pixels is an image's number of pixels.
+func pixels(config image.Config) int64 { return int64(config.Width) * int64(config.Height) }
+
+// bytesEach is the size in bytes of a decoded pixel.
+func bytesEach(config image.Config) int64 {
+	switch config.ColorModel {
+	case color.GrayModel:
+		return 1
+	case color.Gray16Model:
+		return 2
+	case color.RGBA64Model, color.NRGBA64Model:
+		return 8
+	}
+	if _, ok := config.ColorModel.(color.Palette); ok {
+		return 1
+	}
+	return 4
+}
+
+// jpegMemory is a JPEG's memory.
+func jpegMemory(file []byte, config image.Config) int64 {
 	components, samples, progressive := frameHeader(file)
 	// The decoder keeps all coefficients of a progressive image until the end, 4 bytes
 	// each: 1 + 4 = 5 bytes a sample.
@@ -101,9 +137,9 @@ func memory(file []byte, config image.Config) int64 {
 	if progressive {
 		perSample = 5
 	}
-	need := float64(pixels) * samples * perSample
+	need := float64(pixels(config)) * samples * perSample
 	if components == 4 || config.ColorModel == color.RGBAModel {
-		need += 4 * float64(pixels) // The decoder converts it into a second image.
+		need += 4 * float64(pixels(config)) // The decoder converts it into a second image.
 	}
 	return int64(need)
 }

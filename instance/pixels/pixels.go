@@ -1,4 +1,4 @@
-// Package pixels converts JPEG and PNG images into a model's input, as the deployment's
+// Package pixels converts JPEG, PNG, GIF, WebP, BMP and TIFF images into a model's input, as the deployment's
 // [model.ImageForm] says. It calculates the memory to decode an image from its header and
 // refuses too large ones before it decodes: a small file may hold a large image. Begin
 // with [New].

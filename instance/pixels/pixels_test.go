@@ -2,6 +2,7 @@ package pixels
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"hash/crc32"
 	"image"
@@ -220,8 +221,8 @@ func TestBombsTakeNoMemory(t *testing.T) {
 		file []byte
 		why  string
 	}{
-		"nothing":            {nil, "neither a JPEG nor a PNG"},
-		"a GIF":              {[]byte("GIF89a"), "neither a JPEG nor a PNG"},
+		"nothing":            {nil, "not a JPEG, PNG, GIF, WebP, BMP or TIFF image"},
+		"a cut GIF":          {[]byte("GIF89a"), "head cannot be read"},
 		"a cut JPEG":         {[]byte("\xff\xd8\xff\xe0"), "head cannot be read"},
 		"a cut PNG":          {asPNG(t, halves(64, 64, red, blue))[:60], "cannot be decoded"},
 		"a large PNG":        {header(40000, 40000, 8, 2, 0), "40000x40000 pixels"},
@@ -270,6 +271,15 @@ func FuzzAppend(f *testing.F) {
 	}
 	f.Add(p.Bytes())
 	f.Add(j.Bytes())
+	for kind := range webps {
+		file, err := base64.StdEncoding.DecodeString(webps[kind])
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(file)
+	}
+	f.Add(largeTIFF(9, 5))
+	f.Add([]byte("GIF89a\x09\x00\x05\x00\x80\x00\x00\xff\x00\x00\x00\x00\xff,\x00\x00\x00\x00\x09\x00\x05\x00\x00\x02\x06\x84\x8f\xa9\xcb\xed\x0f\x00;"))
 	form, _ := model.ParseImageForm("4x4 fit=crop")
 	m, err := New(form, []tensor.Info{{Name: "image", Type: tensor.FP32, Shape: []int64{-1, 3, 4, 4}}})
 	if err != nil {

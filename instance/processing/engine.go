@@ -72,6 +72,9 @@ type Engine struct {
 	started  time.Duration
 }
 
+// Platform implements engine.Running.
+func (e *Engine) Platform() string { return "onnxruntime_onnx" }
+
 // computer computes the model, on the CPU or the GPU.
 type computer interface {
 	instance.Engine

@@ -174,9 +174,13 @@ func shapeOf(want tensor.Info, rows, size int) ([]int64, error) {
 }
 
 // checkOpen refuses tensors whose shape does not follow from their size: more than one
-// dimension beside the batch is dynamic.
+// dimension beside the batch is dynamic, or the elements are strings.
 func checkOpen(infos []tensor.Info) error {
 	for _, info := range infos {
+		if info.Type.Size() == 0 {
+			return fmt.Errorf("%q has elements of %s, which this kind of handler cannot exchange; use numbers, or a handler in Python",
+				info.Name, info.Type)
+		}
 		open := 0
 		for _, d := range info.Shape[1:] {
 			if d < 0 {

@@ -37,6 +37,10 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	two := []tensor.Info{{Name: "x", Type: tensor.FP32, Shape: []int64{-1, -1, -1}}}
+	words := []tensor.Info{{Name: "words", Type: tensor.Bytes, Shape: []int64{-1}}}
+	if err := checkOpen(words); err == nil || !strings.Contains(err.Error(), `"words" has elements of BYTES`) {
+		t.Errorf("strings: %v", err)
+	}
 	if err := checkOpen(two); err == nil || !strings.Contains(err.Error(), "at most one dynamic dimension") {
 		t.Errorf("%v", err)
 	}

@@ -1,8 +1,6 @@
 package protocol
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,10 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
-
-// bytesType is the Open Inference Protocol's type for elements of any length. Only files
-// have it here, never a model's tensors.
-const bytesType tensor.Type = "BYTES"
 
 // base64Key marks a file in JSON, as in TensorFlow Serving: {"b64": "…"}.
 const base64Key = "b64"
@@ -146,20 +140,11 @@ func (i *images) read(r *tensorjson.Reader, outermost bool) error {
 
 // readBase64 reads a file from a JSON string in base64.
 func (i *images) readBase64(r *tensorjson.Reader) error {
-	text, err := r.Raw()
+	file, err := r.Base64()
 	if err != nil {
 		return err
 	}
-	if len(text) < 2 || text[0] != '"' {
-		return errors.New("b64 is not a string")
-	}
-	text = text[1 : len(text)-1]
-	file := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
-	n, err := base64.StdEncoding.Decode(file, text)
-	if err != nil {
-		return fmt.Errorf("b64 is not base64: %w", err)
-	}
-	return i.add(file[:n])
+	return i.add(file)
 }
 
 // files reads an input of type BYTES whose elements are images. In the binary part each
@@ -195,18 +180,15 @@ func (in *inferInput) files(m *Model, binary []byte) (t tensor.Tensor, rest []by
 // readBinary reads files, each after its length in four bytes.
 func (i *images) readBinary(data []byte) error {
 	for len(data) > 0 {
-		if len(data) < 4 {
-			return fmt.Errorf("%d bytes follow the last image", len(data))
-		}
-		n := int64(binary.LittleEndian.Uint32(data))
-		if data = data[4:]; n > int64(len(data)) {
-			return fmt.Errorf("image %d has a length of %d bytes, but %d follow", i.rows, n, len(data))
-		}
 		at := i.rows
-		if err := i.add(data[:n]); err != nil {
+		file, rest, err := tensor.CutString(data)
+		if err == nil {
+			err = i.add(file)
+		}
+		if err != nil {
 			return fmt.Errorf("image %d: %w", at, err)
 		}
-		data = data[n:]
+		data = rest
 	}
 	return nil
 }

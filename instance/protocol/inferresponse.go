@@ -18,6 +18,9 @@ type wantedOutput struct {
 	at int
 	// binary says that its elements follow the JSON part.
 	binary bool
+	// classes is how many of the highest elements of each row it is answered with, in the form
+	// of the classification extension, 0 for the output itself.
+	classes int
 }
 
 // wanted returns the outputs that a request asks for, all if it names none.
@@ -37,16 +40,35 @@ func (m *Model) wanted(request inferRequest) ([]wantedOutput, error) {
 		if slices.ContainsFunc(wanted, func(w wantedOutput) bool { return w.at == at }) {
 			return nil, fmt.Errorf("output %q is requested twice", o.Name)
 		}
-		if err := o.Parameters.check(); err != nil {
+		classes, err := o.Parameters.classes(m.Outputs[at])
+		if err != nil {
 			return nil, fmt.Errorf("output %q: %w", o.Name, err)
 		}
 		binary := request.parameters.BinaryDataOutput
 		if o.Parameters.BinaryData != nil {
 			binary = *o.Parameters.BinaryData
 		}
-		wanted = append(wanted, wantedOutput{at: at, binary: binary})
+		wanted = append(wanted, wantedOutput{at, binary, classes})
 	}
 	return wanted, nil
+}
+
+// answerInfer makes a call answer in the Open Inference Protocol. name is what the request calls
+// the model, id the request's own id.
+func (c *Call) answerInfer(m *Model, name, id string, wanted []wantedOutput) {
+	c.asJSON = nil
+	for _, w := range wanted {
+		if !w.binary && w.classes == 0 {
+			c.asJSON = append(c.asJSON, w.at)
+		}
+	}
+	c.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
+		outputs, err := classify(m.Outputs, m.Labels, wanted, outputs)
+		if err != nil {
+			return frame.Response{}, err
+		}
+		return m.encodeInfer(name, id, wanted, outputs)
+	}
 }
 
 func (m *Model) output(name string) int {
@@ -100,7 +122,7 @@ func (m *Model) estimate(wanted []wantedOutput, outputs []tensor.Tensor) int {
 		if w.binary {
 			n += len(outputs[w.at].Data)
 		} else {
-			n += len(outputs[w.at].Data) / outputs[w.at].Type.Size() * 13
+			n += textSize(outputs[w.at])
 		}
 	}
 	return n

@@ -104,7 +104,7 @@ func (m *Model) decodeBare(r frame.Request) (call *Call, ok bool, err error) {
 	given.Name = m.Inputs[0].Name
 	call, err = m.assemble([]tensor.Tensor{given})
 	if err == nil {
-		call.encode = encodeRows
+		call.answerJSON(m.Outputs, encodeRows)
 	}
 	return call, true, err
 }
@@ -116,6 +116,9 @@ func (m *Model) raw(body []byte) (tensor.Tensor, error) {
 		return tensor.Tensor{}, nil // The caller returns the error.
 	}
 	in := m.Inputs[0]
+	if in.Type == tensor.Bytes {
+		return rawString(in, body)
+	}
 	row := slices.Clone(in.Shape)
 	if axis := batchAxis(in); axis >= 0 {
 		row[axis] = 1
@@ -134,6 +137,19 @@ func (m *Model) raw(body []byte) (tensor.Tensor, error) {
 	return tensor.Tensor{Type: in.Type, Shape: row, Data: body}, nil
 }
 
+// rawString makes a body the only element of a row. It has no length before it.
+func rawString(in tensor.Info, body []byte) (tensor.Tensor, error) {
+	shape := []int64{1}
+	for _, d := range in.Shape[1:] {
+		if d > 1 {
+			return tensor.Tensor{}, fmt.Errorf("input %q: a raw body is one string, but a row of %s takes more; "+
+				"send JSON or use the Open Inference Protocol", in.Name, describe(in))
+		}
+		shape = append(shape, 1)
+	}
+	return tensor.Tensor{Type: in.Type, Shape: shape, Data: tensor.AppendString(nil, body)}, nil
+}
+
 // decodeRaw decodes a request of the Open Inference Protocol without a JSON part: the
 // only input's raw elements. The answer has all outputs as binary data.
 func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
@@ -150,8 +166,7 @@ func (m *Model) decodeRaw(r frame.Request) (*Call, error) {
 		return nil, err
 	}
 	wanted, err := m.wanted(inferRequest{parameters: parameters{BinaryDataOutput: true}})
-	name := m.calledBy(r)
-	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return m.encodeInfer(name, "", wanted, outputs) }
+	call.answerInfer(m, m.calledBy(r), "", wanted)
 	return call, err
 }
 
@@ -186,7 +201,11 @@ func (m *Model) applyAccept(call *Call, r frame.Request) error {
 		return &refusal{http.StatusNotAcceptable, fmt.Errorf("%s holds one output, but the model has %s; name one in the query, for example ?output=%s",
 			form, describeAll(m.Outputs), m.Outputs[0].Name)}
 	}
+	if _, err := AppendNPY(nil, tensor.Tensor{Type: m.Outputs[at].Type}); err != nil && form == NPYContentType {
+		return &refusal{http.StatusNotAcceptable, fmt.Errorf("output %q: %w", m.Outputs[at].Name, err)}
+	}
 	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) { return encodeBare(form, outputs[at]) }
+	call.asJSON = nil
 	return nil
 }
 

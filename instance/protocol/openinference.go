@@ -24,7 +24,7 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 			Name       string   `json:"name"`
 			Version    string   `json:"version"`
 			Extensions []string `json:"extensions"`
-		}{"faas-infer", "2", []string{"binary_tensor_data"}})
+		}{"faas-infer", "2", []string{"binary_tensor_data", "classification", "model_configuration", "statistics"}})
 	case len(parts) == 2 && parts[0] == "health" && parts[1] == "live":
 		return nil, answer(http.StatusOK, []byte(`{"live":true}`))
 	case len(parts) == 2 && parts[0] == "health" && parts[1] == "ready":
@@ -51,6 +51,10 @@ func (m *Model) openInference(r frame.Request, parts []string) (*Call, frame.Res
 		}{m.calledBy(r), true})
 	case len(rest) == 1 && rest[0] == "infer":
 		return m.decodePost(r, m.decodeInfer)
+	case len(rest) == 1 && rest[0] == "config":
+		return nil, config(m, m.calledBy(r))
+	case len(rest) == 1 && rest[0] == "stats":
+		return nil, stats(m, m.calledBy(r))
 	}
 	return nil, Failure(http.StatusNotFound, fmt.Errorf("the Open Inference Protocol has no route %s", r.Path))
 }
@@ -62,7 +66,7 @@ func (m *Model) metadata(name string) frame.Response {
 		Platform string        `json:"platform"`
 		Inputs   []tensor.Info `json:"inputs"`
 		Outputs  []tensor.Info `json:"outputs"`
-	}{name, []string{modelVersion}, "onnxruntime_onnx", plainInfos(m.Inputs), plainInfos(m.Outputs)})
+	}{name, []string{modelVersion}, platformOf(m), plainInfos(m.Inputs), plainInfos(m.Outputs)})
 }
 
 // plainInfos are descriptions as clients read them.
@@ -75,7 +79,7 @@ func plainInfos(infos []tensor.Info) []tensor.Info {
 }
 
 // parameters are the protocol's parameters that the package knows. check refuses those
-// that are not supported but would change the answer. All others are ignored.
+// that would change the answer and are not supported, or not there. All others are ignored.
 type parameters struct {
 	BinaryDataSize     *int64          `json:"binary_data_size"`
 	BinaryData         *bool           `json:"binary_data"`
@@ -86,7 +90,7 @@ type parameters struct {
 
 func (p *parameters) check() error {
 	if p.Classification != nil {
-		return errors.New("the classification extension is not supported")
+		return errors.New("classification is a parameter of an output; name the output in \"outputs\" and give it the parameter")
 	}
 	if p.SharedMemoryRegion != nil {
 		return errors.New("the shared memory extension is not supported")
@@ -146,10 +150,7 @@ func (m *Model) decodeInfer(r frame.Request) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := m.calledBy(r)
-	call.encode = func(outputs []tensor.Tensor) (frame.Response, error) {
-		return m.encodeInfer(name, request.id, wanted, outputs)
-	}
+	call.answerInfer(m, m.calledBy(r), request.id, wanted)
 	return call, nil
 }
 
@@ -228,12 +229,12 @@ func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 		return m.noInput(in.Name)
 	case slices.ContainsFunc(before, func(b inferInput) bool { return b.Name == in.Name }):
 		return fmt.Errorf("input %q is given twice", in.Name)
-	case in.Datatype == bytesType:
+	case in.Datatype == tensor.Bytes && m.Inputs[at].Type != tensor.Bytes:
 		if err := in.Parameters.check(); err != nil {
 			return fmt.Errorf("input %q: %w", in.Name, err)
 		}
 		return in.checkFiles(m)
-	case in.Datatype.Size() == 0:
+	case in.Datatype.Size() == 0 && in.Datatype != tensor.Bytes:
 		return fmt.Errorf("input %q has the datatype %.100q, which no model takes", in.Name, in.Datatype)
 	}
 	if err := in.Parameters.check(); err != nil {
@@ -246,7 +247,7 @@ func (in *inferInput) check(m *Model, before []inferInput) (err error) {
 // tensor decodes the input's elements, from the binary part if it has a
 // binary_data_size. rest is the unread rest of the binary part.
 func (in *inferInput) tensor(m *Model, binary []byte) (t tensor.Tensor, rest []byte, err error) {
-	if in.Datatype == bytesType {
+	if at := m.input(in.Name); in.Datatype == tensor.Bytes && m.Inputs[at].Type != tensor.Bytes {
 		return in.files(m, binary)
 	}
 	t = tensor.Tensor{Name: in.Name, Type: in.Datatype, Shape: in.Shape}
@@ -257,7 +258,7 @@ func (in *inferInput) tensor(m *Model, binary []byte) (t tensor.Tensor, rest []b
 		if *size < 0 || *size > int64(len(binary)) {
 			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, but the body has %d bytes", in.Name, *size, len(binary))
 		}
-		if *size%int64(t.Type.Size()) != 0 {
+		if t.Type != tensor.Bytes && *size%int64(t.Type.Size()) != 0 {
 			return t, nil, fmt.Errorf("input %q has a binary_data_size of %d, which is not whole elements of %s", in.Name, *size, t.Type)
 		}
 		t.Data = binary[:*size:*size]

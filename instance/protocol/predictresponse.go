@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/tensorjson"
@@ -18,8 +19,13 @@ func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
 		}
 	}
 	body := append(make([]byte, 0, sizeOf(outputs)), `{"predictions":[`...)
-	var err error
 	rows := outputs[0].Shape[0]
+	split, err := [][]tensor.Tensor{outputs}, error(nil)
+	if rows > 1 {
+		if split, err = tensor.Split(outputs, slices.Repeat([]int{1}, int(rows))); err != nil {
+			return frame.Response{}, fmt.Errorf("output %w", err)
+		}
+	}
 	for row := range rows {
 		if row > 0 {
 			body = append(body, ',')
@@ -34,8 +40,8 @@ func encodeRows(outputs []tensor.Tensor) (frame.Response, error) {
 				}
 				body = append(appendString(body, t.Name), ':')
 			}
-			size := int64(len(t.Data)) / rows
-			one := tensor.Tensor{Type: t.Type, Shape: t.Shape[1:], Data: t.Data[row*size : (row+1)*size]}
+			one := split[row][i]
+			one.Shape = one.Shape[1:]
 			if body, err = tensorjson.AppendNested(body, one); err != nil {
 				return frame.Response{}, fmt.Errorf("output %q: %w", t.Name, err)
 			}
@@ -79,7 +85,15 @@ func encodeWhole(key string, outputs []tensor.Tensor) (frame.Response, error) {
 func sizeOf(outputs []tensor.Tensor) int {
 	n := 32
 	for _, t := range outputs {
-		n += len(t.Name) + len(t.Data)/t.Type.Size()*14
+		n += len(t.Name) + textSize(t)
 	}
 	return n
+}
+
+// textSize is the approximate length of a tensor's elements as JSON.
+func textSize(t tensor.Tensor) int {
+	if t.Type == tensor.Bytes {
+		return len(t.Data) // Quotes and a comma take less than the length before each string.
+	}
+	return len(t.Data) / t.Type.Size() * 13
 }

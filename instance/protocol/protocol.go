@@ -20,6 +20,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/pixels"
+	"github.com/faas-infer/faas-infer/instance/tensorjson"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -38,6 +39,13 @@ type Model struct {
 	// Images converts images into the model's only input. It is nil if the deployment
 	// declares no images.
 	Images *pixels.Maker
+	// Platform is what runs the model, as Triton names it, "" for onnxruntime_onnx.
+	Platform string
+	// Labels are the names of the classes by their index, for the classification extension. It
+	// is nil if the model has none.
+	Labels []string
+	// Statistics returns what the server counted so far. It is nil if it counts nothing.
+	Statistics func() Statistics
 }
 
 // defaultMaxBody is the maximum decompressed body in bytes if Model.MaxBody is 0.
@@ -54,6 +62,8 @@ type Call struct {
 	encode func(outputs []tensor.Tensor) (frame.Response, error)
 	// outputs describe the outputs as clients get them.
 	outputs []tensor.Info
+	// asJSON are the positions of the outputs that encode writes as JSON.
+	asJSON []int
 	// request is the decoded request's header, without the rest.
 	request frame.Request
 }
@@ -69,7 +79,11 @@ func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
 		}
 	}
 	response, err := c.encode(own)
-	if err != nil {
+	switch {
+	case errors.Is(err, tensorjson.ErrNotJSON):
+		// The same request would fail again. The client must ask for binary data.
+		return Failure(http.StatusBadRequest, err)
+	case err != nil:
 		return Failure(http.StatusInternalServerError, err)
 	}
 	return pack(response, c.request)
@@ -137,11 +151,33 @@ func (m *Model) decodePost(r frame.Request, decode func(frame.Request) (*Call, e
 		return nil, response
 	}
 	call, err := decode(r)
+	if err == nil {
+		err = call.checkJSON(m.Outputs)
+	}
 	if err != nil {
 		return nil, Failure(statusOf(err), err)
 	}
 	call.request = frame.Request{Header: r.Header}
 	return call, frame.Response{}
+}
+
+// checkJSON refuses an output as JSON that has no form there, before the model runs.
+func (c *Call) checkJSON(outputs []tensor.Info) error {
+	for _, at := range c.asJSON {
+		if err := tensorjson.Writable(outputs[at].Type); err != nil {
+			return fmt.Errorf("output %q: %w with the Open Inference Protocol, for example with the parameter "+
+				"binary_data_output", outputs[at].Name, err)
+		}
+	}
+	return nil
+}
+
+// answerJSON makes a call answer with all outputs as JSON.
+func (c *Call) answerJSON(outputs []tensor.Info, encode func([]tensor.Tensor) (frame.Response, error)) {
+	c.encode, c.asJSON = encode, nil
+	for at := range outputs {
+		c.asJSON = append(c.asJSON, at)
+	}
 }
 
 // known reports whether a name in a path is this model's, with or without the namespace.
@@ -177,9 +213,8 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 		if err != nil {
 			return nil, err
 		}
-		if n*int64(t.Type.Size()) != int64(len(t.Data)) {
-			return nil, fmt.Errorf("input %q has %d elements, but its shape %s needs %d",
-				t.Name, len(t.Data)/t.Type.Size(), describeShape(t.Shape), n)
+		if err := checkData(t, n); err != nil {
+			return nil, err
 		}
 		call.Inputs[at] = t
 	}
@@ -200,6 +235,25 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 	call.outputs = m.Outputs
 	return call, nil
 }
+
+// checkData checks that an input's data are the elements that its shape needs.
+func checkData(t tensor.Tensor, n int64) error {
+	if t.Type == tensor.Bytes {
+		if err := tensor.CheckStrings(t.Data, n); err != nil {
+			return fmt.Errorf("input %q of the shape %s: %w", t.Name, describeShape(t.Shape), err)
+		}
+		return nil
+	}
+	if n*int64(t.Type.Size()) != int64(len(t.Data)) {
+		return fmt.Errorf("input %q has %d elements, but its shape %s needs %d",
+			t.Name, len(t.Data)/t.Type.Size(), describeShape(t.Shape), n)
+	}
+	return nil
+}
+
+// maxStrings is the maximum number of strings in one input. An empty string takes few bytes of a
+// body and some hundred of an engine's memory.
+const maxStrings = 1 << 20
 
 // input returns an input's position by its name, -1 if there is none.
 func (m *Model) input(name string) int {
@@ -238,6 +292,9 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 	}
 	if elements == 0 {
 		return 0, fmt.Errorf("input %q is empty: its shape is %s", info.Name, describeShape(shape))
+	}
+	if info.Type == tensor.Bytes && elements > maxStrings {
+		return 0, fmt.Errorf("input %q has %d strings; at most %d in one request", info.Name, elements, maxStrings)
 	}
 	if n := rowsOf(info, shape); m.MaxRows > 0 && n > int64(m.MaxRows) {
 		return 0, fmt.Errorf("input %q has %d rows; at most %d in one request", info.Name, n, m.MaxRows)

@@ -90,23 +90,31 @@ func TestBinaryOutputs(t *testing.T) {
 	}
 }
 
-// TestOutputsThatAreNotNumbers checks that NaN and infinities fail their own request, with an
+// TestOutputsThatAreNotNumbers checks that NaN and infinities are words for clients of TensorFlow
+// Serving, whose API has these. In the Open Inference Protocol they fail their own request, with an
 // error that names the alternative.
 func TestOutputsThatAreNotNumbers(t *testing.T) {
 	y := []tensor.Tensor{{Name: "y", Type: tensor.FP32, Shape: []int64{1, 2}, Data: floats(1, float32(math.NaN()))}}
 	call, _ := one.Decode(post("/", `{"instances":[[1,2]]}`))
 	response := call.Respond(y)
-	if want := `{"error":"output \"y\": it holds NaN: JSON cannot represent it; request binary data"}` + "\n"; response.Status != 500 || string(response.Body) != want {
+	if want := `{"predictions":[[1,NaN]]}`; response.Status != 200 || string(response.Body) != want {
+		t.Errorf("got %d %s", response.Status, response.Body)
+	}
+	call, _ = one.Decode(post("/v2/models/one/infer", `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}`))
+	response = call.Respond(y)
+	if want := `{"error":"output \"y\": it holds NaN: JSON cannot represent it; request binary data"}` + "\n"; response.Status != 400 || string(response.Body) != want {
 		t.Errorf("got %d %s", response.Status, response.Body)
 	}
 }
 
 func TestMetadata(t *testing.T) {
 	for path, want := range map[string]string{
-		"/v2":                  `{"name":"faas-infer","version":"2","extensions":["binary_tensor_data"]}` + "\n",
-		"/v2/health/live":      `{"live":true}`,
-		"/v2/health/ready":     `{"ready":true}`,
-		"/v2/models/one":       `{"name":"one.openfaas-fn","versions":["1"],"platform":"onnxruntime_onnx","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]}` + "\n",
+		"/v2":              `{"name":"faas-infer","version":"2","extensions":["binary_tensor_data","classification","model_configuration","statistics"]}` + "\n",
+		"/v2/health/live":  `{"live":true}`,
+		"/v2/health/ready": `{"ready":true}`,
+		"/v2/models/one":   `{"name":"one.openfaas-fn","versions":["1"],"platform":"onnxruntime_onnx","inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"y","datatype":"FP32","shape":[-1,2]}]}` + "\n",
+		"/v2/models/one/config": `{"input":[{"data_type":"TYPE_FP32","dims":[-1,2],"format":"FORMAT_NONE","name":"x"}],"max_batch_size":0,` +
+			`"name":"one.openfaas-fn","output":[{"data_type":"TYPE_FP32","dims":[-1,2],"name":"y"}],"platform":"onnxruntime_onnx","version_policy":{"latest":{"num_versions":1}}}` + "\n",
 		"/v2/models/one/ready": `{"name":"one.openfaas-fn","ready":true}` + "\n",
 		"/v1/models/one":       `{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}`,
 		"/v1/models/one/metadata": `{"metadata":{"signature_def":{"signature_def":{"serving_default":{` +

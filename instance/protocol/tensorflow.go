@@ -103,7 +103,7 @@ func (m *Model) predict(format string, given []tensor.Tensor) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
-	call.encode = encodeRows
+	call.answerJSON(m.Outputs, encodeRows)
 	if format == "inputs" {
 		call.encode = encodeColumns
 	}
@@ -130,7 +130,7 @@ func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values
 		if err := m.checkRows(rows); err != nil {
 			return err
 		}
-		if r.Peek() != '{' {
+		if isValueNext(m.Inputs, r) {
 			return m.readOnly(r, columns, 1)
 		}
 		return m.readNamed(r, columns, 1, rows)
@@ -154,10 +154,28 @@ func (m *Model) readInstances(r *tensorjson.Reader, columns []*tensorjson.Values
 // readColumns reads whole inputs: an object of inputs by name, or the value itself if the
 // model has one input.
 func (m *Model) readColumns(r *tensorjson.Reader, columns []*tensorjson.Values) error {
-	if r.Peek() != '{' {
+	if isValueNext(m.Inputs, r) {
 		return m.readOnly(r, columns, 0)
 	}
 	return m.readNamed(r, columns, 0, 1)
+}
+
+// isValueNext reports whether the value of the only input comes next, and not an object of
+// inputs by name. An object with the key b64 is the value of a model that takes strings.
+func isValueNext(inputs []tensor.Info, r *tensorjson.Reader) bool {
+	if r.Peek() != '{' {
+		return true
+	}
+	if len(inputs) != 1 || inputs[0].Type != tensor.Bytes || inputs[0].Name == base64Key {
+		return false
+	}
+	ahead, found := *r, false
+	// Errors do not matter here: the object is read again in full.
+	_ = ahead.Object(func(key string) error {
+		found = key == base64Key
+		return errDecided
+	})
+	return found
 }
 
 func (m *Model) readOnly(r *tensorjson.Reader, columns []*tensorjson.Values, depth int) error {
@@ -199,6 +217,7 @@ func (m *Model) readInto(r *tensorjson.Reader, columns []*tensorjson.Values, at,
 	v := columns[at]
 	if v == nil {
 		v = tensorjson.NewValues(m.Inputs[at].Type)
+		v.Extended = true
 		v.Limit = m.maxElements(m.Inputs[at])
 		columns[at] = v
 	}
@@ -243,17 +262,20 @@ func (m *Model) checkRows(rows int64) error {
 }
 
 // maxElements returns the maximum number of an input's elements in one request. It is 0,
-// no limit, if the input has further dynamic dimensions or MaxRows is 0.
+// no limit, if the input has further dynamic dimensions or MaxRows is 0, unless it takes strings.
 func (m *Model) maxElements(info tensor.Info) int64 {
 	row, rows := slices.Clone(info.Shape), int64(1)
 	if axis := batchAxis(info); axis >= 0 {
 		row[axis], rows = 1, int64(m.MaxRows)
 	}
 	n, err := tensor.Elements(row)
-	if err != nil {
-		return 0
+	if limit := n * rows; err == nil && limit > 0 {
+		return limit
 	}
-	return n * rows
+	if info.Type == tensor.Bytes {
+		return maxStrings
+	}
+	return 0
 }
 
 // modelStatus answers GET /v1/models/NAME.
@@ -293,5 +315,6 @@ var dtypes = map[tensor.Type]string{
 	tensor.Bool: "DT_BOOL", tensor.Uint8: "DT_UINT8", tensor.Int8: "DT_INT8",
 	tensor.Int16: "DT_INT16", tensor.Uint16: "DT_UINT16", tensor.Int32: "DT_INT32",
 	tensor.Uint32: "DT_UINT32", tensor.Int64: "DT_INT64", tensor.Uint64: "DT_UINT64",
-	tensor.FP16: "DT_HALF", tensor.FP32: "DT_FLOAT", tensor.FP64: "DT_DOUBLE",
+	tensor.FP16: "DT_HALF", tensor.BF16: "DT_BFLOAT16", tensor.FP32: "DT_FLOAT", tensor.FP64: "DT_DOUBLE",
+	tensor.Bytes: "DT_STRING",
 }

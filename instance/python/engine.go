@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,6 +88,17 @@ func (e *Engine) Inputs() []tensor.Info { return e.loaded.Inputs }
 
 // Outputs describes the model's outputs.
 func (e *Engine) Outputs() []tensor.Info { return e.loaded.Outputs }
+
+// Platform implements engine.Running. A handler is Python's, whatever it calls.
+func (e *Engine) Platform() string {
+	switch p := e.options.Prepared; {
+	case p.Handler != "":
+		return "python"
+	case filepath.Ext(p.Model) != "":
+		return "keras"
+	}
+	return "tensorflow_savedmodel"
+}
 
 // LoadTime returns the time from the process's start until it had loaded the model, and
 // whether it was forked from a warm process.

@@ -62,9 +62,12 @@ func newWindow(of *shared.Memory, answers []answer) (window, error) {
 
 func (w window) release() { w.of.Free(w.lent) }
 
-// bytes returns a tensor's size in bytes.
+// bytes returns a tensor's size in bytes, which is checked.
 func (p placed) bytes() (int64, error) {
 	elements, err := tensor.Elements(p.Shape)
+	if err == nil && p.Type == tensor.Bytes && p.At >= 0 && p.At <= maxPlace && p.Size >= 0 && p.Size <= maxPlace {
+		return p.Size, nil
+	}
 	if err != nil || p.Type.Size() == 0 || p.At < 0 || p.At > maxPlace || elements > maxPlace {
 		return 0, fmt.Errorf("output %q: %s %v at %d", p.Name, p.Type, p.Shape, p.At)
 	}
@@ -82,7 +85,17 @@ func (w window) tensor(p placed) (tensor.Tensor, error) {
 		return tensor.Tensor{}, err
 	}
 	from := p.At - w.lent.From()
-	return tensor.Tensor{Name: p.Name, Type: p.Type, Shape: slices.Clone(p.Shape), Data: w.lent.Data()[from : from+size : from+size]}, nil
+	t := tensor.Tensor{Name: p.Name, Type: p.Type, Shape: slices.Clone(p.Shape), Data: w.lent.Data()[from : from+size : from+size]}
+	if t.Type == tensor.Bytes {
+		n, err := tensor.Elements(t.Shape)
+		if err == nil {
+			err = tensor.CheckStrings(t.Data, n)
+		}
+		if err != nil {
+			return tensor.Tensor{}, fmt.Errorf("output %q: %w", t.Name, err)
+		}
+	}
+	return t, nil
 }
 
 // put returns the tensors' places in the file. It copies those that are not in the file
@@ -92,7 +105,7 @@ func put(s *shared.Memory, tensors []tensor.Tensor) (places []placed, size int64
 	var at []int64
 	var room int64
 	for _, t := range tensors {
-		place := placed{Info: tensor.Info{Name: t.Name, Type: t.Type, Shape: t.Shape}}
+		place := placed{Info: tensor.Info{Name: t.Name, Type: t.Type, Shape: t.Shape}, Size: int64(len(t.Data))}
 		var there bool
 		if place.At, there = s.Find(t.Data); !there {
 			copies, at = append(copies, t), append(at, room)

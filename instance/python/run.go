@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"syscall"
 	"time"
@@ -76,11 +77,20 @@ func (e *Engine) call(p *process, rows []int, inputs []tensor.Tensor) ([]answer,
 		return nil, engine.Lost{Why: e.lost(p, err)}
 	}
 	e.limit.Answered(time.Since(began))
-	if r.Error != "" {
+	switch {
+	case r.Error != "" && r.Inputs:
+		return nil, inputError{errors.New(r.Error)}
+	case r.Error != "":
 		return nil, errors.New(r.Error)
 	}
 	return r.Answers, nil
 }
+
+// inputError is the error of a batch that its inputs caused.
+type inputError struct{ error }
+
+// HTTPStatus is that of a request that must not be sent again unchanged.
+func (inputError) HTTPStatus() int { return http.StatusBadRequest }
 
 // The reasons to stop a process.
 var (
@@ -157,18 +167,8 @@ func (e *Engine) split(w window, rows []int, answers []answer) ([][]tensor.Tenso
 	if err != nil {
 		return nil, nil, err
 	}
-	outputs, from := make([][]tensor.Tensor, len(rows)), 0
-	for i, n := range rows {
-		part := slices.Clone(whole)
-		for k, t := range whole {
-			size := len(t.Data) / total
-			part[k].Data = t.Data[from*size : (from+n)*size : (from+n)*size]
-			part[k].Shape = append([]int64{int64(n)}, t.Shape[1:]...)
-		}
-		outputs[i] = part
-		from += n
-	}
-	return outputs, make([]error, len(rows)), nil
+	outputs, err := tensor.Split(whole, rows)
+	return outputs, make([]error, len(rows)), err
 }
 
 // tensors returns an answer's tensors in the model's order.

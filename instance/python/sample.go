@@ -21,7 +21,7 @@ func Sample(infos []tensor.Info, rows int, seed uint64) []tensor.Tensor {
 			shape = append(shape, d)
 			elements *= int(d)
 		}
-		data := make([]byte, 0, elements*info.Type.Size())
+		data := []byte{}
 		for range elements {
 			data = appendRandom(data, info.Type, random)
 		}
@@ -39,9 +39,5 @@ func appendRandom(data []byte, t tensor.Type, random *rand.Rand) []byte {
 	case tensor.FP16: // Only numbers with the exponent of 0.5: in [0.5, 1).
 		return binary.LittleEndian.AppendUint16(data, uint16(0x3800|random.IntN(0x400)))
 	}
-	data = append(data, byte(random.IntN(2)))
-	for range t.Size() - 1 {
-		data = append(data, 0)
-	}
-	return data
+	return t.Append(data, float64(random.IntN(2)))
 }

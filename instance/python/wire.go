@@ -46,6 +46,8 @@ type loaded struct {
 type placed struct {
 	tensor.Info
 	At int64 `json:"at"`
+	// Size is its length in bytes. The shape gives that, too, unless the elements are strings.
+	Size int64 `json:"size"`
 }
 
 // call is one batch: the number of rows of each request, and the concatenated inputs,
@@ -59,9 +61,10 @@ type call struct {
 }
 
 // reply is the answer to a call: one answer for each request, or one for the whole batch
-// if the model has no handler.
+// if the model has no handler. Inputs says that the error is due to the batch's inputs.
 type reply struct {
 	Error   string   `json:"error"`
+	Inputs  bool     `json:"inputs"`
 	Answers []answer `json:"answers"`
 }
 

@@ -126,7 +126,7 @@ type report struct {
 
 var typeCodes = []tensor.Type{
 	"", tensor.Bool, tensor.Uint8, tensor.Int8, tensor.Uint16, tensor.Int16, tensor.Uint32, tensor.Int32,
-	tensor.Uint64, tensor.Int64, tensor.FP16, tensor.FP32, tensor.FP64,
+	tensor.Uint64, tensor.Int64, tensor.FP16, tensor.FP32, tensor.FP64, tensor.BF16,
 }
 
 func codeOf(t tensor.Type) byte {
@@ -242,7 +242,7 @@ func (p placed) check() error {
 		return nil
 	}
 	n, err := tensor.Elements(p.shape)
-	if err != nil || p.typ == "" || n > maxData || uint64(n)*uint64(p.typ.Size()) != p.size {
+	if err != nil || p.typ.Size() == 0 || n > maxData || uint64(n)*uint64(p.typ.Size()) != p.size {
 		return fmt.Errorf("a tensor %s %v of %d bytes", p.typ, p.shape, p.size)
 	}
 	return nil

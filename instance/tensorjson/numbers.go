@@ -11,7 +11,7 @@ import (
 
 // flat reports whether the next array is one of numbers that [Values.numbers] can read.
 func (v *Values) flat(r *Reader) bool {
-	if v.Type == tensor.Bool || v.Type == tensor.FP16 || v.Type.Size() == 0 {
+	if v.Type == tensor.Bool || v.Type == tensor.FP16 || v.Type == tensor.BF16 || v.Type.Size() == 0 {
 		return false
 	}
 	inside := Reader{data: r.data, at: r.at + 1}

@@ -16,6 +16,9 @@ type Values struct {
 	// Type is the type of the elements, Data their bytes.
 	Type tensor.Type
 	Data []byte
+	// Extended takes what TensorFlow Serving adds to JSON: the numbers NaN, Infinity (or Inf) and
+	// -Infinity (or -Inf), and {"b64": "…"} for a string.
+	Extended bool
 	// Limit is the maximum number of elements, 0 for any number. Read fails at the first
 	// element above it, so a long body takes no more memory than the model needs.
 	Limit int64
@@ -36,9 +39,14 @@ var errRagged = errors.New("the arrays differ in length or depth")
 func (v *Values) Reserve(elements int64, length int) {
 	// An element and its comma take at least two bytes. A shape that claims more elements
 	// than the text can hold gets no memory.
-	if elements > 0 && elements <= int64(length)/2+1 {
-		v.Data = make([]byte, 0, int(elements)*v.Type.Size())
+	if elements <= 0 || elements > int64(length)/2+1 {
+		return
 	}
+	if v.Type == tensor.Bytes {
+		v.Data = make([]byte, 0, int(elements)*2+length) // Four bytes of length replace two quotes.
+		return
+	}
+	v.Data = make([]byte, 0, int(elements)*v.Type.Size())
 }
 
 // Read consumes an element or nested arrays of elements at the given depth of the input.
@@ -84,13 +92,19 @@ func (v *Values) Length(depth int, n int64) error {
 	return nil
 }
 
-// element consumes one number, or true or false for a Bool.
+// element consumes one number, true or false for a Bool, or a string.
 func (v *Values) element(r *Reader) error {
 	if v.taken++; v.Limit > 0 && v.taken > v.Limit {
 		return fmt.Errorf("it has more than %d elements", v.Limit)
 	}
-	if v.Type == tensor.Bool {
+	switch v.Type {
+	case tensor.Bool:
 		return v.boolean(r)
+	case tensor.Bytes:
+		return v.text(r)
+	}
+	if v.Extended && v.special(r) {
+		return nil
 	}
 	if c := r.Peek(); c != '-' && c-'0' > 9 {
 		text, err := r.Raw()
@@ -165,90 +179,4 @@ func appendWhole(to []byte, size int, u uint64) []byte {
 		return binary.LittleEndian.AppendUint32(to, uint32(u))
 	}
 	return binary.LittleEndian.AppendUint64(to, u)
-}
-
-// ErrNotJSON is wrapped by errors for outputs that JSON cannot represent.
-var ErrNotJSON = errors.New("JSON cannot represent it; request binary data")
-
-// appendElement appends one element as JSON.
-func appendElement(to []byte, kind tensor.Type, from []byte) ([]byte, error) {
-	switch kind {
-	case tensor.FP32:
-		return appendFloat(to, float64(math.Float32frombits(binary.LittleEndian.Uint32(from))), 32)
-	case tensor.FP64:
-		return appendFloat(to, math.Float64frombits(binary.LittleEndian.Uint64(from)), 64)
-	case tensor.Bool:
-		return strconv.AppendBool(to, from[0] != 0), nil
-	case tensor.Uint8:
-		return strconv.AppendUint(to, uint64(from[0]), 10), nil
-	case tensor.Uint16:
-		return strconv.AppendUint(to, uint64(binary.LittleEndian.Uint16(from)), 10), nil
-	case tensor.Uint32:
-		return strconv.AppendUint(to, uint64(binary.LittleEndian.Uint32(from)), 10), nil
-	case tensor.Uint64:
-		return strconv.AppendUint(to, binary.LittleEndian.Uint64(from), 10), nil
-	case tensor.Int8:
-		return strconv.AppendInt(to, int64(int8(from[0])), 10), nil
-	case tensor.Int16:
-		return strconv.AppendInt(to, int64(int16(binary.LittleEndian.Uint16(from))), 10), nil
-	case tensor.Int32:
-		return strconv.AppendInt(to, int64(int32(binary.LittleEndian.Uint32(from))), 10), nil
-	case tensor.Int64:
-		return strconv.AppendInt(to, int64(binary.LittleEndian.Uint64(from)), 10), nil
-	}
-	return to, fmt.Errorf("it is %s: %w", kind, ErrNotJSON)
-}
-
-func appendFloat(to []byte, f float64, bits int) ([]byte, error) {
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return to, fmt.Errorf("it holds %g: %w", f, ErrNotJSON)
-	}
-	return strconv.AppendFloat(to, f, 'g', -1, bits), nil
-}
-
-// AppendFlat appends a tensor's elements as one JSON array.
-func AppendFlat(to []byte, t tensor.Tensor) ([]byte, error) {
-	flat := t
-	flat.Shape = []int64{int64(len(t.Data) / t.Type.Size())}
-	return AppendNested(to, flat)
-}
-
-// AppendNested appends a tensor's elements as arrays nested like its shape.
-func AppendNested(to []byte, t tensor.Tensor) ([]byte, error) {
-	if len(t.Shape) == 0 {
-		return appendElement(to, t.Type, t.Data)
-	}
-	if len(t.Shape) == 1 {
-		return appendRow(to, t)
-	}
-	to = append(to, '[')
-	inner := t
-	inner.Shape = t.Shape[1:]
-	for i := range t.Shape[0] {
-		if i > 0 {
-			to = append(to, ',')
-		}
-		size := int64(len(t.Data)) / t.Shape[0]
-		inner.Data = t.Data[i*size : (i+1)*size]
-		var err error
-		if to, err = AppendNested(to, inner); err != nil {
-			return to, err
-		}
-	}
-	return append(to, ']'), nil
-}
-
-// appendRow appends the elements of a tensor of one dimension.
-func appendRow(to []byte, t tensor.Tensor) (_ []byte, err error) {
-	to = append(to, '[')
-	size := t.Type.Size()
-	for at := 0; at < len(t.Data); at += size {
-		if at > 0 {
-			to = append(to, ',')
-		}
-		if to, err = appendElement(to, t.Type, t.Data[at:at+size]); err != nil {
-			return to, err
-		}
-	}
-	return append(to, ']'), nil
 }

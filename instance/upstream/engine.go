@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -103,6 +104,14 @@ func (e *Engine) Inputs() []tensor.Info { return e.inputs }
 
 // Outputs describes the model's outputs.
 func (e *Engine) Outputs() []tensor.Info { return e.outputs }
+
+// Platform implements engine.Running.
+func (e *Engine) Platform() string {
+	if e.options.Prepared.Engine == bundle.EngineTensorFlowServing {
+		return "tensorflow_savedmodel"
+	}
+	return e.options.Prepared.Engine
+}
 
 // LoadTime returns the time from the server's start until the model was ready.
 func (e *Engine) LoadTime() time.Duration { return e.started }

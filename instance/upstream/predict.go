@@ -116,7 +116,7 @@ var types = map[string]tensor.Type{
 	"DT_BOOL": tensor.Bool, "DT_UINT8": tensor.Uint8, "DT_INT8": tensor.Int8,
 	"DT_INT16": tensor.Int16, "DT_UINT16": tensor.Uint16, "DT_INT32": tensor.Int32,
 	"DT_UINT32": tensor.Uint32, "DT_INT64": tensor.Int64, "DT_UINT64": tensor.Uint64,
-	"DT_FLOAT": tensor.FP32, "DT_DOUBLE": tensor.FP64,
+	"DT_FLOAT": tensor.FP32, "DT_DOUBLE": tensor.FP64, "DT_STRING": tensor.Bytes,
 }
 
 // infos converts a signature's tensors, sorted by name.
@@ -127,7 +127,7 @@ func infos(kind string, given map[string]tensorInfo) ([]tensor.Info, error) {
 		info := tensor.Info{Name: name, Type: types[g.Type]}
 		switch {
 		case info.Type == "":
-			return nil, fmt.Errorf("%s %q has elements of the type %s, which cannot be sent to the server as numbers", kind, name, g.Type)
+			return nil, fmt.Errorf("%s %q has elements of the type %s, which JSON cannot carry to the server", kind, name, g.Type)
 		case g.Shape.Unknown:
 			return nil, fmt.Errorf("%s %q has no shape in the model's signature; export the model with one, for example tf.TensorSpec([None, 4])", kind, name)
 		}
@@ -164,7 +164,7 @@ func (s *Predict) Infer(ctx context.Context, rows int, inputs []tensor.Tensor, o
 func (s *Predict) encode(inputs []tensor.Tensor) ([]byte, error) {
 	size := 64
 	for _, t := range inputs {
-		size += len(t.Name) + len(t.Data)/t.Type.Size()*12
+		size += len(t.Name) + len(t.Data)/max(1, t.Type.Size())*12
 	}
 	body := append(make([]byte, 0, size), `{"signature_name":"`+s.signature+`","inputs":{`...)
 	for i, t := range inputs {
@@ -189,6 +189,7 @@ func predicted(text []byte, outputs []tensor.Info) (got []tensor.Tensor, err err
 	r := tensorjson.NewReader(text)
 	take := func(info tensor.Info) error {
 		v := tensorjson.NewValues(info.Type)
+		v.Extended = true
 		if err := v.Read(r, 0); err != nil {
 			return fmt.Errorf("output %q: %w", info.Name, err)
 		}

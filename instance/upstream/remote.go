@@ -45,6 +45,15 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
 
+// HTTPStatus is the status of a request that the server refused alone: 400 if the server blames the
+// request's inputs by that, otherwise 500.
+func (e *Error) HTTPStatus() int {
+	if e.Status == http.StatusBadRequest {
+		return e.Status
+	}
+	return http.StatusInternalServerError
+}
+
 const (
 	// maxAnswer is the maximum length of an answer in bytes.
 	maxAnswer = 1 << 30
@@ -154,8 +163,8 @@ func errorText(status int, body []byte) string {
 // checkInfo refuses a tensor that cannot be batched.
 func checkInfo(kind string, info tensor.Info) error {
 	switch {
-	case info.Type.Size() == 0:
-		return fmt.Errorf("%s %q has elements of the type %s; only numbers and BOOL are supported", kind, info.Name, info.Type)
+	case info.Type.Size() == 0 && info.Type != tensor.Bytes:
+		return fmt.Errorf("%s %q has elements of the type %s; only numbers, BOOL and BYTES are supported", kind, info.Name, info.Type)
 	case len(info.Shape) == 0 || info.Shape[0] >= 0:
 		return fmt.Errorf("%s %q has the shape %v; its first dimension must be open (-1), because it is the batch", kind, info.Name, info.Shape)
 	}
@@ -187,6 +196,10 @@ func checkOutput(want tensor.Info, rows int, got tensor.Tensor) error {
 		return fmt.Errorf("the model returned %q: %w", want.Name, err)
 	case len(got.Shape) == 0 || got.Shape[0] != int64(rows):
 		return fmt.Errorf("the model returned %q with the shape %v for %d rows", want.Name, got.Shape, rows)
+	case got.Type == tensor.Bytes:
+		if err := tensor.CheckStrings(got.Data, elements); err != nil {
+			return fmt.Errorf("the model returned %q with the shape %v: %w", want.Name, got.Shape, err)
+		}
 	case elements*int64(got.Type.Size()) != int64(len(got.Data)):
 		return fmt.Errorf("the model returned %q with the shape %v and %d bytes", want.Name, got.Shape, len(got.Data))
 	}

@@ -104,6 +104,30 @@ func TestOpenInferenceInJSON(t *testing.T) {
 	}
 }
 
+// Strings go both ways, and lengths that lie are refused.
+func TestOpenInferenceOfStrings(t *testing.T) {
+	words := []tensor.Info{{Name: "y", Type: tensor.Bytes, Shape: []int64{-1}}}
+	in := []tensor.Tensor{{Name: "x", Type: tensor.Bytes, Shape: []int64{2}, Data: []byte("\x01\x00\x00\x00a\x00\x00\x00\x00")}}
+	text := `{"outputs":[{"name":"y","datatype":"BYTES","shape":[2],"parameters":{"binary_data_size":9}}]}`
+	for _, c := range []struct{ answer, length, want, wrong string }{
+		{text + "\x00\x00\x00\x00\x01\x00\x00\x00\xff", strconv.Itoa(len(text)), "\x00\x00\x00\x00\x01\x00\x00\x00\xff", ""},
+		{`{"outputs":[{"name":"y","datatype":"BYTES","shape":[2],"data":["","b"]}]}`, "", "\x00\x00\x00\x00\x01\x00\x00\x00b", ""},
+		{text + "\x00\x00\x00\x00\x09\x00\x00\x00\xff", strconv.Itoa(len(text)), "", "a length of 9 bytes, but 1 follow"},
+	} {
+		header := map[string]string{}
+		if c.length != "" {
+			header["Inference-Header-Content-Length"] = c.length
+		}
+		url, _, _ := server(t, map[string]said{"POST /v2/models/m/infer": {header: header, body: c.answer}})
+		s := upstream.NewOpenInference(url, "m")
+		got, err := s.Infer(t.Context(), 2, in, words)
+		if c.wrong == "" && (err != nil || string(got[0].Data) != c.want) || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%q: %v, %v", c.answer, got, err)
+		}
+		s.Close()
+	}
+}
+
 // An invalid answer gives an error that names the fault. It does not count as a lost server.
 func TestAnswersThatMakeNoSense(t *testing.T) {
 	for answer, want := range map[string]string{
@@ -209,7 +233,7 @@ func TestSignaturesThatCannotBeServed(t *testing.T) {
 	}
 	good := info("DT_FLOAT", `{"size":"-1"}`, "false")
 	for want, c := range map[string]struct{ name, inputs, outputs string }{
-		`input "x" has elements of the type DT_STRING`:                               {"serving_default", info("DT_STRING", `{"size":"-1"}`, "false"), good},
+		`input "x" has elements of the type DT_QINT8`:                                {"serving_default", info("DT_QINT8", `{"size":"-1"}`, "false"), good},
 		`output "x" has elements of the type DT_HALF`:                                {"serving_default", good, info("DT_HALF", `{"size":"-1"}`, "false")},
 		`input "x" has no shape in the model's signature; export the model with one`: {"serving_default", info("DT_FLOAT", "", "true"), good},
 		`input "x" has the shape [3 2]; its first dimension must be open`:            {"serving_default", info("DT_FLOAT", `{"size":"3"},{"size":"2"}`, "false"), good},

@@ -28,8 +28,8 @@ func Write(root, image string, manifest Manifest, m *model.Model) (*Bundle, erro
 	})
 }
 
-// WriteFile is [Write] for the ONNX file at path. It copies the file and its files
-// of external weights.
+// WriteFile is [Write] for the ONNX file at path. It copies the file, its files of external
+// weights and [LabelsFile] beside it.
 func WriteFile(root, image string, manifest Manifest, path string) (*Bundle, error) {
 	m, err := model.ReadFile(path)
 	if err != nil {
@@ -47,6 +47,10 @@ func WriteFile(root, image string, manifest Manifest, path string) (*Bundle, err
 			if err := copyFile(filepath.Join(dir, name), filepath.Join(filepath.Dir(path), name)); err != nil {
 				return err
 			}
+		}
+		labels := filepath.Join(filepath.Dir(path), LabelsFile)
+		if _, err := os.Stat(labels); err == nil {
+			return copyFile(filepath.Join(dir, LabelsFile), labels)
 		}
 		return nil
 	})

@@ -183,7 +183,7 @@ func (b *builder) weight(v *value, r Region) string {
 	b.have[name] = true
 	size := v.bytes(b.model.regionOf(v.name, r), reference)
 	external := v.weight.GetDataLocation() == onnxpb.TensorProto_EXTERNAL
-	if b.refer || r == nil && !external && (size <= inlineBytes || v.elem == "") {
+	if b.refer || r == nil && !external && (size <= inlineBytes || v.elem.Size() == 0) {
 		b.graph.Initializer = append(b.graph.Initializer, v.weight)
 		return name
 	}

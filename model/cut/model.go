@@ -86,7 +86,7 @@ func (v *value) at(r Region, batch int) []int64 {
 
 // bytes is a region's size at a batch size. A weight whose elements have no type is whole.
 func (v *value) bytes(r Region, batch int) int64 {
-	if v.weight != nil && v.elem == "" {
+	if v.weight != nil && v.elem.Size() == 0 {
 		return model.WeightBytes(v.weight)
 	}
 	n := int64(max(v.elem.Size(), 1))
@@ -167,7 +167,7 @@ func (m *Model) node(p *onnxpb.NodeProto, opset int64) *node {
 			v = &value{}
 		}
 		n.in, n.contents = append(n.in, v.shape), append(n.contents, v.contents)
-		n.untyped = n.untyped || v.weight != nil && v.elem == ""
+		n.untyped = n.untyped || v.weight != nil && v.elem.Size() == 0
 	}
 	if len(p.GetOutput()) > 0 {
 		if v := m.values[p.GetOutput()[0]]; v != nil && v.known() {

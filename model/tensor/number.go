@@ -3,9 +3,10 @@ package tensor
 import (
 	"encoding/binary"
 	"math"
+	"strconv"
 )
 
-// Number returns the first element of data.
+// Number returns the first element of data, which is not a string.
 func (t Type) Number(data []byte) float64 {
 	little := binary.LittleEndian
 	switch t {
@@ -35,8 +36,9 @@ func (t Type) Number(data []byte) float64 {
 	return float64(data[0])
 }
 
-// Append appends v as an element. Whole numbers are cut, and a float16 keeps within its normal
-// numbers and zero.
+// Append appends v as an element. Whole numbers are cut, and so is a bfloat16's fraction. A
+// float16 keeps within its normal numbers and zero. A string holds the digits of the whole number:
+// models parse such text as a number, or take it for any word.
 func (t Type) Append(data []byte, v float64) []byte {
 	little := binary.LittleEndian
 	switch t {
@@ -48,6 +50,8 @@ func (t Type) Append(data []byte, v float64) []byte {
 		return little.AppendUint16(data, toHalf(v))
 	case BF16:
 		return little.AppendUint16(data, uint16(math.Float32bits(float32(v))>>16))
+	case Bytes:
+		return AppendString(data, strconv.FormatInt(int64(v), 10))
 	}
 	var whole [8]byte
 	little.PutUint64(whole[:], uint64(int64(v)))

@@ -4,7 +4,6 @@
 package tensor
 
 import (
-	"encoding/binary"
 	"fmt"
 )
 
@@ -60,28 +59,25 @@ type Info struct {
 // Float reports whether the elements are floating-point numbers.
 func (t Type) Float() bool { return t == FP16 || t == BF16 || t == FP32 || t == FP64 }
 
-// AppendString appends an element of [Bytes].
-func AppendString(data []byte, s string) []byte {
-	return append(binary.LittleEndian.AppendUint32(data, uint32(len(s))), s...)
-}
-
 // Elements are the tensor's elements, each as its bytes. Those of [Bytes] come without their
 // lengths. The error names a length that is beyond the data.
 func (t Tensor) Elements() ([][]byte, error) {
 	var out [][]byte
 	size := t.Type.Size()
 	for data := t.Data; len(data) > 0; {
-		n := size
-		if t.Type == Bytes {
-			if len(data) < 4 || uint64(binary.LittleEndian.Uint32(data)) > uint64(len(data)-4) {
-				return nil, fmt.Errorf("%q: the length of its string number %d is beyond its end", t.Name, len(out))
+		var element []byte
+		switch {
+		case t.Type == Bytes:
+			var err error
+			if element, data, err = CutString(data); err != nil {
+				return nil, fmt.Errorf("%q: element %d: %w", t.Name, len(out), err)
 			}
-			n, data = int(binary.LittleEndian.Uint32(data)), data[4:]
-		} else if size == 0 || size > len(data) {
+		case size == 0 || size > len(data):
 			return nil, fmt.Errorf("%q: %d bytes are no whole number of elements of %s", t.Name, len(t.Data), t.Type)
+		default:
+			element, data = data[:size], data[size:]
 		}
-		out = append(out, data[:n])
-		data = data[n:]
+		out = append(out, element)
 	}
 	return out, nil
 }

@@ -52,3 +52,15 @@ func TestScalars(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 }
+
+// The same description reads the same, wherever its edge lies in memory.
+func TestInfoString(t *testing.T) {
+	for want, info := range map[string]Info{
+		"{x FP32 [-1 2]}":                    {Name: "x", Type: FP32, Shape: []int64{-1, 2}},
+		"{s BYTES [-1 2 3] of {[2 -1 3] 1}}": {Name: "s", Type: Bytes, Shape: []int64{-1, 2, 3}, Edge: &Edge{Shape: []int64{2, -1, 3}, Axis: 1}},
+	} {
+		if got := info.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -55,7 +55,7 @@ func (o *Operator) Model() (*model.Model, error) {
 			node.Output = append(node.Output, "")
 			continue
 		}
-		if model.ElementCode(out.Type) == 0 {
+		if out.Type.Size() == 0 {
 			return nil, fmt.Errorf("output %d of %s has elements that no request can carry", i, o.Type)
 		}
 		node.Output = append(node.Output, outputName(i))
@@ -145,7 +145,7 @@ func (o *Operator) place(g *onnxpb.GraphProto, i int, rng *rand.Rand) (string, e
 		return "", nil
 	case in.Same > 0:
 		return fmt.Sprintf("in%d", in.Same-1), nil
-	case model.ElementCode(in.Type) == 0:
+	case in.Type.Size() == 0:
 		return "", fmt.Errorf("no values can be made for its element type")
 	case in.sent() && len(in.Shape) == 0:
 		g.Input = append(g.Input, declare(name, in.Type, one))

@@ -57,7 +57,7 @@ func (f filling) fill(shape []int64, rng *rand.Rand) ([]byte, error) {
 // values returns a generator of elements. Floats are neither zero nor close to it,
 // because the time differs for denormal numbers, and for zeros that make more zeros.
 func (f filling) values(rng *rand.Rand) func() float64 {
-	whole := f.elem != tensor.FP16 && f.elem != tensor.FP32 && f.elem != tensor.FP64
+	whole := f.elem != tensor.FP16 && f.elem != tensor.BF16 && f.elem != tensor.FP32 && f.elem != tensor.FP64
 	switch {
 	case f.kind == mask || f.elem == tensor.Bool:
 		return model.Mask(max(1, f.row), rng)
@@ -115,7 +115,7 @@ func middle(t tensor.Type) float64 {
 
 func appendWhole(b []byte, t tensor.Type, v int64) []byte {
 	switch t {
-	case tensor.FP16, tensor.FP32, tensor.FP64:
+	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
 		return t.Append(b, float64(v))
 	}
 	var whole [8]byte

@@ -43,7 +43,7 @@ const (
 	InferModel = "com.openfaas.infer.model"
 	// InferImage is the form in which the model takes images: width and height in
 	// pixels, and the options of [model.ParseImageForm], for example "224x224
-	// fit=crop". With it, the function takes JPEG and PNG images.
+	// fit=crop". With it, the function takes images.
 	InferImage = "com.openfaas.infer.image"
 	// InferMaxBatch is the maximum number of requests in one batch: 1 to 1024, 32 if
 	// absent.

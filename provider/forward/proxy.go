@@ -24,7 +24,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 	}
 	target, err := locate(path, r.URL.RawQuery)
 	if err != nil {
-		return c.writeError(w, err)
+		return c.writeError(w, path, err)
 	}
 	defer func() {
 		switch p := recover(); {
@@ -56,7 +56,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 			return c.early(w, resp)
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			code = c.writeError(w, answerable(err))
+			code = c.writeError(w, path, answerable(err))
 		},
 	}).ServeHTTP(w, r)
 	return code
@@ -67,10 +67,10 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code 
 // sends event streams and answers of unknown length on at once.
 const flushAfter = 5 * time.Millisecond
 
-// writeError answers with an error.
-func (c *call) writeError(w http.ResponseWriter, err error) int {
+// writeError answers a request for a path with an error.
+func (c *call) writeError(w http.ResponseWriter, path string, err error) int {
 	c.closeAfter(w)
-	return web.WriteError(w, err)
+	return web.WriteErrorBelow(w, path, err)
 }
 
 // early prepares an answer that may have come before the request's end.

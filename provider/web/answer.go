@@ -46,15 +46,34 @@ func StatusOf(err error) int {
 // WriteError answers with an error's sentence and the status code of StatusOf, which it
 // returns. Every route of the provider answers errors with it.
 func WriteError(w http.ResponseWriter, err error) int {
+	return writeError(w, err, "text/plain; charset=utf-8", err.Error()+"\n")
+}
+
+// WriteErrorBelow is [WriteError] for a path below a function. The inference protocols have the
+// paths /v1 and /v2; their clients parse every answer as JSON, so there the sentence is
+// {"error": "…"}.
+func WriteErrorBelow(w http.ResponseWriter, path string, err error) int {
+	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	if first != "v1" && first != "v2" {
+		return WriteError(w, err)
+	}
+	text, jsonErr := json.Marshal(map[string]string{"error": err.Error()})
+	if jsonErr != nil {
+		return WriteError(w, jsonErr)
+	}
+	return writeError(w, err, "application/json", string(text)+"\n")
+}
+
+// writeError answers with an error's status code and this text of it.
+func writeError(w http.ResponseWriter, err error, contentType, text string) int {
 	status := StatusOf(err)
 	h := w.Header()
 	h[internalHeader] = []string{internalValue}
-	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	h["Content-Type"] = []string{contentType}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if after := retryAfter(err, status); after > 0 {
 		h["Retry-After"] = []string{strconv.Itoa(int(math.Ceil(after.Seconds())))}
 	}
-	text := err.Error() + "\n"
 	h["Content-Length"] = []string{strconv.Itoa(len(text))}
 	w.WriteHeader(status)
 	// The write fails if the client is gone.

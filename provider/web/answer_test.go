@@ -59,6 +59,23 @@ func TestErrors(t *testing.T) {
 			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Openfaas-Internal") != "provider" {
 			t.Errorf("%s: %q %v", c.name, w.Body, h)
 		}
+		for path, want := range map[string]string{
+			"/": "", "/v2x/models": "", "/a/v2": "",
+			"/v2": "application/json", "/v2/models/m/infer": "application/json", "/v1/models/m:predict": "application/json",
+		} {
+			below := httptest.NewRecorder()
+			if got := web.WriteErrorBelow(below, path, c.err); got != c.status || below.Code != c.status || below.Header().Get("Retry-After") != c.retry {
+				t.Errorf("%s: %s: %d and %d, Retry-After %q", c.name, path, got, below.Code, below.Header().Get("Retry-After"))
+			}
+			var said struct{ Error string }
+			err := json.Unmarshal(below.Body.Bytes(), &said)
+			switch {
+			case want == "" && (err == nil || below.Body.String() != w.Body.String()):
+				t.Errorf("%s: %s: %q", c.name, path, below.Body)
+			case want != "" && (err != nil || said.Error != c.err.Error() || below.Header().Get("Content-Type") != want):
+				t.Errorf("%s: %s: %q %v, %v", c.name, path, below.Body, below.Header(), err)
+			}
+		}
 	}
 }
 

@@ -114,6 +114,9 @@ func differences(c files, old, fresh []tensor.Tensor) ([]Difference, error) {
 			return nil, fmt.Errorf("the converted model has no output %q", o.Name)
 		}
 		f := fresh[at]
+		if o.Type == tensor.Bytes {
+			return nil, fmt.Errorf("the output %q holds strings, which cannot be compared as numbers", o.Name)
+		}
 		if o.Type != f.Type || !slices.Equal(o.Shape, f.Shape) {
 			return nil, fmt.Errorf("for a batch of %d the converted model returns %q as %s%v, the old one as %s%v", c.Rows, o.Name, f.Type, f.Shape, o.Type, o.Shape)
 		}

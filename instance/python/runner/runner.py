@@ -31,11 +31,12 @@ CONTROL, LIFE, INPUTS, OUTPUTS = 3, 4, 5, 6
 DTYPES = {
     "BOOL": "bool", "UINT8": "uint8", "INT8": "int8", "INT16": "int16", "UINT16": "uint16",
     "INT32": "int32", "UINT32": "uint32", "INT64": "int64", "UINT64": "uint64",
-    "FP16": "float16", "FP32": "float32", "FP64": "float64",
+    "FP16": "float16", "FP32": "float32", "FP64": "float64", "BYTES": "object",
 }
 LIBC = ctypes.CDLL(None, use_errno=True)
 NAMES = {numpy: name for name, numpy in DTYPES.items()}
 ALIGN = 64
+LENGTH = struct.Struct("<I")  # before each string
 
 
 class Wrong(Exception):
@@ -50,9 +51,56 @@ def explain(error):
     if isinstance(error, Wrong):
         return str(error)
     line = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+    if at_fault(error):  # TensorFlow's first lines tell where it happened, and not what.
+        said = [t.strip() for t in str(error.message).splitlines()]
+        said = [t for t in said if t and not t.startswith(("Graph execution error", "Detected at", "<stack traces", "[["))]
+        line = f"the model cannot compute with these inputs: {said[-1]}" if said else line
     if isinstance(error, MemoryError) and limit:
         line += f": it ran out of memory (limit {limit >> 20} MiB)"
     return line
+
+
+def at_fault(error):
+    """Whether TensorFlow says that an error is due to the inputs, as an index outside a table."""
+    return type(error).__name__ == "InvalidArgumentError" and hasattr(error, "message")
+
+
+class Strings:
+    """An array of strings as it is sent: each after its length."""
+
+    dtype = None
+
+    def __init__(self, name, array):
+        parts = []
+        for s in array.flat:
+            if isinstance(s, str):
+                s = s.encode(errors="surrogateescape")
+            elif not isinstance(s, (bytes, bytearray)):
+                raise Wrong(f"{name!r} has {type(s).__name__} among its strings; each must be str or bytes")
+            parts += LENGTH.pack(len(s)), s
+        self.shape, self.data = array.shape, b"".join(parts)
+        self.nbytes, self.ndim = len(self.data), array.ndim
+
+    def __len__(self):
+        return self.shape[0]
+
+
+def sendable(name, array):
+    """An array as it is sent."""
+    return Strings(name, array) if array.dtype.kind in "OSU" else array
+
+
+def read_strings(shape, data):
+    """An array of bytes objects of strings as they are sent."""
+    import numpy as np
+
+    found, at = np.empty(math.prod(shape), object), 0
+    for i in range(len(found)):
+        size, = LENGTH.unpack_from(data, at)
+        at += LENGTH.size
+        found[i] = bytes(data[at:at + size])
+        at += size
+    return found.reshape(shape)
 
 
 # What libraries reserve and do not use, as threads' stacks, in bytes.
@@ -144,7 +192,9 @@ names_of = {}
 
 
 def name_of(dtype):
-    """A dtype's name, which NumPy puts together each time that it is asked."""
+    """A dtype's name, which NumPy puts together each time that it is asked; None is that of strings."""
+    if dtype is None:
+        return "object"
     if dtype not in names_of:
         names_of[dtype] = dtype.name
     return names_of[dtype]
@@ -153,6 +203,8 @@ def name_of(dtype):
 def info(name, dtype, shape):
     """A tensor's description; its first dimension is the batch."""
     numpy = getattr(dtype, "name", None) or str(dtype)
+    if numpy.startswith(("str", "bytes")):  # NumPy's have their length in the name.
+        numpy = "object"
     if numpy not in NAMES:
         raise Wrong(f"{name!r} has the type {numpy}; known are {', '.join(NAMES)}")
     return {"name": name, "datatype": NAMES[numpy], "shape": [-1] + [-1 if d is None else int(d) for d in shape]}
@@ -166,7 +218,7 @@ def declared(module, what):
     if table is None:
         return None
     try:
-        return [info(name, np.dtype(dtype), shape) for name, (dtype, shape) in dict(table).items()]
+        return [info(name, np.dtype("object" if dtype == "string" else dtype), shape) for name, (dtype, shape) in dict(table).items()]
     except Wrong:
         raise
     except Exception as error:
@@ -229,7 +281,7 @@ class TensorFlow:
 
     def run(self, arrays):
         found = self.function(**{name: self.tf.constant(a) for name, a in arrays.items()})
-        return {name: t.numpy() for name, t in found.items()}
+        return {name: sendable(name, t.numpy()) for name, t in found.items()}
 
 
 class Handler:
@@ -264,7 +316,8 @@ class Handler:
         """What handle gives for a row of zeros, where the handler does not say."""
         import numpy as np
 
-        row = {i["name"]: np.zeros([1] + [max(1, d) for d in i["shape"][1:]], DTYPES[i["datatype"]]) for i in self.inputs}
+        row = {i["name"]: np.full([1] + [max(1, d) for d in i["shape"][1:]], b"" if i["datatype"] == "BYTES" else 0, DTYPES[i["datatype"]])
+               for i in self.inputs}
         try:
             self.outputs = None
             found = self.run([row])[0]
@@ -274,7 +327,7 @@ class Handler:
                         "write outputs = {\"y\": (\"float32\", [1])} in it") from error
         if isinstance(found, Exception):
             raise Wrong(f"{self.name} does not tell its outputs, and handle gives {explain(found)} for a row of zeros")
-        return [info(name, a.dtype, a.shape[1:]) for name, a in found.items()]
+        return [info(name, name_of(a.dtype), a.shape[1:]) for name, a in found.items()]
 
     def run(self, batch):
         """One answer for each request: its outputs by name, or an error."""
@@ -300,11 +353,15 @@ class Handler:
             if self.outputs and len(self.outputs) > 1:
                 raise Wrong(f"handle gave {type(given).__name__} for a request; with {len(self.outputs)} outputs it must be a dict")
             given = {self.outputs[0]["name"] if self.outputs else "output": given}
-        arrays = {}
+        arrays, strings = {}, {o["name"] for o in self.outputs or [] if o["datatype"] == "BYTES"}
         for name in [o["name"] for o in self.outputs] if self.outputs else given:
             if name not in given:
                 raise Wrong(f"handle gave no {name!r} for a request, but {', '.join(map(str, given)) or 'nothing'}")
-            arrays[name] = array = np.asarray(given[name])
+            array = given[name]
+            if name in strings and not hasattr(array, "dtype"):
+                array = np.asarray(array, object)  # NumPy's own type would cut zero bytes off the end.
+            array = np.asarray(array)
+            arrays[name] = array = sendable(name, array) if name in strings or not self.outputs else array
             if array.ndim == 0 or len(array) != rows:
                 raise Wrong(f"handle gave {name!r} with the shape {list(array.shape)} for a request of {rows} rows")
         for o in self.outputs or []:
@@ -385,7 +442,7 @@ class Server:
                 answer = self.batch(message)
             except Exception as error:
                 traceback.print_exc()
-                answer = encode({"error": explain(error)})
+                answer = encode({"error": explain(error), "inputs": at_fault(error)})
             self.channel.send(answer)
             self.given = None  # To free them takes a while, for which nobody has to wait.
 
@@ -393,7 +450,8 @@ class Server:
         import numpy as np
 
         memory = self.inputs.reach(message["size"])
-        arrays = {t["name"]: np.ndarray(t["shape"], DTYPES[t["datatype"]], memory, t["at"]) for t in message["inputs"]}
+        arrays = {t["name"]: read_strings(t["shape"], memory[t["at"]:t["at"] + t["size"]]) if t["datatype"] == "BYTES"
+                  else np.ndarray(t["shape"], DTYPES[t["datatype"]], memory, t["at"]) for t in message["inputs"]}
         if not self.subject.requests:
             self.given = [self.subject.run(arrays)]
             return self.put(self.given, message["taken"])
@@ -417,7 +475,7 @@ class Server:
                 traceback.print_exception(answer)
                 layout.append(explain(answer))
                 continue
-            layout.append(tuple((name, array.dtype, array.shape) for name, array in answer.items()))
+            layout.append(tuple((name, array.dtype, array.shape, array.nbytes) for name, array in answer.items()))
             size += sum(aligned(array.nbytes) for array in answer.values())
         base = room(size, taken)
         # To see that answers lie as those before did takes a tenth of saying how they do.
@@ -430,7 +488,10 @@ class Server:
                 continue
             for array in reversed(answer.values()):
                 at -= aligned(array.nbytes)
-                np.copyto(np.ndarray(array.shape, name_of(array.dtype), memory, at), array)
+                if isinstance(array, Strings):
+                    memory[at:at + array.nbytes] = array.data
+                else:
+                    np.copyto(np.ndarray(array.shape, name_of(array.dtype), memory, at), array)
         return self.told
 
 
@@ -442,9 +503,9 @@ def places(layout, at):
             found.append({"error": answer})
             continue
         tensors = []
-        for name, dtype, shape in answer:
-            tensors.append({"name": name, "datatype": NAMES[name_of(dtype)], "shape": list(shape), "at": at})
-            at += aligned(math.prod(shape) * dtype.itemsize)
+        for name, dtype, shape, size in answer:
+            tensors.append({"name": name, "datatype": NAMES[name_of(dtype)], "shape": list(shape), "at": at, "size": size})
+            at += aligned(size)
         found.append({"outputs": tensors})
     return found
 

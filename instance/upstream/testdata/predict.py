@@ -6,6 +6,7 @@ does and refuses batches that are larger than its batching parameters say.
 """
 
 import argparse
+import base64
 import http.server
 import json
 import pathlib
@@ -49,6 +50,22 @@ class Refused(Exception):
     pass
 
 
+def decoded(value):
+    """A value whose strings in base64 are their bytes."""
+    if isinstance(value, list):
+        return [decoded(v) for v in value]
+    return base64.b64decode(value["b64"]) if isinstance(value, dict) else value
+
+
+def encoded(name, value):
+    """A value as TensorFlow Serving writes it: bytes in base64 if the output's name says so."""
+    if isinstance(value, list):
+        return [encoded(name, v) for v in value]
+    if not isinstance(value, bytes):
+        return value
+    return {"b64": base64.b64encode(value).decode()} if name.endswith("_bytes") else value.decode()
+
+
 def predict(request):
     name = request.get("signature_name", "serving_default")
     if name not in loaded.signatures:
@@ -60,13 +77,13 @@ def predict(request):
         given = {next(iter(specs)): given}
     if set(given) != set(specs):
         raise Refused(f"input keys are {sorted(given)}, the signature has {sorted(specs)}")
-    tensors = {n: tf.constant(v, specs[n].dtype) for n, v in given.items()}
+    tensors = {n: tf.constant(decoded(v), specs[n].dtype) for n, v in given.items()}
     rows = len(next(iter(tensors.values())))
     print("rows", rows, flush=True)
     if rows > largest:
         raise Refused(f"Task size {rows} is larger than maximum input batch size {largest}")
-    outputs = {n: t.numpy() for n, t in f(**tensors).items()}
-    return {"outputs": next(iter(outputs.values())).tolist() if len(outputs) == 1 else {n: v.tolist() for n, v in outputs.items()}}
+    outputs = {n: encoded(n, t.numpy().tolist()) for n, t in f(**tensors).items()}
+    return {"outputs": next(iter(outputs.values())) if len(outputs) == 1 else outputs}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
