@@ -51,6 +51,7 @@ type instanceFlags struct {
 	standby string
 	// device computes an ONNX model; "auto" is a GPU if the instance has a share of one.
 	device string
+	sizes  sizeFlags
 	// image says how the model expects images, as [model.ParseImageForm] reads it.
 	image string
 	// part is the member of a set whose parts of a cut model are served, -1 for a whole model.
@@ -133,6 +134,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
 	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
 	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	f.sizes.add(c)
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
@@ -380,6 +382,7 @@ func newPrepareCommand() *cobra.Command {
 	var model, cache, library string
 	var part int
 	var lean, asJSON bool
+	var sizes sizeFlags
 	c := &cobra.Command{
 		Use:   "prepare --model FILE --cache DIR",
 		Short: "Prepare a model for this host, once, and print the directory for --prepared",
@@ -407,6 +410,9 @@ cuts the source and prepares the parts one after the other, each in a process of
 			if engines.IsManifest(model) {
 				return prepareBeside(c.Context(), c.OutOrStdout(), model, cache, asJSON)
 			}
+			if err := sizes.checkFile(model); err != nil {
+				return err
+			}
 			if err := onnxruntime.Load(library); err != nil {
 				return err
 			}
@@ -433,6 +439,7 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
+	sizes.add(c)
 	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c

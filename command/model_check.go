@@ -60,6 +60,8 @@ core·ms/request is the CPU time of a request at that rate.`,
 	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch, as in com.openfaas.infer.max-batch")
 	f.IntVar(&o.cpu, "cpu", 0, "CPU limit in millicores, as in limits.cpu (0: none)")
 	profile.DatabaseFlag(c, &o.Database)
+	profile.ShapesFlag(c, &o.Shapes)
+	profile.MaxShapesFlag(c, &o.MaxShapes)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	return c
@@ -100,7 +102,7 @@ func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Wr
 	if err := engines.Of(manifest).Check(ctx, manifest); err != nil {
 		return err
 	}
-	measure := profile.Options{MaxBatch: o.MaxBatch, Prepared: o.Prepared, Until: o.slo / 2}
+	measure := profile.Options{MaxBatch: o.MaxBatch, Shapes: o.Shapes, Prepared: o.Prepared, Until: o.slo / 2}
 	found, infos, err := measure.Describe(ctx, manifest)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // DefaultBodyLimit is the maximum request body in bytes if Options.BodyLimit is 0.
@@ -40,6 +41,8 @@ type Options struct {
 	// MaxRows is the maximum number of rows in one request. A request with more than
 	// MaxBatch rows runs in parts. 0 means the larger of MaxBatch and 32.
 	MaxRows int
+	// MaxShapes has the largest sizes of inputs, nil for any.
+	MaxShapes tensor.Shapes
 	// BodyLimit is the maximum body of one request in bytes, 0 for DefaultBodyLimit.
 	// The bodies of one batch may have 64 MiB together, or BodyLimit if that is more.
 	BodyLimit int64
@@ -104,7 +107,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 	}
 	s := &Server{
 		engine:  engine,
-		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxBody: options.BodyLimit},
+		model:   protocol.Model{Name: options.Name, Inputs: engine.Inputs(), Outputs: engine.Outputs(), MaxRows: options.MaxRows, MaxShapes: options.MaxShapes, MaxBody: options.BodyLimit},
 		options: options,
 		turn:    make(chan struct{}, max(1, options.Concurrency)),
 

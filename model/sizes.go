@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -23,33 +22,8 @@ const (
 // not, another rank, or another size than a fixed one. The sizes of free dimensions, the batch
 // among them, are not checked. The error is a sentence that names the input.
 func (m *Model) CheckShapes(shapes tensor.Shapes) error {
-	inputs := m.Inputs()
-	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		at := slices.IndexFunc(inputs, func(i tensor.Info) bool { return i.Name == name })
-		if at < 0 {
-			return fmt.Errorf("the model has no input %q; name one of %v", name, namesOf(inputs))
-		}
-		declared, given := inputs[at].Shape, shapes[name]
-		if declared == nil {
-			continue // The file says nothing of this input's shape.
-		}
-		if len(given) != len(declared) {
-			return fmt.Errorf("the input %q has %d dimensions, %v, and its shape here has %d; give as many, the batch included", name, len(declared), declared, len(given))
-		}
-		for i, d := range declared {
-			if d >= 0 && given[i] != d {
-				return fmt.Errorf("dimension %d of the input %q is fixed at %d, and its shape here says %d; write %d", i, name, d, given[i], d)
-			}
-		}
-	}
-	return nil
-}
-
-func namesOf(inputs []tensor.Info) (names []string) {
-	for _, i := range inputs {
-		names = append(names, i.Name)
-	}
-	return names
+	_, err := shapes.Fill(m.Inputs())
+	return err
 }
 
 // ImageShapes are the shapes that images of a form give the model: those of its only input of

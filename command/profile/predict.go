@@ -14,6 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 	"github.com/faas-infer/faas-infer/profiler/database"
@@ -79,6 +80,9 @@ type PredictOptions struct {
 	// Longest takes the longest path through the operators and not their sum, as for an engine
 	// that runs branches at the same time (INFless §3.3).
 	Longest bool
+	// Shapes are the sizes of the model's free dimensions that it is predicted with, MaxShapes the
+	// largest.
+	Shapes, MaxShapes tensor.Shapes
 	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
 	Content string
@@ -106,6 +110,8 @@ wider margin.`,
 	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
 	f.DurationVar(&o.Until, "until", 0, "leave out the batches above the first that takes longer than this (0: none)")
 	DatabaseFlag(c, &o.Database)
+	ShapesFlag(c, &o.Shapes)
+	MaxShapesFlag(c, &o.MaxShapes)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
@@ -168,6 +174,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	if err != nil {
 		return p, err
 	}
+	models.Shapes = o.Shapes
 	defer models.Close()
 	if o.Sketch && o.Content != "" {
 		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Format == onnxruntime.FormatPlain {
@@ -204,7 +211,7 @@ var (
 func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Profile, error) {
 	plan := profiler.Sketch(o.MaxBatch, o.Until, time.Now, processorTime)
 	plan.Waited = waitedTime
-	points, err := profiler.Measure(ctx, openSamples(s.Model, s.Prepared), plan, nil)
+	points, err := profiler.Measure(ctx, openSamples(s.Sized, s.Prepared), plan, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +229,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 }
 
 func payloadsOf(ctx context.Context, s *Subject) *profiler.Payloads {
-	return measurePayloads(ctx, Signature{s.Model.Inputs(), s.Model.Outputs()})
+	return measurePayloads(ctx, Signature{s.Sized.Inputs(), s.Model.Outputs()})
 }
 
 // predict predicts a model's times. Without Sketch it first measures the operators of which

@@ -62,6 +62,9 @@ type Options struct {
 	JSON          bool
 	// Sketch measures for only about a second; the profile is provisional.
 	Sketch bool
+	// Shapes are the sizes of the model's free dimensions that it is measured with, MaxShapes the
+	// largest.
+	Shapes, MaxShapes tensor.Shapes
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
 }
@@ -98,6 +101,8 @@ Nothing else should use the GPU.`,
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
 	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and as many batches as there is time for")
+	ShapesFlag(c, &o.Shapes)
+	MaxShapesFlag(c, &o.MaxShapes)
 	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for models in Python")
 	return c
 }
@@ -202,6 +207,9 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	m, err := model.ReadFile(file)
 	if err != nil {
 		return nil, err
+	}
+	if m, _, err = m.Sized(o.Shapes); err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
 	}
 	if _, err := m.Graph(1); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)

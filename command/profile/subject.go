@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
@@ -20,17 +21,21 @@ type Subject struct {
 	// Name is the zoo's name, or the file's name without its ending.
 	Name, File string
 	Model      *model.Model
-	Prepared   onnxruntime.Prepared
+	// Sized is Model with sizes for all free dimensions but the batch.
+	Sized    *model.Model
+	Prepared onnxruntime.Prepared
 	// Optimised is the graph that the engine runs.
 	Optimised *operator.Graph
 }
 
 // Original returns the graph before the engine's optimiser.
-func (s *Subject) Original() (*operator.Graph, error) { return operator.Read(s.Model) }
+func (s *Subject) Original() (*operator.Graph, error) { return operator.Read(s.Sized) }
 
 // Subjects opens the models that arguments name: files, or models of the zoo. It makes
 // models of the zoo in a directory that Close removes.
 type Subjects struct {
+	// Shapes are sizes of free dimensions, nil for assumed ones.
+	Shapes   tensor.Shapes
 	dir      string
 	prepared string
 }
@@ -105,7 +110,10 @@ func (p *Subjects) Get(argument string) (*Subject, error) {
 	if s.Prepared.GraphFile() == "" {
 		return nil, fmt.Errorf("%s%s: the engine has not written its optimised graph: %s", Unpredictable, argument, s.Prepared.GraphError)
 	}
-	if s.Optimised, err = readOperators(s.Prepared.GraphFile()); err != nil {
+	if s.Sized, _, err = s.Model.Sized(p.Shapes); err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
+	}
+	if s.Optimised, err = readOperators(s.Prepared.GraphFile(), p.Shapes); err != nil {
 		return nil, fmt.Errorf("%s%s: %w", Unpredictable, argument, err)
 	}
 	return s, nil
@@ -127,17 +135,20 @@ func (p *Subjects) Begin(file, content string) (*Subject, error) {
 	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}
+	if s.Sized, _, err = s.Model.Sized(p.Shapes); err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
+	}
 	s.Optimised, err = s.Original()
 	return s, err
 }
 
-// readOperators reads the operators of the model in a file, without its weights.
-func readOperators(file string) (*operator.Graph, error) {
+// readOperators reads the operators of the model in a file with these sizes, without its weights.
+func readOperators(file string, shapes tensor.Shapes) (*operator.Graph, error) {
 	m, err := model.ReadGraph(file)
 	if err != nil {
 		return nil, err
 	}
-	return operator.Read(m)
+	return operator.ReadSized(m, shapes)
 }
 
 // Unpredictable begins the error for a model that must be measured as a whole.

@@ -243,7 +243,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // find finds the task's profile, or the full one if the present one is provisional.
 func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
 	if t.Profile != nil {
-		prepared, err = c.finder.Ready(ctx, t.File)
+		prepared, err = c.finder.Ready(ctx, c.Function, t.File)
 		return prepared, t.Profile, err
 	}
 	finder := c.findBy(t)
@@ -337,7 +337,7 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: r.Inference.Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
 			profile: profile, promised: c.rules.Promised(r.Function, profile),
 		}
 		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
@@ -383,6 +383,11 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	return a.plan.Refuse
 }
 
+// takesAlike reports whether instances of two artefacts take the same images and sizes.
+func takesAlike(a, b cluster.Artefact) bool {
+	return a.Images == b.Images && a.Shapes == b.Shapes && a.MaxShapes == b.MaxShapes
+}
+
 // renumber gives the instances of an artefact the number of the revision that is served from
 // now on if they suit it, and none if they have to be replaced. The lock is held.
 func (fn *function) renumber(r revision, a *artefact) {
@@ -390,7 +395,7 @@ func (fn *function) renumber(r revision, a *artefact) {
 	switch {
 	case before == nil:
 	case a.accuracy < r.Inference.Accuracy: // They serve until others are ready, as an earlier revision does.
-	case before.Model == a.Model && before.Images == a.Images && before.fingerprint == a.fingerprint && slices.Equal(before.promised, a.promised) &&
+	case before.Model == a.Model && takesAlike(before.Artefact, a.Artefact) && before.fingerprint == a.fingerprint && slices.Equal(before.promised, a.promised) &&
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values:
 		// A deployment that changes nothing, or only the objective, restarts no instance.
 		fn.relabel(a.Name, r.Revision)

@@ -98,7 +98,7 @@ func (t *Finder) engineOn() string { return t.Engine + " cuda" }
 
 // deviceKey is [Finder.Key] for the model's profile on a GPU.
 func (t *Finder) deviceKey(hash, device string, f *provider.Function) string {
-	return fmt.Sprintf("%s %s %s b≤%d", hash, t.engineOn(), device, f.Inference.MaxBatch)
+	return withSizes(fmt.Sprintf("%s %s %s b≤%d", hash, t.engineOn(), device, f.Inference.MaxBatch), f)
 }
 
 // storedOn returns the stored profile on a GPU, nil if there is none. It need not reach all
@@ -249,6 +249,6 @@ func (t *Finder) onlyDevices(ctx context.Context, f *provider.Function, hash, fi
 	case p == nil:
 		return "", nil, ErrFollowing
 	}
-	prepared, err = t.Ready(ctx, file)
+	prepared, err = t.Ready(ctx, f, file)
 	return prepared, p, err
 }
