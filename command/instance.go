@@ -133,8 +133,7 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
 	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
-	flags.StringVar(&f.image, "image", "", "take JPEG and PNG images and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
-	f.sizes.add(c)
+	f.inputFlags(c)
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
@@ -156,6 +155,12 @@ On SIGTERM it finishes the requests in flight and exits.`,
 	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
 	c.AddCommand(newPrepareCommand(), newStandByCommand())
 	return c
+}
+
+// inputFlags adds the flags that say what the model takes.
+func (f *instanceFlags) inputFlags(c *cobra.Command) {
+	c.Flags().StringVar(&f.image, "image", "", "take JPEG and PNG images and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	f.sizes.add(c)
 }
 
 func (f *instanceFlags) run(c *cobra.Command) error {
