@@ -99,6 +99,9 @@ func listZoo(w io.Writer) error {
 		if err != nil {
 			return err
 		}
+		if m, _, err = m.Sized(nil); err != nil {
+			return err
+		}
 		g, err := m.Graph(1)
 		if err != nil {
 			return err
