@@ -223,7 +223,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	}
 	return &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
-		Memory: residentOf(s.Optimised, largest), Own: ownOf(s, largest), Measurements: points, MeasuredAt: time.Now(),
+		Memory: residentOf(o.roomiest(s), largest), Own: ownOf(s, o.roomiest(s), largest), Measurements: points, MeasuredAt: time.Now(),
 		Payloads: payloadsOf(ctx, s),
 	}, nil
 }
@@ -245,17 +245,25 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 	}
 	defer file.Close()
 	batches, counts := BatchesUpTo(o.MaxBatch), ThreadsUpTo(o.Threads)
-	prediction, err := NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, o.combine)
-	if err != nil || !unsure(prediction) {
-		return prediction, err
-	}
-	if o.Sketch {
-		return nil, errUnsure
-	}
-	if err := FillOperators(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
+	predictor := NewPredictor(file.Database())
+	prediction, err := predictor.Predict(s.Optimised, batches, counts, o.combine)
+	if err != nil {
 		return nil, err
 	}
-	return NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, o.combine)
+	if unsure(prediction) {
+		if o.Sketch {
+			return nil, errUnsure
+		}
+		if err := FillOperators(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
+			return nil, err
+		}
+		predictor = NewPredictor(file.Database())
+		if prediction, err = predictor.Predict(s.Optimised, batches, counts, o.combine); err != nil {
+			return nil, err
+		}
+	}
+	s.sizes, err = o.predictSizes(s, predictor)
+	return prediction, err
 }
 
 // combine sets the rule by which operators' times make the model's.
@@ -293,11 +301,22 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 		}
 	}
 	p.Configs = kept
-	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
+	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(o.roomiest(s), largest), time.Now())
 	if err == nil {
-		found.Longest, found.Own = o.Longest, ownOf(s, largest)
+		found.Longest, found.Own, found.BySize = o.Longest, ownOf(s, o.roomiest(s), largest), s.sizes
 	}
 	return found, err
+}
+
+// roomiest is the graph with the largest sizes that requests may have, whose activations an
+// instance must hold.
+func (o *PredictOptions) roomiest(s *Subject) *operator.Graph {
+	if o.MaxShapes != nil {
+		if g, err := s.optimised(o.MaxShapes); err == nil {
+			return g
+		}
+	}
+	return s.Optimised
 }
 
 // residentOf estimates the resident memory that a measurement of the model would find, in
@@ -310,11 +329,11 @@ func residentOf(g *operator.Graph, batch int) int64 {
 
 // ownOf estimates what of that an instance has to itself if it maps the prepared model's weights, in
 // bytes: these are packed already, and it has no second copy. It is 0 if the weights are not mapped.
-func ownOf(s *Subject, batch int) int64 {
+func ownOf(s *Subject, g *operator.Graph, batch int) int64 {
 	if s.Prepared.MappedWeights() == 0 {
 		return 0
 	}
-	return engineMemory + 2*s.Optimised.ActivationBytes(batch)
+	return engineMemory + 2*g.ActivationBytes(batch)
 }
 
 func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) error {

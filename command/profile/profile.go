@@ -204,11 +204,12 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if engines.IsManifest(file) {
 		return o.measurePython(ctx, file)
 	}
-	m, err := model.ReadFile(file)
+	read, err := model.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	if m, _, err = m.Sized(o.Shapes); err != nil {
+	m, _, err := read.Sized(o.Shapes)
+	if err != nil {
 		return nil, fmt.Errorf("--shapes: %w", err)
 	}
 	if _, err := m.Graph(1); err != nil {
@@ -235,9 +236,17 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
+	memory := residentPeak()
+	var sizes *profiler.Sizes
+	if !o.Sketch {
+		if sizes, err = measureSizes(ctx, read, prepared, o.Shapes, o.MaxShapes, o.MaxBatch); err != nil {
+			return nil, err
+		}
+	}
 	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
-		Model: prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
-		Memory: residentPeak(), Own: own, Measurements: points, MeasuredAt: time.Now(),
+		BySize: sizes,
+		Model:  prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
+		Memory: memory, Own: own, Measurements: points, MeasuredAt: time.Now(),
 		Payloads: measurePayloads(ctx, Signature{m.Inputs(), m.Outputs()}),
 	}}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
@@ -26,6 +27,8 @@ type Subject struct {
 	Prepared onnxruntime.Prepared
 	// Optimised is the graph that the engine runs.
 	Optimised *operator.Graph
+	// sizes are its predicted times by size, nil if there are none.
+	sizes *profiler.Sizes
 }
 
 // Original returns the graph before the engine's optimiser.
