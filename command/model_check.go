@@ -14,12 +14,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -29,6 +34,8 @@ type checkOptions struct {
 	profile.PredictOptions
 	slo time.Duration
 	cpu int
+	// reach says for which sizes the objective holds, "" if the model has one size.
+	reach string
 }
 
 func newModelCheckCommand() *cobra.Command {
@@ -83,6 +90,7 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 		return err
 	}
 	s := found.Subject
+	o.reach = o.reachOf(found.Profile)
 	return o.show(out, s.Name, found.Profile, s.Model.Inputs(), s.Model.Outputs())
 }
 
@@ -92,9 +100,29 @@ func (o *checkOptions) show(out io.Writer, name string, p *profiler.Profile, inp
 	if o.JSON {
 		err = checked.report(name).JSON(out)
 	} else {
-		err = errors.Join(describeModel(out, name, inputs, outputs), checked.print(out))
+		err = errors.Join(describeModel(out, name, inputs, outputs), checked.print(out), o.printReach(out))
 	}
 	return errors.Join(err, checked.verdict())
+}
+
+// reachOf says for which sizes the objective holds, as the provider does.
+func (o *checkOptions) reachOf(p *profiler.Profile) string {
+	if o.slo == 0 {
+		return ""
+	}
+	f := &provider.Function{Inference: annotation.Inference{
+		SLO: o.slo, Percentile: annotation.DefaultPercentile, MaxBatch: o.MaxBatch, Limits: cluster.Resources{CPU: o.cpu},
+	}}
+	return latency.Rules{Policy: batching.SharedName, Scaling: scaling.DefaultSettings().Options}.Reach(f, p)
+}
+
+// printReach writes for which sizes the objective holds.
+func (o *checkOptions) printReach(out io.Writer) error {
+	if o.reach == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, "Sizes: "+o.reach+".")
+	return err
 }
 
 // runPython measures a model that cannot be predicted, as the provider does.

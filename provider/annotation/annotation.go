@@ -92,6 +92,9 @@ const (
 	InferDevice = "com.openfaas.infer.device"
 	// InferPlan is in a function's status how its model is cut. In a deployment it is ignored.
 	InferPlan = "com.openfaas.infer.plan"
+	// InferReach is in a function's status for which sizes of requests its objective holds. In a
+	// deployment it is ignored.
+	InferReach = "com.openfaas.infer.reach"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.

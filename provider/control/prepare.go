@@ -338,7 +338,7 @@ func (c preparation) artefacts() (found []*artefact) {
 		profile := c.refined(t)
 		a := &artefact{
 			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: r.Inference.Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
-			profile: profile, promised: c.rules.Promised(r.Function, profile),
+			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
 		a.shadowless = pairs{c.Controller}.shadowless(r.Function, t.Model)
