@@ -95,15 +95,52 @@ func (s *Sizes) ElementsOf(length int64) int64 {
 	return a.Elements + (b.Elements-a.Elements)*(length-a.Length)/(b.Length-a.Length)
 }
 
-// Class is the least of the sizes, in elements of a row, that is not below one; that size itself
-// above the largest. Times are planned by class, so that they do not change with every request.
+// LengthOf is the length of a row with so many elements, as ElementsOf counts them.
+func (s *Sizes) LengthOf(elements int64) int64 {
+	at := slices.IndexFunc(s.Times, func(t SizeTime) bool { return t.Elements >= elements })
+	if len(s.Times) == 1 || at == 0 {
+		return s.Times[0].Length * elements / s.Times[0].Elements
+	}
+	if at < 0 {
+		at = len(s.Times) - 1
+	}
+	a, b := s.Times[at-1], s.Times[at]
+	return a.Length + (b.Length-a.Length)*(elements-a.Elements)/(b.Elements-a.Elements)
+}
+
+// Class is the least of the sizes, in elements of a row, that is not below one; above the largest,
+// the least multiple of that. Times are planned by class, so that they do not change with every request.
 func (s *Sizes) Class(elements int64) int64 {
 	for _, t := range s.Times {
 		if t.Elements >= elements {
 			return t.Elements
 		}
 	}
-	return elements
+	largest := s.Times[len(s.Times)-1].Elements
+	return (s.bounded(elements) + largest - 1) / largest * largest
+}
+
+// maxBeyond bounds sizes in largest known ones: nothing is known of the times beyond.
+const maxBeyond = 64
+
+// bounded is a size, or the largest of which times are estimated.
+func (s *Sizes) bounded(elements int64) int64 {
+	return min(elements, maxBeyond*s.Times[len(s.Times)-1].Elements)
+}
+
+// SizeFactor is by how much a batch whose rows have to elements takes longer than one whose rows
+// have from; 0 elements are the profile's own. It is 1 if the times by size are unknown.
+func (p *Profile) SizeFactor(batch int, from, to int64) float64 {
+	if p.BySize == nil {
+		return 1
+	}
+	of := func(elements int64) float64 {
+		if elements <= 0 {
+			return 1
+		}
+		return p.BySize.factor(batch, p.BySize.bounded(elements))
+	}
+	return of(to) / of(from)
 }
 
 // Sized returns the profile with the times of batches whose rows have so many elements. It is p
@@ -113,6 +150,7 @@ func (p *Profile) Sized(elements int64) *Profile {
 		return p
 	}
 	out := *p
+	elements = p.BySize.bounded(elements)
 	out.Measurements = slices.Clone(p.Measurements)
 	for i := range out.Measurements {
 		m := &out.Measurements[i]

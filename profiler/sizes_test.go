@@ -56,7 +56,7 @@ func TestSized(t *testing.T) {
 	if p.Measurements[0].Median != 10e3 {
 		t.Error("the profile itself has changed")
 	}
-	for elements, want := range map[int64]int64{1: 128, 128: 128, 129: 256, 512: 512, 513: 513} {
+	for elements, want := range map[int64]int64{1: 128, 128: 128, 129: 256, 512: 512, 513: 1024} {
 		if got := p.BySize.Class(elements); got != want {
 			t.Errorf("%d elements are of the class %d, want %d", elements, got, want)
 		}
