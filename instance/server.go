@@ -223,10 +223,13 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
 	write(w, responses[0])
 }
 
-// setHeaders writes the times into the headers of an answer.
+// setHeaders writes the times and the size into the headers of an answer.
 func (s Spent) setHeaders(h http.Header) {
 	h[frame.ExecHeader] = []string{strconv.FormatInt(s.Exec.Microseconds(), 10)}
 	h[frame.WaitHeader] = []string{strconv.FormatInt(s.Waited.Microseconds(), 10)}
+	if s.Elements > 0 {
+		h[frame.ElementsHeader] = []string{strconv.FormatInt(s.Elements, 10)}
+	}
 }
 
 func write(w http.ResponseWriter, r frame.Response) {
