@@ -303,9 +303,17 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 		if text == "" || errors.As(err, &exit) && !exit.Exited() {
 			text = fmt.Sprintf("%s %s failed: %v %s", arguments[0], arguments[1], err, text)
 		}
-		return nil, errors.New(strings.TrimSpace(text))
+		return nil, asNoSizes(errors.New(strings.TrimSpace(text)))
 	}
 	return out.Bytes(), nil
+}
+
+// asNoSizes makes a child's error wrap [latency.ErrNoSizes] if its text has that error's.
+func asNoSizes(err error) error {
+	if _, why, ok := strings.Cut(err.Error(), latency.ErrNoSizes.Error()+":"); ok {
+		return fmt.Errorf("%w: %s", latency.ErrNoSizes, strings.TrimSpace(why))
+	}
+	return err
 }
 
 // runChild runs a command to its end.

@@ -104,6 +104,20 @@ func TestImagesGiveShapes(t *testing.T) {
 	}
 }
 
+// The text of a child says that no sizes were found, whatever it was doing.
+func TestNoSizes(t *testing.T) {
+	for text, want := range map[string]string{
+		"preparing m.onnx: no sizes found: tried 16": "no sizes found: tried 16", "no sizes found: tried 32": "no sizes found: tried 32",
+	} {
+		if err := asNoSizes(errors.New(text)); !errors.Is(err, latency.ErrNoSizes) || err.Error() != want {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if err := asNoSizes(errors.New("killed by signal 9")); errors.Is(err, latency.ErrNoSizes) {
+		t.Errorf("%v has no sizes", err)
+	}
+}
+
 func TestShowSized(t *testing.T) {
 	file := writeFree(t)
 	out, err := execute(t, "model", "show", file, "--shapes", "image:1x3x32x16", "--json")

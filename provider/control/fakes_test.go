@@ -116,6 +116,13 @@ func predictedProfile(file string, maxBatch int, until time.Duration) *profiler.
 	return p
 }
 
+// tried is the number of measurements so far.
+func (m *fakeModels) tried() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.measures
+}
+
 func (m *fakeModels) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -56,6 +56,9 @@ type task struct {
 	next            time.Time
 }
 
+// maxFailures is a number of failures after which pause is the longest.
+const maxFailures = 20
+
 // pause returns how long to wait after the n-th failure in a row to measure a model or to
 // change a quota: 1 s, 2 s, 4 s, …, at most five minutes.
 func pause(n int) time.Duration { return keeper.Backoff(n, time.Second, 5*time.Minute) }
@@ -191,11 +194,27 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 		retry := pause(t.failures)
 		c.fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
 		t.why, t.next = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry)
+		if errors.Is(err, latency.ErrNoSizes) {
+			t.why, t.next = noSizes(c.Function, err).Error(), time.Now().Add(pause(maxFailures)) // Only another deployment helps.
+		}
 		if t.Name != cluster.Whole {
 			t.why = t.Name + ": " + t.why
 		}
 	}
 	return false
+}
+
+// noSizes is the answer to a deployment whose model runs with none of the sizes that were tried.
+func noSizes(f *provider.Function, err error) *annotation.Error {
+	why := "the model has free dimensions and runs with none of the sizes that were tried; set it to the sizes of your requests"
+	if f.Inference.Shapes != "" {
+		why = "the model does not run with these sizes; set it to the sizes of your requests"
+	}
+	_, detail, _ := strings.Cut(err.Error(), latency.ErrNoSizes.Error()+": ")
+	if detail != "" {
+		why += " (" + detail + ")"
+	}
+	return &annotation.Error{Key: annotation.InferShapes, Value: f.Inference.Shapes, Why: why, Example: "ids:1x128,mask:1x128"}
 }
 
 // mapping returns a profile that says what instances of the prepared model map together. Its path names

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // The plan follows the sizes of the requests: those of 256 tokens take twice the time of those that the model
@@ -70,5 +72,34 @@ func TestSizesReachTheInstances(t *testing.T) {
 			living := r.backend.living()
 			return len(living) > 0 && !slices.ContainsFunc(living, func(in cluster.Instance) bool { return in.MaxShapes != "ids:1x256" })
 		})
+	})
+}
+
+// A model that runs with no size that was tried is not tried again and again. Its function says which annotation
+// helps, and serves once that is there.
+func TestModelsWithoutSizesNameTheAnnotation(t *testing.T) {
+	try(t, func(r *rig) {
+		r.models.fail(fmt.Errorf("%w: tried 16, 32 and 64: Concat of unlike shapes", latency.ErrNoSizes))
+		r.deploy("f", "m")
+		problem := func() string {
+			s, _ := r.Status(full("f"))
+			return s.Problem
+		}
+		r.until("a problem", func() bool { return problem() != "" })
+		const want = `com.openfaas.infer.shapes is not set: the model has free dimensions and runs with none of the sizes that were tried; set it to the sizes of your requests (tried 16, 32 and 64: Concat of unlike shapes), for example "ids:1x128,mask:1x128"`
+		if got := problem(); got != want {
+			t.Errorf("the problem is %q, want %q", got, want)
+		}
+		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), annotation.InferShapes) {
+			t.Errorf("a request gets %v", err)
+		}
+		tries := r.models.tried()
+		time.Sleep(time.Minute)
+		if now := r.models.tried(); now != tries {
+			t.Errorf("it was tried %d times more within a minute", now-tries)
+		}
+		r.models.fail(nil)
+		r.measured("f", "m", func(f *provider.Function) { f.Inference.Shapes = "ids:1x64" })
+		r.answered("f", "m")
 	})
 }

@@ -186,6 +186,10 @@ func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidat
 // its operators. The model must be measured then.
 var ErrUnpredictable = errors.New("cannot be predicted")
 
+// ErrNoSizes is wrapped by errors of Models if the model runs with none of the sizes that were
+// tried for its free dimensions. Trying again changes nothing; the deployment must state sizes.
+var ErrNoSizes = errors.New("no sizes found")
+
 // Key returns the store's key of a model's profile for a function. It contains the largest
 // batch, since the profile's memory is that of this batch, and the sizes that the deployment
 // states.
