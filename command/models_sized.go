@@ -56,12 +56,11 @@ func (m sizedModels) asAnnotation(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, of := range []struct{ flag, key, value string }{
-		{"--shapes: ", annotation.InferShapes, m.sizes.Shapes}, {"--max-shapes: ", annotation.InferMaxShapes, m.sizes.Max},
-	} {
-		if _, why, ok := strings.Cut(err.Error(), of.flag); ok && of.value != "" {
-			return &annotation.Error{Key: of.key, Value: of.value, Why: why}
-		}
+	if _, why, ok := strings.Cut(err.Error(), "--shapes: "); ok && m.sizes.Shapes != "" {
+		return annotation.WrongShapes(m.sizes.Shapes, why)
+	}
+	if _, why, ok := strings.Cut(err.Error(), "--max-shapes: "); ok && m.sizes.Max != "" {
+		return annotation.WrongMaxShapes(m.sizes.Max, why)
 	}
 	return err
 }

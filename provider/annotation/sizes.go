@@ -20,6 +20,17 @@ func shapes(key, value string) (string, error) {
 	return s.String(), nil
 }
 
+// WrongShapes says why a model cannot have the sizes of InferShapes, "" for an absent key. why is
+// the end of a sentence.
+func WrongShapes(value, why string) *Error {
+	return &Error{Key: InferShapes, Value: value, Why: why, Example: "ids:1x128,mask:1x128"}
+}
+
+// WrongMaxShapes is WrongShapes for InferMaxShapes.
+func WrongMaxShapes(value, why string) *Error {
+	return &Error{Key: InferMaxShapes, Value: value, Why: why, Example: "ids:1x512,mask:1x512"}
+}
+
 // checkShapes refuses usual sizes that are above the largest ones.
 func (in *Inference) checkShapes() error {
 	usual, err := tensor.ParseShapes(in.Shapes)

@@ -214,7 +214,7 @@ func noSizes(f *provider.Function, err error) *annotation.Error {
 	if detail != "" {
 		why += " (" + detail + ")"
 	}
-	return &annotation.Error{Key: annotation.InferShapes, Value: f.Inference.Shapes, Why: why, Example: "ids:1x128,mask:1x128"}
+	return annotation.WrongShapes(f.Inference.Shapes, why)
 }
 
 // mapping returns a profile that says what instances of the prepared model map together. Its path names
