@@ -90,10 +90,18 @@ func (s *Subject) optimised(shapes tensor.Shapes) (*operator.Graph, error) {
 	return operator.ReadSized(s.Model, shapes)
 }
 
-// measureSizes measures the times of a prepared model by its free length, for batches of one and
-// of more. It is nil if the model has no free length. A length with which the model does not run
-// is left out.
-func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prepared, usual, largest tensor.Shapes, maxBatch int) (*profiler.Sizes, error) {
+const (
+	// sketchedSizes bounds how long a sketch measures further lengths: requests wait for it.
+	sketchedSizes = 400 * time.Millisecond
+	// measuredSizes bounds it for a full measurement.
+	measuredSizes = time.Minute
+)
+
+// measureSizes measures the times of a prepared model by its free length, for batches up to
+// maxBatch and at most four. It is nil if the model has no free length. A length with which the
+// model does not run is left out, and so are the longest ones once the measurement has taken
+// within.
+func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prepared, usual, largest tensor.Shapes, maxBatch int, within time.Duration) (*profiler.Sizes, error) {
 	l, err := m.FreeLength(usual)
 	if l == nil || err != nil {
 		return nil, err
@@ -107,9 +115,13 @@ func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prep
 		Batches: BatchesUpTo(min(maxBatch, 4)), Threads: []int{1}, MinRuns: 3, MinTime: 10 * time.Millisecond, MaxTime: 150 * time.Millisecond,
 		Now: time.Now, CPU: processorTime, Waited: waitedTime,
 	}
+	if within == sketchedSizes {
+		plan.MinRuns, plan.MaxTime = 2, 50*time.Millisecond
+	}
+	began := time.Now()
 	found := bySize(l, largest, func(length int64) (times []float64) {
 		sized, _, err := m.Sized(l.Shapes(length))
-		if err != nil {
+		if err != nil || time.Since(began) > within {
 			return nil
 		}
 		open := func(int) (profiler.Runner, error) {

@@ -97,3 +97,20 @@ func TestPredictedSizes(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// A model of whose operators nothing is known serves with a sketch, which knows the sizes, too.
+func TestSketchedSizes(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "profile.json")
+	if _, err := profiles(t, dir, "predict", "identity", "--sketch", "--max-batch", "2", "--threads", "1", "--out", out); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	var found Measured
+	if err == nil {
+		err = json.Unmarshal(text, &found)
+	}
+	if err != nil || !found.Profile.Provisional || found.Profile.BySize == nil || found.Profile.BySize.Length != 128 {
+		t.Errorf("%s, %v", text, err)
+	}
+}

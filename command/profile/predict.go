@@ -215,6 +215,10 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	if err != nil {
 		return nil, err
 	}
+	sizes, err := measureSizes(ctx, s.Model, s.Prepared, o.Shapes, o.MaxShapes, 1, sketchedSizes)
+	if err != nil {
+		return nil, err
+	}
 	// This estimates the memory of the full profile: an instance keeps the memory that
 	// it starts with.
 	largest := 1
@@ -224,7 +228,7 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	return &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
 		Memory: residentOf(o.roomiest(s), largest), Own: ownOf(s, o.roomiest(s), largest), Measurements: points, MeasuredAt: time.Now(),
-		Payloads: payloadsOf(ctx, s),
+		Payloads: payloadsOf(ctx, s), BySize: sizes,
 	}, nil
 }
 

@@ -239,7 +239,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	memory := residentPeak()
 	var sizes *profiler.Sizes
 	if !o.Sketch {
-		if sizes, err = measureSizes(ctx, read, prepared, o.Shapes, o.MaxShapes, o.MaxBatch); err != nil {
+		if sizes, err = measureSizes(ctx, read, prepared, o.Shapes, o.MaxShapes, o.MaxBatch, measuredSizes); err != nil {
 			return nil, err
 		}
 	}
