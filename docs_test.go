@@ -174,7 +174,7 @@ func TestMetricsTable(t *testing.T) {
 
 // key matches an annotation of OpenFaaS that the provider's code names. For health and
 // readiness probes it matches the beginning of the name.
-var key = regexp.MustCompile(`"(com\.openfaas\.(?:(?:slo|infer|scale|retry)\.[a-z_-]+|(?:health|ready)\.http\.|profile|serviceaccount|limits\.gpu))"`)
+var key = regexp.MustCompile(`"(com\.openfaas\.(?:(?:slo|infer|scale|retry)\.[a-z_.-]+|(?:health|ready)\.http\.|profile|serviceaccount|limits\.gpu))"`)
 
 // annotated lists the folders that read annotations.
 var annotated = []string{"provider/annotation", "provider/async/retry", "cluster/kubernetes/podspec"}

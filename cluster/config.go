@@ -232,6 +232,10 @@ type Artefact struct {
 	// Images says how the model expects images, as the deployment declares it; "" if
 	// it takes none.
 	Images string `json:"images,omitempty"`
+	// Shapes has the usual sizes of the model's free dimensions and MaxShapes the largest that a
+	// request may have, as tensor.ParseShapes reads them; "" if the deployment does not say.
+	Shapes    string `json:"shapes,omitempty"`
+	MaxShapes string `json:"maxShapes,omitempty"`
 	// Plan says how the model is cut over the members of a set, as the JSON of a cut.Plan;
 	// "" if it is not cut.
 	Plan string `json:"plan,omitempty"`

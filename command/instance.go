@@ -53,6 +53,7 @@ type instanceFlags struct {
 	standby string
 	// device computes an ONNX model; "auto" is a GPU if the instance has a share of one.
 	device string
+	sizes  sizeFlags
 	// image says how the model expects images, as [model.ParseImageForm] reads it.
 	image string
 	// labels is the directory with the names of the model's classes, "" for that of the model.
@@ -142,8 +143,7 @@ func (f *instanceFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model", "", "the ONNX file, or the bundle.yaml of a bundle that Python or a model server runs")
 	flags.StringVar(&f.warm, "warm", "", "the directory where warm Python processes listen; a handler's process is forked from one of them")
 	flags.StringVar(&f.standby, "standby", "", "the directory where processes stand by for shares of GPUs, and for shadows; one for the instance's share, or an empty one, becomes the instance")
-	flags.StringVar(&f.image, "image", "", "take images (JPEG, PNG, GIF, WebP, BMP, TIFF) and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
-	flags.StringVar(&f.labels, "labels", "", "the directory of the file "+bundle.LabelsFile+", which names the model's classes, one on each line (default: that of --model)")
+	f.inputFlags(flags)
 	flags.StringVar(&f.prepared, "prepared", "", "the directory of the model's prepared form; if that does not fit this host, --model is loaded")
 	flags.StringVar(&f.name, "name", "", "the model's name in requests (default: the file's name without .onnx)")
 	flags.StringArrayVar(&f.listen, "listen", []string{"tcp://127.0.0.1:0"}, "where to serve: unix:///path or tcp://host:port; may be given more than once")
@@ -163,6 +163,13 @@ func (f *instanceFlags) define(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.trial, "trial", false, "measure the model of a bundle at POST "+profile.TrialPath+", for a provider whose machine lacks the GPU")
 	flags.StringVar(&f.shadow, "shadow", "", "hold only these blocks of the prepared model for bodies, such as 0:18 or 0:18,20:22")
 	flags.StringVar(&f.relay, "relay", "", "where bodies connect to a shadow: unix:///path or tcp://host:port")
+}
+
+// inputFlags adds the flags that say what the model takes, and what its classes are called.
+func (f *instanceFlags) inputFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.image, "image", "", "take images (JPEG, PNG, GIF, WebP, BMP, TIFF) and convert them for the model: width and height, such as 224x224, then fit=, colour=, range=, mean= and std=")
+	flags.StringVar(&f.labels, "labels", "", "the directory of the file "+bundle.LabelsFile+", which names the model's classes, one on each line (default: that of --model)")
+	f.sizes.add(flags)
 }
 
 func (f *instanceFlags) run(c *cobra.Command) error {
@@ -389,6 +396,7 @@ func newPrepareCommand() *cobra.Command {
 	var model, cache, library string
 	var part int
 	var lean, asJSON bool
+	var sizes sizeFlags
 	c := &cobra.Command{
 		Use:   "prepare --model FILE --cache DIR",
 		Short: "Prepare a model for this host, once, and print the directory for --prepared",
@@ -416,14 +424,13 @@ cuts the source and prepares the parts one after the other, each in a process of
 			if engines.IsManifest(model) {
 				return prepareBeside(c.Context(), c.OutOrStdout(), model, cache, asJSON)
 			}
+			if err := sizes.checkFile(model); err != nil {
+				return err
+			}
 			if err := onnxruntime.Load(library); err != nil {
 				return err
 			}
-			prepare := onnxruntime.Prepare
-			if lean {
-				prepare = onnxruntime.PrepareLean
-			}
-			prepared, err := prepare(model, cache)
+			prepared, err := onnxruntime.PrepareWith(model, cache, onnxruntime.PrepareOptions{Lean: lean, Shapes: sizes.usual})
 			if err != nil {
 				return err
 			}
@@ -442,6 +449,7 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.StringVar(&cache, "cache", "", "the directory for prepared models")
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
+	sizes.add(c.Flags())
 	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c

@@ -72,7 +72,7 @@ func (f *instanceFlags) findCopy(ctx context.Context, logger zerolog.Logger) err
 			return err
 		}
 		began := time.Now()
-		_, err := prepareApart(f.library)(ctx, f.model, f.shared.Path)
+		_, err := prepareApart(f.library, f.sizes)(ctx, f.model, f.shared.Path)
 		if err == nil {
 			logger.Info().Dur("took_ms", time.Since(began)).Msg("prepared the model for all instances of the function on this node")
 		}

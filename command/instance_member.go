@@ -155,7 +155,7 @@ func (f *instanceFlags) parts(ctx context.Context, logger zerolog.Logger) (p *me
 	p, err = member.Cut(ctx, c, f.part, filepath.Join(temporary, "parts"))
 	if err == nil && p.PrepareFirst(f.part, f.engineMemory()) {
 		logger.Info().Msg("the memory is short for loading the parts as they are; preparing them one by one")
-		p, err = member.Prepare(ctx, c, f.part, filepath.Join(temporary, "prepared"), prepareApart(f.library))
+		p, err = member.Prepare(ctx, c, f.part, filepath.Join(temporary, "prepared"), prepareApart(f.library, sizeFlags{}))
 	}
 	if err != nil {
 		return nil, remove, errors.Join(err, remove())
@@ -190,16 +190,17 @@ func (f *instanceFlags) serverOptions(startup instance.Startup, logger zerolog.L
 		}
 	}
 	return instance.Options{
-		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, BodyLimit: f.bodyLimit, Threads: f.threads, Startup: startup, Logger: logger,
+		Name: f.name, MaxBatch: f.maxBatch, MaxRows: f.maxRows, MaxShapes: f.sizes.largest, BodyLimit: f.bodyLimit, Threads: f.threads, Startup: startup, Logger: logger,
 		Labels: labels,
 	}
 }
 
-// prepareApart prepares a part in a process of its own, which gives its memory back.
-func prepareApart(library string) member.Preparer {
+// prepareApart prepares a model, or a part of one, in a process of its own, which gives its memory back.
+func prepareApart(library string, sizes sizeFlags) member.Preparer {
 	return func(ctx context.Context, file, cache string) (string, error) {
 		var out, complaint bytes.Buffer
 		c := exec.CommandContext(ctx, process.Self(), "instance", "prepare", "--model", file, "--cache", cache, "--lean", "--onnxruntime", library)
+		c.Args = append(c.Args, sizes.arguments()...)
 		c.Stdout, c.Stderr = &out, &complaint
 		child, err := process.Start(c, syscall.SIGKILL)
 		if err == nil {
@@ -222,7 +223,7 @@ func prepareParts(ctx context.Context, out io.Writer, file string, part int, cac
 	if err := onnxruntime.Load(library); err != nil {
 		return err
 	}
-	p, err := member.Prepare(ctx, c, part, cache, prepareApart(library))
+	p, err := member.Prepare(ctx, c, part, cache, prepareApart(library, sizeFlags{}))
 	if err != nil {
 		return err
 	}

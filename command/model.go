@@ -99,6 +99,9 @@ func listZoo(w io.Writer) error {
 		if err != nil {
 			return err
 		}
+		if m, _, err = m.Sized(nil); err != nil {
+			return err
+		}
 		g, err := m.Graph(1)
 		if err != nil {
 			return err
@@ -114,12 +117,14 @@ func newModelShowCommand() *cobra.Command {
 		batch     int
 		signature string
 		asJSON    bool
+		sizes     sizeFlags
 	)
 	c := &cobra.Command{
 		Use:   "show FILE|DIR",
 		Short: "Print a model's operators, shapes, parameters and GFLOPs",
 		Long: `show prints the operators of an ONNX model in the order in which they run, with
-their output shapes at a batch size, their parameters and their GFLOPs. A
+their output shapes at a batch size, their parameters and their GFLOPs. With --shapes,
+the free dimensions of the inputs have these sizes. A
 multiply-add counts once, as in INFless Table 1 for ResNet-50.
 
 For a TensorFlow SavedModel, which is a directory, show prints the inputs, outputs and
@@ -140,6 +145,9 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 			if err != nil {
 				return err
 			}
+			if m, err = sizes.size(m); err != nil {
+				return err
+			}
 			g, err := m.Graph(batch)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
@@ -153,6 +161,7 @@ convert it with "faas-infer model convert" and show the ONNX model.`,
 		},
 	}
 	c.Flags().IntVarP(&batch, "batch", "b", 1, "batch size to infer the shapes for")
+	sizes.add(c.Flags())
 	c.Flags().StringVar(&signature, "signature", "", "signature of a SavedModel (default serving_default, or the only one)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c

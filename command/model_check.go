@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
@@ -22,6 +24,9 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -31,6 +36,8 @@ type checkOptions struct {
 	profile.PredictOptions
 	slo time.Duration
 	cpu int
+	// reach says for which sizes the objective holds, "" if the model has one size.
+	reach string
 }
 
 func newModelCheckCommand() *cobra.Command {
@@ -62,6 +69,8 @@ core·ms/request is the CPU time of a request at that rate.`,
 	f.IntVar(&o.MaxBatch, "max-batch", 32, "largest batch, as in com.openfaas.infer.max-batch")
 	f.IntVar(&o.cpu, "cpu", 0, "CPU limit in millicores, as in limits.cpu (0: none)")
 	profile.DatabaseFlag(c, &o.Database)
+	profile.ShapesFlag(c.Flags(), &o.Shapes)
+	profile.MaxShapesFlag(c.Flags(), &o.MaxShapes)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	return c
@@ -84,6 +93,7 @@ func (o *checkOptions) run(ctx context.Context, argument string, out io.Writer) 
 		return err
 	}
 	s := found.Subject
+	o.reach = o.reachOf(found.Profile)
 	return o.show(out, s.Name, found.Profile, protocol.Own(s.Prepared.Inputs), protocol.Own(s.Prepared.Outputs))
 }
 
@@ -93,9 +103,29 @@ func (o *checkOptions) show(out io.Writer, name string, p *profiler.Profile, inp
 	if o.JSON {
 		err = checked.report(name).JSON(out)
 	} else {
-		err = errors.Join(describeModel(out, name, inputs, outputs), describeBatches(out, p), checked.print(out))
+		err = errors.Join(describeModel(out, name, inputs, outputs), describeBatches(out, p), checked.print(out), o.printReach(out))
 	}
 	return errors.Join(err, checked.verdict())
+}
+
+// reachOf says for which sizes the objective holds, as the provider does.
+func (o *checkOptions) reachOf(p *profiler.Profile) string {
+	if o.slo == 0 {
+		return ""
+	}
+	f := &provider.Function{Inference: annotation.Inference{
+		SLO: o.slo, Percentile: annotation.DefaultPercentile, MaxBatch: o.MaxBatch, Limits: cluster.Resources{CPU: o.cpu},
+	}}
+	return latency.Rules{Policy: batching.SharedName, Scaling: scaling.DefaultSettings().Options}.Reach(f, p)
+}
+
+// printReach writes for which sizes the objective holds.
+func (o *checkOptions) printReach(out io.Writer) error {
+	if o.reach == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, "Sizes: "+o.reach+".")
+	return err
 }
 
 // runPython measures a model that cannot be predicted, as the provider does.
@@ -103,7 +133,7 @@ func (o *checkOptions) runPython(ctx context.Context, manifest string, out io.Wr
 	if err := engines.Of(manifest).Check(ctx, manifest); err != nil {
 		return err
 	}
-	measure := profile.Options{MaxBatch: o.MaxBatch, Prepared: o.Prepared, Until: o.slo / 2}
+	measure := profile.Options{MaxBatch: o.MaxBatch, Shapes: o.Shapes, Prepared: o.Prepared, Until: o.slo / 2}
 	found, infos, err := measure.Describe(ctx, manifest)
 	if err != nil {
 		return err

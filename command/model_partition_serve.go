@@ -101,6 +101,6 @@ func writePlans(dir string, served []*partitioning.Served) error {
 
 // prepareLarge prepares a large part in a process of its own.
 func prepareLarge(ctx context.Context, file, cache string) error {
-	_, err := prepareApart("")(ctx, file, cache)
+	_, err := prepareApart("", sizeFlags{})(ctx, file, cache)
 	return err
 }

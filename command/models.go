@@ -77,8 +77,13 @@ const largeModel = 64 << 20
 
 // Check implements [latency.Models].
 func (m *childModels) Check(ctx context.Context, file string, known func(hash string) bool) error {
+	return m.checkWith(ctx, file, known, func(ctx context.Context) error { return m.check(ctx, file) })
+}
+
+// checkWith is Check by a check of the file.
+func (m *childModels) checkWith(ctx context.Context, file string, known func(hash string) bool, check func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	checked := sync.OnceValue(func() error { return m.check(ctx, file) })
+	checked := sync.OnceValue(func() error { return check(ctx) })
 	var early sync.WaitGroup
 	defer early.Wait()
 	defer cancel()
@@ -94,14 +99,14 @@ func (m *childModels) Check(ctx context.Context, file string, known func(hash st
 
 // check reads an ONNX file and infers its graph. It checks a manifest without running the
 // bundle.
-func (m *childModels) check(ctx context.Context, file string) error {
+func (m *childModels) check(ctx context.Context, file string, more ...string) error {
 	if engines.IsManifest(file) {
 		return engines.Of(file).Check(ctx, file)
 	}
-	if _, err := m.run(ctx, foreground, nil, "model", "show", file, "--json"); err != nil {
+	if _, err := m.run(ctx, foreground, nil, append([]string{"model", "show", file, "--json"}, more...)...); err != nil {
 		return err
 	}
-	return m.try(ctx, file)
+	return m.try(ctx, file, more...)
 }
 
 // Hash implements [latency.Models].
@@ -112,6 +117,10 @@ func (m *childModels) Hash(file string) (string, error) {
 
 // Prepare implements [latency.Models].
 func (m *childModels) Prepare(ctx context.Context, file string) (string, error) {
+	return m.prepare(ctx, file)
+}
+
+func (m *childModels) prepare(ctx context.Context, file string, more ...string) (string, error) {
 	seen, err := m.look(file)
 	if err != nil {
 		return "", err
@@ -119,7 +128,7 @@ func (m *childModels) Prepare(ctx context.Context, file string) (string, error) 
 	if seen.ready != "" && isReady(file, seen.ready) {
 		return seen.ready, m.keepWarm(seen.ready)
 	}
-	out, err := m.run(ctx, foreground, nil, "instance", "prepare", "--model", file, "--cache", m.prepared)
+	out, err := m.run(ctx, foreground, nil, append([]string{"instance", "prepare", "--model", file, "--cache", m.prepared}, more...)...)
 	if errors.Is(err, errDied) {
 		const way = "export it with other operators, or give the machine more memory"
 		return "", fmt.Errorf("the model ends the process that prepares it (%w); %s", err, way)
@@ -143,10 +152,14 @@ func isReady(file, dir string) bool {
 
 // Measure implements [latency.Models].
 func (m *childModels) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.measure(ctx, file, maxBatch, until)
+}
+
+func (m *childModels) measure(ctx context.Context, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
 	}
-	return m.profile(ctx, background, "model", file, maxBatch, until)
+	return m.profile(ctx, background, "model", file, maxBatch, until, more...)
 }
 
 // forkable waits until a model in Python can be forked from a warm process.
@@ -163,25 +176,33 @@ func (m *childModels) forkable(ctx context.Context, file string) error {
 
 // Sketch implements [latency.Models].
 func (m *childModels) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.sketch(ctx, file, maxBatch, until)
+}
+
+func (m *childModels) sketch(ctx context.Context, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
 	}
 	if engines.IsManifest(file) {
-		return m.profile(ctx, foreground, "model", file, maxBatch, until, "--sketch")
+		return m.profile(ctx, foreground, "model", file, maxBatch, until, append(more, "--sketch")...)
 	}
 	hash, err := m.Hash(file)
 	if err != nil {
 		return "", nil, err
 	}
-	return m.profile(ctx, foreground, "predict", file, maxBatch, until, "--sketch", "--content", hash)
+	return m.profile(ctx, foreground, "predict", file, maxBatch, until, append(more, "--sketch", "--content", hash)...)
 }
 
 // Predict implements [latency.Models].
 func (m *childModels) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.predict(ctx, file, maxBatch, until)
+}
+
+func (m *childModels) predict(ctx context.Context, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
 	if engines.IsManifest(file) {
 		return "", nil, fmt.Errorf("%w: the operators of a model in Python, a model server or a handler are not known", latency.ErrUnpredictable)
 	}
-	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until)
+	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, more...)
 	switch {
 	case err != nil:
 		return "", nil, asUnpredictable(err)
@@ -296,9 +317,17 @@ func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arg
 		if !clean {
 			return nil, fmt.Errorf("%w `%s %s` %s", errDied, arguments[0], arguments[1], text)
 		}
-		return nil, errors.New(strings.TrimPrefix(text, filepath.Base(self)+": "))
+		return nil, asNoSizes(errors.New(strings.TrimPrefix(text, filepath.Base(self)+": ")))
 	}
 	return out.Bytes(), nil
+}
+
+// asNoSizes makes a child's error wrap [latency.ErrNoSizes] if its text has that error's.
+func asNoSizes(err error) error {
+	if _, why, ok := strings.Cut(err.Error(), latency.ErrNoSizes.Error()+":"); ok {
+		return fmt.Errorf("%w: %s", latency.ErrNoSizes, strings.TrimSpace(why))
+	}
+	return err
 }
 
 // runChild runs a command to its end.

@@ -36,6 +36,19 @@ type gpuModels struct {
 	others func() []gpu.Inventory
 	// installed is [cuda.Installed].
 	installed func() (version int, err error)
+	// sizes are those of models' free dimensions, as the deployment states them.
+	sizes latency.Sizes
+}
+
+// SizedDevices implements [latency.SizedDevices].
+func (m gpuModels) SizedDevices(sizes latency.Sizes) latency.Devices {
+	m.sizes = sizes
+	return m
+}
+
+// arguments are those of [sizedModels].
+func (m gpuModels) arguments(file string) []string {
+	return sizedModels{m.childModels, m.sizes}.arguments(file)
 }
 
 // Devices implements [latency.Devices].
@@ -151,10 +164,10 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return m.whole(ctx, file, device, maxBatch, until)
 	}
 	if at >= 0 { // The child must not be idle work: it measures.
-		_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
+		_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, append(m.arguments(file), measureOn(i, &all[at])...)...)
 		return p, err
 	}
-	_, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, gpuName, device)
+	_, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, append(m.arguments(file), gpuName, device)...)
 	if err == nil {
 		return p, nil
 	}
@@ -175,7 +188,7 @@ func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int,
 	if !most.Whole {
 		arguments = append(arguments, "--mps-pipe", m.inventory().On(most.UUID, 100, 0).PipeDirectory)
 	}
-	_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, arguments...)
+	_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, append(arguments, m.arguments(file)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +223,7 @@ const deploymentShares = "10,20,50,100"
 // GPUModels finds models' times on the nodes' GPUs. inventory lists this machine's, others those
 // of the other nodes; others may be nil.
 func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
-	return gpuModels{f.childModels(), inventory, others, cuda.Installed}
+	return gpuModels{childModels: f.childModels(), inventory: inventory, others: others, installed: cuda.Installed}
 }
 
 // ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.

@@ -25,14 +25,14 @@ var passing = []string{
 // try prepares a small model and returns an error if the engine cannot run it. What fails now
 // would fail whenever an instance starts, so the deployment is refused. A large model takes too
 // long for that.
-func (m *childModels) try(ctx context.Context, file string) error {
+func (m *childModels) try(ctx context.Context, file string, more ...string) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() >= largeModel || engines.IsManifest(file) || forkjoin.IsCutting(file) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
-	_, err = m.Prepare(ctx, file)
+	_, err = m.prepare(ctx, file, more...)
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}

@@ -82,6 +82,12 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	if spec.Images != "" && spec.Member == 0 {
 		argv = append(argv, "--image", spec.Images)
 	}
+	if spec.Shapes != "" {
+		argv = append(argv, "--shapes", spec.Shapes)
+	}
+	if spec.MaxShapes != "" && spec.Member == 0 {
+		argv = append(argv, "--max-shapes", spec.MaxShapes)
+	}
 	if spec.Set != "" {
 		argv = append(argv, "--part", strconv.Itoa(spec.Member))
 	}
@@ -244,7 +250,7 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.childModels().check, Publish: publish}
+	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: checkModelFile(f.childModels()), Publish: publish}
 	if publish == nil { // A published function runs elsewhere.
 		o.Install = func(ctx context.Context, manifest string) error {
 			_, err := f.childModels().Prepare(ctx, manifest)
@@ -252,6 +258,11 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 		}
 	}
 	return build.New(o)
+}
+
+// checkModelFile returns what checks a model that was built.
+func checkModelFile(m *childModels) func(ctx context.Context, file string) error {
+	return func(ctx context.Context, file string) error { return m.check(ctx, file) }
 }
 
 // BundleModels are [latency.Models] that also compare the models of a bundle.

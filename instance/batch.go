@@ -34,6 +34,9 @@ type Spent struct {
 	// Exec is the time that the engine ran and images were decoded. Waited is the time
 	// that the batch waited while other batches had the engine.
 	Exec, Waited time.Duration
+	// Elements is the mean number of elements of a request's row, all inputs together; 0 if the
+	// rows of the model have one size.
+	Elements int64
 }
 
 // HandleBatch runs a batch and returns each request's answer at the request's position.
@@ -42,7 +45,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 	responses := make([]frame.Response, len(requests))
 	members := make([]member, 0, len(requests))
 	var spent Spent
-	held := 0
+	held, elements := 0, meanSize{}
 	run := func() {
 		began, before := time.Now(), spent.Waited
 		for _, group := range s.group(members) {
@@ -63,6 +66,9 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			continue
 		}
 		members = append(members, member{Call: call, at: i, due: r.Due})
+		if s.dynamic {
+			elements.add(call)
+		}
 		for _, in := range call.Inputs {
 			held += len(in.Data)
 		}
@@ -75,8 +81,28 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 		s.metrics.request(r.Status)
 	}
 	s.metrics.members.Observe(float64(len(requests)))
+	spent.Elements = elements.mean()
 	return responses, spent
 }
+
+// meanSize is the mean size of requests' rows.
+type meanSize struct{ sum, requests int64 }
+
+// add adds a request.
+func (m *meanSize) add(call *protocol.Call) {
+	row := int64(0)
+	for _, in := range call.Inputs {
+		n := int64(1)
+		for _, d := range in.Shape[1:] {
+			n *= d
+		}
+		row += n
+	}
+	m.sum, m.requests = m.sum+row, m.requests+1
+}
+
+// mean is 0 without requests.
+func (m *meanSize) mean() int64 { return m.sum / max(1, m.requests) }
 
 // decodeTimed decodes one member. If the function takes images, it also returns the
 // decoding time, which counts as execution time. Otherwise that time is 0.

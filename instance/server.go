@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/pixels"
 	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // DefaultBodyLimit is the maximum request body in bytes if Options.BodyLimit is 0.
@@ -40,6 +41,8 @@ type Options struct {
 	// MaxRows is the maximum number of rows in one request. A request with more than
 	// MaxBatch rows runs in parts. 0 means the larger of MaxBatch and 32.
 	MaxRows int
+	// MaxShapes has the largest sizes of inputs, nil for any.
+	MaxShapes tensor.Shapes
 	// BodyLimit is the maximum body of one request in bytes, 0 for DefaultBodyLimit.
 	// The bodies of one batch may have 64 MiB together, or BodyLimit if that is more.
 	BodyLimit int64
@@ -112,7 +115,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 		engine: engine,
 		model: protocol.Model{
 			Name: options.Name, Inputs: protocol.Own(engine.Inputs()), Outputs: protocol.Own(engine.Outputs()),
-			MaxRows: options.MaxRows, MaxBody: options.BodyLimit, Labels: options.Labels,
+			MaxRows: options.MaxRows, MaxShapes: options.MaxShapes, MaxBody: options.BodyLimit, Labels: options.Labels,
 		},
 		options: options,
 		turn:    make(chan struct{}, max(1, options.Concurrency)),
@@ -233,10 +236,13 @@ func (s *Server) serveOne(w http.ResponseWriter, r *http.Request) {
 	write(w, responses[0])
 }
 
-// setHeaders writes the times into the headers of an answer.
+// setHeaders writes the times and the size into the headers of an answer.
 func (s Spent) setHeaders(h http.Header) {
 	h[frame.ExecHeader] = []string{strconv.FormatInt(s.Exec.Microseconds(), 10)}
 	h[frame.WaitHeader] = []string{strconv.FormatInt(s.Waited.Microseconds(), 10)}
+	if s.Elements > 0 {
+		h[frame.ElementsHeader] = []string{strconv.FormatInt(s.Elements, 10)}
+	}
 }
 
 func write(w http.ResponseWriter, r frame.Response) {

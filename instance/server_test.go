@@ -53,6 +53,27 @@ func text(t *testing.T, r *http.Response) string {
 	return string(b)
 }
 
+// A batch's answer says how large its requests' rows are, unless all have one size.
+func TestBatchesReportTheirSize(t *testing.T) {
+	for width, want := range map[int64]string{2: "", -1: "3"} {
+		s := newTestServer(t, &doubler{maxBatch: 4, width: width})
+		requests := []frame.Request{invoke(`{"instances":[[1,2]]}`), invoke(`{"instances":[[1,2],[3,4]]}`)}
+		if width < 0 { // Four elements and two rows of two: 3 in a row on average.
+			requests = []frame.Request{invoke(`{"instances":[[1,2,3,4]]}`), invoke(`{"instances":[[1,2],[3,4]]}`)}
+		}
+		var body bytes.Buffer
+		buffers, _ := frame.EncodeRequests(requests)
+		if _, err := buffers.WriteTo(&body); err != nil {
+			t.Fatal(err)
+		}
+		response := do(t, s, http.MethodPost, frame.Path, frame.ContentType, &body)
+		text(t, response)
+		if got := response.Header.Get(frame.ElementsHeader); response.StatusCode != http.StatusOK || got != want {
+			t.Errorf("width %d: %d, a size of %q, want %q", width, response.StatusCode, got, want)
+		}
+	}
+}
+
 func TestBatchRoute(t *testing.T) {
 	s := newTestServer(t, &doubler{maxBatch: 4, width: 1})
 	var body bytes.Buffer

@@ -9,21 +9,15 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-const (
-	// dynamicLength is the size of a dynamic dimension in a sample, dynamicSide
-	// that of an image's sides (rank four) in pixels.
-	dynamicLength = 128
-	dynamicSide   = 224
-	// maxSample is the maximum size of one sample input in bytes.
-	maxSample = 1 << 30
-)
+// maxSample is the maximum size of one sample input in bytes.
+const maxSample = 1 << 30
 
 // SampleInputs makes random inputs like those of real requests: floats in [0, 1),
 // word numbers within the table that the model looks them up in, strings of digits, and
 // masks of ones followed by zeros. The same seed gives the same inputs. Values can change
 // the execution time: a mask of other values made BERT's softmax many times
-// slower. Dynamic dimensions other than the batch become 128, or 224 for the
-// sides of an image.
+// slower. Dynamic dimensions other than the batch get an assumed size; a model
+// from [Model.Sized] has others.
 func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
 	if batch < 1 || batch > MaxBatch {
 		return nil, fmt.Errorf("a batch of %d: it must be from 1 to %d", batch, MaxBatch)
@@ -47,14 +41,8 @@ func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
 func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Tensor, error) {
 	t := tensor.Tensor{Name: info.Name, Type: info.Type, Shape: []int64{int64(batch)}}
 	for i, d := range info.Shape[1:] {
-		switch {
-		case d >= 0:
-		case len(info.Shape) == 4 && i > 0:
-			d = dynamicSide
-		case len(info.Shape) == 4:
-			d = 3
-		default:
-			d = dynamicLength
+		if d < 0 {
+			d = assumedSize(i+1, len(info.Shape))
 		}
 		t.Shape = append(t.Shape, d)
 	}

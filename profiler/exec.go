@@ -32,6 +32,11 @@ func (p *Profile) Validate() error {
 	if !(p.Yardstick >= 0 && p.Yardstick <= float64(time.Hour.Microseconds())) {
 		return fmt.Errorf("profile of %.12s: its yardstick took %v µs", p.Model, p.Yardstick)
 	}
+	if p.BySize != nil {
+		if wrong := p.BySize.wrong(); wrong != "" {
+			return fmt.Errorf("profile of %.12s: %s", p.Model, wrong)
+		}
+	}
 	type point struct{ batch, threads, gpu int }
 	seen := map[point]bool{}
 	for _, m := range p.Measurements {

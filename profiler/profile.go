@@ -89,6 +89,12 @@ type Profile struct {
 	Parts       int `json:"parts,omitempty"`
 	Active      int `json:"active,omitempty"`
 	Concurrency int `json:"concurrency,omitempty"`
+	// Sizes tells the sizes of the model's free dimensions that the deployment stated, of which the
+	// times are; "" for assumed ones.
+	Sizes string `json:"sizes,omitempty"`
+	// BySize says how the times change with the size of a row; nil if the model has no free length,
+	// or if that is not known.
+	BySize *Sizes `json:"bySize,omitempty"`
 	// Longest: the times are predicted, as the longest path through the model's operators; they
 	// are the sum of all otherwise.
 	Longest bool `json:"longest,omitzero"`

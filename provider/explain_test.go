@@ -63,6 +63,31 @@ func TestWhyAFunctionIsNotServed(t *testing.T) {
 	}
 }
 
+// A function's status shows for which sizes of requests its objective holds, and a deployment made from that
+// status does not keep it.
+func TestStatusShowsTheReach(t *testing.T) {
+	r := newRig(t, nil)
+	r.deploy(t, nil)
+	reach := func() string {
+		alone, _ := r.described(t, "mnist")
+		if alone.Annotations == nil {
+			return ""
+		}
+		return (*alone.Annotations)[annotation.InferReach]
+	}
+	const says = "p99 ≤ 100ms up to 230 tokens on one core"
+	r.controller.reach = says
+	if got := reach(); got != says {
+		t.Errorf("described %q", got)
+	}
+	alone, _ := r.described(t, "mnist")
+	r.deploy(t, func(d *types.FunctionDeployment) { d.Annotations = alone.Annotations })
+	r.controller.reach = ""
+	if got := reach(); got != "" {
+		t.Errorf("the deployment has kept %q", got)
+	}
+}
+
 // A function that could not be restored says why.
 func TestWhyAFunctionIsBroken(t *testing.T) {
 	r := newRig(t, nil)

@@ -94,6 +94,8 @@ type Status struct {
 	Slight  bool
 	// Plan says how its model is cut over several instances, "" if it is not.
 	Plan string
+	// Reach says for which sizes of requests its objective holds, "" if they have one size.
+	Reach string
 }
 
 // Dispatcher answers the requests of one function. Implementations are safe

@@ -291,11 +291,15 @@ func (m *imageModels) Here(ctx context.Context, file string) error {
 
 // Check implements [latency.Models].
 func (m *imageModels) Check(ctx context.Context, file string, known func(string) bool) error {
+	return m.check(ctx, m.local, file, known)
+}
+
+func (m *imageModels) check(ctx context.Context, local latency.Models, file string, known func(string) bool) error {
 	if from, _ := m.seen.get(file); from.hash != "" { // It was accepted before.
 		known(from.hash)
 		return nil
 	}
-	return m.local.Check(ctx, file, known)
+	return local.Check(ctx, file, known)
 }
 
 // Hash implements [latency.Models].
@@ -312,6 +316,41 @@ func (m *imageModels) Hash(file string) (string, error) {
 	}
 	m.hashes.put(file, hash)
 	return hash, nil
+}
+
+// Sized implements [latency.Sized].
+func (m *imageModels) Sized(sizes latency.Sizes) latency.Models {
+	local, ok := m.local.(latency.Sized)
+	if !ok {
+		return m
+	}
+	return sizedImages{m, local.Sized(sizes)}
+}
+
+// sizedImages are imageModels whose copies are read and measured with given sizes.
+type sizedImages struct {
+	*imageModels
+	sized latency.Models
+}
+
+// Check implements [latency.Models].
+func (m sizedImages) Check(ctx context.Context, file string, known func(string) bool) error {
+	return m.check(ctx, m.sized, file, known)
+}
+
+// Sketch implements [latency.Models].
+func (m sizedImages) Sketch(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.find(ctx, m.sized.Sketch, file, maxBatch, until)
+}
+
+// Measure implements [latency.Models].
+func (m sizedImages) Measure(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.find(ctx, m.sized.Measure, file, maxBatch, until)
+}
+
+// Predict implements [latency.Models].
+func (m sizedImages) Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (string, *profiler.Profile, error) {
+	return m.find(ctx, m.sized.Predict, file, maxBatch, until)
 }
 
 // Prepare implements [latency.Models]: instances load the model itself.

@@ -12,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // here is a latency.Models whose methods return paths of this machine.
@@ -44,6 +45,32 @@ func TestInstancesAreToldThePathInTheirImage(t *testing.T) {
 	}
 	if inside, err := m.Prepare(t.Context(), "copy"); inside != "/bundle/model.onnx@sha256:1" || err != nil {
 		t.Errorf("prepare: %q, %v", inside, err)
+	}
+}
+
+// sizedHere are models that note the sizes with which they are measured.
+type sizedHere struct {
+	here
+	seen *[]latency.Sizes
+}
+
+func (h sizedHere) Sized(s latency.Sizes) latency.Models {
+	*h.seen = append(*h.seen, s)
+	return h.here
+}
+
+// The copies of models in images are measured with the sizes of the deployment, and instances get the path in
+// their image.
+func TestModelsInImagesAreSized(t *testing.T) {
+	var seen []latency.Sizes
+	m := &imageModels{local: sizedHere{seen: &seen}}
+	m.keep("copy", origin{inside: "/bundle/model.onnx@sha256:1"})
+	sized := m.Sized(latency.Sizes{Shapes: "ids:1x64"})
+	if inside, p, err := sized.Predict(t.Context(), "copy", 1, 0); inside != "/bundle/model.onnx@sha256:1" || p == nil || err != nil {
+		t.Errorf("%q, %v", inside, err)
+	}
+	if err := sized.Check(t.Context(), "copy", func(string) bool { return false }); err != nil || len(seen) != 1 || seen[0].Shapes != "ids:1x64" {
+		t.Errorf("sized as %v, %v", seen, err)
 	}
 }
 

@@ -111,6 +111,9 @@ func (o *Options) measureDevice(ctx context.Context, file string) (measured *Mea
 	if err != nil {
 		return nil, err
 	}
+	if m, _, err = m.Sized(o.Shapes); err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
+	}
 	if _, err := m.Graph(1); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -126,7 +129,7 @@ func (o *Options) measureDevice(ctx context.Context, file string) (measured *Mea
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, card.Close()) }()
-	found, err := card.Model(ctx, shares.Work{Model: file, Shares: o.Shares, Batches: o.batches(), Until: o.Until, Plain: o.Plain},
+	found, err := card.Model(ctx, shares.Work{Model: file, Shapes: o.Shapes, Shares: o.Shares, Batches: o.batches(), Until: o.Until, Plain: o.Plain},
 		report.ProgressBar(os.Stderr, "measuring "+filepath.Base(file)+" on shares of "+card.Machine()))
 	if err != nil {
 		return nil, err
@@ -202,6 +205,7 @@ func newShareCommand() *cobra.Command {
 	}
 	f := command.Flags()
 	f.StringVar(&c.Model, "model", "", "the ONNX file")
+	ShapesFlag(command.Flags(), &c.Shapes)
 	f.IntSliceVar(&c.Batches, "batch", []int{1}, "batch sizes")
 	f.DurationVar(&c.Until, "until", 0, "stop increasing the batch once one takes longer (0: never)")
 	f.IntVar(&c.Percent, "gpu-share", 100, "the share in %")

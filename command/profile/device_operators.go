@@ -212,7 +212,7 @@ func (o *PredictOptions) onDevice(ctx context.Context, file string) (*profiler.P
 	if err != nil {
 		return nil, err
 	}
-	g, err := readOperators(graphs[0])
+	g, err := readOperators(graphs[0], o.Shapes)
 	if err != nil {
 		return nil, fmt.Errorf("%s%s: %w", Unpredictable, file, err)
 	}

@@ -83,6 +83,9 @@ type PredictOptions struct {
 	// Longest takes the longest path through the operators and not their sum, as for an engine
 	// that runs branches at the same time (INFless §3.3).
 	Longest bool
+	// Shapes are the sizes of the model's free dimensions that it is predicted with, MaxShapes the
+	// largest.
+	Shapes, MaxShapes tensor.Shapes
 	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
 	Content string
@@ -110,6 +113,8 @@ wider margin.`,
 	f.IntVar(&o.Threads, "threads", 0, "largest number of threads (0: all cores of this machine)")
 	f.DurationVar(&o.Until, "until", 0, "leave out the batches above the first that takes longer than this (0: none)")
 	DatabaseFlag(c, &o.Database)
+	ShapesFlag(c.Flags(), &o.Shapes)
+	MaxShapesFlag(c.Flags(), &o.MaxShapes)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
@@ -172,6 +177,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	if err != nil {
 		return p, err
 	}
+	models.Shapes = o.Shapes
 	defer models.Close()
 	if o.Sketch && o.Content != "" {
 		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Linked() {
@@ -215,7 +221,11 @@ var (
 func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Profile, error) {
 	plan := profiler.Sketch(largestBatch(o.MaxBatch, s.Prepared), o.Until, time.Now, processorTime)
 	plan.Waited = waitedTime
-	points, err := profiler.Measure(ctx, openSamples(s.Model, s.Prepared), plan, nil)
+	points, err := profiler.Measure(ctx, openSamples(s.Sized, s.Prepared), plan, nil)
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := measureSizes(ctx, s.Model, s.Prepared, s.Shapes, o.MaxShapes, 1, sketchedSizes)
 	if err != nil {
 		return nil, err
 	}
@@ -227,12 +237,12 @@ func (o *PredictOptions) sketch(ctx context.Context, s *Subject) (*profiler.Prof
 	}
 	found := &profiler.Profile{
 		Model: s.Prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: true,
-		Measurements: points, MeasuredAt: time.Now(), Payloads: payloadsOf(ctx, s), Unbatched: s.Prepared.Unbatched,
+		Measurements: points, MeasuredAt: time.Now(), Payloads: payloadsOf(ctx, s), BySize: sizes, Unbatched: s.Prepared.Unbatched,
 	}
 	if s.Optimised == nil {
 		found.Memory = residentPeak()
 	} else {
-		found.Memory, found.Own = residentOf(s.Optimised, largest), ownOf(s, largest)
+		found.Memory, found.Own = residentOf(o.roomiest(s), largest), ownOf(s, o.roomiest(s), largest)
 	}
 	return found, nil
 }
@@ -246,6 +256,9 @@ func largestBatch(wanted int, p onnxruntime.Prepared) int {
 }
 
 func payloadsOf(ctx context.Context, s *Subject) *profiler.Payloads {
+	if s.Prepared.AsInFile() {
+		return measurePayloads(ctx, Signature{s.Sized.Inputs(), s.Model.Outputs()})
+	}
 	return measurePayloads(ctx, signatureOf(s.Prepared))
 }
 
@@ -273,17 +286,25 @@ func (o *PredictOptions) predict(ctx context.Context, s *Subject) (*cop.Predicti
 	}
 	defer file.Close()
 	batches, counts := BatchesUpTo(o.MaxBatch), ThreadsUpTo(o.Threads)
-	prediction, err := NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, o.combine)
-	if err != nil || !unsure(prediction) {
-		return prediction, err
-	}
-	if o.Sketch {
-		return nil, errUnsure
-	}
-	if err := FillOperators(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
+	predictor := NewPredictor(file.Database())
+	prediction, err := predictor.Predict(s.Optimised, batches, counts, o.combine)
+	if err != nil {
 		return nil, err
 	}
-	return NewPredictor(file.Database()).Predict(s.Optimised, batches, counts, o.combine)
+	if unsure(prediction) {
+		if o.Sketch {
+			return nil, errUnsure
+		}
+		if err := FillOperators(ctx, file, []*operator.Graph{s.Optimised}, batches, counts); err != nil {
+			return nil, err
+		}
+		predictor = NewPredictor(file.Database())
+		if prediction, err = predictor.Predict(s.Optimised, batches, counts, o.combine); err != nil {
+			return nil, err
+		}
+	}
+	s.sizes, err = o.predictSizes(s, predictor)
+	return prediction, err
 }
 
 // combine sets the rule by which operators' times make the model's.
@@ -321,11 +342,22 @@ func (o *PredictOptions) profile(s *Subject, p *cop.Prediction) (*profiler.Profi
 		}
 	}
 	p.Configs = kept
-	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(s.Optimised, largest), time.Now())
+	found, err := p.Profile(s.Prepared.Content, onnxruntime.Name(), report.Machine(), residentOf(o.roomiest(s), largest), time.Now())
 	if err == nil {
-		found.Longest, found.Own = o.Longest, ownOf(s, largest)
+		found.Longest, found.Own, found.BySize = o.Longest, ownOf(s, o.roomiest(s), largest), s.sizes
 	}
 	return found, err
+}
+
+// roomiest is the graph with the largest sizes that requests may have, whose activations an
+// instance must hold.
+func (o *PredictOptions) roomiest(s *Subject) *operator.Graph {
+	if o.MaxShapes != nil {
+		if g, err := s.optimised(o.MaxShapes); err == nil {
+			return g
+		}
+	}
+	return s.Optimised
 }
 
 // residentOf estimates the resident memory that a measurement of the model would find, in
@@ -338,11 +370,11 @@ func residentOf(g *operator.Graph, batch int) int64 {
 
 // ownOf estimates what of that an instance has to itself if it maps the prepared model's weights, in
 // bytes: these are packed already, and it has no second copy. It is 0 if the weights are not mapped.
-func ownOf(s *Subject, batch int) int64 {
+func ownOf(s *Subject, g *operator.Graph, batch int) int64 {
 	if s.Prepared.MappedWeights() == 0 {
 		return 0
 	}
-	return engineMemory + 2*s.Optimised.ActivationBytes(batch)
+	return engineMemory + 2*g.ActivationBytes(batch)
 }
 
 func (o *PredictOptions) report(s *Subject, p *cop.Prediction, out io.Writer) error {

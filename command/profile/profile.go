@@ -62,6 +62,9 @@ type Options struct {
 	JSON          bool
 	// Sketch measures for only about a second; the profile is provisional.
 	Sketch bool
+	// Shapes are the sizes of the model's free dimensions that it is measured with, MaxShapes the
+	// largest.
+	Shapes, MaxShapes tensor.Shapes
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
 }
@@ -98,6 +101,8 @@ Nothing else should use the GPU.`,
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
 	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and as many batches as there is time for")
+	ShapesFlag(c.Flags(), &o.Shapes)
+	MaxShapesFlag(c.Flags(), &o.MaxShapes)
 	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for models in Python")
 	return c
 }
@@ -199,12 +204,9 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if engines.IsManifest(file) {
 		return o.measurePython(ctx, file)
 	}
-	m, err := model.ReadFile(file)
+	read, err := model.ReadFile(file)
 	if err != nil {
 		return nil, err
-	}
-	if _, err := m.Graph(1); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if err := onnxruntime.Load(""); err != nil {
 		return nil, err
@@ -213,9 +215,17 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := onnxruntime.Prepare(file, dir)
+	prepared, err := onnxruntime.PrepareWith(file, dir, onnxruntime.PrepareOptions{Shapes: o.Shapes})
 	if err != nil {
 		return nil, err
+	}
+	usual := usualShapes(o.Shapes, read, prepared)
+	m, _, err := read.Sized(usual)
+	if err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
+	}
+	if _, err := m.Graph(1); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	limited := *o
 	limited.MaxBatch = largestBatch(o.MaxBatch, prepared)
@@ -232,10 +242,21 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
+	memory, payloads := residentPeak(), measurePayloads(ctx, signatureOf(prepared))
+	if prepared.AsInFile() {
+		payloads = measurePayloads(ctx, Signature{m.Inputs(), m.Outputs()})
+	}
+	var sizes *profiler.Sizes
+	if !o.Sketch {
+		if sizes, err = measureSizes(ctx, read, prepared, usual, o.MaxShapes, o.MaxBatch, measuredSizes); err != nil {
+			return nil, err
+		}
+	}
 	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
-		Model: prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
-		Memory: residentPeak(), Own: own, Measurements: points, MeasuredAt: time.Now(),
-		Payloads: measurePayloads(ctx, signatureOf(prepared)), Unbatched: prepared.Unbatched,
+		BySize: sizes,
+		Model:  prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
+		Memory: memory, Own: own, Measurements: points, MeasuredAt: time.Now(),
+		Payloads: payloads, Unbatched: prepared.Unbatched,
 	}}, nil
 }
 
@@ -267,13 +288,18 @@ func openSamples(m *model.Model, prepared onnxruntime.Prepared) func(threads int
 		if err != nil {
 			return nil, err
 		}
-		sample := func(batch int) ([]tensor.Tensor, error) { return e.Sample(batch), nil }
-		r := &sampleRunner{engine: e, sample: sample, inputs: map[int][]tensor.Tensor{}}
 		if prepared.AsInFile() {
-			r.sample = func(batch int) ([]tensor.Tensor, error) { return m.SampleInputs(batch, uint64(batch)) }
+			return samplesOf(e, m), nil
 		}
-		return r, nil
+		sample := func(batch int) ([]tensor.Tensor, error) { return e.Sample(batch), nil }
+		return &sampleRunner{engine: e, sample: sample, inputs: map[int][]tensor.Tensor{}}, nil
 	}
+}
+
+// samplesOf runs a model on its sample inputs.
+func samplesOf(e *onnxruntime.Engine, m *model.Model) *sampleRunner {
+	sample := func(batch int) ([]tensor.Tensor, error) { return m.SampleInputs(batch, uint64(batch)) }
+	return &sampleRunner{engine: e, sample: sample, inputs: map[int][]tensor.Tensor{}}
 }
 
 // noted returns open with runners that note in own the largest anonymous memory in bytes that this process has

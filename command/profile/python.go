@@ -3,6 +3,7 @@ package profile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -42,7 +43,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 	if err != nil {
 		return nil, Signature{}, err
 	}
-	r := &pythonRunner{}
+	r := &pythonRunner{shapes: o.Shapes}
 	points, err := profiler.Measure(ctx, func(n int) (profiler.Runner, error) {
 		r.inputs, r.used = map[int][]tensor.Tensor{}, 0
 		engine, err := engines.Open(ctx, dir, engine.Options{Threads: n, MaxBatch: o.MaxBatch, Warm: o.Warm, CUDA: o.onGPU, Logger: zerolog.Nop(), Timeout: time.Minute})
@@ -51,6 +52,9 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 		}
 		r.engine = engine
 		r.signature = Signature{r.engine.Inputs(), r.engine.Outputs()}
+		if r.sample, err = r.shapes.Fill(r.signature.Inputs); err != nil {
+			return nil, errors.Join(fmt.Errorf("--shapes: %w", err), engine.Close())
+		}
 		return r, nil
 	}, o.plan(r.processorTime), report.ProgressBar(os.Stderr, "measuring "+SubjectName(manifest)))
 	if err != nil {
@@ -59,7 +63,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 	return &Measured{Prepared: dir, Profile: &profiler.Profile{
 		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: residentPeak() + r.memory, Measurements: points, MeasuredAt: time.Now(),
-		Payloads: measurePayloads(ctx, r.signature),
+		Payloads: measurePayloads(ctx, Signature{r.sample, r.signature.Outputs}),
 	}}, r.signature, nil
 }
 
@@ -67,7 +71,10 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 type pythonRunner struct {
 	engine    engine.Running
 	signature Signature
-	inputs    map[int][]tensor.Tensor
+	// shapes are the sizes of free dimensions, sample the inputs with these.
+	shapes tensor.Shapes
+	sample []tensor.Info
+	inputs map[int][]tensor.Tensor
 	// memory is the maximum memory of the processes in bytes, used the last known CPU
 	// time of the present one.
 	memory int64
@@ -78,7 +85,7 @@ type pythonRunner struct {
 func (r *pythonRunner) Run(ctx context.Context, batch int) error {
 	inputs, ok := r.inputs[batch]
 	if !ok {
-		inputs = python.Sample(r.engine.Inputs(), batch, uint64(batch))
+		inputs = python.Sample(r.sample, batch, uint64(batch))
 		clear(r.inputs)
 		r.inputs[batch] = inputs
 	}

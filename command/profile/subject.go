@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/operator"
 )
 
@@ -20,19 +23,27 @@ type Subject struct {
 	// Name is the zoo's name, or the file's name without its ending.
 	Name, File string
 	Model      *model.Model
-	Prepared   onnxruntime.Prepared
+	// Shapes are the usual sizes of its free dimensions, nil for the assumed ones. Sized is Model
+	// with them.
+	Shapes   tensor.Shapes
+	Sized    *model.Model
+	Prepared onnxruntime.Prepared
 	// Optimised is the graph that the engine runs. It is nil for a model whose times do not
 	// follow from its operators; Opaque then says why.
 	Optimised *operator.Graph
 	Opaque    error
+	// sizes are its predicted times by size, nil if there are none.
+	sizes *profiler.Sizes
 }
 
 // Original returns the graph before the engine's optimiser.
-func (s *Subject) Original() (*operator.Graph, error) { return operator.Read(s.Model) }
+func (s *Subject) Original() (*operator.Graph, error) { return operator.Read(s.Sized) }
 
 // Subjects opens the models that arguments name: files, or models of the zoo. It makes
 // models of the zoo in a directory that Close removes.
 type Subjects struct {
+	// Shapes are sizes of free dimensions, nil for assumed ones.
+	Shapes   tensor.Shapes
 	dir      string
 	prepared string
 }
@@ -113,11 +124,15 @@ func (p *Subjects) Prepare(argument string) (*Subject, error) {
 		read <- err
 	}()
 	var err error
-	s.Prepared, err = onnxruntime.Prepare(s.File, p.prepared)
+	s.Prepared, err = onnxruntime.PrepareWith(s.File, p.prepared, onnxruntime.PrepareOptions{Shapes: p.Shapes})
 	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}
-	s.Optimised, s.Opaque = optimised(s.Prepared)
+	s.Shapes = usualShapes(p.Shapes, s.Model, s.Prepared)
+	if s.Sized, _, err = s.Model.Sized(s.Shapes); err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
+	}
+	s.Optimised, s.Opaque = optimised(s.Prepared, s.Shapes)
 	if s.Opaque != nil {
 		s.Optimised, s.Opaque = nil, fmt.Errorf("%s%s: %w", Unpredictable, argument, s.Opaque)
 	}
@@ -125,14 +140,35 @@ func (p *Subjects) Prepare(argument string) (*Subject, error) {
 }
 
 // optimised reads the graph that the engine runs.
-func optimised(p onnxruntime.Prepared) (*operator.Graph, error) {
+func optimised(p onnxruntime.Prepared, shapes tensor.Shapes) (*operator.Graph, error) {
 	switch {
 	case p.Unbatched != "":
 		return nil, fmt.Errorf("it takes one request an execution: %s", p.Unbatched)
 	case p.GraphFile() == "":
 		return nil, fmt.Errorf("the engine has not written its optimised graph: %s", p.GraphError)
 	}
-	return readOperators(p.GraphFile())
+	if !p.AsInFile() {
+		shapes = p.Inside()
+	}
+	return readOperators(p.GraphFile(), shapes)
+}
+
+// usualShapes are the sizes of a model's free dimensions: the given ones, or else those with which
+// it ran, if they are not those that [model.Model.Sized] assumes.
+func usualShapes(given tensor.Shapes, m *model.Model, p onnxruntime.Prepared) tensor.Shapes {
+	if given != nil || !p.AsInFile() {
+		return given
+	}
+	assumed, _, err := m.Sized(nil)
+	if err != nil {
+		return nil
+	}
+	for _, in := range assumed.Inputs() {
+		if ran := p.Shapes[in.Name]; len(ran) == len(in.Shape) && len(ran) > 0 && !slices.Equal(ran[1:], in.Shape[1:]) {
+			return p.Shapes
+		}
+	}
+	return nil
 }
 
 // Begin reads the model in a file and prepares it without optimising it
@@ -151,17 +187,20 @@ func (p *Subjects) Begin(file, content string) (*Subject, error) {
 	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}
+	if s.Sized, _, err = s.Model.Sized(p.Shapes); err != nil {
+		return nil, fmt.Errorf("--shapes: %w", err)
+	}
 	s.Optimised, err = s.Original()
 	return s, err
 }
 
-// readOperators reads the operators of the model in a file, without its weights.
-func readOperators(file string) (*operator.Graph, error) {
+// readOperators reads the operators of the model in a file with these sizes, without its weights.
+func readOperators(file string, shapes tensor.Shapes) (*operator.Graph, error) {
 	m, err := model.ReadGraph(file)
 	if err != nil {
 		return nil, err
 	}
-	return operator.Read(m)
+	return operator.ReadSized(m, shapes)
 }
 
 // Unpredictable begins the error for a model that must be measured as a whole.

@@ -70,7 +70,7 @@ func Trial(e engine.Running, next http.Handler) http.Handler {
 
 // measureRunning measures an engine that goes on after it.
 func measureRunning(ctx context.Context, e engine.Running, maxBatch int, until time.Duration) (*profiler.Profile, error) {
-	r := &pythonRunner{engine: e, inputs: map[int][]tensor.Tensor{}}
+	r := &pythonRunner{engine: e, sample: e.Inputs(), inputs: map[int][]tensor.Tensor{}}
 	points, err := profiler.Measure(ctx, func(int) (profiler.Runner, error) { return lasting{r}, nil },
 		profiler.Quick(maxBatch, 1, until, time.Now, r.processorTime), nil)
 	if err != nil {

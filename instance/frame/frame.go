@@ -47,6 +47,9 @@ const (
 	// WaitHeader is the response header with the time that the batch waited while
 	// other batches had the engine, in µs.
 	WaitHeader = "X-Faas-Infer-Wait-Us"
+	// ElementsHeader is the response header with the mean number of elements of a request's row,
+	// all inputs together. It is absent if the rows of the model have one size.
+	ElementsHeader = "X-Faas-Infer-Elements"
 	// WithinHeader is the request header with the time in which each member must be
 	// answered, in µs since the batch was sent: one number per member, in order, separated
 	// by commas; 0 is no bound. An instance does not run a member whose time is over.

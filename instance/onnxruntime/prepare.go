@@ -13,6 +13,7 @@ import (
 	ort "github.com/yalue/onnxruntime_go"
 
 	"github.com/faas-infer/faas-infer/filelock/workdir"
+	"github.com/faas-infer/faas-infer/model/adapt"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -270,6 +271,16 @@ func (p Prepared) MappedWeights() int64 {
 
 // DividedWeights is what bodies and shadows map together, in bytes.
 func (p Prepared) DividedWeights() int64 { return p.divided().MappedWeights() }
+
+// Inside are the shapes of one row with which the model ran, as the prepared graph has them and by
+// the names that it has for its inputs.
+func (p Prepared) Inside() tensor.Shapes {
+	s := make(tensor.Shapes, len(p.Inputs))
+	for _, in := range p.Inputs {
+		s[adapt.Inside(in, false)] = rowShape(in, p.Shapes[in.Name])
+	}
+	return s
+}
 
 // AsInFile reports whether engines take the model's tensors as its file declares them. If
 // not, the batch was moved, freed or put in front of them.

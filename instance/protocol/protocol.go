@@ -34,6 +34,9 @@ type Model struct {
 	Outputs []tensor.Info
 	// MaxRows is the maximum number of rows in one request, 0 for any number.
 	MaxRows int
+	// MaxShapes has the largest sizes of inputs, the batch left out; an input that it lacks may
+	// have any.
+	MaxShapes tensor.Shapes
 	// MaxBody is the maximum decompressed body in bytes, 0 for 32 MiB.
 	MaxBody int64
 	// Images converts images into the model's only input. It is nil if the deployment
@@ -285,6 +288,11 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 	}
 	if !fits {
 		return 0, fmt.Errorf("input %q has the shape %s; the model takes %s", info.Name, describeShape(shape), describe(info))
+	}
+	for i, most := range m.MaxShapes[info.Name] {
+		if i > 0 && i < len(shape) && shape[i] > most {
+			return 0, fmt.Errorf("input %q has the shape %s; dimension %d may be at most %d (com.openfaas.infer.shapes.max)", info.Name, describeShape(shape), i, most)
+		}
 	}
 	elements, err = tensor.Elements(shape)
 	if err != nil {

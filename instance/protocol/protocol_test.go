@@ -65,6 +65,9 @@ func TestRequestsThatAreTaken(t *testing.T) {
 			`{"inputs":[{"name":"mask","shape":[1],"datatype":"BOOL","data":[true]},
 			            {"name":"ids","shape":[1,3],"datatype":"INT64","data":[1,2,3]}]}`), 1,
 			[]string{"\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00", "\x01"}},
+		"as large as may be": {small, post("/v2/models/small/infer",
+			`{"inputs":[{"name":"ids","shape":[2,4],"datatype":"INT64","data":[0,0,0,0,0,0,0,0]},{"name":"mask","shape":[2],"datatype":"BOOL","data":[true,true]}]}`), 2,
+			[]string{strings.Repeat("\x00", 64), "\x01\x01"}},
 		"rows": {one, post("/v1/models/one:predict", `{"signature_name":"serving_default","instances":[[1,2],[1,2]]}`), 2, []string{row + row}},
 		"rows by name": {two, post("/v1/models/two/versions/1:predict",
 			`{"instances":[{"ids":[1],"mask":true},{"mask":false,"ids":[2]}]}`), 2,
@@ -96,6 +99,9 @@ func TestRequestsThatAreTaken(t *testing.T) {
 	}
 }
 
+// small takes at most four ids in a row.
+var small = &Model{Name: "small", Inputs: two.Inputs, Outputs: two.Outputs, MaxShapes: tensor.Shapes{"ids": {1, 4}}}
+
 // TestRequestsThatAreRefused checks that every error is a sentence that names
 // what is wrong.
 func TestRequestsThatAreRefused(t *testing.T) {
@@ -123,6 +129,8 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"too few":    {one, post(infer, `{"inputs":[{"name":"x","shape":[2,2],"datatype":"FP32","data":[1,2,3]}]}`), 400, "has 3 elements, but its shape [2,2] needs 4"},
 		"nested otherwise": {one, post(infer, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[[1],[2]]}]}`), 400,
 			"data of the shape [2,1], but its shape says [1,2]"},
+		"above the largest sizes": {small, post("/v2/models/small/infer", `{"inputs":[{"name":"ids","shape":[1,5],"datatype":"INT64","data":[1,2,3,4,5]}]}`), 400,
+			"has the shape [1,5]; dimension 1 may be at most 4 (com.openfaas.infer.shapes.max)"},
 		"negative":  {one, post(infer, `{"inputs":[{"name":"x","shape":[-1,2],"datatype":"FP32","data":[1,2]}]}`), 400, "negative"},
 		"huge":      {one, post(infer, `{"inputs":[{"name":"x","shape":[4611686018427387904,2],"datatype":"FP32","data":[1,2]}]}`), 400, "too large"},
 		"no rows":   {one, post(infer, `{"inputs":[{"name":"x","shape":[0,2],"datatype":"FP32","data":[]}]}`), 400, "is empty"},

@@ -57,3 +57,44 @@ func (s Shapes) String() string {
 	}
 	return strings.Join(all, ",")
 }
+
+// Fill returns inputs with the shapes' sizes in free dimensions beside the batch. It returns an
+// error for an input of another rank or with another fixed size.
+func (s Shapes) Fill(inputs []Info) ([]Info, error) {
+	if s == nil {
+		return inputs, nil
+	}
+	filled := slices.Clone(inputs)
+	for i, in := range inputs {
+		given := s[in.Name]
+		if given == nil || in.Shape == nil {
+			continue
+		}
+		if len(given) != len(in.Shape) {
+			return nil, fmt.Errorf("the input %q has %d dimensions, %v, and its shape here has %d; give as many, the batch included", in.Name, len(in.Shape), in.Shape, len(given))
+		}
+		filled[i].Shape = slices.Clone(in.Shape)
+		for k, d := range in.Shape {
+			switch {
+			case d >= 0 && given[k] != d:
+				return nil, fmt.Errorf("dimension %d of the input %q is fixed at %d, and its shape here says %d; write %d", k, in.Name, d, given[k], d)
+			case d < 0 && k > 0:
+				filled[i].Shape[k] = given[k]
+			}
+		}
+	}
+	return filled, s.checkNames(inputs)
+}
+
+func (s Shapes) checkNames(inputs []Info) error {
+	var names []string
+	for _, in := range inputs {
+		names = append(names, in.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("the model has no input %q; name one of %v", name, names)
+		}
+	}
+	return nil
+}

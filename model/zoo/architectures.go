@@ -94,6 +94,11 @@ var architectures = []Architecture{
 		build:       efficient{side: 456, wide: 1.6, deep: 2.2}.build,
 	},
 	{
+		Name:        "minilm",
+		Description: "MiniLM: a BERT of 6 layers for texts of any length up to 512 tokens",
+		build:       miniLM.build,
+	},
+	{
 		Name:        "bert-small",
 		Description: "Language processing: BERT of 4 layers, 512 wide, with a vocabulary of 30522 on 128 words",
 		build:       bertSmall.build,

@@ -7,15 +7,17 @@ import (
 )
 
 // encoder is the size of a BERT. bertBase is Devlin et al.'s base; bertSmall is
-// Turc et al.'s BERT of 4 layers ("Well-Read Students Learn Better", Table 1).
+// Turc et al.'s BERT of 4 layers ("Well-Read Students Learn Better", Table 1). miniLM is Wang et
+// al.'s of 6 layers ("MiniLM", Table 1), as exporters write it, for texts of any length.
 type encoder struct {
 	layers            int
 	heads, width      int64
-	vocabulary, words int64
+	vocabulary, words int64 // words is the number of words in a row, -1 for any
 }
 
 var (
 	bertBase  = encoder{layers: 12, heads: 12, width: 768, vocabulary: 21128, words: 128}
+	miniLM    = encoder{layers: 6, heads: 12, width: 384, vocabulary: 30522, words: -1}
 	bertSmall = encoder{layers: 4, heads: 8, width: 512, vocabulary: 30522, words: 128}
 )
 
@@ -25,8 +27,13 @@ func (e encoder) build(n *network) {
 	ids := n.input("input_ids", onnxpb.TensorProto_INT64, e.words)
 	mask := n.input("attention_mask", onnxpb.TensorProto_INT64, e.words)
 	table := n.around("positions", 0, 1, positions, e.width)
-	x := n.op("Add", []string{n.embedding(ids, e.vocabulary, e.width),
-		n.op("Slice", []string{table, n.integers(0), n.integers(e.words), n.integers(0)})})
+	end := ""
+	if e.words >= 0 {
+		end = n.integers(e.words)
+	} else {
+		end = n.op("Slice", []string{n.op("Shape", []string{ids}), n.integers(1), n.integers(2), n.integers(0)})
+	}
+	x := n.op("Add", []string{n.embedding(ids, e.vocabulary, e.width), n.op("Slice", []string{table, n.integers(0), end, n.integers(0)})})
 	x = n.layerNorm(x, e.width)
 	hidden := n.attentionBias(mask)
 	for range e.layers {

@@ -36,6 +36,9 @@ type Observation struct {
 	// Share is that of the instance's config, Batch the requests in the batch.
 	profiler.Share
 	Batch int
+	// Elements is the mean number of elements of a row's inputs, 0 if it is not known or if all
+	// rows have the same.
+	Elements int64
 	// Exec is the time of the exchange with the instance. Beside is the CPU time that
 	// the instance used outside the engine, 0 if unknown.
 	Exec, Beside time.Duration
@@ -43,8 +46,12 @@ type Observation struct {
 
 // Correction holds the evidence of one function and the factors that follow from it.
 type Correction struct {
+	// base is the profile as it was found. profile and bare are those of the size that requests
+	// have, with and without margins.
+	base     *profiler.Profile
 	profile  *profiler.Profile
 	bare     *profiler.Profile
+	seen     sizes
 	id       string
 	quantile float64
 	shares   map[profiler.Share]*share
@@ -79,7 +86,7 @@ func classOf(batch int) int { return bits.Len(uint(batch - 1)) }
 // New corrects the times of p such that the given part of the executions takes no longer:
 // 0.95 is the 95th percentile. It begins without evidence, with p's own times.
 func New(p *profiler.Profile, quantile float64) *Correction {
-	c := &Correction{profile: p, id: Fingerprint(p), shares: map[profiler.Share]*share{}}
+	c := &Correction{base: p, profile: p, id: Fingerprint(p), shares: map[profiler.Share]*share{}}
 	c.setBeside(expected(p))
 	c.SetQuantile(quantile)
 	return c
@@ -164,7 +171,10 @@ func (c *Correction) Observe(now time.Time, seen []Observation) {
 		if o.Beside > 0 {
 			c.beside.observe(o.Batch, o.Beside)
 		}
-		ratio := float64(o.Exec) / float64(c.shares[o.Share].predicted[o.Batch-1])
+		if class := classOfSize(c.base.BySize, o.Elements); class > 0 {
+			c.seen.observe(class)
+		}
+		ratio := float64(c.Normal(o)) / float64(c.shares[o.Share].predicted[o.Batch-1])
 		k.counts[bucket(ratio)] += weights[k]
 		c.shares[o.Share].given(k, weights[k])
 	}

@@ -252,7 +252,10 @@ func TestOneMomentDoesNotDecide(t *testing.T) {
 func TestWhatIsNoObservation(t *testing.T) {
 	c := New(profile(0), 0.95)
 	for range 100 {
-		c.Observe(start, []Observation{{cores(0), 1, time.Second, 0}, {cores(1000), 0, time.Second, 0}, {cores(1000), 33, time.Second, 0}, {cores(1000), 1, 0, 0}, {cores(1000), 1, -1, 0}, {cores(-5), 1, 1, 0}})
+		c.Observe(start, []Observation{
+			{Share: cores(0), Batch: 1, Exec: time.Second}, {Share: cores(1000), Exec: time.Second}, {Share: cores(1000), Batch: 33, Exec: time.Second},
+			{Share: cores(1000), Batch: 1}, {Share: cores(1000), Batch: 1, Exec: -1}, {Share: cores(-5), Batch: 1, Exec: 1},
+		})
 	}
 	c.Update(start)
 	if got, want := c.Table(32, cores(1000)), profile(0).Table(32, cores(1000)); !slices.Equal(got, want) {

@@ -153,7 +153,9 @@ func FuzzCorrection(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, percent byte) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		c := New(profile(r.Float64()), float64(percent)/100)
+		p := profile(r.Float64())
+		p.BySize = texts().BySize
+		c := New(p, float64(percent)/100)
 		shares := []int{100, 250, 500, 1000, 1500, 2000, 3000}
 		now := start
 		for range 40 {
@@ -163,7 +165,10 @@ func FuzzCorrection(f *testing.F) {
 			}
 			seen := make([]Observation, r.IntN(200))
 			for i := range seen {
-				seen[i] = Observation{cores(shares[r.IntN(len(shares))]), r.IntN(40), time.Duration(math.Exp(30*r.Float64()) - 5), time.Duration(r.IntN(2)) * time.Duration(math.Exp(25*r.Float64()))}
+				seen[i] = Observation{
+					Share: cores(shares[r.IntN(len(shares))]), Batch: r.IntN(40), Elements: r.Int64N(2) * int64(math.Exp(25*r.Float64())),
+					Exec: time.Duration(math.Exp(30*r.Float64()) - 5), Beside: time.Duration(r.IntN(2)) * time.Duration(math.Exp(25*r.Float64())),
+				}
 			}
 			c.Observe(now, seen)
 			c.Update(now)
@@ -171,7 +176,7 @@ func FuzzCorrection(f *testing.F) {
 				check(t, c, share)
 			}
 		}
-		again := New(c.profile, c.quantile)
+		again := New(p, c.quantile)
 		if err := again.Restore(c.State(), now); err != nil {
 			t.Fatal(err)
 		}

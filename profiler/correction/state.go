@@ -18,6 +18,8 @@ type State struct {
 	// Beside is the instances' CPU time outside the engine.
 	Beside  profiler.Beside `json:"beside,omitzero"`
 	Classes []Class         `json:"classes"`
+	// Elements is the size of rows for which the times are, 0 for the profile's own.
+	Elements int64 `json:"elements,omitzero"`
 }
 
 // longestBeside is the maximum of a valid [State.Beside], in µs.
@@ -57,7 +59,7 @@ func Fingerprint(p *profiler.Profile) string {
 
 // State returns a copy of the state to keep.
 func (c *Correction) State() State {
-	out := State{Profile: c.id, Beside: c.bare.Beside, Classes: []Class{}}
+	out := State{Profile: c.id, Beside: c.bare.Beside, Classes: []Class{}, Elements: c.seen.planned}
 	for _, s := range c.sorted() {
 		for i := range s.classes {
 			if k := &s.classes[i]; k.counts != nil || k.factor != 0 {
@@ -105,8 +107,14 @@ func (c *Correction) Restore(s State, now time.Time) error {
 	if b := s.Beside; !(b.Batch >= 0 && b.Batch <= longestBeside && b.Request >= 0 && b.Request <= longestBeside) {
 		return fmt.Errorf("beside is %v; both times must be from 0 to %v µs", b, longestBeside)
 	}
+	if s.Elements < 0 || s.Elements > largestElements {
+		return fmt.Errorf("rows of %d elements", s.Elements)
+	}
 	if s.Beside != (profiler.Beside{}) {
 		c.setBeside(s.Beside)
+	}
+	if s.Elements > 0 && c.base.BySize != nil {
+		c.setSize(s.Elements)
 	}
 	if now.After(c.now) {
 		c.now = now

@@ -19,8 +19,8 @@ const (
 	lowestFactor = 0.5
 )
 
-// Update calculates the factors from the observations. It reports whether any factor or
-// the time outside the engine has changed. It takes about a hundred microseconds; once a
+// Update calculates the factors from the observations. It reports whether any factor, the
+// size of rows that is planned for, or the time outside the engine has changed. It takes about a hundred microseconds; once a
 // second is enough.
 //
 // A factor goes up when the quantile is above it, except for a small risk. It goes down
@@ -35,6 +35,7 @@ func (c *Correction) Update(now time.Time) (changed bool) {
 	if now.After(c.now) {
 		c.now = now
 	}
+	resized := c.resize()
 	if c.relearn() {
 		return true
 	}
@@ -45,7 +46,7 @@ func (c *Correction) Update(now time.Time) (changed bool) {
 	for _, s := range shares {
 		changed = c.update(s) || changed
 	}
-	return changed
+	return changed || resized
 }
 
 // age turns the evidence of a class into old evidence if it got none for a long time, or

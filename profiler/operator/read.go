@@ -8,6 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // Graph is a model as its engine runs it: nodes in the order of their execution. Each
@@ -18,7 +19,7 @@ type Graph struct {
 	// Inputs and Outputs are the model's.
 	Inputs, Outputs []Operand
 	// Assumed has one sentence for each dynamic dimension other than the batch. It
-	// gives the assumed size, that of [model.Model.SampleInputs].
+	// gives the assumed size, that of [model.Model.Sized].
 	Assumed []string
 	// Unknown names the nodes of whose operators only the shapes are known.
 	Unknown []string
@@ -85,13 +86,18 @@ type reading struct {
 // [*Unpredictable] for control flow, and for shapes that depend on more than the batch
 // or not linearly on it.
 func Read(m *model.Model) (*Graph, error) {
-	settled, assumed, err := settle(m)
+	return ReadSized(m, nil)
+}
+
+// ReadSized is [Read] with these sizes of free dimensions, as [model.Model.Sized] takes them.
+func ReadSized(m *model.Model, shapes tensor.Shapes) (*Graph, error) {
+	sized, assumed, err := m.Sized(shapes)
 	if err != nil {
 		return nil, err
 	}
-	r := newReading(settled)
+	r := newReading(sized)
 	r.graph.Assumed = assumed
-	err = r.look(settled.Graph)
+	err = r.look(sized.Graph)
 	if err != nil && assumed != nil && !errors.Is(err, model.ErrNoBatch) {
 		return nil, fmt.Errorf("%w (%s)", err, strings.Join(assumed, ", "))
 	}

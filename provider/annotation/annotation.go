@@ -45,6 +45,14 @@ const (
 	// pixels, and the options of [model.ParseImageForm], for example "224x224
 	// fit=crop". With it, the function takes images.
 	InferImage = "com.openfaas.infer.image"
+	// InferShapes gives the model's free dimensions the sizes that requests usually have, as
+	// whole shapes by input in the notation of [tensor.ParseShapes]: "ids:1x128,mask:1x128". The
+	// first dimension is the batch, whose size there does not matter. Without it the sizes are
+	// found.
+	InferShapes = "com.openfaas.infer.shapes"
+	// InferMaxShapes has the largest sizes that a request may have, in the same notation. A
+	// larger request is refused.
+	InferMaxShapes = "com.openfaas.infer.shapes.max"
 	// InferMaxBatch is the maximum number of requests in one batch: 1 to 1024, 32 if
 	// absent.
 	InferMaxBatch = "com.openfaas.infer.max-batch"
@@ -84,6 +92,9 @@ const (
 	InferDevice = "com.openfaas.infer.device"
 	// InferPlan is in a function's status how its model is cut. In a deployment it is ignored.
 	InferPlan = "com.openfaas.infer.plan"
+	// InferReach is in a function's status for which sizes of requests its objective holds. In a
+	// deployment it is ignored.
+	InferReach = "com.openfaas.infer.reach"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.
@@ -171,7 +182,7 @@ const (
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
 	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
-	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferShadow, InferVariants, InferWeight},
+	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferShadow, InferShapes, InferVariants, InferWeight},
 }
 
 // scaleKeys lists the keys of scaling. Other keys below com.openfaas.scale. belong to other
@@ -211,6 +222,9 @@ type Inference struct {
 	Device string
 	// Image is InferImage, for model.ParseImageForm, "" if the function takes no images.
 	Image string
+	// Shapes and MaxShapes are InferShapes and InferMaxShapes, for tensor.ParseShapes, "" if
+	// the deployment does not say.
+	Shapes, MaxShapes string
 	// MaxBatch is InferMaxBatch.
 	MaxBatch int
 	// Policy is one of batching.Names, "" for the provider's default.
@@ -413,6 +427,10 @@ func (in *Inference) set(key, value string) (err error) {
 		in.Device, err = device(key, value)
 	case InferImage:
 		in.Image, err = image(key, value)
+	case InferShapes:
+		in.Shapes, err = shapes(key, value)
+	case InferMaxShapes:
+		in.MaxShapes, err = shapes(key, value)
 	case InferMaxBatch:
 		in.MaxBatch, err = integer(key, value, 1, LargestBatch, "32")
 	case InferPolicy:

@@ -74,6 +74,9 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.checkShadow(); err != nil {
 		return err
 	}
+	if err := in.checkShapes(); err != nil {
+		return err
+	}
 	_, in.PercentileStated = values[SLOPercentile]
 	_, minStated := values[ScaleMin]
 	_, maxStated := values[ScaleMax]

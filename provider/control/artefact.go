@@ -29,6 +29,8 @@ type artefact struct {
 	cut     *cut.Plan
 	file    string
 	profile *profiler.Profile
+	// reach says for which sizes of requests it meets the objective, "" if they have one size.
+	reach string
 	// shadowless is why its instances can have no shadows whatever its layers are, "" if they may.
 	shadowless string
 	parts

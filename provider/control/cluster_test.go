@@ -51,6 +51,9 @@ type fakeBackend struct {
 	// takes returns the factor by which an instance's batches are slower than the
 	// model. Instances report their times only if it is not nil.
 	takes func(cluster.Config) float64
+	// elements is the size of the rows of all requests, 0 if instances report none. Batches of
+	// models of texts take in proportion to it.
+	elements int64
 	// disturbed is a node on which batches take three times as long.
 	disturbed string
 	events    chan cluster.Instance
@@ -305,7 +308,7 @@ func (b *fakeBackend) Dial(_ context.Context, _, address string) (net.Conn, erro
 	in.conns = append(in.conns, ours)
 	b.work.Go(func() {
 		defer ours.Close()
-		in.serve(ours, b.exec)
+		in.serve(ours, b.exec, b.size)
 	})
 	return theirs, nil
 }
@@ -328,6 +331,9 @@ func (b *fakeBackend) exec(in *fakeInstance, batch int) (took time.Duration, rep
 	if in.Node == b.disturbed {
 		took *= 3
 	}
+	if b.elements > 0 {
+		took = took * time.Duration(b.elements) / 256
+	}
 	if quota := profiler.QuotaPeriod * time.Duration(in.Config.CPU) / 1000; in.Config.CPU < 1000 {
 		took += (took + quota - 1) / quota * (profiler.QuotaPeriod - quota)
 	}
@@ -341,6 +347,20 @@ func (b *fakeBackend) take(takes func(cluster.Config) float64) {
 	b.takes = takes
 }
 
+// lengthen sets the size of the rows of all requests from now on.
+func (b *fakeBackend) lengthen(elements int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.elements = elements
+}
+
+// size is the size of the rows of all requests.
+func (b *fakeBackend) size() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.elements
+}
+
 // disturb slows down the instances of a node from now on, of none if it is "".
 func (b *fakeBackend) disturb(node string) {
 	b.mu.Lock()
@@ -350,7 +370,7 @@ func (b *fakeBackend) disturb(node string) {
 
 // serve answers every member with the function's prepared model and its own
 // body.
-func (in *fakeInstance) serve(conn net.Conn, exec func(in *fakeInstance, batch int) (time.Duration, bool)) {
+func (in *fakeInstance) serve(conn net.Conn, exec func(in *fakeInstance, batch int) (time.Duration, bool), size func() int64) {
 	reader := bufio.NewReader(conn)
 	for {
 		request, err := http.ReadRequest(reader)
@@ -378,6 +398,9 @@ func (in *fakeInstance) serve(conn net.Conn, exec func(in *fakeInstance, batch i
 		report := ""
 		if reported {
 			report = fmt.Sprintf("%s: %d\r\n", frame.ExecHeader, took.Microseconds())
+			if elements := size(); elements > 0 {
+				report += fmt.Sprintf("%s: %d\r\n", frame.ElementsHeader, elements)
+			}
 		}
 		answers := make([]frame.Response, len(members))
 		for i, m := range members {

@@ -204,8 +204,9 @@ func (c driver) mend(fn *function) {
 		if a.cut == nil || after == 0 {
 			continue
 		}
+		f := fn.Function
 		c.keeper.Begin(func() {
-			if _, err := c.finder.Ready(c.keeper.Context(), a.file); err != nil && c.keeper.Context().Err() == nil {
+			if _, err := c.finder.Ready(c.keeper.Context(), f, a.file); err != nil && c.keeper.Context().Err() == nil {
 				fn.log.Error().Err(err).Str("plan", a.Name).Msg("cannot prepare the parts of the model")
 			}
 		})

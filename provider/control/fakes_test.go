@@ -116,6 +116,13 @@ func predictedProfile(file string, maxBatch int, until time.Duration) *profiler.
 	return p
 }
 
+// tried is the number of measurements so far.
+func (m *fakeModels) tried() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.measures
+}
+
 func (m *fakeModels) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,6 +135,8 @@ func execTime(file string, batch, threads int) time.Duration {
 	switch {
 	case strings.Contains(file, "slow"):
 		base = time.Second
+	case strings.Contains(file, "text"):
+		base = 20 * time.Millisecond
 	case strings.Contains(file, "slim"):
 		base = 2 * time.Millisecond
 	}
@@ -136,6 +145,12 @@ func execTime(file string, batch, threads int) time.Duration {
 
 func fakeProfile(file string, maxBatch int, until time.Duration) *profiler.Profile {
 	p := &profiler.Profile{Model: file, Engine: "engine", Machine: "machine", Yardstick: 40, Memory: 10 << 20, Own: 5 << 20}
+	if strings.Contains(file, "text") {
+		p.BySize = &profiler.Sizes{Unit: "tokens", Length: 128, Elements: 256}
+		for _, n := range []int64{16, 128, 256, 512} {
+			p.BySize.Times = append(p.BySize.Times, profiler.SizeTime{Length: n, Elements: 2 * n, Factors: []float64{float64(n) / 128}})
+		}
+	}
 	for _, threads := range []int{1, 2} {
 		for b := 1; b <= maxBatch; b *= 2 {
 			t := execTime(file, b, threads)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/variant"
@@ -39,6 +40,12 @@ type execution struct {
 	share        profiler.Share
 	size         int
 	exec, beside time.Duration
+	elements     int64
+}
+
+// observation is the execution as the correction of times takes it.
+func (x execution) observation() correction.Observation {
+	return correction.Observation{Share: x.share, Batch: x.size, Elements: x.elements, Exec: x.exec, Beside: x.beside}
 }
 
 // executed takes in an execution, for the instance's state and for the artefact's times. The
@@ -46,10 +53,10 @@ type execution struct {
 // of it: what a move ends must not correct them. Corrected times would make the dispatcher
 // refuse requests for another ten seconds after the move.
 func (in *instance) executed(p *pace, e dispatch.Executed, movable bool) {
-	if e.Size <= len(in.promised) {
-		in.follower.Executed(variant.Part(capacity.ShareOf(in.Config)), e.Size, e.Exec, in.promised[e.Size-1])
+	x := execution{capacity.ShareOf(in.Config), e.Size, e.Exec, e.Beside, e.Elements}
+	if e.Size <= len(in.promised) { // A long request is no interference.
+		in.follower.Executed(variant.Part(x.share), e.Size, p.times.Normal(x.observation()), in.promised[e.Size-1])
 	}
-	x := execution{capacity.ShareOf(in.Config), e.Size, e.Exec, e.Beside}
 	switch {
 	case !movable || in.relief.stuck:
 		p.observe(in, x)

@@ -52,7 +52,7 @@ type pace struct {
 // observe records an execution of an instance for the times.
 func (p *pace) observe(in *instance, x execution) {
 	p.seen = true
-	p.observed = append(p.observed, correction.Observation{Share: x.share, Batch: x.size, Exec: x.exec, Beside: x.beside})
+	p.observed = append(p.observed, x.observation())
 	p.means.Observe(x.share, x.size, x.exec, in.promised)
 }
 

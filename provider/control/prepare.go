@@ -56,6 +56,9 @@ type task struct {
 	next            time.Time
 }
 
+// maxFailures is a number of failures after which pause is the longest.
+const maxFailures = 20
+
 // pause returns how long to wait after the n-th failure in a row to measure a model or to
 // change a quota: 1 s, 2 s, 4 s, …, at most five minutes.
 func pause(n int) time.Duration { return keeper.Backoff(n, time.Second, 5*time.Minute) }
@@ -191,11 +194,27 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 		retry := pause(t.failures)
 		c.fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
 		t.why, t.next = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry)
+		if errors.Is(err, latency.ErrNoSizes) {
+			t.why, t.next = noSizes(c.Function, err).Error(), time.Now().Add(pause(maxFailures)) // Only another deployment helps.
+		}
 		if t.Name != cluster.Whole {
 			t.why = t.Name + ": " + t.why
 		}
 	}
 	return false
+}
+
+// noSizes is the answer to a deployment whose model runs with none of the sizes that were tried.
+func noSizes(f *provider.Function, err error) *annotation.Error {
+	why := "the model has free dimensions and runs with none of the sizes that were tried; set it to the sizes of your requests"
+	if f.Inference.Shapes != "" {
+		why = "the model does not run with these sizes; set it to the sizes of your requests"
+	}
+	_, detail, _ := strings.Cut(err.Error(), latency.ErrNoSizes.Error()+": ")
+	if detail != "" {
+		why += " (" + detail + ")"
+	}
+	return annotation.WrongShapes(f.Inference.Shapes, why)
 }
 
 // mapping returns a profile that says what instances of the prepared model map together. Its path names
@@ -243,7 +262,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // find finds the task's profile, or the full one if the present one is provisional.
 func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
 	if t.Profile != nil {
-		prepared, err = c.finder.Ready(ctx, t.File)
+		prepared, err = c.finder.Ready(ctx, c.Function, t.File)
 		return prepared, t.Profile, err
 	}
 	finder := c.findBy(t)
@@ -338,8 +357,8 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
-			profile: profile, promised: c.rules.Promised(r.Function, profile),
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: r.Inference.Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
+			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
 		a.shadowless = pairs{c.Controller}.shadowless(r.Function, t.Model)
@@ -384,6 +403,11 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 	return a.plan.Refuse
 }
 
+// takesAlike reports whether instances of two artefacts take the same images and sizes.
+func takesAlike(a, b cluster.Artefact) bool {
+	return a.Images == b.Images && a.Shapes == b.Shapes && a.MaxShapes == b.MaxShapes
+}
+
 // renumber gives the instances of an artefact the number of the revision that is served from
 // now on if they suit it, and none if they have to be replaced. The lock is held.
 func (fn *function) renumber(r revision, a *artefact) {
@@ -391,7 +415,7 @@ func (fn *function) renumber(r revision, a *artefact) {
 	switch {
 	case before == nil:
 	case a.accuracy < r.Inference.Accuracy: // They serve until others are ready, as an earlier revision does.
-	case before.Model == a.Model && before.Images == a.Images && before.fingerprint == a.fingerprint && slices.Equal(before.promised, a.promised) &&
+	case before.Model == a.Model && takesAlike(before.Artefact, a.Artefact) && before.fingerprint == a.fingerprint && slices.Equal(before.promised, a.promised) &&
 		maps.Equal(fn.Deployment.EnvVars, r.Deployment.EnvVars) && maps.Equal(fn.secrets, r.secrets) && fn.values == r.values:
 		// A deployment that changes nothing, or only the objective, restarts no instance.
 		fn.relabel(a.Name, r.Revision)

@@ -77,6 +77,22 @@ func unbatched(artefacts []*artefact) string {
 	return ""
 }
 
+// reachText says for which sizes of requests the models meet the objective, "" if they have one size.
+func reachText(artefacts []*artefact) string {
+	var all []string
+	for _, a := range artefacts {
+		if a.reach == "" {
+			continue
+		}
+		text := a.reach
+		if len(artefacts) > 1 {
+			text = cmp.Or(a.Name, onlyModel) + ": " + text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
+}
+
 // earlier reports whether an earlier deployment serves. It does if the latest one failed, or
 // if only instances of earlier revisions are ready.
 func (fn *function) earlier() bool {
@@ -103,7 +119,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(fn.finding(), planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(fn.finding(), planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Usage: fn.Usage(), Stopped: fn.stopped}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

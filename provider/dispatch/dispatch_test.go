@@ -90,6 +90,7 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if us := e.exec.Load(); us > 0 {
 		w.Header().Set(frame.ExecHeader, strconv.FormatInt(us, 10))
+		w.Header().Set(frame.ElementsHeader, "12")
 	}
 	buffers, total := frame.EncodeResponses(responses)
 	w.Header().Set("Content-Length", strconv.FormatInt(total, 10))

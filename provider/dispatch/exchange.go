@@ -100,6 +100,8 @@ const maxReply = 1 << 30
 type taken struct {
 	time, beside time.Duration
 	reported     bool
+	// elements is the mean number of elements of a request's row, 0 if all rows have one size.
+	elements int64
 }
 
 // exchange is a batch, or a part of one, on its way to an instance and back.
@@ -203,7 +205,7 @@ func (x *exchange) finish(until time.Time) (responses []frame.Response, took tak
 		x.link.put(x.connection)
 	}
 	total := time.Since(x.began)
-	return responses, taken{max(answer.exec, total-answer.waited), answer.beside, answer.exec > 0}, err
+	return responses, taken{max(answer.exec, total-answer.waited), answer.beside, answer.exec > 0, answer.elements}, err
 }
 
 // read reads the answers, at most until a time.
@@ -231,6 +233,8 @@ type head struct {
 	// waited is how long the batch waited for the one before it; beside is the CPU
 	// time that the instance used outside the engine.
 	waited, beside time.Duration
+	// elements is that of taken.
+	elements int64
 	// last: the instance closes the connection after this answer.
 	last bool
 }
@@ -274,6 +278,10 @@ func (c *connection) readHead() (head, error) {
 		case bytes.EqualFold(name, []byte(frame.WaitHeader)):
 			if h.waited, err = micros(frame.WaitHeader, value); err != nil {
 				return h, err
+			}
+		case bytes.EqualFold(name, []byte(frame.ElementsHeader)):
+			if h.elements, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+				return h, fmt.Errorf("the instance's %s: %w", frame.ElementsHeader, err)
 			}
 		}
 	}

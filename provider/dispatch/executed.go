@@ -18,6 +18,8 @@ type Executed struct {
 	// Beside is the CPU time that the instance used outside the engine, 0 if it does not
 	// report it.
 	Beside time.Duration
+	// Elements is the mean number of elements of a request's row, 0 if all rows have one size.
+	Elements int64
 }
 
 // executed returns the time of a batch as an exchange shows it. Its Size is 0 if the
@@ -35,7 +37,7 @@ func (b *batch) executed(responses []frame.Response, took taken) Executed {
 	}
 	size := min(n, b.limit)
 	part := func(d time.Duration) time.Duration { return d * time.Duration(size) / time.Duration(n) }
-	return Executed{Instance: b.instance, Size: size, Exec: part(took.time), Beside: part(took.beside)}
+	return Executed{Instance: b.instance, Size: size, Exec: part(took.time), Beside: part(took.beside), Elements: took.elements}
 }
 
 const (

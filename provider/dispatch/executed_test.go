@@ -34,7 +34,7 @@ func TestExecutedBatchesAreKept(t *testing.T) {
 		t.Errorf("the first batches count: %v", got)
 	}
 	invoke(t, d, 2)
-	want := Executed{Instance: "a", Size: 1, Exec: 1500 * time.Microsecond}
+	want := Executed{Instance: "a", Size: 1, Exec: 1500 * time.Microsecond, Elements: 12}
 	got := d.Executed(nil)
 	if len(got) != 2 || got[0] != want || got[1] != want {
 		t.Errorf("executed %v, want twice %v", got, want)
@@ -83,7 +83,7 @@ func TestWhatAnExchangeTells(t *testing.T) {
 		return out
 	}
 	ms := func(n int) taken {
-		return taken{time.Duration(n) * time.Millisecond, time.Duration(n) * time.Microsecond, true}
+		return taken{time: time.Duration(n) * time.Millisecond, beside: time.Duration(n) * time.Microsecond, reported: true, elements: 7}
 	}
 	for _, c := range []struct {
 		name    string
@@ -92,12 +92,12 @@ func TestWhatAnExchangeTells(t *testing.T) {
 		took    taken
 		want    Executed
 	}{
-		{"one batch", 3, answers(3, 200), ms(6), Executed{"a", 3, 6 * time.Millisecond, 6 * time.Microsecond}},
-		{"three batches", 12, answers(12, 200), ms(6), Executed{"a", 4, 2 * time.Millisecond, 2 * time.Microsecond}},
+		{"one batch", 3, answers(3, 200), ms(6), Executed{"a", 3, 6 * time.Millisecond, 6 * time.Microsecond, 7}},
+		{"three batches", 12, answers(12, 200), ms(6), Executed{"a", 4, 2 * time.Millisecond, 2 * time.Microsecond, 7}},
 		{"three batches and a half", 14, answers(14, 200), ms(6), Executed{}},
 		{"a part of a batch", 4, answers(2, 200), ms(6), Executed{}},
 		{"an error", 3, answers(3, 500), ms(6), Executed{}},
-		{"no report", 3, answers(3, 200), taken{time.Millisecond, 0, false}, Executed{}},
+		{"no report", 3, answers(3, 200), taken{time: time.Millisecond}, Executed{}},
 	} {
 		b := &batch{instance: "a", limit: 4, calls: make([]*call, c.calls)}
 		if got := b.executed(c.answers, c.took); got != c.want {

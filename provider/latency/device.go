@@ -32,6 +32,20 @@ type Devices interface {
 	OnDevice(ctx context.Context, file, device string, maxBatch int, until time.Duration) (*profiler.Profile, error)
 }
 
+// SizedDevices is implemented by Devices that find times with given sizes of free dimensions.
+type SizedDevices interface {
+	// SizedDevices returns Devices whose OnDevice works with these sizes.
+	SizedDevices(Sizes) Devices
+}
+
+// devicesOf are the Devices for a function's sizes.
+func (t *Finder) devicesOf(f *provider.Function) Devices {
+	if sized, ok := t.Devices.(SizedDevices); ok && SizesOf(f) != (Sizes{}) {
+		return sized.SizedDevices(SizesOf(f))
+	}
+	return t.Devices
+}
+
 // devices lists the GPUs on which the function's model may run.
 func (t *Finder) devices(f *provider.Function, file string) []string {
 	if t.Devices == nil || f.Inference.Device == annotation.DeviceCPU || t.Devices.Unable(file, f.Inference.Device == annotation.DeviceCUDA) != "" {
@@ -98,7 +112,7 @@ func (t *Finder) engineOn() string { return t.Engine + " cuda" }
 
 // deviceKey is [Finder.Key] for the model's profile on a GPU.
 func (t *Finder) deviceKey(hash, device string, f *provider.Function) string {
-	return fmt.Sprintf("%s %s %s b≤%d", hash, t.engineOn(), device, f.Inference.MaxBatch)
+	return withSizes(fmt.Sprintf("%s %s %s b≤%d", hash, t.engineOn(), device, f.Inference.MaxBatch), f)
 }
 
 // storedOn returns the stored profile on a GPU, nil if there is none. It need not reach all
@@ -184,7 +198,7 @@ func (t *Finder) onDevice(ctx context.Context, f *provider.Function, hash, file,
 		found.Model, found.Engine, found.Machine = hash, t.engineOn(), device
 		return found, found.Validate()
 	}
-	found, err := t.Devices.OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
+	found, err := t.devicesOf(f).OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
 	if err == nil && !found.Usable(t.engineOn(), device) {
 		err = fmt.Errorf("the profile is not valid or is of another GPU: %s on %s", found.Engine, found.Machine)
 	}
@@ -249,6 +263,6 @@ func (t *Finder) onlyDevices(ctx context.Context, f *provider.Function, hash, fi
 	case p == nil:
 		return "", nil, ErrFollowing
 	}
-	prepared, err = t.Ready(ctx, file)
+	prepared, err = t.Ready(ctx, f, file)
 	return prepared, p, err
 }

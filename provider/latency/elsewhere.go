@@ -39,7 +39,7 @@ func (t *Finder) elsewhere(ctx context.Context, hash string, f *provider.Functio
 		return nil
 	}
 	all = slices.DeleteFunc(all, func(p *profiler.Profile) bool {
-		return p.Machine == t.Machine || !p.Usable(t.Engine, p.Machine) || !t.Predict && predicted(p) || !p.Provisional && !covers(p, f.Inference.MaxBatch, f.Inference.SLO/2)
+		return p.Machine == t.Machine || p.Sizes != SizesOf(f).Key() || !p.Usable(t.Engine, p.Machine) || !t.Predict && predicted(p) || !p.Provisional && !covers(p, f.Inference.MaxBatch, f.Inference.SLO/2)
 	})
 	if len(all) == 0 {
 		return nil

@@ -194,8 +194,12 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 		return out
 	}
 	fastest := capacity.Fastest(out.Candidates)
-	out.Slow = fmt.Sprintf("the model is slower than predicted, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
-		fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(time.Millisecond))
+	cause := "the model is slower than predicted"
+	if length, unit, ok := times.Larger(); ok {
+		cause = fmt.Sprintf("requests have up to %d %s, for which the model takes longer than for the %d that it was deployed for", length, unit, p.BySize.Length)
+	}
+	out.Slow = fmt.Sprintf("%s, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
+		cause, fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(time.Millisecond))
 	out.Scale = r.fitting(f, fastest.Exec)
 	for i := range out.Candidates {
 		out.Candidates[i].Exec = scaled(out.Candidates[i].Exec, out.Scale)

@@ -36,7 +36,7 @@ func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *
 	for _, m := range largestBatches(p) { // The memory is that of the profile's largest batch.
 		until = max(until, time.Duration(m.Median)*time.Microsecond)
 	}
-	_, sketch, err := t.Models.Sketch(ctx, file, f.Inference.MaxBatch, until)
+	_, sketch, err := t.models(f).Sketch(ctx, file, f.Inference.MaxBatch, until)
 	if err != nil {
 		return nil, err
 	}

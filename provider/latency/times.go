@@ -15,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -43,6 +44,51 @@ type Models interface {
 	// Predict is Measure, but combines the times of the model's operators (INFless §3.3).
 	// Its error wraps ErrUnpredictable if the model's times do not follow from them.
 	Predict(ctx context.Context, file string, maxBatch int, until time.Duration) (prepared string, p *profiler.Profile, err error)
+}
+
+// Sizes say with which sizes a model's free dimensions are prepared and measured, as a deployment
+// states them.
+type Sizes struct {
+	// Shapes are the usual sizes and Max the largest, for tensor.ParseShapes. Image is the form
+	// of images, for model.ParseImageForm, whose size the only image of a model has without
+	// Shapes. Each is "" if the deployment does not say.
+	Shapes, Max, Image string
+}
+
+// SizesOf are the sizes that a function's deployment states.
+func SizesOf(f *provider.Function) Sizes {
+	return Sizes{Shapes: f.Inference.Shapes, Max: f.Inference.MaxShapes, Image: f.Inference.Image}
+}
+
+// Key tells the sizes apart from which other times follow. It is "" for those that are assumed
+// of every model, with which profiles were stored before there were any sizes.
+func (s Sizes) Key() (key string) {
+	if s.Shapes != "" {
+		key = s.Shapes
+	} else if form, err := model.ParseImageForm(s.Image); err == nil && (form.Width != assumedSide || form.Height != assumedSide) {
+		key = fmt.Sprintf("%dx%d", form.Width, form.Height)
+	}
+	if s.Max != "" {
+		key += " ≤" + s.Max
+	}
+	return key
+}
+
+// assumedSide is the size of an image in pixels for which a model is profiled without sizes.
+const assumedSide = 224
+
+// Sized is implemented by Models that prepare and measure models with given sizes.
+type Sized interface {
+	// Sized returns Models whose methods work with these sizes.
+	Sized(Sizes) Models
+}
+
+// models are the Models for a function's sizes.
+func (t *Finder) models(f *provider.Function) Models {
+	if sized, ok := t.Models.(Sized); ok && SizesOf(f) != (Sizes{}) {
+		return sized.Sized(SizesOf(f))
+	}
+	return t.Models
 }
 
 // Profiles stores models' profiles.
@@ -105,7 +151,7 @@ func (t *Finder) Check(ctx context.Context, f *provider.Function, file string) e
 	}
 	var p *profiler.Profile
 	var missing []string
-	err := t.Models.Check(ctx, file, func(hash string) bool {
+	err := t.models(f).Check(ctx, file, func(hash string) bool {
 		p = t.stored(t.Key(hash, f))
 		known := p != nil
 		p, missing = t.join(f, hash, file, p)
@@ -140,10 +186,23 @@ func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidat
 // its operators. The model must be measured then.
 var ErrUnpredictable = errors.New("cannot be predicted")
 
+// ErrNoSizes is wrapped by errors of Models if the model runs with none of the sizes that were
+// tried for its free dimensions. Trying again changes nothing; the deployment must state sizes.
+var ErrNoSizes = errors.New("no sizes found")
+
 // Key returns the store's key of a model's profile for a function. It contains the largest
-// batch, since the profile's memory is that of this batch.
+// batch, since the profile's memory is that of this batch, and the sizes that the deployment
+// states.
 func (t *Finder) Key(hash string, f *provider.Function) string {
-	return fmt.Sprintf("%s %s %s b≤%d", hash, t.Engine, t.Machine, f.Inference.MaxBatch)
+	return withSizes(fmt.Sprintf("%s %s %s b≤%d", hash, t.Engine, t.Machine, f.Inference.MaxBatch), f)
+}
+
+// withSizes adds a function's sizes to a key, if they make a difference.
+func withSizes(key string, f *provider.Function) string {
+	if sizes := SizesOf(f).Key(); sizes != "" {
+		return key + " " + sizes
+	}
+	return key
 }
 
 // stored returns a usable profile from the store, nil if there is none. A predicted profile is
@@ -230,11 +289,11 @@ func (t *Finder) Profile(ctx context.Context, f *provider.Function, file string,
 func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash string, alone bool) (prepared string, p *profiler.Profile, err error) {
 	key := t.Key(hash, f)
 	if p = t.stored(key); t.serves(f, p) {
-		prepared, err = t.Ready(ctx, file)
+		prepared, err = t.Ready(ctx, f, file)
 		return prepared, p, err
 	}
 	if p = t.foreign(ctx, hash, f); p != nil {
-		prepared, err = t.Ready(ctx, file)
+		prepared, err = t.Ready(ctx, f, file)
 		return prepared, p, err
 	}
 	if !t.Leading() && !alone {
@@ -259,7 +318,7 @@ func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key stri
 	}
 	defer give(t.sketching)
 	if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
-		prepared, err := t.Ready(ctx, file)
+		prepared, err := t.Ready(ctx, f, file)
 		return prepared, p, err
 	}
 	if prepared, p = t.sketch(ctx, f, file); t.serves(f, p) {
@@ -280,14 +339,14 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 	}
 	key := t.Key(hash, f)
 	if p = t.stored(key); p != nil && !p.Provisional && t.serves(f, p) {
-		prepared, err = t.Ready(ctx, file)
+		prepared, err = t.Ready(ctx, f, file)
 	} else if !t.Leading() {
 		if p = t.foreign(ctx, hash, f); p == nil || p.Provisional {
 			return "", nil, ErrFollowing
 		}
-		prepared, err = t.Ready(ctx, file)
+		prepared, err = t.Ready(ctx, f, file)
 	} else if on := t.early(ctx, f, file, p); on != nil {
-		prepared, err = t.Ready(ctx, file)
+		prepared, err = t.Ready(ctx, f, file)
 		return prepared, on, err
 	} else {
 		prepared, p, err = t.whole(ctx, f, file, key)
@@ -307,7 +366,7 @@ func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key stri
 	until := f.Inference.SLO / 2
 	if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
 		if t.serves(f, p) {
-			prepared, err := t.Ready(ctx, file)
+			prepared, err := t.Ready(ctx, f, file)
 			return prepared, p, err
 		}
 		for _, m := range largestBatches(p) { // Other functions need the batches of the stored one.
@@ -324,6 +383,7 @@ func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key stri
 
 // keep stores a profile if this replica leads.
 func (t *Finder) keep(f *provider.Function, key string, p *profiler.Profile) {
+	p.Sizes = SizesOf(f).Key()
 	if !t.Leading() {
 		return
 	}
@@ -337,7 +397,7 @@ func (t *Finder) keep(f *provider.Function, key string, p *profiler.Profile) {
 // profile before it serves.
 func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile) {
 	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
-	prepared, p, err := t.Models.Sketch(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
+	prepared, p, err := t.models(f).Sketch(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
 	if err != nil {
 		if ctx.Err() == nil {
 			log.Info().AnErr("why", err).Msg("the model could not be sketched")
@@ -359,7 +419,7 @@ func (t *Finder) find(ctx context.Context, f *provider.Function, file string, un
 	}
 	began := time.Now()
 	t.Logger.Info().Str("function", f.Name).Msg("measuring the model")
-	prepared, p, err = t.Models.Measure(ctx, file, f.Inference.MaxBatch, until)
+	prepared, p, err = t.models(f).Measure(ctx, file, f.Inference.MaxBatch, until)
 	if err != nil {
 		return "", nil, err
 	}
@@ -371,7 +431,7 @@ func (t *Finder) find(ctx context.Context, f *provider.Function, file string, un
 // the log says why; its error can then only be ctx's.
 func (t *Finder) predict(ctx context.Context, f *provider.Function, file string, until time.Duration) (prepared string, p *profiler.Profile, err error) {
 	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
-	prepared, p, err = t.Models.Predict(ctx, file, f.Inference.MaxBatch, until)
+	prepared, p, err = t.models(f).Predict(ctx, file, f.Inference.MaxBatch, until)
 	switch {
 	case ctx.Err() != nil:
 		return "", nil, ctx.Err()
@@ -389,13 +449,13 @@ func (t *Finder) predict(ctx context.Context, f *provider.Function, file string,
 	return prepared, p, nil
 }
 
-// Ready prepares a model that does not have to be measured.
-func (t *Finder) Ready(ctx context.Context, file string) (prepared string, err error) {
+// Ready prepares a function's model that does not have to be measured.
+func (t *Finder) Ready(ctx context.Context, f *provider.Function, file string) (prepared string, err error) {
 	if err := take(ctx, t.preparing); err != nil {
 		return "", err
 	}
 	defer give(t.preparing)
-	return t.Models.Prepare(ctx, file)
+	return t.models(f).Prepare(ctx, file)
 }
 
 // take takes the lock, unless ctx ends first. give releases it.

@@ -55,4 +55,6 @@ type Executed struct {
 	Size   int           `json:"n"`
 	Exec   time.Duration `json:"t"`
 	Beside time.Duration `json:"b,omitempty"`
+	// Elements is the mean number of elements of a request's row, 0 if all rows have one size.
+	Elements int64 `json:"e,omitempty"`
 }

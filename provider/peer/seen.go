@@ -21,7 +21,7 @@ type executedLog struct {
 // Add adds a function's executed batches.
 func (r *executedLog) Add(function string, ran []dispatch.Executed) {
 	for _, e := range ran {
-		r.kept = append(r.kept, Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
+		r.kept = append(r.kept, Executed{Function: function, Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside, Elements: e.Elements})
 	}
 	r.Total += uint64(len(ran))
 	if len(r.kept) > 2*maxRan {
@@ -104,7 +104,7 @@ func (o *peerLoads) TakeExecuted(into []dispatch.Executed) []dispatch.Executed {
 // Note keeps another replica's executed batch until TakeExecuted.
 func (o *peerLoads) Note(e Executed) {
 	if len(o.executed) < maxPending {
-		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside})
+		o.executed = append(o.executed, dispatch.Executed{Instance: e.Instance, Size: e.Size, Exec: e.Exec, Beside: e.Beside, Elements: e.Elements})
 	}
 }
 

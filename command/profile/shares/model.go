@@ -21,6 +21,8 @@ import (
 type Work struct {
 	// Model is an ONNX file.
 	Model string
+	// Shapes are the sizes of its free dimensions, nil for assumed ones.
+	Shapes tensor.Shapes
 	// Shares are in % of the GPU's SMs, ascending.
 	Shares, Batches []int
 	// Until skips larger batches once one takes longer, 0 for none.
@@ -51,6 +53,9 @@ func (c *Card) Model(ctx context.Context, w Work, progress func(done, total int)
 		if i == len(w.Shares)-1 && !w.TimesOnly {
 			arguments = append(arguments, "--memory")
 		}
+		if w.Shapes != nil {
+			arguments = append(arguments, "--shapes", w.Shapes.String())
+		}
 		if w.Plain {
 			arguments = append(arguments, "--plain")
 		}
@@ -75,8 +80,9 @@ func list(numbers []int) string {
 
 // Child is the work of one child process.
 type Child struct {
-	// Model, Batches, Until and Plain are those of [Work].
+	// Model, Shapes, Batches, Until and Plain are those of [Work].
 	Model   string
+	Shapes  tensor.Shapes
 	Batches []int
 	Until   time.Duration
 	Plain   bool
@@ -121,6 +127,9 @@ func (c Child) Measure(ctx context.Context) (out Result, err error) {
 	m, err := model.ReadOutline(c.Model) // Its weights would stay in this process, beside the engine's.
 	if err != nil {
 		return out, err
+	}
+	if m, _, err = m.Sized(c.Shapes); err != nil {
+		return out, fmt.Errorf("--shapes: %w", err)
 	}
 	var before Holding
 	if c.Memory {

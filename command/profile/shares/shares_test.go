@@ -273,3 +273,45 @@ func TestInstanceMemory(t *testing.T) {
 		}
 	}
 }
+
+// sizing notes the shapes of its inputs.
+type sizing struct {
+	echo
+	shapes *[][]int64
+}
+
+func (e sizing) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	*e.shapes = append(*e.shapes, inputs[0].Shape)
+	return e.echo.Run(ctx, rows, inputs)
+}
+
+// A child measures with the sizes that it is told.
+func TestChildrenMeasureWithTheGivenSizes(t *testing.T) {
+	m, err := zoo.Make("identity", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "identity.onnx")
+	if err := m.WriteFile(file); err != nil {
+		t.Fatal(err)
+	}
+	var rows, opened []int
+	var shapes [][]int64
+	c := Child{
+		Model: file, Shapes: tensor.Shapes{"input": {1, 24}}, Batches: []int{2}, Percent: 30, Held: func() Holding { return Holding{} },
+		Open: func(_ string, batches []int, _ bool) (Engine, error) {
+			return sizing{echo{&rows, &opened, batches, nil}, &shapes}, nil
+		},
+		CPU: func() time.Duration { return 0 }, Peak: func() int64 { return 7 }, Log: io.Discard,
+	}
+	if _, err := c.Measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(shapes) == 0 || !slices.Equal(shapes[0], []int64{2, 24}) {
+		t.Errorf("measured with %v", shapes)
+	}
+	c.Shapes = tensor.Shapes{"input": {1, 2, 3}}
+	if _, err := c.Measure(t.Context()); err == nil {
+		t.Error("measured with another rank")
+	}
+}

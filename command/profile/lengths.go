@@ -1,0 +1,152 @@
+package profile
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/profiler/operator"
+)
+
+// usualLengths are the lengths for which times are found: those of texts.
+var usualLengths = []int64{16, 32, 64, 128, 256, 512}
+
+// lengthsOf lists the lengths for which a model's times are found, with its usual one and, if one
+// is stated, the largest.
+func lengthsOf(l *model.FreeLength, largest tensor.Shapes) []int64 {
+	limit := l.Max(largest)
+	all := append(slices.Clone(usualLengths), l.Length)
+	if limit > 0 {
+		all = append(all, limit)
+		all = slices.DeleteFunc(all, func(n int64) bool { return n > limit })
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// timesOf returns the times in µs of batches of 1, 2, 4, … rows with a length, nil if they are not
+// known.
+type timesOf func(length int64) []float64
+
+// bySize finds how a model's times change with its free length, nil if it has none or if no other
+// length has times.
+func bySize(l *model.FreeLength, largest tensor.Shapes, times timesOf) *profiler.Sizes {
+	base := times(l.Length)
+	if len(base) == 0 {
+		return nil
+	}
+	out := &profiler.Sizes{Unit: l.Unit, Length: l.Length, Elements: l.Elements(l.Length)}
+	least := make([]float64, len(base)) // A longer text never takes less.
+	for _, n := range lengthsOf(l, largest) {
+		found := times(n)
+		if len(found) < len(base) {
+			continue
+		}
+		t := profiler.SizeTime{Length: n, Elements: l.Elements(n)}
+		for i := range base {
+			least[i] = max(least[i], found[i]/base[i])
+			t.Factors = append(t.Factors, least[i])
+		}
+		out.Times = append(out.Times, t)
+	}
+	if len(out.Times) < 2 {
+		return nil
+	}
+	return out
+}
+
+// predictSizes predicts the times of a subject by its free length from its operators. They are nil
+// if it has none, or if too little is known of the operators.
+func (o *PredictOptions) predictSizes(s *Subject, p *Predictor) (*profiler.Sizes, error) {
+	if !s.Prepared.AsInFile() {
+		return nil, nil
+	}
+	l, err := s.Model.FreeLength(s.Shapes)
+	if l == nil || err != nil {
+		return nil, err
+	}
+	return bySize(l, o.MaxShapes, func(length int64) (found []float64) {
+		g, err := s.optimised(l.Shapes(length))
+		if err != nil {
+			return nil // The model does not run with this length.
+		}
+		at, err := p.Predict(g, BatchesUpTo(o.MaxBatch), []int{1}, o.combine)
+		if err != nil || len(at.Missing) > 0 {
+			return nil
+		}
+		for _, c := range at.Configs {
+			found = append(found, c.Median)
+		}
+		return found
+	}), nil
+}
+
+// optimised is the graph that the engine runs with these sizes.
+func (s *Subject) optimised(shapes tensor.Shapes) (*operator.Graph, error) {
+	if file := s.Prepared.GraphFile(); file != "" {
+		return readOperators(file, shapes)
+	}
+	return operator.ReadSized(s.Model, shapes)
+}
+
+const (
+	// sketchedSizes bounds how long a sketch measures further lengths: requests wait for it.
+	sketchedSizes = 400 * time.Millisecond
+	// measuredSizes bounds it for a full measurement.
+	measuredSizes = time.Minute
+)
+
+// measureSizes measures the times of a prepared model by its free length, for batches up to
+// maxBatch and at most four. It is nil if the model has no free length. A length with which the
+// model does not run is left out, and so are the longest ones once the measurement has taken
+// within. So is a model whose batch is not in front of all tensors.
+func measureSizes(ctx context.Context, m *model.Model, prepared onnxruntime.Prepared, usual, largest tensor.Shapes, maxBatch int, within time.Duration) (*profiler.Sizes, error) {
+	if !prepared.AsInFile() {
+		return nil, nil
+	}
+	l, err := m.FreeLength(usual)
+	if l == nil || err != nil {
+		return nil, err
+	}
+	e, err := onnxruntime.Open(onnxruntime.Options{Prepared: prepared.Dir, Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	plan := profiler.Plan{
+		Batches: BatchesUpTo(min(maxBatch, 4)), Threads: []int{1}, MinRuns: 3, MinTime: 10 * time.Millisecond, MaxTime: 150 * time.Millisecond,
+		Now: time.Now, CPU: processorTime, Waited: waitedTime,
+	}
+	if within == sketchedSizes {
+		plan.MinRuns, plan.MaxTime = 2, 50*time.Millisecond
+	}
+	began := time.Now()
+	found := bySize(l, largest, func(length int64) (times []float64) {
+		sized, _, err := m.Sized(l.Shapes(length))
+		if err != nil || time.Since(began) > within {
+			return nil
+		}
+		open := func(int) (profiler.Runner, error) {
+			return kept{samplesOf(e, sized)}, nil
+		}
+		points, err := profiler.Measure(ctx, open, plan, nil)
+		if err != nil {
+			return nil
+		}
+		for _, p := range points {
+			times = append(times, p.Median)
+		}
+		return times
+	})
+	return found, ctx.Err()
+}
+
+// kept is a runner whose engine somebody else closes.
+type kept struct{ *sampleRunner }
+
+// Close implements [profiler.Runner].
+func (kept) Close() error { return nil }
