@@ -100,7 +100,7 @@ func plain(err error) error {
 		}
 		err = inner
 	}
-	said := sourceLine.ReplaceAllString(err.Error(), "")
+	said := adapt.Outside(sourceLine.ReplaceAllString(err.Error(), ""))
 	return errors.New("ONNX Runtime: " + strings.Join(strings.Fields(said), " "))
 }
 

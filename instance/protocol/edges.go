@@ -40,8 +40,8 @@ func takesWhole(inputs []tensor.Info) bool {
 	return slices.ContainsFunc(inputs, func(i tensor.Info) bool { return batchAxis(i) < 0 })
 }
 
-// inward brings an input from its own shape into the engine's, with the rows in front.
-func inward(info tensor.Info, t tensor.Tensor) (tensor.Tensor, error) {
+// Inward brings an input from its own shape into the engine's, with the rows in front.
+func Inward(info tensor.Info, t tensor.Tensor) (tensor.Tensor, error) {
 	switch axis := batchAxis(info); {
 	case axis < 0:
 		t.Shape = append([]int64{1}, t.Shape...)
@@ -51,8 +51,8 @@ func inward(info tensor.Info, t tensor.Tensor) (tensor.Tensor, error) {
 	return t, nil
 }
 
-// outward brings an output from the engine's shape into its own.
-func outward(info tensor.Info, t tensor.Tensor) (tensor.Tensor, error) {
+// Outward brings an output from the engine's shape into its own.
+func Outward(info tensor.Info, t tensor.Tensor) (tensor.Tensor, error) {
 	switch axis := batchAxis(info); {
 	case axis < 0:
 		t.Shape = t.Shape[1:]

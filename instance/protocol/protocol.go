@@ -77,7 +77,7 @@ func (c *Call) Respond(outputs []tensor.Tensor) frame.Response {
 	own := slices.Clone(outputs)
 	for i := range own {
 		var err error
-		if own[i], err = outward(c.outputs[i], own[i]); err != nil {
+		if own[i], err = Outward(c.outputs[i], own[i]); err != nil {
 			return Failure(http.StatusInternalServerError, fmt.Errorf("output %w", err))
 		}
 	}
@@ -231,7 +231,7 @@ func (m *Model) assemble(given []tensor.Tensor) (*Call, error) {
 		}
 		call.Rows = rows
 		var err error
-		if call.Inputs[at], err = inward(m.Inputs[at], t); err != nil {
+		if call.Inputs[at], err = Inward(m.Inputs[at], t); err != nil {
 			return nil, fmt.Errorf("input %w", err)
 		}
 	}

@@ -3,6 +3,7 @@ package adapt
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -24,6 +25,11 @@ func Inside(i tensor.Info, wide bool) string {
 		return i.Name + widened
 	}
 	return i.Name
+}
+
+// Outside gives the inputs and outputs in an engine's message the names that clients know.
+func Outside(message string) string {
+	return strings.NewReplacer(rows, "", widened, "").Replace(message)
 }
 
 // Wrapped is a model whose tensors have the batch as their first dimension.

@@ -60,7 +60,7 @@ func leftOut(artefacts []*artefact) string {
 }
 
 // finding says that a function's models are not known yet, "" if they are or if that failed.
-func (fn *function) finding() string {
+func finding(fn *function) string {
 	if fn.measured() || fn.failed != "" {
 		return ""
 	}
@@ -119,7 +119,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(fn.finding(), planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(finding(fn), planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Usage: fn.Usage(), Stopped: fn.stopped}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

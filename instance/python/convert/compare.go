@@ -82,9 +82,26 @@ func run(ctx context.Context, engine *onnxruntime.Engine, work string, c files, 
 		if at < 0 || known[at].Type != want.Type {
 			return nil, fmt.Errorf("the converted model has the input %s of %s, but the old one has no such input", want.Name, want.Type)
 		}
-		inputs = append(inputs, known[at])
+		in, err := protocol.Inward(want, known[at])
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, in)
 	}
-	return engine.Run(ctx, c.Rows, inputs)
+	rows := c.Rows
+	if engine.Unbatched() != "" {
+		rows = 1 // The whole batch is one request.
+	}
+	outputs, err := engine.Run(ctx, rows, inputs)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range engine.Outputs() {
+		if outputs[i], err = protocol.Outward(o, outputs[i]); err != nil {
+			return nil, err
+		}
+	}
+	return outputs, nil
 }
 
 // load reads arrays from files and sets the tensors' names to as.

@@ -119,7 +119,7 @@ func TestConverterDies(t *testing.T) {
 	}
 	o := options(t, "m.keras", "out.onnx")
 	e := write("cat >/dev/null; echo 'a word that is no event'; echo first >&2; echo Killed >&2; exit 137")
-	if _, err := o.call(t.Context(), e, job{From: Keras, To: ONNX, work: dir}); err == nil || !strings.Contains(err.Error(), "exit status 137); its last line: Killed") {
+	if _, err := o.call(t.Context(), e, job{From: Keras, To: ONNX, work: dir}); err == nil || !strings.Contains(err.Error(), "fromtensorflow.py ended without a result: Killed") {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
