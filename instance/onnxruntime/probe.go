@@ -181,7 +181,11 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	first := error(nil)
-	for _, p.compared = range []integers{masks, divisors} {
+	ranges := []integers{masks, divisors}
+	for _, v := range p.natural.Compared() {
+		ranges = append(ranges, integers{int(v), int(v) + 1})
+	}
+	for _, p.compared = range ranges {
 		for shapes := range p.natural.Shapes(p.given, axes) {
 			p.shapes = shapes
 			began := time.Now()

@@ -118,6 +118,15 @@ func TestFlatten(t *testing.T) {
 	}
 }
 
+// A scalar's values are those that the graph compares it with.
+func TestCompared(t *testing.T) {
+	n, err := read(t, `initializer { name: "c" data_type: 7 int64_data: 16000 } node { op_type: "Equal" input: ["c", "rate"] output: "b" } node { op_type: "Cast" input: "b" output: "y" } `+
+		`input { name: "rate" type { tensor_type { elem_type: 7 shape { } } } } `+value("output", "y"))
+	if err != nil || !slices.Equal(n.Compared(), []int64{16000}) {
+		t.Errorf("%v, %v", n.Compared(), err)
+	}
+}
+
 // Operators show what random rows may hide.
 func TestCrossing(t *testing.T) {
 	for node, want := range map[string]string{

@@ -64,6 +64,28 @@ func decides(g *onnxpb.GraphProto, depends map[string]bool, constants map[string
 	return ""
 }
 
+// Compared are the integers that the graph compares a scalar input with, such as the sampling
+// rates for which it has branches.
+func (n *Natural) Compared() (values []int64) {
+	g := n.Model.Proto().GetGraph()
+	constants, scalar := constantsOf(g), make(map[string]bool)
+	for _, in := range n.Inputs {
+		scalar[in.Name] = len(in.Shape) == 0 && !in.Type.Float()
+	}
+	for _, node := range g.GetNode() {
+		in := node.GetInput()
+		if node.GetOpType() != "Equal" || len(in) != 2 {
+			continue
+		}
+		for i, name := range in {
+			if of, ok := constants[in[1-i]]; ok && scalar[name] && len(of) == 1 {
+				values = append(values, of[0])
+			}
+		}
+	}
+	return values
+}
+
 func decided(node *onnxpb.NodeProto) string {
 	return fmt.Sprintf("the operator %s (%s) decides for all rows of a batch at once", nameOf(node), node.GetOpType())
 }
