@@ -120,7 +120,7 @@ func TestDeathsOfChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model.onnx")
 	write(t, file, "text")
 	for signal, want := range map[syscall.Signal]string{
-		syscall.SIGSEGV: "the process of `instance prepare` was ended by the signal SIGSEGV",
+		syscall.SIGSEGV: "SIGSEGV", // Go's runtime may have begun to handle it, and then exits with status 2.
 		syscall.SIGKILL: "the process of `instance prepare` was killed by SIGKILL; the kernel does this when the memory limit is reached",
 	} {
 		m := &childModels{prepared: t.TempDir(), place: func(pid int, _ bool) error { return syscall.Kill(pid, signal) }}

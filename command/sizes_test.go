@@ -68,7 +68,7 @@ func TestInstancesAreToldTheSizes(t *testing.T) {
 // Sizes that contradict the model are the deployment's fault.
 func TestShapesAreCheckedWithTheModel(t *testing.T) {
 	t.Setenv(commandEnv, "1")
-	file, m := writeFree(t), &childModels{}
+	file, m := writeFree(t), &childModels{prepared: t.TempDir()}
 	check := func(s latency.Sizes) error {
 		return m.Sized(s).Check(context.Background(), file, func(string) bool { return false })
 	}
