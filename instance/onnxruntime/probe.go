@@ -180,7 +180,7 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
-	first := error(nil)
+	var first error
 	ranges := []integers{masks, divisors}
 	for _, v := range p.natural.Compared() {
 		ranges = append(ranges, integers{int(v), int(v) + 1})
