@@ -22,12 +22,13 @@ func TestCheapestWayUnderBurst(t *testing.T) {
 	s := deployShadowed(t, "mobilenet", "2s", "500m", "3", "infer.shadow", "auto", "infer.max-batch", "4")
 	p, d := s.place, s.provider
 	d.await(t, 10*time.Minute, "the layers' profile", func() bool { return used.MatchString(s.plan(t)) })
-	// A slow machine may need more than one burst to start another process.
+	// A slow machine may need more than one burst to start another process, and on a fast one
+	// one instance serves a small burst: each burst has twice the rate of the one before.
 	const rounds = 5
 	most := 0
 	for round := 0; round < rounds && most < 2; round++ {
 		var r load.TargetResult
-		for done, ended := s.load(t, 60, 8*time.Second), false; !ended; {
+		for done, ended := s.load(t, float64(60*int(1<<round)), 8*time.Second), false; !ended; {
 			select {
 			case all := <-done:
 				r, ended = all[0], true

@@ -169,6 +169,7 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	if status, err := s.faas.Deploy(ctx, f); err != nil || status != http.StatusAccepted {
 		t.Fatalf("deploy: %d, %v", status, err)
 	}
+	s.awaitAvailable(t, "full", 1) // Before, its description says that its times are being found.
 	got, err := s.faas.GetFunction(ctx, "full", "openfaas-fn")
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +177,6 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	if back := deployment(got); !reflect.DeepEqual(back, withLabel(f)) {
 		t.Errorf("described as\n%+v, deployed was\n%+v", back, withLabel(f))
 	}
-	s.awaitAvailable(t, "full", 1)
 	if err := s.faas.ScaleFunction(ctx, "full", "openfaas-fn", 2); err != nil {
 		t.Fatal(err)
 	}
