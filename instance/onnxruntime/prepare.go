@@ -103,7 +103,8 @@ type PrepareOptions struct {
 }
 
 // PrepareLean is Prepare for a machine whose memory hardly holds the model: the process grows
-// by less than three times the model's size. It holds one session at a time; Prepare holds two. The
+// by less than three times the model's size. It holds one session at a time, and has no child; Prepare
+// holds two, and has one. The
 // session that writes the model also computes the outputs to compare with, so there is no
 // PlainSeconds.
 func PrepareLean(modelPath, cacheDir string) (Prepared, error) {
@@ -336,9 +337,11 @@ func build(modelPath, content, dir string, o PrepareOptions) (err error) {
 		Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(),
 		LoadSeconds: map[Format]float64{}, RunSeconds: map[Format]float64{}, Refused: map[Format]string{},
 	}
-	v := &verifier{dir: dir}
-	if err := v.start(); err != nil { // It loads the library meanwhile.
-		return err
+	v := &verifier{dir: dir, here: o.Lean}
+	if !o.Lean {
+		if err := v.start(); err != nil { // It loads the library meanwhile.
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
 	original, err := adaptFile(modelPath, o.Shapes, true)

@@ -32,6 +32,8 @@ var ordered = func(order) {}
 type verifier struct {
 	original sent
 	dir      string
+	// here carries orders out in this process: there is no memory for another one.
+	here bool
 	child    *engine.Child
 	orders   *os.File
 	replies  *os.File
@@ -129,13 +131,17 @@ func (v *verifier) send(o order) (measurement, error) {
 
 // try is send without a second try. killed reports whether the child died by SIGKILL.
 func (v *verifier) try(o order) (m measurement, killed bool, err error) {
+	o.Original, o.Dir = v.original, v.dir
+	if v.here {
+		m, err = o.carryOut(v.original.form())
+		return m, false, err
+	}
 	if v.child == nil {
 		if err := v.start(); err != nil {
 			return measurement{}, false, err
 		}
 	}
 	var r reply
-	o.Original, o.Dir = v.original, v.dir
 	if err = v.encoder.Encode(o); err == nil {
 		err = v.decoder.Decode(&r)
 	}

@@ -59,14 +59,6 @@ func leftOut(artefacts []*artefact) string {
 	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
 }
 
-// finding says that a function's models are not known yet, "" if they are or if that failed.
-func finding(fn *function) string {
-	if fn.measured() || fn.failed != "" {
-		return ""
-	}
-	return "the model is being prepared and its times are being found; requests wait for that"
-}
-
 // unbatched says why a function's models take one request an execution, "" if none does.
 func unbatched(artefacts []*artefact) string {
 	for _, a := range artefacts {
@@ -119,7 +111,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(finding(fn), planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Usage: fn.Usage(), Stopped: fn.stopped}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++
