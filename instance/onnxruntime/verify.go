@@ -33,12 +33,12 @@ type verifier struct {
 	original sent
 	dir      string
 	// here carries orders out in this process: there is no memory for another one.
-	here bool
-	child    *engine.Child
-	orders   *os.File
-	replies  *os.File
-	encoder  *gob.Encoder
-	decoder  *gob.Decoder
+	here    bool
+	child   *engine.Child
+	orders  *os.File
+	replies *os.File
+	encoder *gob.Encoder
+	decoder *gob.Decoder
 }
 
 // sent is the original model's form, as it goes to a verifier.
