@@ -87,6 +87,8 @@ type Options struct {
 	// Engine is the name that a profile must carry, Machine that of this machine
 	// ([latency.Finder]).
 	Engine, Machine string
+	// EngineOn is the engine on GPUs, whose version may be another; "" for Engine's name and "cuda".
+	EngineOn string
 	// Pace converts profiles of other machines to this one; nil if there are none.
 	Pace latency.Pace
 	// Yardstick returns the [profiler.Profile.Yardstick] of a type of nodes ([cluster.Node.Type]),
@@ -169,7 +171,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
 	c.finder = latency.NewFinder(latency.Finder{
-		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, Machine: o.Machine, Pace: o.Pace,
+		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
 	})
 	if o.Shadows != nil {

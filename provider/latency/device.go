@@ -1,6 +1,7 @@
 package latency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (t *Finder) mayCome(f *provider.Function, file string) bool {
 }
 
 // engineOn is the engine of profiles on a GPU.
-func (t *Finder) engineOn() string { return t.Engine + " cuda" }
+func (t *Finder) engineOn() string { return cmp.Or(t.EngineOn, t.Engine+" cuda") }
 
 // deviceKey is [Finder.Key] for the model's profile on a GPU.
 func (t *Finder) deviceKey(hash, device string, f *provider.Function) string {

@@ -121,6 +121,8 @@ type Finder struct {
 	// Engine is the name that a profile must carry; Machine is this machine's. A replica that
 	// leads finds the times of its own machine even if those of another one serve meanwhile.
 	Engine, Machine string
+	// EngineOn is the name of a profile on a GPU, "" for Engine's and "cuda".
+	EngineOn string
 	// Pace converts the times of other machines; nil for not at all.
 	Pace Pace
 	// Leading reports whether this replica leads, and so predicts and measures models.
