@@ -22,8 +22,8 @@ var passing = []string{
 	"too many open files", "resource temporarily unavailable", "read-only file system", "disk quota exceeded",
 }
 
-// try prepares a small model and returns an error if the engine cannot run it. What fails now
-// would fail whenever an instance starts, so the deployment is refused. A large model takes too
+// try prepares a small model and returns an error if the engine cannot run it. A failure now
+// would be one whenever an instance starts, so the deployment is refused. A large model takes too
 // long for that.
 func (m *childModels) try(ctx context.Context, file string, more ...string) error {
 	info, err := os.Stat(file)
