@@ -45,9 +45,6 @@ func (m *Model) With(p *onnxpb.ModelProto) *Model {
 	return &Model{proto: p, dir: m.dir, generate: m.generate}
 }
 
-// Dir is the directory of the model's file, "" for a model that was not read from one.
-func (m *Model) Dir() string { return m.dir }
-
 // Proto is the ONNX message. It must not be changed. It lacks the weights that are in
 // other files or are generated when the model is written.
 func (m *Model) Proto() *onnxpb.ModelProto { return m.proto }
