@@ -226,9 +226,12 @@ func (n *Node) Empty(count int) (devices []string) {
 
 // Take takes what an instance holds of the node, if held is that: a share of one device, or, for a
 // process, devices as a whole.
-func (n *Node) Take(s *InstanceSpec, held Resources) {
+func (n *Node) Take(s *InstanceSpec, held Resources) { n.take(s, n.mapIn(held)) }
+
+// take is Take for what the instance holds beside what others map.
+func (n *Node) take(s *InstanceSpec, held Resources) {
 	if s.Kind != Process || n.Devices == nil {
-		n.Hold(held, s.Device())
+		n.book(held, s.Device(), 1)
 		return
 	}
 	n.Free = n.Free.Sub(held)
@@ -248,19 +251,6 @@ func (n *Node) Clear() {
 	for i := range n.Devices {
 		d := &n.Devices[i]
 		d.Free, d.Instances = d.Total.Sub(d.Others), 0
-	}
-}
-
-// Yield adds what an instance holds of the node to Others, as [Node.Take] takes it.
-func (n *Node) Yield(s *InstanceSpec, held Resources) {
-	after := *n
-	after.Clear()
-	after.Take(s, held)
-	n.Others = n.Total.Sub(after.Free)
-	n.yieldMapped(held.Mapped)
-	n.Devices = slices.Clone(n.Devices)
-	for i := range n.Devices {
-		n.Devices[i].Others = n.Devices[i].Total.Sub(after.Devices[i].Free)
 	}
 }
 

@@ -105,9 +105,7 @@ func TestWholeDevices(t *testing.T) {
 	if n.Free != (Resources{CPU: 8900, GPU: 190, GPUMemory: 155}) || n.Fits(Resources{GPU: 95}, Tenant{}) != true || n.Devices[1].Free != (Resources{}) {
 		t.Errorf("%+v", n)
 	}
-	other.Clear()
-	other.Yield(&s, s.Holds())
-	other.Yield(&InstanceSpec{Devices: []string{"c"}}, Resources{GPU: 30, GPUMemory: 10})
+	yield(&other, s, InstanceSpec{Devices: []string{"c"}, Config: Config{Resources: Resources{GPU: 30, GPUMemory: 10}}})
 	other.Clear()
 	if other.Free != (Resources{CPU: 8900, GPU: 170, GPUMemory: 150}) || other.Devices[1].Free != (Resources{}) || other.Devices[2].Free != (Resources{GPU: 70, GPUMemory: 70}) || len(other.Empty(1)) != 1 {
 		t.Errorf("beside others: %+v", other)

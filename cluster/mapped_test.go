@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -69,6 +70,15 @@ func TestNodeOf2GiB(t *testing.T) {
 	}
 }
 
+// yield adds what instances hold to the node's others.
+func yield(n *Node, all ...InstanceSpec) {
+	count := n.Recount()
+	for _, s := range all {
+		count.Take(&s, s.Holds())
+	}
+	count.Yield()
+}
+
 func TestOthersMapFilesOnce(t *testing.T) {
 	n := Node{Total: Resources{CPU: 4000, Memory: 1 << 30}}
 	n.Clear()
@@ -76,8 +86,7 @@ func TestOthersMapFilesOnce(t *testing.T) {
 	for range 3 {
 		n.Take(&s, s.Holds())
 	}
-	n.Yield(&s, s.Holds())
-	n.Yield(&s, s.Holds())
+	yield(&n, s, s)
 	if used := n.Others.Memory / mib; used != 414 {
 		t.Errorf("two of the others take %d MiB, want 414", used)
 	}
@@ -89,7 +98,7 @@ func TestOthersMapFilesOnce(t *testing.T) {
 		t.Errorf("%d MiB are free with one more", n.Free.Memory/mib)
 	}
 	strange := Node{Total: n.Total}
-	if strange.Yield(&s, s.Holds()); strange.Others.Memory != 256*mib || !strange.Maps(s.Config.Mapped) {
+	if yield(&strange, s); strange.Others.Memory != 256*mib || !strange.Maps(s.Config.Mapped) {
 		t.Errorf("%+v after yielding what it did not know", strange)
 	}
 }
@@ -137,4 +146,48 @@ func FuzzMapped(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A count of many at once is what Take says one by one.
+func TestRecount(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 1))
+	for range 200 {
+		one := Node{Total: Resources{CPU: 100_000, Memory: 8 << 30, GPU: 200}, Devices: gpus(100, 100)}
+		yield(&one, InstanceSpec{Config: Config{Resources: resnet()}})
+		one.Clear()
+		many := one
+		count := many.Recount()
+		for range r.IntN(30) {
+			s := InstanceSpec{Kind: []Kind{"", Process}[r.IntN(2)], Devices: []string{string(rune('a' + r.IntN(2)))}, Config: Config{Resources: resnet()}, Parked: r.IntN(3) == 0}
+			s.Config.Mapped.File = []string{"resnet-50", "a", "z", ""}[r.IntN(4)]
+			one.Take(&s, s.Holds())
+			count.Take(&s, s.Holds())
+		}
+		if count.Done(); !many.Same(&one) {
+			t.Fatalf("%+v, one by one %+v", many, one)
+		}
+	}
+}
+
+// A count of four times as many models copies about four times as many bytes.
+func TestRecountGrowth(t *testing.T) {
+	copied := func(models int) uint64 {
+		specs := make([]InstanceSpec, models)
+		for i := range specs {
+			specs[i].Config.Resources = Resources{CPU: 250, Memory: 256 * mib, Mapped: Mapping{fmt.Sprintf("%032d", i), 100 * mib}}
+		}
+		n := Node{Total: Resources{CPU: 1 << 20, Memory: 1 << 45}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		count := n.Recount()
+		for i := range specs {
+			count.Take(&specs[i], specs[i].Holds())
+		}
+		count.Done()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := copied(500), copied(2000); many > 6*few {
+		t.Errorf("500 models copy %d bytes and 2,000 copy %d", few, many)
+	}
 }

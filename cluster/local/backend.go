@@ -239,10 +239,11 @@ func (b *Backend) remainder(total cluster.Resources) cluster.Node {
 	n := cluster.Node{Name: b.options.NodeName, Total: total, Devices: b.gpus.Inventory().Rooms(nil)}
 	of, _ := cluster.SumDevices(n.Devices)
 	n.Total.GPU, n.Total.GPUMemory = n.Total.GPU+of.GPU, n.Total.GPUMemory+of.GPUMemory
-	n.Clear()
+	count := n.Recount()
 	for _, e := range b.entries {
-		n.Take(&e.instance.InstanceSpec, e.instance.Holds())
+		count.Take(&e.instance.InstanceSpec, e.instance.Holds())
 	}
+	count.Done()
 	return n
 }
 

@@ -87,10 +87,10 @@ func (s *fleetSize) staying(allowed []string, all []cluster.Node) []string {
 func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
 	all := make([]nodes.Node, 0, len(c.nodes))
 	at := make(map[string]*nodes.Node, len(c.nodes))
-	mapped := make(map[string]*cluster.Node, len(c.nodes)) // What instances map so far.
+	var sum cluster.Sum // The first instance of a node that maps a file counts it.
 	for _, n := range c.nodes {
 		all = append(all, nodes.Node{Name: n.Name, Total: n.Total, Others: n.Total.Sub(n.Free)})
-		at[n.Name], mapped[n.Name] = &all[len(all)-1], &cluster.Node{}
+		at[n.Name] = &all[len(all)-1]
 	}
 	for _, f := range functions {
 		for _, in := range c.functions[f.Name].Instances {
@@ -99,13 +99,7 @@ func (c *Controller) fleetNodes(functions []scaling.Function) []nodes.Node {
 				if !ok {
 					continue
 				}
-				if held.Mapped.Bytes > 0 { // The first instance of a file counts it.
-					if so := mapped[node]; so.Maps(held.Mapped) {
-						held, _ = so.Beside(held)
-					} else {
-						so.Hold(held, "")
-					}
-				}
+				held = sum.Hold(node, held)
 				n.Others = n.Others.Sub(held)
 				if held != (cluster.Resources{}) {
 					n.Instances = append(n.Instances, nodes.Instance{Holds: held, Nodes: f.Nodes})

@@ -386,10 +386,9 @@ func (k *Keeper[I]) TakeOver(found []cluster.Instance) {
 // Free sets the free resources of nodes. It counts all instances, also those that the backend
 // has not been asked to start yet.
 func (k *Keeper[I]) Free(nodes []cluster.Node) {
-	at := make(map[string]*cluster.Node, len(nodes))
+	at := make(map[string]*cluster.Recount, len(nodes))
 	for i := range nodes {
-		nodes[i].Clear()
-		at[nodes[i].Name] = &nodes[i]
+		at[nodes[i].Name] = nodes[i].Recount()
 	}
 	hold := func(in *cluster.Instance, held cluster.Resources) {
 		for node, part := range cluster.Over(in.Node, in.Nodes, held) {
@@ -403,6 +402,9 @@ func (k *Keeper[I]) Free(nodes []cluster.Node) {
 	}
 	for _, in := range k.unclaimed {
 		hold(&in.Instance, in.Holds())
+	}
+	for _, n := range at {
+		n.Done()
 	}
 }
 

@@ -107,14 +107,19 @@ func (v *view) Nodes(ctx context.Context) ([]cluster.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	at := make(map[string]*cluster.Recount, len(nodes))
+	for i := range nodes {
+		at[nodes[i].Name] = nodes[i].Recount()
+	}
 	for _, in := range others {
 		for node, part := range in.Shares() {
-			for i := range nodes {
-				if nodes[i].Name == node {
-					nodes[i].Yield(&in.InstanceSpec, part)
-				}
+			if n, ok := at[node]; ok {
+				n.Take(&in.InstanceSpec, part)
 			}
 		}
+	}
+	for _, n := range at {
+		n.Yield()
 	}
 	return nodes, nil
 }

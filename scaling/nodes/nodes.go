@@ -2,7 +2,7 @@
 // adding one (§4.2.3), and a rule for removing one, which INFaaS lacks. It takes what instances
 // hold of each node and their states, and returns the number of nodes wanted; drivers show the
 // number or ask for machines. It has no clock and starts nothing. Begin reading at
-// [Scaler.Look]; rules.go has the rules.
+// [Scaler.Look]; rules.go has the rules for adding a node, drain.go that for removing one.
 package nodes
 
 import (
@@ -134,6 +134,7 @@ func (s *Scaler) Look(now time.Time, all []Node) []Wanted {
 	staying := slices.DeleteFunc(slices.Clone(all), func(n Node) bool { return s.kinds[KindOf(n.Total)].drain == n.Name })
 	rules := s.settings.holding(staying)
 	out := make([]Wanted, 0, len(Kinds))
+	whole := newFleet(all)
 	for _, k := range Kinds {
 		m := s.kinds[k]
 		present, size := m.arrive(k, all)
@@ -150,7 +151,7 @@ func (s *Scaler) Look(now time.Time, all []Node) []Wanted {
 		if m.asked > 0 && m.since.IsZero() && now.Sub(m.last) >= s.settings.GiveUp {
 			m.asked = 0
 		}
-		m.release(now, s.settings, k, all, s.draining())
+		m.release(now, s.settings, k, whole, s.draining())
 		out = append(out, m.wanted(k, present, size))
 	}
 	return out

@@ -305,3 +305,33 @@ func FuzzConstantLoad(f *testing.F) {
 		}
 	})
 }
+
+// A look at four times as many nodes, all loaded alike, takes about four times as many steps.
+func TestGrowth(t *testing.T) {
+	steps := func(n int) int {
+		all := make([]Node, n)
+		for i := range all {
+			all[i] = Node{Name: fmt.Sprintf("node-%04d", i), Total: cluster.Resources{CPU: 16000, Memory: 64 << 30}}
+			for range 5 {
+				all[i].Instances = append(all[i].Instances, Instance{Holds: cluster.Resources{CPU: 1000, Memory: 1 << 30}})
+			}
+			if i%2 == 0 { // The first nodes are full, so a look for room begins far from where it ends.
+				all[i].Others = cluster.Resources{CPU: 11000}
+			}
+		}
+		slices.SortStableFunc(all, func(a, b Node) int { return b.Others.CPU - a.Others.CPU })
+		f, spare := newFleet(all), 0
+		for i := range all {
+			if f.spare(i, 0.7) {
+				spare++
+			}
+		}
+		if spare != n/2 {
+			t.Fatalf("%d of %d nodes are spare, want %d", spare, n, n/2)
+		}
+		return f.asked
+	}
+	if few, many := steps(500), steps(2000); float64(many) > 4*1.5*float64(few) {
+		t.Errorf("500 nodes take %d steps and 2,000 take %d", few, many)
+	}
+}

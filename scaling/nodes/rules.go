@@ -1,9 +1,7 @@
 package nodes
 
 import (
-	"cmp"
 	"slices"
-	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 )
@@ -126,94 +124,4 @@ func load(all []Node, k Kind) (sum float64) {
 		}
 	}
 	return sum
-}
-
-// release decides whether a node of the kind is drained: its instances have fitted elsewhere for
-// Settings.Rest, nothing speaks for another node, and fewer nodes were not too few for this load
-// before. The node with the least of its CPU held goes first. busy says that a node of any kind is
-// being drained: until that has gone, nobody knows where its instances are.
-func (m *memory) release(now time.Time, s Settings, k Kind, all []Node, busy bool) {
-	if m.floor > 0 && load(all, k) < s.Same*m.load {
-		m.floor, m.load = 0, 0
-	}
-	if busy {
-		clear(m.fits)
-		return
-	}
-	var ready []Node
-	present := 0
-	fits := map[string]time.Time{}
-	for _, n := range all {
-		if KindOf(n.Total) != k {
-			continue
-		}
-		if present++; !s.spare(n, all) {
-			continue
-		}
-		since, known := m.fits[n.Name]
-		if !known {
-			since = now
-		}
-		if fits[n.Name] = since; now.Sub(since) >= s.Rest {
-			ready = append(ready, n)
-		}
-	}
-	m.fits = fits
-	if len(ready) == 0 || m.asked > 0 || !m.since.IsZero() || present <= m.floor {
-		return
-	}
-	m.drain = slices.MinFunc(ready, func(a, b Node) int {
-		return cmp.Or(cmp.Compare(float64(a.held().CPU)*float64(b.Total.CPU), float64(b.held().CPU)*float64(a.Total.CPU)), cmp.Compare(a.Name, b.Name))
-	}).Name
-}
-
-// spare reports whether all can do without a node: its instances fit on the others, and these then
-// hold at most Settings.Low of each resource together.
-//
-// For example, instances hold 1, 1 and 3 cores of three nodes with 4 cores each. Without the first
-// there are 5 of 8 cores held, 62.5 %, and 1 core fits on the second: it is spare. However the
-// instances are placed then, a node has at most 62.5 %, so rule 1 cannot hold. Without the third,
-// 3 cores fit on the first, which has 3 left. With 1, 2 and 3 cores none is spare: 6 of 8 is 75 %.
-func (s Settings) spare(n Node, all []Node) bool {
-	if n.Others != (cluster.Resources{}) || n.Overloaded || n.Interfered {
-		return false
-	}
-	others := slices.DeleteFunc(slices.Clone(all), func(o Node) bool { return o.Name == n.Name })
-	if len(others) == 0 || slices.ContainsFunc(others, func(o Node) bool { return o.Overloaded || o.Interfered }) {
-		return false
-	}
-	for _, r := range resources {
-		total, held := 0.0, r.of(n.held())
-		for _, o := range others {
-			total, held = total+r.of(o.Total), held+r.of(o.held())
-		}
-		if held > s.Low*total {
-			return false
-		}
-	}
-	return fit(n.Instances, others)
-}
-
-// fit reports whether instances fit into what is free on nodes: the largest first, each on the
-// first node that has room.
-func fit(instances []Instance, nodes []Node) bool {
-	free := make([]cluster.Resources, len(nodes))
-	for i, n := range nodes {
-		free[i] = n.Total.Sub(n.held())
-	}
-	sorted := slices.SortedStableFunc(slices.Values(instances), func(a, b Instance) int { return cmp.Compare(b.Holds.CPU, a.Holds.CPU) })
-	for _, in := range sorted {
-		at := -1
-		for i := range nodes {
-			if in.Holds.Fits(free[i]) && (in.Nodes == nil || slices.Contains(in.Nodes, nodes[i].Name)) {
-				at = i
-				break
-			}
-		}
-		if at < 0 {
-			return false
-		}
-		free[at] = free[at].Sub(in.Holds)
-	}
-	return true
 }
