@@ -97,8 +97,11 @@ type interference struct{ *Controller }
 // follow updates the states of the function's instances, by its load in requests per second,
 // and relieves those that others interfere with. The lock is held.
 func (c interference) follow(now time.Time, fn *function, load float64) {
-	total := 0.0
+	total, calm := 0.0, map[siblings]int{}
 	for _, in := range fn.Sorted() {
+		if in.follower.Calm(now) {
+			calm[in.siblings()]++
+		}
 		if p := in.pace(); p != nil && in.loaded() {
 			total += in.peak(p)
 			if in.Loading > 0 {
@@ -113,7 +116,11 @@ func (c interference) follow(now time.Time, fn *function, load float64) {
 			continue
 		}
 		peak, before := in.peak(p), in.follower.State()
-		observed := in.follower.Look(now, &p.usual, load*peak/max(total, peak), peak, fn.calm(now, in))
+		others := calm[in.siblings()]
+		if in.follower.Calm(now) {
+			others--
+		}
+		observed := in.follower.Look(now, &p.usual, load*peak/max(total, peak), peak, others > 0)
 		state := in.follower.State()
 		if state != before {
 			fn.log.Debug().Str("instance", string(in.ID)).Str("node", in.Node).Str("variant", in.Artefact.Name).Stringer("state", state).Msg("an instance's state changed")
@@ -137,12 +144,15 @@ func (c interference) movable(in *instance) bool {
 	return c.options.Move != nil && in.Config.CPU%1000 == 0 && in.Config.GPU == 0 && in.Config.Members() == 1
 }
 
-// calm reports whether another instance with the artefact and the share of in is not
-// interfered with.
-func (fn *function) calm(now time.Time, in *instance) bool {
-	return slices.ContainsFunc(fn.Sorted(), func(o *instance) bool {
-		return o != in && o.times == in.times && capacity.ShareOf(o.Config) == capacity.ShareOf(in.Config) && o.follower.Calm(now)
-	})
+// siblings are the instances of a function with the same artefact and share: if another of them is
+// calm, then what slows one down is not the model.
+type siblings struct {
+	times *correction.Correction
+	share profiler.Share
+}
+
+func (in *instance) siblings() siblings {
+	return siblings{in.times, capacity.ShareOf(in.Config)}
 }
 
 // relieve moves an instance to other cores, or has it replaced by one on another node if it
