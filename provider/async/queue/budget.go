@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 )
@@ -31,6 +32,10 @@ type budget struct {
 	mu   sync.Mutex
 	free int64
 	line []*claim
+	// least is at most what each claim behind the first needs, so that bytes that serve none of
+	// them do not make serve look at all. looks counts the claims that it has looked at.
+	least int64
+	looks int
 }
 
 // claim is a function in line. It takes at least need bytes, and at most want. ok is closed
@@ -51,7 +56,10 @@ func (b *budget) take(ctx context.Context, held, need, want int64) (grant int64,
 		return grant, nil
 	}
 	c := &claim{need: need, want: want, ok: make(chan struct{})}
-	b.line = append(b.line, c)
+	if len(b.line) <= 1 {
+		b.least = need
+	}
+	b.line, b.least = append(b.line, c), min(b.least, need)
 	b.mu.Unlock()
 	select {
 	case <-c.ok:
@@ -96,14 +104,26 @@ func (b *budget) give(n int64) {
 
 // serve grants the claims in line that can be granted. The caller holds b.mu.
 func (b *budget) serve() {
+	least := int64(math.MaxInt64)
 	for i := 0; i < len(b.line); {
+		if i > 0 && b.allowed(0, b.least, b.least, true) == 0 {
+			return
+		}
 		c := b.line[i]
+		b.looks++
 		if c.grant = b.allowed(0, c.need, c.want, i > 0); c.grant == 0 {
-			i++
+			if i++; i > 1 {
+				least = min(least, c.need)
+			}
 			continue
 		}
 		b.free -= c.grant
-		b.line = slices.Delete(b.line, i, i+1)
+		if i == 0 {
+			b.line = b.line[1:]
+		} else {
+			b.line = slices.Delete(b.line, i, i+1)
+		}
 		close(c.ok)
 	}
+	b.least = least
 }

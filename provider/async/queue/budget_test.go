@@ -179,3 +179,28 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Functions that wait for more than there is are not looked at whenever bytes come back.
+func TestBudgetGrowth(t *testing.T) {
+	looks := func(functions int) int {
+		b, first := &budget{free: 64 * mib}, make([]*claim, functions)
+		for i := range first {
+			first[i] = &claim{need: 32 * mib, want: 32 * mib, ok: make(chan struct{})}
+		}
+		b.line, b.least = first, 32*mib
+		held := int64(64 * mib)
+		b.free = 0
+		for len(b.line) > 0 {
+			before := len(b.line)
+			give := min(held, minGrant)
+			b.give(give)
+			for held -= give; before > len(b.line); before-- {
+				held += 32 * mib
+			}
+		}
+		return b.looks
+	}
+	if few, many := looks(100), looks(400); many > 5*few {
+		t.Errorf("100 functions take %d looks and 400 take %d", few, many)
+	}
+}
