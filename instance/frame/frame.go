@@ -93,6 +93,9 @@ type Request struct {
 	// request's own latency objective, 0 for the function's. The frame has neither.
 	Class     uint8
 	Objective time.Duration
+	// Beyond says that Objective is shorter than what capacity may be planned for, so that a
+	// miss says nothing about capacity. The frame does not have it.
+	Beyond bool
 }
 
 // Response is one member's answer.

@@ -31,6 +31,9 @@ const (
 	// answer: a Go duration above 0, at most 10m. A function that sets it is an
 	// inference function.
 	SLOLatency = "com.openfaas.slo.latency"
+	// SLOLatencyMin is the shortest latency that capacity is planned for when requests ask for
+	// less than SLOLatency: a Go duration above 0, at most SLOLatency, which it is if absent.
+	SLOLatencyMin = "com.openfaas.slo.latency.min"
 	// SLOPercentile is the share of requests, in percent, that must be
 	// answered within SLOLatency: a number between 0 and 100, neither
 	// included; 99 if absent.
@@ -181,7 +184,7 @@ const (
 // knownKeys lists the keys of the two prefixes under which an unknown key is refused. Such a
 // key is a misspelling that would change nothing.
 var knownKeys = map[string][]string{
-	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOPercentile},
+	"com.openfaas.slo.":   {SLOAccuracy, SLOBudget, SLOLatency, SLOLatencyMin, SLOPercentile},
 	"com.openfaas.infer.": {InferDevice, InferHedge, InferImage, InferKeepAlive, InferMaxBatch, InferMaxShapes, InferModel, InferPartition, InferPartitionInstances, InferPolicy, InferPrefer, InferShadow, InferShapes, InferVariants, InferWeight},
 }
 
@@ -195,8 +198,8 @@ type Inference struct {
 	// is an ordinary function, and only the fields of scaling and the resources have
 	// a meaning.
 	IsInference bool
-	// SLO is SLOLatency.
-	SLO time.Duration
+	// SLO is SLOLatency, and Shortest SLOLatencyMin.
+	SLO, Shortest time.Duration
 	// Percentile is SLOPercentile, in (0, 100).
 	Percentile       float64
 	PercentileStated bool // the deployment gives it
@@ -404,6 +407,8 @@ func (in *Inference) set(key, value string) (err error) {
 	case SLOLatency:
 		in.IsInference = true
 		in.SLO, err = duration(key, value, LongestSLO, "200ms")
+	case SLOLatencyMin:
+		in.Shortest, err = duration(key, value, LongestSLO, "50ms")
 	case SLOPercentile:
 		in.Percentile, err = percentile(key, value)
 	case SLOBudget:

@@ -25,7 +25,7 @@ func TestParseDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Inference{IsInference: true, SLO: 200 * time.Millisecond, Percentile: 99, MaxBatch: 32,
+	want := Inference{IsInference: true, SLO: 200 * time.Millisecond, Shortest: 200 * time.Millisecond, Percentile: 99, MaxBatch: 32,
 		ZeroDuration: 15 * time.Minute, ScaleType: TypeRPS, ScaleTarget: 5}
 	if got != want {
 		t.Errorf("Parse = %+v, want %+v", got, want)
@@ -34,7 +34,7 @@ func TestParseDefaults(t *testing.T) {
 
 func TestParseEverything(t *testing.T) {
 	d := deployment(map[string]string{
-		SLOLatency: "1m30s", SLOPercentile: "99.9", InferModel: "onnx/model.onnx",
+		SLOLatency: "1m30s", SLOLatencyMin: "50ms", SLOPercentile: "99.9", InferModel: "onnx/model.onnx",
 		InferMaxBatch: "1024", InferPolicy: "infless", InferKeepAlive: "5m", "topic": "photos",
 		InferPartition: "latency", InferPartitionInstances: "16",
 	})
@@ -49,7 +49,7 @@ func TestParseEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Inference{
-		IsInference: true, SLO: 90 * time.Second, Percentile: 99.9, PercentileStated: true, Model: "onnx/model.onnx",
+		IsInference: true, SLO: 90 * time.Second, Shortest: 50 * time.Millisecond, Percentile: 99.9, PercentileStated: true, Model: "onnx/model.onnx",
 		MaxBatch: 1024, Partition: PartitionLatency, PartitionInstances: 16, Policy: batching.InFlessName, KeepAlive: 5 * time.Minute, MinReplicas: 1, MaxReplicas: 4,
 		Limits:    cluster.Resources{CPU: 1000, Memory: 1 << 30},
 		Requests:  cluster.Resources{CPU: 500, Memory: 128 << 20},
@@ -81,6 +81,7 @@ func TestParseRefusesValues(t *testing.T) {
 		{InferShadow, "on"}, {InferShadow, ""}, {InferPartition, "on"}, {InferPartition, ""}, {InferPartitionInstances, "1"}, {InferPartitionInstances, "65"}, {InferPartitionInstances, "4"},
 		{SLOLatency, "0"}, {SLOLatency, "0s"}, {SLOLatency, "-5ms"}, {SLOLatency, "fast"}, {SLOLatency, ""},
 		{SLOLatency, "200"}, {SLOLatency, "10m1ns"}, {SLOLatency, "200 ms"}, {SLOLatency, long + "h"},
+		{SLOLatencyMin, "0s"}, {SLOLatencyMin, "50"}, {SLOLatencyMin, "11m"},
 		{SLOPercentile, "0"}, {SLOPercentile, "100"}, {SLOPercentile, "NaN"}, {SLOPercentile, "-1"},
 		{SLOPercentile, "99%"}, {SLOPercentile, "1e1"}, {SLOPercentile, "0x10"}, {SLOPercentile, "99."}, {SLOPercentile, "9.9.9"},
 		{InferModel, ""}, {InferModel, "."}, {InferModel, "/etc/passwd"}, {InferModel, "../model.onnx"},

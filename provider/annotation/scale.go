@@ -68,6 +68,12 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if err := in.checkBudget(values); err != nil {
 		return err
 	}
+	if in.Shortest > in.SLO {
+		return &Error{Key: SLOLatencyMin, Value: values[SLOLatencyMin], Why: fmt.Sprintf("it must be at most %s, which is %v", SLOLatency, in.SLO), Example: in.SLO.String()}
+	}
+	if in.Shortest == 0 {
+		in.Shortest = in.SLO
+	}
 	if err := in.checkPartition(values); err != nil {
 		return err
 	}

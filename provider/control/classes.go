@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/steering"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -37,6 +39,8 @@ type classifier struct {
 	earlier atomic.Pointer[map[string]float64]
 	// changing is held while current is replaced.
 	changing sync.Mutex
+	// shortest is the function's [annotation.Inference.Shortest].
+	shortest atomic.Int64
 }
 
 var _ provider.PatientDispatcher = (*classifier)(nil)
@@ -92,6 +96,7 @@ func (c *classifier) classify(req *frame.Request, asks variant.Requirement, clas
 		return classes, &web.Error{Status: http.StatusServiceUnavailable, After: time.Minute, Text: "the function's requests ask for too many different things; name a variant in " + modelHeader}
 	}
 	req.Class, req.Objective = uint8(number), asks.Latency
+	req.Beyond = asks.Latency > 0 && asks.Latency < time.Duration(c.shortest.Load())
 	return classes, nil
 }
 
@@ -142,8 +147,10 @@ type classing struct {
 	told  *variant.Classes
 	stale bool
 	loads map[classKey]*classLoad
-	// at is the time of the last look, came that of the last with new requests.
+	// at is the time of the last look, came that of the last with new requests. lately is the
+	// number of all requests that came in the last minute, as those of [classLoad.lately].
 	at, came time.Time
+	lately   float64
 	// strict is the served revision with the shortest objective that requests ask for, nil
 	// if none is shorter than its own.
 	strict *provider.Function
@@ -156,8 +163,9 @@ type classLoad struct {
 	objective time.Duration
 	arrivals  uint64
 	waiting   int
-	// came is the number of arrivals since the last look.
-	came float64
+	// came is the number of arrivals since the last look. lately is that of the last minute,
+	// the earlier ones counting less: those of t ago e^(−t/minute).
+	came, lately float64
 	// part is its part of the function's requests. last is when one came.
 	part part
 	last time.Time
@@ -182,6 +190,7 @@ func (fn *function) objective() *provider.Function {
 // offer updates what the function offers, and the classes that its instances know.
 func (fn *function) offer() {
 	c := fn.classing.classifier
+	c.shortest.Store(int64(fn.Inference.Shortest))
 	c.earlier.Store(fn.overtaken()) // Before current, so that no answer is called better than it is.
 	c.changing.Lock()
 	if fn.classing.stale {
@@ -277,16 +286,35 @@ func (fn *function) admits(name string) bool {
 	return false
 }
 
+// shortest is the objective that capacity is planned for: what requests ask, but no less than the
+// function allows, and no less than what enough of them ask. The objective holds for a percentage of
+// the requests, so those that may miss it do not shorten it.
+//
+// For example 1,000 requests came in the last minute, and the objective is 200 ms for 99 % of them.
+// 30 ask for 100 ms, 10 for 50 ms and the others nothing. By [steering.Allowed] 20 may miss theirs,
+// so capacity is planned for 100 ms. Without the 30 it stays planned for 200 ms: no client can raise
+// the cost of all requests by a few of its own.
+func (fn *function) shortest(now time.Time) time.Duration {
+	var asked []*classLoad
+	for _, l := range fn.classing.loads {
+		if l.objective > 0 && l.objective < fn.Inference.SLO && l.active(now) {
+			asked = append(asked, l)
+		}
+	}
+	slices.SortFunc(asked, func(a, b *classLoad) int { return cmp.Compare(a.objective, b.objective) })
+	came := 0.0
+	for _, l := range asked {
+		if came += l.lately; came > steering.Allowed(fn.classing.lately, fn.Inference.Percentile) {
+			return max(l.objective, fn.Inference.Shortest)
+		}
+	}
+	return fn.Inference.SLO
+}
+
 // setClasses tells the engine the load by class, and the shortest objective that is asked.
 func (fn *function) setClasses(now time.Time, f *scaling.Function, stats dispatch.Stats) {
 	fn.classing.count(now, stats.Classes)
-	shortest := fn.Inference.SLO
-	for _, l := range fn.classing.loads {
-		if l.objective > 0 && l.active(now) {
-			shortest = min(shortest, l.objective)
-		}
-	}
-	fn.tighten(shortest)
+	fn.tighten(fn.shortest(now))
 	f.SLO = fn.rules.Planned(fn.objective())
 	if !fn.several() {
 		return
@@ -334,9 +362,10 @@ func (fn *function) reported(s *dispatch.Stats) {
 
 // count adds what has arrived since the last look to the loads by class.
 func (a *classing) count(now time.Time, classes []dispatch.ClassStats) {
-	a.at = now
+	kept := math.Exp(-now.Sub(a.at).Seconds() / classMemory.Seconds())
+	a.at, a.lately = now, a.lately*kept
 	for key, l := range a.loads {
-		l.waiting, l.came = 0, 0
+		l.waiting, l.came, l.lately = 0, 0, l.lately*kept
 		if !slices.ContainsFunc(classes, func(c dispatch.ClassStats) bool { return key == keyOf(&c) }) {
 			delete(a.loads, key)
 		}
@@ -359,6 +388,7 @@ func (a *classing) count(now time.Time, classes []dispatch.ClassStats) {
 		if c.Arrivals != l.arrivals {
 			l.came = float64(c.Arrivals - min(l.arrivals, c.Arrivals))
 			l.arrivals, l.last = c.Arrivals, now
+			l.lately += l.came
 			came += l.came
 		}
 		l.artefacts, l.objective, l.waiting = c.Artefacts, c.Objective, c.Waiting
@@ -366,6 +396,7 @@ func (a *classing) count(now time.Time, classes []dispatch.ClassStats) {
 	if came == 0 {
 		return
 	}
+	a.lately += came
 	for _, l := range a.loads {
 		l.part.read(l.came, came, now.Sub(a.came))
 	}

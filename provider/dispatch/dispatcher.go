@@ -142,6 +142,8 @@ type call struct {
 	// orphaned: its instance was lost while no other was ready, or it waited before it came
 	// here ([frame.Request.Waited]).
 	orphaned bool
+	// beyond: it asks for more than capacity is planned for.
+	beyond bool
 	// signal carries the answer, or before that a batch to lead.
 	signal chan signal
 }
@@ -189,7 +191,7 @@ func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame
 // than the function's objective. Requests with earlier deadlines go first.
 func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, beyond: request.Beyond, signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -218,9 +220,10 @@ func (d *Dispatcher) wait(c *call) signal {
 	return <-c.signal
 }
 
-// excused reports whether the call found no ready instance for its class, or lost its instance. Its
-// lateness then says nothing about the capacity of the ready instances.
-func (c *call) excused() bool { return c.cold || c.orphaned || c.retried }
+// excused reports whether the call found no ready instance for its class, lost its instance, or asks
+// for more than capacity is planned for. Its lateness then says nothing about the capacity of the
+// ready instances.
+func (c *call) excused() bool { return c.cold || c.orphaned || c.retried || c.beyond }
 
 // admit gives the call to the policy and returns the batches to send.
 func (d *Dispatcher) admit(c *call) ([]*batch, error) {

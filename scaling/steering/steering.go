@@ -108,7 +108,7 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 		l.capacity, l.changed = s.Capacity, now
 	}
 	bad, good := l.count(now, s)
-	l.troubled = bad > allowed(bad+good, s.Percentile)
+	l.troubled = bad > Allowed(bad+good, s.Percentile)
 	before := l.Level()
 	if s.Full {
 		l.full = now
@@ -124,8 +124,8 @@ func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 	return l.Level() != before
 }
 
-// allowed is how many of n requests may miss the objective by percentile and chance.
-func allowed(n, percentile float64) float64 {
+// Allowed is how many of n requests may miss the objective by percentile and chance.
+func Allowed(n, percentile float64) float64 {
 	expected := n * min(max(1-percentile/100, 1e-4), 0.5)
 	return expected + 3*math.Sqrt(expected) + 1
 }

@@ -113,7 +113,7 @@ func TestChanceIsNoTrouble(t *testing.T) {
 	for _, c := range []struct{ n, percentile, want float64 }{
 		{100, 99, 5}, {1000, 99, 10 + 3*math.Sqrt(10) + 1}, {0, 99, 1}, {100, 95, 5 + 3*math.Sqrt(5) + 1},
 	} {
-		if got := allowed(c.n, c.percentile); math.Abs(got-c.want) > 1e-9 {
+		if got := Allowed(c.n, c.percentile); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("of %v at %v %%: %v, want %v", c.n, c.percentile, got, c.want)
 		}
 	}
