@@ -12,7 +12,7 @@ import (
 // steer sets the level by which the engine multiplies the function's load. It rises while
 // too many requests miss the objective. The lock is held.
 func (fn *function) steer(now time.Time, f *scaling.Function, stats dispatch.Stats) {
-	seen := steering.Seen{InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Percentile: fn.Inference.Percentile, Full: fn.Unplaced != "" || fn.fallsBack, Planned: fn.carried}
+	seen := steering.Seen{InTime: stats.InTime, Late: stats.Late, Refused: stats.Refused, Slow: stats.Slow, Percentile: fn.Inference.Percentile, Full: fn.Unplaced != "" || fn.fallsBack, Planned: fn.carried}
 	for _, in := range fn.Sorted() {
 		switch {
 		case in.serves():

@@ -78,7 +78,7 @@ type Dispatcher struct {
 	arrivals atomic.Uint64
 	cold     atomic.Uint64
 	// inTime, late and refused are the counters of Stats.
-	inTime, late, refused atomic.Uint64
+	inTime, late, refused, slow atomic.Uint64
 
 	mu        sync.Mutex
 	policy    batching.Policy
@@ -152,6 +152,8 @@ type signal struct {
 	response *frame.Response
 	err      error
 	lead     *batch
+	// took is how long the execution of an answer took.
+	took time.Duration
 }
 
 // answer gives the call's answer to its goroutine.
@@ -293,6 +295,9 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	case c.excused():
 	case late:
 		d.late.Add(1)
+		if s.took > c.slo {
+			d.slow.Add(1)
+		}
 	default:
 		d.inTime.Add(1)
 	}

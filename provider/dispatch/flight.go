@@ -241,6 +241,9 @@ func (f *flight) look(now time.Time, own *call) (left bool, err error) {
 		}
 		f.rest[i] = nil
 		left = left || c == own
+		if now.Sub(f.x.began) > c.slo && !c.excused() {
+			f.d.slow.Add(1)
+		}
 		f.answer(c, own, signal{err: f.d.refuse(c)})
 	}
 	if !now.Before(f.suspectAt) {
@@ -296,7 +299,7 @@ func (f *flight) land(own *call) error {
 	f.record(len(part), took.time)
 	for i, c := range part {
 		responses[i].Instance, responses[i].Variant = string(f.instance), f.variant
-		f.answer(c, own, signal{response: &responses[i]})
+		f.answer(c, own, signal{response: &responses[i], took: took.time})
 	}
 	return nil
 }

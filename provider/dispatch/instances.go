@@ -174,7 +174,9 @@ type Stats struct {
 	// were answered within the objective, Late after it. Refused were not executed,
 	// because they could not meet it or too many waited.
 	InTime, Late, Refused uint64
-	Waiting               int
+	// Slow are those of Late and Refused whose own execution took longer than their objective.
+	Slow    uint64
+	Waiting int
 	// Classes has the counters by class, up to the highest class that came. It is empty if
 	// all requests are of class 0.
 	Classes []ClassStats
@@ -196,6 +198,7 @@ func (d *Dispatcher) Read(s *Stats) {
 	defer d.mu.Unlock()
 	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
+	s.Slow = d.slow.Load()
 	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))

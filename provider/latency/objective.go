@@ -185,8 +185,8 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 	corrected := *times.Profile()
 	corrected.Memory, corrected.Own, corrected.Mapped = p.Memory, p.Own, p.Mapped // Only the times are corrected.
 	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, &corrected))))}
-	why := r.Hopeless(f, out.Candidates)
-	if why == nil {
+	if usable := r.usable(f, out.Candidates); r.Hopeless(f, usable) == nil {
+		out.Candidates = usable
 		return out
 	}
 	promised := r.Promised(f, p)
@@ -205,6 +205,24 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 		out.Candidates[i].Exec = scaled(out.Candidates[i].Exec, out.Scale)
 	}
 	return out
+}
+
+// usable leaves out the shares on which an instance could not even execute a batch of one
+// ([Rules.Usable]). The engine's own bound is a little later: it would start such an instance, find
+// it too slow once it is there, and start the same again, for ever.
+func (r Rules) usable(f *provider.Function, all []capacity.Candidate) (usable []capacity.Candidate) {
+	shortest := map[profiler.Share]time.Duration{}
+	for _, c := range all {
+		if share := capacity.ShareOf(c.Config); shortest[share] == 0 || c.Exec < shortest[share] {
+			shortest[share] = c.Exec
+		}
+	}
+	for _, c := range all {
+		if exec := shortest[capacity.ShareOf(c.Config)]; c.Config.Batch > 1 && exec == c.Exec || r.fitting(f, exec) >= fits {
+			usable = append(usable, c)
+		}
+	}
+	return usable
 }
 
 // fitting returns the factor, at most 1, by which a time must be scaled for one request that is

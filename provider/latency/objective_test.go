@@ -325,3 +325,20 @@ func TestNoMomentLeft(t *testing.T) {
 		}
 	}
 }
+
+// A share on which an instance would refuse all requests is not planned: of 100 ms an instance has
+// 90.25 ms, and the engine would start one that takes 92 ms.
+func TestUselessSharesAreNotPlanned(t *testing.T) {
+	f := function(100 * time.Millisecond)
+	of := func(cpu, batch int, exec time.Duration) capacity.Candidate {
+		return capacity.Candidate{Config: cluster.Config{Batch: batch, Resources: cluster.Resources{CPU: cpu}}, Exec: exec}
+	}
+	late, fast, fixed := of(1750, 1, 92*time.Millisecond), of(2000, 1, 64*time.Millisecond), of(4000, 4, 93*time.Millisecond)
+	if rules.Hopeless(f, []capacity.Candidate{late}) != nil {
+		t.Fatal("the engine does not plan 92 ms either")
+	}
+	got := rules.usable(f, []capacity.Candidate{late, of(1750, 2, 140*time.Millisecond), fast, of(2000, 2, 93*time.Millisecond), fixed})
+	if want := []capacity.Candidate{fast, of(2000, 2, 93*time.Millisecond), fixed}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -29,10 +29,11 @@ type FunctionLoad struct {
 	// Cold counts those of them that found no ready instance.
 	Arrivals uint64 `json:"arrivals"`
 	Cold     uint64 `json:"cold,omitempty"`
-	// InTime, Late and Refused are the counters of dispatch.Stats.
+	// InTime, Late, Refused and Slow are the counters of dispatch.Stats.
 	InTime  uint64 `json:"inTime,omitempty"`
 	Late    uint64 `json:"late,omitempty"`
 	Refused uint64 `json:"refused,omitempty"`
+	Slow    uint64 `json:"slow,omitempty"`
 	// Waiting is the number of requests in the queue, InFlight the number on instances.
 	Waiting  int `json:"waiting,omitempty"`
 	InFlight int `json:"inFlight,omitempty"`

@@ -29,6 +29,15 @@ const (
 	fall = 0.7
 	// negligible is the part above 1 below which a level becomes 1.
 	negligible = 0.04
+	// spare is what an increase adds to what is missing, so that chance does not leave the
+	// capacity just below what is needed.
+	spare = 1.1
+	// series bounds the factor of the increases of one trial, after which it must have helped.
+	series = 4.0
+	// judged is the number of requests that tell whether a trial has helped. Fewer do after
+	// judging, from fewest on; after longest nobody knows.
+	judged, fewest = 400, 20
+	judging        = 10 * time.Second
 )
 
 // Highest is the highest level. Execution may be eight times slower than predicted, and
@@ -41,6 +50,9 @@ type Seen struct {
 	// later, and Refused those turned away because they could not be met, all since the
 	// function began. None of them counts requests that waited for a cold start.
 	InTime, Late, Refused uint64
+	// Slow are those of Late and Refused whose own execution took longer than the objective.
+	// More capacity would not have helped them, so they cause no increase.
+	Slow uint64
 	// Percentile is the part in % of the requests that must be within the objective.
 	Percentile float64
 	// Capacity is in any unit that grows with capacity, such as millicores of ready
@@ -72,12 +84,33 @@ type Loop struct {
 	troubled   bool
 	// full is when there was last no room.
 	full time.Time
+	// trial is the latest series of increases while nobody knows whether it helps, nil if there
+	// is none.
+	trial *trial
+	// futile is when a series was last undone, and missed the part of the requests that missed
+	// the objective then. rest is how long no other one begins.
+	futile time.Time
+	missed float64
+	rest   time.Duration
+}
+
+// trial is a series of increases.
+type trial struct {
+	// level is that before the first one, and base what was carried then: the level, or what
+	// was planned. good is the part of the requests in the window before it that met the
+	// objective.
+	level, base, good float64
+	// ends is the time from which its capacity is judged with few requests, too. from has the
+	// counters since which the capacity is there.
+	ends time.Time
+	from *mark
 }
 
 // mark has the counters at a look.
 type mark struct {
 	at                    time.Time
 	inTime, late, refused uint64
+	slow                  uint64
 }
 
 // Level is the factor by which plans multiply the measured load: 1 if predictions hold, at
@@ -93,9 +126,9 @@ func (l *Loop) Troubled() bool { return l.troubled }
 //
 // Of n requests in the window at most n·(1 − percentile) may miss the objective. Chance
 // adds up to three standard deviations and one: for 100 requests at 99 %, 1 + 3·√1 + 1 =
-// 5. If more miss it, capacity must grow. The factor is n over the requests in time, within
+// 5. If more miss it, capacity must grow. The factor is n over the requests in time and a tenth more, within
 // [gentlest, steepest]. That is what is missing if the instances work at their limit:
-// with 180/s of 400/s in time it is 2.2, limited to 2. Look multiplies the level by it. If
+// with 180/s of 400/s in time it is 2.4, limited to 2. Look multiplies the level by it. If
 // the predicted capacity is above the level, it multiplies that instead, because otherwise
 // nothing would grow: with 500/s planned for 400/s, 1.25·2 = 2.5. It then waits for the new
 // capacity: late answers of requests that waited before say nothing new.
@@ -103,21 +136,26 @@ func (l *Loop) Troubled() bool { return l.troubled }
 // The level falls after a time without trouble, by three tenths of its part above 1. If
 // trouble follows within half a minute, the fall was wrong. Look then reverses it, and the
 // next fall waits twice as long. So a load that needs the level sees ever fewer attempts.
+//
+// Increases that do not help are undone ([Loop.judge]): some requests miss the objective whatever
+// the capacity is, because a handler's database is slow now and then.
 func (l *Loop) Look(now time.Time, s Seen) (changed bool) {
 	if s.Capacity != l.capacity {
 		l.capacity, l.changed = s.Capacity, now
 	}
-	bad, good := l.count(now, s)
+	bad, good, slow := l.count(now, s)
 	l.troubled = bad > Allowed(bad+good, s.Percentile)
+	lacking := bad-slow > Allowed(bad+good-slow, s.Percentile)
 	before := l.Level()
 	if s.Full {
 		l.full = now
 		l.settle(s)
 	}
+	l.judge(now, s)
 	switch {
-	case l.troubled:
+	case lacking:
 		l.calm = now
-		l.raise(now, s, bad, good)
+		l.raise(now, s, bad-slow, good)
 	case l.level > 1:
 		l.lower(now)
 	}
@@ -130,28 +168,28 @@ func Allowed(n, percentile float64) float64 {
 	return expected + 3*math.Sqrt(expected) + 1
 }
 
-// count returns how many requests missed and met the objective within the window. It
-// leaves out the time up to half a reaction after the latest change of capacity.
-func (l *Loop) count(now time.Time, s Seen) (bad, good float64) {
+// count returns how many requests missed and met the objective within the window, and how many of
+// those that missed it did so by their own execution. It leaves out the time up to half a reaction after the latest change of capacity.
+func (l *Loop) count(now time.Time, s Seen) (bad, good, slow float64) {
 	for len(l.marks) > 1 && now.Sub(l.marks[1].at) >= window {
 		l.marks = l.marks[1:]
 	}
 	for len(l.marks) > 0 && l.marks[0].at.Before(l.changed.Add(reaction/2)) {
 		l.marks = l.marks[1:]
 	}
-	l.marks = append(l.marks, mark{now, s.InTime, s.Late, s.Refused})
+	l.marks = append(l.marks, mark{now, s.InTime, s.Late, s.Refused, s.Slow})
 	from := l.marks[0]
-	return float64(s.Late + s.Refused - from.late - from.refused), float64(s.InTime - from.inTime)
+	return float64(s.Late + s.Refused - from.late - from.refused), float64(s.InTime - from.inTime), float64(s.Slow - from.slow)
 }
 
 func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
 	waits := s.Changing && now.Sub(l.ordered) < patience
-	if waits || !l.full.IsZero() && now.Sub(l.full) < pause || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
+	if waits || l.rests(now, s, bad, good) || !l.full.IsZero() && now.Sub(l.full) < pause || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
 		return
 	}
 	by := steepest
 	if good > 0 {
-		by = max(gentlest, min(steepest, (bad+good)/good))
+		by = max(gentlest, min(steepest, spare*(bad+good)/good))
 	}
 	if l.hold == 0 {
 		l.hold = shortest
@@ -160,8 +198,57 @@ func (l *Loop) raise(now time.Time, s Seen, bad, good float64) {
 		l.hold = min(longest, 2*l.hold)
 		by = max(by, 1/fall)
 	}
-	l.level = min(Highest, max(l.Level(), s.Planned)*by)
-	l.ordered, l.fell = now, time.Time{}
+	if l.trial == nil {
+		l.trial = &trial{level: l.Level(), base: max(l.Level(), s.Planned), good: good / (bad + good), ends: now.Add(judging)}
+	}
+	most := min(Highest, series*l.trial.base)
+	if level := min(most, max(l.Level(), s.Planned)*by); level > l.Level() {
+		l.level, l.trial.from = level, nil
+		l.ordered, l.fell = now, time.Time{}
+	}
+}
+
+// judge decides whether the increases of a trial have helped, once their capacity is there and enough
+// requests have seen it. If a part g of the requests met the objective and the capacity grew by a
+// factor k, then min(1, k·g) meet it afterwards, if capacity was what they lacked. If less than half
+// of that gain is there, the level goes back to what it was, and no other trial begins for a while,
+// the next time for twice as long. If all should meet it, all must, but for what percentile and chance
+// allow: a trial begins when more miss it than usual, so somewhat fewer miss it later in any case.
+//
+// For example 12 % met the objective and the capacity is four times as large: 48 % should meet it, and
+// if 30 % or more do, it has helped. Of the requests to a function of which one in 20 waits for a
+// database, 92 % met it before, and 100 % should meet it; if 95 % do, it has not helped.
+func (l *Loop) judge(now time.Time, s Seen) {
+	t := l.trial
+	if t == nil || s.Changing || now.Sub(l.ordered) < reaction || now.Sub(l.changed) < reaction {
+		return
+	}
+	if t.from == nil {
+		t.from = &mark{now, s.InTime, s.Late, s.Refused, s.Slow}
+		return
+	}
+	bad, good := float64(s.Late+s.Refused-s.Slow-t.from.late-t.from.refused+t.from.slow), float64(s.InTime-t.from.inTime)
+	expected := min(1, t.good*l.Level()/t.base)
+	least := (expected + t.good) / 2
+	if expected == 1 {
+		least = 1
+	}
+	switch n := bad + good; {
+	case n >= judged, n >= fewest && !now.Before(t.ends):
+		if l.trial = nil; bad > Allowed(n, s.Percentile) && good < least*n {
+			l.rest = min(longest, max(shortest, 2*l.rest))
+			l.level, l.futile, l.missed, l.hold = t.level, now, bad/n, shortest
+		}
+	case now.Sub(t.ends) > longest:
+		l.trial = nil
+	}
+}
+
+// rests reports whether no increase may begin because one did not help: for a while, unless far more
+// requests miss the objective than at that time.
+func (l *Loop) rests(now time.Time, s Seen, bad, good float64) bool {
+	n := bad + good
+	return !l.futile.IsZero() && now.Sub(l.futile) < l.rest && bad <= 2*Allowed(n, max(1, 100*(1-2*l.missed)))
 }
 
 // settle lowers the level of a function that cannot grow to its planned capacity, so it

@@ -182,6 +182,35 @@ func TestCapacityFollowsWithinTwoSeconds(t *testing.T) {
 	}
 }
 
+// An increase that does not help is undone, and the next one waits for ever longer, unless it gets
+// much worse.
+func TestIncreasesThatDoNotHelpAreUndone(t *testing.T) {
+	var l Loop
+	seen := Seen{Percentile: 99, Capacity: 250}
+	at, highest := epoch, 0.0
+	offer := func(d time.Duration, inTime, late uint64) (raised float64) {
+		for range int(d / look) {
+			at = at.Add(look)
+			seen.InTime, seen.Late = seen.InTime+inTime, seen.Late+late
+			if l.Look(at, seen) {
+				seen.Capacity = int(250 * l.Level()) // It comes at once, and nothing changes.
+			}
+			if l.Level() > 1 {
+				raised += look.Seconds()
+			}
+			highest = max(highest, l.Level())
+		}
+		return raised
+	}
+	first, rest := offer(30*time.Second, 46, 4), offer(10*time.Minute, 46, 4)
+	if highest > series || first > 10 || rest > 30 {
+		t.Errorf("the level was up to %v, above 1 for %.1f of the first 30 s and %.1f of the next 600", highest, first, rest)
+	}
+	if offer(3*time.Second, 10, 40) == 0 {
+		t.Error("it stays when four of five miss the objective, instead of one in 12")
+	}
+}
+
 // Loads jump, climb, saw and tremble, and predictions are wrong by a factor of 0.3 to
 // 8. The level stays within its bounds, most seconds are in time, and it does not
 // flap.
