@@ -60,7 +60,7 @@ func NewAsyFunc(o Options) *AsyFunc { return &AsyFunc{options: o, groups: newGro
 func (p *AsyFunc) Add(at time.Time, r Request) {
 	now := p.clock.since(at)
 	p.rates[r.Class%MaxClasses].add(now)
-	p.lanes[p.groups.lanes.of[r.Class]].add(waiter{r.ID, p.clock.since(r.Deadline), r.Class})
+	p.lanes[p.groups.lanes.of[r.Class]].add(p.options.waiter(&p.clock, at, r))
 	p.waiting++
 }
 
@@ -236,7 +236,7 @@ func (p *AsyFunc) schedule(now time.Duration, lane int) (sent bool, next time.Du
 		if gap == 0 {
 			gap = p.gap(now, lane)
 		}
-		last := due - s.exec[n] - timerSlack - gap
+		last := q.hold(n) - s.exec[n] - timerSlack - gap
 		if last <= now {
 			p.send(lane, s, 0, n)
 			return true, 0

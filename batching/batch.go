@@ -60,7 +60,7 @@ func newBuffer(o Options) *Buffer { return &Buffer{options: o, groups: newGroups
 // Add implements [Policy].
 func (p *Buffer) Add(at time.Time, r Request) {
 	now := p.clock.since(at)
-	p.gather(waiter{r.ID, p.clock.since(r.Deadline), r.Class}, now)
+	p.gather(waiter{id: r.ID, due: p.clock.since(r.Deadline), class: r.Class}, now)
 	p.waiting++
 }
 

@@ -50,9 +50,8 @@ func NewInFless(o Options) *InFless { return &InFless{options: o, groups: newGro
 
 // Add implements [Policy].
 func (p *InFless) Add(now time.Time, r Request) {
-	p.clock.since(now)
 	p.waiting++
-	p.deal(waiter{r.ID, p.clock.since(r.Deadline), r.Class})
+	p.deal(p.options.waiter(&p.clock, now, r))
 }
 
 // deal puts w into the batch of the instance whose turn it is by rate, or into
@@ -298,10 +297,9 @@ func (p *InFless) late(in *inflessInstance) time.Duration {
 	return at
 }
 
-// timeout is when the first request of in's batch has waited t_slo − t_exec, less
-// timerSlack.
+// timeout is when a request of in's batch has waited t_slo − t_exec, less timerSlack.
 func (in *inflessInstance) timeout() time.Duration {
-	return in.filling.at(0).due - in.Exec[in.Config.Batch-1] - timerSlack
+	return in.filling.hold(in.filling.len()) - in.Exec[in.Config.Batch-1] - timerSlack
 }
 
 // Actions implements [Policy].

@@ -25,7 +25,7 @@ type Request struct {
 	// whose Classes contain it.
 	Class uint8
 	// Within is the time from the arrival to the deadline that the request's own
-	// objective gives. 0 means the function's. Only [Shared] reads it.
+	// objective gives. 0 means the function's.
 	Within time.Duration
 }
 

@@ -11,6 +11,11 @@ type waiter struct {
 	id    RequestID
 	due   time.Duration
 	class uint8
+	// hold is until when a policy that waits for full batches may let it wait: due, or earlier
+	// for a patient request. It may be answered much later than the objective, but is worth no
+	// more than others: held for its whole patience, it would wait half a minute for a second
+	// one beside an idle instance.
+	hold time.Duration
 }
 
 // queue holds waiting requests, earliest deadline first. Deadlines mostly come in
@@ -212,4 +217,13 @@ func (q *queue) before(t time.Duration) int {
 		return len(front)
 	}
 	return len(front) + sort.Search(len(back), func(i int) bool { return back[i].due >= t })
+}
+
+// hold is the earliest hold of the first n requests.
+func (q *queue) hold(n int) time.Duration {
+	first := farthest
+	for i := range n {
+		first = min(first, q.at(i).hold)
+	}
+	return first
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
 
 // ordered is a simple, slow model of a queue.
@@ -147,6 +149,40 @@ func BenchmarkQueue(b *testing.B) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// No policy holds a request for its patience: one that found no instance, or one of the queue, goes as
+// soon as one with the objective alone would.
+func TestPatientRequestsGoInTime(t *testing.T) {
+	const slo = 200 * time.Millisecond
+	within := slo - Travel(slo)
+	for _, policy := range Names() {
+		for _, patience := range []time.Duration{0, 30 * time.Second, time.Minute} {
+			p, err := New(policy, Options{SLO: slo})
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec := []time.Duration{20e6, 24e6, 28e6, 32e6, 36e6, 40e6, 44e6, 48e6}
+			p.Up(epoch, Instance{ID: "a", Config: cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1000}}, Exec: exec, Rate: 10, Timeout: within - exec[7]})
+			p.Add(epoch, Request{ID: 1, Deadline: epoch.Add(within + patience), Within: within})
+			at := epoch
+			for sent := false; !sent; {
+				for _, a := range p.Actions(at) {
+					sent = sent || a.Dispatch != nil
+				}
+				next, ok := p.Next()
+				if !sent && (!ok || !next.After(at)) {
+					t.Fatalf("%s waits for ever", policy)
+				}
+				if !sent {
+					at = next
+				}
+			}
+			if waited := at.Sub(epoch); waited > within-exec[0] {
+				t.Errorf("%s holds a request with a patience of %v for %v", policy, patience, waited)
+			}
 		}
 	}
 }

@@ -28,6 +28,15 @@ func (o *Options) bounded(in Instance) Instance {
 	return in
 }
 
+// waiter is a request that arrives now, for a policy that waits for full batches.
+func (o *Options) waiter(c *clock, now time.Time, r Request) waiter {
+	due, within := c.since(r.Deadline), r.Within
+	if within <= 0 {
+		within = o.SLO
+	}
+	return waiter{id: r.ID, due: due, class: r.Class, hold: min(due, c.since(now)+within)}
+}
+
 // DefaultShortExec is about twice the time of an exchange with a local
 // instance.
 const DefaultShortExec = 250 * time.Microsecond
@@ -90,7 +99,7 @@ func (s *Shared) Add(now time.Time, r Request) {
 	if s.recent.add(s.clock.since(now), r.Class, within) {
 		s.fleet.measure(s.within, &s.recent)
 	}
-	s.enqueue(waiter{r.ID, s.clock.since(r.Deadline), r.Class})
+	s.enqueue(waiter{id: r.ID, due: s.clock.since(r.Deadline), class: r.Class})
 	s.waiting++
 }
 

@@ -134,7 +134,8 @@ type call struct {
 	class    uint8
 	arrived  time.Time
 	deadline time.Time
-	slo      time.Duration
+	// slo is the objective, and the patience of a patient call.
+	slo, objective time.Duration
 	// travel is the part of slo that deadline reserves for the answer's way back.
 	travel  time.Duration
 	cold    bool
@@ -241,7 +242,8 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		d.refused.Add(1)
 		return nil, ErrQueueFull
 	}
-	c.slo += cmp.Or(c.request.Objective, d.options.SLO)
+	c.objective = cmp.Or(c.request.Objective, d.options.SLO)
+	c.slo += c.objective
 	c.travel = batching.Travel(c.slo)
 	c.deadline = c.arrived.Add(c.slo - c.travel)
 	if c.cold = d.up.of[c.class] == 0; c.cold {
@@ -295,7 +297,7 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	case c.excused():
 	case late:
 		d.late.Add(1)
-		if s.took > c.slo {
+		if s.took > c.objective {
 			d.slow.Add(1)
 		}
 	default:

@@ -241,7 +241,7 @@ func (f *flight) look(now time.Time, own *call) (left bool, err error) {
 		}
 		f.rest[i] = nil
 		left = left || c == own
-		if now.Sub(f.x.began) > c.slo && !c.excused() {
+		if now.Sub(f.x.began) > c.objective && !c.excused() {
 			f.d.slow.Add(1)
 		}
 		f.answer(c, own, signal{err: f.d.refuse(c)})
