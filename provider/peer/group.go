@@ -79,6 +79,7 @@ type Group struct {
 	serve     chan served
 
 	remotes remotes
+	changes changes
 }
 
 // New returns a group that does nothing until Attach and Run.
@@ -109,8 +110,9 @@ func (g *Group) Attach(l Local) { g.local.Store(&l) }
 // wakes it. Call it at most once, before Run.
 func (g *Group) AttachOrdinary(o Ordinary) { g.ordinary.Store(&o) }
 
-// seen returns the load that this replica has seen, with the batches executed after since.
-func (g *Group) seen(l Local, since uint64) Load {
+// seen returns the load that this replica has seen, with the batches executed after since and the
+// functions whose load has changed after a version.
+func (g *Group) seen(l Local, since, version uint64) Load {
 	load := l.Load(since)
 	load.Boot = g.boot
 	if o := g.ordinary.Load(); o != nil {
@@ -121,6 +123,7 @@ func (g *Group) seen(l Local, since uint64) Load {
 			load.Functions[name] = f
 		}
 	}
+	load.Functions, load.Version, load.Whole = g.changes.since(time.Now(), version, load.Functions)
 	return load
 }
 

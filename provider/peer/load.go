@@ -11,8 +11,12 @@ import (
 type Load struct {
 	// Boot identifies the replica's process. Its counters begin at 0 with each process.
 	Boot string `json:"boot"`
-	// Functions holds the functions that had requests, by full name.
+	// Functions holds the functions that had requests, by full name: all if it is Whole,
+	// otherwise those whose load has changed since the version that the reader sent. Version is
+	// what the reader sends next time.
 	Functions map[string]FunctionLoad `json:"functions,omitempty"`
+	Whole     bool                    `json:"whole,omitempty"`
+	Version   uint64                  `json:"version,omitempty"`
 	// Executed are the latest batches that were executed since the reader last asked.
 	// Next is the number of all batches so far; the reader sends it as since next time.
 	Executed []Executed `json:"executed,omitempty"`
@@ -42,6 +46,8 @@ type FunctionLoad struct {
 	// Idle holds, for each instance that this replica has used, how many milliseconds it
 	// has had no request from this replica; Busy while it has one.
 	Idle map[cluster.InstanceID]int64 `json:"idle,omitempty"`
+	// at is when the reader received it.
+	at time.Time
 }
 
 // Busy is the Idle value of an instance that executes a request.

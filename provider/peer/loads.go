@@ -15,8 +15,8 @@ import (
 // remote is what another replica has reported.
 type remote struct {
 	load Load
-	// next is the since of the next poll.
-	next uint64
+	// next is the since of the next poll, and version the version of the loads that it asks for.
+	next, version uint64
 	// executed are its executed batches that nobody has taken yet.
 	executed []Executed
 	// asking: a poll is in progress.
@@ -61,8 +61,8 @@ func (g *Group) pollLoads(ctx context.Context) {
 			if g.isDown(m.ID) {
 				continue
 			}
-			if since, ok := g.remotes.begin(m.ID); ok {
-				asked.Go(func() { g.pollOne(ctx, m, since) })
+			if since, version, ok := g.remotes.begin(m.ID); ok {
+				asked.Go(func() { g.pollOne(ctx, m, since, version) })
 			}
 		}
 	}
@@ -79,15 +79,15 @@ func (g *Group) pause() time.Duration {
 }
 
 // begin marks a replica as being polled; it returns false if it already is.
-func (r *remotes) begin(id string) (since uint64, ok bool) {
+func (r *remotes) begin(id string) (since, version uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.of(id)
 	if one.asking {
-		return 0, false
+		return 0, 0, false
 	}
 	one.asking = true
-	return one.next, true
+	return one.next, one.version, true
 }
 
 // keep drops the replicas that are no longer members.
@@ -105,8 +105,8 @@ func (r *remotes) keep(members []Member) {
 	}
 }
 
-func (g *Group) pollOne(ctx context.Context, m Member, since uint64) {
-	load, err := g.loadOf(ctx, m, since)
+func (g *Group) pollOne(ctx context.Context, m Member, since, version uint64) {
+	load, err := g.loadOf(ctx, m, since, version)
 	if err != nil && ctx.Err() == nil {
 		g.options.Logger.Debug().Str("replica", m.ID).Err(err).Msg("could not read another replica's load")
 	}
@@ -122,19 +122,19 @@ func (r *remotes) answered(id string, load Load, err error) {
 	if err != nil {
 		return
 	}
-	if load.Boot != one.load.Boot && one.next > 0 {
-		one.next, one.load = 0, Load{} // The replica has restarted; the next poll asks for everything.
+	if load.Boot != one.load.Boot && (one.next > 0 || one.version > 0) {
+		one.next, one.version, one.load = 0, 0, Load{} // The replica has restarted; the next poll asks for everything.
 		return
-	}
-	if busier(one.load, load) {
-		r.busyAt = time.Now()
 	}
 	one.next = load.Next
 	if len(one.executed) < maxExecuted {
 		one.executed = append(one.executed, load.Executed...)
 	}
-	load.Executed = nil
-	one.load = load
+	load.Executed, load.Functions = nil, merge(one.load, load)
+	if busier(one.load, load) {
+		r.busyAt = time.Now()
+	}
+	one.load, one.version = load, load.Version
 }
 
 // busier reports whether requests arrived between two loads, or are in progress.
@@ -148,10 +148,10 @@ func busier(before, now Load) bool {
 }
 
 // loadOf reads the load of one member.
-func (g *Group) loadOf(ctx context.Context, m Member, since uint64) (Load, error) {
+func (g *Group) loadOf(ctx context.Context, m Member, since, version uint64) (Load, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	body, err := g.call(ctx, m, http.MethodGet, loadsPath+"?since="+strconv.FormatUint(since, 10), nil)
+	body, err := g.call(ctx, m, http.MethodGet, loadsPath+"?since="+strconv.FormatUint(since, 10)+"&changed="+strconv.FormatUint(version, 10), nil)
 	if err != nil {
 		return Load{}, err
 	}
@@ -193,8 +193,9 @@ func (r *remotes) pushed(id string, load Load) {
 	r.busyAt = load.At
 	one := r.of(id)
 	if one.load.Boot != load.Boot {
-		one.next = 0
+		one.next, one.version, one.load = 0, 0, Load{}
 	}
+	load.Functions = merge(one.load, load)
 	one.load = load
 }
 

@@ -145,12 +145,12 @@ func (r *Replica) Listen(now time.Time) (n News) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	present := make(map[string]bool, len(loads))
+	present := make(map[string]map[string]FunctionLoad, len(loads))
 	n.Lost = map[cluster.InstanceID]string{}
 	for _, l := range loads {
-		present[l.Boot] = true
+		present[l.Boot] = l.Functions
 		for name, load := range l.Functions {
-			r.of(name).Take(l.Boot, load, l.At)
+			r.of(name).Take(l.Boot, load, load.at)
 		}
 		for _, e := range l.Executed {
 			r.of(e.Function).Note(e)
@@ -159,8 +159,8 @@ func (r *Replica) Listen(now time.Time) (n News) {
 			n.Lost[id] = why
 		}
 	}
-	for _, e := range r.functions {
-		e.Keep(present)
+	for name, e := range r.functions {
+		e.Keep(func(boot string) bool { _, there := present[boot][name]; return there })
 	}
 	for id, since := range r.leftAlone {
 		if now.Sub(since) > maxLeftAlone {

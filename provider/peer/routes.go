@@ -148,7 +148,8 @@ func (g *Group) serveLoads(l Local, w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "since must be a number: the next of the previous answer, or 0 at first", http.StatusBadRequest)
 		return
 	}
-	load := g.seen(l, since)
+	changed, _ := strconv.ParseUint(r.URL.Query().Get("changed"), 10, 64) // An earlier version of the provider sends none: it gets all.
+	load := g.seen(l, since, changed)
 	w.Header().Set("Content-Type", "application/json")
 	// An error means that the reader has hung up.
 	_ = json.NewEncoder(w).Encode(load)

@@ -85,13 +85,9 @@ func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
 	o.latest[boot] = h
 }
 
-// Keep forgets replicas that are not present.
-func (o *peerLoads) Keep(present map[string]bool) {
-	for boot := range o.latest {
-		if !present[boot] {
-			delete(o.latest, boot)
-		}
-	}
+// Keep forgets the loads of replicas that have none of the function.
+func (o *peerLoads) Keep(has func(boot string) bool) {
+	maps.DeleteFunc(o.latest, func(boot string, _ timedLoad) bool { return !has(boot) })
 }
 
 // TakeExecuted appends the others' executed batches to into and forgets them.

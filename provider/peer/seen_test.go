@@ -117,11 +117,11 @@ func TestCounting(t *testing.T) {
 	want("it is nonsense that less than nothing waits", 25, 1, 0)
 	o.Take("b", load(1, 1, 0), t0)
 	want("counters do not run backwards", 25, 1, 1)
-	o.Keep(map[string]bool{"a": true})
+	o.Keep(func(boot string) bool { return boot == "a" })
 	want("what one has told that is gone stays counted, and nothing waits with it", 25, 1, 1)
 	o.Take("b", load(10, 0, 0), t0)
 	want("one that comes back is a new one", 25, 1, 1)
-	o.Keep(nil)
+	o.Keep(func(string) bool { return false })
 	want("all are gone", 25, 1, 0)
 }
 

@@ -25,6 +25,7 @@ func (g *Group) Wake() {
 // wakeLoop sends this replica's load to all others after each Wake. Those that do not lead only
 // store it.
 func (g *Group) wakeLoop(ctx context.Context) {
+	told := uint64(0)
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,7 +36,8 @@ func (g *Group) wakeLoop(ctx context.Context) {
 		if l == nil {
 			continue
 		}
-		load := g.seen(l, noneExecuted)
+		load := g.seen(l, noneExecuted, told)
+		told = load.Version
 		body, err := json.Marshal(load)
 		if err != nil {
 			g.options.Logger.Error().Err(err).Msg("could not encode the load for the other replicas")
