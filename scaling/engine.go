@@ -120,7 +120,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	p.views = e.observe(now, sorted)
 	for _, v := range p.views {
-		appraise(v, nodes)
+		appraise(v, p.node)
 	}
 	e.forget(sorted)
 	p.divide()
@@ -157,6 +157,10 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 			p.plan.Carried = append(p.plan.Carried, Carried{v.Name, v.capacity() / v.steady})
 		}
 	}
+	if p.gone != nil {
+		p.plan.Park = slices.DeleteFunc(p.plan.Park, func(x Park) bool { return p.gone[x.ID] })
+		p.plan.Resize = slices.DeleteFunc(p.plan.Resize, func(x Resize) bool { return p.gone[x.ID] })
+	}
 	return p.plan
 }
 
@@ -178,6 +182,8 @@ type pass struct {
 	engine *Engine
 	now    time.Time
 	nodes  []cluster.Node
+	// at has the indexes of nodes by their names, once node was called.
+	at map[string]int
 	// room is what space returns.
 	room  *placing.Room
 	views []*view
@@ -188,6 +194,20 @@ type pass struct {
 	work *packing.Work
 	// patient and impatient are what victims returns, nil before that and after a change.
 	patient, impatient [][]victim
+}
+
+// node returns a node by its name, nil if there is none.
+func (p *pass) node(name string) *cluster.Node {
+	if p.at == nil {
+		p.at = make(map[string]int, len(p.nodes))
+		for i := range p.nodes {
+			p.at[p.nodes[i].Name] = i
+		}
+	}
+	if i, ok := p.at[name]; ok {
+		return &p.nodes[i]
+	}
+	return nil
 }
 
 // space returns the nodes' room. It builds it only when needed: most passes change
@@ -214,14 +234,12 @@ func (p *pass) changed(v *view) {
 	p.patient, p.impatient = nil, nil
 }
 
-// stop plans to stop an instance of v. It cancels what the plan had for that instance.
+// stop plans to stop an instance of v. Scale leaves out what else the plan has for it.
 func (p *pass) stop(v *view, in Running, why Why) {
 	if p.gone == nil {
 		p.gone = map[cluster.InstanceID]bool{}
 	}
 	p.gone[in.ID] = true
-	p.plan.Park = slices.DeleteFunc(p.plan.Park, func(x Park) bool { return x.ID == in.ID })
-	p.plan.Resize = slices.DeleteFunc(p.plan.Resize, func(x Resize) bool { return x.ID == in.ID })
 	p.plan.Stop = append(p.plan.Stop, Stop{v.Name, in.ID, why})
 	p.changed(v)
 	v.remove(in.ID)

@@ -103,8 +103,8 @@ func TestGreedyDual(t *testing.T) {
 		for _, since := range idle {
 			in.IdleSince = epoch.Add(since)
 			v.Instances = []Running{in}
-			appraise(v, []cluster.Node{node})
-			appraise(v, []cluster.Node{node}) // It is still idle since the same use.
+			appraise(v, func(string) *cluster.Node { return &node })
+			appraise(v, func(string) *cluster.Node { return &node }) // It is still idle since the same use.
 			worth = v.memory.worths[in.ID].value
 		}
 		return worth

@@ -236,7 +236,7 @@ func TestWorthOfMapped(t *testing.T) {
 		want              float64
 	}{{1, 0, 0.25}, {2, 0, 0.125}, {1, 1, 0.125}} {
 		n.Mapped = []cluster.MappedFile{{Mapping: held.Mapped, Instances: c.instances, Others: c.others}}
-		if got := size(in, []cluster.Node{n}); got != c.want {
+		if got := size(in, func(string) *cluster.Node { return &n }); got != c.want {
 			t.Errorf("one of %d and %d others: %v, want %v", c.instances, c.others, got, c.want)
 		}
 	}

@@ -1,8 +1,6 @@
 package scaling
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -24,13 +22,17 @@ type worth struct {
 	value float64
 }
 
-// appraise updates what v's idle instances are worth.
-func appraise(v *view, nodes []cluster.Node) {
+// appraise updates what v's idle instances are worth. node returns a node by its name.
+func appraise(v *view, node func(string) *cluster.Node) {
 	m := v.memory
 	if len(m.worths) > 2*len(v.Instances) { // Most are of instances that are gone.
-		maps.DeleteFunc(m.worths, func(id cluster.InstanceID, _ worth) bool {
-			return !slices.ContainsFunc(v.Instances, func(in Running) bool { return in.ID == id })
-		})
+		there := make(map[cluster.InstanceID]worth, len(v.Instances))
+		for i := range v.Instances {
+			if w, ok := m.worths[v.Instances[i].ID]; ok {
+				there[v.Instances[i].ID] = w
+			}
+		}
+		m.worths = there
 	}
 	for i := range v.Instances {
 		in := &v.Instances[i]
@@ -42,20 +44,19 @@ func appraise(v *view, nodes []cluster.Node) {
 			m.worths = map[cluster.InstanceID]worth{}
 		}
 		w.since, w.uses = in.IdleSince, w.uses+1
-		w.value = v.engine.clock + float64(w.uses)*in.Loading.Seconds()/size(in, nodes)
+		w.value = v.engine.clock + float64(w.uses)*in.Loading.Seconds()/size(in, node)
 		m.worths[in.ID] = w
 	}
 }
 
 // size is the largest part of a resource of a node that would be free without the instance.
-func size(in *Running, nodes []cluster.Node) (most float64) {
+func size(in *Running, node func(string) *cluster.Node) (most float64) {
 	const least = 1e-3
 	most = least
 	part := func(held, total float64) float64 { return held / max(1, total) }
-	for node, held := range onNodes(in) {
-		if i := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == node }); i >= 0 {
-			total := nodes[i].Total
-			most = max(most, part(float64(held.CPU), float64(total.CPU)), part(float64(nodes[i].Frees(held)), float64(total.Memory)), part(float64(held.GPU), float64(total.GPU)))
+	for name, held := range onNodes(in) {
+		if n := node(name); n != nil {
+			most = max(most, part(float64(held.CPU), float64(n.Total.CPU)), part(float64(n.Frees(held)), float64(n.Total.Memory)), part(float64(held.GPU), float64(n.Total.GPU)))
 		}
 	}
 	return most

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -127,7 +128,7 @@ func (j *job) settings() retry.Settings {
 
 // execute decodes the request and lets the Invoker execute it.
 func (j *job) execute(ctx context.Context) outcome {
-	o := outcome{try: retry.Try{Number: j.m.Deliveries}}
+	o := outcome{try: retry.Try{Number: j.m.Deliveries, Luck: rand.Float64()}}
 	request, err := queue.DecodeRequest(j.m.Data)
 	if err != nil {
 		o.try.Malformed, o.detail = true, err.Error()
@@ -193,7 +194,7 @@ func (j *job) deliver(ctx context.Context, o outcome) (_ queue.Verdict, delivere
 			return queue.Verdict{Keep: true}, false
 		}
 		var refused *CallbackRefusedError
-		post := retry.Post{Number: number, Status: status, Refused: errors.As(err, &refused)}
+		post := retry.Post{Number: number, Status: status, Refused: errors.As(err, &refused), Luck: rand.Float64()}
 		j.Metrics.Called(status)
 		action := j.Posting.AfterPost(time.Now(), post)
 		switch action.Kind {

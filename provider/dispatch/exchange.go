@@ -50,7 +50,8 @@ func harmless(err error) (failure *web.Error, ok bool) {
 	switch {
 	case errors.As(err, &refused):
 		return ErrRefused, true
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM):
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM),
+		errors.Is(err, syscall.EADDRNOTAVAIL): // The provider has no free port.
 		return ErrExhausted, true
 	}
 	return nil, false

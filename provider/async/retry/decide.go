@@ -68,6 +68,8 @@ type Try struct {
 	Malformed bool
 	// Expired: a best-effort request that waited too long. It was not executed.
 	Expired bool
+	// Luck is random, in [0, 1): it spreads the waits of messages that failed together.
+	Luck float64
 }
 
 // Hopeless reports whether to give up a message at its number-th delivery without another
@@ -88,7 +90,7 @@ func (s Settings) After(now time.Time, t Try) Action {
 	case t.Number >= s.Attempts:
 		return Action{Kind: Dead, Reason: Failed}
 	}
-	return Action{Kind: Again, At: now.Add(s.Wait(t.Number))}
+	return Action{Kind: Again, At: now.Add(spread(s.Wait(t.Number), t.Luck))}
 }
 
 // Post is the result of one try to deliver a result to its callback URL.
@@ -99,6 +101,8 @@ type Post struct {
 	Status int
 	// Refused: the URL, or a redirect from it, leads to a forbidden address.
 	Refused bool
+	// Luck is that of Try.
+	Luck float64
 }
 
 // AfterPost decides what to do after a try to deliver a result that ended at now. A
@@ -114,7 +118,7 @@ func (s Settings) AfterPost(now time.Time, p Post) Action {
 	case p.Status != 0 && p.Status < 500 && p.Status != 408 && p.Status != 429, p.Number >= s.Attempts:
 		return Action{Kind: Dead, Reason: Undelivered}
 	}
-	return Action{Kind: Again, At: now.Add(s.Wait(p.Number))}
+	return Action{Kind: Again, At: now.Add(spread(s.Wait(p.Number), p.Luck))}
 }
 
 // String returns the action as text for logs and tests.

@@ -162,3 +162,9 @@ func (s Settings) Wait(tries int) time.Duration {
 	}
 	return min(d, max(s.MaxWait, time.Millisecond))
 }
+
+// spread makes a wait shorter by up to a quarter, as luck in [0, 1) says: messages that failed together
+// would otherwise come back together, again and again.
+func spread(wait time.Duration, luck float64) time.Duration {
+	return wait - time.Duration(luck*float64(wait)/4)
+}

@@ -51,6 +51,7 @@ func TestAfter(t *testing.T) {
 		{Try{Number: 2, Status: 500}, "again at 2026-11-21T00:00:02Z"},
 		{Try{Number: 3, Status: 500}, "dead: failed"},
 		{Try{Number: 1}, "again at 2026-11-21T00:00:01Z"},
+		{Try{Number: 1, Luck: 0.5}, "again at 2026-11-21T00:00:00.875Z"},
 		{Try{Number: 3}, "dead: failed"},
 		{Try{Number: 9, Status: 200}, "done"},
 		{Try{Number: 1, Status: 404}, "again at 2026-11-21T00:00:01Z"},
@@ -91,7 +92,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, attempts int, low, high int64, code, number, status int, absent, malformed bool) {
 		s := Settings{Attempts: attempts, MinWait: time.Duration(low), MaxWait: time.Duration(high), Codes: []int{code}}
 		now := time.Unix(0, 0)
-		for _, a := range []Action{s.After(now, Try{Number: number, Status: status, Absent: absent, Malformed: malformed}), s.AfterPost(now, Post{number, status, absent})} {
+		for _, a := range []Action{s.After(now, Try{Number: number, Status: status, Absent: absent, Malformed: malformed}), s.AfterPost(now, Post{Number: number, Status: status, Refused: absent})} {
 			switch a.Kind {
 			case Again:
 				if number >= attempts {
