@@ -32,14 +32,21 @@ func TestARefusedBatchIsNotALostInstance(t *testing.T) {
 	}
 }
 
-// Nor is an instance lost because the provider has no file descriptor left.
+// Nor is an instance lost because the provider has no file descriptor or port left.
 func TestALocalShortageIsNotALostInstance(t *testing.T) {
+	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.EADDRNOTAVAIL} {
+		testShortage(t, lack)
+	}
+}
+
+func testShortage(t *testing.T, lack syscall.Errno) {
+	t.Helper()
 	var short atomic.Bool
 	short.Store(true)
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience,
 		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if short.Load() {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.EMFILE}
+				return nil, &net.OpError{Op: "dial", Net: network, Err: lack}
 			}
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}})
