@@ -22,6 +22,11 @@ CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
 # checks this. Their searches take five times as long with the race detector. Packages that
 # use them concurrently, above all the provider's, are tested with it.
 SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|shadow|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/cut|model/zoo|instance/pixels|cluster/membership)$$)
+# These tests take long with one goroutine, and 2.5 to 6 times as long with the race detector.
+# So they are tested without. A test checks that SEQUENTIAL_IN has their packages, and that
+# they start no goroutine.
+SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWhole|TestGroupsOfTheOptimisedGraph|TestNumbersAreExact)$$
+SEQUENTIAL_IN := ./instance/onnxruntime ./instance/tensorjson
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent
@@ -66,14 +71,19 @@ test: ## Check formatting, vet, run all tests, with the race detector where pack
 test-packages: test-raced test-unraced
 test-raced:
 	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
-	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -- $(UNIT)
+	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -skip '$(SEQUENTIAL_TESTS)' -- $(UNIT)
 test-unraced:
 	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) -vet=off -timeout 10m -- $(UNIT_PLAIN)
+	@$(TIMED) "long tests of one goroutine" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
+# The tests themselves run without the race detector, as their load would take the cores from
+# what they test. They build the provider with it where it is to be seen.
 test-end-to-end:
-	@$(if $(E2E),$(TIMED) "end-to-end tests" $(GOTEST) -race -vet=off -count=1 -timeout 50m -- $(E2E))
+	@$(if $(E2E),$(TIMED) "end-to-end tests" $(GOTEST) -vet=off -count=1 -timeout 50m -- $(E2E))
 
-# Two clusters at a time, each in its own namespaces. Without the race detector, with which
-# Kubernetes' client takes minutes to build.
+# Two clusters at a time, each in its own namespaces: two lists of about the same length run beside
+# each other. TestEndToEnd takes a third of its package's time, so it is in the other list.
+# Without the race detector, with which Kubernetes' client takes minutes to build.
+KUBERNETES := $(GOTEST) -vet=off -count=1 -p 1 -timeout 40m
 .PHONY: test-kubernetes
 test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and containerd in namespaces
 	@echo "[1/2] requirements: Kubernetes, ONNX Runtime, the gateway, Chromium"
@@ -81,8 +91,16 @@ test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and
 	@rm -f bin/flaky
 	@echo "[2/2] tests on Kubernetes"
 	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '{{""}}' ./e2e/kubernetes/... $(ON_KUBERNETES)
-	@$(TIMED) "tests on Kubernetes" $(GOTEST) -vet=off -count=1 -p 2 -timeout 40m -- ./e2e/kubernetes/... $(ON_KUBERNETES)
+	@$(TIMED) "tests on Kubernetes" $(MAKE) --no-print-directory -k -j2 test-kubernetes-usage test-kubernetes-others
 	@echo "All tests on Kubernetes passed."
+
+.PHONY: test-kubernetes-usage test-kubernetes-others
+test-kubernetes-usage:
+	@$(KUBERNETES) -skip '^TestEndToEnd$$' -- ./e2e/kubernetes ./e2e/kubernetes/failures
+test-kubernetes-others:
+	@status=0; $(KUBERNETES) -run '^TestEndToEnd$$' -- ./e2e/kubernetes || status=1; \
+	$(KUBERNETES) -- $$(go list ./e2e/kubernetes/... | grep -Ev '/e2e/kubernetes(/failures)?$$') $(ON_KUBERNETES) || status=1; \
+	exit $$status
 
 # Karpenter takes as long to build as the rest of a test, so it has a target of its own.
 .PHONY: test-karpenter
