@@ -43,7 +43,7 @@ func adaptFile(path string, given tensor.Shapes, must bool) (form, error) {
 		return form{}, err
 	}
 	if !must && n.Standard() && n.Crossing(make([]int, len(n.Inputs))) == "" {
-		s := signature{Inputs: n.Inputs, Outputs: n.Outputs}
+		s := signature{Inputs: n.Inputs, Outputs: n.Outputs, Denormals: n.Jumps()}
 		standard, err := s.inferOutputs(path)
 		if err != nil {
 			return form{}, err
@@ -74,10 +74,11 @@ type integers struct {
 	High int `json:"high"`
 }
 
-// The integers to try: masks and indices, divisors, and others.
+// The integers to try: masks and indices, divisors, indices into one element, and others.
 var (
 	masks    = integers{0, 2}
 	divisors = integers{1, 2}
+	zeros    = integers{0, 1}
 	others   = integers{0, 100}
 )
 
@@ -181,7 +182,7 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	var first error
-	ranges := []integers{masks, divisors}
+	ranges := []integers{masks, divisors, zeros}
 	for _, v := range p.natural.Compared() {
 		ranges = append(ranges, integers{int(v), int(v) + 1})
 	}
@@ -217,7 +218,7 @@ func (p *probe) form(proposal *adapt.Proposal, outputs []int, why string) (form,
 	if err != nil {
 		return form{}, err
 	}
-	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Integers: p.integers, Wide: w.Wide}
+	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Integers: p.integers, Wide: w.Wide, Denormals: p.natural.Jumps()}
 	if proposal == nil {
 		s.Unbatched = why
 	}
@@ -245,7 +246,7 @@ func (p *probe) open(proposal *adapt.Proposal) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := formIn(p.path, w, signature{Inputs: w.Inputs, Outputs: w.Outputs, Wide: w.Wide})
+	f, err := formIn(p.path, w, signature{Inputs: w.Inputs, Outputs: w.Outputs, Wide: w.Wide, Denormals: p.natural.Jumps()})
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +280,7 @@ func (t *trial) run(inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	}
 	out := make([]ort.Value, len(e.signature.Outputs))
 	defer func() { destroy(out) }()
-	restore := withoutDenormals()
+	restore := e.signature.denormals()
 	err = e.session.Run(in, out)
 	restore()
 	if err != nil {

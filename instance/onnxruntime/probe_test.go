@@ -133,6 +133,21 @@ func TestAdaptedRuns(t *testing.T) {
 		{"state on axis 1", `node { op_type: "Add" input: ["x", "x"] output: "y" } node { op_type: "Identity" input: "s" output: "z" }` +
 			value("input", "x", float, "n", "1") + value("input", "s", float, "2", "n", "1") + value("output", "z", float, "2", "n", "1") + value("output", "y", float, "n", "1"),
 			[]tensor.Tensor{tensorOf([]int64{2, 1}, 1, 2), tensorOf([]int64{2, 2, 1}, 1, 2, 3, 4)}, []float32{1, 2, 3, 4}, []int64{2, 2, 1}},
+		{"an output that is an input", `node { op_type: "Neg" input: "x" output: "y" }` + value("input", "x", float, "n", "2") + value("output", "x", float, "n", "2") + value("output", "y", float, "n", "2"),
+			[]tensor.Tensor{tensorOf([]int64{2, 2}, 1, 2, 3, 4)}, []float32{1, 2, 3, 4}, []int64{2, 2}},
+		{"the same of a whole request", `node { op_type: "Mul" input: ["x", "k"] output: "y" }` + value("input", "x", float, "n", "2") + value("input", "k", float) +
+			value("output", "x", float, "n", "2") + value("output", "y", float, "n", "2"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 2}, 1, 2), tensorOf([]int64{1}, 3)}, []float32{1, 2}, []int64{1, 1, 2}},
+		{"a rank that no file declares", `node { op_type: "Squeeze" input: "x" output: "y" }` + value("input", "x", float, "n") + `output { name: "y" type { tensor_type { elem_type: 1 } } }`,
+			[]tensor.Tensor{tensorOf([]int64{1, 3}, 1, 2, 3)}, []float32{1, 2, 3}, []int64{1, 3}},
+		{"a denormal number above zero", `initializer { name: "zero" data_type: 1 float_data: 0 } node { op_type: "Greater" input: ["x", "zero"] output: "b" } ` +
+			`node { op_type: "Cast" input: "b" output: "y" attribute { name: "to" type: INT i: 1 } }` + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "2"),
+			[]tensor.Tensor{tensorOf([]int64{1, 2}, 1e-40, 0)}, []float32{1, 0}, []int64{1, 2}},
+		{"a past of no length", `node { op_type: "Concat" input: ["past", "x"] output: "y" attribute { name: "axis" type: INT i: 1 } }` +
+			value("input", "past", float, "n", "p") + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "all"),
+			[]tensor.Tensor{tensorOf([]int64{1, 0}), tensorOf([]int64{1, 2}, 1, 2)}, []float32{1, 2}, []int64{1, 2}},
+		{"an index into one element", `node { op_type: "Gather" input: ["x", "i"] output: "y" }` + value("input", "x", float, "1", "2") + value("input", "i", int64Code, "2") + value("output", "y", float, "2", "2"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 2}, 1, 2), {Type: tensor.Int64, Shape: []int64{1, 2}, Data: make([]byte, 16)}}, []float32{1, 2, 1, 2}, []int64{1, 2, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Prepare(modelFile(t, c.graph), t.TempDir())
