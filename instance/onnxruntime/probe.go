@@ -68,18 +68,22 @@ type probe struct {
 	integers, compared integers
 }
 
-// integers is a range, with its end excluded.
+// integers is a range, with its end excluded, and what the real numbers beside are multiplied by
+// if that is not 0.
 type integers struct {
-	Low  int `json:"low"`
-	High int `json:"high"`
+	Low  int     `json:"low"`
+	High int     `json:"high"`
+	Real float64 `json:"real,omitempty"`
 }
 
-// The integers to try: masks and indices, divisors, indices into one element, and others.
+// The integers to try: masks and indices, divisors, indices into one element, sizes that are real
+// numbers, and others.
 var (
-	masks    = integers{0, 2}
-	divisors = integers{1, 2}
-	zeros    = integers{0, 1}
-	others   = integers{0, 100}
+	masks    = integers{Low: 0, High: 2}
+	divisors = integers{Low: 1, High: 2}
+	zeros    = integers{Low: 0, High: 1}
+	sizes    = integers{Low: 1, High: 2, Real: 64}
+	others   = integers{Low: 0, High: 100}
 )
 
 // find returns the form of the first proposal under which no row sees another, or that of a
@@ -182,11 +186,7 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	var first error
-	ranges := []integers{masks, divisors, zeros}
-	for _, v := range p.natural.Compared() {
-		ranges = append(ranges, integers{int(v), int(v) + 1})
-	}
-	for _, p.compared = range ranges {
+	for _, p.compared = range p.ranges() {
 		for shapes := range p.natural.Shapes(p.given, axes) {
 			p.shapes = shapes
 			began := time.Now()
@@ -199,9 +199,6 @@ func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, er
 				first = err
 			}
 		}
-		if !slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return !i.Type.Float() && i.Type != tensor.Bytes }) {
-			break
-		}
 	}
 	p.shapes = nil
 	free := slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return slices.Contains(i.Shape, -1) })
@@ -210,6 +207,22 @@ func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, er
 	}
 	return nil, 0, fmt.Errorf("%w: the model runs with none of the sizes that were tried for its free dimensions (%v); name some in com.openfaas.infer.shapes, for example %q",
 		ErrNoSizes, first, p.natural.Example().String())
+}
+
+// ranges are the numbers to try, as far as the inputs have such.
+func (p *probe) ranges() []integers {
+	all := []integers{masks}
+	if slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return !i.Type.Float() && i.Type != tensor.Bytes }) {
+		all = append(all, divisors, zeros)
+	}
+	for _, v := range p.natural.Compared() {
+		all = append(all, integers{Low: int(v), High: int(v) + 1})
+	}
+	parameter := func(i tensor.Info) bool { return len(i.Shape) == 0 || len(i.Shape) == 1 && i.Shape[0] > 0 }
+	if slices.ContainsFunc(p.natural.Inputs, parameter) {
+		all = append(all, sizes)
+	}
+	return all
 }
 
 // form is the model as instances load it.
@@ -448,8 +461,11 @@ const freeDimension = 16
 
 func appendSample(data []byte, t tensor.Type, random *rand.Rand, number int, of integers) []byte {
 	scale := 1.0
+	if of.Real > 0 {
+		scale = of.Real
+	}
 	if number%2 == 1 {
-		scale = largeRow
+		scale *= largeRow
 	}
 	switch {
 	case t == tensor.Bytes:

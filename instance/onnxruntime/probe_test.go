@@ -146,6 +146,9 @@ func TestAdaptedRuns(t *testing.T) {
 		{"a past of no length", `node { op_type: "Concat" input: ["past", "x"] output: "y" attribute { name: "axis" type: INT i: 1 } }` +
 			value("input", "past", float, "n", "p") + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "all"),
 			[]tensor.Tensor{tensorOf([]int64{1, 0}), tensorOf([]int64{1, 2}, 1, 2)}, []float32{1, 2}, []int64{1, 2}},
+		{"a size that is a real number", `initializer { name: "v" data_type: 1 dims: 2 float_data: [0, 1] } node { op_type: "OneHot" input: ["x", "k", "v"] output: "y" }` +
+			value("input", "x", float, "1", "1") + value("input", "k", float, "1") + value("output", "y", float, "1", "1", "m"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 1}, 1), tensorOf([]int64{1, 1}, 3)}, []float32{0, 1, 0}, []int64{1, 1, 1, 3}},
 		{"an index into one element", `node { op_type: "Gather" input: ["x", "i"] output: "y" }` + value("input", "x", float, "1", "2") + value("input", "i", int64Code, "2") + value("output", "y", float, "2", "2"),
 			[]tensor.Tensor{tensorOf([]int64{1, 1, 2}, 1, 2), {Type: tensor.Int64, Shape: []int64{1, 2}, Data: make([]byte, 16)}}, []float32{1, 2, 1, 2}, []int64{1, 2, 2}},
 	} {

@@ -298,7 +298,7 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 	if err != nil {
 		return 0, fmt.Errorf("input %q: %w", info.Name, err)
 	}
-	if elements == 0 && (!info.Empty || rowsOf(info, shape) == 0 || tooWide(shape)) {
+	if none := info.Empty || slices.Contains(info.Shape, 0); elements == 0 && (!none || rowsOf(info, shape) == 0 || tooWide(shape)) {
 		return 0, fmt.Errorf("input %q is empty: its shape is %s; send at least one element", info.Name, describeShape(shape))
 	}
 	if info.Type == tensor.Bytes && elements > maxStrings {

@@ -68,7 +68,7 @@ func Read(m *model.Model) (*Natural, error) {
 	}
 	n.Inputs, n.Outputs = n.Model.Inputs(), n.Model.Outputs()
 	if len(n.Inputs) == 0 {
-		return nil, fmt.Errorf("the model has no input, so its answer never changes")
+		return nil, fmt.Errorf("the model has no input, so its answer never changes; make an input of one of its constants")
 	}
 	for _, infos := range [][]tensor.Info{n.Inputs, n.Outputs} {
 		for _, i := range infos {
