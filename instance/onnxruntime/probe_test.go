@@ -78,6 +78,8 @@ func TestAdapt(t *testing.T) {
 			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "along the batch axis", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
 		{"attention across rows", `node { op_type: "Transpose" input: "x" output: "t" } node { op_type: "MatMul" input: ["x", "t"] output: "a" } node { op_type: "MatMul" input: ["a", "x"] output: "y" }` +
 			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "rows see each other", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
+		{"real numbers that are indices", weight + `node { op_type: "Cast" input: "x" output: "i" attribute { name: "to" type: INT i: 7 } } node { op_type: "Gather" input: ["w", "i"] output: "y" }` +
+			value("input", "x", float, "n", "3") + value("output", "y", float, "n", "3", "2"), "", []int64{-1, 3}, []int64{-1, 3, 2}, nil},
 		{"negative numbers across rows", `node { op_type: "Neg" input: "x" output: "m" } node { op_type: "Relu" input: "m" output: "r" } node { op_type: "Transpose" input: "r" output: "t" } ` +
 			`node { op_type: "MatMul" input: ["r", "t"] output: "a" } node { op_type: "MatMul" input: ["a", "r"] output: "b" } node { op_type: "Add" input: ["b", "x"] output: "y" }` +
 			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "rows see each other", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},

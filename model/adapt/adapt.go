@@ -48,7 +48,8 @@ func Read(m *model.Model) (*Natural, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Changed = flat
+	local := localise(g.GetGraph())
+	n.Changed = flat || local
 	n.Model = m.With(g)
 	for _, v := range inputsOf(g) {
 		t := v.GetType().GetTensorType()

@@ -101,7 +101,11 @@ var sizes = map[string][]int{
 // the length of the longest row, or the most words in one. The shapes of requests do not count.
 func resizes(node *onnxpb.NodeProto, s scope) (why string, depends bool) {
 	kind, in := node.GetOpType(), node.GetInput()
-	for _, at := range sizes[kind] {
+	at := sizes[kind]
+	if kind == "StringNormalizer" && slices.ContainsFunc(node.GetAttribute(), func(a *onnxpb.AttributeProto) bool { return len(a.GetStrings()) > 0 }) {
+		at = []int{0} // It removes words.
+	}
+	for _, at := range at {
 		if at < len(in) && s.depends[in[at]] {
 			return fmt.Sprintf("the operator %s (%s) makes one size for all rows of a batch out of their numbers", nameOf(node), kind), true
 		}

@@ -2,6 +2,7 @@ package adapt
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -29,6 +30,20 @@ func flatten(p *onnxpb.ModelProto) (changed bool, err error) {
 		changed = true
 	}
 	return changed, nil
+}
+
+// localise gives a StringNormalizer that names no locale the one that each machine has, and reports
+// whether there was one. Its default is American English, which images for containers lack; the
+// letters of both have the same capitals.
+func localise(g *onnxpb.GraphProto) (changed bool) {
+	for _, n := range g.GetNode() {
+		named := slices.ContainsFunc(n.GetAttribute(), func(a *onnxpb.AttributeProto) bool { return a.GetName() == "locale" })
+		if n.GetOpType() == "StringNormalizer" && !named {
+			n.Attribute = append(n.Attribute, &onnxpb.AttributeProto{Name: proto.String("locale"), Type: onnxpb.AttributeProto_STRING.Enum(), S: []byte("C.UTF-8")})
+			changed = true
+		}
+	}
+	return changed
 }
 
 // zipMap is the ZipMap that computes a value, nil if none does.
