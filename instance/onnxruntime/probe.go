@@ -258,7 +258,7 @@ func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, er
 	p.shapes = nil
 	free := slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return slices.Contains(i.Shape, -1) })
 	if !free || p.given != nil {
-		return nil, 0, fmt.Errorf("the model does not run on sample inputs, numbers between 0 and 1: %w; mend the model, or serve it with a handler (template python-infer)", first)
+		return nil, 0, fmt.Errorf("the model does not run on sample inputs, numbers between 0 and 1: %w; change the model, or use a handler (template python-infer)", first)
 	}
 	return nil, 0, fmt.Errorf("%w: the model runs with none of the sizes that were tried for its free dimensions (%v); name some in com.openfaas.infer.shapes, for example %q",
 		ErrNoSizes, first, p.natural.Example().String())

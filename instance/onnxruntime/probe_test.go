@@ -193,6 +193,20 @@ func TestNoSizes(t *testing.T) {
 	}
 }
 
+// A refusal of the engine names the way out.
+func TestRefusals(t *testing.T) {
+	for graph, want := range map[string]string{
+		`node { op_type: "Add" input: ["x", "x"] output: "y" }` + value("input", "x", "16", "n", "2") + value("output", "y", "16", "n", "2"): "for CPUs (in float32",
+		`node { op_type: "Nothing" input: "x" output: "y" }` + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "2"):  "or use a handler",
+		`initializer { name: "s" data_type: 7 dims: 2 int64_data: [1, 2] } node { op_type: "SplitToSequence" input: ["x", "s"] output: "y" }` + value("input", "x", float, "3", "2") +
+			`output { name: "y" type { sequence_type { elem_type { tensor_type { elem_type: 1 } } } } }`: `output "y" is a sequence of tensors of several shapes`,
+	} {
+		if _, err := Prepare(modelFile(t, graph), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", graph, err, want)
+		}
+	}
+}
+
 func tensorOf(shape []int64, values ...float32) tensor.Tensor {
 	t := tensor.Tensor{Type: tensor.FP32, Shape: shape}
 	for _, v := range values {

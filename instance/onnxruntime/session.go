@@ -103,8 +103,16 @@ func plain(err error) error {
 		err = inner
 	}
 	said := adapt.Outside(sourceLine.ReplaceAllString(err.Error(), ""))
-	return errors.New("ONNX Runtime: " + strings.Join(strings.Fields(said), " "))
+	said = "ONNX Runtime: " + strings.Join(strings.Fields(said), " ")
+	if lacking.MatchString(said) {
+		said += "; export the model with operators and types that ONNX Runtime has for CPUs (in float32, or with another opset), or use a handler (template python-infer)"
+	}
+	return errors.New(said)
 }
+
+// lacking matches what ONNX Runtime says of an operator that it does not have, for its type or
+// version.
+var lacking = regexp.MustCompile(`Could not find an implementation|is not a registered function/op|No Op registered`)
 
 // sourceLine matches "/onnxruntime_src/…/bfc_arena.cc:360 void* Function(int) ".
 var sourceLine = regexp.MustCompile(`/\S+\.(cc|h|cpp):\d+ [^()]*\([^()]*\)( const)? `)

@@ -64,10 +64,13 @@ func unzip(p *onnxpb.ModelProto, output int, n *onnxpb.NodeProto) {
 	v.Type = tensorOf(&onnxpb.TypeProto_Tensor{ElemType: proto.Int32(int32(onnxpb.TensorProto_FLOAT))})
 }
 
+// stacked ends the name of the node that makes one tensor of a sequence.
+const stacked = "@stacked"
+
 // stack puts the tensors of a sequence behind each other.
 func stack(p *onnxpb.ModelProto, output int, element *onnxpb.TypeProto_Tensor) {
 	v := p.Graph.Output[output]
-	to := v.GetName() + "@stacked"
+	to := v.GetName() + stacked
 	p.Graph.Node = append(p.Graph.Node, &onnxpb.NodeProto{
 		OpType: proto.String("ConcatFromSequence"), Name: proto.String(to), Input: []string{v.GetName()}, Output: []string{to},
 		Attribute: []*onnxpb.AttributeProto{integer("axis", 0), integer("new_axis", 1)},
@@ -78,14 +81,14 @@ func stack(p *onnxpb.ModelProto, output int, element *onnxpb.TypeProto_Tensor) {
 
 // rename gives the value of an output that is a sequence the name of its stacked form, so
 // that clients see the output's own name.
-func rename(g *onnxpb.GraphProto, v *onnxpb.ValueInfoProto, stacked string) {
+func rename(g *onnxpb.GraphProto, v *onnxpb.ValueInfoProto, to string) {
 	own, sequence := v.GetName(), v.GetName()+"@sequence"
 	for _, n := range g.Node {
 		for i, name := range n.Output {
 			switch name {
 			case own:
 				n.Output[i] = sequence
-			case stacked:
+			case to:
 				n.Output[i] = own
 			}
 		}

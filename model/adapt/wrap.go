@@ -39,8 +39,13 @@ func InsideOutput(o tensor.Info, wide bool) string {
 	return o.Name
 }
 
-// Outside gives the inputs and outputs in an engine's message the names that clients know.
+// Outside gives the inputs and outputs in an engine's message the names that clients know, and says
+// what a sequence is that is no tensor.
 func Outside(message string) string {
+	if _, name, ragged := strings.Cut(message, "Name:'"); ragged && strings.Contains(name, stacked+"'") {
+		name, _, _ = strings.Cut(name, stacked+"'")
+		return fmt.Sprintf("output %q is a sequence of tensors of several shapes; export the model with one output for each, or make them one shape with Pad", name)
+	}
 	return strings.NewReplacer(rows, "", joined, "", widened, "").Replace(message)
 }
 
