@@ -15,7 +15,7 @@ import (
 )
 
 // maxCause is the maximum length of a cause in bytes.
-const maxCause = 400
+const maxCause = 600
 
 // crashes match the line with which a runtime reports that it ends the process. Much may
 // follow it: Go prints all stacks and at last the registers.
@@ -66,7 +66,7 @@ func Code(status syscall.WaitStatus) int {
 func crashCode(code int) bool { return code == Unknown || code == 2 || code >= 128 }
 
 // Cause returns the line of a process's output that says why it ended with an exit code, at
-// most 400 bytes: the headline of the last crash report, otherwise the last line that is not
+// most 600 bytes and the mark of omission: the headline of the last crash report, otherwise the last line that is not
 // empty. It is "" if there is no output.
 func Cause(code int, output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
@@ -116,11 +116,13 @@ func crash(lines []string, at int) string {
 	return text
 }
 
+// shorten keeps the beginning, which says what failed, and the end, which says what to do.
 func shorten(text string) string {
 	if len(text) <= maxCause {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxCause], "") + " …"
+	const half = maxCause / 2
+	return strings.ToValidUTF8(text[:half], "") + " … " + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
 // Status says how a process ended, as the rest of a sentence about it.

@@ -100,12 +100,12 @@ func formOf(o Options) (form, error) {
 }
 
 func open(f form, threads int) (e *Engine, err error) {
-	settings := f.settings
+	settings := append(f.signature.settings(), f.settings...)
 	if memoryLimited() {
-		settings = append(settings[:len(settings):len(settings)], setting{"session.use_env_allocators", "1"})
+		settings = append(settings, setting{"session.use_env_allocators", "1"})
 	}
 	if f.data != nil {
-		settings = append(settings[:len(settings):len(settings)], folder(f.path))
+		settings = append(settings, folder(f.path))
 	}
 	options, err := newOptions(threads, f.level, settings...)
 	if err != nil {
@@ -262,7 +262,7 @@ func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {
 			}
 		}()
 	}
-	restore := withoutDenormals()
+	restore := e.signature.denormals()
 	err := e.session.RunWithOptions(in, out, e.run)
 	restore()
 	if err != nil && ctx.Err() != nil {
@@ -323,8 +323,8 @@ func newValue(t tensor.Type, shape ort.Shape, data []byte, pinned *runtime.Pinne
 	if size != len(data) {
 		return nil, fmt.Errorf("%d bytes for %s %v, which takes %d", len(data), t, []int64(shape), size)
 	}
-	if size == 0 {
-		return nil, fmt.Errorf("the shape %v holds no element", []int64(shape))
+	if size == 0 { // The binding wants memory for no element, too.
+		data = make([]byte, t.Size())
 	}
 	// Compiled kernels rely on aligned elements.
 	if uintptr(unsafe.Pointer(&data[0]))%uintptr(t.Size()) != 0 {

@@ -77,7 +77,7 @@ const (
 	weightsFile  = "weights.bin" // of the packed format
 	// preparation is the version of Prepare's method. Models prepared with another
 	// version are prepared again.
-	preparation = "5"
+	preparation = "6"
 )
 
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
@@ -278,7 +278,7 @@ func (p Prepared) DividedWeights() int64 { return p.divided().MappedWeights() }
 func (p Prepared) Inside() tensor.Shapes {
 	s := make(tensor.Shapes, len(p.Inputs))
 	for _, in := range p.Inputs {
-		s[adapt.Inside(in, false)] = rowShape(in, p.Shapes[in.Name])
+		s[adapt.InsideInput(in)] = rowShape(in, p.Shapes[in.Name])
 	}
 	return s
 }

@@ -43,7 +43,7 @@ func adaptFile(path string, given tensor.Shapes, must bool) (form, error) {
 		return form{}, err
 	}
 	if !must && n.Standard() && n.Crossing(make([]int, len(n.Inputs))) == "" {
-		s := signature{Inputs: n.Inputs, Outputs: n.Outputs}
+		s := signature{Inputs: n.Inputs, Outputs: n.Outputs, Denormals: n.Jumps()}
 		standard, err := s.inferOutputs(path)
 		if err != nil {
 			return form{}, err
@@ -68,17 +68,24 @@ type probe struct {
 	integers, compared integers
 }
 
-// integers is a range, with its end excluded.
+// integers is a range, with its end excluded, and what the real numbers beside are multiplied by
+// if that is not 0.
 type integers struct {
-	Low  int `json:"low"`
-	High int `json:"high"`
+	Low  int     `json:"low"`
+	High int     `json:"high"`
+	Real float64 `json:"real,omitempty"`
+	// signed says that half of the real numbers are negative.
+	signed bool
 }
 
-// The integers to try: masks and indices, divisors, and others.
+// The integers to try: masks and indices, divisors, indices into one element, sizes that are real
+// numbers, and others.
 var (
-	masks    = integers{0, 2}
-	divisors = integers{1, 2}
-	others   = integers{0, 100}
+	masks    = integers{Low: 0, High: 2}
+	divisors = integers{Low: 1, High: 2}
+	zeros    = integers{Low: 0, High: 1}
+	sizes    = integers{Low: 1, High: 2, Real: 64}
+	others   = integers{Low: 0, High: 100}
 )
 
 // find returns the form of the first proposal under which no row sees another, or that of a
@@ -154,12 +161,17 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 	if other, err := single.run(sampleRows(single.inputs, p.shapes, others, 0)); err == nil {
 		p.compared, first = others, other
 	}
-	second, err := single.run(p.rows(single, 1))
+	neighbour := 1
+	second, err := single.run(p.rows(single, neighbour))
+	if err != nil { // Its large numbers may be indices.
+		neighbour = 2
+		second, err = single.run(p.rows(single, neighbour))
+	}
 	if err != nil {
-		return nil, fmt.Sprintf("a row with large numbers fails: %v", err), nil
+		return nil, fmt.Sprintf("another row fails: %v", err), nil
 	}
 	p.observe(second)
-	together, err := joint.run(p.rows(joint, 0, 1))
+	together, err := joint.run(p.rows(joint, 0, neighbour))
 	if err != nil {
 		return nil, fmt.Sprintf("two rows together fail (%v); export the model with a dynamic first axis and without sizes that are fixed to one row", err), nil
 	}
@@ -170,7 +182,55 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 		}
 		outputs = append(outputs, axis)
 	}
-	return outputs, "", nil
+	return outputs, p.more(single, joint, outputs, pairsIn(took)), nil
+}
+
+// Rows that see each other may hide it in one pair: an answer of whole numbers changes seldom, and
+// a ReLU hides what only negative numbers do. So further pairs are compared, within a part of a
+// second. A pair that does not run alone says nothing.
+const (
+	maxPairs    = 8
+	forAllPairs = 200 * time.Millisecond
+)
+
+// pairsIn is the number of pairs to compare of a model with this time of a row.
+func pairsIn(took time.Duration) int {
+	return min(maxPairs, 1+int(forAllPairs/(4*max(took, time.Microsecond))))
+}
+
+// more compares further pairs, half of them with numbers of both signs and half of them with rows of
+// one scale. It returns the reason why rows may not be joined.
+func (p *probe) more(single, joint *trial, outputs []int, pairs int) (reason string) {
+	of := p.compared
+	for pair := 1; pair < pairs; pair++ {
+		of.signed = pair%2 == 1
+		a, b := 2*pair, 2*pair+1
+		if pair%4 > 1 {
+			b = 2 * (maxPairs + pair)
+		}
+		sample := func(t *trial, numbers ...int) ([]tensor.Tensor, error) {
+			return t.run(sampleRows(t.inputs, p.shapes, of, numbers...))
+		}
+		first, failed := sample(single, a)
+		second, err := sample(single, b)
+		if failed != nil || err != nil {
+			continue
+		}
+		together, err := sample(joint, a, b)
+		if err != nil {
+			return fmt.Sprintf("two rows together fail: %v", err)
+		}
+		for i, o := range p.natural.Outputs {
+			axis, reason := compare(o, first[i], second[i], together[i])
+			if reason == "" && axis != outputs[i] {
+				reason = fmt.Sprintf("the batch of output %q has another place for other rows", o.Name)
+			}
+			if reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
 }
 
 // rows are sample rows by their numbers.
@@ -181,11 +241,7 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 // search finds shapes under which one row runs.
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	var first error
-	ranges := []integers{masks, divisors}
-	for _, v := range p.natural.Compared() {
-		ranges = append(ranges, integers{int(v), int(v) + 1})
-	}
-	for _, p.compared = range ranges {
+	for _, p.compared = range p.ranges() {
 		for shapes := range p.natural.Shapes(p.given, axes) {
 			p.shapes = shapes
 			began := time.Now()
@@ -198,17 +254,30 @@ func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, er
 				first = err
 			}
 		}
-		if !slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return !i.Type.Float() && i.Type != tensor.Bytes }) {
-			break
-		}
 	}
 	p.shapes = nil
 	free := slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return slices.Contains(i.Shape, -1) })
 	if !free || p.given != nil {
-		return nil, 0, fmt.Errorf("the model does not run on sample inputs, numbers between 0 and 1: %w; mend the model, or serve it with a handler (template python-infer)", first)
+		return nil, 0, fmt.Errorf("the model does not run on sample inputs, numbers between 0 and 1: %w; change the model, or use a handler (template python-infer)", first)
 	}
 	return nil, 0, fmt.Errorf("%w: the model runs with none of the sizes that were tried for its free dimensions (%v); name some in com.openfaas.infer.shapes, for example %q",
 		ErrNoSizes, first, p.natural.Example().String())
+}
+
+// ranges are the numbers to try, as far as the inputs have such.
+func (p *probe) ranges() []integers {
+	all := []integers{masks}
+	if slices.ContainsFunc(p.natural.Inputs, func(i tensor.Info) bool { return !i.Type.Float() && i.Type != tensor.Bytes }) {
+		all = append(all, divisors, zeros)
+	}
+	for _, v := range p.natural.Compared() {
+		all = append(all, integers{Low: int(v), High: int(v) + 1})
+	}
+	parameter := func(i tensor.Info) bool { return len(i.Shape) == 0 || len(i.Shape) == 1 && i.Shape[0] > 0 }
+	if slices.ContainsFunc(p.natural.Inputs, parameter) {
+		all = append(all, sizes)
+	}
+	return all
 }
 
 // form is the model as instances load it.
@@ -217,7 +286,7 @@ func (p *probe) form(proposal *adapt.Proposal, outputs []int, why string) (form,
 	if err != nil {
 		return form{}, err
 	}
-	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Integers: p.integers, Wide: w.Wide}
+	s := signature{Inputs: w.Inputs, Outputs: w.Outputs, Shapes: p.shapes, Integers: p.integers, Wide: w.Wide, Denormals: p.natural.Jumps()}
 	if proposal == nil {
 		s.Unbatched = why
 	}
@@ -245,7 +314,7 @@ func (p *probe) open(proposal *adapt.Proposal) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := formIn(p.path, w, signature{Inputs: w.Inputs, Outputs: w.Outputs, Wide: w.Wide})
+	f, err := formIn(p.path, w, signature{Inputs: w.Inputs, Outputs: w.Outputs, Wide: w.Wide, Denormals: p.natural.Jumps()})
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +348,7 @@ func (t *trial) run(inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	}
 	out := make([]ort.Value, len(e.signature.Outputs))
 	defer func() { destroy(out) }()
-	restore := withoutDenormals()
+	restore := e.signature.denormals()
 	err = e.session.Run(in, out)
 	restore()
 	if err != nil {
@@ -447,19 +516,30 @@ const freeDimension = 16
 
 func appendSample(data []byte, t tensor.Type, random *rand.Rand, number int, of integers) []byte {
 	scale := 1.0
+	if of.Real > 0 {
+		scale = of.Real
+	}
 	if number%2 == 1 {
-		scale = largeRow
+		scale *= largeRow
 	}
 	switch {
 	case t == tensor.Bytes:
 		return tensor.AppendString(data, strconv.Itoa(random.IntN(2)))
 	case t == tensor.FP16: // Halves, and not too large a sum of them.
-		return t.Append(data, float64(random.IntN(2))*0.5*math.Sqrt(scale))
+		return t.Append(data, of.sign(random)*float64(random.IntN(2))*0.5*math.Sqrt(scale))
 	case t.Float():
-		return t.Append(data, random.Float64()*scale)
+		return t.Append(data, of.sign(random)*random.Float64()*scale)
 	}
 	if t == tensor.Bool {
 		of = masks
 	}
 	return t.Append(data, float64(of.Low+random.IntN(of.High-of.Low)))
+}
+
+// sign is that of the next real number.
+func (of integers) sign(random *rand.Rand) float64 {
+	if of.signed && random.IntN(2) == 0 {
+		return -1
+	}
+	return 1
 }

@@ -78,6 +78,11 @@ func TestAdapt(t *testing.T) {
 			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "along the batch axis", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
 		{"attention across rows", `node { op_type: "Transpose" input: "x" output: "t" } node { op_type: "MatMul" input: ["x", "t"] output: "a" } node { op_type: "MatMul" input: ["a", "x"] output: "y" }` +
 			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "rows see each other", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
+		{"real numbers that are indices", weight + `node { op_type: "Cast" input: "x" output: "i" attribute { name: "to" type: INT i: 7 } } node { op_type: "Gather" input: ["w", "i"] output: "y" }` +
+			value("input", "x", float, "n", "3") + value("output", "y", float, "n", "3", "2"), "", []int64{-1, 3}, []int64{-1, 3, 2}, nil},
+		{"negative numbers across rows", `node { op_type: "Neg" input: "x" output: "m" } node { op_type: "Relu" input: "m" output: "r" } node { op_type: "Transpose" input: "r" output: "t" } ` +
+			`node { op_type: "MatMul" input: ["r", "t"] output: "a" } node { op_type: "MatMul" input: ["a", "r"] output: "b" } node { op_type: "Add" input: ["b", "x"] output: "y" }` +
+			value("input", "x", float, "n", "4") + value("output", "y", float, "n", "4"), "rows see each other", []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
 		{"scalar", `node { op_type: "Mul" input: ["x", "k"] output: "y" }` + value("input", "x", float, "n", "4") + value("input", "k", float) + value("output", "y", float, "n", "4"),
 			`input "k" has no dimensions`, []int64{-1, -1, 4}, []int64{-1, -1, 4}, &tensor.Edge{Shape: []int64{-1, 4}, Axis: -1}},
 		{"output on axis 1", `node { op_type: "Transpose" input: "x" output: "y" }` + value("input", "x", float, "n", "4") + value("output", "y", float, "4", "n"),
@@ -133,6 +138,24 @@ func TestAdaptedRuns(t *testing.T) {
 		{"state on axis 1", `node { op_type: "Add" input: ["x", "x"] output: "y" } node { op_type: "Identity" input: "s" output: "z" }` +
 			value("input", "x", float, "n", "1") + value("input", "s", float, "2", "n", "1") + value("output", "z", float, "2", "n", "1") + value("output", "y", float, "n", "1"),
 			[]tensor.Tensor{tensorOf([]int64{2, 1}, 1, 2), tensorOf([]int64{2, 2, 1}, 1, 2, 3, 4)}, []float32{1, 2, 3, 4}, []int64{2, 2, 1}},
+		{"an output that is an input", `node { op_type: "Neg" input: "x" output: "y" }` + value("input", "x", float, "n", "2") + value("output", "x", float, "n", "2") + value("output", "y", float, "n", "2"),
+			[]tensor.Tensor{tensorOf([]int64{2, 2}, 1, 2, 3, 4)}, []float32{1, 2, 3, 4}, []int64{2, 2}},
+		{"the same of a whole request", `node { op_type: "Mul" input: ["x", "k"] output: "y" }` + value("input", "x", float, "n", "2") + value("input", "k", float) +
+			value("output", "x", float, "n", "2") + value("output", "y", float, "n", "2"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 2}, 1, 2), tensorOf([]int64{1}, 3)}, []float32{1, 2}, []int64{1, 1, 2}},
+		{"a rank that no file declares", `node { op_type: "Squeeze" input: "x" output: "y" }` + value("input", "x", float, "n") + `output { name: "y" type { tensor_type { elem_type: 1 } } }`,
+			[]tensor.Tensor{tensorOf([]int64{1, 3}, 1, 2, 3)}, []float32{1, 2, 3}, []int64{1, 3}},
+		{"a denormal number above zero", `initializer { name: "zero" data_type: 1 float_data: 0 } node { op_type: "Greater" input: ["x", "zero"] output: "b" } ` +
+			`node { op_type: "Cast" input: "b" output: "y" attribute { name: "to" type: INT i: 1 } }` + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "2"),
+			[]tensor.Tensor{tensorOf([]int64{1, 2}, 1e-40, 0)}, []float32{1, 0}, []int64{1, 2}},
+		{"a past of no length", `node { op_type: "Concat" input: ["past", "x"] output: "y" attribute { name: "axis" type: INT i: 1 } }` +
+			value("input", "past", float, "n", "p") + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "all"),
+			[]tensor.Tensor{tensorOf([]int64{1, 0}), tensorOf([]int64{1, 2}, 1, 2)}, []float32{1, 2}, []int64{1, 2}},
+		{"a size that is a real number", `initializer { name: "v" data_type: 1 dims: 2 float_data: [0, 1] } node { op_type: "OneHot" input: ["x", "k", "v"] output: "y" }` +
+			value("input", "x", float, "1", "1") + value("input", "k", float, "1") + value("output", "y", float, "1", "1", "m"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 1}, 1), tensorOf([]int64{1, 1}, 3)}, []float32{0, 1, 0}, []int64{1, 1, 1, 3}},
+		{"an index into one element", `node { op_type: "Gather" input: ["x", "i"] output: "y" }` + value("input", "x", float, "1", "2") + value("input", "i", int64Code, "2") + value("output", "y", float, "2", "2"),
+			[]tensor.Tensor{tensorOf([]int64{1, 1, 2}, 1, 2), {Type: tensor.Int64, Shape: []int64{1, 2}, Data: make([]byte, 16)}}, []float32{1, 2, 1, 2}, []int64{1, 2, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Prepare(modelFile(t, c.graph), t.TempDir())
@@ -167,6 +190,20 @@ func TestNoSizes(t *testing.T) {
 	p, err := PrepareWith(path, t.TempDir(), PrepareOptions{Shapes: tensor.Shapes{"x": {1, 77}}})
 	if err != nil || p.Unbatched != "" || p.Shapes.String() != "x:1x77" {
 		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// A refusal of the engine names the way out.
+func TestRefusals(t *testing.T) {
+	for graph, want := range map[string]string{
+		`node { op_type: "Add" input: ["x", "x"] output: "y" }` + value("input", "x", "16", "n", "2") + value("output", "y", "16", "n", "2"): "for CPUs (in float32",
+		`node { op_type: "Nothing" input: "x" output: "y" }` + value("input", "x", float, "n", "2") + value("output", "y", float, "n", "2"):  "or use a handler",
+		`initializer { name: "s" data_type: 7 dims: 2 int64_data: [1, 2] } node { op_type: "SplitToSequence" input: ["x", "s"] output: "y" }` + value("input", "x", float, "3", "2") +
+			`output { name: "y" type { sequence_type { elem_type { tensor_type { elem_type: 1 } } } } }`: `output "y" is a sequence of tensors of several shapes`,
+	} {
+		if _, err := Prepare(modelFile(t, graph), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", graph, err, want)
+		}
 	}
 }
 

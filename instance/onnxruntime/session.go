@@ -19,11 +19,10 @@ type setting struct{ key, value string }
 //
 //   - Idle threads must not spin: instances share their cores, and spinning
 //     costs up to 20 ms of CPU per request.
-//   - Denormal numbers count as zero: they make arithmetic up to 16 times slower and
-//     carry no information.
+//
+// Whether denormal numbers count as zero is up to the model, see [signature].
 var always = []setting{
 	{"session.intra_op.allow_spinning", "0"},
-	{"session.set_denormal_as_zero", "1"},
 }
 
 // newOptions returns the options of a session with its own threads. The caller
@@ -51,14 +50,14 @@ func newOptions(threads int, level ort.GraphOptimizationLevel, settings ...setti
 
 // newSession loads a model from its file, or from its bytes.
 func newSession(f form, options *ort.SessionOptions) (*ort.DynamicAdvancedSession, error) {
-	defer withoutDenormals()()
+	defer f.signature.denormals()()
 	inputs := make([]string, len(f.signature.Inputs))
 	for i, in := range f.signature.Inputs {
-		inputs[i] = adapt.Inside(in, false)
+		inputs[i] = adapt.InsideInput(in)
 	}
 	outputs := make([]string, len(f.signature.Outputs))
 	for i, out := range f.signature.Outputs {
-		outputs[i] = adapt.Inside(out, f.signature.wide(i))
+		outputs[i] = adapt.InsideOutput(out, f.signature.wide(i))
 	}
 	var session *ort.DynamicAdvancedSession
 	var err error
@@ -73,12 +72,15 @@ func newSession(f form, options *ort.SessionOptions) (*ort.DynamicAdvancedSessio
 	return session, nil
 }
 
-// withoutDenormals makes the goroutine's thread treat denormal numbers as zero
-// until restore is called. ONNX Runtime sets this for its own threads and for the
+// denormals makes the goroutine's thread treat denormal numbers as the model's sessions do,
+// until restore is called: as zero, unless it has an operator that jumps there. ONNX Runtime sets this for its own threads and for the
 // thread that creates a session. That has two faults. It leaves the creating thread
 // changed, on which another goroutine may run next. And a session of one thread
 // computes on the calling thread, which may be a different one.
-func withoutDenormals() (restore func()) {
+func (s signature) denormals() (restore func()) {
+	if s.Denormals {
+		return func() {}
+	}
 	runtime.LockOSThread()
 	before := flushDenormals()
 	return func() {
@@ -101,8 +103,16 @@ func plain(err error) error {
 		err = inner
 	}
 	said := adapt.Outside(sourceLine.ReplaceAllString(err.Error(), ""))
-	return errors.New("ONNX Runtime: " + strings.Join(strings.Fields(said), " "))
+	said = "ONNX Runtime: " + strings.Join(strings.Fields(said), " ")
+	if lacking.MatchString(said) {
+		said += "; export the model with operators and types that ONNX Runtime has for CPUs (in float32, or with another opset), or use a handler (template python-infer)"
+	}
+	return errors.New(said)
 }
+
+// lacking matches what ONNX Runtime says of an operator that it does not have, for its type or
+// version.
+var lacking = regexp.MustCompile(`Could not find an implementation|is not a registered function/op|No Op registered`)
 
 // sourceLine matches "/onnxruntime_src/…/bfc_arena.cc:360 void* Function(int) ".
 var sourceLine = regexp.MustCompile(`/\S+\.(cc|h|cpp):\d+ [^()]*\([^()]*\)( const)? `)

@@ -77,7 +77,7 @@ func packed(path, dir string, s signature) (string, error) {
 // sessionOf loads a model without optimisation. It also saves the model at save, unless
 // that is "".
 func sessionOf(path string, s signature, threads int, save string, settings ...setting) (*ort.DynamicAdvancedSession, error) {
-	options, err := newOptions(threads, ort.GraphOptimizationLevelDisableAll, settings...)
+	options, err := newOptions(threads, ort.GraphOptimizationLevelDisableAll, append(s.settings(), settings...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -119,6 +119,19 @@ func TestStringsOut(t *testing.T) {
 	}
 }
 
+// Text is lowered on a machine without the locale en_US, which containers lack.
+func TestCapitals(t *testing.T) {
+	e := mustOpen(t, Options{Model: writeGraph(t, `node { op_type: "StringNormalizer" input: "s" output: "y" attribute { name: "case_change_action" type: STRING s: "LOWER" } } `+
+		declare("input", "s", codeString)+declare("output", "y", codeString))})
+	out, err := e.Run(t.Context(), 2, []tensor.Tensor{stringsTensor("s", []int64{2}, "CAT", "ÄRGER")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := stringsTensor("y", nil, "cat", "ärger").Data; !bytes.Equal(out[0].Data, want) {
+		t.Errorf("%q", out[0].Data)
+	}
+}
+
 func TestBFloat16(t *testing.T) {
 	path := writeGraph(t, `node { op_type: "Identity" input: "x" output: "y" } `+
 		declare("input", "x", codeBFloat16, 2)+declare("output", "y", codeBFloat16, 2))

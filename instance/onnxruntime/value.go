@@ -29,9 +29,6 @@ func newStrings(shape ort.Shape, data []byte) (ort.Value, error) {
 		}
 		contents = append(contents, unsafe.String(unsafe.SliceData(s), len(s)))
 	}
-	if n == 0 {
-		return nil, fmt.Errorf("the shape %v holds no element", []int64(shape))
-	}
 	value, err := ort.NewStringTensor(shape)
 	if err != nil {
 		return nil, plain(err)

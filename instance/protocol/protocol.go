@@ -298,8 +298,8 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 	if err != nil {
 		return 0, fmt.Errorf("input %q: %w", info.Name, err)
 	}
-	if elements == 0 {
-		return 0, fmt.Errorf("input %q is empty: its shape is %s", info.Name, describeShape(shape))
+	if none := info.Empty || slices.Contains(info.Shape, 0); elements == 0 && (!none || rowsOf(info, shape) == 0 || tooWide(shape)) {
+		return 0, fmt.Errorf("input %q is empty: its shape is %s; send at least one element", info.Name, describeShape(shape))
 	}
 	if info.Type == tensor.Bytes && elements > maxStrings {
 		return 0, fmt.Errorf("input %q has %d strings; at most %d in one request", info.Name, elements, maxStrings)
@@ -308,6 +308,19 @@ func (m *Model) checkShape(info tensor.Info, kind tensor.Type, shape []int64) (e
 		return 0, fmt.Errorf("input %q has %d rows; at most %d in one request", info.Name, n, m.MaxRows)
 	}
 	return elements, nil
+}
+
+// tooWide reports whether the sizes beside a dimension of 0 ask for more memory than a request
+// does that has elements.
+func tooWide(shape []int64) bool {
+	wide := int64(1)
+	for _, size := range shape {
+		if size > maxStrings || wide > maxStrings {
+			return true
+		}
+		wide *= max(size, 1)
+	}
+	return wide > maxStrings
 }
 
 // describe formats an input for messages: image FP32 [-1,1,28,28].

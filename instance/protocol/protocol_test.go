@@ -190,3 +190,14 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// A past of no length is an input; neither is one with no rows, nor one as wide as no request is.
+func TestEmptyInput(t *testing.T) {
+	past := &Model{Name: "past", Inputs: []tensor.Info{{Name: "x", Type: tensor.FP32, Shape: []int64{-1, -1, -1}, Empty: true}}}
+	for shape, wrong := range map[string]string{"[1,0,8]": "", "[0,1,8]": "is empty", "[1,0,1048577]": "is empty", "[1,4611686018427387904,0]": "too large"} {
+		call, response := past.Decode(post("/v2/models/past/infer", `{"inputs":[{"name":"x","shape":`+shape+`,"datatype":"FP32","data":[]}]}`))
+		if said := string(response.Body); (call != nil) != (wrong == "") || !strings.Contains(said, wrong) {
+			t.Errorf("%s: %+v, %s", shape, call, said)
+		}
+	}
+}

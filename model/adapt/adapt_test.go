@@ -134,6 +134,9 @@ func TestCrossing(t *testing.T) {
 		`node { op_type: "ReduceSum" input: "x" output: "s" attribute { name: "noop_with_empty_axes" type: INT i: 1 } } node { op_type: "Cast" input: "s" output: "b" } node { op_type: "If" input: "b" output: "y" }`:     "decides for all rows",
 		`node { op_type: "Shape" input: "x" output: "s" } node { op_type: "Gather" input: ["s", "zero"] output: "b" } node { op_type: "If" input: "b" output: "y" }`:                                                       "decides for all rows",
 		`initializer { name: "one" data_type: 7 int64_data: 1 } node { op_type: "Shape" input: "x" output: "s" } node { op_type: "Gather" input: ["s", "one"] output: "b" } node { op_type: "If" input: "b" output: "y" }`: "",
+		`node { op_type: "ReduceMax" input: "x" output: "m" attribute { name: "axes" type: INTS ints: 1 } } node { op_type: "Range" input: ["zero", "m", "one"] output: "y" }`:                                             "makes one size for all rows",
+		`node { op_type: "Shape" input: "x" output: "s" } node { op_type: "Expand" input: ["one", "s"] output: "y" }`:                                                                                                      "",
+		`node { op_type: "StringSplit" input: "x" output: "y" }`:                                                                                 "makes one size for all rows",
 		`node { op_type: "ReduceSum" input: "x" output: "y" }`:                                                                                   "along the batch axis",
 		`node { op_type: "Relu" input: "x" output: "r" } node { op_type: "ArgMax" input: "r" output: "y" }`:                                      "along the batch axis",
 		`node { op_type: "Softmax" input: "x" output: "y" attribute { name: "axis" type: INT i: -2 } }`:                                          "along the batch axis",
@@ -148,5 +151,35 @@ func TestCrossing(t *testing.T) {
 		if got := n.Crossing([]int{0}); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", node, got, want)
 		}
+	}
+}
+
+// Denormal numbers count where an operator jumps at zero, and only there.
+func TestJumps(t *testing.T) {
+	for node, want := range map[string]bool{
+		`node { op_type: "Relu" input: "x" output: "y" }`:                                                                                                       false,
+		`node { op_type: "Log" input: "x" output: "y" }`:                                                                                                        true,
+		`initializer { name: "c" data_type: 1 float_data: 0 } node { op_type: "Less" input: ["x", "c"] output: "y" }`:                                           true,
+		`initializer { name: "c" data_type: 1 float_data: 0.5 } node { op_type: "Less" input: ["x", "c"] output: "y" }`:                                         false,
+		`initializer { name: "c" data_type: 7 int64_data: 0 } node { op_type: "Equal" input: ["x", "c"] output: "y" }`:                                          false,
+		`node { op_type: "If" input: "x" output: "y" attribute { name: "then_branch" type: GRAPH g { node { op_type: "Sign" input: "x" output: "z" } } } }`:     true,
+		`node { op_type: "Constant" output: "c" attribute { name: "value_float" type: FLOAT f: 0 } } node { op_type: "Greater" input: ["c", "x"] output: "y" }`: true,
+	} {
+		n, err := read(t, node+value("input", "x", "n", "4")+value("output", "y", "n", "4"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Jumps(); got != want {
+			t.Errorf("%s: %v", node, got)
+		}
+	}
+}
+
+// Only what is put beside another tensor may be empty.
+func TestMayBeEmpty(t *testing.T) {
+	n, err := read(t, `node { op_type: "Concat" input: ["past", "x"] output: "y" attribute { name: "axis" type: INT i: 1 } } node { op_type: "Shape" input: "past" output: "s" }`+
+		`node { op_type: "Relu" input: "x" output: "z" }`+value("input", "past", "n", "p")+value("input", "x", "n", "t")+value("output", "y", "n", "a"))
+	if err != nil || !n.Inputs[0].Empty || n.Inputs[1].Empty {
+		t.Errorf("%+v, %v", n.Inputs, err)
 	}
 }

@@ -9,36 +9,40 @@ import (
 )
 
 // branches finds an operator that decides for a whole batch what depends on a request's
-// numbers, or on the number of rows: If, or how often a Loop runs. Sample rows may all decide
-// alike. It is "" if there is none.
+// numbers, or on the number of rows: If, how often a Loop runs, or a size. Sample rows may all
+// decide alike. It is "" if there is none.
 func (n *Natural) branches() string {
-	g := n.Model.Proto().GetGraph()
-	depends := make(map[string]bool)
-	for _, in := range n.Inputs {
-		depends[in.Name] = true
+	for _, check := range []rule{decides, resizes} {
+		depends := make(map[string]bool)
+		for _, in := range n.Inputs {
+			depends[in.Name] = true
+		}
+		if why := follow(n.Model.Proto().GetGraph(), depends, check); why != "" {
+			return why
+		}
 	}
-	return decides(g, depends, constantsOf(g))
+	return ""
 }
 
-// decides looks for such an operator in a graph. depends holds the values that depend on
-// requests; those of the graph's own are added.
-func decides(g *onnxpb.GraphProto, depends map[string]bool, constants map[string][]int64) string {
+// scope is a graph that [follow] looks at.
+type scope struct {
+	graph *onnxpb.GraphProto
+	// depends holds the values that depend on requests, constants the small integers.
+	depends   map[string]bool
+	constants map[string][]int64
+}
+
+// rule says of an operator what is wrong with it, and whether its outputs depend on requests.
+type rule func(node *onnxpb.NodeProto, s scope) (why string, depends bool)
+
+// follow applies a rule to the operators of a graph and of those inside. depends holds the values
+// that depend on requests; those of the graph's own are added.
+func follow(g *onnxpb.GraphProto, depends map[string]bool, check rule) string {
+	s := scope{g, depends, constantsOf(g)}
 	for _, node := range g.GetNode() {
-		in, kind := node.GetInput(), node.GetOpType()
-		tainted := slices.ContainsFunc(in, func(name string) bool { return depends[name] })
-		switch kind {
-		case "If":
-			if len(in) > 0 && depends[in[0]] {
-				return decided(node)
-			}
-		case "Loop":
-			if len(in) > 1 && (depends[in[0]] || depends[in[1]]) || endsItself(node, tainted) {
-				return decided(node)
-			}
-		case "Gather": // Of a shape, all but the first size are not the number of rows.
-			if i, known := constants[second(in)]; known && isShape(g, in[0]) && !slices.Contains(i, 0) {
-				tainted = false
-			}
+		why, tainted := check(node, s)
+		if why != "" {
+			return why
 		}
 		for _, a := range node.GetAttribute() {
 			if a.GetG() == nil {
@@ -50,7 +54,7 @@ func decides(g *onnxpb.GraphProto, depends map[string]bool, constants map[string
 					inside[v.GetName()] = true
 				}
 			}
-			if why := decides(a.GetG(), inside, constantsOf(a.GetG())); why != "" {
+			if why := follow(a.GetG(), inside, check); why != "" {
 				return why
 			}
 			tainted = tainted || slices.ContainsFunc(a.GetG().GetOutput(), func(v *onnxpb.ValueInfoProto) bool { return inside[v.GetName()] })
@@ -62,6 +66,54 @@ func decides(g *onnxpb.GraphProto, depends map[string]bool, constants map[string
 		}
 	}
 	return ""
+}
+
+// decides is the rule of [Natural.branches].
+func decides(node *onnxpb.NodeProto, s scope) (why string, depends bool) {
+	in := node.GetInput()
+	tainted := slices.ContainsFunc(in, func(name string) bool { return s.depends[name] })
+	switch node.GetOpType() {
+	case "If":
+		if len(in) > 0 && s.depends[in[0]] {
+			return decided(node), true
+		}
+	case "Loop":
+		if len(in) > 1 && (s.depends[in[0]] || s.depends[in[1]]) || endsItself(node, tainted) {
+			return decided(node), true
+		}
+	case "Gather": // Of a shape, all but the first size are not the number of rows.
+		if i, known := s.constants[second(in)]; known && isShape(s.graph, in[0]) && !slices.Contains(i, 0) {
+			tainted = false
+		}
+	}
+	return "", tainted
+}
+
+// sizes are the inputs of operators whose numbers decide how large an output is. All rows of a
+// batch have the sizes in common, so one row decides for its neighbours.
+var sizes = map[string][]int{
+	"Range": {0, 1, 2}, "ConstantOfShape": {0}, "Reshape": {1}, "Expand": {1}, "Tile": {1}, "Slice": {1, 2, 3, 4},
+	"Pad": {1}, "Resize": {1, 2, 3}, "Upsample": {1}, "TopK": {1}, "OneHot": {1}, "Split": {1}, "SplitToSequence": {1},
+	"CenterCropPad": {1}, "AffineGrid": {1}, "Unique": {0}, "StringSplit": {0},
+}
+
+// resizes is the rule that finds an operator that makes a size of a request's numbers, such as
+// the length of the longest row, or the most words in one. The shapes of requests do not count.
+func resizes(node *onnxpb.NodeProto, s scope) (why string, depends bool) {
+	kind, in := node.GetOpType(), node.GetInput()
+	at := sizes[kind]
+	if kind == "StringNormalizer" && slices.ContainsFunc(node.GetAttribute(), func(a *onnxpb.AttributeProto) bool { return len(a.GetStrings()) > 0 }) {
+		at = []int{0} // It removes words.
+	}
+	for _, at := range at {
+		if at < len(in) && s.depends[in[at]] {
+			return fmt.Sprintf("the operator %s (%s) makes one size for all rows of a batch out of their numbers", nameOf(node), kind), true
+		}
+	}
+	if kind == "Shape" || kind == "Size" {
+		return "", false
+	}
+	return "", slices.ContainsFunc(in, func(name string) bool { return s.depends[name] })
 }
 
 // Compared are the integers that the graph compares a scalar input with, such as the sampling

@@ -13,7 +13,7 @@ import (
 //   - Dynamic quantisation takes one scale from the whole batch, so a large row makes its
 //     neighbours coarse.
 //   - A BatchNormalization in training mode takes its mean from the batch.
-//   - An If, or the end of a Loop, that depends on a request decides for all rows at once.
+//   - An If, the end of a Loop or a size that depends on a request decides for all rows at once.
 //   - A reduction, a search or a sum along the batch mixes rows.
 func (n *Natural) Crossing(axes []int) string {
 	g := n.Model.Proto().GetGraph()

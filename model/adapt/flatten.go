@@ -2,6 +2,7 @@ package adapt
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,6 +32,20 @@ func flatten(p *onnxpb.ModelProto) (changed bool, err error) {
 	return changed, nil
 }
 
+// localise gives a StringNormalizer that names no locale the one that each machine has, and reports
+// whether there was one. Its default is American English, which images for containers lack; the
+// letters of both have the same capitals.
+func localise(g *onnxpb.GraphProto) (changed bool) {
+	for _, n := range g.GetNode() {
+		named := slices.ContainsFunc(n.GetAttribute(), func(a *onnxpb.AttributeProto) bool { return a.GetName() == "locale" })
+		if n.GetOpType() == "StringNormalizer" && !named {
+			n.Attribute = append(n.Attribute, &onnxpb.AttributeProto{Name: proto.String("locale"), Type: onnxpb.AttributeProto_STRING.Enum(), S: []byte("C.UTF-8")})
+			changed = true
+		}
+	}
+	return changed
+}
+
 // zipMap is the ZipMap that computes a value, nil if none does.
 func zipMap(g *onnxpb.GraphProto, name string) *onnxpb.NodeProto {
 	for _, n := range g.GetNode() {
@@ -49,10 +64,13 @@ func unzip(p *onnxpb.ModelProto, output int, n *onnxpb.NodeProto) {
 	v.Type = tensorOf(&onnxpb.TypeProto_Tensor{ElemType: proto.Int32(int32(onnxpb.TensorProto_FLOAT))})
 }
 
+// stacked ends the name of the node that makes one tensor of a sequence.
+const stacked = "@stacked"
+
 // stack puts the tensors of a sequence behind each other.
 func stack(p *onnxpb.ModelProto, output int, element *onnxpb.TypeProto_Tensor) {
 	v := p.Graph.Output[output]
-	to := v.GetName() + "@stacked"
+	to := v.GetName() + stacked
 	p.Graph.Node = append(p.Graph.Node, &onnxpb.NodeProto{
 		OpType: proto.String("ConcatFromSequence"), Name: proto.String(to), Input: []string{v.GetName()}, Output: []string{to},
 		Attribute: []*onnxpb.AttributeProto{integer("axis", 0), integer("new_axis", 1)},
@@ -63,14 +81,14 @@ func stack(p *onnxpb.ModelProto, output int, element *onnxpb.TypeProto_Tensor) {
 
 // rename gives the value of an output that is a sequence the name of its stacked form, so
 // that clients see the output's own name.
-func rename(g *onnxpb.GraphProto, v *onnxpb.ValueInfoProto, stacked string) {
+func rename(g *onnxpb.GraphProto, v *onnxpb.ValueInfoProto, to string) {
 	own, sequence := v.GetName(), v.GetName()+"@sequence"
 	for _, n := range g.Node {
 		for i, name := range n.Output {
 			switch name {
 			case own:
 				n.Output[i] = sequence
-			case stacked:
+			case to:
 				n.Output[i] = own
 			}
 		}

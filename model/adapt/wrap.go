@@ -12,24 +12,41 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// rows ends the names of tensors whose batch is in front, within a model.
-const rows = "@rows"
+// rows ends the names of inputs whose batch is in front, within a model, and joined those of
+// outputs: a tensor may be both.
+const (
+	rows   = "@rows"
+	joined = "@joined"
+)
 
-// Inside is the name of an input or output within a wrapped model: clients' name for a tensor
-// that is the same inside.
-func Inside(i tensor.Info, wide bool) string {
-	switch {
-	case i.Edge != nil:
+// InsideInput is the name of an input within a wrapped model: clients' name for a tensor that is
+// the same inside.
+func InsideInput(i tensor.Info) string {
+	if i.Edge != nil {
 		return i.Name + rows
-	case wide:
-		return i.Name + widened
 	}
 	return i.Name
 }
 
-// Outside gives the inputs and outputs in an engine's message the names that clients know.
+// InsideOutput is the name of an output within a wrapped model.
+func InsideOutput(o tensor.Info, wide bool) string {
+	switch {
+	case o.Edge != nil:
+		return o.Name + joined
+	case wide:
+		return o.Name + widened
+	}
+	return o.Name
+}
+
+// Outside gives the inputs and outputs in an engine's message the names that clients know, and says
+// what a sequence is that is no tensor.
 func Outside(message string) string {
-	return strings.NewReplacer(rows, "", widened, "").Replace(message)
+	if _, name, ragged := strings.Cut(message, "Name:'"); ragged && strings.Contains(name, stacked+"'") {
+		name, _, _ = strings.Cut(name, stacked+"'")
+		return fmt.Sprintf("output %q is a sequence of tensors of several shapes; export the model with one output for each, or make them one shape with Pad", name)
+	}
+	return strings.NewReplacer(rows, "", joined, "", widened, "").Replace(message)
 }
 
 // Wrapped is a model whose tensors have the batch as their first dimension.
@@ -60,6 +77,9 @@ func (n *Natural) Wrap(proposal *Proposal, outputs []int) (*Wrapped, error) {
 	changed := n.Changed || proposal == nil || proposal.Freed
 	for i, out := range n.Outputs {
 		w.Outputs = append(w.Outputs, inner(out, outputs[i]))
+		if o := &w.Outputs[i]; n.inputs[out.Name] && o.Edge == nil {
+			o.Edge = &tensor.Edge{Shape: slices.Clone(o.Shape)}
+		}
 		// The file says that it has a fixed number of rows, and it has not.
 		changed = changed || outputs[i] >= 0 && out.Shape[outputs[i]] >= 0
 	}
@@ -92,7 +112,7 @@ func (w *Wrapped) same() bool {
 
 // inner describes a tensor as the engine takes it. own is its description by the model.
 func inner(own tensor.Info, axis int) tensor.Info {
-	in := tensor.Info{Name: own.Name, Type: own.Type, Shape: []int64{-1}}
+	in := tensor.Info{Name: own.Name, Type: own.Type, Shape: []int64{-1}, Empty: own.Empty}
 	if axis < 0 {
 		in.Shape = append(in.Shape, own.Shape...)
 		in.Edge = &tensor.Edge{Shape: slices.Clone(own.Shape), Axis: -1}
@@ -170,10 +190,13 @@ func (e *editor) outputs(infos []tensor.Info, wideOutputs []bool) {
 		if wideOutputs[i] {
 			kind.Type = tensor.FP32
 		}
-		name := info.Name + rows
-		if info.Edge.Axis < 0 {
+		name := info.Name + joined
+		switch axis := info.Edge.Axis; {
+		case axis < 0:
 			g.Node = append(g.Node, e.withAxes("Unsqueeze", v.GetName(), name))
-		} else {
+		case axis == 0: // It is also an input.
+			g.Node = append(g.Node, &onnxpb.NodeProto{OpType: proto.String("Identity"), Name: proto.String(name), Input: []string{v.GetName()}, Output: []string{name}})
+		default:
 			g.Node = append(g.Node, transpose(v.GetName(), name, toFront(info.Edge.Axis, len(info.Edge.Shape))))
 		}
 		g.Output[i] = declare(name, kind)

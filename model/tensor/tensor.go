@@ -54,6 +54,9 @@ type Info struct {
 	Shape []int64 `json:"shape"`
 	// Edge is the tensor as clients send or get it, nil if that is the same.
 	Edge *Edge `json:"edge,omitempty"`
+	// Empty says that a dynamic dimension of the input may be 0, as the past of a decoder is at
+	// first. Other inputs may not be empty: operators exist that end the process then.
+	Empty bool `json:"empty,omitempty"`
 }
 
 // Float reports whether the elements are floating-point numbers.
