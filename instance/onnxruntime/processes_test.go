@@ -68,7 +68,7 @@ func TestWeightsAreShared(t *testing.T) {
 		return
 	}
 	path := zooFile(t, "mnist")
-	p, err := Prepare(path, t.TempDir())
+	p, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

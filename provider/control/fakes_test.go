@@ -45,6 +45,8 @@ func (m *fakeModels) Hash(file string) (string, error) {
 	return "hash of " + file, m.hashFails
 }
 
+func (m *fakeModels) Bytes(string) int64 { return 1 }
+
 func (m *fakeModels) Prepare(_ context.Context, file string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

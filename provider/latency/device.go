@@ -146,10 +146,11 @@ func (t *Finder) join(f *provider.Function, hash, file string, p *profiler.Profi
 // times are known then, this is the error.
 func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
 	if t.trial == nil {
-		if err := take(ctx, t.measuring); err != nil {
+		leave, err := t.turn(ctx, t.measuring, f, file)
+		if err != nil {
 			return nil, err
 		}
-		defer give(t.measuring)
+		defer leave()
 	}
 	joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
 	var failed []error

@@ -38,10 +38,11 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 		return nil, ErrFollowing
 	}
 	// Models that are measured do not wait: functions without shadows may need their times.
-	if err := take(ctx, t.dividing); err != nil {
+	leave, err := t.turn(ctx, t.dividing, f, file)
+	if err != nil {
 		return nil, err
 	}
-	defer give(t.dividing)
+	defer leave()
 	m, err := t.Blocks(ctx, file)
 	var why *shadow.UndividedError
 	if errors.As(err, &why) {

@@ -22,10 +22,11 @@ func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *
 	if err != nil {
 		return nil, err
 	}
-	if err := take(ctx, t.sketching); err != nil {
+	leave, err := t.turn(ctx, t.sketching, f, file)
+	if err != nil {
 		return nil, err
 	}
-	defer give(t.sketching)
+	defer leave()
 	key := t.Key(hash, f)
 	if stored := t.stored(key); stored != nil && stored.Own > 0 { // Another function has the model, too.
 		with := *p
