@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,12 @@ type bounds struct {
 }
 
 const (
-	// baseMemory is what any child may take in bytes; coreMemory is added for each core, whose
-	// threads have stacks. A model may take weightsMemory times its size more: the file, the
+	// baseMemory is what any child may take in bytes; coreMemory is added for each core up to
+	// maxCores, whose threads have stacks. A model may take weightsMemory times its size more: the file, the
 	// decoded weights, and two sessions with packed copies.
 	baseMemory    = 6 << 30
 	coreMemory    = 16 << 20
+	maxCores      = 64
 	weightsMemory = 8
 	// baseTime, coreTime and readRate (bytes a second) bound the processor time.
 	baseTime = 60 * time.Second
@@ -78,7 +80,7 @@ const (
 //
 // The child may use 60 s of processor time, 10 s for each core, 1 s for each 4 MiB of the model
 // and 40 times the objective; five times that if nobody waits for it. It may last four times as
-// long. It may take 6 GiB of memory, 16 MiB for each core and 8 times the model's size; more if
+// long. It may take 6 GiB of memory, 16 MiB for each of up to 64 cores and 8 times the model's size; more if
 // limits.memory is more than 3 GiB: twice that.
 func boundsOf(w weight, objective time.Duration, bytes, limit int64) bounds {
 	cores := runtime.NumCPU()
@@ -89,7 +91,7 @@ func boundsOf(w weight, objective time.Duration, bytes, limit int64) bounds {
 	if w == background {
 		cpu *= patientBy
 	}
-	memory := max(baseMemory, 2*limit) + int64(cores)*coreMemory + weightsMemory*bytes
+	memory := max(baseMemory, 2*limit) + int64(min(cores, maxCores))*coreMemory + weightsMemory*bytes
 	return bounds{process.Bounds{Memory: memory, CPU: cpu}, waitingBy * cpu}
 }
 
@@ -161,6 +163,8 @@ func used(c *exec.Cmd) time.Duration {
 var (
 	// shortMemory matches what programs and the engine say when an allocation fails.
 	shortMemory = regexp.MustCompile(`(?i)bad_alloc|failed to allocate|out of memory|cannot allocate memory`)
+	// allocation matches what the engine says of the allocation itself.
+	allocation = regexp.MustCompile(`(?i)failed to allocate memory for requested buffer of size \d+`)
 	// unchanging matches errors that the next try repeats.
 	unchanging = regexp.MustCompile(`does not run on sample inputs|not an ONNX model`)
 )
@@ -180,7 +184,7 @@ func (b bounds) explain(err error, what string, cpu time.Duration, said string) 
 			"use a smaller model, or a longer objective", what, cpu.Round(time.Second)))
 	case b.Memory > 0 && !killed && shortMemory.MatchString(text):
 		return latency.Permanent(fmt.Errorf("the model needs more than %d MiB of memory to be prepared and run (%s); "+
-			"use a smaller model or shorter requests, or state limits.memory", b.Memory>>20, strings.TrimPrefix(text, filepath.Base(process.Self())+": ")))
+			"use a smaller model or shorter requests, or state limits.memory", b.Memory>>20, cmp.Or(allocation.FindString(text), text)))
 	case !clean:
 		return fmt.Errorf("%w %s %s", errDied, what, text)
 	}

@@ -164,7 +164,7 @@ func (l *line) state(function string) string {
 		}
 	}
 	if before > 0 {
-		text += fmt.Sprintf("; %d more are before it", before)
+		text += fmt.Sprintf("; waiting before it: %d more", before)
 	}
 	return text
 }
