@@ -2,6 +2,7 @@ package latency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,19 +16,22 @@ const (
 	patience = time.Minute
 )
 
+// errOvertime ends work that lasts longer than overtime while others wait. It begins again as long work.
+var errOvertime = errors.New("others wait")
+
 // line lets work on models take turns, the smallest model first: work that is done at the same
-// time disturbs what it measures. Work that takes longer than overtime holds up the others no
-// longer: it goes on beside them, as long as there are no more than spare of its kind. So a model
-// that does not end cannot keep new ones from being served. The zero value is not ready.
+// time disturbs what it measures. Work that lasts longer than overtime is long: it goes on beside the
+// others if there is room for it, and otherwise ends and begins again once there is. So models that
+// do not end cannot keep new ones from being served for longer than overtime each.
 type line struct {
 	// doing says what is done, as the rest of a sentence: "being measured".
 	doing string
-	// lanes is how many pieces of work go on at once, spare how many more may that are overtime.
+	// lanes is how much work goes on at once, spare how much long work beside that.
 	lanes, spare int
 
 	mu               sync.Mutex
 	running, waiting []*turn
-	// alarm admits the next ones when work becomes overtime, nil if nothing waits for that.
+	// alarm looks again when work becomes long, nil if nothing waits for that.
 	alarm *time.Timer
 }
 
@@ -36,26 +40,42 @@ type turn struct {
 	// function is the full name of the function for which it is done.
 	function string
 	bytes    int64
-	// asked and began are when it came and when it was admitted.
+	long     bool
+	// asked and began are when it came and when it was admitted. admitted is closed then.
 	asked, began time.Time
 	admitted     chan struct{}
+	// end ends its work.
+	end context.CancelCauseFunc
 }
 
-// enter waits for a turn for a function's model of a size in bytes, unless ctx ends first. The caller
-// calls leave at the work's end.
-func (l *line) enter(ctx context.Context, function string, bytes int64) (leave func(), err error) {
-	t := &turn{function: function, bytes: bytes, asked: time.Now(), admitted: make(chan struct{})}
+// do does work for a function's model of a size in bytes when it is its turn. The work gets a
+// context that ends with ctx. It may be begun again.
+func (l *line) do(ctx context.Context, function string, bytes int64, work func(context.Context) error) error {
+	for t := (&turn{function: function, bytes: bytes, asked: time.Now()}); ; t.long = true {
+		within, end := context.WithCancelCause(ctx)
+		t.admitted, t.end = make(chan struct{}), end
+		l.enter(t)
+		var err error
+		select {
+		case <-t.admitted:
+			err = work(within)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		l.leave(t)
+		again := err != nil && ctx.Err() == nil && errors.Is(context.Cause(within), errOvertime)
+		end(nil)
+		if !again {
+			return err
+		}
+	}
+}
+
+func (l *line) enter(t *turn) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.waiting = append(l.waiting, t)
 	l.advance()
-	l.mu.Unlock()
-	select {
-	case <-t.admitted:
-		return func() { l.leave(t) }, nil
-	case <-ctx.Done():
-		l.leave(t)
-		return nil, ctx.Err()
-	}
 }
 
 // leave takes a turn out of the line, whether it was admitted or not.
@@ -67,11 +87,15 @@ func (l *line) leave(t *turn) {
 	l.advance()
 }
 
-// advance admits who may start now, and sets the alarm. The lock is held.
+// advance does what is decided for now, and sets the alarm. The lock is held.
 func (l *line) advance() {
 	now := time.Now()
-	for _, t := range l.admit(now) {
+	started, ended := l.decide(now)
+	for _, t := range started {
 		close(t.admitted)
+	}
+	for _, t := range ended {
+		t.end(errOvertime)
 	}
 	if l.alarm != nil {
 		l.alarm.Stop()
@@ -86,19 +110,45 @@ func (l *line) advance() {
 	}
 }
 
-// admit moves the turns that may start at now from those that wait to those that run.
-func (l *line) admit(now time.Time) (started []*turn) {
-	for len(l.waiting) > 0 {
-		late := min(l.late(now), l.spare)
-		if len(l.running)-late >= l.lanes {
-			break
+// decide says which turns start at now, and moves them to those that run, and which end because
+// others wait.
+func (l *line) decide(now time.Time) (started, ended []*turn) {
+	for _, t := range l.running {
+		switch {
+		case t.long || now.Sub(t.began) < overtime:
+		case l.count(true) < l.spare:
+			t.long = true
+		case slices.ContainsFunc(l.waiting, func(w *turn) bool { return !w.long }):
+			ended = append(ended, t) // It leaves once its work has ended.
 		}
-		t := slices.MinFunc(l.waiting, func(a, b *turn) int { return l.order(a, b, now) })
-		l.waiting = slices.DeleteFunc(l.waiting, func(x *turn) bool { return x == t })
-		t.began = now
-		l.running, started = append(l.running, t), append(started, t)
 	}
-	return started
+	for _, long := range []bool{false, true} {
+		room := l.lanes
+		if long {
+			room = l.spare
+		}
+		for l.count(long) < room {
+			waits := slices.DeleteFunc(slices.Clone(l.waiting), func(t *turn) bool { return t.long != long })
+			if len(waits) == 0 {
+				break
+			}
+			t := slices.MinFunc(waits, func(a, b *turn) int { return l.order(a, b, now) })
+			l.waiting = slices.DeleteFunc(l.waiting, func(x *turn) bool { return x == t })
+			t.began = now
+			l.running, started = append(l.running, t), append(started, t)
+		}
+	}
+	return started, ended
+}
+
+// count is the number of running turns that are long, or that are not.
+func (l *line) count(long bool) (n int) {
+	for _, t := range l.running {
+		if t.long == long {
+			n++
+		}
+	}
+	return n
 }
 
 // order is negative if a starts before b: those that have waited for longer than patience in the
@@ -118,24 +168,14 @@ func (l *line) order(a, b *turn, now time.Time) int {
 	return a.asked.Compare(b.asked)
 }
 
-// late is the number of running turns that are overtime.
-func (l *line) late(now time.Time) (n int) {
-	for _, t := range l.running {
-		if now.Sub(t.began) >= overtime {
-			n++
-		}
-	}
-	return n
-}
-
-// next is when admit may admit more although nothing has ended, the zero time for never.
+// next is when decide may decide something although nothing has ended, the zero time for never.
 func (l *line) next(now time.Time) (at time.Time) {
-	if len(l.waiting) == 0 || l.late(now) >= l.spare {
+	if len(l.waiting) == 0 {
 		return at
 	}
 	for _, t := range l.running {
 		end := t.began.Add(overtime)
-		if end.After(now) && (at.IsZero() || end.Before(at)) {
+		if !t.long && end.After(now) && (at.IsZero() || end.Before(at)) {
 			at = end
 		}
 	}
@@ -156,10 +196,15 @@ func (l *line) state(function string) string {
 		return ""
 	}
 	first := l.running[len(l.running)-1]
+	for _, t := range l.running {
+		if t.long == l.waiting[i].long {
+			first = t
+		}
+	}
 	text := fmt.Sprintf("the model waits, behind that of %s, which is %s since %s", first.function, l.doing, clock(first.began))
 	before := 0
 	for _, t := range l.waiting {
-		if t != l.waiting[i] && l.order(t, l.waiting[i], now) < 0 {
+		if t.long == l.waiting[i].long && t != l.waiting[i] && l.order(t, l.waiting[i], now) < 0 {
 			before++
 		}
 	}

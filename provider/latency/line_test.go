@@ -19,58 +19,77 @@ func names(turns []*turn) (all []string) {
 	return all
 }
 
-// The smallest model goes first, but none waits for ever, and work that takes long holds up the
-// others no longer.
+// The smallest model goes first, but none waits for ever, and work that is long holds up no others.
 func TestLineDecides(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	l := &line{doing: "being measured", lanes: 1, spare: 1}
-	ask := func(function string, bytes int64, at time.Time) *turn {
-		x := &turn{function: function, bytes: bytes, asked: at, admitted: make(chan struct{})}
-		l.waiting = append(l.waiting, x)
-		return x
+	ask := func(function string, bytes int64, at time.Time) {
+		l.waiting = append(l.waiting, &turn{function: function, bytes: bytes, asked: at})
 	}
-	step := func(after time.Duration, want ...string) {
+	leave := func(function string) {
+		l.running = slices.DeleteFunc(l.running, func(t *turn) bool { return t.function == function })
+	}
+	step := func(after time.Duration, start, end string) {
 		t.Helper()
-		if got := names(l.admit(now.Add(after))); !slices.Equal(got, want) {
-			t.Errorf("after %v: %q start, want %q", after, got, want)
+		started, ended := l.decide(now.Add(after))
+		if got := strings.Join(names(started), " "); got != start {
+			t.Errorf("after %v: %q start, want %q", after, got, start)
+		}
+		if got := strings.Join(names(ended), " "); got != end {
+			t.Errorf("after %v: %q end, want %q", after, got, end)
 		}
 	}
 	ask("endless", 1, now)
-	step(0, "endless")
+	step(0, "endless", "")
+	ask("second", 2, now)
 	ask("large", 1000, now)
-	ask("small", 10, now)
-	step(overtime - 1)
+	step(overtime-1, "", "")
 	if at := l.next(now.Add(overtime - 1)); !at.Equal(now.Add(overtime)) {
 		t.Errorf("the next look is at %v", at)
 	}
-	step(overtime, "small")
-	step(2 * overtime) // Both are overtime, and only one is spare.
-	if at := l.next(now.Add(2 * overtime)); !at.IsZero() {
+	step(overtime, "second", "")
+	step(2*overtime, "", "second") // Another is long already, and a third waits.
+	leave("second")
+	l.waiting = append(l.waiting, &turn{function: "second", bytes: 2, asked: now, long: true})
+	step(2*overtime, "large", "")
+	step(3*overtime, "", "") // It is long, too, but nobody waits who is not.
+	if at := l.next(now.Add(3 * overtime)); !at.IsZero() {
 		t.Errorf("there is no room, and the next look is at %v", at)
 	}
-	ask("smaller", 5, now.Add(2*patience)) // The large one has waited too long by then.
-	l.running = l.running[:1]
-	step(2*patience, "large")
-	step(2*patience + overtime - 1)
-	l.running = l.running[:1]
-	step(2*patience+overtime, "smaller")
+	leave("endless")
+	step(3*overtime, "", "") // The large one has its place.
+	leave("large")
+	step(3*overtime, "second", "")
+	ask("old", 1000, now.Add(3*overtime))
+	ask("small", 1, now.Add(3*overtime+2*patience))
+	step(3*overtime+2*patience, "old", "")
 }
 
-// However much asks, no more goes on at once than the lanes and the spare ones, and everything gets
-// its turn.
+// However much asks, no more goes on at once than the lanes and the spare places, and everything gets its
+// turn.
 func TestLineIsBounded(t *testing.T) {
 	for _, l := range []*line{{lanes: 1, spare: 1}, {lanes: 4, spare: 8}} {
 		now, done := time.Now(), 0
 		for i := range 200 {
-			l.waiting = append(l.waiting, &turn{function: fmt.Sprint(i), bytes: int64(i * 7919 % 200), asked: now, admitted: make(chan struct{})})
+			l.waiting = append(l.waiting, &turn{function: fmt.Sprint(i), bytes: int64(i * 7919 % 200), asked: now})
 		}
-		for rounds := 0; done < 200 && rounds < 1000; rounds++ {
-			l.admit(now)
+		for range 1000 {
+			if done == 200 {
+				break
+			}
+			_, ended := l.decide(now)
 			if len(l.running) > l.lanes+l.spare {
 				t.Fatalf("%d at once", len(l.running))
 			}
-			done += len(l.running[:1])
-			l.running = l.running[1:]
+			for _, e := range ended {
+				l.running = slices.DeleteFunc(l.running, func(t *turn) bool { return t == e })
+				e.long = true
+				l.waiting = append(l.waiting, e)
+			}
+			if len(l.running) > 0 {
+				done++
+				l.running = l.running[1:]
+			}
 			now = now.Add(overtime / 2)
 		}
 		if done != 200 {
@@ -79,44 +98,53 @@ func TestLineIsBounded(t *testing.T) {
 	}
 }
 
-// Work that never ends keeps no other from its turn, and those that wait are told behind what.
+// Work that never ends keeps no other from its turn, however much of it there is. Those that wait are told
+// behind what.
 func TestEndlessWorkHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &line{doing: "being measured", lanes: 1, spare: 1}
-		end, err := l.enter(t.Context(), "endless", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
-		for _, name := range []string{"first", "second"} {
+		ended := make(chan error)
+		const endless = 3
+		for i := range endless {
 			go func() {
-				leave, err := l.enter(t.Context(), name, 2)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				time.Sleep(time.Second)
-				leave()
+				ended <- l.do(ctx, fmt.Sprintf("endless %d", i), 1, func(ctx context.Context) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
 			}()
 			time.Sleep(time.Millisecond)
 		}
-		synctest.Wait()
-		if got, want := l.state("endless"), "the model is being measured since "+clock(began); got != want {
+		if got, want := l.state("endless 0"), "the model is being measured since "+clock(began); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		waits := l.state("first") + l.state("second")
-		if strings.Count(waits, "the model waits, behind that of endless, which is being measured since "+clock(began)) != 2 || !strings.Contains(waits, "waiting before it: 1 more") {
-			t.Errorf("those that wait say %q", waits)
+		for range 10 {
+			wait := time.Now()
+			err := l.do(ctx, "good", 2, func(context.Context) error {
+				time.Sleep(time.Second)
+				return nil
+			})
+			if took := time.Since(wait); err != nil || took > endless*overtime+time.Second {
+				t.Errorf("another model: %v after %v", err, took)
+			}
 		}
-		gone, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := l.enter(gone, "third", 3); !errors.Is(err, context.Canceled) {
+		if got := l.state("endless 2"); !strings.HasPrefix(got, "the model waits, behind that of endless 0, which is being measured since "+clock(began)) {
+			t.Errorf("it says %q", got)
+		}
+		gone, left := context.WithCancel(t.Context())
+		left()
+		if err := l.do(gone, "gone", 0, func(context.Context) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("a deployment that has gone: %v", err)
 		}
-		time.Sleep(overtime + 3*time.Second)
-		if len(l.waiting) != 0 || len(l.running) != 1 || l.state("second") != "" {
+		cancel()
+		for range endless {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("it ends with %v", err)
+			}
+		}
+		if len(l.waiting)+len(l.running) != 0 {
 			t.Errorf("%q wait, and %q run", names(l.waiting), names(l.running))
 		}
-		end()
 	})
 }

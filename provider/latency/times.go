@@ -348,11 +348,14 @@ func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash str
 // begin returns a sketch, to serve with at once if it is good enough, and no profile if the model
 // cannot be sketched. It sketches one model at a time.
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	leave, err := t.turn(ctx, t.sketching, f, file)
-	if err != nil {
-		return "", nil, err
-	}
-	defer leave()
+	err = t.sketching.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		prepared, p, err = t.beginNow(ctx, f, file, key)
+		return err
+	})
+	return prepared, p, err
+}
+
+func (t *Finder) beginNow(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
 		prepared, err := t.Ready(ctx, f, file)
 		return prepared, p, err
@@ -395,11 +398,14 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 
 // whole returns the full profile from the store, otherwise predicts or measures it.
 func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	leave, err := t.turn(ctx, t.measuring, f, file)
-	if err != nil {
-		return "", nil, err
-	}
-	defer leave()
+	err = t.measuring.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		prepared, p, err = t.wholeNow(ctx, f, file, key)
+		return err
+	})
+	return prepared, p, err
+}
+
+func (t *Finder) wholeNow(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	until := f.Inference.SLO / 2
 	if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
 		if t.serves(f, p) {
@@ -493,17 +499,11 @@ func (t *Finder) predict(ctx context.Context, f *provider.Function, file string,
 
 // Ready prepares a function's model that does not have to be measured.
 func (t *Finder) Ready(ctx context.Context, f *provider.Function, file string) (prepared string, err error) {
-	leave, err := t.turn(ctx, t.preparing, f, file)
-	if err != nil {
-		return "", err
-	}
-	defer leave()
-	return t.models(f).Prepare(ctx, file)
-}
-
-// turn waits until it is the turn of a function's model in a line. The caller calls leave at the end.
-func (t *Finder) turn(ctx context.Context, in *line, f *provider.Function, file string) (leave func(), err error) {
-	return in.enter(ctx, f.Name, t.Models.Bytes(file))
+	err = t.preparing.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		prepared, err = t.models(f).Prepare(ctx, file)
+		return err
+	})
+	return prepared, err
 }
 
 // Progress says what is being found out about a function's models, or for what they wait; "" for
