@@ -397,6 +397,7 @@ func newPrepareCommand() *cobra.Command {
 	var part int
 	var lean, asJSON bool
 	var sizes sizeFlags
+	var trial profile.TryFlags
 	c := &cobra.Command{
 		Use:   "prepare --model FILE --cache DIR",
 		Short: "Prepare a model for this host, once, and print the directory for --prepared",
@@ -427,10 +428,14 @@ cuts the source and prepares the parts one after the other, each in a process of
 			if err := sizes.checkFile(model); err != nil {
 				return err
 			}
+			usual, err := trial.Shapes(model, sizes.usual)
+			if err != nil {
+				return err
+			}
 			if err := onnxruntime.Load(library); err != nil {
 				return err
 			}
-			prepared, err := onnxruntime.PrepareWith(model, cache, onnxruntime.PrepareOptions{Lean: lean, Shapes: sizes.usual})
+			prepared, err := onnxruntime.Prepare(model, cache, onnxruntime.PrepareOptions{Lean: lean, Shapes: usual, MaxRun: trial.MaxRun})
 			if err != nil {
 				return err
 			}
@@ -450,6 +455,7 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.StringVar(&library, "onnxruntime", "", "the ONNX Runtime library (default $"+onnxruntime.LibraryEnv+")")
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
 	sizes.add(c.Flags())
+	trial.Flags(c.Flags())
 	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c

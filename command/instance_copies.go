@@ -23,7 +23,7 @@ const (
 	// time between two looks.
 	shadowPatience = time.Minute
 	shadowLook     = 100 * time.Millisecond
-	// leanTimes and leanMore bound the memory that [onnxruntime.PrepareLean] takes: so many times the
+	// leanTimes and leanMore bound the memory that a lean [onnxruntime.Prepare] takes: so many times the
 	// model's size, and so many bytes more.
 	leanTimes = 3
 	leanMore  = 128 << 20

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/database"
@@ -46,10 +44,8 @@ func (m gpuModels) SizedDevices(sizes latency.Sizes) latency.Devices {
 	return m
 }
 
-// arguments are those of [sizedModels].
-func (m gpuModels) arguments(file string) []string {
-	return sizedModels{m.childModels, m.sizes}.arguments(file)
-}
+// sized are the models with the deployment's sizes.
+func (m gpuModels) sized() sizedModels { return sizedModels{m.childModels, m.sizes} }
 
 // Devices implements [latency.Devices].
 func (m gpuModels) Devices() (names []string) {
@@ -110,7 +106,7 @@ func (m gpuModels) Unusable(file, device string) string {
 			}
 		}
 	}
-	if least := weights(file); most > 0 && least > most {
+	if least := Weights(file); most > 0 && least > most {
 		return fmt.Sprintf("the model's weights alone need %d MiB of memory, and the GPU has %d MiB", least>>20, most>>20)
 	}
 	if engines.IsManifest(file) && m.others == nil { // On a cluster it is measured in an instance.
@@ -135,23 +131,6 @@ func (m gpuModels) Unusable(file, device string) string {
 	return ""
 }
 
-// weights is the size in bytes of a model's file and of its files of external weights: an instance
-// needs more.
-func weights(file string) (sum int64) {
-	files := []string{file}
-	if m, err := model.ReadOutline(file); err == nil {
-		for _, name := range m.ExternalFiles() {
-			files = append(files, filepath.Join(filepath.Dir(file), name))
-		}
-	}
-	for _, file := range files {
-		if info, err := os.Stat(file); err == nil {
-			sum += info.Size()
-		}
-	}
-	return sum
-}
-
 // OnDevice implements [latency.Devices]. It measures the model if this machine has that GPU, which
 // takes about half a minute. Instances on the GPU are slower meanwhile, and make the figures larger.
 // Otherwise it predicts the times if the database has operators of that GPU. Measured times are
@@ -164,10 +143,10 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return m.whole(ctx, file, device, maxBatch, until)
 	}
 	if at >= 0 { // The child must not be idle work: it measures.
-		_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, append(m.arguments(file), measureOn(i, &all[at])...)...)
+		_, p, err := m.sized().profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
 		return p, err
 	}
-	_, p, err := m.profile(ctx, background, "predict", file, maxBatch, until, append(m.arguments(file), gpuName, device)...)
+	_, p, err := m.sized().profile(ctx, background, "predict", file, maxBatch, until, gpuName, device)
 	if err == nil {
 		return p, nil
 	}
@@ -184,11 +163,11 @@ func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int,
 	if err != nil {
 		return nil, err
 	}
-	arguments := []string{"--device", "cuda", "--gpu", most.UUID, "--shares", "100", "--threads", "1"}
+	arguments := []string{deviceFlag, "cuda", "--gpu", most.UUID, "--shares", "100", "--threads", "1"}
 	if !most.Whole {
 		arguments = append(arguments, "--mps-pipe", m.inventory().On(most.UUID, 100, 0).PipeDirectory)
 	}
-	_, p, err := m.profile(ctx, foreground, "model", file, maxBatch, until, append(arguments, m.arguments(file)...)...)
+	_, p, err := m.sized().profile(ctx, foreground, "model", file, maxBatch, until, arguments...)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +188,7 @@ func (m gpuModels) wholeOf(device string) (gpu.Device, error) {
 // measureOn are the arguments that measure on a GPU: by shares of the daemon that serves instances,
 // or as a whole without one. A second daemon would take turns with the first.
 func measureOn(i gpu.Inventory, d *gpu.Device) []string {
-	arguments := []string{"--device", "cuda", "--gpu", d.UUID, "--shares"}
+	arguments := []string{deviceFlag, "cuda", "--gpu", d.UUID, "--shares"}
 	if d.Whole {
 		return append(arguments, "100")
 	}

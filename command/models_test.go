@@ -86,7 +86,7 @@ func TestPreparedModelIsRemembered(t *testing.T) {
 func TestChildrenEndWithTheirContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := (&childModels{}).check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
+	if err := (&childModels{}).assumed().check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "model.onnx")
 		write(t, file, head)
-		deployed := (&childModels{}).check(t.Context(), file)
+		deployed := (&childModels{}).assumed().check(t.Context(), file)
 		_, checked := execute(t, "model", "check", file, "--prepared", t.TempDir())
 		_, shown := execute(t, "model", "show", file)
 		_, bundled := execute(t, "model", "bundle", file, "--root", t.TempDir(), "--image", "m:latest")

@@ -2,7 +2,9 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // tryTime is the maximum time that a deployment waits for a model to be tried. A model that
@@ -22,21 +25,34 @@ var passing = []string{
 	"too many open files", "resource temporarily unavailable", "read-only file system", "disk quota exceeded",
 }
 
-// try prepares a small model and returns an error if the engine cannot run it. A failure now
+// checking bounds the models that are tried at once for deployments.
+var checking = make(chan struct{}, max(2, runtime.NumCPU()))
+
+// try prepares a small model and returns an error if the engine cannot run it, or if one run takes
+// far longer than the objective or more memory than a child may have. A failure now
 // would be one whenever an instance starts, so the deployment is refused. A large model takes too
 // long for that.
-func (m *childModels) try(ctx context.Context, file string, more ...string) error {
+func (m sizedModels) try(ctx context.Context, file string) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() >= largeModel || engines.IsManifest(file) || forkjoin.IsCutting(file) {
 		return nil
 	}
+	select {
+	case checking <- struct{}{}:
+		defer func() { <-checking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
-	_, err = m.prepare(ctx, file, more...)
+	_, err = m.prepare(ctx, file)
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	if slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) }) {
+	passes := func(part string) bool {
+		return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part))
+	}
+	if !errors.Is(err, latency.ErrPermanent) && slices.ContainsFunc(passing, passes) {
 		return nil
 	}
 	return err

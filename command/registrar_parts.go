@@ -25,7 +25,6 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -327,7 +326,7 @@ func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.M
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if wrong := c.models.check(ctx, m.File); wrong != nil {
+	if wrong := c.models.assumed().check(ctx, m.File); wrong != nil {
 		return wrong // The file is no model, and not its size is the reason.
 	}
 	return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model cannot be cut for it: %v, and %d MiB beside that", err, partitioning.Overhead>>20)}
@@ -351,43 +350,9 @@ func (c *Cutter) oversized(f *provider.Function, m control.Model) (bytes int64, 
 		_, bytes = c.files.Known(m.File)
 	}
 	if bytes == 0 {
-		bytes = weightsOf(m.File, int64(float64(limit)/c.loading))
+		bytes = Weights(m.File)
 	}
 	return bytes, bytes > limit, float64(bytes)*c.loading > float64(limit)
-}
-
-// Weights is the size in bytes of an ONNX model's file and of its files of external weights; 0 if it
-// cannot be read.
-func Weights(file string) int64 { return weightsOf(file, 0) }
-
-// weightsOf is the size in bytes of a model's file and of its files of external weights. It looks
-// for these only if the file's directory has more than limit bytes.
-func weightsOf(file string, limit int64) (bytes int64) {
-	all := int64(0)
-	_ = filepath.WalkDir(filepath.Dir(file), func(path string, _ fs.DirEntry, err error) error {
-		if info, failed := os.Stat(path); err == nil && failed == nil && info.Mode().IsRegular() {
-			all += info.Size()
-		}
-		return nil // What cannot be read is refused elsewhere.
-	})
-	info, err := os.Stat(file)
-	if err != nil {
-		return 0
-	}
-	bytes = info.Size()
-	if all <= limit {
-		return bytes
-	}
-	m, err := model.ReadOutline(file)
-	if err != nil {
-		return bytes
-	}
-	for _, name := range m.ExternalFiles() {
-		if info, err := os.Stat(filepath.Join(filepath.Dir(file), name)); err == nil && filepath.Clean(name) != filepath.Base(file) {
-			bytes += info.Size()
-		}
-	}
-	return bytes
 }
 
 // WithPlans adds the known plans of a function's models, and leaves out models that are too

@@ -217,10 +217,10 @@ func TestWeightsOf(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "sub", "w.bin"), make([]byte, 1<<20), 0o644), os.WriteFile(filepath.Join(dir, "labels"), make([]byte, 1<<20), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := weightsOf(file, 1<<20), int64(len(text))+1<<20; got != want {
+	if got, want := Weights(file), int64(len(text))+1<<20; got != want {
 		t.Errorf("%d bytes, want %d", got, want)
 	}
-	if got := weightsOf(filepath.Join(dir, "absent.onnx"), 0); got != 0 {
+	if got := Weights(filepath.Join(dir, "absent.onnx")); got != 0 {
 		t.Errorf("a file that is not there has %d bytes", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -90,17 +91,25 @@ func TestShapesAreCheckedWithTheModel(t *testing.T) {
 	}
 }
 
-// The size of a function's images is that of its model's free dimensions.
+// The size of a function's images is that of its model's free dimensions. The child reads the model.
 func TestImagesGiveShapes(t *testing.T) {
 	file, m := writeFree(t), &childModels{}
 	for want, sizes := range map[string]latency.Sizes{
-		"--shapes image:1x3x240x320":                        {Image: "320x240 fit=crop"},
+		"--image-form 320x240 fit=crop":                     {Image: "320x240 fit=crop"},
 		"--shapes image:1x3x8x8 --max-shapes image:1x3x9x9": {Image: "320x240", Shapes: "image:1x3x8x8", Max: "image:1x3x9x9"},
 		"": {},
 	} {
 		if got := strings.Join(sizedModels{m, sizes}.arguments(file), " "); got != want {
 			t.Errorf("%+v: %q, want %q", sizes, got, want)
 		}
+	}
+	tried := profile.TryFlags{ImageForm: "320x240 fit=crop"}
+	if got, err := tried.Shapes(file, nil); err != nil || got.String() != "image:1x3x240x320" {
+		t.Errorf("the child takes %v, %v", got, err)
+	}
+	given := tensor.Shapes{"image": {1, 3, 8, 8}}
+	if got, err := tried.Shapes(file, given); err != nil || got.String() != given.String() {
+		t.Errorf("the child takes %v instead of the given shapes, %v", got, err)
 	}
 }
 

@@ -262,7 +262,7 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 
 // checkModelFile returns what checks a model that was built.
 func checkModelFile(m *childModels) func(ctx context.Context, file string) error {
-	return func(ctx context.Context, file string) error { return m.check(ctx, file) }
+	return func(ctx context.Context, file string) error { return m.assumed().check(ctx, file) }
 }
 
 // BundleModels are [latency.Models] that also compare the models of a bundle.

@@ -174,7 +174,7 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, own := range []string{annotation.InferPlan, annotation.InferReach} { // The provider's, not the deployment's.
+	for _, own := range []string{annotation.InferPlan, annotation.InferReach, annotation.InferProgress} { // The provider's, not the deployment's.
 		delete(*got.Annotations, own)
 	}
 	if back := deployment(got); !reflect.DeepEqual(back, withLabel(f)) {

@@ -22,9 +22,9 @@ var ErrNoBatch = errors.New("no dynamic batch dimension")
 // Model is an ONNX model. It is immutable, so it is safe for concurrent use.
 type Model struct {
 	proto *onnxpb.ModelProto
-	// dir is the directory of external data, "" for a model that was not read
-	// from a file.
-	dir string
+	// file is the path of the model, beside which its external data is; "" for a model that
+	// was not read from a file.
+	file string
 	// generate makes the data of external weights when the model is written. It is nil
 	// for a model whose weights are in the message or in files.
 	generate Generator
@@ -42,7 +42,7 @@ func FromProto(p *onnxpb.ModelProto) (*Model, error) {
 // With is a model of another message whose weights in files, or that are still to be
 // generated, are this model's.
 func (m *Model) With(p *onnxpb.ModelProto) *Model {
-	return &Model{proto: p, dir: m.dir, generate: m.generate}
+	return &Model{proto: p, file: m.file, generate: m.generate}
 }
 
 // Proto is the ONNX message. It must not be changed. It lacks the weights that are in

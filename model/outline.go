@@ -38,12 +38,12 @@ func ReadOutline(path string) (*Model, error) {
 	if foreign, ok := Recognise(f, info.Size()); ok {
 		return nil, fmt.Errorf("read model %s: %w: %w", path, ErrNotONNX, foreign)
 	}
-	o := &outline{in: f, name: filepath.Base(path)}
+	o := &outline{in: &window{in: f}, name: filepath.Base(path)}
 	p, err := o.read(info.Size())
 	if err == nil {
 		err = check(p)
 	}
-	m := &Model{proto: p, dir: filepath.Dir(path)}
+	m := &Model{proto: p, file: path}
 	if err == nil {
 		err = m.checkExternal()
 	}
@@ -58,6 +58,8 @@ type outline struct {
 	in   io.ReaderAt
 	name string
 	kept int64 // bytes read so far
+	// head has the begin of a field: the longest tag and the longest varint.
+	head [20]byte
 }
 
 func (o *outline) read(size int64) (*onnxpb.ModelProto, error) {
@@ -176,8 +178,7 @@ func (o *outline) fields(from, end int64, yield func(field) error) error {
 }
 
 func (o *outline) field(at, end int64) (field, error) {
-	// The longest tag and the longest varint.
-	var b [20]byte
+	b := &o.head
 	n, err := o.in.ReadAt(b[:min(int64(len(b)), end-at)], at)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return field{}, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -54,7 +53,7 @@ func ReadGraph(path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read model %s: %w", path, err)
 	}
-	return &Model{proto: p, dir: filepath.Dir(path)}, nil
+	return &Model{proto: p, file: path}, nil
 }
 
 // refuseForeign refuses a file of another format before it is read as a whole.
@@ -150,17 +149,24 @@ func (m *Model) ExternalFiles() []string {
 }
 
 func (m *Model) checkExternal() error {
+	sizes := make(map[string]int64)
 	for _, t := range m.proto.GetGraph().GetInitializer() {
 		if !isExternal(t) {
 			continue
 		}
 		name := externalValue(t, "location")
-		if !filepath.IsLocal(name) {
-			return fmt.Errorf("%w: weight %q is at %q, outside the model's directory; move it beside the model", ErrExternalData, t.GetName(), name)
-		}
-		info, err := os.Stat(filepath.Join(m.dir, name))
-		if err != nil {
-			return fmt.Errorf("%w: weight %q is in the file %q; put that file beside the model: %w", ErrExternalData, t.GetName(), name, err)
+		size, known := sizes[name]
+		if !known {
+			f, err := openBeside(m.file, name)
+			if err != nil {
+				return fmt.Errorf("weight %q: %w", t.GetName(), err)
+			}
+			info, err := f.Stat()
+			if err := errors.Join(err, f.Close()); err != nil {
+				return fmt.Errorf("weight %q: %w", t.GetName(), err)
+			}
+			size = info.Size()
+			sizes[name] = size
 		}
 		offset, _ := strconv.ParseInt(externalValue(t, "offset"), 10, 64)
 		length, given, err := externalLength(t)
@@ -170,8 +176,8 @@ func (m *Model) checkExternal() error {
 		if needs := WeightBytes(t); given && length < needs {
 			return fmt.Errorf("%w: weight %q is %d bytes, its dimensions %v need %d; the model is damaged", ErrExternalData, t.GetName(), length, t.GetDims(), needs)
 		}
-		if offset < 0 || length < 0 || offset > info.Size()-length {
-			return fmt.Errorf("%w: weight %q is %d bytes at offset %d of %q, which has %d bytes; copy the file again", ErrExternalData, t.GetName(), length, offset, name, info.Size())
+		if offset < 0 || length < 0 || offset > size-length {
+			return fmt.Errorf("%w: weight %q is %d bytes at offset %d of %q, which has %d bytes; copy the file again", ErrExternalData, t.GetName(), length, offset, name, size)
 		}
 	}
 	return nil

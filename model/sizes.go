@@ -98,7 +98,7 @@ func (m *Model) Sized(shapes tensor.Shapes) (sized *Model, assumed []string, err
 			Input: inputs, Output: old.GetOutput(), ValueInfo: old.GetValueInfo(),
 		},
 	}
-	return &Model{proto: p, dir: m.dir, generate: m.generate}, assumed, nil
+	return &Model{proto: p, file: m.file, generate: m.generate}, assumed, nil
 }
 
 // namedSizes are the sizes that shapes give to dimensions with a name, the batch's left out.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -93,17 +92,14 @@ func (w *Weights) within(t *onnxpb.TensorProto) []byte {
 
 func (w *Weights) file(t *onnxpb.TensorProto) (*os.File, error) {
 	name := externalValue(t, "location")
-	if !filepath.IsLocal(name) {
-		return nil, fmt.Errorf("%w: weight %q is at %q, outside the model's directory", ErrExternalData, t.GetName(), name)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f := w.files[name]; f != nil {
 		return f, nil
 	}
-	f, err := os.Open(filepath.Join(w.model.dir, name))
+	f, err := openBeside(w.model.file, name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrExternalData, err)
+		return nil, fmt.Errorf("weight %q: %w", t.GetName(), err)
 	}
 	w.files[name] = f
 	return f, nil

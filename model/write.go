@@ -45,8 +45,8 @@ func (m *Model) DataFile(path string) string {
 // writeFiles writes the model with the large weights in data, or in one file if data is
 // "".
 func (m *Model) writeFiles(path, data string) error {
-	if names := m.ExternalFiles(); len(names) > 0 && filepath.Clean(m.dir) != filepath.Dir(path) {
-		return fmt.Errorf("write model %s: %w: the weights are in %q in %s; copy the files instead", path, ErrExternalData, names[0], m.dir)
+	if names := m.ExternalFiles(); len(names) > 0 && filepath.Dir(m.file) != filepath.Dir(path) {
+		return fmt.Errorf("write model %s: %w: the weights are in %q in %s; copy the files instead", path, ErrExternalData, names[0], filepath.Dir(m.file))
 	}
 	files := []staged{{path, m.Write}}
 	if data != "" {

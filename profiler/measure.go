@@ -113,6 +113,9 @@ func (p Plan) measureThreads(ctx context.Context, open func(int) (Runner, error)
 	began := p.Now()
 	for i, b := range batches {
 		m, err := p.point(ctx, runner, b, n)
+		if i > 0 && needsMemory(err) {
+			break // The smaller batches are what the machine can serve.
+		}
 		if err != nil {
 			return nil, fmt.Errorf("profile: batch %d on %d threads: %w", b, n, err)
 		}
@@ -125,6 +128,15 @@ func (p Plan) measureThreads(ctx context.Context, open func(int) (Runner, error)
 	}
 	return ms, nil
 }
+
+// needsMemory reports whether an error of a run says that the batch is too large for the memory.
+func needsMemory(err error) bool {
+	var status interface{ HTTPStatus() int }
+	return errors.As(err, &status) && status.HTTPStatus() == tooLarge
+}
+
+// tooLarge is HTTP's status of a request that is too large.
+const tooLarge = 413
 
 // point measures one batch size on n threads. It takes off the time that the threads
 // waited for a core: if each waited for 3 ms of 10, the batch took 7. Threads that compute

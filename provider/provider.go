@@ -96,6 +96,9 @@ type Status struct {
 	Plan string
 	// Reach says for which sizes of requests its objective holds, "" if they have one size.
 	Reach string
+	// Progress says what is being found out about its models, or for what they wait, "" once they
+	// are known.
+	Progress string
 }
 
 // Dispatcher answers the requests of one function. Implementations are safe

@@ -318,6 +318,14 @@ func (m *imageModels) Hash(file string) (string, error) {
 	return hash, nil
 }
 
+// Bytes implements [latency.Models].
+func (m *imageModels) Bytes(file string) int64 {
+	if _, bytes := m.Known(file); bytes > 0 {
+		return bytes
+	}
+	return m.local.Bytes(file)
+}
+
 // Sized implements [latency.Sized].
 func (m *imageModels) Sized(sizes latency.Sizes) latency.Models {
 	local, ok := m.local.(latency.Sized)

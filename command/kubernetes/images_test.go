@@ -20,6 +20,7 @@ type here struct{}
 
 func (here) Check(context.Context, string, func(string) bool) error { return nil }
 func (here) Hash(string) (string, error)                            { return "hash", nil }
+func (here) Bytes(string) int64                                     { return 1 }
 func (here) Prepare(context.Context, string) (string, error)        { return "/here", nil }
 func (here) find() (string, *profiler.Profile, error)               { return "/here", &profiler.Profile{}, nil }
 func (h here) Sketch(context.Context, string, int, time.Duration) (string, *profiler.Profile, error) {

@@ -86,6 +86,7 @@ type PredictOptions struct {
 	// Shapes are the sizes of the model's free dimensions that it is predicted with, MaxShapes the
 	// largest.
 	Shapes, MaxShapes tensor.Shapes
+	TryFlags
 	// Content is the hash of the model, "" if it is unknown. With it, a large model can be
 	// sketched before it is prepared.
 	Content string
@@ -115,6 +116,7 @@ wider margin.`,
 	DatabaseFlag(c, &o.Database)
 	ShapesFlag(c.Flags(), &o.Shapes)
 	MaxShapesFlag(c.Flags(), &o.MaxShapes)
+	o.TryFlags.Flags(c.Flags())
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	f.StringVar(&o.Out, "out", "", "also write the profile to this file")
@@ -132,6 +134,10 @@ const maxMargin = 0.25
 func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer) error {
 	if o.MaxBatch < 1 || o.Threads < 0 || o.Until < 0 {
 		return errors.New("--max-batch must be at least 1, --threads and --until not negative")
+	}
+	var err error
+	if o.Shapes, err = o.TryFlags.Shapes(argument, o.Shapes); err != nil {
+		return err
 	}
 	if o.GPUName != "" {
 		p, err := o.onDevice(ctx, argument)
@@ -177,7 +183,7 @@ func (o *PredictOptions) Model(ctx context.Context, argument string) (p Predicte
 	if err != nil {
 		return p, err
 	}
-	models.Shapes = o.Shapes
+	models.Shapes, models.maxRun = o.Shapes, o.MaxRun
 	defer models.Close()
 	if o.Sketch && o.Content != "" {
 		if s, err := models.Begin(argument, o.Content); err == nil && s.Prepared.Linked() {

@@ -65,6 +65,7 @@ type Options struct {
 	// Shapes are the sizes of the model's free dimensions that it is measured with, MaxShapes the
 	// largest.
 	Shapes, MaxShapes tensor.Shapes
+	TryFlags
 	// Warm is the directory of warm Python processes, "" for none.
 	Warm string
 }
@@ -103,6 +104,7 @@ Nothing else should use the GPU.`,
 	f.BoolVar(&o.Sketch, "sketch", false, "take about a second: one thread, and as many batches as there is time for")
 	ShapesFlag(c.Flags(), &o.Shapes)
 	MaxShapesFlag(c.Flags(), &o.MaxShapes)
+	o.TryFlags.Flags(c.Flags())
 	f.StringVar(&o.Warm, "warm", "", "the directory where warm Python processes listen, for models in Python")
 	return c
 }
@@ -118,6 +120,10 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 		return err
 	}
 	if err := checkFile(file); err != nil {
+		return err
+	}
+	var err error
+	if o.Shapes, err = o.TryFlags.Shapes(file, o.Shapes); err != nil {
 		return err
 	}
 	measure := o.measure
@@ -215,7 +221,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := onnxruntime.PrepareWith(file, dir, onnxruntime.PrepareOptions{Shapes: o.Shapes})
+	prepared, err := onnxruntime.Prepare(file, dir, onnxruntime.PrepareOptions{Shapes: o.Shapes, MaxRun: o.MaxRun})
 	if err != nil {
 		return nil, err
 	}

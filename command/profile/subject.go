@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -43,7 +44,9 @@ func (s *Subject) Original() (*operator.Graph, error) { return operator.Read(s.S
 // models of the zoo in a directory that Close removes.
 type Subjects struct {
 	// Shapes are sizes of free dimensions, nil for assumed ones.
-	Shapes   tensor.Shapes
+	Shapes tensor.Shapes
+	// maxRun is that of [TryFlags].
+	maxRun   time.Duration
 	dir      string
 	prepared string
 }
@@ -124,7 +127,7 @@ func (p *Subjects) Prepare(argument string) (*Subject, error) {
 		read <- err
 	}()
 	var err error
-	s.Prepared, err = onnxruntime.PrepareWith(s.File, p.prepared, onnxruntime.PrepareOptions{Shapes: p.Shapes})
+	s.Prepared, err = onnxruntime.Prepare(s.File, p.prepared, onnxruntime.PrepareOptions{Shapes: p.Shapes, MaxRun: p.maxRun})
 	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func mnist(t *testing.T) *forkjoin.Cutting {
 
 // here prepares a part in this process.
 func here(_ context.Context, file, cache string) (string, error) {
-	p, err := onnxruntime.PrepareLean(file, cache)
+	p, err := onnxruntime.Prepare(file, cache, onnxruntime.PrepareOptions{Lean: true})
 	return p.Dir, err
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/cut"
 )
 
-// Preparer prepares the model of one part below a directory, as [onnxruntime.PrepareLean]
+// Preparer prepares the model of one part below a directory, as a lean [onnxruntime.Prepare]
 // does, and returns its prepared directory. A process of its own for each part gives its
 // memory back.
 type Preparer func(ctx context.Context, file, cache string) (dir string, err error)

@@ -92,7 +92,7 @@ func formOf(o Options) (form, error) {
 		}
 		return p.form(), nil
 	}
-	f, err := adaptFile(o.Model, o.Shapes, false)
+	f, err := adaptFile(o.Model, PrepareOptions{Shapes: o.Shapes}, false)
 	if err != nil {
 		return form{}, fmt.Errorf("loading %s: %w", o.Model, err)
 	}
@@ -249,6 +249,15 @@ func place(into [][]byte, i, size int, t tensor.Type) ([]byte, error) {
 }
 
 func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {
+	err := e.compute(ctx, in, out)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return runError(err)
+}
+
+// compute runs the session until ctx ends. The error is the binding's.
+func (e *Engine) compute(ctx context.Context, in, out []ort.Value) error {
 	if ctx.Done() != nil {
 		terminated := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
@@ -262,13 +271,8 @@ func (e *Engine) execute(ctx context.Context, in, out []ort.Value) error {
 			}
 		}()
 	}
-	restore := e.signature.denormals()
-	err := e.session.RunWithOptions(in, out, e.run)
-	restore()
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return runError(err)
+	defer e.signature.denormals()()
+	return e.session.RunWithOptions(in, out, e.run)
 }
 
 // collect fills in the outputs that ONNX Runtime allocated itself.

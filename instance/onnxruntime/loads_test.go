@@ -39,7 +39,7 @@ func TestDivideLoads(t *testing.T) {
 }
 
 func TestMeasureLoads(t *testing.T) {
-	p, err := Prepare(zooFile(t, "mnist"), t.TempDir())
+	p, err := Prepare(zooFile(t, "mnist"), t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

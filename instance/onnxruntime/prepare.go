@@ -80,6 +80,21 @@ const (
 	preparation = "6"
 )
 
+// PrepareOptions say how a model is prepared. The zero value is ready.
+type PrepareOptions struct {
+	// Lean is for a machine whose memory hardly holds the model: the process grows by less than
+	// three times the model's size. It holds one session at a time instead of two, and has no child.
+	// The session that writes the model also computes the outputs to compare with, so there is no
+	// PlainSeconds.
+	Lean bool
+	// Shapes are sizes for the free dimensions of the inputs, nil for guesses. The error for
+	// a model that runs with none of those wraps [ErrNoSizes].
+	Shapes tensor.Shapes
+	// MaxRun is the maximum processor time of a run with one row, 0 for none. The error for a
+	// model that takes longer wraps [ErrTooLong].
+	MaxRun time.Duration
+}
+
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
 var ErrNotPrepared = errors.New("not a prepared model")
 
@@ -89,30 +104,7 @@ var ErrNotPrepared = errors.New("not a prepared model")
 // it is used: see verifier. The original model runs in this process, which meanwhile grows by
 // several times the model's size. So run Prepare in a separate process
 // (`faas-infer instance prepare`).
-func Prepare(modelPath, cacheDir string) (Prepared, error) {
-	return PrepareWith(modelPath, cacheDir, PrepareOptions{})
-}
-
-// PrepareOptions say how a model is prepared.
-type PrepareOptions struct {
-	// Lean is that of [PrepareLean].
-	Lean bool
-	// Shapes are sizes for the free dimensions of the inputs, nil for guesses. The error for
-	// a model that runs with none of those wraps [ErrNoSizes].
-	Shapes tensor.Shapes
-}
-
-// PrepareLean is Prepare for a machine whose memory hardly holds the model: the process grows
-// by less than three times the model's size. It holds one session at a time, and has no child; Prepare
-// holds two, and has one. The
-// session that writes the model also computes the outputs to compare with, so there is no
-// PlainSeconds.
-func PrepareLean(modelPath, cacheDir string) (Prepared, error) {
-	return PrepareWith(modelPath, cacheDir, PrepareOptions{Lean: true})
-}
-
-// PrepareWith is [Prepare] with options.
-func PrepareWith(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
+func Prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 	p, err := prepare(modelPath, cacheDir, o)
 	if err != nil {
 		return Prepared{}, fmt.Errorf("preparing %s: %w", modelPath, err)
@@ -344,7 +336,7 @@ func build(modelPath, content, dir string, o PrepareOptions) (err error) {
 		}
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
-	original, err := adaptFile(modelPath, o.Shapes, true)
+	original, err := adaptFile(modelPath, o, true)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 // TestPrepareKeepsTheGraph: in either format, and small.
 func TestPrepareKeepsTheGraph(t *testing.T) {
-	p, err := Prepare(zooFile(t, "mnist"), t.TempDir())
+	p, err := Prepare(zooFile(t, "mnist"), t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

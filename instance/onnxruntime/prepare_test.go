@@ -18,7 +18,7 @@ import (
 func TestPrepareKeepsTheOutputs(t *testing.T) {
 	for _, name := range []string{"identity", "mnist"} {
 		path, cache := zooFile(t, name), t.TempDir()
-		p, err := Prepare(path, cache)
+		p, err := Prepare(path, cache, PrepareOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestPrepareKeepsTheOutputs(t *testing.T) {
 // The hash of the model can be read without the library, and only of what was prepared.
 func TestPreparedContent(t *testing.T) {
 	path, cache := zooFile(t, "identity"), t.TempDir()
-	p, err := Prepare(path, cache)
+	p, err := Prepare(path, cache, PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestPrepareOnlyOnce(t *testing.T) {
 	dirs := make([]string, 4)
 	for i := range dirs {
 		wg.Go(func() {
-			p, err := Prepare(path, cache)
+			p, err := Prepare(path, cache, PrepareOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -107,7 +107,7 @@ func TestPrepareOnlyOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Prepare(path, cache)
+	p, err := Prepare(path, cache, PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestPrepareReplacesWhatIsNotWhole(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(cache, key, "rest"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Prepare(path, cache)
+	p, err := Prepare(path, cache, PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestPrepareRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{wrong, filepath.Join(cache, "none.onnx")} {
-		if _, err := Prepare(path, cache); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := Prepare(path, cache, PrepareOptions{}); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestPrepareRefuses(t *testing.T) {
 }
 
 func TestReadPreparedRefusesOtherHosts(t *testing.T) {
-	p, err := Prepare(zooFile(t, "identity"), t.TempDir())
+	p, err := Prepare(zooFile(t, "identity"), t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestFindPrepared(t *testing.T) {
 	if _, err := FindPrepared(cache); !errors.Is(err, ErrNotPrepared) {
 		t.Errorf("an empty directory: %v", err)
 	}
-	p, err := PrepareLean(zooFile(t, "mnist"), cache)
+	p, err := Prepare(zooFile(t, "mnist"), cache, PrepareOptions{Lean: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestLink(t *testing.T) {
 	if _, err := engine.Run(t.Context(), 1, engine.signature.sample(1)); err != nil {
 		t.Error(err)
 	}
-	whole, err := Prepare(large, cache)
+	whole, err := Prepare(large, cache, PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

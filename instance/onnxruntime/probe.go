@@ -2,6 +2,7 @@ package onnxruntime
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -31,9 +32,9 @@ const NoSizes = "no sizes found"
 const slowRow = 5 * time.Second
 
 // adaptFile reads how a model is served: with its batch in front if its rows do not see each
-// other, otherwise one request an execution. given are sizes for its free dimensions. A model
+// other, otherwise one request an execution. A model
 // that says all this itself is only tried if must is set: loading it then needs no run.
-func adaptFile(path string, given tensor.Shapes, must bool) (form, error) {
+func adaptFile(path string, o PrepareOptions, must bool) (form, error) {
 	m, err := model.ReadOutline(path)
 	if err != nil {
 		return form{}, err
@@ -52,7 +53,7 @@ func adaptFile(path string, given tensor.Shapes, must bool) (form, error) {
 			return form{path: path, level: ort.GraphOptimizationLevelEnableAll, signature: s}, nil
 		}
 	}
-	return (&probe{natural: n, path: path, given: given}).find()
+	return (&probe{natural: n, path: path, given: o.Shapes, maxRun: o.MaxRun}).find()
 }
 
 // probe tries a model on sample rows.
@@ -60,6 +61,8 @@ type probe struct {
 	natural *adapt.Natural
 	path    string
 	given   tensor.Shapes
+	// maxRun is that of [PrepareOptions].
+	maxRun time.Duration
 	// shapes are those of one row under which the model ran.
 	shapes tensor.Shapes
 	// integers is the range of integers with which it ran, and compared the one for comparing
@@ -149,7 +152,7 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 	}
 	first, took, err := p.search(single, proposal.Inputs)
 	if err != nil {
-		if proposal.Freed {
+		if proposal.Freed || errors.Is(err, ErrTooLong) {
 			return nil, "", err
 		}
 		return nil, fmt.Sprintf("with its batch as one of the dynamic axes it does not run: %v", err), nil
@@ -250,6 +253,10 @@ func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, er
 				p.integers = p.compared
 				return out, time.Since(began), nil
 			}
+			if errors.Is(err, ErrTooLong) {
+				p.shapes = nil
+				return nil, 0, err
+			}
 			if first == nil {
 				first = err
 			}
@@ -323,13 +330,14 @@ func (p *probe) open(proposal *adapt.Proposal) (*trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &trial{engine: e, inputs: w.Inputs}, nil
+	return &trial{engine: e, inputs: w.Inputs, maxRun: p.maxRun}, nil
 }
 
 // trial is a model that is open to be tried.
 type trial struct {
 	engine *Engine
 	inputs []tensor.Info
+	maxRun time.Duration
 }
 
 func (t *trial) close() { t.engine.Close() }
@@ -348,10 +356,11 @@ func (t *trial) run(inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	}
 	out := make([]ort.Value, len(e.signature.Outputs))
 	defer func() { destroy(out) }()
-	restore := e.signature.denormals()
-	err = e.session.Run(in, out)
-	restore()
-	if err != nil {
+	err = within(t.maxRun*time.Duration(inputs[0].Shape[0]), func(ctx context.Context) error { return e.compute(ctx, in, out) })
+	switch {
+	case errors.Is(err, ErrTooLong):
+		return nil, err
+	case err != nil:
 		return nil, plain(err)
 	}
 	outputs := make([]tensor.Tensor, len(out))

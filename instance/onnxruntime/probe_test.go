@@ -99,7 +99,7 @@ func TestAdapt(t *testing.T) {
 			value("input", "x", float, "n", "1", "h", "w") + value("output", "y", float, "n", "1", "h", "w"), "", []int64{-1, 1, -1, -1}, []int64{-1, 1, -1, -1}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f, err := adaptFile(modelFile(t, c.graph), nil, true)
+			f, err := adaptFile(modelFile(t, c.graph), PrepareOptions{}, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +158,7 @@ func TestAdaptedRuns(t *testing.T) {
 			[]tensor.Tensor{tensorOf([]int64{1, 1, 2}, 1, 2), {Type: tensor.Int64, Shape: []int64{1, 2}, Data: make([]byte, 16)}}, []float32{1, 2, 1, 2}, []int64{1, 2, 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := Prepare(modelFile(t, c.graph), t.TempDir())
+			p, err := Prepare(modelFile(t, c.graph), t.TempDir(), PrepareOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -183,11 +183,11 @@ func TestAdaptedRuns(t *testing.T) {
 func TestNoSizes(t *testing.T) {
 	path := modelFile(t, `initializer { name: "s" data_type: 7 dims: 2 int64_data: [-1, 77] } node { op_type: "Reshape" input: ["x", "s"] output: "y" }`+
 		value("input", "x", float, "n", "k")+value("output", "y", float, "n", "77"))
-	_, err := Prepare(path, t.TempDir())
+	_, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err == nil || !strings.Contains(err.Error(), NoSizes) || !strings.Contains(err.Error(), `com.openfaas.infer.shapes, for example "x:1x128"`) {
 		t.Errorf("%v", err)
 	}
-	p, err := PrepareWith(path, t.TempDir(), PrepareOptions{Shapes: tensor.Shapes{"x": {1, 77}}})
+	p, err := Prepare(path, t.TempDir(), PrepareOptions{Shapes: tensor.Shapes{"x": {1, 77}}})
 	if err != nil || p.Unbatched != "" || p.Shapes.String() != "x:1x77" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -201,7 +201,7 @@ func TestRefusals(t *testing.T) {
 		`initializer { name: "s" data_type: 7 dims: 2 int64_data: [1, 2] } node { op_type: "SplitToSequence" input: ["x", "s"] output: "y" }` + value("input", "x", float, "3", "2") +
 			`output { name: "y" type { sequence_type { elem_type { tensor_type { elem_type: 1 } } } } }`: `output "y" is a sequence of tensors of several shapes`,
 	} {
-		if _, err := Prepare(modelFile(t, graph), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Prepare(modelFile(t, graph, PrepareOptions{}), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", graph, err, want)
 		}
 	}
@@ -225,7 +225,7 @@ func numbersOf(t tensor.Tensor) (out []float32) {
 // An output whose file fixes its rows to one is computed for several.
 func TestWrongHint(t *testing.T) {
 	p, err := Prepare(modelFile(t, `node { op_type: "ArgMax" input: "x" output: "y" attribute { name: "axis" type: INT i: 1 } attribute { name: "keepdims" type: INT i: 0 } }`+
-		value("input", "x", float, "n", "2")+value("output", "y", int64Code, "1")), t.TempDir())
+		value("input", "x", float, "n", "2")+value("output", "y", int64Code, "1")), t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestPlainFormOfAnAdaptedModel(t *testing.T) {
 	}
 	path := modelFile(t, `initializer { name: "w" data_type: 1 dims: 64 dims: 64`+b.String()+` } node { op_type: "MatMul" input: ["x", "w"] output: "y" }`+
 		value("input", "x", float, "1", "64")+value("output", "y", float, "1", "64"))
-	p, err := Prepare(path, t.TempDir())
+	p, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err != nil || p.Format != FormatPlain || len(p.Refused) != 2 {
 		t.Fatalf("%+v, %v", p, err)
 	}

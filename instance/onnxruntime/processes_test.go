@@ -3,6 +3,7 @@ package onnxruntime
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // helperEnv is the variable by which a test starts itself as another process.
@@ -68,7 +70,7 @@ func TestWeightsAreShared(t *testing.T) {
 		return
 	}
 	path := zooFile(t, "mnist")
-	p, err := Prepare(path, t.TempDir())
+	p, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +130,35 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	line, _ := helper(t, "TestMemoryLimit", zooFile(t, "mnist"))
 	if !strings.Contains(line, "large: the request needs more memory than the instance has") || !strings.Contains(line, "small: <nil>") {
+		t.Errorf("got %s", line)
+	}
+}
+
+// A request of 100,000 tokens for a model that compares each with each gets an error of its own, and the
+// next request is answered.
+func TestVastRequest(t *testing.T) {
+	if argument := os.Getenv(helperEnv); argument != "" {
+		e := mustOpen(t, Options{Model: argument, MemoryLimit: 64 << 20})
+		run := func(tokens int64) error {
+			_, err := e.Run(context.Background(), 1, []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1, tokens}, Data: make([]byte, 4*tokens)}})
+			return err
+		}
+		vast := run(100_000)
+		status := 0
+		if wrong := (*InputError)(nil); errors.As(vast, &wrong) {
+			status = wrong.HTTPStatus()
+		}
+		fmt.Printf("helper: vast: %d; small: %v\n", status, run(100))
+		return
+	}
+	line, _ := helper(t, "TestVastRequest", modelFile(t, `
+node { op_type: "Unsqueeze" input: "x" input: "last" output: "column" }
+node { op_type: "Unsqueeze" input: "x" input: "middle" output: "row" }
+node { op_type: "MatMul" input: "column" input: "row" output: "each" }
+node { op_type: "ReduceMax" input: "each" output: "y" attribute { name: "axes" type: INTS ints: 2 } attribute { name: "keepdims" type: INT i: 0 } }
+initializer { name: "last" data_type: 7 dims: 1 int64_data: 2 }
+initializer { name: "middle" data_type: 7 dims: 1 int64_data: 1 }`+value("input", "x", float, "n", "s")+value("output", "y", float, "n", "s")))
+	if line != "vast: 413; small: <nil>" {
 		t.Errorf("got %s", line)
 	}
 }

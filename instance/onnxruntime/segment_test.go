@@ -19,7 +19,7 @@ const separate = 8
 func TestSegmentsKeepTheBits(t *testing.T) {
 	for _, name := range []string{"mnist", "textcnn-69", "lstm-2365", "bert-small", "resnet-20", "mobilenet", "ssd"} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Prepare(zooFile(t, name), t.TempDir())
+			p, err := Prepare(zooFile(t, name), t.TempDir(), PrepareOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -68,7 +68,7 @@ func stringsTensor(name string, shape []int64, elements ...string) tensor.Tensor
 
 func TestStringsIn(t *testing.T) {
 	path := writeGraph(t, labelsGraph)
-	prepared, err := Prepare(path, t.TempDir())
+	prepared, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestCapitals(t *testing.T) {
 func TestBFloat16(t *testing.T) {
 	path := writeGraph(t, `node { op_type: "Identity" input: "x" output: "y" } `+
 		declare("input", "x", codeBFloat16, 2)+declare("output", "y", codeBFloat16, 2))
-	prepared, err := Prepare(path, t.TempDir())
+	prepared, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

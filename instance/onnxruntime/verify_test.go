@@ -151,7 +151,7 @@ func TestPrepareOddWidths(t *testing.T) {
 	}
 	for name, path := range models {
 		t.Run(name, func(t *testing.T) {
-			p, err := Prepare(path, t.TempDir())
+			p, err := Prepare(path, t.TempDir(), PrepareOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +197,7 @@ func TestEveryFormatKeepsTheBits(t *testing.T) {
 
 // A model that draws random numbers is prepared: it differs from itself, too.
 func TestPrepareRandom(t *testing.T) {
-	p, err := Prepare(random(t), t.TempDir())
+	p, err := Prepare(random(t), t.TempDir(), PrepareOptions{})
 	if err != nil || len(p.Refused) > 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -250,7 +250,7 @@ func TestPrepareSurvivesTheEngine(t *testing.T) {
 	} {
 		deadly(t, c.deadly...)
 		cache := t.TempDir()
-		p, err := Prepare(path, cache)
+		p, err := Prepare(path, cache, PrepareOptions{})
 		if err != nil {
 			t.Fatalf("%v: %v", c.deadly, err)
 		}
@@ -279,7 +279,7 @@ func TestPrepareSurvivesTheEngine(t *testing.T) {
 	}
 	deadly(t, FormatPacked, FormatORT, FormatPlain)
 	cache := t.TempDir()
-	if _, err := Prepare(path, cache); err == nil || !strings.Contains(err.Error(), "format plain: the process that ran it ") {
+	if _, err := Prepare(path, cache, PrepareOptions{}); err == nil || !strings.Contains(err.Error(), "format plain: the process that ran it ") {
 		t.Errorf("all formats kill: %v", err)
 	}
 	if all, err := os.ReadDir(cache); err != nil || len(all) != 0 {
@@ -296,7 +296,7 @@ func TestPrepareTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv(killEnv, once)
-		p, err := Prepare(path, t.TempDir())
+		p, err := Prepare(path, t.TempDir(), PrepareOptions{})
 		if err != nil || len(p.Refused) > 0 {
 			t.Errorf("killed at an order to %s: %+v, %v", at, p, err)
 		}
@@ -319,7 +319,7 @@ func TestPreparePlainWithExternalWeights(t *testing.T) {
 	}
 	path = external(t, path, "weights/all.bin")
 	deadly(t, FormatPacked, FormatORT)
-	p, err := Prepare(path, t.TempDir())
+	p, err := Prepare(path, t.TempDir(), PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestPreparePlainWithExternalWeights(t *testing.T) {
 		t.Errorf("after the original is gone: %v", err)
 	}
 	taken := external(t, zooFile(t, "mnist"), manifestFile)
-	if _, err := Prepare(taken, t.TempDir()); err == nil || !strings.Contains(err.Error(), "rename it") {
+	if _, err := Prepare(taken, t.TempDir(), PrepareOptions{}); err == nil || !strings.Contains(err.Error(), "rename it") {
 		t.Errorf("weights in %s: %v", manifestFile, err)
 	}
 }
@@ -392,7 +392,7 @@ func TestPrepareSweeps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := Prepare(zooFile(t, "identity"), cache)
+	p, err := Prepare(zooFile(t, "identity"), cache, PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func preparedDir(t testing.TB, name string) string {
 		if err := m.WriteFile(file); err != nil {
 			return "", err
 		}
-		p, err := onnxruntime.Prepare(file, dir)
+		p, err := onnxruntime.Prepare(file, dir, onnxruntime.PrepareOptions{})
 		return p.Dir, err
 	}))
 	dir, err := once.(func() (string, error))()

@@ -96,7 +96,7 @@ func Prepare(manifest, cache string) (string, error) {
 	if cache, err = filepath.Abs(cache); err != nil {
 		return "", err
 	}
-	form, err := onnxruntime.Prepare(filepath.Join(b.Dir, b.Model), cache)
+	form, err := onnxruntime.Prepare(filepath.Join(b.Dir, b.Model), cache, onnxruntime.PrepareOptions{})
 	if err == nil && form.Unbatched != "" {
 		return "", fmt.Errorf("a model with a handler gets batches, and this one takes one request at a time: %s", form.Unbatched)
 	}

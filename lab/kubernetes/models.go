@@ -41,6 +41,9 @@ func (models) Check(_ context.Context, file string, _ func(string) bool) error {
 // Hash returns the file's name.
 func (models) Hash(file string) (string, error) { return file, nil }
 
+// Bytes returns 0: the models have no files.
+func (models) Bytes(string) int64 { return 0 }
+
 // Prepare does nothing: the image has the prepared model.
 func (models) Prepare(context.Context, string) (string, error) { return modelPath, nil }
 

@@ -220,7 +220,7 @@ func newPipeline(dir string, subject *rig.Subject, limit int64) (*pipeline, erro
 		if err != nil {
 			return nil, err
 		}
-		prepared, err := onnxruntime.Prepare(file, filepath.Join(where, "prepared"))
+		prepared, err := onnxruntime.Prepare(file, filepath.Join(where, "prepared"), onnxruntime.PrepareOptions{})
 		if err != nil {
 			return nil, err
 		}

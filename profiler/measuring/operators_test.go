@@ -55,7 +55,7 @@ func optimised(t *testing.T, name string) *operator.Graph {
 	if err := m.WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := onnxruntime.Prepare(file, t.TempDir())
+	prepared, err := onnxruntime.Prepare(file, t.TempDir(), onnxruntime.PrepareOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,6 +98,9 @@ const (
 	// InferReach is in a function's status for which sizes of requests its objective holds. In a
 	// deployment it is ignored.
 	InferReach = "com.openfaas.infer.reach"
+	// InferProgress is in a function's status what is being found out about its model, or for what
+	// that waits, until its times are known. In a deployment it is ignored.
+	InferProgress = "com.openfaas.infer.progress"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.

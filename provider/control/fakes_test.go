@@ -27,6 +27,7 @@ type fakeModels struct {
 	longest                                  bool // predictions are of the longest path
 	checkFails, measureFails, predictFails   error
 	hashFails                                error
+	edition                                  string // changes with the file
 }
 
 func (m *fakeModels) Check(_ context.Context, file string, known func(string) bool) error {
@@ -42,8 +43,10 @@ func (m *fakeModels) Check(_ context.Context, file string, known func(string) bo
 func (m *fakeModels) Hash(file string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return "hash of " + file, m.hashFails
+	return "hash of " + m.edition + file, m.hashFails
 }
+
+func (m *fakeModels) Bytes(string) int64 { return 1 }
 
 func (m *fakeModels) Prepare(_ context.Context, file string) (string, error) {
 	m.mu.Lock()

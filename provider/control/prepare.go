@@ -50,9 +50,10 @@ type task struct {
 	prepared string
 	profile  *profiler.Profile
 	// tries counts the attempts, failures those in a row that failed. why is the latest
-	// failure, "" after a success. The next attempt is not before next.
+	// failure, "" after a success. The next attempt is not before next. refused is the hash of the
+	// model's file for which another attempt would fail, too; "" if it might not.
 	tries, failures int
-	why             string
+	why, refused    string
 	next            time.Time
 }
 
@@ -176,16 +177,24 @@ func (c preparation) complete(ctx context.Context, tasks []*task) bool {
 	return true
 }
 
-// attempt tries to find a task's first profile, or the full one if it has a provisional one.
+// attempt tries to find a task's first profile, or the full one if it has a provisional one. Where
+// another attempt must fail, it only looks whether the file has changed.
 // It reports whether the profile changed.
 func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 	t.tries++
+	if t.refused != "" {
+		if hash, err := c.finder.Models.Hash(t.File); err == nil && hash == t.refused {
+			t.next = time.Now().Add(pause(maxFailures))
+			return false
+		}
+	}
 	// After so long the leader has not found the times, so this replica does.
 	alone := time.Duration(t.tries)*followPause > followTimeout
 	prepared, profile, err := c.find(ctx, t, alone)
 	switch {
 	case err == nil:
 		t.prepared, t.profile, t.failures, t.why, t.next = prepared, c.mapping(profile, prepared), 0, "", time.Time{}
+		t.refused = ""
 		return true
 	case errors.Is(err, latency.ErrFollowing):
 		t.next = time.Now().Add(followPause)
@@ -193,9 +202,13 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 		t.failures++
 		retry := pause(t.failures)
 		c.fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
-		t.why, t.next = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry)
+		t.why, t.next, t.refused = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry), ""
+		if errors.Is(err, latency.ErrPermanent) || errors.Is(err, latency.ErrNoSizes) { // Only another deployment or file helps.
+			t.why, t.next = fmt.Sprintf("the model cannot be served: %v", err), time.Now().Add(pause(maxFailures))
+			t.refused, _ = c.finder.Models.Hash(t.File) // It was read a moment ago.
+		}
 		if errors.Is(err, latency.ErrNoSizes) {
-			t.why, t.next = noSizes(c.Function, err).Error(), time.Now().Add(pause(maxFailures)) // Only another deployment helps.
+			t.why = noSizes(c.Function, err).Error()
 		}
 		if t.Name != cluster.Whole {
 			t.why = t.Name + ": " + t.why

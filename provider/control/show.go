@@ -59,6 +59,15 @@ func leftOut(artefacts []*artefact) string {
 	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
 }
 
+// progress says what a function whose models are not known yet waits for, "" if they are or if that
+// failed.
+func (c *Controller) progress(fn *function) string {
+	if fn.measured() || fn.failed != "" {
+		return ""
+	}
+	return cmp.Or(c.finder.Progress(fn.Name), "the model is being read") + "; requests wait until its times are known"
+}
+
 // unbatched says why a function's models take one request an execution, "" if none does.
 func unbatched(artefacts []*artefact) string {
 	for _, a := range artefacts {
@@ -111,7 +120,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: c.progress(fn), Usage: fn.Usage(), Stopped: fn.stopped}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

@@ -145,12 +145,18 @@ func (t *Finder) join(f *provider.Function, hash, file string, p *profiler.Profi
 // which it cannot find the times is left out and logged, and the profile's LeftOut says so. If no
 // times are known then, this is the error.
 func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
-	if t.trial == nil {
-		if err := take(ctx, t.measuring); err != nil {
-			return nil, err
-		}
-		defer give(t.measuring)
+	if t.trial != nil {
+		return t.completeNow(ctx, f, hash, file, p)
 	}
+	var joined *profiler.Profile
+	err := t.measuring.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (err error) {
+		joined, err = t.completeNow(ctx, f, hash, file, p)
+		return err
+	})
+	return joined, err
+}
+
+func (t *Finder) completeNow(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
 	joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
 	var failed []error
 	for _, device := range missing {

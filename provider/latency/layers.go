@@ -38,11 +38,11 @@ func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) 
 		return nil, ErrFollowing
 	}
 	// Models that are measured do not wait: functions without shadows may need their times.
-	if err := take(ctx, t.dividing); err != nil {
-		return nil, err
-	}
-	defer give(t.dividing)
-	m, err := t.Blocks(ctx, file)
+	var m *shadow.Model
+	err = t.dividing.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (err error) {
+		m, err = t.Blocks(ctx, file)
+		return err
+	})
 	var why *shadow.UndividedError
 	if errors.As(err, &why) {
 		t.undivided.Store(hash, why.Reason())

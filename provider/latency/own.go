@@ -17,16 +17,19 @@ func OwnUnknown(f *provider.Function, p *profiler.Profile) bool {
 
 // Own returns p, a model's full profile, with what an instance has to itself, and stores it so. That comes from a sketch of
 // the model, within seconds; p's times stay, and with them what executions have shown of them.
-func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *profiler.Profile) (*profiler.Profile, error) {
+func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *profiler.Profile) (own *profiler.Profile, err error) {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return nil, err
 	}
-	if err := take(ctx, t.sketching); err != nil {
-		return nil, err
-	}
-	defer give(t.sketching)
-	key := t.Key(hash, f)
+	err = t.sketching.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		own, err = t.ownNow(ctx, f, file, t.Key(hash, f), p)
+		return err
+	})
+	return own, err
+}
+
+func (t *Finder) ownNow(ctx context.Context, f *provider.Function, file, key string, p *profiler.Profile) (*profiler.Profile, error) {
 	if stored := t.stored(key); stored != nil && stored.Own > 0 { // Another function has the model, too.
 		with := *p
 		with.Own = stored.Own

@@ -6,9 +6,11 @@
 package latency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +33,8 @@ type Models interface {
 	// Hash identifies a model file's content. It is called often, so it must not read an
 	// unchanged file again.
 	Hash(file string) (string, error)
+	// Bytes is the size of a model file and its weights in other files, 0 if it cannot be read.
+	Bytes(file string) int64
 	// Prepare makes the model ready for this host's instances, once, and returns the
 	// directory that they load.
 	Prepare(ctx context.Context, file string) (prepared string, err error)
@@ -47,17 +51,24 @@ type Models interface {
 }
 
 // Sizes say with which sizes a model's free dimensions are prepared and measured, as a deployment
-// states them.
+// states them, and what that may take.
 type Sizes struct {
 	// Shapes are the usual sizes and Max the largest, for tensor.ParseShapes. Image is the form
 	// of images, for model.ParseImageForm, whose size the only image of a model has without
 	// Shapes. Each is "" if the deployment does not say.
 	Shapes, Max, Image string
+	// Objective is the function's. Of a model that takes far longer, nothing more is measured.
+	Objective time.Duration
+	// Memory is what an instance may take in bytes, 0 if the deployment does not say.
+	Memory int64
 }
 
 // SizesOf are the sizes that a function's deployment states.
 func SizesOf(f *provider.Function) Sizes {
-	return Sizes{Shapes: f.Inference.Shapes, Max: f.Inference.MaxShapes, Image: f.Inference.Image}
+	return Sizes{
+		Shapes: f.Inference.Shapes, Max: f.Inference.MaxShapes, Image: f.Inference.Image,
+		Objective: f.Inference.SLO, Memory: f.Inference.Limits.Memory,
+	}
 }
 
 // Key tells the sizes apart from which other times follow. It is "" for those that are assumed
@@ -100,9 +111,9 @@ type Profiles interface {
 // ErrFollowing says that this replica leaves a task to the leader.
 var ErrFollowing = errors.New("another replica of the provider leads")
 
-// Finder finds models' times. It predicts or measures one model at a time, since parallel
-// measurements would disturb each other. Meanwhile it may sketch a new model, which can then
-// serve at once.
+// Finder finds models' times. It predicts or measures one model at a time, the smallest first, since
+// parallel measurements would disturb each other; one that takes long goes on beside the next.
+// Meanwhile it may sketch a new model, which can then serve at once.
 type Finder struct {
 	Models   Models
 	Profiles Profiles
@@ -128,9 +139,11 @@ type Finder struct {
 	// Leading reports whether this replica leads, and so predicts and measures models.
 	Leading func() bool
 	Logger  zerolog.Logger
-	// sketching, measuring, preparing and dividing are locks for one sketch, measurement,
-	// preparation and search for blocks at a time.
-	sketching, measuring, preparing, dividing chan struct{}
+	// Cores is how many cores this machine has, 0 for those of this process.
+	Cores int
+	// sketching, measuring, preparing and dividing are where sketches, measurements, preparations
+	// and searches for blocks take turns.
+	sketching, measuring, preparing, dividing *line
 	// undivided is why models cannot be divided, by hash, as far as this process has looked; "" if they can.
 	undivided *sync.Map
 	// trial finds the times on GPUs, nil for Devices.
@@ -139,8 +152,13 @@ type Finder struct {
 
 // NewFinder returns f, ready to use.
 func NewFinder(f Finder) *Finder {
-	f.sketching, f.measuring, f.preparing = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	f.dividing, f.undivided = make(chan struct{}, 1), &sync.Map{}
+	cores := cmp.Or(f.Cores, runtime.NumCPU())
+	// A sketch and a preparation take one or two cores, a measurement all.
+	few, spare := max(1, cores/4), max(1, cores/2)
+	f.sketching = &line{doing: "being sketched", lanes: few, spare: spare}
+	f.measuring = &line{doing: "being measured", lanes: 1, spare: spare}
+	f.preparing = &line{doing: "being prepared", lanes: few, spare: spare}
+	f.dividing, f.undivided = &line{doing: "being divided", lanes: 1, spare: spare}, &sync.Map{}
 	return &f
 }
 
@@ -187,6 +205,21 @@ func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidat
 // ErrUnpredictable is wrapped by errors of Models.Predict if a model's times do not follow from
 // its operators. The model must be measured then.
 var ErrUnpredictable = errors.New("cannot be predicted")
+
+// ErrPermanent is what [Permanent] errors are.
+var ErrPermanent = errors.New("another try would fail, too")
+
+// Permanent returns an error of Models that wraps err and is ErrPermanent: the model is not
+// prepared or measured again until it has changed or is deployed again.
+func Permanent(err error) error { return permanent{err} }
+
+type permanent struct{ error }
+
+// Is implements errors.Is.
+func (permanent) Is(target error) bool { return target == ErrPermanent }
+
+// Unwrap implements errors.Unwrap.
+func (p permanent) Unwrap() error { return p.error }
 
 // ErrNoSizes is wrapped by errors of Models if the model runs with none of the sizes that were
 // tried for its free dimensions. Trying again changes nothing; the deployment must state sizes.
@@ -315,18 +348,22 @@ func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash str
 // begin returns a sketch, to serve with at once if it is good enough, and no profile if the model
 // cannot be sketched. It sketches one model at a time.
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	if err := take(ctx, t.sketching); err != nil {
-		return "", nil, err
-	}
-	defer give(t.sketching)
+	err = t.sketching.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		prepared, p, err = t.beginNow(ctx, f, file, key)
+		return err
+	})
+	return prepared, p, err
+}
+
+func (t *Finder) beginNow(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
 		prepared, err := t.Ready(ctx, f, file)
 		return prepared, p, err
 	}
-	if prepared, p = t.sketch(ctx, f, file); t.serves(f, p) {
+	if prepared, p, err = t.sketch(ctx, f, file); t.serves(f, p) {
 		t.keep(f, key, p)
 	}
-	return prepared, p, ctx.Err()
+	return prepared, p, cmp.Or(ctx.Err(), err)
 }
 
 // Refine finds the full profile that replaces a provisional one. A replica that does not lead
@@ -361,10 +398,14 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 
 // whole returns the full profile from the store, otherwise predicts or measures it.
 func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	if err := take(ctx, t.measuring); err != nil {
-		return "", nil, err
-	}
-	defer give(t.measuring)
+	err = t.measuring.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		prepared, p, err = t.wholeNow(ctx, f, file, key)
+		return err
+	})
+	return prepared, p, err
+}
+
+func (t *Finder) wholeNow(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
 	until := f.Inference.SLO / 2
 	if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
 		if t.serves(f, p) {
@@ -396,18 +437,21 @@ func (t *Finder) keep(f *provider.Function, key string, p *profiler.Profile) {
 }
 
 // sketch finds times to begin with. It returns nil if that fails; then the model needs a full
-// profile before it serves.
-func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile) {
+// profile before it serves. The error is [ErrPermanent]: the full profile would fail, too.
+func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) (prepared string, p *profiler.Profile, err error) {
 	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
-	prepared, p, err := t.models(f).Sketch(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
+	prepared, p, err = t.models(f).Sketch(ctx, file, f.Inference.MaxBatch, f.Inference.SLO/2)
 	if err != nil {
 		if ctx.Err() == nil {
 			log.Info().AnErr("why", err).Msg("the model could not be sketched")
 		}
-		return "", nil
+		if !errors.Is(err, ErrPermanent) {
+			err = nil
+		}
+		return "", nil, err
 	}
 	log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", p.MaxBatch()).Bool("provisional", p.Provisional).Msg("sketched the model's times")
-	return prepared, p
+	return prepared, p, nil
 }
 
 // find predicts the model's times. It measures them if Predict is false or if they cannot be
@@ -415,7 +459,7 @@ func (t *Finder) sketch(ctx context.Context, f *provider.Function, file string) 
 func (t *Finder) find(ctx context.Context, f *provider.Function, file string, until time.Duration) (prepared string, p *profiler.Profile, err error) {
 	if t.Predict {
 		prepared, p, err := t.predict(ctx, f, file, until)
-		if p != nil || ctx.Err() != nil {
+		if p != nil || err != nil {
 			return prepared, p, err
 		}
 	}
@@ -429,14 +473,16 @@ func (t *Finder) find(ctx context.Context, f *provider.Function, file string, un
 	return prepared, p, nil
 }
 
-// predict predicts the model's times. If it returns no profile, the model must be measured and
-// the log says why; its error can then only be ctx's.
+// predict predicts the model's times. If it returns no profile and no error, the model must be
+// measured and the log says why. The error is ctx's or [ErrPermanent].
 func (t *Finder) predict(ctx context.Context, f *provider.Function, file string, until time.Duration) (prepared string, p *profiler.Profile, err error) {
 	began, log := time.Now(), t.Logger.With().Str("function", f.Name).Logger()
 	prepared, p, err = t.models(f).Predict(ctx, file, f.Inference.MaxBatch, until)
 	switch {
 	case ctx.Err() != nil:
 		return "", nil, ctx.Err()
+	case errors.Is(err, ErrPermanent):
+		return "", nil, err
 	case errors.Is(err, ErrUnpredictable):
 		log.Info().AnErr("why", err).Msg("cannot predict the model's times from its operators; measuring the model instead")
 		return "", nil, nil
@@ -453,21 +499,20 @@ func (t *Finder) predict(ctx context.Context, f *provider.Function, file string,
 
 // Ready prepares a function's model that does not have to be measured.
 func (t *Finder) Ready(ctx context.Context, f *provider.Function, file string) (prepared string, err error) {
-	if err := take(ctx, t.preparing); err != nil {
-		return "", err
-	}
-	defer give(t.preparing)
-	return t.models(f).Prepare(ctx, file)
+	err = t.preparing.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
+		prepared, err = t.models(f).Prepare(ctx, file)
+		return err
+	})
+	return prepared, err
 }
 
-// take takes the lock, unless ctx ends first. give releases it.
-func take(ctx context.Context, lock chan struct{}) error {
-	select {
-	case lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// Progress says what is being found out about a function's models, or for what they wait; "" for
+// neither.
+func (t *Finder) Progress(function string) string {
+	for _, l := range []*line{t.measuring, t.sketching, t.preparing, t.dividing} {
+		if text := l.state(function); text != "" {
+			return text
+		}
 	}
+	return ""
 }
-
-func give(lock chan struct{}) { <-lock }

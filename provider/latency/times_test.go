@@ -59,6 +59,8 @@ func (m *models) Check(_ context.Context, file string, known func(string) bool) 
 	m.call("check")
 	return m.check
 }
+func (m *models) Bytes(file string) int64 { return int64(len(file)) }
+
 func (m *models) Prepare(_ context.Context, file string) (string, error) {
 	m.call("prepare")
 	return "prepared " + file, nil

@@ -67,6 +67,8 @@ func (published) Check(_ context.Context, file string, _ func(string) bool) erro
 
 func (published) Hash(file string) (string, error) { return file, nil }
 
+func (published) Bytes(string) int64 { return 0 }
+
 func (published) Prepare(context.Context, string) (string, error) { return "/bundle/model.onnx", nil }
 
 func (published) Measure(_ context.Context, file string, maxBatch int, _ time.Duration) (string, *profiler.Profile, error) {

@@ -84,14 +84,26 @@ func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s: %s. Replace them in the model, or serve the model unconverted with engine: tensorflow or python", e.Reason, strings.Join(names, ", "))
 }
 
+// A converter's process may have baseMemory bytes, which its libraries take part of, and
+// modelMemory times the model's size more.
+const (
+	baseMemory  = 8 << 30
+	modelMemory = 24
+)
+
 // call runs the converter's script in a process.
 func (o Options) call(ctx context.Context, e environment.Environment, j job) (*result, error) {
 	request, err := o.request(j)
 	if err != nil {
 		return nil, err
 	}
+	bytes, err := size(o.In)
+	if err != nil {
+		return nil, err
+	}
 	last, err := script.Run(ctx, script.Options{
 		Python: e.Python, Scripts: scripts, Name: j.From.converter().script, Dir: j.work, Job: request, Log: o.Log, Step: o.Step,
+		Memory: baseMemory + modelMemory*bytes,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"archive/zip"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -95,7 +96,7 @@ func source(path string) (Kind, error) {
 	case err != nil:
 		return 0, err
 	case kind != 0:
-		return kind, nil
+		return kind, checkArchive(path, info.Size())
 	case foreign.Format == model.FormatSavedModelPB:
 		return 0, fmt.Errorf("%s is one file of a SavedModel; name the directory %s", path, filepath.Dir(path))
 	case known:
@@ -105,6 +106,31 @@ func source(path string) (Kind, error) {
 		return 0, err
 	}
 	return 0, fmt.Errorf("%s is an ONNX model already", path)
+}
+
+// An archive of size bytes may hold inflated bytes and inflatedBy times its size. Weights hardly
+// shrink; the texts beside them are small.
+const (
+	inflated   = 64 << 20
+	inflatedBy = 20
+)
+
+// checkArchive refuses a zip archive, such as Keras and PyTorch write, that would fill the memory of
+// whoever reads it. It reads only the archive's directory. Another file is no archive.
+func checkArchive(path string, size int64) error {
+	r, err := zip.OpenReader(path)
+	if err != nil {
+		return nil // It is none, or the converter says what is wrong with it.
+	}
+	defer r.Close()
+	left := uint64(inflated + inflatedBy*size)
+	for _, f := range r.File {
+		if f.UncompressedSize64 > left {
+			return fmt.Errorf("%s has %d bytes and would be more than %d MiB when it is unpacked; write the model again without compression", path, size, (inflated+inflatedBy*size)>>20)
+		}
+		left -= f.UncompressedSize64
+	}
+	return nil
 }
 
 // target returns the kind of the new model.

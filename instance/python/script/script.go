@@ -15,6 +15,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
@@ -35,6 +37,8 @@ type Options struct {
 	Dir     string
 	// Job is the script's input.
 	Job []byte
+	// Memory is the maximum of the script's private memory in bytes, 0 for none.
+	Memory int64
 	// Log receives the script's other output. Step is called with the name of each step.
 	Log  io.Writer
 	Step func(string)
@@ -60,6 +64,9 @@ func Run(ctx context.Context, o Options) (Event, error) {
 	}
 	c := exec.CommandContext(ctx, o.Python, filepath.Join(o.Dir, o.Name))
 	c.Env = append(os.Environ(), engine.NoTelemetry)
+	if o.Memory > 0 {
+		c.Env = append(c.Env, "FAAS_INFER_SCRIPT_MEMORY="+strconv.FormatInt(o.Memory, 10))
+	}
 	c.WaitDelay = 5 * time.Second
 	var log tail
 	events := listener{step: o.Step}
@@ -73,6 +80,8 @@ func Run(ctx context.Context, o Options) (Event, error) {
 	switch {
 	case ctx.Err() != nil:
 		return Event{}, ctx.Err()
+	case o.Memory > 0 && (shortMemory.MatchString(last.Error) || last.Error == "" && err != nil && shortMemory.Match(log.kept)):
+		return Event{}, fmt.Errorf("%s needs more than %d MiB of memory for this model", o.Name, o.Memory>>20)
 	case last.Error != "":
 		return last, nil
 	case last.Done != nil && err == nil:
@@ -84,6 +93,9 @@ func Run(ctx context.Context, o Options) (Event, error) {
 	why, _ := postmortem.Explain(err, string(log.kept))
 	return Event{}, fmt.Errorf("%s ended without a result: %s", o.Name, why)
 }
+
+// shortMemory matches what Python and its libraries say when an allocation fails.
+var shortMemory = regexp.MustCompile(`MemoryError|bad_alloc|(?i:out of memory|cannot allocate memory|can't allocate memory)`)
 
 // Unpack writes the folder scripts, and tell.py, into a directory.
 func Unpack(scripts fs.FS, dir string) error {

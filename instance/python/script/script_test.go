@@ -53,6 +53,20 @@ func TestRunTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A script that needs more memory than it may have ends with a sentence, and no other has less.
+func TestRunBoundsMemory(t *testing.T) {
+	const work = "def work(job, tell): return {'bytes': len(bytearray(1 << 30))}\ntell.main(work)\n"
+	for memory, want := range map[int64]string{256 << 20: "work.py needs more than 256 MiB of memory for this model", 4 << 30: ""} {
+		last, err := Run(t.Context(), Options{
+			Python: "python3", Scripts: fstest.MapFS{"scripts/work.py": {Data: []byte("import tell\n" + work)}}, Name: "work.py", Dir: t.TempDir(),
+			Job: []byte("{}"), Memory: memory, Log: io.Discard,
+		})
+		if want == "" && (err != nil || last.Done == nil) || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("with %d MiB: %s, %v", memory>>20, last.Done, err)
+		}
+	}
+}
+
 // The script is killed if the context ends, and Start may run it in another way.
 func TestRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -1,7 +1,13 @@
 """What scripts share: the job, and the lines that tell of it."""
 import json
 import os
+import resource
 import sys
+
+# The script may have so much private memory, in bytes; an allocation beyond it fails.
+if os.environ.get("FAAS_INFER_SCRIPT_MEMORY"):
+    bound = int(os.environ["FAAS_INFER_SCRIPT_MEMORY"])
+    resource.setrlimit(resource.RLIMIT_DATA, (bound, bound))
 
 
 class Wrong(Exception):

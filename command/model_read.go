@@ -1,0 +1,44 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/instance/engines"
+)
+
+// newModelReadCommand returns the child process that reads a deployment's model.
+func newModelReadCommand() *cobra.Command {
+	var sizes sizeFlags
+	var trial profile.TryFlags
+	c := &cobra.Command{
+		Use:    "read FILE",
+		Short:  "Check that a model can be read and has a graph, or that a bundle is complete",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if engines.IsManifest(args[0]) {
+				return engines.Of(args[0]).Check(c.Context(), args[0])
+			}
+			if sizes.usual, err = trial.Shapes(args[0], sizes.usual); err != nil {
+				return err
+			}
+			m, err := readModel(args[0])
+			if err != nil {
+				return err
+			}
+			if m, err = sizes.size(m); err != nil {
+				return err
+			}
+			if _, err := m.Graph(1); err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return nil
+		},
+	}
+	sizes.add(c.Flags())
+	trial.Flags(c.Flags())
+	return c
+}
