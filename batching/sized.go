@@ -115,7 +115,7 @@ func (s *Shared) expireSized(now time.Duration, lane int) {
 //
 // For example t(1) = 60 ms for a long text and t(1) = 5, t(2) = 7, t(3) = 9 ms for short ones. Now a long
 // one is due in 66 ms and three short ones in 70. The long one goes first: it is done at 60, and the short
-// ones, in one batch, at 69. If the short ones were due in 67, they would be late: they go first, and the
+// ones, in one batch, at 69. If the short ones were due in 66, two would be late: they go first, and the
 // long one is late instead.
 func (s *Shared) lineUpSize(k *kind, start time.Duration) *kind {
 	l := &s.line

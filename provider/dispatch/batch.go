@@ -87,6 +87,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		if m, ok := d.instances[b.instance]; ok {
 			m.served = m.served || total > 0
 			d.samples.add(m, ran)
+			d.sizes.learn(b.calls, ran.Elements)
 		}
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)
