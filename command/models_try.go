@@ -36,8 +36,14 @@ func (m *childModels) try(ctx context.Context, file string, more ...string) erro
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	if slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) }) {
+	if isPassing(err) {
 		return nil
 	}
 	return err
+}
+
+// isPassing reports whether an error has one of the parts in passing.
+func isPassing(err error) bool {
+	text := strings.ToLower(err.Error())
+	return slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(text, strings.ToLower(part)) })
 }

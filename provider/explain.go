@@ -44,7 +44,7 @@ type refusalStore interface {
 // while the deployment before it is served.
 func Before(why string) string { return "the previous deployment is served: " + why }
 
-// withState adds a problem, a plan and a reach to a deployment's annotations. OpenFaaS' status has no
+// withState adds a problem, a plan, a reach and learnt sizes to a deployment's annotations. OpenFaaS' status has no
 // fields for them, and all its clients show annotations.
 func withState(of *map[string]string, now Status) *map[string]string {
 	with := map[string]string{}
@@ -56,6 +56,9 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	}
 	if now.Reach != "" {
 		with[annotation.InferReach] = shortened(now.Reach)
+	}
+	if now.Learnt != "" {
+		with[annotation.InferLearntShapes] = shortened(now.Learnt)
 	}
 	if len(with) == 0 {
 		return of
@@ -73,6 +76,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferProblem)
 		delete(*annotations, annotation.InferPlan)
 		delete(*annotations, annotation.InferReach)
+		delete(*annotations, annotation.InferLearntShapes)
 	}
 }
 

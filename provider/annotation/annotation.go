@@ -98,6 +98,9 @@ const (
 	// InferReach is in a function's status for which sizes of requests its objective holds. In a
 	// deployment it is ignored.
 	InferReach = "com.openfaas.infer.reach"
+	// InferLearntShapes is in a function's status which sizes of its model's free dimensions a request
+	// has taught, in the notation of InferShapes. In a deployment it is ignored.
+	InferLearntShapes = "com.openfaas.infer.shapes.learnt"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.

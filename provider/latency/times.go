@@ -6,6 +6,7 @@
 package latency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,9 @@ type Sizes struct {
 	Shapes, Max, Image string
 }
 
-// SizesOf are the sizes that a function's deployment states.
+// SizesOf are the sizes that a function's deployment states, or that a request has taught.
 func SizesOf(f *provider.Function) Sizes {
-	return Sizes{Shapes: f.Inference.Shapes, Max: f.Inference.MaxShapes, Image: f.Inference.Image}
+	return Sizes{Shapes: cmp.Or(f.Inference.Shapes, f.Learnt), Max: f.Inference.MaxShapes, Image: f.Inference.Image}
 }
 
 // Key tells the sizes apart from which other times follow. It is "" for those that are assumed
@@ -189,7 +190,8 @@ func (t *Finder) Promised(f *provider.Function, file string) []capacity.Candidat
 var ErrUnpredictable = errors.New("cannot be predicted")
 
 // ErrNoSizes is wrapped by errors of Models if the model runs with none of the sizes that were
-// tried for its free dimensions. Trying again changes nothing; the deployment must state sizes.
+// tried for its free dimensions. Trying again changes nothing; the deployment must state sizes, or a
+// request must teach them ([Finder.Learn]).
 var ErrNoSizes = errors.New("no sizes found")
 
 // Key returns the store's key of a model's profile for a function. It contains the largest
