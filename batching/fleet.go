@@ -23,6 +23,8 @@ type kind struct {
 	sizes   Sizes
 	sized   map[int64]*kind
 	planned *kind
+	// real is the time of a request that is too long for its deadline on any free instance, 0 for others.
+	real time.Duration
 	// stream: it is a stream of an instance that has several.
 	stream bool
 	// full is the largest batch that fills and executes in time when all
@@ -231,7 +233,7 @@ func (f *fleet) engage(slot int, now time.Duration, n int, k *kind) {
 		start = max(now, m.freeAt)
 	}
 	m.inFlight++
-	m.behind = k.time(n)
+	m.behind = max(k.real, k.time(n))
 	m.freeAt = start + m.behind
 	f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 }

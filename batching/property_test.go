@@ -28,7 +28,8 @@ type harness struct {
 	// classes is how many classes the requests have.
 	classes int
 	// sizes: the requests have sizes, and times grow with these.
-	sizes bool
+	sizes  bool
+	within time.Duration
 	// streams is the highest concurrency of an instance, 0 for 1.
 	streams int
 	// added counts how often a request was, steps what happened.
@@ -81,29 +82,36 @@ func (h *harness) add(id RequestID, due time.Time, class uint8) {
 	h.act()
 }
 
-// times are those of an instance for rows of a size.
-func (h *harness) times(in Instance, elements int64) (exec []time.Duration) {
+// times are those of an instance for rows of a size. late: a request takes longer than its objective.
+func (h *harness) times(in Instance, elements int64) (exec []time.Duration, late bool) {
 	if in.Sizes == nil || elements == 0 || in.Exec[0] < separateExecs*DefaultShortExec {
-		return in.Exec
+		return in.Exec, false
 	}
 	for i, t := range in.Exec {
 		exec = append(exec, time.Duration(float64(t)*in.Sizes.Factor(i+1, elements)))
 	}
-	return exec
+	return exec, exec[0] > h.within-h.within/20
 }
 
-// soonest is when a request like r that executes now could be answered.
+// soonest is when a request like r that executes now could be answered. One that is late in any case counts
+// as one of the planned size.
 func (h *harness) soonest(r request) time.Time {
-	least := time.Duration(-1)
+	inTime, anyhow := time.Duration(-1), time.Duration(-1)
 	for _, in := range h.up {
 		if !has(in.Serves(), int(r.class)) {
 			continue
 		}
-		if exec := h.times(in, r.elements); least < 0 || exec[0] < least {
-			least = exec[0]
+		switch exec, late := h.times(in, r.elements); {
+		case !late && (inTime < 0 || exec[0] < inTime):
+			inTime = exec[0]
+		case late && (anyhow < 0 || min(in.Exec[0], exec[0]) < anyhow):
+			anyhow = min(in.Exec[0], exec[0])
 		}
 	}
-	return h.now.Add(max(0, least))
+	if inTime >= 0 {
+		return h.now.Add(inTime)
+	}
+	return h.now.Add(max(0, anyhow))
 }
 
 func (h *harness) act() {
@@ -146,7 +154,7 @@ func (h *harness) dispatch(a Action) {
 	if n := h.inFlight(InstanceOf(a.Instance)); n >= in.Config.Streams() && most == 1 {
 		h.t.Fatalf("%q has %d batches and is given another; it executes %d at the same time", InstanceOf(a.Instance), n, in.Config.Streams())
 	}
-	exec := h.times(in, h.pending[a.Dispatch[0]].elements)
+	exec, _ := h.times(in, h.pending[a.Dispatch[0]].elements)
 	begun := run{ids: slices.Clone(a.Dispatch), end: start.Add(exec[min(len(a.Dispatch), in.Config.Batch)-1])}
 	var last request
 	for i, id := range a.Dispatch {

@@ -22,6 +22,9 @@ const (
 
 // of returns the kind with the times of rows that have so many elements; k itself if they are not known.
 // Its rate is that of k, so that both are the same part of all instances.
+//
+// A request that takes longer than its objective even on a free instance is admitted as one of the planned
+// size, and is late: another try would not be better. It runs alone, if nobody else is late for that.
 func (k *kind) of(elements int64) *kind {
 	if k.sizes == nil || elements <= 0 {
 		return k
@@ -39,6 +42,9 @@ func (k *kind) of(elements int64) *kind {
 	for i, t := range k.exec {
 		last = max(last, time.Duration(float64(t)*k.sizes.Factor(i+1, elements)))
 		s.exec[i] = last
+	}
+	if s.exec[0] > k.within-k.within/20 { // [latency.Rules] leaves as much for a start a moment after the arrival.
+		s.real, s.exec, s.batch, s.reach = s.exec[0], []time.Duration{min(k.exec[0], s.exec[0])}, 1, 1
 	}
 	s.fill()
 	k.sized[elements] = &s
@@ -63,16 +69,24 @@ func (s *Shared) soonest(k *kind) time.Duration {
 
 // fastest is the shortest time that any instance takes for a request of a lane, by the request's size.
 func (s *Shared) fastest(lane int, w *waiter) time.Duration {
-	least := farthest
+	inTime, late := farthest, farthest
 	for _, k := range s.fleet.kinds {
-		if has(k.lanes, lane) {
-			least = min(least, k.of(w.elements).exec[0])
+		if !has(k.lanes, lane) {
+			continue
+		}
+		if of := k.of(w.elements); of.real == 0 {
+			inTime = min(inTime, of.exec[0])
+		} else {
+			late = min(late, of.exec[0])
 		}
 	}
-	if least == farthest { // No instance serves it.
-		return 0
+	switch {
+	case inTime < farthest:
+		return inTime
+	case late < farthest:
+		return late
 	}
-	return least
+	return 0 // No instance serves it.
 }
 
 // latestStart is the last instant at which every request of a lane's queue could still be served; of
@@ -151,10 +165,16 @@ func (s *Shared) look(k *kind, start time.Duration) {
 	var next [MaxClasses]int
 	for waiting, _ := s.count(k); waiting > 0 && len(s.soon) < lookAhead; waiting-- {
 		w := s.earliest(s.line.lanes, &next)
-		if of := k.of(w.elements); start+of.exec[0] <= w.due {
+		if of := k.of(w.elements); start+of.exec[0] <= w.due && (of.real == 0 || !s.inTimeElsewhere(&w)) {
 			s.soon = append(s.soon, candidate{waiter: w, of: of})
 		}
 	}
+}
+
+// inTimeElsewhere reports whether some instance is fast enough for a request's objective.
+func (s *Shared) inTimeElsewhere(w *waiter) bool {
+	lane := int(s.fleet.lanes.of[w.class])
+	return slices.ContainsFunc(s.fleet.kinds, func(k *kind) bool { return has(k.lanes, lane) && k.of(w.elements).real == 0 })
 }
 
 // chooseSize returns the kind of the size that is served first, and the largest batch of it.
@@ -216,7 +236,7 @@ func (s *Shared) lateBehind(k *kind, start time.Duration, of *kind, limit int) (
 				served++
 			}
 		}
-		at += time.Duration(part * float64(head.of.time(served)))
+		at += time.Duration(part * float64(max(head.of.real, head.of.time(served))))
 	}
 	serve(slices.IndexFunc(walk, func(c candidate) bool { return c.of == of }), limit)
 	for i := range walk {

@@ -16,6 +16,7 @@ func FuzzSizes(f *testing.F) {
 		random := rand.New(rand.NewPCG(seed, 35))
 		slo := time.Duration(1+random.IntN(100)) * time.Millisecond
 		h := newHarness(t, NewShared(Options{SLO: slo, MaxBatch: random.IntN(3) * 8}))
+		h.within = slo - Travel(slo)
 		h.sizes, h.stable, h.streams, h.classes = true, false, int(seed%3), 1+random.IntN(3)
 		drive(h, random, slo, int(steps%1000))
 	})

@@ -63,27 +63,41 @@ func (s *sizes) estimate(of look) int64 {
 	return s.fits[of.format].at(float64(of.length))
 }
 
-// learn keeps what an instance reported of a batch: the mean number of elements of its rows.
-func (s *sizes) learn(calls []*call, elements int64) {
-	if elements <= 0 || calls[0].look.format == unread {
-		return
-	}
-	sum, alike := 0, true
+// looks are those of a batch's requests together: their format, unread if they have several, their mean
+// length, and whether all are alike.
+type looks struct {
+	look
+	mean  float64
+	alike bool
+}
+
+// looksOf returns the looks of a batch.
+func looksOf(calls []*call) looks {
+	sum, all := 0, looks{look: calls[0].look, alike: true}
 	for _, c := range calls {
-		if c.look.format != calls[0].look.format {
-			return
+		if c.look.format != all.format {
+			return looks{}
 		}
 		sum += c.look.length
-		alike = alike && c.look == calls[0].look
+		all.alike = all.alike && c.look == all.look
 	}
-	s.fits[calls[0].look.format].add(float64(sum)/float64(len(calls)), float64(elements))
-	if !alike {
+	all.mean = float64(sum) / float64(len(calls))
+	return all
+}
+
+// learn keeps what an instance reported of a batch: the mean number of elements of its rows.
+func (s *sizes) learn(of looks, elements int64) {
+	if elements <= 0 || of.format == unread {
 		return
 	}
-	if _, ok := s.known[calls[0].look]; !ok && len(s.known) >= maxKnown || s.known == nil {
+	s.fits[of.format].add(of.mean, float64(elements))
+	if !of.alike {
+		return
+	}
+	if _, ok := s.known[of.look]; !ok && len(s.known) >= maxKnown || s.known == nil {
 		s.known = map[look]int64{}
 	}
-	s.known[calls[0].look] = elements
+	s.known[of.look] = elements
 }
 
 // line is the straight line nearest to pairs of numbers, of which the last count most.
@@ -114,9 +128,10 @@ func (l *line) at(x float64) int64 {
 	return int64(min(max(meanY+slope*(x-meanX), 1), 1<<40) + 0.5)
 }
 
-// predict sets the times that the batch should take on its instance, with the size of its requests if they
-// have one size.
+// predict sets the looks of the batch, and the times that it should take on its instance, with the size of
+// its requests if they have one size.
 func (b *batch) predict(in *batching.Instance) {
+	b.looks = looksOf(b.calls)
 	if len(in.Exec) == 0 {
 		return
 	}
@@ -133,5 +148,6 @@ func (b *batch) predict(in *batching.Instance) {
 	scaled := func(t time.Duration, size int) time.Duration {
 		return time.Duration(float64(t) * in.Sizes.Factor(size, b.calls[0].elements))
 	}
-	b.least, b.predicted = scaled(b.least, 1), scaled(b.predicted, min(n, len(in.Exec)))
+	// A request that is longer than planned may be late in any case, and is not refused for that.
+	b.least, b.predicted = min(b.least, scaled(b.least, 1)), scaled(b.predicted, min(n, len(in.Exec)))
 }

@@ -29,7 +29,7 @@ func TestSizesAreEstimatedByEarlierRequests(t *testing.T) {
 	if got := s.estimate(s.lookAt(text(64, 3))); got != 0 {
 		t.Errorf("without any request before, the size is %d", got)
 	}
-	seen := func(r *frame.Request, elements int64) { s.learn([]*call{{look: s.lookAt(r)}}, elements) }
+	seen := func(r *frame.Request, elements int64) { s.learn(looksOf([]*call{{look: s.lookAt(r)}}), elements) }
 	seen(text(64, 3), 128)
 	if got := s.estimate(s.lookAt(text(64, 5))); got != 128 {
 		t.Errorf("other numbers of the same length have the size %d", got)
@@ -55,7 +55,7 @@ func TestSizesAreEstimatedByEarlierRequests(t *testing.T) {
 		t.Errorf("a compressed body has the size %d", got)
 	}
 	// A batch of several sizes says their mean.
-	s.learn([]*call{{look: s.lookAt(text(10, 1))}, {look: s.lookAt(text(30, 1))}}, 40)
+	s.learn(looksOf([]*call{{look: s.lookAt(text(10, 1))}, {look: s.lookAt(text(30, 1))}}), 40)
 	if got := s.estimate(s.lookAt(text(20, 1))); got != 40 {
 		t.Errorf("behind a mean lies %d", got)
 	}
