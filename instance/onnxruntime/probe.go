@@ -186,7 +186,7 @@ func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, er
 		ranges = append(ranges, integers{int(v), int(v) + 1})
 	}
 	for _, p.compared = range ranges {
-		for shapes := range p.natural.Shapes(p.given, axes) {
+		for shapes := range p.natural.Model.GuessShapes(p.given, axes) {
 			p.shapes = shapes
 			began := time.Now()
 			out, err := s.run(p.rows(s, 0))
