@@ -68,9 +68,9 @@ func (s *Shared) soonest(k *kind) time.Duration {
 }
 
 // fastest is the shortest time that any instance takes for a request of a lane, by the request's size.
-func (s *Shared) fastest(lane int, w *waiter) time.Duration {
+func (f *fleet) fastest(lane int, w *waiter) time.Duration {
 	inTime, late := farthest, farthest
-	for _, k := range s.fleet.kinds {
+	for _, k := range f.kinds {
 		if !has(k.lanes, lane) {
 			continue
 		}
@@ -99,7 +99,7 @@ func (s *Shared) latestStart(lane int) time.Duration {
 	at := farthest
 	for i := range min(q.len(), lookAhead) {
 		w := q.at(i)
-		at = min(at, w.due-s.fastest(lane, w))
+		at = min(at, w.due-s.fleet.fastest(lane, w))
 	}
 	return at
 }
@@ -109,7 +109,7 @@ func (s *Shared) expireSized(now time.Duration, lane int) {
 	q, late := &s.queues[lane], 0
 	for i := 0; i < min(q.len(), lookAhead); {
 		w := q.at(i)
-		if now+s.fastest(lane, w) <= w.due {
+		if now+s.fleet.fastest(lane, w) <= w.due {
 			i++
 			continue
 		}
@@ -165,16 +165,16 @@ func (s *Shared) look(k *kind, start time.Duration) {
 	var next [MaxClasses]int
 	for waiting, _ := s.count(k); waiting > 0 && len(s.soon) < lookAhead; waiting-- {
 		w := s.earliest(s.line.lanes, &next)
-		if of := k.of(w.elements); start+of.exec[0] <= w.due && (of.real == 0 || !s.inTimeElsewhere(&w)) {
+		if of := k.of(w.elements); start+of.exec[0] <= w.due && (of.real == 0 || !s.fleet.inTimeElsewhere(&w)) {
 			s.soon = append(s.soon, candidate{waiter: w, of: of})
 		}
 	}
 }
 
 // inTimeElsewhere reports whether some instance is fast enough for a request's objective.
-func (s *Shared) inTimeElsewhere(w *waiter) bool {
-	lane := int(s.fleet.lanes.of[w.class])
-	return slices.ContainsFunc(s.fleet.kinds, func(k *kind) bool { return has(k.lanes, lane) && k.of(w.elements).real == 0 })
+func (f *fleet) inTimeElsewhere(w *waiter) bool {
+	lane := int(f.lanes.of[w.class])
+	return slices.ContainsFunc(f.kinds, func(k *kind) bool { return has(k.lanes, lane) && k.of(w.elements).real == 0 })
 }
 
 // chooseSize returns the kind of the size that is served first, and the largest batch of it.

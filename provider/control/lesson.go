@@ -145,7 +145,7 @@ func (c preparation) openLesson(file, why string) *lesson {
 // attendLesson waits until a request has taught the sizes at another replica.
 func (c preparation) attendLesson(ctx context.Context, file string, l *lesson) {
 	for wait(ctx, followPause) {
-		if c.finder.Learnt(file) != "" {
+		if latency.Learnt(c.finder, file) != "" {
 			c.taught(l)
 			return
 		}
@@ -173,7 +173,7 @@ func (c *Controller) knowing(f *provider.Function, models []Model) *provider.Fun
 		return f
 	}
 	for _, m := range models {
-		if shapes := c.finder.Learnt(m.File); shapes != "" {
+		if shapes := latency.Learnt(c.finder, m.File); shapes != "" {
 			same := *f
 			same.Learnt = shapes
 			return &same

@@ -25,8 +25,8 @@ type Teachable interface {
 // machines and for all functions of the model.
 func learntKey(hash string) string { return hash + " learnt sizes" }
 
-// Learnt returns the sizes that a request has taught of a model, "" if none has.
-func (t *Finder) Learnt(file string) string {
+// Learnt returns the sizes that a request has taught of a model, as [Finder.Learn] stored them; "" if none has.
+func Learnt(t *Finder, file string) string {
 	hash, err := t.Models.Hash(file)
 	if err != nil {
 		return ""
