@@ -18,6 +18,13 @@ type kind struct {
 	// short ones.
 	reach int
 	exec  []time.Duration
+	// sizes says how exec changes with the size of the rows, nil if it does not. sized has the kinds that
+	// of returned, by size; planned is what such a kind was made of, nil for others.
+	sizes   Sizes
+	sized   map[int64]*kind
+	planned *kind
+	// real is the time of a request that is too long for its deadline on any free instance, 0 for others.
+	real time.Duration
 	// stream: it is a stream of an instance that has several.
 	stream bool
 	// full is the largest batch that fills and executes in time when all
@@ -28,8 +35,10 @@ type kind struct {
 	// brief is reach, or less if recent requests have shorter objectives than the
 	// function: as many requests as execute while such a request can wait.
 	brief int
-	// within is the shortest time from arrival to deadline that its requests have.
-	within time.Duration
+	// within is the shortest time from arrival to deadline that its requests have; hurried: it is shorter
+	// than the function's. longest is the time of the longest batch that is useful for them.
+	within, longest time.Duration
+	hurried         bool
 	// count is the number of instances. free holds the slots of the idle ones.
 	count int
 	free  Set
@@ -56,8 +65,9 @@ type fleet struct {
 	free    int
 	// busy has the instances that execute, by the time at which they become free.
 	busy Agenda
-	// least is the least brief of all kinds.
+	// least is the least brief of all kinds. sized: the times of some change with the size of the rows.
 	least int
+	sized bool
 	// lanes are those of the kinds' classes, served has what serves each.
 	lanes  lanes
 	served [MaxClasses]served
@@ -85,7 +95,7 @@ func (f *fleet) put(in Instance, reach int) (changed bool) {
 		*m = member{id: in.ID}
 		f.free++
 	}
-	old, now := m.kind, f.kind(in.Exec[:in.Config.Batch], reach, in.Serves(), in.Config.Streams() > 1)
+	old, now := m.kind, f.kind(in, reach)
 	if old == now {
 		return false
 	}
@@ -100,14 +110,16 @@ func (f *fleet) put(in Instance, reach int) (changed bool) {
 	return true
 }
 
-// kind returns the kind with those times, that reach and those classes.
-func (f *fleet) kind(exec []time.Duration, reach int, classes uint16, stream bool) *kind {
+// kind returns the kind with an instance's times and classes, and that reach.
+func (f *fleet) kind(in Instance, reach int) *kind {
+	exec, classes, stream := in.Exec[:in.Config.Batch], in.Serves(), in.Config.Streams() > 1
 	for _, k := range f.kinds {
-		if k.reach == reach && k.classes == classes && k.stream == stream && slices.Equal(k.exec, exec) {
+		same := k.reach == reach && k.classes == classes && k.stream == stream && k.sizes == in.Sizes
+		if same && slices.Equal(k.exec, exec) {
 			return k
 		}
 	}
-	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes, stream: stream}
+	k := &kind{batch: len(exec), reach: reach, exec: slices.Clone(exec), classes: classes, sizes: in.Sizes, stream: stream}
 	f.kinds = append(f.kinds, k)
 	return k
 }
@@ -153,10 +165,10 @@ func (f *fleet) measure(within time.Duration, r *recent) (changed bool) {
 			f.served[lowest(rest)].instances += k.count
 		}
 	}
-	f.least = maxReach
+	f.least, f.sized = maxReach, false
 	for _, k := range f.kinds {
 		f.scale(k, within, r)
-		f.least = min(f.least, k.brief)
+		f.least, f.sized = min(f.least, k.brief), f.sized || k.sizes != nil
 		for rest := k.lanes; rest != 0; rest &= rest - 1 {
 			l := &f.served[lowest(rest)]
 			if l.capacity == 0 || k.exec[0] < l.fastest {
@@ -184,11 +196,17 @@ func (f *fleet) scale(k *kind, within time.Duration, r *recent) {
 		n = min(n, f.served[f.lanes.of[c]].instances)
 		k.within = min(k.within, r.least[c])
 	}
-	longest := k.within * time.Duration(n) / time.Duration(n+1)
-	k.full = max(1, k.largest(longest, k.batch))
+	k.longest, k.hurried = k.within*time.Duration(n)/time.Duration(n+1), k.within < within
+	k.fill()
 	k.rate = float64(k.full) / max(k.exec[k.full-1].Seconds(), 1e-9)
-	if k.brief = k.reach; k.within < within {
-		k.brief = max(1, k.largest(longest, k.reach))
+	k.sized = nil
+}
+
+// fill calculates the useful batches.
+func (k *kind) fill() {
+	k.full = max(1, k.largest(k.longest, k.batch))
+	if k.brief = k.reach; k.hurried {
+		k.brief = max(1, k.largest(k.longest, k.reach))
 	}
 }
 
@@ -203,8 +221,8 @@ func (f *fleet) rivals(lane int) (classes uint16) {
 	return classes
 }
 
-// engage gives n requests to the instance in that slot.
-func (f *fleet) engage(slot int, now time.Duration, n int) {
+// engage gives n requests, which it executes as one of kind k does, to the instance in that slot.
+func (f *fleet) engage(slot int, now time.Duration, n int, k *kind) {
 	m := &f.members[slot]
 	start := now
 	if m.inFlight == 0 {
@@ -215,7 +233,7 @@ func (f *fleet) engage(slot int, now time.Duration, n int) {
 		start = max(now, m.freeAt)
 	}
 	m.inFlight++
-	m.behind = m.kind.time(n)
+	m.behind = max(k.real, k.time(n))
 	m.freeAt = start + m.behind
 	f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 }

@@ -24,11 +24,11 @@ func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Du
 	if now >= window {
 		return 0, false
 	}
-	load := s.load(now, k)
-	if k.patience.head != head.id {
-		k.patience = patience{head.id, now + s.fillWait(k, size, load)}
+	load, base := s.load(now, k), k.base()
+	if base.patience.head != head.id {
+		base.patience = patience{head.id, now + s.fillWait(k, size, load)}
 	}
-	if until = k.patience.until; until <= now {
+	if until = base.patience.until; until <= now {
 		until = now + s.spacingWait(now, k, size, load)
 	}
 	until = min(window, until)
@@ -94,7 +94,7 @@ func (s *Shared) spacingWait(now time.Duration, k *kind, size int, l load) time.
 			continue
 		}
 		free := o.free.Len()
-		if o == k {
+		if o == k.base() {
 			free--
 		}
 		for ; free > 0 && t.taken < spacingBatches && t.served < done; free-- {

@@ -12,23 +12,30 @@ type line struct {
 	// lane i of its first request in the line.
 	lanes uint16
 	skip  [MaxClasses]int
-	// merged holds the requests of several lanes.
+	// merged holds the requests of several lanes, or those of one size: then apart is true.
 	merged queue
+	apart  bool
+	// limit bounds the batch.
+	limit int
 }
 
 // total is the number of requests in the line.
 func (l *line) total() int { return l.len() + l.more }
 
 // lineUp makes the line for an instance of kind k that becomes free at start; some
-// request that it serves must wait. If k serves several lanes with requests, the line has
+// request that it serves must wait. It returns the kind with the times of the line's requests, nil
+// if the instance can serve none in time. If k serves several lanes with requests, the line has
 // only what size looks at: it begins with the first request of each lane that k can serve in
 // time, and ends behind those that fit no largest batch, another largest batch and lookAhead.
-func (s *Shared) lineUp(k *kind, start time.Duration) {
+func (s *Shared) lineUp(k *kind, start time.Duration) *kind {
 	l := &s.line
-	l.lanes, l.more = k.lanes&s.queued, 0
+	l.lanes, l.more, l.apart, l.limit = k.lanes&s.queued, 0, false, maxReach
+	if s.sized && k.sizes != nil {
+		return s.lineUpSize(k, start)
+	}
 	if l.lanes&(l.lanes-1) == 0 {
 		l.queue = &s.queues[lowest(l.lanes)]
-		return
+		return k
 	}
 	l.queue = &l.merged
 	for rest := l.lanes; rest != 0; rest &= rest - 1 {
@@ -45,6 +52,7 @@ func (s *Shared) lineUp(k *kind, start time.Duration) {
 		}
 	}
 	l.merged = queue{items: items, gap: len(items), end: len(items)}
+	return k
 }
 
 // earliest returns the request with the earliest deadline of those at the places next of
@@ -79,6 +87,13 @@ func (s *Shared) take(from, size int) {
 	for i := range from + size {
 		w := l.at(i)
 		lane := s.fleet.lanes.of[w.class]
+		if l.apart {
+			if i >= from && s.queues[lane].remove(w.id) {
+				s.ids = append(s.ids, w.id)
+				s.left(int(lane), 1)
+			}
+			continue
+		}
 		if i < from {
 			l.skip[lane]++
 			continue
@@ -86,7 +101,7 @@ func (s *Shared) take(from, size int) {
 		taken[lane]++
 		s.ids = append(s.ids, w.id)
 	}
-	for rest := l.lanes; rest != 0; rest &= rest - 1 {
+	for rest := l.lanes; rest != 0 && !l.apart; rest &= rest - 1 {
 		lane := lowest(rest)
 		s.queues[lane].drop(l.skip[lane], taken[lane])
 		s.left(lane, taken[lane])
@@ -99,6 +114,7 @@ func (s *Shared) left(lane, n int) {
 	if s.queues[lane].len() == 0 {
 		s.queued &^= 1 << lane
 	}
+	s.sized = s.sized && s.waiting > 0
 }
 
 // sort puts all requests into the queues of their lanes after the lanes changed.

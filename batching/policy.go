@@ -27,6 +27,18 @@ type Request struct {
 	// Within is the time from the arrival to the deadline that the request's own
 	// objective gives. 0 means the function's.
 	Within time.Duration
+	// Elements is the size of the request's rows in elements, all inputs together; 0 if it is not
+	// known, or if all rows have one size. Engines run only rows of one size together. Only [Shared]
+	// reads it.
+	Elements int64
+}
+
+// Sizes says how an instance's times change with the size of the rows. Two values that are equal
+// say the same.
+type Sizes interface {
+	// Factor is by how much a batch whose rows have so many elements takes longer than
+	// [Instance.Exec] says. Both are positive.
+	Factor(batch int, elements int64) float64
 }
 
 // Instance is what a policy knows of a ready instance, or of a stream of one that executes several
@@ -41,6 +53,9 @@ type Instance struct {
 	// b = 1…Config.Batch. It never decreases with b. If the instance executes several batches at
 	// the same time (Config.Concurrency), it is the time of one while the others execute.
 	Exec []time.Duration
+	// Sizes says how Exec changes with the size of the rows; nil if it does not, or if that is not
+	// known. Only [Shared] reads it.
+	Sizes Sizes
 	// Rate is r_i, the requests/s that the scaling engine wants this instance
 	// to get (INFless §3.2); only the policy [InFless] reads it.
 	Rate float64

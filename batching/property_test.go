@@ -27,6 +27,9 @@ type harness struct {
 	stable bool
 	// classes is how many classes the requests have.
 	classes int
+	// sizes: the requests have sizes, and times grow with these.
+	sizes  bool
+	within time.Duration
 	// streams is the highest concurrency of an instance, 0 for 1.
 	streams int
 	// added counts how often a request was, steps what happened.
@@ -35,9 +38,10 @@ type harness struct {
 
 // request is a request with its number in the order of Add.
 type request struct {
-	due   time.Time
-	order int
-	class uint8
+	due      time.Time
+	order    int
+	class    uint8
+	elements int64
 }
 
 // before is the order of requests in a batch.
@@ -69,23 +73,45 @@ func (h *harness) answer(id RequestID, how string) request {
 
 func (h *harness) add(id RequestID, due time.Time, class uint8) {
 	h.added++
-	h.pending[id] = request{due, h.added, class}
-	h.policy.Add(h.now, Request{ID: id, Deadline: due, Class: class})
+	r := request{due: due, order: h.added, class: class}
+	if h.sizes {
+		r.elements = int64(id) * 7 % 5 * 100 // 0 is not known.
+	}
+	h.pending[id] = r
+	h.policy.Add(h.now, Request{ID: id, Deadline: due, Class: class, Elements: r.elements})
 	h.act()
 }
 
-// soonest is when a request of that class that executes now could be answered.
-func (h *harness) soonest(class uint8) time.Time {
-	least := time.Duration(-1)
+// times are those of an instance for rows of a size. late: a request takes longer than its objective.
+func (h *harness) times(in Instance, elements int64) (exec []time.Duration, late bool) {
+	if in.Sizes == nil || elements == 0 || in.Exec[0] < separateExecs*DefaultShortExec {
+		return in.Exec, false
+	}
+	for i, t := range in.Exec {
+		exec = append(exec, time.Duration(float64(t)*in.Sizes.Factor(i+1, elements)))
+	}
+	return exec, exec[0] > h.within-h.within/20
+}
+
+// soonest is when a request like r that executes now could be answered. One that is late in any case counts
+// as one of the planned size.
+func (h *harness) soonest(r request) time.Time {
+	inTime, anyhow := time.Duration(-1), time.Duration(-1)
 	for _, in := range h.up {
-		if !has(in.Serves(), int(class)) {
+		if !has(in.Serves(), int(r.class)) {
 			continue
 		}
-		if least < 0 || in.Exec[0] < least {
-			least = in.Exec[0]
+		switch exec, late := h.times(in, r.elements); {
+		case !late && (inTime < 0 || exec[0] < inTime):
+			inTime = exec[0]
+		case late && (anyhow < 0 || min(in.Exec[0], exec[0]) < anyhow):
+			anyhow = min(in.Exec[0], exec[0])
 		}
 	}
-	return h.now.Add(max(0, least))
+	if inTime >= 0 {
+		return h.now.Add(inTime)
+	}
+	return h.now.Add(max(0, anyhow))
 }
 
 func (h *harness) act() {
@@ -95,8 +121,8 @@ func (h *harness) act() {
 				h.dispatch(a)
 				continue
 			}
-			if r := h.answer(a.Reject, "rejected"); !r.due.Before(h.soonest(r.class)) {
-				h.t.Fatalf("request %d is rejected %v before it is late", a.Reject, r.due.Sub(h.soonest(r.class)))
+			if r := h.answer(a.Reject, "rejected"); !r.due.Before(h.soonest(r)) {
+				h.t.Fatalf("request %d is rejected %v before it is late", a.Reject, r.due.Sub(h.soonest(r)))
 			}
 		}
 	}
@@ -128,7 +154,8 @@ func (h *harness) dispatch(a Action) {
 	if n := h.inFlight(InstanceOf(a.Instance)); n >= in.Config.Streams() && most == 1 {
 		h.t.Fatalf("%q has %d batches and is given another; it executes %d at the same time", InstanceOf(a.Instance), n, in.Config.Streams())
 	}
-	begun := run{ids: slices.Clone(a.Dispatch), end: start.Add(in.Exec[min(len(a.Dispatch), in.Config.Batch)-1])}
+	exec, _ := h.times(in, h.pending[a.Dispatch[0]].elements)
+	begun := run{ids: slices.Clone(a.Dispatch), end: start.Add(exec[min(len(a.Dispatch), in.Config.Batch)-1])}
 	var last request
 	for i, id := range a.Dispatch {
 		r := h.answer(id, "dispatched")
@@ -137,6 +164,9 @@ func (h *harness) dispatch(a Action) {
 		}
 		if !has(in.Serves(), int(r.class)) {
 			h.t.Fatalf("request %d of class %d is given to %q, which serves %b", id, r.class, a.Instance, in.Serves())
+		}
+		if i > 0 && r.elements != last.elements && in.Sizes != nil && in.Exec[0] >= separateExecs*DefaultShortExec {
+			h.t.Fatalf("requests of %d and %d elements are in one batch", last.elements, r.elements)
 		}
 		last = r
 		begun.members = append(begun.members, r)
@@ -166,7 +196,7 @@ func (h *harness) check() {
 		return
 	}
 	for id, r := range h.pending {
-		if soonest := h.soonest(r.class); r.due.Before(soonest) {
+		if soonest := h.soonest(r); !(h.sizes && len(h.pending) > lookAhead) && r.due.Before(soonest) {
 			h.t.Fatalf("request %d waits, late by %v", id, soonest.Sub(r.due))
 		}
 	}
@@ -281,9 +311,13 @@ func drive(h *harness, random *rand.Rand, slo time.Duration, steps int) {
 				id = cluster.InstanceID(fmt.Sprint("i", instances))
 			}
 			b := 1 << random.IntN(6)
-			h.bringUp(Instance{ID: id, Config: cluster.Config{Batch: b, Concurrency: h.concurrency(id)}, Rate: random.Float64() * 100, Classes: h.some(random),
+			in := Instance{ID: id, Config: cluster.Config{Batch: b, Concurrency: h.concurrency(id)}, Rate: random.Float64() * 100, Classes: h.some(random),
 				Timeout: time.Duration(random.IntN(40)-5) * time.Millisecond,
-				Exec:    affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)})
+				Exec:    affine(b, time.Duration(random.IntN(20_000))*time.Microsecond, time.Duration(random.IntN(4000))*time.Microsecond)}
+			if h.sizes && random.IntN(8) > 0 {
+				in.Sizes = proportional(200)
+			}
+			h.bringUp(in)
 		case 1:
 			if id := some(); random.IntN(3) == 0 {
 				h.bringDown(id, random.IntN(2) == 0)

@@ -16,6 +16,8 @@ type waiter struct {
 	// more than others: held for its whole patience, it would wait half a minute for a second
 	// one beside an idle instance.
 	hold time.Duration
+	// elements is the size of its rows, 0 if it is not known.
+	elements int64
 }
 
 // queue holds waiting requests, earliest deadline first. Deadlines mostly come in
@@ -179,8 +181,8 @@ func (q *queue) drop(i, n int) {
 	}
 }
 
-// remove removes the request with that ID. It is called only when a client hangs up,
-// so a scan is cheap enough.
+// remove removes the request with that ID. It is called when a client hangs up, and for the requests of
+// one size near the front, so a scan is cheap enough.
 func (q *queue) remove(id RequestID) bool {
 	is := func(w waiter) bool { return w.id == id }
 	before, behind := q.parts(0, q.len())

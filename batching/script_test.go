@@ -24,9 +24,9 @@ func ms(f float64) time.Duration { return time.Duration(f * float64(time.Millise
 // TestScripts runs testdata/*.txt. A line is a command with its time in ms:
 //
 //	policy NAME slo=MS [max=B]
-//	MS up ID b=B exec=T1,T2,…,TB [rate=R] [timeout=MS] [classes=C1,C2,…]
+//	MS up ID b=B exec=T1,T2,…,TB [rate=R] [timeout=MS] [classes=C1,C2,…] [of=ELEMENTS]
 //	MS down ID
-//	MS add FIRST[-LAST] due=MS [class=C] [within=MS]
+//	MS add FIRST[-LAST] due=MS [class=C] [within=MS] [elements=N]
 //	MS cancel N
 //	MS done ID
 //	MS tick
@@ -106,6 +106,9 @@ func command(t *testing.T, p Policy, now time.Time, words []string) {
 				in.Classes |= 1 << c
 			}
 		}
+		if of := o.number("of"); of > 0 {
+			in.Sizes = proportional(of)
+		}
 		p.Up(now, in)
 	case "down":
 		p.Down(now, cluster.InstanceID(words[1]))
@@ -113,7 +116,7 @@ func command(t *testing.T, p Policy, now time.Time, words []string) {
 		p.Done(now, cluster.InstanceID(words[1]))
 	case "add":
 		o := arguments(t, words[2:])
-		r := Request{Deadline: epoch.Add(ms(o.number("due"))), Class: uint8(o.number("class")), Within: ms(o.number("within"))}
+		r := Request{Deadline: epoch.Add(ms(o.number("due"))), Class: uint8(o.number("class")), Within: ms(o.number("within")), Elements: int64(o.number("elements"))}
 		first, last, ranged := strings.Cut(words[1], "-")
 		from, _ := strconv.Atoi(first)
 		to := from
@@ -131,6 +134,11 @@ func command(t *testing.T, p Policy, now time.Time, words []string) {
 		t.Fatalf("unknown command %q", words[0])
 	}
 }
+
+// proportional are times that grow with the size of the rows; Exec is of rows with so many elements.
+type proportional float64
+
+func (p proportional) Factor(_ int, elements int64) float64 { return float64(elements) / float64(p) }
 
 func describe(out *strings.Builder, p Policy, now time.Time) {
 	for _, a := range p.Actions(now) {

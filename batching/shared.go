@@ -46,7 +46,9 @@ const DefaultShortExec = 250 * time.Microsecond
 // queue grows, and the batches grow with it: at a load of λ requests/s a batch of b
 // is followed by one of λ·t(b). At light load every request is a batch of one and
 // does not wait. If the instances serve different classes of requests, there is a queue
-// for each lane. A free instance then takes from all lanes that it serves.
+// for each lane. A free instance then takes from all lanes that it serves. If the rows of
+// requests differ in size, a batch has rows of one size, and closes by the time of that
+// size (see lineUpSize).
 //
 // A batch is as large as its earliest deadline allows. The policy passes over the
 // head if its deadline allows only a batch so small that requests behind it would
@@ -63,9 +65,13 @@ type Shared struct {
 	queues  [MaxClasses]queue
 	queued  uint16
 	waiting int
-	line    line
-	fleet   fleet
-	recent  recent
+	// sized: a request waits whose size is known.
+	sized bool
+	line  line
+	// soon are the requests from which a batch of one size is chosen.
+	soon   []candidate
+	fleet  fleet
+	recent recent
 	// holding is when the policy must look at a held batch again, 0 if none is
 	// held.
 	holding time.Duration
@@ -99,8 +105,9 @@ func (s *Shared) Add(now time.Time, r Request) {
 	if s.recent.add(s.clock.since(now), r.Class, within) {
 		s.fleet.measure(s.within, &s.recent)
 	}
-	s.enqueue(waiter{id: r.ID, due: s.clock.since(r.Deadline), class: r.Class})
+	s.enqueue(waiter{id: r.ID, due: s.clock.since(r.Deadline), class: r.Class, elements: r.Elements})
 	s.waiting++
+	s.sized = s.sized || r.Elements > 0
 }
 
 // Cancel implements [Policy].
@@ -120,6 +127,9 @@ func (s *Shared) Waiting() int { return s.waiting }
 // Up implements [Policy].
 func (s *Shared) Up(_ time.Time, in Instance) {
 	in = s.options.bounded(in)
+	if len(in.Exec) == 0 || in.Exec[0] < separateExecs*s.options.ShortExec {
+		in.Sizes = nil
+	}
 	if s.fleet.put(in, s.reach(in)) {
 		s.measure()
 	}
@@ -183,12 +193,8 @@ func (s *Shared) Next() (time.Time, bool) {
 	}
 	// One past the last instant at which a lane's head could still be served.
 	at := farthest
-	if has(s.queued, 0) {
-		at = s.queues[0].at(0).due - s.fleet.served[0].fastest + 1
-	}
-	for rest := s.queued &^ 1; rest != 0; rest &= rest - 1 {
-		lane := lowest(rest)
-		at = min(at, s.queues[lane].at(0).due-s.fleet.served[lane].fastest+1)
+	for rest := s.queued; rest != 0; rest &= rest - 1 {
+		at = min(at, s.latestStart(lowest(rest))+1)
 	}
 	if s.holding != 0 {
 		at = min(at, s.holding)
@@ -203,7 +209,9 @@ func (s *Shared) expire(now time.Duration) {
 	for rest := s.queued; rest != 0; rest &= rest - 1 {
 		lane := lowest(rest)
 		q, soonest := &s.queues[lane], now+s.fleet.served[lane].fastest
-		if q.at(0).due < soonest {
+		if s.sized && s.fleet.sized {
+			s.expireSized(now, lane)
+		} else if q.at(0).due < soonest {
 			late := q.before(soonest)
 			s.ids = q.take(0, late, s.ids)
 			s.left(lane, late)
@@ -222,19 +230,21 @@ func (s *Shared) toFree(now time.Duration) bool {
 	}
 	s.held = s.held[:0]
 	for k := s.best(now); k != nil; k = s.best(now) {
-		slot := k.free.First()
-		s.lineUp(k, now)
-		from, size, passed := s.size(now, now, k)
-		until, hold := s.hold(now, k, from, size)
+		s.held = append(s.held, k) // Unless it gets a batch.
+		of := s.lineUp(k, now)
+		if of == nil {
+			continue
+		}
+		from, size, passed := s.size(now, now, of)
+		until, hold := s.hold(now, of, from, size)
 		if passed || !hold {
-			s.dispatch(now, slot, from, size)
-			s.holding = 0
+			s.dispatch(now, k.free.First(), from, size, of)
+			s.holding, s.held = 0, s.held[:0]
 			return true
 		}
 		if s.holding == 0 || until < s.holding {
 			s.holding = until
 		}
-		s.held = append(s.held, k)
 	}
 	return false
 }
@@ -251,7 +261,7 @@ func (s *Shared) best(now time.Duration) *kind {
 			continue
 		}
 		waiting, last := s.count(k)
-		if now+k.exec[0] > last {
+		if now+s.soonest(k) > last {
 			continue
 		}
 		if len(s.fleet.kinds) == 1 {
@@ -308,21 +318,26 @@ func (s *Shared) ahead(now time.Duration, slot int) bool {
 	if s.fleet.rivalling(m.kind.lanes&s.queued) > 1 && start-now > max(8*s.options.ShortExec, m.behind/16) {
 		return false
 	}
-	if start+m.kind.exec[0] > last {
+	if start+s.soonest(m.kind) > last {
 		return false
 	}
-	s.lineUp(m.kind, start)
-	from, size, _ := s.size(now, start, m.kind)
-	if size < s.limit(now, m.kind) {
+	of := s.lineUp(m.kind, start)
+	if of == nil {
+		return false
+	}
+	from, size, _ := s.size(now, start, of)
+	if size < s.limit(now, of) {
 		return false // Not full after all: it may still grow.
 	}
-	s.dispatch(now, slot, from, size)
+	s.dispatch(now, slot, from, size, of)
 	return true
 }
 
-func (s *Shared) dispatch(now time.Duration, slot, from, size int) {
+// dispatch gives the line's requests from the from-th on to the instance in a slot, which executes them
+// as one of kind of does.
+func (s *Shared) dispatch(now time.Duration, slot, from, size int, of *kind) {
 	first := len(s.ids)
 	s.take(from, size)
-	s.fleet.engage(slot, now, size)
+	s.fleet.engage(slot, now, size, of)
 	s.actions = append(s.actions, Action{Instance: s.fleet.members[slot].id, Dispatch: s.ids[first:len(s.ids):len(s.ids)]})
 }

@@ -23,7 +23,7 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	// The first request that the instance can serve in time.
 	first := s.line.before(start + k.exec[0])
 	waiting := s.line.len() - first
-	limit := min(waiting, s.limit(now, k))
+	limit := min(waiting, s.limit(now, k), s.line.limit)
 	from, size = first, k.largest(s.line.at(first).due-start, limit)
 	if size == limit {
 		return from, size, false

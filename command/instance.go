@@ -393,7 +393,7 @@ func (f *instanceFlags) openEngine(logger zerolog.Logger) (*onnxruntime.Engine, 
 }
 
 func newPrepareCommand() *cobra.Command {
-	var model, cache, library string
+	var model, cache, library, name, request string
 	var part int
 	var lean, asJSON bool
 	var sizes sizeFlags
@@ -428,6 +428,9 @@ cuts the source and prepares the parts one after the other, each in a process of
 			if err := sizes.checkFile(model); err != nil {
 				return err
 			}
+			if request != "" {
+				return learn(model, cache, library, name, request, sizes.largest, c.OutOrStdout())
+			}
 			usual, err := trial.Shapes(model, sizes.usual)
 			if err != nil {
 				return err
@@ -456,6 +459,8 @@ cuts the source and prepares the parts one after the other, each in a process of
 	flags.IntVar(&part, "part", member.All, "prepare only the parts of this member of a cut model (-1: of all)")
 	sizes.add(c.Flags())
 	trial.Flags(c.Flags())
+	flags.StringVar(&request, "request", "", "a file with a batch of one request: prepare the model with its sizes, and print these as JSON")
+	flags.StringVar(&name, "name", "", "with --request, the name of the function that got it")
 	flags.BoolVar(&lean, "lean", false, "take at most three times the model's size of memory: one session at a time")
 	flags.BoolVar(&asJSON, "json", false, "print all measurements as JSON")
 	return c

@@ -49,11 +49,14 @@ func (m sizedModels) try(ctx context.Context, file string) error {
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	passes := func(part string) bool {
-		return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part))
-	}
-	if !errors.Is(err, latency.ErrPermanent) && slices.ContainsFunc(passing, passes) {
+	if !errors.Is(err, latency.ErrPermanent) && isPassing(err) {
 		return nil
 	}
 	return err
+}
+
+// isPassing reports whether an error has one of the parts in passing.
+func isPassing(err error) bool {
+	text := strings.ToLower(err.Error())
+	return slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(text, strings.ToLower(part)) })
 }

@@ -16,7 +16,7 @@ const maxSample = 1 << 30
 // word numbers within the table that the model looks them up in, strings of digits, and
 // masks of ones followed by zeros. The same seed gives the same inputs. Values can change
 // the execution time: a mask of other values made BERT's softmax many times
-// slower. Dynamic dimensions other than the batch get an assumed size; a model
+// slower. Dynamic dimensions other than the batch get the likeliest size; a model
 // from [Model.Sized] has others.
 func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
 	if batch < 1 || batch > MaxBatch {
@@ -25,11 +25,12 @@ func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
 	if err := m.checkBatch(); err != nil {
 		return nil, err
 	}
-	rows := m.lookups()
+	rows, guess := m.lookups(), m.guess(nil).likeliest(nil)
 	var out []tensor.Tensor
 	for i, info := range m.Inputs() {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		t, err := sample(info, batch, rows[info.Name], rng)
+		info.Shape = append([]int64{int64(batch)}, guess[info.Name][1:]...)
+		t, err := sample(info, rows[info.Name], rng)
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", info.Name, err)
 		}
@@ -38,14 +39,8 @@ func (m *Model) SampleInputs(batch int, seed uint64) ([]tensor.Tensor, error) {
 	return out, nil
 }
 
-func sample(info tensor.Info, batch int, rows int64, rng *rand.Rand) (tensor.Tensor, error) {
-	t := tensor.Tensor{Name: info.Name, Type: info.Type, Shape: []int64{int64(batch)}}
-	for i, d := range info.Shape[1:] {
-		if d < 0 {
-			d = assumedSize(i+1, len(info.Shape))
-		}
-		t.Shape = append(t.Shape, d)
-	}
+func sample(info tensor.Info, rows int64, rng *rand.Rand) (tensor.Tensor, error) {
+	t := tensor.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape}
 	n, err := tensor.Elements(t.Shape)
 	if err != nil {
 		return t, err
@@ -144,19 +139,10 @@ type lookup struct{ ids, table string }
 func lookupsOf(n *onnxpb.NodeProto) []lookup {
 	in := n.GetInput()
 	switch {
-	case n.GetOpType() == "Gather" && len(in) >= 2 && axisOf(n) == 0:
+	case n.GetOpType() == "Gather" && len(in) >= 2 && Attribute(n, "axis") == 0:
 		return []lookup{{in[1], in[0]}}
 	case n.GetOpType() == "EmbedLayerNormalization" && len(in) >= 5:
 		return []lookup{{in[0], in[2]}, {in[1], in[4]}}
 	}
 	return nil
-}
-
-func axisOf(n *onnxpb.NodeProto) int64 {
-	for _, a := range n.GetAttribute() {
-		if a.GetName() == "axis" {
-			return a.GetI()
-		}
-	}
-	return 0
 }

@@ -10,13 +10,8 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-const (
-	// assumedLength is the size of a free dimension that nobody gives, assumedSide that of an
-	// image's sides (rank four) in pixels, assumedChannels that of its channels.
-	assumedLength   = 128
-	assumedSide     = 224
-	assumedChannels = 3
-)
+// imageChannels is the number of an image's channels that nobody gives.
+const imageChannels = 3
 
 // CheckShapes returns an error if the shapes contradict the model's inputs: a name that it has
 // not, another rank, or another size than a fixed one. The sizes of free dimensions, the batch
@@ -39,14 +34,14 @@ func (m *Model) ImageShapes(form ImageForm) tensor.Shapes {
 		}
 		s := slices.Clone(in.Shape)
 		height, width := 2, 3
-		if s[3] == 1 || s[3] == assumedChannels { // The channels are last.
+		if s[3] == 1 || s[3] == imageChannels { // The channels are last.
 			height, width = 1, 2
 		}
 		channels := 6 - height - width
 		if s[height] >= 0 && s[width] >= 0 {
 			return nil
 		}
-		for i, size := range map[int]int64{0: 1, channels: assumedChannels, height: int64(form.Height), width: int64(form.Width)} {
+		for i, size := range map[int]int64{0: 1, channels: imageChannels, height: int64(form.Height), width: int64(form.Width)} {
 			if s[i] < 0 {
 				s[i] = size
 			}
@@ -57,31 +52,27 @@ func (m *Model) ImageShapes(form ImageForm) tensor.Shapes {
 }
 
 // Sized returns the model with a size for each free dimension of its inputs beside the batch:
-// that of shapes; otherwise, for a dimension with a name, what shapes give another dimension of
-// that name; otherwise an assumed one, 128, or 224 for the sides of an image. assumed has one
-// sentence for each dimension that shapes do not give. The error is that of CheckShapes.
+// that of shapes, otherwise the likeliest guess ([Model.GuessShapes]), which knows the sizes that shapes
+// give to dimensions of the same name. assumed has one sentence for each dimension whose size shapes
+// do not say so. The error is that of CheckShapes.
 func (m *Model) Sized(shapes tensor.Shapes) (sized *Model, assumed []string, err error) {
 	if err := m.CheckShapes(shapes); err != nil {
 		return nil, nil, err
 	}
-	named := m.namedSizes(shapes)
+	g := m.guess(shapes)
+	guess := g.likeliest(shapes)
 	old := m.proto.GetGraph()
 	inputs := slices.Clone(old.GetInput())
 	changed := false
-	for _, in := range m.inputs() {
+	for at, in := range m.inputs() {
 		dims := in.GetType().GetTensorType().GetShape().GetDim()
 		sizes := make([]int64, len(dims))
 		for i, d := range dims {
 			if i == 0 || d.GetDimValue() > 0 {
 				continue
 			}
-			switch given := shapes[in.GetName()]; {
-			case given != nil:
-				sizes[i] = given[i]
-			case named[d.GetDimParam()] > 0:
-				sizes[i] = named[d.GetDimParam()]
-			default:
-				sizes[i] = assumedSize(i, len(dims))
+			sizes[i] = guess[in.GetName()][i]
+			if shapes[in.GetName()] == nil && g.given[g.key(at, i)] == 0 {
 				assumed = append(assumed, fmt.Sprintf("dimension %d of input %q is dynamic and assumed to be %d", i, in.GetName(), sizes[i]))
 			}
 			changed = true
@@ -99,31 +90,6 @@ func (m *Model) Sized(shapes tensor.Shapes) (sized *Model, assumed []string, err
 		},
 	}
 	return &Model{proto: p, file: m.file, generate: m.generate}, assumed, nil
-}
-
-// namedSizes are the sizes that shapes give to dimensions with a name, the batch's left out.
-func (m *Model) namedSizes(shapes tensor.Shapes) map[string]int64 {
-	named := map[string]int64{}
-	for _, in := range m.inputs() {
-		given := shapes[in.GetName()]
-		for i, d := range in.GetType().GetTensorType().GetShape().GetDim() {
-			if name := d.GetDimParam(); i > 0 && i < len(given) && name != "" {
-				named[name] = given[i]
-			}
-		}
-	}
-	return named
-}
-
-// assumedSize is the size of a free dimension of an input that nobody gives.
-func assumedSize(at, rank int) int64 {
-	switch {
-	case rank != 4:
-		return assumedLength
-	case at == 1:
-		return assumedChannels
-	}
-	return assumedSide
 }
 
 // withSizes returns an input with the sizes that are not 0, or the input itself if all are.

@@ -84,28 +84,26 @@ func (s *Sizes) line(at, batch int, elements int64) float64 {
 
 // ElementsOf is the number of elements of a row with a length, on the line through the sizes.
 func (s *Sizes) ElementsOf(length int64) int64 {
-	at := slices.IndexFunc(s.Times, func(t SizeTime) bool { return t.Length >= length })
-	if len(s.Times) == 1 || at == 0 {
-		return s.Times[0].Elements * length / s.Times[0].Length
-	}
-	if at < 0 {
-		at = len(s.Times) - 1
-	}
-	a, b := s.Times[at-1], s.Times[at]
-	return a.Elements + (b.Elements-a.Elements)*(length-a.Length)/(b.Length-a.Length)
+	return s.convert(length, func(t SizeTime) int64 { return t.Length }, func(t SizeTime) int64 { return t.Elements })
 }
 
 // LengthOf is the length of a row with so many elements, as ElementsOf counts them.
 func (s *Sizes) LengthOf(elements int64) int64 {
-	at := slices.IndexFunc(s.Times, func(t SizeTime) bool { return t.Elements >= elements })
+	return s.convert(elements, func(t SizeTime) int64 { return t.Elements }, func(t SizeTime) int64 { return t.Length })
+}
+
+// convert converts one measure of a size into another, on the line through the sizes, and in proportion below
+// the smallest.
+func (s *Sizes) convert(x int64, from, to func(SizeTime) int64) int64 {
+	at := slices.IndexFunc(s.Times, func(t SizeTime) bool { return from(t) >= x })
 	if len(s.Times) == 1 || at == 0 {
-		return s.Times[0].Length * elements / s.Times[0].Elements
+		return to(s.Times[0]) * x / from(s.Times[0])
 	}
 	if at < 0 {
 		at = len(s.Times) - 1
 	}
 	a, b := s.Times[at-1], s.Times[at]
-	return a.Length + (b.Length-a.Length)*(elements-a.Elements)/(b.Elements-a.Elements)
+	return to(a) + (to(b)-to(a))*(x-from(a))/(from(b)-from(a))
 }
 
 // Class is the least of the sizes, in elements of a row, that is not below one; above the largest,

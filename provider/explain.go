@@ -44,8 +44,8 @@ type refusalStore interface {
 // while the deployment before it is served.
 func Before(why string) string { return "the previous deployment is served: " + why }
 
-// withState adds a problem, a plan, a reach and a progress to a deployment's annotations. OpenFaaS' status has no
-// fields for them, and all its clients show annotations.
+// withState adds a problem, a plan, a reach, learnt sizes and a progress to a deployment's annotations.
+// OpenFaaS' status has no fields for them, and all its clients show annotations.
 func withState(of *map[string]string, now Status) *map[string]string {
 	with := map[string]string{}
 	if now.Problem != "" {
@@ -59,6 +59,9 @@ func withState(of *map[string]string, now Status) *map[string]string {
 	}
 	if now.Progress != "" {
 		with[annotation.InferProgress] = shortened(now.Progress)
+	}
+	if now.Learnt != "" {
+		with[annotation.InferLearntShapes] = shortened(now.Learnt)
 	}
 	if len(with) == 0 {
 		return of
@@ -77,6 +80,7 @@ func withoutState(annotations *map[string]string) {
 		delete(*annotations, annotation.InferPlan)
 		delete(*annotations, annotation.InferReach)
 		delete(*annotations, annotation.InferProgress)
+		delete(*annotations, annotation.InferLearntShapes)
 	}
 }
 

@@ -74,6 +74,9 @@ type Function struct {
 	// Restored: it was accepted before, by an earlier provider, by another replica or by this one. So a
 	// thing that it lacks may only be late, as a GPU's driver is after a restart of the machine.
 	Restored bool
+	// Learnt are the sizes of its model's free dimensions that a request has taught, as
+	// [annotation.InferShapes] would say them, "" if none has.
+	Learnt string
 }
 
 // Status is the present state of a function's instances.
@@ -99,6 +102,8 @@ type Status struct {
 	// Progress says what is being found out about its models, or for what they wait, "" once they
 	// are known.
 	Progress string
+	// Learnt is that of the function which is served or prepared.
+	Learnt string
 }
 
 // Dispatcher answers the requests of one function. Implementations are safe

@@ -113,14 +113,15 @@ func New(s Settings) *Engine {
 // is started only if the demand is above R_max.
 func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node) Plan {
 	p := &pass{engine: e, now: now, nodes: nodes, work: packing.NewWork(e.work)}
-	byName := func(a, b Function) int { return strings.Compare(a.Name, b.Name) }
+	inOrder := func(a, b Function) int { return strings.Compare(a.Name, b.Name) }
 	sorted := append(e.sorted[:0], functions...)
-	if e.sorted = sorted; !slices.IsSortedFunc(sorted, byName) {
-		slices.SortStableFunc(sorted, byName)
+	if e.sorted = sorted; !slices.IsSortedFunc(sorted, inOrder) {
+		slices.SortStableFunc(sorted, inOrder)
 	}
 	p.views = e.observe(now, sorted)
+	at := byName(nodes)
 	for _, v := range p.views {
-		appraise(v, p.node)
+		appraise(v, at)
 	}
 	e.forget(sorted)
 	p.divide()
@@ -182,8 +183,6 @@ type pass struct {
 	engine *Engine
 	now    time.Time
 	nodes  []cluster.Node
-	// at has the indexes of nodes by their names, once node was called.
-	at map[string]int
 	// room is what space returns.
 	room  *placing.Room
 	views []*view
@@ -194,20 +193,6 @@ type pass struct {
 	work *packing.Work
 	// patient and impatient are what victims returns, nil before that and after a change.
 	patient, impatient [][]victim
-}
-
-// node returns a node by its name, nil if there is none.
-func (p *pass) node(name string) *cluster.Node {
-	if p.at == nil {
-		p.at = make(map[string]int, len(p.nodes))
-		for i := range p.nodes {
-			p.at[p.nodes[i].Name] = i
-		}
-	}
-	if i, ok := p.at[name]; ok {
-		return &p.nodes[i]
-	}
-	return nil
 }
 
 // space returns the nodes' room. It builds it only when needed: most passes change

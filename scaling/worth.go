@@ -61,3 +61,20 @@ func size(in *Running, node func(string) *cluster.Node) (most float64) {
 	}
 	return most
 }
+
+// byName returns a function that finds a node by its name; nil if there is none.
+func byName(nodes []cluster.Node) func(name string) *cluster.Node {
+	var at map[string]int // Most passes need none.
+	return func(name string) *cluster.Node {
+		if at == nil {
+			at = make(map[string]int, len(nodes))
+			for i := range nodes {
+				at[nodes[i].Name] = i
+			}
+		}
+		if i, ok := at[name]; ok {
+			return &nodes[i]
+		}
+		return nil
+	}
+}

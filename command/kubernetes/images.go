@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/command"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -259,8 +261,9 @@ type origin struct {
 }
 
 var (
-	_ latency.Models = (*imageModels)(nil)
-	_ command.Files  = (*imageModels)(nil)
+	_ latency.Models    = (*imageModels)(nil)
+	_ latency.Teachable = (*imageModels)(nil)
+	_ command.Files     = (*imageModels)(nil)
 )
 
 // keep remembers where a model comes from.
@@ -333,6 +336,18 @@ func (m *imageModels) Sized(sizes latency.Sizes) latency.Models {
 		return m
 	}
 	return sizedImages{m, local.Sized(sizes)}
+}
+
+// Learn implements [latency.Teachable].
+func (m *imageModels) Learn(ctx context.Context, file, name, largest string, r *frame.Request) (string, error) {
+	local, ok := m.local.(latency.Teachable)
+	if !ok {
+		return "", errors.New("the sizes of requests cannot be tried here")
+	}
+	if err := m.Here(ctx, file); err != nil {
+		return "", err
+	}
+	return local.Learn(ctx, file, name, largest, r)
 }
 
 // sizedImages are imageModels whose copies are read and measured with given sizes.

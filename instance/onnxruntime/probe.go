@@ -245,7 +245,7 @@ func (p *probe) rows(s *trial, numbers ...int) []tensor.Tensor {
 func (p *probe) search(s *trial, axes []int) ([]tensor.Tensor, time.Duration, error) {
 	var first error
 	for _, p.compared = range p.ranges() {
-		for shapes := range p.natural.Shapes(p.given, axes) {
+		for shapes := range p.natural.Model.GuessShapes(p.given, axes) {
 			p.shapes = shapes
 			began := time.Now()
 			out, err := s.run(p.rows(s, 0))

@@ -201,7 +201,7 @@ func TestRefusals(t *testing.T) {
 		`initializer { name: "s" data_type: 7 dims: 2 int64_data: [1, 2] } node { op_type: "SplitToSequence" input: ["x", "s"] output: "y" }` + value("input", "x", float, "3", "2") +
 			`output { name: "y" type { sequence_type { elem_type { tensor_type { elem_type: 1 } } } } }`: `output "y" is a sequence of tensors of several shapes`,
 	} {
-		if _, err := Prepare(modelFile(t, graph, PrepareOptions{}), t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Prepare(modelFile(t, graph), t.TempDir(), PrepareOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", graph, err, want)
 		}
 	}

@@ -101,6 +101,14 @@ func mayBeEmpty(g *onnxpb.GraphProto, input string) bool {
 	return true
 }
 
+// Example are shapes of one row as a person may write them.
+func (n *Natural) Example() tensor.Shapes {
+	for s := range n.Model.GuessShapes(nil, nil) {
+		return s
+	}
+	return nil
+}
+
 // shell is the message without its weights, which a clone must not copy.
 func shell(p *onnxpb.ModelProto) *onnxpb.ModelProto {
 	out := &onnxpb.ModelProto{

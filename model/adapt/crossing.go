@@ -2,6 +2,7 @@ package adapt
 
 import (
 	"fmt"
+	"github.com/faas-infer/faas-infer/model"
 
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
@@ -29,7 +30,7 @@ func (n *Natural) Crossing(axes []int) string {
 				return fmt.Sprintf("the operator %s (%s) takes one scale from all rows; quantise statically (QDQ) or only the weights to have it batched", name, node.GetOpType())
 			}
 		case "BatchNormalization":
-			if attribute(node, "training_mode") == 1 {
+			if model.Attribute(node, "training_mode") == 1 {
 				return fmt.Sprintf("the operator %s (%s) runs in training mode, which takes the mean of all rows; export the model in evaluation mode", name, node.GetOpType())
 			}
 		}
@@ -104,7 +105,7 @@ func reduced(node *onnxpb.NodeProto, rank int, constants map[string][]int64) ([]
 				return nil, true
 			}
 		}
-		if len(axes) == 0 && attribute(node, "noop_with_empty_axes") != 1 {
+		if len(axes) == 0 && model.Attribute(node, "noop_with_empty_axes") != 1 {
 			axes = []int64{0}
 		}
 		return axes, true
@@ -114,7 +115,7 @@ func reduced(node *onnxpb.NodeProto, rank int, constants map[string][]int64) ([]
 		}
 		return constants[node.GetInput()[1]], true
 	case "ArgMax", "ArgMin":
-		return []int64{attribute(node, "axis")}, true
+		return []int64{model.Attribute(node, "axis")}, true
 	case "Softmax", "LogSoftmax", "Hardmax":
 		for _, a := range node.GetAttribute() {
 			if a.GetName() == "axis" {
@@ -149,14 +150,4 @@ func constantsOf(g *onnxpb.GraphProto) map[string][]int64 {
 		}
 	}
 	return out
-}
-
-// attribute is the value of an integer attribute, 0 if it is not there.
-func attribute(n *onnxpb.NodeProto, name string) int64 {
-	for _, a := range n.GetAttribute() {
-		if a.GetName() == name {
-			return a.GetI()
-		}
-	}
-	return 0
 }

@@ -97,6 +97,30 @@ func (c *Correction) Normal(o Observation) time.Duration {
 	return max(1, time.Duration(float64(o.Exec)*c.base.SizeFactor(o.Batch, o.Elements, c.seen.planned)))
 }
 
+// Sizes says how the times of a [Correction] change with the size of the rows. The zero value says that
+// they do not.
+type Sizes struct {
+	profile *profiler.Profile
+	planned int64
+}
+
+// Sizes are those of the present corrected times.
+func (c *Correction) Sizes() Sizes {
+	if c.base.BySize == nil {
+		return Sizes{}
+	}
+	return Sizes{c.base, c.seen.planned}
+}
+
+// Factor is by how much a batch whose rows have so many elements takes longer than the corrected times
+// say.
+func (s Sizes) Factor(batch int, elements int64) float64 {
+	if s.profile == nil {
+		return 1
+	}
+	return s.profile.SizeFactor(batch, s.planned, elements)
+}
+
 // Larger reports the length for which the times are corrected, and its unit, if requests are
 // longer than the profile's.
 func (c *Correction) Larger() (length int64, unit string, ok bool) {

@@ -101,6 +101,9 @@ const (
 	// InferProgress is in a function's status what is being found out about its model, or for what
 	// that waits, until its times are known. In a deployment it is ignored.
 	InferProgress = "com.openfaas.infer.progress"
+	// InferLearntShapes is in a function's status which sizes of its model's free dimensions a request
+	// has taught, in the notation of InferShapes. In a deployment it is ignored.
+	InferLearntShapes = "com.openfaas.infer.shapes.learnt"
 	// InferProblem is in a function's status the reason why the function, or its latest
 	// deployment, is not served as it should be. In a deployment it is ignored: a
 	// deployment made from a status may have it.

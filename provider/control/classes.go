@@ -37,6 +37,8 @@ type classifier struct {
 	// earlier has the accuracies of instances of earlier deployments, by their IDs, where the
 	// current ones say something else.
 	earlier atomic.Pointer[map[string]float64]
+	// lesson is not nil while the sizes of a model are learnt from requests.
+	lesson atomic.Pointer[lesson]
 	// changing is held while current is replaced.
 	changing sync.Mutex
 	// shortest is the function's [annotation.Inference.Shortest].
@@ -52,6 +54,11 @@ func (c *classifier) Invoke(ctx context.Context, req *frame.Request) (*frame.Res
 
 // InvokePatiently implements [provider.PatientDispatcher].
 func (c *classifier) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	if l := c.lesson.Load(); l != nil {
+		if err := l.attend(ctx, req); err != nil {
+			return nil, err
+		}
+	}
 	classes := c.current.Load()
 	asks, err := c.ask(req, classes)
 	if err != nil {

@@ -30,6 +30,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
 	}
+	f = c.knowing(f, models)
 	if err := (pairs{c}).check(ctx, f, models); err != nil {
 		return nil, web.BadRequest(err)
 	}
@@ -37,7 +38,8 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	if err != nil {
 		return nil, web.BadRequest(err)
 	}
-	if err := c.check(ctx, f, models); err != nil {
+	untaught, why, err := c.check(ctx, f, models)
+	if err != nil {
 		return nil, refused(f, suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
 	}
 	batches, err := policy(&c.rules, f)
@@ -62,10 +64,15 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.making.keep(f.Inference.Auto || f.Inference.Partition != "", made(f, bundle))
 		// The new deployment may not have the problem of the earlier one.
 		fn.failed, fn.unregistered, fn.planning = "", "", false
+		fn.classing.classifier.lesson.Store(nil)
 		fn.tell(time.Now())
 	}
 	fn.wanted, fn.replicas = f, f.Replicas
-	preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}.begin()
+	p := preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}
+	if untaught != "" {
+		p.lesson, p.untaught = p.openLesson(untaught, why), untaught
+	}
+	p.begin()
 	c.Wake()
 	return fn.classing.classifier, nil
 }
@@ -76,8 +83,8 @@ func (c preparation) begin() {
 	c.fn.abandon = abandon
 	c.fn.again = func() {
 		abandon()
-		same := *c.Function // A new pointer: what is left of the abandoned work must not serve.
-		c.Function, c.again, c.fn.wanted = &same, true, &same
+		same := *c.knowing(c.Function, c.models) // A new pointer: what is left of the abandoned work must not serve.
+		c.Function, c.again, c.fn.wanted, c.lesson = &same, true, &same, nil
 		c.begin()
 	}
 	if c.options.Devices != nil {
@@ -90,10 +97,11 @@ func (c preparation) begin() {
 }
 
 // check returns an error if a model cannot be read, if none is as accurate as the deployment
-// asks, or if all that are were measured and cannot meet the objective.
-func (c *Controller) check(ctx context.Context, f *provider.Function, models []Model) error {
+// asks, or if all that are were measured and cannot meet the objective. untaught is the file of a model whose
+// sizes requests have to teach, since it runs with none that were tried, and why says more; "" for none.
+func (c *Controller) check(ctx context.Context, f *provider.Function, models []Model) (untaught, why string, err error) {
 	if err := checkAccuracy(f, models); err != nil {
-		return err
+		return "", "", err
 	}
 	var hopeless error
 	able := len(models) == 0 || f.Inference.Partition != "" && !isCut(models) // Cutting may help.
@@ -104,10 +112,12 @@ func (c *Controller) check(ctx context.Context, f *provider.Function, models []M
 		} else if why := c.rules.Hopeless(f, c.rules.Promised(f, m.Profile)); why != nil {
 			err = why
 		}
-		var why *annotation.Error
+		var key *annotation.Error
 		switch {
-		case err != nil && !errors.As(err, &why):
-			return named(m.Name, err)
+		case errors.Is(err, latency.ErrNoSizes) && learns(f):
+			untaught, why, able = m.File, sizesTried(err), true
+		case err != nil && !errors.As(err, &key):
+			return "", "", named(m.Name, err)
 		case m.Accuracy < f.Inference.Accuracy:
 		case err != nil:
 			hopeless = cmp.Or(hopeless, err)
@@ -116,12 +126,12 @@ func (c *Controller) check(ctx context.Context, f *provider.Function, models []M
 		}
 	}
 	if able {
-		return nil
+		return untaught, why, nil
 	}
 	if isCut(models) {
-		return cmp.Or[error](tooSlow(&c.rules, c.finder, f, models), hopeless)
+		return "", "", cmp.Or[error](tooSlow(&c.rules, c.finder, f, models), hopeless)
 	}
-	return hopeless
+	return "", "", hopeless
 }
 
 // tooSlow returns why neither the models nor the ways to cut them meet the objective: with the

@@ -324,7 +324,11 @@ func (in *instance) describe() batching.Instance {
 	}
 	config.Batch = len(table)
 	in.classes = in.function.servedBy(in)
-	return batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate, Slow: in.useless, Variant: in.Artefact.Name, Classes: in.classes}
+	d := batching.Instance{ID: in.ID, Config: config, Exec: table, Rate: in.rate, Slow: in.useless, Variant: in.Artefact.Name, Classes: in.classes}
+	if in.times != nil && in.times.Sizes() != (correction.Sizes{}) {
+		d.Sizes = in.times.Sizes()
+	}
+	return d
 }
 
 // sameShare reports whether the executions that end now ran on the instance's present share.

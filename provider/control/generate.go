@@ -107,7 +107,7 @@ func (c *generation) generate(ctx context.Context) error {
 	if err != nil || slices.Equal(models, c.models) {
 		return err
 	}
-	if err := c.check(ctx, c.Function, models); err != nil {
+	if _, _, err := c.check(ctx, c.Function, models); err != nil {
 		return err
 	}
 	fresh := c.adopt(models)

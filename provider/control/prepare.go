@@ -41,6 +41,10 @@ type preparation struct {
 	cutting bool
 	// again: it was prepared before, and variants may have been made of its models since.
 	again bool
+	// lesson waits for a request that teaches the sizes of the model in the file untaught, nil if they are
+	// known or not needed.
+	lesson   *lesson
+	untaught string
 }
 
 // task is one model of a revision on its way to its full profile.
@@ -78,6 +82,10 @@ const (
 // models get some profile, then each a full one. prepare repeats failed attempts until ctx
 // ends.
 func (c preparation) prepare(ctx context.Context) {
+	if c.lesson != nil {
+		c.attendLesson(ctx, c.untaught, c.lesson)
+		return
+	}
 	if c.again {
 		if _, models, err := c.options.Bundles.Models(ctx, c.Function); err == nil {
 			c.models = models
@@ -203,6 +211,19 @@ func (c preparation) attempt(ctx context.Context, t *task) (changed bool) {
 		retry := pause(t.failures)
 		c.fn.log.Error().Err(err).Str("variant", t.Name).Dur("retry_ms", retry).Msg("measure model")
 		t.why, t.next, t.refused = fmt.Sprintf("the model could not be measured: %v", err), time.Now().Add(retry), ""
+		if errors.Is(err, latency.ErrNoSizes) && learns(c.Function) {
+			c.mu.Lock()
+			wanted := c.fn.wanted == c.Function
+			var l *lesson
+			if wanted {
+				l = c.openLesson(t.File, sizesTried(err))
+			}
+			c.mu.Unlock()
+			if wanted {
+				c.attendLesson(ctx, t.File, l)
+			}
+			return false
+		}
 		if errors.Is(err, latency.ErrPermanent) || errors.Is(err, latency.ErrNoSizes) { // Only another deployment or file helps.
 			t.why, t.next = fmt.Sprintf("the model cannot be served: %v", err), time.Now().Add(pause(maxFailures))
 			t.refused, _ = c.finder.Models.Hash(t.File) // It was read a moment ago.
@@ -223,11 +244,16 @@ func noSizes(f *provider.Function, err error) *annotation.Error {
 	if f.Inference.Shapes != "" {
 		why = "the model does not run with these sizes; set it to the sizes of your requests"
 	}
-	_, detail, _ := strings.Cut(err.Error(), latency.ErrNoSizes.Error()+": ")
-	if detail != "" {
+	if detail := sizesTried(err); detail != "" {
 		why += " (" + detail + ")"
 	}
 	return annotation.WrongShapes(f.Inference.Shapes, why)
+}
+
+// sizesTried is what an error that wraps [latency.ErrNoSizes] says of the sizes that were tried.
+func sizesTried(err error) string {
+	_, detail, _ := strings.Cut(err.Error(), latency.ErrNoSizes.Error()+": ")
+	return detail
 }
 
 // mapping returns a profile that says what instances of the prepared model map together. Its path names
@@ -370,7 +396,7 @@ func (c preparation) artefacts() (found []*artefact) {
 		}
 		profile := c.refined(t)
 		a := &artefact{
-			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: r.Inference.Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
+			Artefact: cluster.Artefact{Name: t.Name, Bundle: r.bundle, Model: t.prepared, Images: t.Images, Shapes: latency.SizesOf(r.Function).Shapes, MaxShapes: r.Inference.MaxShapes}, of: t.Of, accuracy: t.Accuracy, cut: t.Plan, file: t.File,
 			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}

@@ -121,6 +121,9 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 		return provider.Status{}, false
 	}
 	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: c.progress(fn), Usage: fn.Usage(), Stopped: fn.stopped}
+	if fn.wanted != nil {
+		s.Learnt = fn.wanted.Learnt
+	}
 	for _, in := range fn.Instances {
 		if !in.Retiring {
 			s.Replicas++

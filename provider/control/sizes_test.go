@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // The plan follows the sizes of the requests: those of 256 tokens take twice the time of those that the model
@@ -75,31 +77,132 @@ func TestSizesReachTheInstances(t *testing.T) {
 	})
 }
 
-// A model that runs with no size that was tried is not tried again and again. Its function says which annotation
-// helps, and serves once that is there.
-func TestModelsWithoutSizesNameTheAnnotation(t *testing.T) {
-	try(t, func(r *rig) {
-		r.models.fail(fmt.Errorf("%w: tried 16, 32 and 64: Concat of unlike shapes", latency.ErrNoSizes))
-		r.deploy("f", "m")
-		problem := func() string {
+// unsized makes models run with no size until a request has taught one. A small model is tried at deployment, a
+// large one in the background.
+func (r *rig) unsized(small bool) {
+	err := fmt.Errorf("%w: tried 16, 32 and 64: Concat of unlike shapes", latency.ErrNoSizes)
+	r.models.mu.Lock()
+	defer r.models.mu.Unlock()
+	r.models.measureFails, r.models.predictFails = err, latency.ErrUnpredictable
+	if small {
+		r.models.checkFails = err
+	}
+}
+
+// problem is what the function's description says.
+func (r *rig) problem(name string) string {
+	s, _ := r.Status(full(name))
+	return s.Problem
+}
+
+// A model that runs with no size that was tried is deployed. Its first request teaches the sizes and is
+// answered. A provider that starts later, and another function of the model, know them.
+func TestTheFirstRequestTeachesTheSizes(t *testing.T) {
+	for _, small := range []bool{true, false} {
+		try(t, func(r *rig) {
+			r.unsized(small)
+			r.deploy("f", "m")
+			r.until("the lesson", func() bool { return r.problem("f") != "" })
+			const want = "the sizes of the model's inputs are learnt from its first request: tried 16, 32 and 64: Concat of unlike shapes"
+			if got := r.problem("f"); got != want {
+				t.Errorf("the problem is %q, want %q", got, want)
+			}
+			tries := r.models.tried()
+			time.Sleep(time.Minute)
+			if now := r.models.tried(); now != tries {
+				t.Errorf("it was measured %d times more within a minute", now-tries)
+			}
+			got, err := r.invoke("f", "runs")
+			if err != nil || got != "m:runs" {
+				t.Fatalf("the first request gets %q, %v", got, err)
+			}
 			s, _ := r.Status(full("f"))
-			return s.Problem
+			if s.Learnt != "ids:1x7" || s.Problem != "" {
+				t.Errorf("the status is %+v", s)
+			}
+			if a := r.only().Artefact; a.Shapes != "ids:1x7" {
+				t.Errorf("the instance has the shapes %q", a.Shapes)
+			}
+			r.answered("f", "m") // No lesson: its sizes do not run.
+			r.unsized(small)     // As for a provider that starts anew.
+			r.models.fail(nil)
+			r.measured("g", "m")
+			if s, _ := r.Status(full("g")); s.Learnt != "ids:1x7" {
+				t.Errorf("another function has learnt %q", s.Learnt)
+			}
+		})
+	}
+}
+
+// A request whose sizes do not run gets the engine's message. Others are tried after a pause, one at a time.
+func TestSizesThatDoNotRunAreRefused(t *testing.T) {
+	try(t, func(r *rig) {
+		r.unsized(true)
+		r.deploy("f", "m")
+		errs := make(chan error, 21)
+		for range 20 {
+			go func() {
+				_, err := r.invoke("f", "x")
+				errs <- err
+			}()
 		}
-		r.until("a problem", func() bool { return problem() != "" })
-		const want = `com.openfaas.infer.shapes is not set: the model has free dimensions and runs with none of the sizes that were tried; set it to the sizes of your requests (tried 16, 32 and 64: Concat of unlike shapes), for example "ids:1x128,mask:1x128"`
-		if got := problem(); got != want {
-			t.Errorf("the problem is %q, want %q", got, want)
+		counts := map[int]int{}
+		for range 20 {
+			counts[web.StatusOf(<-errs)]++
 		}
-		if _, err := r.invoke("f", "x"); err == nil || !strings.Contains(err.Error(), annotation.InferShapes) {
-			t.Errorf("a request gets %v", err)
+		if counts[400] != 1 || counts[503] != 19 || len(r.models.lessons) != 1 {
+			t.Errorf("answers by status %v after %d tries", counts, len(r.models.lessons))
 		}
-		tries := r.models.tried()
-		time.Sleep(time.Hour)
-		if now := r.models.tried(); now != tries {
-			t.Errorf("it was tried %d times more within an hour", now-tries)
+		var busy *web.Error
+		if _, err := r.invoke("f", "runs"); !errors.As(err, &busy) || busy.Status != 503 || busy.After < 3*time.Second {
+			t.Errorf("at once, another request gets %v", err)
 		}
-		r.models.fail(nil)
-		r.measured("f", "m", func(f *provider.Function) { f.Inference.Shapes = "ids:1x64" })
-		r.answered("f", "m")
+		time.Sleep(lessonRest * time.Second)
+		if got, err := r.invoke("f", "runs"); err != nil || got != "m:runs" {
+			t.Errorf("after the pause it gets %q, %v", got, err)
+		}
+	})
+}
+
+// Sizes that the deployment states override those that are learnt, and are not learnt.
+func TestStatedSizesAreNotLearnt(t *testing.T) {
+	try(t, func(r *rig) {
+		r.unsized(true)
+		shaped := func(f *provider.Function) { f.Inference.Shapes = "ids:1x64" }
+		_, err := r.Deploy(t.Context(), r.function("f", "m", shaped))
+		if err == nil || !strings.Contains(err.Error(), "no sizes found") {
+			t.Errorf("stated sizes that do not run: %v", err)
+		}
+		r.deploy("f", "m")
+		if got, err := r.invoke("f", "runs"); err != nil || got != "m:runs" {
+			t.Fatalf("the request gets %q, %v", got, err)
+		}
+		r.measured("f", "m", shaped)
+		if s, _ := r.Status(full("f")); s.Learnt != "" {
+			t.Errorf("learnt are %q", s.Learnt)
+		}
+		r.until("an instance with the stated sizes", func() bool {
+			living := r.backend.living()
+			return len(living) > 0 && !slices.ContainsFunc(living, func(in cluster.Instance) bool { return in.Shapes != "ids:1x64" })
+		})
+	})
+}
+
+// An earlier revision serves while the sizes of a new model are learnt from its requests.
+func TestAnEarlierRevisionServesMeanwhile(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "old")
+		r.answered("f", "old")
+		r.unsized(true)
+		r.deploy("f", "m")
+		r.answered("f", "old")
+		time.Sleep(lessonRest * time.Second * 2)
+		if got, err := r.invoke("f", "runs"); err != nil || got != "old:runs" {
+			t.Fatalf("the request gets %q, %v", got, err)
+		}
+		r.until("the new model", func() bool {
+			got, err := r.invoke("f", "x")
+			return err == nil && got == "m:x"
+		})
 	})
 }

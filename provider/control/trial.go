@@ -120,7 +120,7 @@ func (c preparation) newTrial(t *task, prepared, kind string) *trial {
 	}
 	return &trial{fn: c.fn, kind: kind, placed: make(chan placed, 1), spec: cluster.InstanceSpec{
 		ID: keeper.NewID(c.Name), Function: c.Name, Revision: c.Revision, Config: config, Role: cluster.Trial,
-		Artefact: cluster.Artefact{Name: t.Name, Bundle: c.bundle, Model: prepared, Original: t.File, Images: t.Images, Shapes: c.Inference.Shapes, MaxShapes: c.Inference.MaxShapes},
+		Artefact: cluster.Artefact{Name: t.Name, Bundle: c.bundle, Model: prepared, Original: t.File, Images: t.Images, Shapes: latency.SizesOf(c.Function).Shapes, MaxShapes: c.Inference.MaxShapes},
 		Env:      c.Deployment.EnvVars, Secrets: c.secrets,
 	}}
 }

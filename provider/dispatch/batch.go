@@ -30,6 +30,7 @@ type batch struct {
 	// generation is the instance's when the batch was formed.
 	generation int
 	calls      []*call
+	looks      looks
 	sent       time.Time
 }
 
@@ -87,6 +88,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		if m, ok := d.instances[b.instance]; ok {
 			m.served = m.served || total > 0
 			d.samples.add(m, ran)
+			d.sizes.learn(b.looks, ran.Elements)
 		}
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)

@@ -96,5 +96,5 @@ func (w *waiting) read(into []ClassStats) []ClassStats {
 
 // asPolicy returns the call as the policy sees it.
 func (c *call) asPolicy() batching.Request {
-	return batching.Request{ID: c.id, Deadline: c.deadline, Class: c.class, Within: c.objective - batching.Travel(c.objective)}
+	return batching.Request{ID: c.id, Deadline: c.deadline, Class: c.class, Within: c.objective - batching.Travel(c.objective), Elements: c.elements}
 }

@@ -89,6 +89,7 @@ type Dispatcher struct {
 	problem   web.Problem
 	samples   samples
 	tardiness tardiness
+	sizes     sizes
 	// up counts the instances that take batches, parked the parked ones.
 	up, parked tally
 	// ended is closed by Close.
@@ -145,6 +146,9 @@ type call struct {
 	orphaned bool
 	// beyond: it asks for more than capacity is planned for.
 	beyond bool
+	// look is what is seen of its body, elements the number of elements of its rows by that, 0 if unknown.
+	look     look
+	elements int64
 	// signal carries the answer, or before that a batch to lead.
 	signal chan signal
 }
@@ -194,7 +198,7 @@ func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame
 // than the function's objective. Requests with earlier deadlines go first.
 func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, beyond: request.Beyond, signal: make(chan signal, 1)}
+	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, beyond: request.Beyond, look: d.sizes.lookAt(request), signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -263,7 +267,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		c.extend(now, d.options.ColdWait, !c.cold)
 	}
 	d.lastID++
-	c.id = d.lastID
+	c.id, c.elements = d.lastID, d.sizes.estimate(c.look)
 	d.waiting.add(c)
 	d.policy.Add(now, c.asPolicy())
 	return d.act(now), nil
@@ -334,9 +338,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 		m.inFlight++
 		b.generation, b.variant = m.generation, m.Variant
 		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
-		if len(m.Exec) > 0 {
-			b.least, b.predicted = m.Exec[0], predicted(m.Exec, len(b.calls))
-		}
+		b.predict(&m.Instance)
 		b.overdue = d.tardiness.overdue(b.predicted)
 		batches = append(batches, b)
 	}

@@ -48,6 +48,9 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 			}
 		}
 		m.Instance = in
+		if in.Sizes != nil {
+			d.sizes.wanted.Store(true)
+		}
 		m.link.setTimeout(d.timeout(in))
 		if !m.suspect {
 			d.raise(now, m)

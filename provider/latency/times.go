@@ -63,10 +63,10 @@ type Sizes struct {
 	Memory int64
 }
 
-// SizesOf are the sizes that a function's deployment states.
+// SizesOf are the sizes that a function's deployment states, or that a request has taught.
 func SizesOf(f *provider.Function) Sizes {
 	return Sizes{
-		Shapes: f.Inference.Shapes, Max: f.Inference.MaxShapes, Image: f.Inference.Image,
+		Shapes: cmp.Or(f.Inference.Shapes, f.Learnt), Max: f.Inference.MaxShapes, Image: f.Inference.Image,
 		Objective: f.Inference.SLO, Memory: f.Inference.Limits.Memory,
 	}
 }
@@ -222,7 +222,8 @@ func (permanent) Is(target error) bool { return target == ErrPermanent }
 func (p permanent) Unwrap() error { return p.error }
 
 // ErrNoSizes is wrapped by errors of Models if the model runs with none of the sizes that were
-// tried for its free dimensions. Trying again changes nothing; the deployment must state sizes.
+// tried for its free dimensions. Trying again changes nothing; the deployment must state sizes, or a
+// request must teach them ([Finder.Learn]).
 var ErrNoSizes = errors.New("no sizes found")
 
 // Key returns the store's key of a model's profile for a function. It contains the largest

@@ -1,8 +1,9 @@
-package adapt
+package model
 
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
-// Sizes to try for a free dimension. The first are those of [model.Model.SampleInputs]:
+// Sizes to try for a free dimension. The first are those of [Model.Sized] and [Model.SampleInputs]:
 // 128 words, and an image of 224 × 224 pixels. A model whose strides need a multiple runs with
 // a power of two or with 640, one that was exported with a window with its own.
 var (
@@ -19,17 +20,40 @@ var (
 	sides   = []int64{224, 256, 320, 640, 64, 32, 128, 160, 384, 512, 48, 28, 16, 1024}
 )
 
-// Shapes proposes whole shapes of one row for the inputs, the likeliest first. given are
+// guesser guesses the sizes of a model's free dimensions.
+type guesser struct {
+	inputs []tensor.Info
+	names  [][]string // of the inputs' dimensions, "" for those without a name
+	// implied are sizes that the graph implies, given those that a person has named, by key.
+	implied, given map[string]int64
+}
+
+// guess returns a guesser. given are sizes that a person has named.
+func (m *Model) guess(given tensor.Shapes) *guesser {
+	g := &guesser{inputs: m.Inputs()}
+	for _, in := range m.inputs() {
+		dims := in.GetType().GetTensorType().GetShape().GetDim()
+		names := make([]string, len(dims))
+		for i, d := range dims {
+			names[i] = d.GetDimParam()
+		}
+		g.names = append(g.names, names)
+	}
+	g.implied, g.given = g.impliedBy(m.proto.GetGraph()), g.sizesOf(given)
+	return g
+}
+
+// GuessShapes proposes whole shapes of one row for the inputs, the likeliest first. given are
 // sizes that a person has named; they are then the only proposal for these inputs. axes are
 // the positions of the batch, nil if there is none. Dimensions with one name have one size,
 // and "past + now" has the sum. Sizes that the graph implies are kept.
-func (n *Natural) Shapes(given tensor.Shapes, axes []int) iter.Seq[tensor.Shapes] {
+func (m *Model) GuessShapes(given tensor.Shapes, axes []int) iter.Seq[tensor.Shapes] {
 	return func(yield func(tensor.Shapes) bool) {
 		seen := make(map[string]bool)
-		implied := n.implied()
+		g := m.guess(given)
 		for i := range max(len(lengths), len(sides)) {
 			for _, channels := range []int64{3, 1} {
-				s := n.shapes(given, axes, implied, lengths[min(i, len(lengths)-1)], sides[min(i, len(sides)-1)], channels)
+				s := g.shapes(given, axes, lengths[min(i, len(lengths)-1)], sides[min(i, len(sides)-1)], channels)
 				if key := s.String(); !seen[key] {
 					seen[key] = true
 					if !yield(s) {
@@ -41,34 +65,31 @@ func (n *Natural) Shapes(given tensor.Shapes, axes []int) iter.Seq[tensor.Shapes
 	}
 }
 
-// Example are shapes of one row as a person may write them.
-func (n *Natural) Example() tensor.Shapes {
-	for s := range n.Shapes(nil, nil) {
-		return s
-	}
-	return nil
+// likeliest are the likeliest shapes of one row, with the batch in front.
+func (g *guesser) likeliest(given tensor.Shapes) tensor.Shapes {
+	return g.shapes(given, make([]int, len(g.inputs)), lengths[0], sides[0], imageChannels)
 }
 
 // shapes are the inputs' shapes with one length, side and number of channels.
-func (n *Natural) shapes(given tensor.Shapes, axes []int, implied map[string]int64, length, side, channels int64) tensor.Shapes {
-	sizes := n.given(given)
-	for key, size := range implied {
+func (g *guesser) shapes(given tensor.Shapes, axes []int, length, side, channels int64) tensor.Shapes {
+	sizes := maps.Clone(g.given)
+	for key, size := range g.implied {
 		if sizes[key] == 0 {
 			sizes[key] = size
 		}
 	}
-	s := make(tensor.Shapes, len(n.Inputs))
-	for i, in := range n.Inputs {
+	s := make(tensor.Shapes, len(g.inputs))
+	for i, in := range g.inputs {
 		if own, ok := given[in.Name]; ok && len(own) == len(in.Shape) {
 			s[in.Name] = slices.Clone(own)
-			if axes != nil {
+			if axes != nil && len(own) > 0 {
 				s[in.Name][axes[i]] = 1
 			}
 			continue
 		}
 		shape := make([]int64, len(in.Shape))
 		for d, declared := range in.Shape {
-			key := n.key(i, d)
+			key := g.key(i, d)
 			switch {
 			case axes != nil && axes[i] == d:
 				shape[d] = 1
@@ -79,26 +100,26 @@ func (n *Natural) shapes(given tensor.Shapes, axes []int, implied map[string]int
 			case d == 0 || in.Shape[0] > 1 && d == slices.Index(in.Shape, -1):
 				// As a rule a batch, though not one that rows can share: [?, 80], or a state [2, ?, 128].
 				shape[d] = 1
-			case len(in.Shape) == 4 && d == n.channel(in):
+			case len(in.Shape) == 4 && d == g.channel(in):
 				shape[d] = channels
 			case len(in.Shape) == 4:
 				shape[d] = side
 			default:
 				shape[d] = length
 			}
-			if sizes[key] == 0 && n.names[i][d] != "" && declared < 0 {
+			if sizes[key] == 0 && g.names[i][d] != "" && declared < 0 {
 				sizes[key] = shape[d]
 			}
 		}
 		s[in.Name] = shape
 	}
-	n.sums(s, given, axes, sizes)
+	g.sums(s, given, axes, sizes)
 	return s
 }
 
 // channel is the position of the channels in an image's shape: the last if that is fixed to
 // a number that channels have.
-func (n *Natural) channel(in tensor.Info) int {
+func (g *guesser) channel(in tensor.Info) int {
 	if last := in.Shape[3]; last == 1 || last == 3 || last == 4 {
 		return 3
 	}
@@ -106,24 +127,24 @@ func (n *Natural) channel(in tensor.Info) int {
 }
 
 // key names a dimension: dimensions of one name have one size.
-func (n *Natural) key(input, dimension int) string {
-	if name := n.names[input][dimension]; name != "" {
+func (g *guesser) key(input, dimension int) string {
+	if name := g.names[input][dimension]; name != "" {
 		return name
 	}
 	return fmt.Sprintf("#%d.%d", input, dimension)
 }
 
-// given are the sizes by key that given shapes say.
-func (n *Natural) given(given tensor.Shapes) map[string]int64 {
+// sizesOf are the sizes by key that given shapes say.
+func (g *guesser) sizesOf(given tensor.Shapes) map[string]int64 {
 	sizes := make(map[string]int64)
-	for i, in := range n.Inputs {
+	for i, in := range g.inputs {
 		shape := given[in.Name]
 		if len(shape) != len(in.Shape) {
 			continue
 		}
 		for d := range shape {
 			if in.Shape[d] < 0 {
-				sizes[n.key(i, d)] = shape[d]
+				sizes[g.key(i, d)] = shape[d]
 			}
 		}
 	}
@@ -131,14 +152,14 @@ func (n *Natural) given(given tensor.Shapes) map[string]int64 {
 }
 
 // sums sets the dimensions whose name is a sum of others, such as "past_length + length".
-func (n *Natural) sums(s tensor.Shapes, given tensor.Shapes, axes []int, sizes map[string]int64) {
-	for i, in := range n.Inputs {
+func (g *guesser) sums(s tensor.Shapes, given tensor.Shapes, axes []int, sizes map[string]int64) {
+	for i, in := range g.inputs {
 		if _, ok := given[in.Name]; ok {
 			continue
 		}
 		for d := range in.Shape {
 			if in.Shape[d] < 0 && (axes == nil || axes[i] != d) {
-				if size, ok := sum(n.names[i][d], sizes); ok {
+				if size, ok := sum(g.names[i][d], sizes); ok {
 					s[in.Name][d] = size
 				}
 			}
@@ -166,20 +187,19 @@ func sum(name string, sizes map[string]int64) (int64, bool) {
 	return total, total > 0
 }
 
-// implied are the sizes of free dimensions that the first operators on an input require,
+// impliedBy are the sizes of free dimensions that the first operators on an input require,
 // by key: the rows of a matrix, the channels of a convolution.
-func (n *Natural) implied() map[string]int64 {
-	g := n.Model.Proto().GetGraph()
+func (g *guesser) impliedBy(graph *onnxpb.GraphProto) map[string]int64 {
 	dims := make(map[string][]int64)
-	for _, t := range g.GetInitializer() {
+	for _, t := range graph.GetInitializer() {
 		dims[t.GetName()] = t.GetDims()
 	}
 	origin := make(map[string]int)
-	for i, in := range n.Inputs {
+	for i, in := range g.inputs {
 		origin[in.Name] = i + 1
 	}
 	sizes := make(map[string]int64)
-	for _, node := range g.GetNode() {
+	for _, node := range graph.GetNode() {
 		for _, name := range node.GetInput() {
 			i := origin[name] - 1
 			if i < 0 {
@@ -188,9 +208,9 @@ func (n *Natural) implied() map[string]int64 {
 			if t := node.GetOpType(); t == "Cast" || t == "Identity" || t == "Dropout" {
 				origin[node.GetOutput()[0]] = i + 1
 			}
-			d, size := needs(node, name, len(n.Inputs[i].Shape), dims)
-			if size > 0 && d >= 0 && d < len(n.Inputs[i].Shape) && n.Inputs[i].Shape[d] < 0 {
-				if key := n.key(i, d); sizes[key] == 0 {
+			d, size := needs(node, name, len(g.inputs[i].Shape), dims)
+			if size > 0 && d >= 0 && d < len(g.inputs[i].Shape) && g.inputs[i].Shape[d] < 0 {
+				if key := g.key(i, d); sizes[key] == 0 {
 					sizes[key] = size
 				}
 			}
@@ -211,13 +231,23 @@ func needs(node *onnxpb.NodeProto, input string, rank int, dims map[string][]int
 	case t == "MatMul" && len(weights) >= 2:
 		return rank - 1, weights[len(weights)-2]
 	case t == "Gemm" && len(weights) == 2:
-		return rank - 1, weights[attribute(node, "transB")]
+		return rank - 1, weights[Attribute(node, "transB")]
 	case t == "Conv" && len(weights) >= 3:
-		return 1, weights[1] * max(1, attribute(node, "group"))
+		return 1, weights[1] * max(1, Attribute(node, "group"))
 	case (t == "LSTM" || t == "GRU" || t == "RNN") && len(weights) == 3:
 		return rank - 1, weights[2]
 	case t == "BatchNormalization" && len(weights) == 1:
 		return 1, weights[0]
 	}
 	return 0, 0
+}
+
+// Attribute is the value of a node's integer attribute, 0 if it is not there.
+func Attribute(n *onnxpb.NodeProto, name string) int64 {
+	for _, a := range n.GetAttribute() {
+		if a.GetName() == name {
+			return a.GetI()
+		}
+	}
+	return 0
 }

@@ -1,0 +1,248 @@
+package batching
+
+import (
+	"slices"
+	"time"
+)
+
+// The rows of a batch have one size, since engines run only such rows together: a text of 256 tokens in a
+// batch of short ones would run on its own, and all would wait for it. This file chooses the size.
+
+const (
+	// separateExecs: requests share exchanges whatever their sizes if one takes less than so many
+	// ShortExec. The exchange of a batch of their own would take longer than the time that it saves.
+	separateExecs = 2
+	// maxSized bounds the sizes whose times a kind keeps.
+	maxSized = 1024
+	// maxFirst bounds how many sizes are compared if a batch would make others late.
+	maxFirst = 8
+	// maxWalk bounds how many requests are looked at for that.
+	maxWalk = 64
+)
+
+// of returns the kind with the times of rows that have so many elements; k itself if they are not known.
+// Its rate is that of k, so that both are the same part of all instances.
+//
+// A request that takes longer than its objective even on a free instance is admitted as one of the planned
+// size, and is late: another try would not be better. It runs alone, if nobody else is late for that.
+func (k *kind) of(elements int64) *kind {
+	if k.sizes == nil || elements <= 0 {
+		return k
+	}
+	if s := k.sized[elements]; s != nil {
+		return s
+	}
+	if len(k.sized) >= maxSized || k.sized == nil {
+		k.sized = map[int64]*kind{}
+	}
+	s := *k
+	s.planned, s.sized, s.free = k, nil, Set{}
+	s.exec = make([]time.Duration, len(k.exec))
+	last := time.Duration(0)
+	for i, t := range k.exec {
+		last = max(last, time.Duration(float64(t)*k.sizes.Factor(i+1, elements)))
+		s.exec[i] = last
+	}
+	if s.exec[0] > k.within-k.within/20 { // [latency.Rules] leaves as much for a start a moment after the arrival.
+		s.real, s.exec, s.batch, s.reach = s.exec[0], []time.Duration{min(k.exec[0], s.exec[0])}, 1, 1
+	}
+	s.fill()
+	k.sized[elements] = &s
+	return &s
+}
+
+// base is the kind with the planned times.
+func (k *kind) base() *kind {
+	if k.planned != nil {
+		return k.planned
+	}
+	return k
+}
+
+// soonest is the shortest time of an instance of kind k for one request that may wait.
+func (s *Shared) soonest(k *kind) time.Duration {
+	if !s.sized {
+		return k.exec[0]
+	}
+	return min(k.exec[0], k.of(1).exec[0])
+}
+
+// fastest is the shortest time that any instance takes for a request of a lane, by the request's size.
+func (f *fleet) fastest(lane int, w *waiter) time.Duration {
+	inTime, late := farthest, farthest
+	for _, k := range f.kinds {
+		if !has(k.lanes, lane) {
+			continue
+		}
+		if of := k.of(w.elements); of.real == 0 {
+			inTime = min(inTime, of.exec[0])
+		} else {
+			late = min(late, of.exec[0])
+		}
+	}
+	switch {
+	case inTime < farthest:
+		return inTime
+	case late < farthest:
+		return late
+	}
+	return 0 // No instance serves it.
+}
+
+// latestStart is the last instant at which every request of a lane's queue could still be served; of
+// requests with sizes it knows the first ones.
+func (s *Shared) latestStart(lane int) time.Duration {
+	q := &s.queues[lane]
+	if !s.sized || !s.fleet.sized {
+		return q.at(0).due - s.fleet.served[lane].fastest
+	}
+	at := farthest
+	for i := range min(q.len(), lookAhead) {
+		w := q.at(i)
+		at = min(at, w.due-s.fleet.fastest(lane, w))
+	}
+	return at
+}
+
+// expireSized removes the requests that are late by the times of their own sizes, as far as it looks.
+func (s *Shared) expireSized(now time.Duration, lane int) {
+	q, late := &s.queues[lane], 0
+	for i := 0; i < min(q.len(), lookAhead); {
+		w := q.at(i)
+		if now+s.fleet.fastest(lane, w) <= w.due {
+			i++
+			continue
+		}
+		s.ids = append(s.ids, w.id)
+		q.drop(i, 1)
+		late++
+	}
+	if late > 0 {
+		s.left(lane, late)
+	}
+}
+
+// lineUpSize is lineUp for requests with sizes: the line has the waiting requests of one size. This is the
+// size of the first request that the instance can serve in time. If others would be late behind it, it is
+// the size behind which the fewest are. The line's limit is the largest batch behind which no more are late
+// than behind a shorter one.
+//
+// For example t(1) = 60 ms for a long text and t(1) = 5, t(2) = 7, t(3) = 9 ms for short ones. Now a long
+// one is due in 66 ms and three short ones in 70. The long one goes first: it is done at 60, and the short
+// ones, in one batch, at 69. If the short ones were due in 66, two would be late: they go first, and the
+// long one is late instead.
+func (s *Shared) lineUpSize(k *kind, start time.Duration) *kind {
+	l := &s.line
+	l.queue, l.apart = &l.merged, true
+	s.look(k, start)
+	if len(s.soon) == 0 {
+		return nil
+	}
+	of, limit := s.chooseSize(k, start)
+	items := l.merged.items[:0]
+	for i := range s.soon {
+		if a := &s.soon[i]; a.of == of {
+			items = append(items, a.waiter)
+		}
+	}
+	l.merged = queue{items: items, gap: len(items), end: len(items)}
+	waiting, _ := s.count(k)
+	l.more, l.limit = waiting-len(items), limit
+	return of
+}
+
+// candidate is a request that an instance can serve in time, with the kind of its size. in says that a
+// simulated batch has it.
+type candidate struct {
+	waiter
+	of *kind
+	in bool
+}
+
+// look lists in s.soon the first requests that an instance of kind k, free at start, can serve in time.
+func (s *Shared) look(k *kind, start time.Duration) {
+	s.soon = s.soon[:0]
+	var next [MaxClasses]int
+	for waiting, _ := s.count(k); waiting > 0 && len(s.soon) < lookAhead; waiting-- {
+		w := s.earliest(s.line.lanes, &next)
+		if of := k.of(w.elements); start+of.exec[0] <= w.due && (of.real == 0 || !s.fleet.inTimeElsewhere(&w)) {
+			s.soon = append(s.soon, candidate{waiter: w, of: of})
+		}
+	}
+}
+
+// inTimeElsewhere reports whether some instance is fast enough for a request's objective.
+func (f *fleet) inTimeElsewhere(w *waiter) bool {
+	lane := int(f.lanes.of[w.class])
+	return slices.ContainsFunc(f.kinds, func(k *kind) bool { return has(k.lanes, lane) && k.of(w.elements).real == 0 })
+}
+
+// chooseSize returns the kind of the size that is served first, and the largest batch of it.
+func (s *Shared) chooseSize(k *kind, start time.Duration) (best *kind, limit int) {
+	best = s.soon[0].of
+	if !slices.ContainsFunc(s.soon, func(c candidate) bool { return c.of != best }) {
+		return best, best.reach
+	}
+	limit, least := s.harmless(k, start, best)
+	tried := make([]*kind, 1, maxFirst)
+	tried[0] = best
+	for i := 1; i < min(len(s.soon), maxWalk) && least > 0 && len(tried) < maxFirst; i++ {
+		of := s.soon[i].of
+		if slices.Contains(tried, of) {
+			continue
+		}
+		tried = append(tried, of)
+		if n, late := s.harmless(k, start, of); late < least {
+			best, limit, least = of, n, late
+		}
+	}
+	return best, limit
+}
+
+// harmless returns the largest batch of a size behind which no more requests are late than behind the next
+// smaller ones, and the number of those: of its largest batch, a half, a quarter, … and 1.
+func (s *Shared) harmless(k *kind, start time.Duration, of *kind) (limit, least int) {
+	least = len(s.soon) + 1
+	for n := of.batch; n > 0 && least > 0; n /= 2 {
+		if late := s.lateBehind(k, start, of, n); late < least {
+			limit, least = n, late
+		}
+	}
+	return limit, least
+}
+
+// lateBehind counts the requests that are late if an instance of kind k executes, at start, at most limit
+// requests of a size that their deadlines allow. The others follow, earliest deadline first, each with as
+// many of its size as its deadline allows. As in lost, all instances serve them together.
+func (s *Shared) lateBehind(k *kind, start time.Duration, of *kind, limit int) (late int) {
+	load := s.load(start, k)
+	part := min(1, k.rate/max(load.capacity, 1e-9))
+	walk := s.soon[:min(len(s.soon), maxWalk)]
+	for i := range walk {
+		walk[i].in = false
+	}
+	at := start
+	serve := func(i, limit int) {
+		head := &walk[i]
+		n := head.of.largest(head.due-at, min(limit, head.of.batch))
+		if n == 0 {
+			late++
+			return
+		}
+		served := 0
+		for j := i; j < len(walk) && served < n; j++ {
+			if o := &walk[j]; o.of == head.of && !o.in {
+				o.in = true
+				served++
+			}
+		}
+		at += time.Duration(part * float64(max(head.of.real, head.of.time(served))))
+	}
+	serve(slices.IndexFunc(walk, func(c candidate) bool { return c.of == of }), limit)
+	for i := range walk {
+		if !walk[i].in {
+			serve(i, len(walk))
+		}
+	}
+	return late
+}
