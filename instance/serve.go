@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	// drainTime is how long Serve waits for requests in flight: longer than the longest
 	// objective, of 10 minutes. The one who stops an instance has a shorter limit.
 	drainTime = 11 * time.Minute
+	// leaveTime is how long Serve keeps idle connections for clients that do not close them.
+	leaveTime = 2 * time.Second
 	// headTime and maxHead bound the time and the bytes of a request's head.
 	headTime = 10 * time.Second
 	maxHead  = 64 << 10
@@ -65,14 +68,19 @@ func abandoned(path string) bool {
 	return false
 }
 
-// Serve answers requests at all the listeners until ctx ends. Then it waits up to
+// Serve answers requests at all the listeners until ctx ends. Then it still answers for up to
+// leaveTime, until its clients have closed their connections, and after that waits up to
 // drainTime for the requests in flight, and returns nil. It closes the listeners. It calls
 // ready as soon as it answers requests. With an identity, which may be nil, those of TCP speak
 // TLS, and handler must be a [mutual.Guard].
 func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, identity *mutual.Identity, logger zerolog.Logger, ready func() error) error {
 	// Idle connections have no limit: the provider keeps its own for the next batch, and a
 	// batch sent on one that the instance closes would count as lost.
-	server := &http.Server{Handler: handler, ErrorLog: nil, ReadHeaderTimeout: headTime, MaxHeaderBytes: maxHead, ConnContext: mutual.WithConn}
+	kept := &connections{closed: make(chan struct{}, 1)}
+	server := &http.Server{
+		Handler: kept.leaving(ctx, handler), ReadHeaderTimeout: headTime, MaxHeaderBytes: maxHead,
+		ConnContext: mutual.WithConn, ConnState: kept.note,
+	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		limited := duplex.LimitStalls(l, stallTime)
@@ -87,6 +95,7 @@ func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, 
 		select {
 		case <-ctx.Done():
 			logger.Info().Msg("finishing the requests in flight")
+			kept.wait(leaveTime)
 		case err = <-failed:
 			running--
 		}
@@ -100,6 +109,51 @@ func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, 
 		<-failed
 	}
 	return err
+}
+
+// connections counts the open connections of a server. A provider that learns that an instance
+// leaves, as when its pod is evicted, closes its own. If the server closed an idle one first, a
+// batch might be on its way over it, and nobody could say whether it was executed.
+type connections struct {
+	open   atomic.Int64
+	closed chan struct{}
+}
+
+// note is for http.Server.ConnState.
+func (c *connections) note(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		c.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		c.open.Add(-1)
+		select {
+		case c.closed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// leaving lets each answer after the end of ctx be its connection's last.
+func (c *connections) leaving(ctx context.Context, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// wait returns when no connection is open, or after a time.
+func (c *connections) wait(most time.Duration) {
+	end := time.NewTimer(most)
+	defer end.Stop()
+	for c.open.Load() > 0 {
+		select {
+		case <-c.closed:
+		case <-end.C:
+			return
+		}
+	}
 }
 
 // AnnounceReady writes "ready\n" to the file descriptor that ReadyEnv names,

@@ -202,6 +202,7 @@ func TestServeFinishesWhatIsInFlight(t *testing.T) {
 	if got := <-answered; got != `{"predictions":[[2]]}` {
 		t.Errorf("the request in flight got %s", got)
 	}
+	transport.CloseIdleConnections()
 	if err := <-served; err != nil {
 		t.Error(err)
 	}

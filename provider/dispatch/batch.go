@@ -108,7 +108,10 @@ func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
 	}
 	m.suspect, m.answered = false, false
 	d.down(now, m)
-	go d.options.OnLost(id, cause)
+	go func() {
+		m.link.keepNone() // Its stop would wait for idle connections.
+		d.options.OnLost(id, cause)
+	}()
 }
 
 // again puts the unanswered members of a batch back into the queue with their deadlines,

@@ -41,6 +41,8 @@ type echo struct {
 	// exec is the engine's time that it reports in µs; it reports none if 0. status
 	// is its answer to each member; 0 means 200.
 	exec, status atomic.Int64
+	// open counts its open connections.
+	open atomic.Int64
 }
 
 func newEcho(t *testing.T, gate chan struct{}) *echo {
@@ -50,7 +52,14 @@ func newEcho(t *testing.T, gate chan struct{}) *echo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.server = &http.Server{Handler: e}
+	e.server = &http.Server{Handler: e, ConnState: func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			e.open.Add(1)
+		case http.StateClosed:
+			e.open.Add(-1)
+		}
+	}}
 	go e.server.Serve(listener)
 	t.Cleanup(func() { e.server.Close() })
 	return e
@@ -323,6 +332,29 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 	d.Forget("a")
 }
 
+// An instance that stops waits until the provider has closed its idle connections.
+func TestDrainClosesIdleConnections(t *testing.T) {
+	for name, last := range map[string]func(*Dispatcher){
+		"drained": func(d *Dispatcher) { _ = d.Drain(t.Context(), "a") },
+		"lost": func(d *Dispatcher) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.lose(time.Now(), "a", errSilent)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
+			e := newEcho(t, nil)
+			d.Up(instance("a", 1), "unix", e.address)
+			if _, err := d.Invoke(t.Context(), request("x")); err != nil || e.open.Load() != 1 {
+				t.Fatalf("%d connections are kept: %v", e.open.Load(), err)
+			}
+			last(d)
+			waitFor(t, func() bool { return e.open.Load() == 0 })
+		})
+	}
+}
+
 func TestCloseAnswersWhatWaits(t *testing.T) {
 	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience, ColdWait: patience})
 	answered := make(chan error, 1)
@@ -377,7 +409,14 @@ func BenchmarkInvoke(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e.server = &http.Server{Handler: e}
+	e.server = &http.Server{Handler: e, ConnState: func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			e.open.Add(1)
+		case http.StateClosed:
+			e.open.Add(-1)
+		}
+	}}
 	go e.server.Serve(listener)
 	defer e.server.Close()
 	d.Up(instance("a", 1), "unix", e.address)

@@ -96,13 +96,14 @@ const (
 // it the instance counts as lost.
 func Patience(exec time.Duration) time.Duration { return max(minPatience, patienceTimes*exec) }
 
-// Drain sends an instance nothing new. It returns when the instance has nothing in
-// flight, or with ctx's error.
+// Drain sends an instance nothing new, and closes the idle connections to it. It returns when
+// the instance has nothing in flight, or with ctx's error.
 func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 	drained := make(chan struct{})
+	var m *instanceState
 	d.delegate(d.locked(func(now time.Time) {
-		m, ok := d.instances[id]
-		if !ok {
+		var ok bool
+		if m, ok = d.instances[id]; !ok {
 			close(drained)
 			return
 		}
@@ -115,6 +116,9 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 		drained = m.drained
 		d.settle(m)
 	}), nil)
+	if m != nil { // An instance that stops waits for it.
+		m.link.keepNone()
+	}
 	select {
 	case <-drained:
 		return nil
