@@ -1,12 +1,17 @@
 package command
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 )
 
@@ -56,9 +61,16 @@ func TestModelPartitionCheck(t *testing.T) {
 	}
 }
 
-// On this machine a tiny model stays whole, and its time is that of the whole.
+// On this machine a tiny model stays whole, and its time is that of the whole. The machine was
+// measured before.
 func TestModelPartitionHere(t *testing.T) {
-	got := results(t, "model", "partition", "mnist", "--database", filepath.Join(t.TempDir(), "operators.jsonl"))
+	database := filepath.Join(t.TempDir(), "operators.jsonl")
+	platform := fmt.Sprintf(`{"name": %q, "source": "measured on %s with %s", "memory_mib": 1000000, "max_parts": 2, "crowding": 1,
+		"codec": {"unit_bytes": 4}, "transfer": {"unit_bytes": 4}}`, partitioning.Local, report.Machine(), onnxruntime.Name())
+	if err := os.WriteFile(database+".platform.json", []byte(platform), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got := results(t, "model", "partition", "mnist", "--database", database)
 	if got["functions"].Value != 1 || got["latency_ms"].Value <= 0 || got["latency_ms"].Value != got["whole_ms"].Value {
 		t.Errorf("%+v", got)
 	}

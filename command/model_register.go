@@ -21,7 +21,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -300,7 +299,7 @@ func figuresOf(found *report.Report) *variant.Registered {
 
 // runIdle runs a command to its end with CPU time that nobody else wants.
 func runIdle(c *exec.Cmd) error {
-	p, err := process.StartIdle(c, syscall.SIGKILL)
+	p, err := startIdle(c, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}

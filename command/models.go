@@ -281,6 +281,10 @@ const (
 	background weight = true
 )
 
+// startIdle starts work that nobody waits for. Tests, which do wait, replace it: beside another
+// package's tests that use the cores it would hardly run.
+var startIdle = process.StartIdle
+
 // errDied is wrapped by run's error if the child did not end by itself.
 var errDied = errors.New("the process of")
 
@@ -334,7 +338,7 @@ func asNoSizes(err error) error {
 func (m *childModels) runChild(c *exec.Cmd, weight weight) error {
 	start := process.Start
 	if weight == background {
-		start = process.StartIdle
+		start = startIdle
 	}
 	p, err := start(c, syscall.SIGKILL)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 )
 
 // commandEnv makes this test binary the faas-infer command, for commands that start it
@@ -17,6 +19,7 @@ import (
 const commandEnv = "FAAS_INFER_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
+	startIdle = process.Start // In children, too.
 	if os.Getenv(commandEnv) == "" {
 		goleak.VerifyTestMain(m)
 		return

@@ -240,14 +240,14 @@ func (e echo) Run(_ context.Context, _ int, inputs []tensor.Tensor) ([]tensor.Te
 	return []tensor.Tensor{out}, nil
 }
 
-// transferred are the sizes in bytes whose round trips are measured, calls how often.
-var transferred = []int64{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
-
-const (
-	calls = 60
-	// disturbed is how many more calls are tried if other programs disturb some.
-	disturbed = 4 * calls
+// transferred are the sizes in bytes whose round trips are measured, calls how often. If other
+// programs disturb some calls, up to disturbed times as many more are tried. Tests make fewer calls.
+var (
+	transferred = []int64{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
+	calls       = 60
 )
+
+const disturbed = 4
 
 // Transfer measures round trips to an instance over the loopback interface, with tensors of
 // several sizes, and fits the delays. Both ways carry the same, so each gets half of what
@@ -319,7 +319,7 @@ func (c *caller) roundTrips(ctx context.Context, size int64) (samples []delay.Sa
 	in := []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1, size / 4}, Data: make([]byte, size)}}
 	var rest []delay.Sample
 	const first = 3 // make connections and buffers
-	for i := 0; i < first+calls+disturbed && len(samples) < calls; i++ {
+	for i := 0; i < first+(1+disturbed)*calls && len(samples) < calls; i++ {
 		ms, undisturbed, err := c.roundTrip(ctx, in)
 		if err != nil {
 			return nil, false, err

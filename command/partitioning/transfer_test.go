@@ -7,6 +7,11 @@ import (
 	"testing"
 )
 
+func TestMain(m *testing.M) {
+	calls = 10
+	os.Exit(m.Run())
+}
+
 // The round trips that are fitted are those that are measured, and a larger tensor takes
 // longer. Disturbed calls are few or do not count.
 func TestTransfer(t *testing.T) {
