@@ -42,6 +42,11 @@ type uniform struct{ centre, width float64 }
 
 // fill draws the bytes from an offset on of a tensor of float32. A random number gives
 // two elements.
+//
+// With the race detector this loop took half the time of tests that make models. It
+// touches nothing but b.
+//
+//go:norace
 func (u uniform) fill(b []byte, seed uint64, name string, offset int64) {
 	low, step := float32(u.centre-u.width), float32(2*u.width/(1<<24))
 	element := offset / 4
@@ -52,9 +57,15 @@ func (u uniform) fill(b []byte, seed uint64, name string, offset int64) {
 		bits >>= 32
 	}
 	for first := int(offset % 4); len(b) > 0; first = 0 {
-		var word [4]byte
-		binary.LittleEndian.PutUint32(word[:], math.Float32bits(low+step*float32(bits&(1<<24-1))))
-		b = b[copy(b, word[first:]):]
+		drawn := math.Float32bits(low + step*float32(bits&(1<<24-1)))
+		if first == 0 && len(b) >= 4 {
+			binary.LittleEndian.PutUint32(b, drawn)
+			b = b[4:]
+		} else {
+			var word [4]byte
+			binary.LittleEndian.PutUint32(word[:], drawn)
+			b = b[copy(b, word[first:]):]
+		}
 		if element++; element%2 == 0 {
 			bits = rng.next()
 		} else {
