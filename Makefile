@@ -22,6 +22,11 @@ CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
 # checks this. Their searches take five times as long with the race detector. Packages that
 # use them concurrently, above all the provider's, are tested with it.
 SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|shadow|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/cut|model/zoo|instance/pixels|cluster/membership)$$)
+# These tests take long with one goroutine, and 2.5 to 6 times as long with the race detector.
+# So they are tested without. A test checks that SEQUENTIAL_IN has their packages, and that
+# they start no goroutine.
+SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWhole|TestGroupsOfTheOptimisedGraph|TestNumbersAreExact)$$
+SEQUENTIAL_IN := ./instance/onnxruntime ./instance/tensorjson
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent
@@ -66,11 +71,14 @@ test: ## Check formatting, vet, run all tests, with the race detector where pack
 test-packages: test-raced test-unraced
 test-raced:
 	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
-	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -- $(UNIT)
+	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -skip '$(SEQUENTIAL_TESTS)' -- $(UNIT)
 test-unraced:
 	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) -vet=off -timeout 10m -- $(UNIT_PLAIN)
+	@$(TIMED) "long tests of one goroutine" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
+# The tests themselves run without the race detector, as their load would take the cores from
+# what they test. They build the provider with it where it is to be seen.
 test-end-to-end:
-	@$(if $(E2E),$(TIMED) "end-to-end tests" $(GOTEST) -race -vet=off -count=1 -timeout 50m -- $(E2E))
+	@$(if $(E2E),$(TIMED) "end-to-end tests" $(GOTEST) -vet=off -count=1 -timeout 50m -- $(E2E))
 
 # Two clusters at a time, each in its own namespaces. Without the race detector, with which
 # Kubernetes' client takes minutes to build.

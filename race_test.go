@@ -8,28 +8,39 @@ import (
 	"testing"
 )
 
+// fromMakefile returns the value of one of the Makefile's variables.
+func fromMakefile(t *testing.T, variable string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(document(t, "Makefile"), "\n"+variable+" := ")
+	value, _, _ := strings.Cut(rest, "\n")
+	if !found || value == "" {
+		t.Fatalf("the Makefile has no %s, which says what is tested without the race detector", variable)
+	}
+	return strings.ReplaceAll(value, "$$", "$")
+}
+
 // sequential returns the pattern of import paths that the Makefile tests without the
 // race detector.
 func sequential(t *testing.T) *regexp.Regexp {
 	t.Helper()
-	_, rest, found := strings.Cut(document(t, "Makefile"), "\nSEQUENTIAL := ")
-	pattern, _, _ := strings.Cut(rest, "\n")
-	if !found || pattern == "" {
-		t.Fatal("the Makefile has no SEQUENTIAL, the pattern of packages tested without the race detector")
-	}
-	return regexp.MustCompile(strings.ReplaceAll(pattern, "$$", "$"))
+	return regexp.MustCompile(fromMakefile(t, "SEQUENTIAL"))
 }
 
 // goroutines finds code that may run concurrently with what follows: go statements,
 // and the methods of wait groups and tests that start goroutines.
 func goroutines(s source) []string {
+	return starting(s, s.file, "Go", "Parallel", "RunParallel", "AfterFunc")
+}
+
+// starting finds go statements and calls of methods with these names in a part of a source.
+func starting(s source, part ast.Node, methods ...string) []string {
 	var found []string
-	ast.Inspect(s.file, func(n ast.Node) bool {
+	ast.Inspect(part, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
 			found = append(found, s.at(n))
 		case *ast.CallExpr:
-			if f, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Go", "Parallel", "RunParallel", "AfterFunc"}, f.Sel.Name) {
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(methods, f.Sel.Name) {
 				found = append(found, s.at(n))
 			}
 		}
@@ -89,4 +100,34 @@ func reached(imports map[string][]string, folder string, seen map[string]bool) [
 		all = append(all, reached(imports, to, seen)...)
 	}
 	return all
+}
+
+// The long tests that the Makefile runs without the race detector are run there, each in its
+// package, and start no goroutine. They may run beside each other: they share nothing.
+func TestSequentialTestsAreRun(t *testing.T) {
+	names, folders := regexp.MustCompile(fromMakefile(t, "SEQUENTIAL_TESTS")), strings.Fields(fromMakefile(t, "SEQUENTIAL_IN"))
+	unraced, used := sequential(t), map[string]bool{}
+	for _, s := range sources(t) {
+		if !s.test() || unraced.MatchString(module+"/"+s.folder) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !names.MatchString(f.Name.Name) {
+				continue
+			}
+			used[f.Name.Name], used["./"+s.folder] = true, true
+			if !slices.Contains(folders, "./"+s.folder) {
+				t.Errorf("%s is in ./%s, and runs nowhere: add that to the Makefile's SEQUENTIAL_IN", f.Name.Name, s.folder)
+			}
+			if found := starting(s, f, "Go", "RunParallel", "AfterFunc"); len(found) > 0 {
+				t.Errorf("%s is tested without the race detector and starts goroutines: %v", f.Name.Name, found)
+			}
+		}
+	}
+	for _, name := range append(strings.Split(strings.Trim(names.String(), "^()$"), "|"), folders...) {
+		if !used[name] {
+			t.Errorf("the Makefile has %s among the long sequential tests, and there is none", name)
+		}
+	}
 }

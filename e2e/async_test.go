@@ -153,6 +153,7 @@ func TestAsyncCallbacks(t *testing.T) {
 // The provider is killed twice while it has two thousand asynchronous requests to a model
 // and an ordinary function. Each accepted request is called back.
 func TestAsyncOutlastsKills(t *testing.T) {
+	gatewayTests.takeHere(t)
 	const each = 1000
 	p := newPlace(t)
 	p.identity(t)

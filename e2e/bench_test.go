@@ -15,6 +15,8 @@ import (
 // The bench commands print one JSON object on standard output, with the result names that
 // others rely on. The figures are not tested because the machine is shared.
 func TestBenchCommandsPrintTheirResults(t *testing.T) {
+	providerTests.takeHere(t)
+	p := newPlace(t)
 	benches := []struct {
 		arguments string
 		results   []string
@@ -28,7 +30,7 @@ func TestBenchCommandsPrintTheirResults(t *testing.T) {
 		{"faults --repeat 1 --only killed --rate 10 --slo 2s --after 2s", []string{"killed.lost", "killed.wrong", "killed.unbounded", "killed.within_slo_pct",
 			"killed.within_slo_pct_during", "killed.recover_s", "killed.leaked", "lost.all", "wrong.all", "unbounded.all", "leaked.all", "generator.lag_ms"}, 1},
 		{"memory --functions 3", []string{"idle.rss_mib", "functions.rss_mib"}, 1},
-		{"partition --model mnist --served= --rounds 1 --requests 2 --database " + filepath.Join(t.TempDir(), "operators.jsonl"), []string{"round.p50_us.1mib",
+		{"partition --model mnist --served= --rounds 1 --requests 2 --database " + filepath.Join(p.state, "operators.jsonl"), []string{"round.p50_us.1mib",
 			"whole_ms.mnist", "threads_ms.mnist", "parts_ms.mnist", "speedup.mnist", "speedup_threads.mnist", "error_pct.latency.mnist", "rel_diff.mnist"}, 2},
 	}
 	for _, b := range benches {

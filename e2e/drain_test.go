@@ -9,6 +9,7 @@ import (
 
 // After SIGTERM the provider answers all accepted requests before it exits.
 func TestDrain(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.slow(t)
 	d := p.provider(t, race(t))

@@ -59,6 +59,7 @@ func echoTarget(url string, rate float64) load.Target {
 // instances of both kinds: the same processes and no others. After it stops in order, none
 // of them is left.
 func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	address := freeAddress(t)

@@ -81,6 +81,7 @@ func (q question) ask(c *http.Client, url string) error {
 // other, strings, maps, and sizes that divide by nothing. Each request gets the answer that it
 // gets alone, also among others.
 func TestModelsOfStrangers(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	d := p.provider(t, suite.binary)
 	c := client(t)
@@ -161,6 +162,7 @@ func noJSON(t *testing.T, c *http.Client, url string) {
 
 // The bench of strangers' models serves a random graph of each kind as ONNX Runtime does.
 func TestRandomGraphs(t *testing.T) {
+	providerTests.takeHere(t)
 	count := len(graphs.Kinds())
 	var complaint strings.Builder
 	c := exec.Command(suite.lab, "bench", "strangers", "--no-fetch", "--random", strconv.Itoa(count), "--rounds", "1", "--json")

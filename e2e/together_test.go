@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"flag"
+	"sync"
 	"testing"
 )
 
@@ -13,11 +14,22 @@ var (
 	// that do hardly anything else; the longest among them begin with the first.
 	checks, waits = make(turns, 4), make(turns, 8)
 	// gatewayTests are long ones that need the stock gateway: its ports are fixed.
-	gatewayTests = make(turns, 1)
+	gatewayTests = lane{turn: make(turns, 1), left: new(sync.WaitGroup)}
 	// providerTests need no gateway, find their processes by their own directories, and
 	// judge no times; so each can run beside one of gatewayTests, on a core of its own.
-	providerTests = make(turns, 1)
+	// When these are over it runs beside another of providerTests.
+	providerTests = lane{turn: make(turns, 1), after: &gatewayTests}
 )
+
+// lane holds long tests that run one after another, beside those of another lane.
+type lane struct {
+	turn turns
+	// left counts the tests that have not ended, nil if nobody waits for them.
+	left *sync.WaitGroup
+	// after, if it is not nil, is the lane whose turns these tests take as well once it has no
+	// tests left.
+	after *lane
+}
 
 // boundedByTurns raises the flag for parallel tests to a value without effect: turns bound
 // them instead.
@@ -31,10 +43,34 @@ func (all turns) take(t *testing.T) {
 	t.Cleanup(func() { <-all })
 }
 
-// takeHere is take on one machine. On a cluster, a test that ends removes all functions.
-func (all turns) takeHere(t *testing.T) {
+// takeHere waits for a turn, on one machine. On a cluster, a test that ends removes all
+// functions.
+func (l *lane) takeHere(t *testing.T) {
 	t.Helper()
-	if onCluster == nil {
-		all.take(t)
+	if onCluster != nil {
+		return
 	}
+	if l.left != nil { // All tests come here before the first one goes on.
+		l.left.Add(1)
+		t.Cleanup(l.left.Done)
+	}
+	t.Parallel()
+	turn, other, over := l.turn, l.turn, make(chan struct{})
+	if l.after != nil {
+		other = l.after.turn
+		go func() {
+			l.after.left.Wait()
+			close(over)
+		}()
+	}
+	select {
+	case turn <- struct{}{}:
+	case <-over:
+		select {
+		case turn <- struct{}{}:
+		case other <- struct{}{}:
+			turn = other
+		}
+	}
+	t.Cleanup(func() { <-turn })
 }
