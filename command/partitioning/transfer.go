@@ -241,13 +241,12 @@ func (e echo) Run(_ context.Context, _ int, inputs []tensor.Tensor) ([]tensor.Te
 }
 
 // transferred are the sizes in bytes whose round trips are measured, calls how often. If other
-// programs disturb some calls, up to disturbed times as many more are tried. Tests make fewer calls.
+// programs disturb some calls, up to disturbed times as many more are tried. Tests try fewer.
 var (
 	transferred = []int64{4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20}
 	calls       = 60
+	disturbed   = 4
 )
-
-const disturbed = 4
 
 // Transfer measures round trips to an instance over the loopback interface, with tensors of
 // several sizes, and fits the delays. Both ways carry the same, so each gets half of what
