@@ -29,7 +29,7 @@ func (f *instanceFlags) onGPU() bool {
 }
 
 // errGPU ends an instance that cannot compute any more.
-var errGPU = errors.New("the GPU's context has ended, so this instance ends")
+var errGPU = fmt.Errorf("the GPU's context has ended, so this instance ends: %w", instance.ErrBroken)
 
 // endWithGPU calls end once an engine's GPU has failed. An instance that went on would answer every
 // request with an error, and under MPS keep the GPU from those that start.

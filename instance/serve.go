@@ -68,11 +68,15 @@ func abandoned(path string) bool {
 	return false
 }
 
+// ErrBroken is wrapped by the cause of a context's end if the instance would only answer with
+// errors.
+var ErrBroken = errors.New("it can compute no more")
+
 // Serve answers requests at all the listeners until ctx ends. Then it still answers for up to
-// leaveTime, until its clients have closed their connections, and after that waits up to
-// drainTime for the requests in flight, and returns nil. It closes the listeners. It calls
-// ready as soon as it answers requests. With an identity, which may be nil, those of TCP speak
-// TLS, and handler must be a [mutual.Guard].
+// leaveTime, until its clients have closed their connections, unless ctx's cause wraps
+// [ErrBroken]. After that it waits up to drainTime for the requests in flight, and returns
+// nil. It closes the listeners. It calls ready as soon as it answers requests. With an
+// identity, which may be nil, those of TCP speak TLS, and handler must be a [mutual.Guard].
 func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, identity *mutual.Identity, logger zerolog.Logger, ready func() error) error {
 	// Idle connections have no limit: the provider keeps its own for the next batch, and a
 	// batch sent on one that the instance closes would count as lost.
@@ -95,7 +99,9 @@ func Serve(ctx context.Context, handler http.Handler, listeners []net.Listener, 
 		select {
 		case <-ctx.Done():
 			logger.Info().Msg("finishing the requests in flight")
-			kept.wait(leaveTime)
+			if !errors.Is(context.Cause(ctx), ErrBroken) {
+				kept.wait(leaveTime)
+			}
 		case err = <-failed:
 			running--
 		}

@@ -74,15 +74,17 @@ func (k kept) post(t *testing.T) *http.Response {
 func TestLeavingInstanceAnswersOnKeptConnections(t *testing.T) {
 	for name, c := range map[string]struct {
 		closes bool
+		cause  error
 		want   time.Duration
 	}{
-		"a client that closes its connections": {true, 0},
-		"one that does not":                    {false, leaveTime},
+		"a client that closes its connections": {true, nil, 0},
+		"one that does not":                    {false, nil, leaveTime},
+		"a broken instance":                    {false, ErrBroken, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, listener := newTestServer(t, &doubler{maxBatch: 4, width: 1}), newPipes()
-				ctx, terminate := context.WithCancel(t.Context())
+				ctx, terminate := context.WithCancelCause(t.Context())
 				served := make(chan error, 1)
 				go func() {
 					served <- Serve(ctx, s, []net.Listener{listener}, nil, zerolog.Nop(), func() error { return nil })
@@ -94,9 +96,9 @@ func TestLeavingInstanceAnswersOnKeptConnections(t *testing.T) {
 					t.Error("a connection is not kept")
 				}
 				began := time.Now()
-				terminate()
+				terminate(c.cause)
 				synctest.Wait()
-				if !one.post(t).Close {
+				if c.cause == nil && !one.post(t).Close {
 					t.Error("the client is not told that the instance leaves")
 				}
 				synctest.Wait()
