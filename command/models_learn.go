@@ -96,7 +96,7 @@ func learn(file, cache, library, name, request string, largest tensor.Shapes, ou
 	if err := onnxruntime.Load(library); err != nil {
 		return err
 	}
-	_, err = onnxruntime.PrepareWith(file, cache, onnxruntime.PrepareOptions{Shapes: shapes})
+	_, err = onnxruntime.Prepare(file, cache, onnxruntime.PrepareOptions{Shapes: shapes})
 	if err != nil && isPassing(err) {
 		return err
 	}
