@@ -271,7 +271,8 @@ func (s *Shared) best(now time.Duration) *kind {
 // reports whether it did. That loses nothing if the batch is full and no other instance
 // becomes free earlier. Execution times vary, so this is fairly sure only shortly before
 // the end: within 8·ShortExec, a few exchanges, or within the last sixteenth of the
-// execution.
+// execution. An instance that is overdue by more than that is passed over if others serve the
+// requests: it may be stuck.
 func (s *Shared) toBusy(now time.Duration) bool {
 	if s.waiting < s.fleet.least {
 		return false
@@ -284,7 +285,11 @@ func (s *Shared) toBusy(now time.Duration) bool {
 		if left == 0 || i == maxBusy {
 			break
 		}
-		lanes := s.fleet.members[b.Slot].kind.lanes & s.queued
+		m := &s.fleet.members[b.Slot]
+		lanes := m.kind.lanes & s.queued
+		if now-b.Until > s.soon(m) && s.fleet.rivalling(lanes) > 1 {
+			continue
+		}
 		if lanes != 0 && lanes&^left == 0 && s.ahead(now, b.Slot) {
 			return true
 		}
@@ -305,7 +310,7 @@ func (s *Shared) ahead(now time.Duration, slot int) bool {
 		return false
 	}
 	start := max(now, m.freeAt)
-	if s.fleet.rivalling(m.kind.lanes&s.queued) > 1 && start-now > max(8*s.options.ShortExec, m.behind/16) {
+	if s.fleet.rivalling(m.kind.lanes&s.queued) > 1 && start-now > s.soon(m) {
 		return false
 	}
 	if start+m.kind.exec[0] > last {
@@ -319,6 +324,9 @@ func (s *Shared) ahead(now time.Duration, slot int) bool {
 	s.dispatch(now, slot, from, size)
 	return true
 }
+
+// soon is how far from its predicted end a busy instance's last batch is fairly sure to end.
+func (s *Shared) soon(m *member) time.Duration { return max(8*s.options.ShortExec, m.behind/16) }
 
 func (s *Shared) dispatch(now time.Duration, slot, from, size int) {
 	first := len(s.ids)
