@@ -39,15 +39,16 @@ type grant struct {
 	err      error
 }
 
-// acquire takes an instance for one request: the one with the fewest requests in
-// flight that is up and not in tried. If there is none and tried is empty, it waits
-// until deadline; otherwise it returns nil.
-func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*instance) (*instance, error) {
+// acquire takes an instance for a request: the one with the fewest requests in flight that is up
+// and not in tried. If there is none and tried is empty, the request is cold and waits until its
+// deadline; otherwise acquire returns nil.
+func (f *Forwarder) acquire(c *call, tried []*instance) (*instance, error) {
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
 		return nil, f.drop(metrics.Closed, ErrClosed)
 	}
+	c.freed = f.freed
 	p := f.pick(tried)
 	if p != nil || len(tried) > 0 {
 		f.mu.Unlock()
@@ -58,8 +59,48 @@ func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*in
 	if err != nil {
 		return nil, err
 	}
+	c.cold = true
 	f.options.OnCold()
-	return f.wait(ctx, w, deadline)
+	p, err = f.wait(c.ctx, w, c.deadline)
+	if p == nil && err == nil {
+		return nil, f.drop(metrics.NoInstance, f.problem.Answer(ErrCold))
+	}
+	return p, err
+}
+
+// refusedPause is the longest time between two tries of a request that every instance refused: the
+// requests that occupy them may be another replica's.
+const refusedPause = time.Second
+
+// acquireFreed takes an instance for a cold request that every instance has refused, as soon as
+// one of them has answered another request, or a new one is up. It returns nil at the request's
+// deadline.
+func (f *Forwarder) acquireFreed(c *call) (*instance, error) {
+	for now := time.Now(); now.Before(c.deadline); now = time.Now() {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return nil, f.drop(metrics.Closed, ErrClosed)
+		}
+		if f.freed != c.freed {
+			c.freed = f.freed
+			if p := f.pick(nil); p != nil {
+				f.mu.Unlock()
+				return p, nil
+			}
+		}
+		w := f.enqueue()
+		f.mu.Unlock()
+		retry := now.Add(refusedPause)
+		if c.deadline.Before(retry) {
+			retry = c.deadline
+		}
+		if p, err := f.wait(c.ctx, w, retry); p != nil || err != nil {
+			return p, err
+		}
+		c.freed-- // Try again in any case.
+	}
+	return nil, nil
 }
 
 // pick takes the ready instance with the fewest requests in flight; equals take
@@ -74,10 +115,16 @@ func (f *Forwarder) pick(tried []*instance) *instance {
 	}
 	if best != nil {
 		f.turn++
-		best.inFlight++
-		f.inFlight++
+		return f.grant(best).instance
 	}
-	return best
+	return nil
+}
+
+// grant counts one more request on an instance. The lock is held.
+func (f *Forwarder) grant(p *instance) grant {
+	p.inFlight++
+	f.inFlight++
+	return grant{instance: p}
 }
 
 // queue adds a request to the queue, or returns why it may not wait. The lock is held.
@@ -89,12 +136,16 @@ func (f *Forwarder) queue() (*waiter, error) {
 		return nil, f.drop(metrics.QueueFull, ErrQueueFull)
 	}
 	f.cold++
-	w := &waiter{got: make(chan grant, 1)}
-	w.place = f.waiters.PushBack(w)
-	return w, nil
+	return f.enqueue(), nil
 }
 
-// wait waits until a waiter gets an instance or an error.
+func (f *Forwarder) enqueue() *waiter {
+	w := &waiter{got: make(chan grant, 1)}
+	w.place = f.waiters.PushBack(w)
+	return w
+}
+
+// wait waits until a waiter gets an instance or an error. It returns nil at the deadline.
 func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*instance, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
@@ -115,7 +166,7 @@ func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*i
 	if err := ctx.Err(); err != nil {
 		return nil, f.drop(metrics.Canceled, err)
 	}
-	return nil, f.drop(metrics.NoInstance, f.problem.Answer(ErrCold))
+	return nil, nil
 }
 
 // answer gives g to the request that has waited longest. The lock is held, and the
@@ -133,15 +184,22 @@ func (f *Forwarder) refuseAll(reason metrics.Reason, err error) {
 	}
 }
 
-// release gives back an instance that acquire took. served: it has answered the
-// request.
-func (f *Forwarder) release(p *instance, served bool) {
+// release gives back an instance that acquire took. served: it has answered the request. refused:
+// it did so because it has too many.
+func (f *Forwarder) release(p *instance, served, refused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.inFlight--
 	f.inFlight--
 	p.served = p.served || served
 	p.settle()
+	if refused {
+		return
+	}
+	f.freed++
+	if p.up && f.waiters.Len() > 0 {
+		f.answer(f.grant(p))
+	}
 }
 
 // settle ends the drain of an instance that is down and has nothing in flight. The
@@ -167,6 +225,7 @@ func (f *Forwarder) down(p *instance) bool {
 // raise sends requests to an instance, those that wait first. The lock is held.
 func (f *Forwarder) raise(p *instance) {
 	p.up = true
+	f.freed++
 	f.ready = append(f.ready, p)
 	for f.waiters.Len() > 0 {
 		f.answer(grant{instance: f.pick(nil)})

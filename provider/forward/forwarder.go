@@ -14,6 +14,9 @@
 //
 // # No instance
 //
+// A request that found no instance, and then only instances that refuse it for having too many,
+// waits on: others may be starting. It gets 429 when its wait is over.
+//
 // A request that finds no ready instance wakes the controller and waits for at most
 // ColdWait, less what it has waited for its function before. Then the answer is 503 with the
 // reason.
@@ -110,8 +113,11 @@ type Forwarder struct {
 	mu        sync.Mutex
 	instances map[cluster.InstanceID]*instance
 	// ready are the instances that are up; turn rotates among equals.
-	ready    []*instance
-	turn     int
+	ready []*instance
+	turn  int
+	// freed counts the answers of instances, without refusals, and the instances that came up:
+	// after each of them an instance may take one more request.
+	freed    uint64
 	waiters  list.List
 	cold     uint64
 	inFlight int
