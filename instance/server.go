@@ -187,7 +187,7 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	defer s.buffers.put(body)
 	requests, err := frame.DecodeRequests(*body)
 	if err == nil {
-		err = bound(requests, r.Header.Get(frame.WithinHeader), came)
+		err = bound(requests, r.Header, came)
 	}
 	if err != nil {
 		write(w, protocol.Failure(http.StatusBadRequest, err))
@@ -206,11 +206,16 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bound sets the members' due times from the header of a batch that arrived at came.
-func bound(requests []frame.Request, header string, came time.Time) error {
-	within, err := frame.ParseWithin(header, len(requests))
+// bound sets the members' due times, and whether they must not run twice, from the headers of a
+// batch that arrived at came.
+func bound(requests []frame.Request, header http.Header, came time.Time) error {
+	within, err := frame.ParseWithin(header.Get(frame.WithinHeader), len(requests))
 	if err != nil {
 		return err
+	}
+	once := header.Get(frame.OnceHeader) == "1"
+	for i := range requests {
+		requests[i].Once = once
 	}
 	for i, d := range within {
 		if d > 0 {

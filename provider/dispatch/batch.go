@@ -111,11 +111,11 @@ func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
 	go d.options.OnLost(id, cause)
 }
 
-// again puts the unanswered members of a batch back into the queue with their deadlines,
-// but only once if the instance may have received them, and then not at all with once. If
+// again puts unanswered members of a batch back into the queue with their deadlines. If the
+// instance may have executed them (not unsent), it does so only once, and not at all with once. If
 // no other instance is ready, their deadlines include ColdWait. answered says that own
 // is none of them. The lock is held.
-func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreached, once bool) (answered bool) {
+func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unsent, once bool) (answered bool) {
 	answered = true
 	for _, c := range unanswered {
 		if c == nil {
@@ -129,13 +129,13 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 		switch {
 		case c.ctx.Err() != nil:
 			c.answer(signal{err: c.ctx.Err()})
-		case unreached && !d.closed && !now.Before(c.deadline):
+		case unsent && !d.closed && !now.Before(c.deadline):
 			c.answer(signal{err: d.refuse(c)})
-		case (c.retried || once) && !unreached || d.closed || !now.Before(c.deadline):
+		case (c.retried || once) && !unsent || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.answer(signal{err: ErrInstanceLost})
 		default:
-			c.retried = c.retried || !unreached
+			c.retried = c.retried || !unsent
 			d.waiting.add(c)
 			d.policy.Add(now, c.asPolicy())
 		}

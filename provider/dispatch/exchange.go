@@ -118,8 +118,8 @@ type exchange struct {
 }
 
 // begin prepares an exchange; [exchange.await] sends it. within is the time that is left
-// for each member. Connecting may take until a time.
-func (l *link) begin(calls []*call, within []time.Duration, until time.Time) (*exchange, error) {
+// for each member. Connecting may take until a time. once: no member may run twice.
+func (l *link) begin(calls []*call, within []time.Duration, until time.Time, once bool) (*exchange, error) {
 	c, timeout, err := l.get(until)
 	if err != nil {
 		return nil, err
@@ -133,6 +133,9 @@ func (l *link) begin(calls []*call, within []time.Duration, until time.Time) (*e
 	request = append(request, "POST "+frame.Path+" HTTP/1.1\r\nHost: instance\r\nContent-Type: "+frame.ContentType+"\r\n"...)
 	request = append(request, frame.WithinHeader+": "...)
 	request = frame.AppendWithin(request, within)
+	if once {
+		request = append(request, "\r\n"+frame.OnceHeader+": 1"...)
+	}
 	request = append(request, "\r\nContent-Length: "...)
 	request = strconv.AppendInt(request, length, 10)
 	request = append(request, "\r\n\r\n"...)
@@ -309,9 +312,9 @@ const connectTimeout = 5 * time.Second
 func (l *link) get(until time.Time) (*connection, time.Duration, error) {
 	l.mu.Lock()
 	timeout := l.timeout
-	if l.closed {
+	if l.closed { // Its instance has exited.
 		l.mu.Unlock()
-		return nil, 0, net.ErrClosed
+		return nil, 0, fmt.Errorf("%w: %w", errUnreached, net.ErrClosed)
 	}
 	if n := len(l.idle); n > 0 {
 		c := l.idle[n-1]

@@ -157,7 +157,7 @@ func (f *flight) exchange(own *call) (left bool, err error) {
 				until = useless
 			}
 		}
-		if f.x, err = f.link.begin(part, within, until); err != nil {
+		if f.x, err = f.link.begin(part, within, until, f.once); err != nil {
 			f.x = nil
 			return false, err
 		}
@@ -257,7 +257,7 @@ func (f *flight) look(now time.Time, own *call) (left bool, err error) {
 func (f *flight) suspect(now time.Time) error {
 	switch f.d.suspect(f.instance, f.asked) {
 	case suspended:
-		if !f.once {
+		if !f.once || !f.x.sent() {
 			f.x.Close()
 			return errSuspended
 		}
@@ -338,7 +338,13 @@ func (f *flight) elsewhere(own *call, cause error) signal {
 			}
 		}
 		f.d.release(f.instance, now)
-		answered = f.d.again(now, f.rest, own, errors.Is(cause, errUnreached), f.once)
+		// An instance executes nothing of a part before it has read all of it.
+		sent := 0
+		if f.x != nil && f.x.sent() {
+			sent = f.part
+		}
+		answered = f.d.again(now, f.rest[:sent], own, false, f.once)
+		answered = f.d.again(now, f.rest[sent:], own, true, f.once) && answered
 	}), nil)
 	f.x = nil // It has what was not sent of the bodies.
 	if answered {

@@ -32,7 +32,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 		return nil, spare.ErrOccupied
 	}
 	defer l.end()
-	x, err := l.link.begin(l.calls, []time.Duration{l.timeout}, time.Now().Add(connectTimeout))
+	x, err := l.link.begin(l.calls, []time.Duration{l.timeout}, time.Now().Add(connectTimeout), l.once)
 	if err != nil {
 		return nil, l.failed(err)
 	}
@@ -66,7 +66,7 @@ func lend(d *Dispatcher, c *call) *loan {
 	}
 	best.lent = true
 	batching.Down(d.policy, now, &best.Instance)
-	b := &batch{instance: best.ID, variant: best.Variant, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], calls: []*call{c}, sent: now}
+	b := &batch{instance: best.ID, variant: best.Variant, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], once: d.options.Once, calls: []*call{c}, sent: now}
 	b.overdue = d.tardiness.overdue(b.predicted)
 	return &loan{d: d, id: best.ID, m: best, batch: b, timeout: d.timeout(best.Instance)}
 }

@@ -188,9 +188,17 @@ func TestOnceRunsNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{SLO: 5 * time.Second, Once: true})
 		a := r.start("a")
-		a.stop()
+		gate := make(chan struct{})
+		a.echo.gate = gate
 		stuck := r.send()
-		synctest.Wait()
+		synctest.Wait() // It executes the batch.
+		a.stop()
+		a.broken.Store(true)
+		go func() { // The backend kills it.
+			<-r.lost
+			a.goOn()
+			close(gate)
+		}()
 		b := r.start("b")
 		if err := <-stuck; !errors.Is(err, ErrInstanceLost) {
 			t.Errorf("error %v", err)

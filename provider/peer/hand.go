@@ -26,7 +26,7 @@ func (g *Group) Share(f *provider.Function, d provider.Dispatcher) provider.Disp
 		return d
 	}
 	g.own.Store(f.Name, d)
-	return &shared{Dispatcher: d, group: g, name: f.Name, limit: dispatch.Longest(f.Inference.SLO, g.options.ColdWait)}
+	return &shared{Dispatcher: d, group: g, name: f.Name, limit: dispatch.Longest(f.Inference.SLO, g.options.ColdWait), once: f.Inference.Once}
 }
 
 // Unshare forgets a removed function.
@@ -39,6 +39,8 @@ type shared struct {
 	name  string
 	// limit is the longest time that the owner may take.
 	limit time.Duration
+	// once says that no request may run twice.
+	once bool
 }
 
 var _ provider.PatientDispatcher = (*shared)(nil)
@@ -67,10 +69,10 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		response, err := g.send(ctx, m, s, req, patience)
 		switch {
 		case errors.Is(err, errNotTaken):
-		case errors.Is(err, errDied) && !died:
-			// Executing a model changes nothing, so the request may run again, as after the
-			// death of an instance. It runs again only once: otherwise a request that kills
-			// its replica would kill them all.
+		case errors.Is(err, errDied) && !died && !s.once:
+			// Executing a model changes nothing, unless the function says so, and then the request
+			// may run again, as after the death of an instance. It runs again only once: otherwise
+			// a request that kills its replica would kill them all.
 			died = true
 		default:
 			return response, err

@@ -220,3 +220,28 @@ func TestForwardersAreNotShared(t *testing.T) {
 type forwarder struct{ *answering }
 
 func (forwarder) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int { return 200 }
+
+// With hedge off, a request whose owner dies while it executes runs nowhere else.
+func TestOnceRunsAtOneReplica(t *testing.T) {
+	where, all := several(t, 2)
+	f := function()
+	f.Inference.Once = true
+	for _, o := range all {
+		o.shared = o.Share(f, o.own).(provider.PatientDispatcher)
+	}
+	owner, other := where.owner(all), all[0]
+	if other == owner {
+		other = all[1]
+	}
+	owner.own.hold = make(chan struct{})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := other.ask(context.Background(), 0)
+		failed <- err
+	}()
+	until(t, "the owner executes it", func() bool { return owner.own.requests.Load() == 1 })
+	owner.server.CloseClientConnections()
+	if err := <-failed; !errors.Is(err, errDied) || other.own.requests.Load() != 0 {
+		t.Errorf("%v; the other replica executed it %d times", err, other.own.requests.Load())
+	}
+}
