@@ -51,9 +51,9 @@ type Kept struct {
 	drop func()
 	// begun is closed once the backend has been asked to start it, or never will be.
 	// abandon cancels a start that has not begun. ready is closed when the instance is
-	// ready, gone when it has exited.
-	begun, ready, gone chan struct{}
-	abandon            context.CancelFunc
+	// ready, gone when it has exited, and stuck when the backend could not stop it.
+	begun, ready, gone, stuck chan struct{}
+	abandon                   context.CancelFunc
 }
 
 func (k *Kept) kept() *Kept { return k }
