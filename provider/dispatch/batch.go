@@ -5,6 +5,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -16,7 +17,7 @@ type batch struct {
 	// variant is the artefact that the instance has loaded.
 	variant string
 	link    *link
-	// policy is the policy that formed it.
+	// policy is the policy that formed it, nil for a probe.
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.
 	limit int
@@ -31,6 +32,8 @@ type batch struct {
 	generation int
 	calls      []*call
 	sent       time.Time
+	// outcome says how its last exchange was answered.
+	outcome result
 }
 
 // delegate gives every batch a leader. It returns the batch with own, which the
@@ -96,6 +99,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		if m, ok := d.instances[b.instance]; ok && b.policy == d.policy && b.generation == m.generation {
 			d.policy.Done(now, b.stream)
 		}
+		d.compare(now, b)
 		d.release(b.instance, now)
 	}), nil)
 }
@@ -103,11 +107,10 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 // lose takes an instance out of service for good and reports it as lost. The lock is held.
 func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
 	m, known := d.instances[id]
-	if !known || !m.up && !m.suspect {
+	if !known || m.parked || m.health.State() == health.Gone {
 		return
 	}
-	m.suspect, m.answered = false, false
-	d.down(now, m)
+	d.retire(now, m)
 	go d.options.OnLost(id, cause)
 }
 
@@ -161,9 +164,9 @@ func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 	}
 	m.inFlight--
 	m.idleSince = now
-	if m.answered && m.inFlight == 0 {
-		m.answered, m.suspect = false, false
-		d.raise(now, m)
+	if m.inFlight == 0 {
+		m.health.Finished()
+		d.resume(now, m)
 	}
 	d.settle(m)
 }

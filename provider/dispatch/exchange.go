@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/health/probe"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -65,6 +66,9 @@ type connection struct {
 	deadline, end time.Time
 }
 
+// Close closes the connection at once.
+func (c *connection) Close() error { return probe.CloseNow(c.Conn) }
+
 // wait sets a deadline for a wait that may end at until or before, but not at once: an
 // earlier deadline may stay from the exchange before.
 func (c *connection) wait(until time.Time) error {
@@ -113,8 +117,8 @@ type exchange struct {
 	began   time.Time
 	// unsent is the part of the batch that has not been written yet.
 	unsent net.Buffers
-	// end is when the instance counts as lost.
-	end time.Time
+	// end is when the instance counts as lost. With TLS, the batch must be written before writeBy.
+	end, writeBy time.Time
 }
 
 // begin prepares an exchange; [exchange.await] sends it. within is the time that is left
@@ -140,7 +144,11 @@ func (l *link) begin(calls []*call, within []time.Duration, until time.Time, onc
 	request = strconv.AppendInt(request, length, 10)
 	request = append(request, "\r\n\r\n"...)
 	now := time.Now()
-	return &exchange{connection: c, link: l, members: len(calls), began: now, unsent: gathered(c.Conn, append(net.Buffers{request}, body...)), end: now.Add(timeout)}, nil
+	end := now.Add(timeout)
+	return &exchange{
+		connection: c, link: l, members: len(calls), began: now, unsent: gathered(c.Conn, append(net.Buffers{request}, body...)),
+		end: end, writeBy: end,
+	}, nil
 }
 
 // gathered returns what to write to a connection. A socket takes all buffers with one call. TLS would
@@ -166,7 +174,7 @@ func (x *exchange) sent() bool { return len(x.unsent) == 0 }
 func (x *exchange) await(until time.Time) (begins bool, err error) {
 	whole := !x.sent() && isSecure(x.Conn)
 	if whole { // A write that is broken off ends a connection with TLS.
-		if err := x.set(x.end); err != nil {
+		if err := x.set(x.writeBy); err != nil {
 			return false, err
 		}
 	} else if err := x.wait(until); err != nil {
@@ -174,6 +182,8 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 	}
 	if !x.sent() {
 		switch _, err := x.unsent.WriteTo(x.Conn); {
+		case whole && errors.Is(err, os.ErrDeadlineExceeded):
+			return false, errStuck
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return false, nil
 		case err != nil:
@@ -377,5 +387,5 @@ func (l *link) close() {
 
 // alive asks for the instance's health on a new connection.
 func (l *link) alive(within time.Duration) error {
-	return web.Alive(l.dial, l.network, l.address, within)
+	return probe.Alive(l.dial, l.network, l.address, within)
 }

@@ -161,6 +161,7 @@ func (f *flight) exchange(own *call) (left bool, err error) {
 			f.x = nil
 			return false, err
 		}
+		f.x.writeBy = f.firstUseless(f.rest)
 		f.suspectAt, f.asked, f.lived = f.x.began.Add(f.overdue), time.Time{}, 0
 	}
 	for {
@@ -294,6 +295,7 @@ func (f *flight) land(own *call) error {
 	if len(f.rest) == 0 {
 		// Free the instance first: its next batch must not wait until these answers
 		// are handed out.
+		f.outcome = outcomeOf(responses)
 		f.d.done(f.batch, total, f.executed(responses, took))
 	}
 	f.record(len(part), took.time)
@@ -331,11 +333,7 @@ func (f *flight) elsewhere(own *call, cause error) signal {
 		case !errors.Is(cause, errStuck):
 			f.d.lose(now, f.instance, cause)
 		case ok && m.up: // The policy does not know that its batch is gone.
-			f.d.putAside(now, m)
-			if !m.asked {
-				m.asked = true
-				go f.d.ask(f.instance, m)
-			}
+			f.d.doubt(now, m, true)
 		}
 		f.d.release(f.instance, now)
 		// An instance executes nothing of a part before it has read all of it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/spare"
 )
@@ -73,7 +74,7 @@ func lend(d *Dispatcher, c *call) *loan {
 
 // idle reports whether the instance takes batches and has none.
 func (m *instanceState) idle() bool {
-	return m.up && !m.lent && !m.asked && m.inFlight == 0 && !m.Slow && len(m.Exec) > 0
+	return m.up && !m.lent && m.health.State() == health.Healthy && m.inFlight == 0 && !m.Slow && len(m.Exec) > 0
 }
 
 // tightest is the shortest objective of those that requests have stated themselves lately.

@@ -52,7 +52,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func newRig(t *testing.T, o Options) *rig {
-	r := &rig{t: t, instances: map[string]*process{}, lost: make(chan cluster.InstanceID, 4), suspects: make(chan bool, 4)}
+	r := &rig{t: t, instances: map[string]*process{}, lost: make(chan cluster.InstanceID, 4), suspects: make(chan bool, 64)}
 	o.OnLost = func(id cluster.InstanceID, _ error) { r.lost <- id }
 	o.OnSuspect = func(_ cluster.InstanceID, suspect bool) { r.suspects <- suspect }
 	o.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
