@@ -53,17 +53,20 @@ type Group struct {
 func (g *Group) Answered(now time.Time, t *Target, failed, spare bool) (changed []*Target) {
 	g.count(now, t, failed)
 	if !failed {
-		if t.state != Probing {
+		if !t.probed(now) {
 			return nil
 		}
-		t.state, t.until, t.healed = Healthy, time.Time{}, now
+		t.until, t.healed = time.Time{}, now
+		if t.state == Probing {
+			t.state = Healthy
+		}
 		g.Forget(t)
 		return []*Target{t}
 	}
 	switch {
-	case g.othersFail(t):
+	case g.othersFail(now, t):
 		return g.Reinstate(now)
-	case t.state == Probing || spare && t.state == Healthy && !now.Before(g.patientUntil) && g.worse(t):
+	case t.probed(now) || spare && (t.state == Healthy || t.state == Suspect) && !now.Before(g.patientUntil) && g.worse(t):
 		g.eject(now, t)
 		return []*Target{t}
 	}
@@ -118,9 +121,9 @@ func (g *Group) worse(t *Target) bool {
 }
 
 // othersFail reports whether the targets that still serve fail alike since one was ejected.
-func (g *Group) othersFail(t *Target) bool {
+func (g *Group) othersFail(now time.Time, t *Target) bool {
 	good, bad := g.good, g.bad
-	if t.state == Probing {
+	if t.probed(now) {
 		good, bad = good-t.answers.good, bad-t.answers.bad
 	}
 	return len(g.ejected) > 0 && bad >= fewest && float64(bad) >= alike*float64(good+bad)
@@ -129,10 +132,11 @@ func (g *Group) othersFail(t *Target) bool {
 // eject takes a target out, or gives it up. A failure of a probe says nothing if the siblings have
 // answered nothing since.
 func (g *Group) eject(now time.Time, t *Target) {
-	if t.state == Healthy && now.Sub(t.healed) >= forgiven {
+	probed := t.probed(now)
+	if !probed && now.Sub(t.healed) >= forgiven {
 		t.ejections = 0
 	}
-	if t.state == Healthy || g.good > 0 {
+	if !probed || g.good > 0 {
 		t.ejections++
 	}
 	g.restart(now)

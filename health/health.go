@@ -88,7 +88,7 @@ func (t *Target) Doubt(spare bool) (ask bool) {
 	ask = !t.Asking() && t.state != Gone
 	switch {
 	case t.state == Gone || t.state == Silent:
-	case spare || t.state == Aside || t.state == Ejected || t.state == Finishing:
+	case spare || t.state != Healthy && t.state != Suspect:
 		t.state = Aside
 	default:
 		t.state = Suspect
@@ -120,6 +120,11 @@ func (t *Target) Unheard(silence time.Duration, r Rules) {
 	case silence >= r.Eject:
 		t.state = Silent
 	}
+}
+
+// probed reports whether the next answer shows if an ejected target is well again.
+func (t *Target) probed(now time.Time) bool {
+	return t.state == Probing || t.state == Aside && !t.until.IsZero() && !now.Before(t.until)
 }
 
 // Finished notes that a target has no request any more.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -35,6 +36,39 @@ func Watch(ended <-chan struct{}, t Times, ask func(within time.Duration) error,
 			return
 		case <-time.After(t.Pause):
 		}
+	}
+}
+
+// Notices calls a function for one notice after another, in a goroutine of its own while there are
+// some. It is safe for concurrent use, and Send may be called with a lock held.
+type Notices[T any] struct {
+	call func(T)
+
+	mu    sync.Mutex
+	queue []T
+}
+
+// NewNotices returns Notices that call a function.
+func NewNotices[T any](call func(T)) *Notices[T] { return &Notices[T]{call: call} }
+
+// Send makes the function be called for a notice after those before it. It does not wait.
+func (n *Notices[T]) Send(notice T) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.queue = append(n.queue, notice); len(n.queue) == 1 {
+		go n.deliver()
+	}
+}
+
+func (n *Notices[T]) deliver() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.queue) > 0 {
+		first := n.queue[0]
+		n.mu.Unlock()
+		n.call(first)
+		n.mu.Lock()
+		n.queue = n.queue[1:]
 	}
 }
 

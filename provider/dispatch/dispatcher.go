@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/health"
+	"github.com/faas-infer/faas-infer/health/probe"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -95,8 +96,8 @@ type Dispatcher struct {
 	// probing are the ejected instances whose pause is over. The policy does not know them: the
 	// next request goes there alone.
 	probing []*instanceState
-	// notices are the calls of OnSuspect that have not returned.
-	notices []notice
+	// notices calls OnSuspect.
+	notices *probe.Notices[notice]
 	// up counts the instances that take batches, parked the parked ones.
 	up, parked tally
 	// ended is closed by Close.
@@ -187,7 +188,10 @@ func New(o Options) *Dispatcher {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Dispatcher{options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}}, instances: map[cluster.InstanceID]*instanceState{}, ended: make(chan struct{})}
+	return &Dispatcher{
+		options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}}, instances: map[cluster.InstanceID]*instanceState{},
+		notices: probe.NewNotices(func(n notice) { o.OnSuspect(n.id, n.suspect) }), ended: make(chan struct{}),
+	}
 }
 
 // Invoke runs one request and returns its answer, one of this package's errors,

@@ -103,7 +103,7 @@ func (d *Dispatcher) judge(m *instanceState, err error, silence time.Duration) (
 			d.spareNone(now)
 		}
 		if silent := m.health.State() == health.Silent; silent != (before == health.Silent) && m.health.State() != health.Gone {
-			d.notify(m.ID, silent)
+			d.notices.Send(notice{m.ID, silent})
 		}
 	}), nil)
 	return done
@@ -113,25 +113,6 @@ func (d *Dispatcher) judge(m *instanceState, err error, silence time.Duration) (
 type notice struct {
 	id      cluster.InstanceID
 	suspect bool
-}
-
-// notify calls OnSuspect after the notices before. The lock is held.
-func (d *Dispatcher) notify(id cluster.InstanceID, suspect bool) {
-	if d.notices = append(d.notices, notice{id, suspect}); len(d.notices) == 1 {
-		go d.deliver()
-	}
-}
-
-func (d *Dispatcher) deliver() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(d.notices) > 0 {
-		n := d.notices[0]
-		d.mu.Unlock()
-		d.options.OnSuspect(n.id, n.suspect)
-		d.mu.Lock()
-		d.notices = d.notices[1:]
-	}
 }
 
 // result says how an exchange was answered.
@@ -184,7 +165,7 @@ func (d *Dispatcher) compare(now time.Time, b *batch) {
 			d.down(now, m)
 			d.resume(now, m)
 			if !probing {
-				d.notify(m.ID, true)
+				d.notices.Send(notice{m.ID, true})
 			}
 		}
 	}
@@ -206,7 +187,7 @@ func (d *Dispatcher) reinstated(now time.Time, m *instanceState) {
 		return
 	}
 	d.resume(now, m)
-	d.notify(m.ID, false)
+	d.notices.Send(notice{m.ID, false})
 }
 
 // spareNone makes the ejected instances serve if no other does: a bad answer is better than none. The

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -17,10 +18,10 @@ type instance struct {
 	id               cluster.InstanceID
 	network, address string
 	transport        *http.Transport
-	// up: it gets requests. served: it has answered a request. watched: its health is
-	// being asked for. suspect: it is not up until it answers that.
-	up, served, watched, suspect bool
-	inFlight                     int
+	// health says whether it may get requests. up: it gets them. served: it has answered one.
+	health     health.Target
+	up, served bool
+	inFlight   int
 	// drained is closed when it is down and has no request in flight.
 	drained chan struct{}
 }
@@ -113,11 +114,15 @@ func (f *Forwarder) pick(tried []*instance) *instance {
 			best = p
 		}
 	}
-	if best != nil {
-		f.turn++
-		return f.grant(best).instance
+	if best == nil {
+		return nil
 	}
-	return nil
+	f.turn++
+	p := f.grant(best).instance
+	if p.health.State() == health.Probing {
+		f.down(p) // One request shows whether it is well.
+	}
+	return p
 }
 
 // grant counts one more request on an instance. The lock is held.
@@ -192,6 +197,10 @@ func (f *Forwarder) release(p *instance, served, refused bool) {
 	p.inFlight--
 	f.inFlight--
 	p.served = p.served || served
+	if p.inFlight == 0 {
+		p.health.Finished()
+		f.resume(time.Now(), p)
+	}
 	p.settle()
 	if refused {
 		return
@@ -211,15 +220,23 @@ func (p *instance) settle() {
 	}
 }
 
-// down stops new requests to an instance; it returns false if it got none before. The
-// lock is held.
-func (f *Forwarder) down(p *instance) bool {
-	if !p.up {
-		return false
+// down stops new requests to an instance. The lock is held.
+func (f *Forwarder) down(p *instance) {
+	if p.up {
+		p.up = false
+		f.ready = slices.DeleteFunc(f.ready, func(o *instance) bool { return o == p })
 	}
-	p.up = false
-	f.ready = slices.DeleteFunc(f.ready, func(o *instance) bool { return o == p })
-	return true
+}
+
+// retire stops new requests to an instance for good; it returns false if that was so before. The
+// lock is held.
+func (f *Forwarder) retire(p *instance) bool {
+	first := p.health.State() != health.Gone
+	p.health.Retire()
+	f.siblings.Forget(&p.health)
+	f.down(p)
+	f.spareNone(time.Now())
+	return first
 }
 
 // raise sends requests to an instance, those that wait first. The lock is held.
@@ -228,14 +245,18 @@ func (f *Forwarder) raise(p *instance) {
 	f.freed++
 	f.ready = append(f.ready, p)
 	for f.waiters.Len() > 0 {
-		f.answer(grant{instance: f.pick(nil)})
+		next := f.pick(nil)
+		if next == nil {
+			return
+		}
+		f.answer(grant{instance: next})
 	}
 }
 
 // lose gives up an instance that accepts no connection.
 func (f *Forwarder) lose(p *instance, cause error) {
 	f.mu.Lock()
-	first := f.down(p)
+	first := f.retire(p)
 	f.mu.Unlock()
 	if first {
 		go f.options.OnLost(p.id, cause)

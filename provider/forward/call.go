@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -121,6 +122,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		case err == nil && c.refused():
 			tried = append(tried, p)
 		case err == nil:
+			if !c.busy() {
+				f.answered(p, health.Failing(c.response.StatusCode, c.response.Header))
+			}
 			return c.response, nil
 		case c.late():
 			return nil, errLateBody
@@ -153,7 +157,11 @@ func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExce
 // lost returns the error of an exchange that broke off. It blames the client if its
 // body could not be read, otherwise the instance.
 func (c *call) lost() error {
-	if err := c.body.failure(); err != nil {
+	err := c.body.failure()
+	if err == nil {
+		c.forwarder.answered(c.instance, true)
+	}
+	if err != nil {
 		var known web.HTTPError
 		if errors.As(err, &known) {
 			return err

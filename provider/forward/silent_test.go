@@ -1,12 +1,14 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,8 @@ import (
 type process struct {
 	conns  chan net.Conn
 	closed chan struct{}
+	// status is its answer, 200 if 0.
+	status atomic.Int64
 
 	mu      sync.Mutex
 	running chan struct{} // closed while it runs
@@ -62,6 +66,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	running := p.running
 	p.mu.Unlock()
 	<-running
+	w.WriteHeader(cmp.Or(int(p.status.Load()), http.StatusOK))
 	io.WriteString(w, "ok")
 }
 
@@ -75,7 +80,7 @@ type stoppable struct {
 }
 
 func newStoppable(t *testing.T) *stoppable {
-	s := &stoppable{t: t, processes: map[string]*process{}, suspects: make(chan bool, 4), lost: make(chan cluster.InstanceID, 4)}
+	s := &stoppable{t: t, processes: map[string]*process{}, suspects: make(chan bool, 64), lost: make(chan cluster.InstanceID, 4)}
 	s.Forwarder = New(Options{
 		ColdWait: time.Minute, Recorder: &record{},
 		OnLost:    func(id cluster.InstanceID, _ error) { s.lost <- id },
