@@ -62,7 +62,7 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		if m.ID == self {
 			break
 		}
-		if g.isDown(m.ID) {
+		if g.isDown(m) {
 			continue
 		}
 		began := time.Now()
@@ -109,6 +109,13 @@ const (
 
 // send makes another replica dispatch a request.
 func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	silent, done := g.hand(m)
+	defer done()
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	if !s.once { // Another replica may run it.
+		defer context.AfterFunc(silent, func() { give(errSilent) })()
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience+handTime-req.Waited, errStuck)
 	defer cancel()
 	buffers, length := frame.EncodeRequests([]frame.Request{*req})
@@ -153,7 +160,10 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 var errStuck = errors.New("it takes too long")
 
 func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errStuck) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errSilent):
+		return errDied
+	case cause != nil && !errors.Is(cause, errStuck):
 		return ctx.Err() // The client has left.
 	}
 	g.outOfReach(m, err)
