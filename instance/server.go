@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"bytes"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 func (s *Server) routes() {
 	s.router = mux.NewRouter()
 	s.router.HandleFunc(frame.Path, s.serveBatch).Methods(http.MethodPost)
-	s.router.HandleFunc("/_/health", serveOK).Methods(http.MethodGet)
+	s.router.HandleFunc("/_/health", s.serveHealth).Methods(http.MethodGet)
 	s.router.HandleFunc("/_/ready", serveOK).Methods(http.MethodGet)
 	s.router.Handle("/metrics", s.metrics.handler()).Methods(http.MethodGet)
 	s.router.PathPrefix("/").HandlerFunc(s.serveOne)
@@ -166,6 +167,18 @@ func (s *Server) routes() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
 func serveOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") }
+
+// serveHealth answers GET /_/health. An instance of which a part does not answer does not answer
+// either: whoever asks judges it by its silence.
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if parts, ok := s.engine.(interface{ Alive(context.Context) error }); ok {
+		if err := parts.Alive(r.Context()); err != nil {
+			s.options.Logger.Warn().Err(err).Msg("a health question stays without an answer")
+			panic(http.ErrAbortHandler)
+		}
+	}
+	serveOK(w, r)
+}
 
 // serveBatch answers POST /v1/batch.
 func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {

@@ -32,8 +32,9 @@ type batch struct {
 	generation int
 	calls      []*call
 	sent       time.Time
-	// outcome says how its last exchange was answered.
-	outcome result
+	// outcome says how its last exchange was answered, if it was.
+	outcome  result
+	answered bool
 }
 
 // delegate gives every batch a leader. It returns the batch with own, which the

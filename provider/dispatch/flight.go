@@ -295,7 +295,7 @@ func (f *flight) land(own *call) error {
 	if len(f.rest) == 0 {
 		// Free the instance first: its next batch must not wait until these answers
 		// are handed out.
-		f.outcome = outcomeOf(responses)
+		f.outcome, f.answered = outcomeOf(responses), true
 		f.d.done(f.batch, total, f.executed(responses, took))
 	}
 	f.record(len(part), took.time)

@@ -17,6 +17,8 @@ const (
 	silence = 150 * time.Millisecond
 	// askPause is the pause between two questions to an instance that does not answer.
 	askPause = 50 * time.Millisecond
+	// failedPause is the pause between two questions to an instance whose batches fail.
+	failedPause = time.Second
 	// giveUp is the time without an answer after which an instance is lost.
 	giveUp = 2 * time.Second
 )
@@ -119,7 +121,7 @@ type notice struct {
 type result int
 
 const (
-	// unknown: it was not, or not by the instance.
+	// unknown: it was not, or not by the instance, or all members were refused for the load.
 	unknown result = iota
 	// good: at least one member has another answer than an error of the instance.
 	good
@@ -135,18 +137,28 @@ func failing(r *frame.Response) bool {
 
 // outcomeOf returns the outcome of an exchange.
 func outcomeOf(responses []frame.Response) result {
+	of := failed
 	for i := range responses {
-		if !failing(&responses[i]) {
+		switch {
+		case responses[i].Status < 500:
 			return good
+		case !failing(&responses[i]):
+			of = unknown
 		}
 	}
-	return failed
+	return of
 }
 
 // compare compares a batch's outcome with those of other instances. The lock is held.
 func (d *Dispatcher) compare(now time.Time, b *batch) {
 	m, ok := d.instances[b.instance]
-	if !ok || b.outcome == unknown {
+	if !ok || !b.answered {
+		return
+	}
+	if b.outcome != good && now.Sub(m.lived) > failedPause && !d.closed { // A part of it may be stopped.
+		d.doubt(now, m, false)
+	}
+	if b.outcome == unknown {
 		return
 	}
 	probing := m.health.State() == health.Probing
