@@ -1,8 +1,8 @@
 package instance
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"

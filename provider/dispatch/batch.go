@@ -100,7 +100,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		if m, ok := d.instances[b.instance]; ok && b.policy == d.policy && b.generation == m.generation {
 			d.policy.Done(now, b.stream)
 		}
-		d.compare(now, b)
+		healthDriver{d}.compare(now, b)
 		d.release(b.instance, now)
 	}), nil)
 }
@@ -167,7 +167,7 @@ func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 	m.idleSince = now
 	if m.inFlight == 0 {
 		m.health.Finished()
-		d.resume(now, m)
+		healthDriver{d}.resume(now, m)
 	}
 	d.settle(m)
 }

@@ -275,10 +275,10 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	}
 	d.lastID++
 	c.id = d.lastID
-	if m := d.toProbe(c); m != nil {
-		b := d.batch(now, m, m.ID, []*call{c})
-		b.policy = nil
-		return []*batch{b}, nil
+	if len(d.probing) > 0 {
+		if b := (healthDriver{d}).probe(now, c); b != nil {
+			return []*batch{b}, nil
+		}
 	}
 	d.waiting.add(c)
 	d.policy.Add(now, c.asPolicy())

@@ -333,7 +333,7 @@ func (f *flight) elsewhere(own *call, cause error) signal {
 		case !errors.Is(cause, errStuck):
 			f.d.lose(now, f.instance, cause)
 		case ok && m.up: // The policy does not know that its batch is gone.
-			f.d.doubt(now, m, true)
+			healthDriver{f.d}.doubt(now, m, true)
 		}
 		f.d.release(f.instance, now)
 		// An instance executes nothing of a part before it has read all of it.

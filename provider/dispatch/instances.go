@@ -77,7 +77,7 @@ func (d *Dispatcher) retire(now time.Time, m *instanceState) {
 	m.health.Retire()
 	d.siblings.Forget(&m.health)
 	d.down(now, m)
-	d.spareNone(now)
+	healthDriver{d}.spareNone(now)
 }
 
 // down stops an instance from taking batches. The lock is held.

@@ -32,6 +32,9 @@ var (
 	errFailing = errors.New("it answered with errors that the function's other instances did not have, and went on to do so")
 )
 
+// healthDriver carries out what package health decides of the instances.
+type healthDriver struct{ *Dispatcher }
+
 // verdict is what is known of an instance with an overdue batch.
 type verdict int
 
@@ -56,7 +59,8 @@ func (d *Dispatcher) suspect(id cluster.InstanceID, since time.Time) (v verdict)
 			v = suspended
 		case m.health.Asking() || d.closed:
 		default:
-			d.doubt(now, m, d.replaceable(m))
+			h := healthDriver{d}
+			h.doubt(now, m, h.replaceable(m))
 		}
 	}), nil)
 	return v
@@ -64,13 +68,13 @@ func (d *Dispatcher) suspect(id cluster.InstanceID, since time.Time) (v verdict)
 
 // replaceable reports whether other instances serve all classes that came and that m serves. The
 // lock is held.
-func (d *Dispatcher) replaceable(m *instanceState) bool {
+func (d healthDriver) replaceable(m *instanceState) bool {
 	return m.up && d.up.total > 1 && d.up.fewer(2)&m.Serves()&d.waiting.seen == 0
 }
 
 // doubt asks whether an instance lives, if nobody does so yet. With aside it gets no more batches
 // until it answers. The lock is held.
-func (d *Dispatcher) doubt(now time.Time, m *instanceState, aside bool) {
+func (d healthDriver) doubt(now time.Time, m *instanceState, aside bool) {
 	ask := m.health.Doubt(aside)
 	if !m.health.Serves() {
 		d.down(now, m)
@@ -83,7 +87,7 @@ func (d *Dispatcher) doubt(now time.Time, m *instanceState, aside bool) {
 
 // judge acts on an instance's answer, err if there is none since silence. done says that it is not
 // asked again.
-func (d *Dispatcher) judge(m *instanceState, err error, silence time.Duration) (done bool) {
+func (d healthDriver) judge(m *instanceState, err error, silence time.Duration) (done bool) {
 	d.delegate(d.locked(func(now time.Time) {
 		before := m.health.State()
 		_, local := harmless(err)
@@ -150,7 +154,7 @@ func outcomeOf(responses []frame.Response) result {
 }
 
 // compare compares a batch's outcome with those of other instances. The lock is held.
-func (d *Dispatcher) compare(now time.Time, b *batch) {
+func (d healthDriver) compare(now time.Time, b *batch) {
 	m, ok := d.instances[b.instance]
 	if !ok || !b.answered {
 		return
@@ -184,7 +188,7 @@ func (d *Dispatcher) compare(now time.Time, b *batch) {
 }
 
 // owner returns the instance with that health, nil if it has been forgotten. The lock is held.
-func (d *Dispatcher) owner(t *health.Target) *instanceState {
+func (d healthDriver) owner(t *health.Target) *instanceState {
 	for _, m := range d.instances {
 		if &m.health == t {
 			return m
@@ -194,7 +198,7 @@ func (d *Dispatcher) owner(t *health.Target) *instanceState {
 }
 
 // reinstated makes an instance serve that was ejected before. The lock is held.
-func (d *Dispatcher) reinstated(now time.Time, m *instanceState) {
+func (d healthDriver) reinstated(now time.Time, m *instanceState) {
 	if m == nil {
 		return
 	}
@@ -204,7 +208,7 @@ func (d *Dispatcher) reinstated(now time.Time, m *instanceState) {
 
 // spareNone makes the ejected instances serve if no other does: a bad answer is better than none. The
 // lock is held.
-func (d *Dispatcher) spareNone(now time.Time) {
+func (d healthDriver) spareNone(now time.Time) {
 	if d.up.total > 0 || d.closed {
 		return
 	}
@@ -215,7 +219,7 @@ func (d *Dispatcher) spareNone(now time.Time) {
 
 // resume lets an instance do what its state allows: take batches, take one request as a probe, or wait
 // for that. The lock is held.
-func (d *Dispatcher) resume(now time.Time, m *instanceState) {
+func (d healthDriver) resume(now time.Time, m *instanceState) {
 	switch {
 	case m.ready() && !m.up:
 		d.raise(now, m)
@@ -232,16 +236,20 @@ func (d *Dispatcher) resume(now time.Time, m *instanceState) {
 	}
 }
 
-// toProbe returns an instance for which a call is to be the probe, nil for none. The lock is held.
-func (d *Dispatcher) toProbe(c *call) *instanceState {
+// probe returns a batch of a call alone for an instance that is to be probed, nil if there is none.
+// The lock is held.
+func (d healthDriver) probe(now time.Time, c *call) *batch {
 	for len(d.probing) > 0 && d.up.of[c.class] > 0 {
 		m := d.probing[0]
-		if m.health.State() == health.Probing && m.inFlight == 0 && m.Serves()>>c.class&1 == 0 {
+		ready := m.health.State() == health.Probing && m.inFlight == 0
+		if ready && m.Serves()>>c.class&1 == 0 {
 			return nil
 		}
 		d.probing = d.probing[1:]
-		if m.health.State() == health.Probing && m.inFlight == 0 {
-			return m
+		if ready {
+			b := d.batch(now, m, m.ID, []*call{c})
+			b.policy = nil
+			return b
 		}
 	}
 	return nil

@@ -38,7 +38,8 @@ type Kept struct {
 	// needed any more.
 	Retiring bool
 	Fault    error
-	// Suspect: it does not answer, and gets no new requests until it does.
+	// Suspect: it does not answer, or fails more than the others, and gets no new requests until
+	// it is well again.
 	Suspect bool
 	// Stopping: the backend has been asked to stop it, or will be.
 	Stopping bool

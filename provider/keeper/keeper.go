@@ -275,7 +275,7 @@ func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	k.discard(in.kept())
 }
 
-// Suspect takes in that an instance does not answer (suspect), or answers again. A
+// Suspect takes in that an instance does not answer, or fails more than others (suspect), or serves again. A
 // dispatcher calls it. The lock is not held.
 func (k *Keeper[I]) Suspect(id cluster.InstanceID, suspect bool) {
 	k.options.Lock.Lock()
@@ -286,9 +286,9 @@ func (k *Keeper[I]) Suspect(id cluster.InstanceID, suspect bool) {
 	}
 	kept := in.kept()
 	kept.Suspect = suspect
-	said := "an instance does not answer; others serve in its place"
+	said := "an instance does not answer, or fails more than the others; these serve in its place"
 	if !suspect {
-		said = "an instance answers again"
+		said = "an instance serves again"
 	}
 	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(id)).Msg(said)
 	if kept.There() {

@@ -109,7 +109,7 @@ const (
 
 // send makes another replica dispatch a request.
 func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Request, patience time.Duration) (*frame.Response, error) {
-	silent, done := g.hand(m)
+	silent, done := watched(g, m)
 	defer done()
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)

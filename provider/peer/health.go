@@ -99,7 +99,7 @@ func (g *Group) isDown(m Member) bool {
 			return false
 		}
 		s.next = now.Add(silentPause)
-		go g.askOf(s)
+		go askOf(g, s)
 	}
 	return true
 }
@@ -129,9 +129,9 @@ func (g *Group) outOfReach(m Member, err error) {
 	s.health.Unheard(silentAfter, health.Rules{Eject: silentAfter})
 }
 
-// hand counts a request that is handed to a member, until done is called, and asks the member whether
+// watched counts a request that is handed to a member, until done is called, and asks the member whether
 // it lives if that takes long. The context ends when the member becomes silent.
-func (g *Group) hand(m Member) (silent context.Context, done func()) {
+func watched(g *Group, m Member) (silent context.Context, done func()) {
 	g.peers.mu.Lock()
 	defer g.peers.mu.Unlock()
 	s := g.peers.of(m)
@@ -141,7 +141,7 @@ func (g *Group) hand(m Member) (silent context.Context, done func()) {
 		ask := s.inFlight > 0 && s.health.Doubt(false)
 		g.peers.mu.Unlock()
 		if ask {
-			g.askOf(s)
+			askOf(g, s)
 		}
 	})
 	return s.silent, func() {
@@ -153,7 +153,7 @@ func (g *Group) hand(m Member) (silent context.Context, done func()) {
 }
 
 // askOf asks a replica whether it lives until it answers and has no requests, or is silent.
-func (g *Group) askOf(s *peerHealth) {
+func askOf(g *Group, s *peerHealth) {
 	g.peers.mu.Lock()
 	m := s.member
 	g.peers.mu.Unlock()
@@ -168,12 +168,12 @@ func (g *Group) askOf(s *peerHealth) {
 		}
 		return probe.Alive(g.dial, "tcp", address, within)
 	}
-	probe.Watch(nil, probe.Times{Within: askTime, Pause: askPause}, ask, func(err error, silence time.Duration) bool { return g.judge(s, err, silence) })
+	probe.Watch(nil, probe.Times{Within: askTime, Pause: askPause}, ask, func(err error, silence time.Duration) bool { return judge(g, s, err, silence) })
 }
 
 // judge acts on a replica's answer, err if there is none since silence. done says that it is not asked
 // again for now.
-func (g *Group) judge(s *peerHealth, err error, silence time.Duration) (done bool) {
+func judge(g *Group, s *peerHealth, err error, silence time.Duration) (done bool) {
 	g.peers.mu.Lock()
 	defer g.peers.mu.Unlock()
 	now, was := time.Now(), s.health.State()
