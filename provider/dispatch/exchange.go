@@ -200,7 +200,16 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 			return false, err
 		}
 	}
-	switch _, err := x.reader.Peek(1); {
+	_, err = x.reader.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) && time.Since(until) > minGrace {
+		// This process itself was held back, by SIGSTOP or a pause of its machine. The answer may
+		// have come meanwhile.
+		if err := x.set(time.Now().Add(minGrace)); err != nil {
+			return false, err
+		}
+		_, err = x.reader.Peek(1)
+	}
+	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return false, nil
 	case err != nil:
