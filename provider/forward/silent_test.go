@@ -74,6 +74,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type stoppable struct {
 	*Forwarder
 	t         *testing.T
+	mu        sync.Mutex
 	processes map[string]*process
 	suspects  chan bool
 	lost      chan cluster.InstanceID
@@ -87,7 +88,10 @@ func newStoppable(t *testing.T) *stoppable {
 		OnSuspect: func(_ cluster.InstanceID, suspect bool) { s.suspects <- suspect },
 		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
-			s.processes[address].conns <- theirs
+			s.mu.Lock()
+			p := s.processes[address]
+			s.mu.Unlock()
+			p.conns <- theirs
 			return ours, nil
 		},
 	})
@@ -98,7 +102,9 @@ func newStoppable(t *testing.T) *stoppable {
 func (s *stoppable) start(id string) *process {
 	p := &process{conns: make(chan net.Conn, 256), closed: make(chan struct{}), running: make(chan struct{})}
 	close(p.running)
+	s.mu.Lock()
 	s.processes[id] = p
+	s.mu.Unlock()
 	server := &http.Server{Handler: p}
 	go server.Serve(p)
 	s.t.Cleanup(func() {
