@@ -19,11 +19,10 @@ const (
 	sigmas     = 4
 	// alike is the share of failures from which the others fail alike.
 	alike = 0.5
-	// firstPause and longestPause bound the time as Ejected, which doubles each time. After
-	// maxEjections in a row a target is given up.
+	// firstPause is the first time as Ejected; it doubles with each ejection that follows while
+	// siblings answer well. After more than maxEjections of these a target is given up.
 	firstPause   = time.Second
-	longestPause = time.Minute
-	maxEjections = 3
+	maxEjections = 2
 	// forgiven is how long a target must be Healthy until its ejections are forgotten.
 	forgiven = time.Minute
 )
@@ -43,7 +42,9 @@ type Group struct {
 	window    int
 	began     time.Time
 	good, bad int
-	ejected   []*Target
+	// well is the number of targets whose last answer in the window was good.
+	well    int
+	ejected []*Target
 	// patientUntil is the time before which no target is ejected.
 	patientUntil time.Time
 }
@@ -63,10 +64,14 @@ func (g *Group) Answered(now time.Time, t *Target, failed, spare bool) (changed 
 		g.Forget(t)
 		return []*Target{t}
 	}
+	serving := t.state == Healthy || t.state == Suspect
 	switch {
-	case g.othersFail(now, t):
+	case serving && spare && !now.Before(g.patientUntil) && g.worse(t):
+		g.eject(now, t)
+		return []*Target{t}
+	case g.allFail(now, t):
 		return g.Reinstate(now)
-	case t.probed(now) || spare && (t.state == Healthy || t.state == Suspect) && !now.Before(g.patientUntil) && g.worse(t):
+	case t.probed(now):
 		g.eject(now, t)
 		return []*Target{t}
 	}
@@ -81,6 +86,9 @@ func (g *Group) count(now time.Time, t *Target, failed bool) {
 		t.answers = answers{window: g.window, row: t.answers.row}
 	}
 	a := &t.answers
+	if a.good > 0 && a.row == 0 {
+		g.well--
+	}
 	if failed {
 		a.bad++
 		a.row++
@@ -90,18 +98,19 @@ func (g *Group) count(now time.Time, t *Target, failed bool) {
 	a.good++
 	a.row = 0
 	g.good++
+	g.well++
 }
 
 func (g *Group) restart(now time.Time) {
 	g.window++
-	g.began, g.good, g.bad = now, 0, 0
+	g.began, g.good, g.bad, g.well = now, 0, 0, 0
 }
 
 // worse reports whether a target fails more than its siblings, by more than chance.
 //
 // For example, if siblings have answered 20 requests well, a failure is expected with (0+1)/(20+2) =
-// 4.5 %, and five in a row come by chance in one of five million cases, so it is ejected. If siblings have answered
-// nothing, they are tried after five.
+// 4.5 %, and five in a row come by chance in one of five million cases, so it is ejected. If siblings
+// have answered nothing, they are tried after five.
 func (g *Group) worse(t *Target) bool {
 	a := t.answers
 	good, bad := float64(g.good-a.good), float64(g.bad-a.bad)
@@ -120,23 +129,23 @@ func (g *Group) worse(t *Target) bool {
 	return more >= difference && more > sigmas*math.Sqrt(all*(1-all)*(1/n+1/others))
 }
 
-// othersFail reports whether the targets that still serve fail alike since one was ejected.
-func (g *Group) othersFail(now time.Time, t *Target) bool {
+// allFail reports whether the targets that still serve fail alike since one was ejected.
+func (g *Group) allFail(now time.Time, t *Target) bool {
 	good, bad := g.good, g.bad
 	if t.probed(now) {
 		good, bad = good-t.answers.good, bad-t.answers.bad
 	}
-	return len(g.ejected) > 0 && bad >= fewest && float64(bad) >= alike*float64(good+bad)
+	return len(g.ejected) > 0 && g.well == 0 && bad >= fewest && float64(bad) >= alike*float64(good+bad)
 }
 
-// eject takes a target out, or gives it up. A failure of a probe says nothing if the siblings have
-// answered nothing since.
+// eject takes a target out, or gives it up. Where the siblings have answered nothing well since the
+// last ejection, it says nothing about the target alone.
 func (g *Group) eject(now time.Time, t *Target) {
 	probed := t.probed(now)
 	if !probed && now.Sub(t.healed) >= forgiven {
 		t.ejections = 0
 	}
-	if !probed || g.good > 0 {
+	if g.good > t.answers.good {
 		t.ejections++
 	}
 	g.restart(now)
@@ -147,7 +156,7 @@ func (g *Group) eject(now time.Time, t *Target) {
 		return
 	}
 	t.state = Ejected
-	t.until = now.Add(min(firstPause<<max(t.ejections-1, 0), longestPause))
+	t.until = now.Add(firstPause << t.ejections)
 	if !slices.Contains(g.ejected, t) {
 		g.ejected = append(g.ejected, t)
 	}

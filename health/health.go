@@ -8,7 +8,7 @@
 //	   ├──────────── it answers ──────────────┴───────────────────────────┘
 //	   │
 //	   ├── fails more than its siblings ──► Ejected ── a pause ──► Probing ── fails again ──► Ejected
-//	   └───────────────────── one good answer ────────────────────────┘         after four: Gone
+//	   └───────────────────── one good answer ────────────────────────┘       a third time: Gone
 //
 // Begin with [State].
 package health

@@ -2,6 +2,7 @@ package health
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -23,14 +24,9 @@ func newBench(n int) *bench {
 	return b
 }
 
-// spare reports whether another target than t serves and is well.
+// spare reports whether another target than t serves.
 func (b *bench) spare(t *Target) bool {
-	for _, o := range b.targets {
-		if o != t && o.State() == Healthy {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.targets, func(o *Target) bool { return o != t && o.State() == Healthy })
 }
 
 // request sends a request to the first target that serves, as one that answers at once attracts
@@ -70,8 +66,8 @@ func TestFailingTargetIsEjectedAndGivenUp(t *testing.T) {
 			failed++
 		}
 	}
-	if s := b.states(); s[0] != Gone || s[1] != Healthy || failed != fewest+maxEjections {
-		t.Errorf("states %v after %d failures, want gone and healthy after %d", s, failed, fewest+maxEjections)
+	if s := b.states(); s[0] != Gone || s[1] != Healthy || failed != fewest+3 {
+		t.Errorf("states %v after %d failures, want gone and healthy after %d", s, failed, fewest+3)
 	}
 }
 
@@ -111,6 +107,31 @@ func TestAllFailAlike(t *testing.T) {
 	for i, s := range b.states() {
 		if s == Gone {
 			t.Errorf("target %d is given up", i)
+		}
+	}
+}
+
+// Several of them fail at once, and one that is well is slower: it has all the traffic in the end.
+func TestSeveralFail(t *testing.T) {
+	for _, n := range []int{3, 6, 20} {
+		b := newBench(n)
+		failing := make([]int, n-1)
+		for i := range failing {
+			failing[i] = i
+		}
+		failed := 0
+		for i := range 50 * 60 { // A minute.
+			if i%10 == 9 { // The slow one takes a tenth of the requests in any case.
+				b.now = b.now.Add(20 * time.Millisecond)
+				b.Answered(b.now, b.targets[n-1], false, b.spare(b.targets[n-1]))
+				continue
+			}
+			if b.request(failing...) {
+				failed++
+			}
+		}
+		if failed > 12*n || b.targets[n-1].State() != Healthy {
+			t.Errorf("of %d all but one fail: %d failures; states %v", n, failed, b.states())
 		}
 	}
 }
