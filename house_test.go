@@ -33,10 +33,11 @@ var layers = map[string][]string{
 	"e2e":                {"*"},
 	"filelock":           {},
 	"postmortem":         {},
+	"health":             {},
 	"command":            {"filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model"},
+	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster", "shadow"},
 	"scaling/otp":        {"batching", "cluster"},
@@ -51,7 +52,7 @@ var layers = map[string][]string{
 	"cluster":            {"gpu", "postmortem"},
 	"cluster/local":      {"filelock", "gpu", "postmortem"},
 	"cluster/sets":       {"model"},
-	"instance":           {"filelock", "model", "postmortem"},
+	"instance":           {"filelock", "model", "postmortem", "health"},
 	"model":              {"filelock"},
 	"gpu":                {"cluster"},
 	"templates":          {},
@@ -67,8 +68,8 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut"}
-	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health"}
+	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
 // impure lists imports that no decision needs. An entry that ends in a slash includes

@@ -281,7 +281,8 @@ func (s *Shared) best(now time.Duration) *kind {
 // reports whether it did. That loses nothing if the batch is full and no other instance
 // becomes free earlier. Execution times vary, so this is fairly sure only shortly before
 // the end: within 8·ShortExec, a few exchanges, or within the last sixteenth of the
-// execution.
+// execution. An instance that is overdue by more than that is passed over if others serve the
+// requests: it may be stuck.
 func (s *Shared) toBusy(now time.Duration) bool {
 	if s.waiting < s.fleet.least {
 		return false
@@ -294,7 +295,11 @@ func (s *Shared) toBusy(now time.Duration) bool {
 		if left == 0 || i == maxBusy {
 			break
 		}
-		lanes := s.fleet.members[b.Slot].kind.lanes & s.queued
+		m := &s.fleet.members[b.Slot]
+		lanes := m.kind.lanes & s.queued
+		if now-b.Until > m.margin(s.options.ShortExec) && s.fleet.rivalling(lanes) > 1 {
+			continue
+		}
 		if lanes != 0 && lanes&^left == 0 && s.ahead(now, b.Slot) {
 			return true
 		}
@@ -315,7 +320,7 @@ func (s *Shared) ahead(now time.Duration, slot int) bool {
 		return false
 	}
 	start := max(now, m.freeAt)
-	if s.fleet.rivalling(m.kind.lanes&s.queued) > 1 && start-now > max(8*s.options.ShortExec, m.behind/16) {
+	if s.fleet.rivalling(m.kind.lanes&s.queued) > 1 && start-now > m.margin(s.options.ShortExec) {
 		return false
 	}
 	if start+s.soonest(m.kind) > last {
@@ -332,6 +337,9 @@ func (s *Shared) ahead(now time.Duration, slot int) bool {
 	s.dispatch(now, slot, from, size, of)
 	return true
 }
+
+// margin is how far from its predicted end a busy instance's last batch is fairly sure to end.
+func (m *member) margin(short time.Duration) time.Duration { return max(8*short, m.behind/16) }
 
 // dispatch gives the line's requests from the from-th on to the instance in a slot, which executes them
 // as one of kind of does.

@@ -14,11 +14,12 @@ import (
 )
 
 // member is an inference request, its position in the batch, and the time from which its
-// answer is no longer useful, zero for none.
+// answer is no longer useful, zero for none. once: it must not run twice.
 type member struct {
 	*protocol.Call
-	at  int
-	due time.Time
+	at   int
+	due  time.Time
+	once bool
 }
 
 // errLate is the error of a member that waited too long in the instance.
@@ -65,7 +66,7 @@ func (s *Server) HandleBatch(ctx context.Context, requests []frame.Request) ([]f
 			responses[i] = response
 			continue
 		}
-		members = append(members, member{Call: call, at: i, due: r.Due})
+		members = append(members, member{Call: call, at: i, due: r.Due, once: r.Once})
 		if s.dynamic {
 			elements.add(call)
 		}
@@ -149,8 +150,9 @@ func (s *Server) shapeOf(m member) string {
 	return string(shape)
 }
 
-// runGroup runs members together and writes their responses. If the run fails,
-// each member runs again alone: one member's data must not spoil its neighbours.
+// runGroup runs members together and writes their responses. If the run fails, each member runs
+// again alone: one member's data must not spoil its neighbours. If they must not run twice, all of
+// them fail.
 func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response, spent *Spent) {
 	inputs, rows, release := s.join(group)
 	outputs, failed, returned, err := s.run(ctx, rows, inputs, due(group), spent)
@@ -177,6 +179,11 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 	case len(group) == 1 || lost(err):
 		for _, m := range group {
 			responses[m.at] = protocol.Failure(statusOf(err), err)
+		}
+	case slices.ContainsFunc(group, func(m member) bool { return m.once }):
+		err = fmt.Errorf("the batch that this request was in failed, and no request of this function runs twice: %w", err)
+		for _, m := range group { // Whose inputs are the cause is not known.
+			responses[m.at] = protocol.Failure(http.StatusInternalServerError, err)
 		}
 	default:
 		s.metrics.retries.Inc()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -227,4 +228,30 @@ func randomMember(random *rand.Rand, at int) (frame.Request, string) {
 		in[i], out[i] = fmt.Sprintf("[%d]", 1000*at+i), fmt.Sprintf("[%d]", 2*(1000*at+i))
 	}
 	return invoke(`{"instances":[` + strings.Join(in, ",") + `]}`), `200 {"predictions":[` + strings.Join(out, ",") + `]}`
+}
+
+// TestFailedBatchRunsOnce: where no request may run twice, a batch that fails does not run again
+// member by member.
+func TestFailedBatchRunsOnce(t *testing.T) {
+	d := &doubler{maxBatch: 8, width: 1}
+	s := newTestServer(t, d)
+	requests := []frame.Request{invoke(`{"instances":[[1]]}`), invoke(fmt.Sprintf(`{"instances":[[%d]]}`, poison))}
+	buffers, _ := frame.EncodeRequests(requests)
+	r := httptest.NewRequest(http.MethodPost, frame.Path, &buffers)
+	r.Header.Set("Content-Type", frame.ContentType)
+	r.Header.Set(frame.OnceHeader, "1")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	responses, err := frame.ReadResponses(w.Body, int64(w.Body.Len()))
+	if err != nil || len(responses) != 2 {
+		t.Fatal(err, len(responses))
+	}
+	for i, r := range responses {
+		if r.Status != 500 || !strings.Contains(string(r.Body), "no request of this function runs twice") {
+			t.Errorf("member %d: got %d %s", i, r.Status, r.Body)
+		}
+	}
+	if !slices.Equal(d.runs, []int{2}) {
+		t.Errorf("runs of %v rows, want one of 2", d.runs)
+	}
 }

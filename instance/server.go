@@ -2,6 +2,7 @@ package instance
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -156,7 +157,7 @@ func NewServer(engine Engine, options Options) (*Server, error) {
 func (s *Server) routes() {
 	s.router = mux.NewRouter()
 	s.router.HandleFunc(frame.Path, s.serveBatch).Methods(http.MethodPost)
-	s.router.HandleFunc("/_/health", serveOK).Methods(http.MethodGet)
+	s.router.HandleFunc("/_/health", s.serveHealth).Methods(http.MethodGet)
 	s.router.HandleFunc("/_/ready", serveOK).Methods(http.MethodGet)
 	s.router.Handle("/metrics", s.metrics.handler()).Methods(http.MethodGet)
 	s.router.PathPrefix("/").HandlerFunc(s.serveOne)
@@ -166,6 +167,18 @@ func (s *Server) routes() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.router.ServeHTTP(w, r) }
 
 func serveOK(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") }
+
+// serveHealth answers GET /_/health. An instance of which a part does not answer does not answer
+// either: whoever asks judges it by its silence.
+func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if parts, ok := s.engine.(interface{ Alive(context.Context) error }); ok {
+		if err := parts.Alive(r.Context()); err != nil {
+			s.options.Logger.Warn().Err(err).Msg("a health question stays without an answer")
+			panic(http.ErrAbortHandler)
+		}
+	}
+	serveOK(w, r)
+}
 
 // serveBatch answers POST /v1/batch.
 func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
@@ -187,7 +200,7 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	defer s.buffers.put(body)
 	requests, err := frame.DecodeRequests(*body)
 	if err == nil {
-		err = bound(requests, r.Header.Get(frame.WithinHeader), came)
+		err = bound(requests, r.Header, came)
 	}
 	if err != nil {
 		write(w, protocol.Failure(http.StatusBadRequest, err))
@@ -206,11 +219,16 @@ func (s *Server) serveBatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// bound sets the members' due times from the header of a batch that arrived at came.
-func bound(requests []frame.Request, header string, came time.Time) error {
-	within, err := frame.ParseWithin(header, len(requests))
+// bound sets the members' due times, and whether they must not run twice, from the headers of a
+// batch that arrived at came.
+func bound(requests []frame.Request, header http.Header, came time.Time) error {
+	within, err := frame.ParseWithin(header.Get(frame.WithinHeader), len(requests))
 	if err != nil {
 		return err
+	}
+	once := header.Get(frame.OnceHeader) == "1"
+	for i := range requests {
+		requests[i].Once = once
 	}
 	for i, d := range within {
 		if d > 0 {

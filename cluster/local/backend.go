@@ -106,8 +106,8 @@ type entry struct {
 	readiness sync.WaitGroup
 
 	// removing: its remains are being removed. roams: it was moved off its exclusive cores
-	// ([Backend.Move]). Backend.pinning guards both.
-	removing, roams bool
+	// ([Backend.Move]). unsaved: its record could not be written. Backend.pinning guards them.
+	removing, roams, unsaved bool
 	// failure is why the backend killed it, guarded by Backend.mu.
 	failure string
 

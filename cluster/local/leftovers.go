@@ -14,7 +14,8 @@ import (
 )
 
 // leftovers removes what instances leave behind when their process has exited, and tries
-// again if that fails: the rest of one instance must not keep the provider from starting.
+// again if that fails: the rest of one instance must not keep the provider from starting. It also
+// writes the records that could not be written.
 type leftovers struct {
 	backend *Backend
 
@@ -72,8 +73,9 @@ func (l *leftovers) run() {
 	}
 }
 
-// tidy tries again to remove what could not be removed.
+// tidy tries again to remove what could not be removed, and to write what could not be written.
 func (l *leftovers) tidy() {
+	l.backend.saveRecords()
 	l.mu.Lock()
 	left, unswept := maps.Clone(l.records), l.unswept
 	l.mu.Unlock()

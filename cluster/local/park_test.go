@@ -2,6 +2,8 @@ package local
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -60,6 +62,42 @@ func TestPark(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A disk that takes no record, for example because logs have filled it, keeps no instance from its
+// share. The record is written once the disk takes it, for the next provider.
+func TestUnparkWithoutARecord(t *testing.T) {
+	dir := t.TempDir()
+	first, err := New(t.Context(), options(dir, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := spec("one", "serving")
+	s.Config.CPU, s.Config.Memory = 1000, 1<<29
+	begin(t, first, s)
+	in := expect(t, first, "one", cluster.Ready)
+	if err := first.Park(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	full := filepath.Join(first.layout.instance("one"), "instance.json.new")
+	if err := os.Mkdir(full, 0o700); err != nil { // Writing there fails, for root too.
+		t.Fatal(err)
+	}
+	if err := first.Resize(t.Context(), "one", s.Config); err != nil {
+		t.Errorf("unparking it: %v", err)
+	}
+	holds(t, first, false, cluster.Resources{CPU: 3000, Memory: 1 << 29})
+	if got := ask(t, in, "/read?file=/dev/null"); got != "<nil>" {
+		t.Errorf("unparked it answers %q", got)
+	}
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
+	first.leftovers.tidy()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, open(t, options(dir, true)), false, cluster.Resources{CPU: 3000, Memory: 1 << 29})
 }
 
 // holds fails unless the only instance is parked as given and the node has so much free.

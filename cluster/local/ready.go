@@ -118,9 +118,7 @@ func (e *entry) becomeReady() {
 		return
 	}
 	e.record.ReadyAt = now
-	if err := b.layout.replace(e.record); err != nil {
-		b.log.Error().Err(err).Msg("cannot record that an instance is ready; the next provider will treat it as starting")
-	}
+	e.save()
 }
 
 // abandon kills an instance that failed. follow then handles its exit as any other.

@@ -117,12 +117,13 @@ func (e *entry) set(config cluster.Config, parked bool) {
 	e.roams = false
 }
 
-// applyQuota gives an instance the cores and limits of its config and writes its record.
+// applyQuota gives an instance the cores and limits of its config, and then writes its record.
 // It is called with pinning held.
 func (e *entry) applyQuota() error {
 	b := e.backend
 	if e.group == nil {
-		return b.layout.replace(e.record)
+		e.save()
+		return nil
 	}
 	var err error
 	if b.options.PinCPUs {
@@ -133,7 +134,9 @@ func (e *entry) applyQuota() error {
 	if e.starting() {
 		whole.CPU = boosted(whole.CPU)
 	}
-	return errors.Join(err, e.group.Update(whole), b.layout.replace(e.record))
+	err = errors.Join(err, e.group.Update(whole))
+	e.save()
+	return err
 }
 
 func (e *entry) starting() bool {

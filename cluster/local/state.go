@@ -3,8 +3,10 @@ package local
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -179,4 +181,29 @@ func (l layout) remove(id cluster.InstanceID) error {
 		return fmt.Errorf("remove state of %s: %w", id, err)
 	}
 	return nil
+}
+
+// save writes an instance's record for the next provider. If that fails, it is tried again: a full
+// disk must not keep an instance from a quota that it has already. It is called with pinning held.
+func (e *entry) save() {
+	err := e.backend.layout.replace(e.record)
+	if err != nil && !e.unsaved {
+		e.backend.log.Error().Err(err).Dur("retry_ms", tidyInterval).
+			Msg("cannot record an instance's state; trying again; until then the next provider takes it for what it was before")
+	}
+	e.unsaved = err != nil
+}
+
+// saveRecords writes the records that could not be written before.
+func (b *Backend) saveRecords() {
+	b.pinning.Lock()
+	defer b.pinning.Unlock()
+	b.mu.Lock()
+	entries := slices.Collect(maps.Values(b.entries))
+	b.mu.Unlock()
+	for _, e := range entries {
+		if e.unsaved && !e.removing && !isClosed(e.gone) {
+			e.save()
+		}
+	}
 }

@@ -80,5 +80,7 @@ func (e *entry) resume() error {
 	} else {
 		e.record.Cores = nil
 	}
-	return errors.Join(e.limit(), b.repin(), b.layout.replace(e.record))
+	err := errors.Join(e.limit(), b.repin())
+	e.save()
+	return err
 }

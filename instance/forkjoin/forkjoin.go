@@ -96,6 +96,24 @@ func (e *Engine) Outputs() []tensor.Info { return e.outputs }
 // Distributed implements [instance.DistributedEngine].
 func (e *Engine) Distributed() {}
 
+// Alive returns an error if a worker in another process does not answer.
+func (e *Engine) Alive(context.Context) error {
+	asked := map[*Workers]bool{}
+	for _, r := range e.rounds {
+		for _, p := range r {
+			m, ok := p.Worker.(*Member)
+			if !ok || asked[m.workers] {
+				continue
+			}
+			asked[m.workers] = true
+			if err := m.workers.Alive(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Close closes the workers that can be closed.
 func (e *Engine) Close() error {
 	var errs []error

@@ -1,6 +1,7 @@
 package forkjoin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,9 @@ func (m *Member) await(ctx context.Context, old *place) (*place, error) {
 }
 
 func (m *Member) infer(ctx context.Context, at *place, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+	end := m.workers.begin(at)
 	outputs, err := upstream.NewPeer(at.over, m.part).Infer(ctx, rows, inputs, m.outputs)
+	end(cmp.Or(ctx.Err(), err))
 	if err != nil {
 		return nil, fmt.Errorf("worker %d at %s: %w", m.number, at.Address.Address, err)
 	}

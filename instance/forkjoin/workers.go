@@ -8,13 +8,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/faas-infer/faas-infer/health/probe"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/cut"
@@ -64,6 +67,10 @@ type Workers struct {
 type place struct {
 	Address
 	over *http.Transport
+	// calls counts the calls that it has. unanswered: the last one that ended had no answer in
+	// time. The register's lock guards both.
+	calls      int
+	unanswered bool
 }
 
 // NewWorkers makes the register of a plan's workers. Up to concurrency batches run at the
@@ -210,6 +217,49 @@ func (w *Workers) look(member int) (*place, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at[member], w.changed
+}
+
+// begin counts a call at a place, until end is called with its error.
+func (w *Workers) begin(at *place) (end func(err error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at.calls++
+	return func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		at.calls--
+		at.unanswered = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	}
+}
+
+// aliveTime is how long a worker may take to answer a health question. The master that asks is asked
+// itself meanwhile.
+const aliveTime = 100 * time.Millisecond
+
+// Alive asks the workers from which an answer is outstanding whether they live. The error names one
+// that takes connections and does not answer, for example because it is stopped; one that takes no
+// connection has exited, and is replaced.
+func (w *Workers) Alive() error {
+	w.mu.Lock()
+	var doubtful []*place
+	for _, at := range w.at {
+		if at.calls > 0 || at.unanswered {
+			doubtful = append(doubtful, at)
+		}
+	}
+	w.mu.Unlock()
+	silent := make([]error, len(doubtful))
+	var asked sync.WaitGroup
+	for i, at := range doubtful {
+		asked.Go(func() {
+			err := probe.Alive(w.dial, at.Network, at.Address.Address, aliveTime)
+			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.EAGAIN) {
+				silent[i] = fmt.Errorf("worker %d at %s does not answer: %w", at.Member, at.Address.Address, err)
+			}
+		})
+	}
+	asked.Wait()
+	return errors.Join(silent...)
 }
 
 // first waits until a worker has an address.

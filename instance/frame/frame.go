@@ -54,6 +54,9 @@ const (
 	// answered, in µs since the batch was sent: one number per member, in order, separated
 	// by commas; 0 is no bound. An instance does not run a member whose time is over.
 	WithinHeader = "X-Faas-Infer-Within-Us"
+	// OnceHeader is the request header that says that no member may run twice: its value is then
+	// "1". A batch that fails then does not run again member by member.
+	OnceHeader = "X-Faas-Infer-Once"
 	// ModelHeader is the header of a member that names a model or a variant of its function.
 	// Answers then call the model by that name instead of the function's.
 	ModelHeader = "X-Infer-Model"
@@ -85,6 +88,9 @@ type Request struct {
 	// Due is the time from which an answer is no longer useful, zero for none. The receiver
 	// sets it from [WithinHeader]; the frame does not have it.
 	Due time.Time
+	// Once: the request must not run twice. The receiver sets it from [OnceHeader]; the frame does
+	// not have it.
+	Once bool
 	// Waited is how long the request has waited in the provider before a dispatcher got it,
 	// for its function after a restart or for another replica. It counts towards the time
 	// that the request may take. The frame does not have it.

@@ -52,11 +52,10 @@ type Identity struct {
 	mu sync.Mutex
 	// found are the files of now; failed are those that could not be read, which was logged.
 	found, failed stamp
-	// now is changed under mu. looked is when renewed looked at the files, in nanoseconds.
-	now    atomic.Pointer[material]
-	looked atomic.Int64
-	// complained is when refused logged, in nanoseconds; 0 for never.
-	complained atomic.Int64
+	// now is changed under mu. looked is when renewed looked at the files, and complained when
+	// refused logged; nil for never.
+	now                atomic.Pointer[material]
+	looked, complained atomic.Pointer[time.Time]
 }
 
 // material is the contents of a directory.
@@ -229,8 +228,8 @@ const lookPause = time.Second
 // renewed reports whether the contents that a connection began with are of before. It is quick, and
 // looks at the files once a second.
 func (i *Identity) renewed(began *material) bool {
-	now, last := time.Now().UnixNano(), i.looked.Load()
-	if now-last >= int64(lookPause) && i.looked.CompareAndSwap(last, now) {
+	now, last := time.Now(), i.looked.Load()
+	if (last == nil || now.Sub(*last) >= lookPause) && i.looked.CompareAndSwap(last, &now) {
 		return i.current() != began
 	}
 	return i.now.Load() != began

@@ -182,8 +182,8 @@ func (i *Identity) refused(at time.Time, client net.Addr, err error) {
 	if !strings.Contains(err.Error(), "certificate") {
 		return
 	}
-	now, last := at.UnixNano(), i.complained.Load()
-	if last != 0 && now-last < int64(refusalPause) || !i.complained.CompareAndSwap(last, now) {
+	last := i.complained.Load()
+	if last != nil && at.Sub(*last) < refusalPause || !i.complained.CompareAndSwap(last, &at) {
 		return
 	}
 	i.log.Warn().Err(err).Stringer("client", client).

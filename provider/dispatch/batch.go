@@ -5,6 +5,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -16,7 +17,7 @@ type batch struct {
 	// variant is the artefact that the instance has loaded.
 	variant string
 	link    *link
-	// policy is the policy that formed it.
+	// policy is the policy that formed it, nil for a probe.
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.
 	limit int
@@ -32,6 +33,9 @@ type batch struct {
 	calls      []*call
 	looks      looks
 	sent       time.Time
+	// outcome says how its last exchange was answered, if it was.
+	outcome  result
+	answered bool
 }
 
 // delegate gives every batch a leader. It returns the batch with own, which the
@@ -98,6 +102,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		if m, ok := d.instances[b.instance]; ok && b.policy == d.policy && b.generation == m.generation {
 			d.policy.Done(now, b.stream)
 		}
+		healthDriver{d}.compare(now, b)
 		d.release(b.instance, now)
 	}), nil)
 }
@@ -105,22 +110,21 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 // lose takes an instance out of service for good and reports it as lost. The lock is held.
 func (d *Dispatcher) lose(now time.Time, id cluster.InstanceID, cause error) {
 	m, known := d.instances[id]
-	if !known || !m.up && !m.suspect {
+	if !known || m.parked || m.health.State() == health.Gone {
 		return
 	}
-	m.suspect, m.answered = false, false
-	d.down(now, m)
+	d.retire(now, m)
 	go func() {
 		m.link.keepNone() // Its stop would wait for idle connections.
 		d.options.OnLost(id, cause)
 	}()
 }
 
-// again puts the unanswered members of a batch back into the queue with their deadlines,
-// but only once if the instance may have received them, and then not at all with once. If
+// again puts unanswered members of a batch back into the queue with their deadlines. If the
+// instance may have executed them (not unsent), it does so only once, and not at all with once. If
 // no other instance is ready, their deadlines include ColdWait. answered says that own
 // is none of them. The lock is held.
-func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreached, once bool) (answered bool) {
+func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unsent, once bool) (answered bool) {
 	answered = true
 	for _, c := range unanswered {
 		if c == nil {
@@ -134,13 +138,13 @@ func (d *Dispatcher) again(now time.Time, unanswered []*call, own *call, unreach
 		switch {
 		case c.ctx.Err() != nil:
 			c.answer(signal{err: c.ctx.Err()})
-		case unreached && !d.closed && !now.Before(c.deadline):
+		case unsent && !d.closed && !now.Before(c.deadline):
 			c.answer(signal{err: d.refuse(c)})
-		case (c.retried || once) && !unreached || d.closed || !now.Before(c.deadline):
+		case (c.retried || once) && !unsent || d.closed || !now.Before(c.deadline):
 			d.options.Recorder.AddDrop(metrics.InstanceLost)
 			c.answer(signal{err: ErrInstanceLost})
 		default:
-			c.retried = c.retried || !unreached
+			c.retried = c.retried || !unsent
 			d.waiting.add(c)
 			d.policy.Add(now, c.asPolicy())
 		}
@@ -166,9 +170,9 @@ func (d *Dispatcher) release(id cluster.InstanceID, now time.Time) {
 	}
 	m.inFlight--
 	m.idleSince = now
-	if m.answered && m.inFlight == 0 {
-		m.answered, m.suspect = false, false
-		d.raise(now, m)
+	if m.inFlight == 0 {
+		m.health.Finished()
+		healthDriver{d}.resume(now, m)
 	}
 	d.settle(m)
 }

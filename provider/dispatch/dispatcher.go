@@ -20,6 +20,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
+	"github.com/faas-infer/faas-infer/health/probe"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -32,7 +34,8 @@ type Recorder interface {
 	ObserveBatch(size int, exec time.Duration)
 	// ObserveQueue records a request that waited for d before its batch was sent.
 	ObserveQueue(d time.Duration)
-	// AddMiss counts a request that was answered later than its SLO.
+	// AddMiss counts a request that was answered later than its SLO, or with an error of the
+	// instance.
 	AddMiss()
 	// AddDrop counts a request that was answered without being executed.
 	AddDrop(reason metrics.Reason)
@@ -63,9 +66,8 @@ type Options struct {
 	// OnLost is called once, in its own goroutine, for an instance that broke off an
 	// exchange or stopped answering.
 	OnLost func(id cluster.InstanceID, err error)
-	// OnSuspect is called, without a lock held and not by a request's goroutine, when an
-	// instance is taken out of service because it does not answer (suspect), and when it
-	// serves again.
+	// OnSuspect is called, in order and in a goroutine of its own, when an instance is taken out of service because it
+	// does not answer, or fails more than the others do (suspect), and when it serves again.
 	OnSuspect func(id cluster.InstanceID, suspect bool)
 	// Once says that no request may run twice, because its execution has side effects. A
 	// request then fails if its instance is lost.
@@ -90,6 +92,13 @@ type Dispatcher struct {
 	samples   samples
 	tardiness tardiness
 	sizes     sizes
+	// siblings compares the answers of the instances.
+	siblings health.Group
+	// probing are the ejected instances whose pause is over. The policy does not know them: the
+	// next request goes there alone.
+	probing []*instanceState
+	// notices calls OnSuspect.
+	notices *probe.Notices[notice]
 	// up counts the instances that take batches, parked the parked ones.
 	up, parked tally
 	// ended is closed by Close.
@@ -106,16 +115,15 @@ type Dispatcher struct {
 type instanceState struct {
 	batching.Instance
 	link *link
-	// up: it takes batches; false while it is parked. served: it has answered a
-	// batch. executed counts its batches that were answered without an error.
+	// health says whether it may take batches. up: it takes them; false while it is parked.
+	// served: it has answered a batch. executed counts its batches that were answered without
+	// an error.
+	health             health.Target
 	up, parked, served bool
-	// leaving: it is being drained. asked: a batch is overdue, and a health question is
-	// open; lived is the time of its last answer to one. suspect: it is not up until it
-	// answers. suspended: it has not answered for some time. answered: it has, and is up
-	// again once its batches have ended. generation counts how often it went down.
-	leaving, asked, suspect, suspended, answered bool
 	// lent: it executes a best-effort request, and the policy does not know it meanwhile.
-	lent               bool
+	lent bool
+	// lived is the time of its last answer to a health question. generation counts how often it
+	// went down.
 	lived              time.Time
 	generation         int
 	executed, inFlight int
@@ -184,7 +192,10 @@ func New(o Options) *Dispatcher {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Dispatcher{options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}}, instances: map[cluster.InstanceID]*instanceState{}, ended: make(chan struct{})}
+	return &Dispatcher{
+		options: o, policy: o.Policy, waiting: waiting{calls: map[batching.RequestID]*call{}}, instances: map[cluster.InstanceID]*instanceState{},
+		notices: probe.NewNotices(func(n notice) { o.OnSuspect(n.id, n.suspect) }), ended: make(chan struct{}),
+	}
 }
 
 // Invoke runs one request and returns its answer, one of this package's errors,
@@ -268,6 +279,11 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 	}
 	d.lastID++
 	c.id, c.elements = d.lastID, d.sizes.estimate(c.look)
+	if len(d.probing) > 0 {
+		if b := (healthDriver{d}).probe(now, c); b != nil {
+			return []*batch{b}, nil
+		}
+	}
 	d.waiting.add(c)
 	d.policy.Add(now, c.asPolicy())
 	return d.act(now), nil
@@ -293,12 +309,13 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 	if s.err != nil {
 		return s.response, s.err
 	}
-	late := time.Since(c.arrived) > c.slo
-	if late {
+	late, failed := time.Since(c.arrived) > c.slo, failing(s.response)
+	if late || failed {
 		d.options.Recorder.AddMiss()
 	}
 	switch {
 	case c.excused():
+	case failed: // More capacity would not help.
 	case late:
 		d.late.Add(1)
 		if s.took > c.objective {
@@ -330,20 +347,25 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 			d.reject(a.Reject)
 			continue
 		}
-		m := receiver(d, a.Instance)
-		b := &batch{instance: m.ID, stream: a.Instance, policy: d.policy, calls: make([]*call, len(a.Dispatch)), sent: now}
+		calls := make([]*call, len(a.Dispatch))
 		for i, id := range a.Dispatch {
-			b.calls[i] = d.waiting.take(id)
+			calls[i] = d.waiting.take(id)
 		}
-		m.inFlight++
-		b.generation, b.variant = m.generation, m.Variant
-		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
-		b.predict(&m.Instance)
-		b.overdue = d.tardiness.overdue(b.predicted)
-		batches = append(batches, b)
+		batches = append(batches, d.batch(now, receiver(d, a.Instance), a.Instance, calls))
 	}
 	d.arm(now)
 	return batches
+}
+
+// batch returns the batch of those calls for a stream of an instance. The lock is held.
+func (d *Dispatcher) batch(now time.Time, m *instanceState, stream cluster.InstanceID, calls []*call) *batch {
+	b := &batch{instance: m.ID, stream: stream, policy: d.policy, calls: calls, sent: now}
+	m.inFlight++
+	b.generation, b.variant = m.generation, m.Variant
+	b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
+	b.predict(&m.Instance)
+	b.overdue = d.tardiness.overdue(b.predicted)
+	return b
 }
 
 // receiver returns the instance to which the policy sends a batch.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/health/probe"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -65,6 +66,9 @@ type connection struct {
 	deadline, end time.Time
 }
 
+// Close closes the connection at once.
+func (c *connection) Close() error { return probe.CloseNow(c.Conn) }
+
 // wait sets a deadline for a wait that may end at until or before, but not at once: an
 // earlier deadline may stay from the exchange before.
 func (c *connection) wait(until time.Time) error {
@@ -113,13 +117,13 @@ type exchange struct {
 	began   time.Time
 	// unsent is the part of the batch that has not been written yet.
 	unsent net.Buffers
-	// end is when the instance counts as lost.
-	end time.Time
+	// end is when the instance counts as lost. With TLS, the batch must be written before writeBy.
+	end, writeBy time.Time
 }
 
 // begin prepares an exchange; [exchange.await] sends it. within is the time that is left
-// for each member. Connecting may take until a time.
-func (l *link) begin(calls []*call, within []time.Duration, until time.Time) (*exchange, error) {
+// for each member. Connecting may take until a time. once: no member may run twice.
+func (l *link) begin(calls []*call, within []time.Duration, until time.Time, once bool) (*exchange, error) {
 	c, timeout, err := l.get(until)
 	if err != nil {
 		return nil, err
@@ -133,11 +137,18 @@ func (l *link) begin(calls []*call, within []time.Duration, until time.Time) (*e
 	request = append(request, "POST "+frame.Path+" HTTP/1.1\r\nHost: instance\r\nContent-Type: "+frame.ContentType+"\r\n"...)
 	request = append(request, frame.WithinHeader+": "...)
 	request = frame.AppendWithin(request, within)
+	if once {
+		request = append(request, "\r\n"+frame.OnceHeader+": 1"...)
+	}
 	request = append(request, "\r\nContent-Length: "...)
 	request = strconv.AppendInt(request, length, 10)
 	request = append(request, "\r\n\r\n"...)
 	now := time.Now()
-	return &exchange{connection: c, link: l, members: len(calls), began: now, unsent: gathered(c.Conn, append(net.Buffers{request}, body...)), end: now.Add(timeout)}, nil
+	end := now.Add(timeout)
+	return &exchange{
+		connection: c, link: l, members: len(calls), began: now, unsent: gathered(c.Conn, append(net.Buffers{request}, body...)),
+		end: end, writeBy: end,
+	}, nil
 }
 
 // gathered returns what to write to a connection. A socket takes all buffers with one call. TLS would
@@ -163,7 +174,7 @@ func (x *exchange) sent() bool { return len(x.unsent) == 0 }
 func (x *exchange) await(until time.Time) (begins bool, err error) {
 	whole := !x.sent() && isSecure(x.Conn)
 	if whole { // A write that is broken off ends a connection with TLS.
-		if err := x.set(x.end); err != nil {
+		if err := x.set(x.writeBy); err != nil {
 			return false, err
 		}
 	} else if err := x.wait(until); err != nil {
@@ -171,6 +182,8 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 	}
 	if !x.sent() {
 		switch _, err := x.unsent.WriteTo(x.Conn); {
+		case whole && errors.Is(err, os.ErrDeadlineExceeded):
+			return false, errStuck
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return false, nil
 		case err != nil:
@@ -187,7 +200,16 @@ func (x *exchange) await(until time.Time) (begins bool, err error) {
 			return false, err
 		}
 	}
-	switch _, err := x.reader.Peek(1); {
+	_, err = x.reader.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) && time.Since(until) > minGrace {
+		// This process itself was held back, by SIGSTOP or a pause of its machine. The answer may
+		// have come meanwhile.
+		if err := x.set(time.Now().Add(minGrace)); err != nil {
+			return false, err
+		}
+		_, err = x.reader.Peek(1)
+	}
+	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return false, nil
 	case err != nil:
@@ -309,9 +331,9 @@ const connectTimeout = 5 * time.Second
 func (l *link) get(until time.Time) (*connection, time.Duration, error) {
 	l.mu.Lock()
 	timeout := l.timeout
-	if l.closed {
+	if l.closed { // Its instance has exited.
 		l.mu.Unlock()
-		return nil, 0, net.ErrClosed
+		return nil, 0, fmt.Errorf("%w: %w", errUnreached, net.ErrClosed)
 	}
 	if n := len(l.idle); n > 0 {
 		c := l.idle[n-1]
@@ -374,5 +396,5 @@ func (l *link) close() {
 
 // alive asks for the instance's health on a new connection.
 func (l *link) alive(within time.Duration) error {
-	return web.Alive(l.dial, l.network, l.address, within)
+	return probe.Alive(l.dial, l.network, l.address, within)
 }

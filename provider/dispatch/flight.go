@@ -157,10 +157,11 @@ func (f *flight) exchange(own *call) (left bool, err error) {
 				until = useless
 			}
 		}
-		if f.x, err = f.link.begin(part, within, until); err != nil {
+		if f.x, err = f.link.begin(part, within, until, f.once); err != nil {
 			f.x = nil
 			return false, err
 		}
+		f.x.writeBy = f.firstUseless(f.rest)
 		f.suspectAt, f.asked, f.lived = f.x.began.Add(f.overdue), time.Time{}, 0
 	}
 	for {
@@ -257,7 +258,7 @@ func (f *flight) look(now time.Time, own *call) (left bool, err error) {
 func (f *flight) suspect(now time.Time) error {
 	switch f.d.suspect(f.instance, f.asked) {
 	case suspended:
-		if !f.once {
+		if !f.once || !f.x.sent() {
 			f.x.Close()
 			return errSuspended
 		}
@@ -294,6 +295,7 @@ func (f *flight) land(own *call) error {
 	if len(f.rest) == 0 {
 		// Free the instance first: its next batch must not wait until these answers
 		// are handed out.
+		f.outcome, f.answered = outcomeOf(responses), true
 		f.d.done(f.batch, total, f.executed(responses, took))
 	}
 	f.record(len(part), took.time)
@@ -331,14 +333,16 @@ func (f *flight) elsewhere(own *call, cause error) signal {
 		case !errors.Is(cause, errStuck):
 			f.d.lose(now, f.instance, cause)
 		case ok && m.up: // The policy does not know that its batch is gone.
-			f.d.putAside(now, m)
-			if !m.asked {
-				m.asked = true
-				go f.d.ask(f.instance, m)
-			}
+			healthDriver{f.d}.doubt(now, m, true)
 		}
 		f.d.release(f.instance, now)
-		answered = f.d.again(now, f.rest, own, errors.Is(cause, errUnreached), f.once)
+		// An instance executes nothing of a part before it has read all of it.
+		sent := 0
+		if f.x != nil && f.x.sent() {
+			sent = f.part
+		}
+		answered = f.d.again(now, f.rest[:sent], own, false, f.once)
+		answered = f.d.again(now, f.rest[sent:], own, true, f.once) && answered
 	}), nil)
 	f.x = nil // It has what was not sent of the bodies.
 	if answered {

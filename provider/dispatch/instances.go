@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -34,8 +35,8 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 					d.woken[c] = 0
 				}
 			}
-		case !m.up && !m.suspect:
-			return // It was lost or is being retired, and does not come back.
+		case m.health.State() == health.Gone:
+			return
 		}
 		if m.up { // raise counts the new classes.
 			m.up = false
@@ -52,10 +53,15 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 			d.sizes.wanted.Store(true)
 		}
 		m.link.setTimeout(d.timeout(in))
-		if !m.suspect {
+		if m.ready() {
 			d.raise(now, m)
 		}
 	}), nil)
+}
+
+// ready reports whether an instance that is not parked may take batches.
+func (m *instanceState) ready() bool {
+	return !m.parked && m.health.Serves() && m.health.State() != health.Probing
 }
 
 // raise lets an instance take batches, or gives the policy its new times. The lock is held.
@@ -67,6 +73,14 @@ func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 	if !m.lent {
 		batching.Up(d.policy, now, m.Instance)
 	}
+}
+
+// retire takes an instance out of service for good. The lock is held.
+func (d *Dispatcher) retire(now time.Time, m *instanceState) {
+	m.health.Retire()
+	d.siblings.Forget(&m.health)
+	d.down(now, m)
+	healthDriver{d}.spareNone(now)
 }
 
 // down stops an instance from taking batches. The lock is held.
@@ -110,8 +124,7 @@ func (d *Dispatcher) Drain(ctx context.Context, id cluster.InstanceID) error {
 			close(drained)
 			return
 		}
-		m.leaving, m.suspect, m.answered = true, false, false
-		d.down(now, m)
+		d.retire(now, m)
 		d.unpark(m)
 		if m.drained == nil {
 			m.drained = drained
@@ -155,7 +168,7 @@ func (d *Dispatcher) Forget(id cluster.InstanceID) (served bool) {
 		if m, ok = d.instances[id]; !ok {
 			return
 		}
-		d.down(now, m)
+		d.retire(now, m)
 		delete(d.instances, id)
 		d.unpark(m)
 		served = m.served

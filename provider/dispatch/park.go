@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 )
 
 // Park gives an instance no batches until it is Up again, and tells whether it has: one
@@ -11,7 +12,7 @@ import (
 func (d *Dispatcher) Park(id cluster.InstanceID) (parked bool) {
 	d.delegate(d.locked(func(now time.Time) {
 		m, ok := d.instances[id]
-		if !ok || !m.up || m.asked || m.lent || m.inFlight > 0 || d.waiting.some(m.Serves()) {
+		if !ok || !m.up || m.health.State() != health.Healthy || m.lent || m.inFlight > 0 || d.waiting.some(m.Serves()) {
 			return
 		}
 		parked = true

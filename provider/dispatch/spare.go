@@ -6,6 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/spare"
 )
@@ -32,7 +33,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 		return nil, spare.ErrOccupied
 	}
 	defer l.end()
-	x, err := l.link.begin(l.calls, []time.Duration{l.timeout}, time.Now().Add(connectTimeout))
+	x, err := l.link.begin(l.calls, []time.Duration{l.timeout}, time.Now().Add(connectTimeout), l.once)
 	if err != nil {
 		return nil, l.failed(err)
 	}
@@ -66,14 +67,14 @@ func lend(d *Dispatcher, c *call) *loan {
 	}
 	best.lent = true
 	batching.Down(d.policy, now, &best.Instance)
-	b := &batch{instance: best.ID, variant: best.Variant, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], calls: []*call{c}, sent: now}
+	b := &batch{instance: best.ID, variant: best.Variant, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], once: d.options.Once, calls: []*call{c}, sent: now}
 	b.overdue = d.tardiness.overdue(b.predicted)
 	return &loan{d: d, id: best.ID, m: best, batch: b, timeout: d.timeout(best.Instance)}
 }
 
 // idle reports whether the instance takes batches and has none.
 func (m *instanceState) idle() bool {
-	return m.up && !m.lent && !m.asked && m.inFlight == 0 && !m.Slow && len(m.Exec) > 0
+	return m.up && !m.lent && m.health.State() == health.Healthy && m.inFlight == 0 && !m.Slow && len(m.Exec) > 0
 }
 
 // tightest is the shortest objective of those that requests have stated themselves lately.

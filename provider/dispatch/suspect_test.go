@@ -52,7 +52,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func newRig(t *testing.T, o Options) *rig {
-	r := &rig{t: t, instances: map[string]*process{}, lost: make(chan cluster.InstanceID, 4), suspects: make(chan bool, 4)}
+	r := &rig{t: t, instances: map[string]*process{}, lost: make(chan cluster.InstanceID, 4), suspects: make(chan bool, 64)}
 	o.OnLost = func(id cluster.InstanceID, _ error) { r.lost <- id }
 	o.OnSuspect = func(_ cluster.InstanceID, suspect bool) { r.suspects <- suspect }
 	o.Dial = func(_ context.Context, _, address string) (net.Conn, error) {
@@ -188,9 +188,17 @@ func TestOnceRunsNothingTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{SLO: 5 * time.Second, Once: true})
 		a := r.start("a")
-		a.stop()
+		gate := make(chan struct{})
+		a.echo.gate = gate
 		stuck := r.send()
-		synctest.Wait()
+		synctest.Wait() // It executes the batch.
+		a.stop()
+		a.broken.Store(true)
+		go func() { // The backend kills it.
+			<-r.lost
+			a.goOn()
+			close(gate)
+		}()
 		b := r.start("b")
 		if err := <-stuck; !errors.Is(err, ErrInstanceLost) {
 			t.Errorf("error %v", err)

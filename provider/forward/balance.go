@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -17,10 +18,10 @@ type instance struct {
 	id               cluster.InstanceID
 	network, address string
 	transport        *http.Transport
-	// up: it gets requests. served: it has answered a request. watched: its health is
-	// being asked for. suspect: it is not up until it answers that.
-	up, served, watched, suspect bool
-	inFlight                     int
+	// health says whether it may get requests. up: it gets them. served: it has answered one.
+	health     health.Target
+	up, served bool
+	inFlight   int
 	// drained is closed when it is down and has no request in flight.
 	drained chan struct{}
 }
@@ -39,15 +40,16 @@ type grant struct {
 	err      error
 }
 
-// acquire takes an instance for one request: the one with the fewest requests in
-// flight that is up and not in tried. If there is none and tried is empty, it waits
-// until deadline; otherwise it returns nil.
-func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*instance) (*instance, error) {
+// acquire takes an instance for a request: the one with the fewest requests in flight that is up
+// and not in tried. If there is none and tried is empty, the request is cold and waits until its
+// deadline; otherwise acquire returns nil.
+func (f *Forwarder) acquire(c *call, tried []*instance) (*instance, error) {
 	f.mu.Lock()
 	if f.closed {
 		f.mu.Unlock()
 		return nil, f.drop(metrics.Closed, ErrClosed)
 	}
+	c.freed = f.freed
 	p := f.pick(tried)
 	if p != nil || len(tried) > 0 {
 		f.mu.Unlock()
@@ -58,8 +60,48 @@ func (f *Forwarder) acquire(ctx context.Context, deadline time.Time, tried []*in
 	if err != nil {
 		return nil, err
 	}
+	c.cold = true
 	f.options.OnCold()
-	return f.wait(ctx, w, deadline)
+	p, err = f.wait(c.ctx, w, c.deadline)
+	if p == nil && err == nil {
+		return nil, f.drop(metrics.NoInstance, f.problem.Answer(ErrCold))
+	}
+	return p, err
+}
+
+// refusedPause is the longest time between two tries of a request that every instance refused: the
+// requests that occupy them may be another replica's.
+const refusedPause = time.Second
+
+// acquireFreed takes an instance for a cold request that every instance has refused, as soon as
+// one of them has answered another request, or a new one is up. It returns nil at the request's
+// deadline.
+func (f *Forwarder) acquireFreed(c *call) (*instance, error) {
+	for now := time.Now(); now.Before(c.deadline); now = time.Now() {
+		f.mu.Lock()
+		if f.closed {
+			f.mu.Unlock()
+			return nil, f.drop(metrics.Closed, ErrClosed)
+		}
+		if f.freed != c.freed {
+			c.freed = f.freed
+			if p := f.pick(nil); p != nil {
+				f.mu.Unlock()
+				return p, nil
+			}
+		}
+		w := f.enqueue()
+		f.mu.Unlock()
+		retry := now.Add(refusedPause)
+		if c.deadline.Before(retry) {
+			retry = c.deadline
+		}
+		if p, err := f.wait(c.ctx, w, retry); p != nil || err != nil {
+			return p, err
+		}
+		c.freed-- // Try again in any case.
+	}
+	return nil, nil
 }
 
 // pick takes the ready instance with the fewest requests in flight; equals take
@@ -72,12 +114,22 @@ func (f *Forwarder) pick(tried []*instance) *instance {
 			best = p
 		}
 	}
-	if best != nil {
-		f.turn++
-		best.inFlight++
-		f.inFlight++
+	if best == nil {
+		return nil
 	}
-	return best
+	f.turn++
+	p := f.grant(best).instance
+	if p.health.State() == health.Probing {
+		f.down(p) // One request shows whether it is well.
+	}
+	return p
+}
+
+// grant counts one more request on an instance. The lock is held.
+func (f *Forwarder) grant(p *instance) grant {
+	p.inFlight++
+	f.inFlight++
+	return grant{instance: p}
 }
 
 // queue adds a request to the queue, or returns why it may not wait. The lock is held.
@@ -89,12 +141,16 @@ func (f *Forwarder) queue() (*waiter, error) {
 		return nil, f.drop(metrics.QueueFull, ErrQueueFull)
 	}
 	f.cold++
-	w := &waiter{got: make(chan grant, 1)}
-	w.place = f.waiters.PushBack(w)
-	return w, nil
+	return f.enqueue(), nil
 }
 
-// wait waits until a waiter gets an instance or an error.
+func (f *Forwarder) enqueue() *waiter {
+	w := &waiter{got: make(chan grant, 1)}
+	w.place = f.waiters.PushBack(w)
+	return w
+}
+
+// wait waits until a waiter gets an instance or an error. It returns nil at the deadline.
 func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*instance, error) {
 	late := time.NewTimer(time.Until(deadline))
 	defer late.Stop()
@@ -115,7 +171,7 @@ func (f *Forwarder) wait(ctx context.Context, w *waiter, deadline time.Time) (*i
 	if err := ctx.Err(); err != nil {
 		return nil, f.drop(metrics.Canceled, err)
 	}
-	return nil, f.drop(metrics.NoInstance, f.problem.Answer(ErrCold))
+	return nil, nil
 }
 
 // answer gives g to the request that has waited longest. The lock is held, and the
@@ -133,15 +189,26 @@ func (f *Forwarder) refuseAll(reason metrics.Reason, err error) {
 	}
 }
 
-// release gives back an instance that acquire took. served: it has answered the
-// request.
-func (f *Forwarder) release(p *instance, served bool) {
+// release gives back an instance that acquire took. served: it has answered the request. refused:
+// it did so because it has too many.
+func (f *Forwarder) release(p *instance, served, refused bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p.inFlight--
 	f.inFlight--
 	p.served = p.served || served
+	if p.inFlight == 0 {
+		p.health.Finished()
+		f.resume(time.Now(), p)
+	}
 	p.settle()
+	if refused {
+		return
+	}
+	f.freed++
+	if p.up && f.waiters.Len() > 0 {
+		f.answer(f.grant(p))
+	}
 }
 
 // settle ends the drain of an instance that is down and has nothing in flight. The
@@ -153,30 +220,43 @@ func (p *instance) settle() {
 	}
 }
 
-// down stops new requests to an instance; it returns false if it got none before. The
-// lock is held.
-func (f *Forwarder) down(p *instance) bool {
-	if !p.up {
-		return false
+// down stops new requests to an instance. The lock is held.
+func (f *Forwarder) down(p *instance) {
+	if p.up {
+		p.up = false
+		f.ready = slices.DeleteFunc(f.ready, func(o *instance) bool { return o == p })
 	}
-	p.up = false
-	f.ready = slices.DeleteFunc(f.ready, func(o *instance) bool { return o == p })
-	return true
+}
+
+// retire stops new requests to an instance for good; it returns false if that was so before. The
+// lock is held.
+func (f *Forwarder) retire(p *instance) bool {
+	first := p.health.State() != health.Gone
+	p.health.Retire()
+	f.siblings.Forget(&p.health)
+	f.down(p)
+	f.spareNone(time.Now())
+	return first
 }
 
 // raise sends requests to an instance, those that wait first. The lock is held.
 func (f *Forwarder) raise(p *instance) {
 	p.up = true
+	f.freed++
 	f.ready = append(f.ready, p)
 	for f.waiters.Len() > 0 {
-		f.answer(grant{instance: f.pick(nil)})
+		next := f.pick(nil)
+		if next == nil {
+			return
+		}
+		f.answer(grant{instance: next})
 	}
 }
 
 // lose gives up an instance that accepts no connection.
 func (f *Forwarder) lose(p *instance, cause error) {
 	f.mu.Lock()
-	first := f.down(p)
+	first := f.retire(p)
 	f.mu.Unlock()
 	if first {
 		go f.options.OnLost(p.id, cause)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -30,6 +31,10 @@ type call struct {
 	ctx       context.Context
 	arrived   time.Time
 	deadline  time.Time
+	// cold: it has waited for a first instance. freed is the forwarder's counter when it last took
+	// one.
+	cold  bool
+	freed uint64
 	// body is the request's body. source is the client's body if the request came
 	// over HTTP. linger lets the client send the rest of it.
 	body   *replay
@@ -74,7 +79,7 @@ func (c *call) letGo() {
 		c.answer.Close()
 		c.forwarder.options.Recorder.ObserveBatch(1, time.Since(c.sent))
 	}
-	c.forwarder.release(c.instance, c.response != nil)
+	c.forwarder.release(c.instance, c.response != nil, c.response != nil && c.busy())
 	c.instance, c.response, c.answer = nil, nil, nil
 }
 
@@ -84,7 +89,12 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 	f := c.forwarder
 	var tried []*instance
 	for {
-		p, err := f.acquire(c.ctx, c.deadline, tried)
+		p, err := f.acquire(c, tried)
+		if p == nil && err == nil && c.cold {
+			c.letGo()
+			tried = nil
+			p, err = f.acquireFreed(c)
+		}
 		if err != nil && c.late() {
 			return nil, errLateBody
 		}
@@ -95,9 +105,10 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 			return c.refusal()
 		}
 		c.letGo()
+		first := c.sent.IsZero()
 		c.instance, c.sent = p, time.Now()
 		c.watch = time.AfterFunc(watchAfter, func() { f.watch(p) })
-		if len(tried) == 0 {
+		if first {
 			f.options.Recorder.ObserveQueue(c.sent.Sub(c.arrived))
 		}
 		if c.response, err = c.attempt(out); err == nil {
@@ -111,6 +122,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		case err == nil && c.refused():
 			tried = append(tried, p)
 		case err == nil:
+			if !c.busy() {
+				f.answered(p, health.Failing(c.response.StatusCode, c.response.Header))
+			}
 			return c.response, nil
 		case c.late():
 			return nil, errLateBody
@@ -143,7 +157,11 @@ func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExce
 // lost returns the error of an exchange that broke off. It blames the client if its
 // body could not be read, otherwise the instance.
 func (c *call) lost() error {
-	if err := c.body.failure(); err != nil {
+	err := c.body.failure()
+	if err == nil {
+		c.forwarder.answered(c.instance, true)
+	}
+	if err != nil {
 		var known web.HTTPError
 		if errors.As(err, &known) {
 			return err
@@ -173,10 +191,15 @@ func (c *call) attempt(out *http.Request) (*http.Response, error) {
 	return c.instance.transport.RoundTrip(again)
 }
 
+// busy reports whether the watchdog refused the request for having too many.
+func (c *call) busy() bool {
+	return c.response.StatusCode == http.StatusTooManyRequests && c.response.Header.Get(refusedHeader) != ""
+}
+
 // refused reports whether the watchdog refused the request and its body is still kept
 // for another instance.
 func (c *call) refused() bool {
-	if c.response.StatusCode != http.StatusTooManyRequests || c.response.Header.Get(refusedHeader) == "" {
+	if !c.busy() {
 		return false
 	}
 	_, kept := c.body.again()

@@ -52,7 +52,7 @@ func (e *dialError) Unwrap() error { return e.error }
 // exhausted reports whether err is a shortage in this process, which is no fault of
 // the instance.
 func exhausted(err error) bool {
-	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EAGAIN} {
+	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EAGAIN, syscall.EADDRNOTAVAIL} {
 		if errors.Is(err, shortage) {
 			return true
 		}

@@ -14,6 +14,9 @@
 //
 // # No instance
 //
+// A request that found no instance, and then only instances that refuse it for having too many,
+// waits on: others may be starting. It gets 429 when its wait is over.
+//
 // A request that finds no ready instance wakes the controller and waits for at most
 // ColdWait, less what it has waited for its function before. Then the answer is 503 with the
 // reason.
@@ -52,6 +55,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
+	"github.com/faas-infer/faas-infer/health/probe"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -94,9 +99,9 @@ type Options struct {
 	// OnLost is called once, in its own goroutine, for an instance that no longer
 	// accepts connections, or that does not answer for long.
 	OnLost func(id cluster.InstanceID, cause error)
-	// OnSuspect is called without a lock held, and not by a request's goroutine, when an
-	// instance gets no more requests because it does not answer (suspect), and when it
-	// gets them again.
+	// OnSuspect is called, in order and in a goroutine of its own, when an instance gets no more
+	// requests because it does not answer, or fails more than the others do (suspect), and when
+	// it gets them again.
 	OnSuspect func(id cluster.InstanceID, suspect bool)
 }
 
@@ -110,13 +115,19 @@ type Forwarder struct {
 	mu        sync.Mutex
 	instances map[cluster.InstanceID]*instance
 	// ready are the instances that are up; turn rotates among equals.
-	ready    []*instance
-	turn     int
+	ready []*instance
+	turn  int
+	// freed counts the answers of instances, without refusals, and the instances that came up:
+	// after each of them an instance may take one more request.
+	freed    uint64
 	waiters  list.List
 	cold     uint64
 	inFlight int
 	problem  web.Problem
 	closed   bool
+	// siblings compares the answers of the instances, notices calls OnSuspect.
+	siblings health.Group
+	notices  *probe.Notices[notice]
 	// ended is closed by Close.
 	ended chan struct{}
 }
@@ -136,7 +147,10 @@ func New(o Options) *Forwarder {
 	if o.Dial == nil {
 		o.Dial = new(net.Dialer).DialContext
 	}
-	return &Forwarder{options: o, instances: map[cluster.InstanceID]*instance{}, ended: make(chan struct{})}
+	return &Forwarder{
+		options: o, instances: map[cluster.InstanceID]*instance{}, ended: make(chan struct{}),
+		notices: probe.NewNotices(func(n notice) { o.OnSuspect(n.id, n.suspect) }),
+	}
 }
 
 // drop counts a request that is answered with err, and returns err.

@@ -81,8 +81,7 @@ func (f *Forwarder) Drain(ctx context.Context, id cluster.InstanceID) error {
 		f.mu.Unlock()
 		return nil
 	}
-	f.down(p)
-	p.suspect = false
+	f.retire(p)
 	if p.drained == nil {
 		p.drained = make(chan struct{})
 	}
@@ -106,7 +105,7 @@ func (f *Forwarder) Forget(id cluster.InstanceID) (served bool) {
 	if !ok {
 		return false
 	}
-	f.down(p)
+	f.retire(p)
 	delete(f.instances, id)
 	if p.drained != nil {
 		close(p.drained)

@@ -28,7 +28,7 @@ func BenchmarkPick(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				at := i * 7 % len(taken)
-				f.release(taken[at], true)
+				f.release(taken[at], true, false)
 				take(at)
 			}
 			f.Close()

@@ -1,12 +1,14 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,8 @@ import (
 type process struct {
 	conns  chan net.Conn
 	closed chan struct{}
+	// status is its answer, 200 if 0.
+	status atomic.Int64
 
 	mu      sync.Mutex
 	running chan struct{} // closed while it runs
@@ -62,6 +66,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	running := p.running
 	p.mu.Unlock()
 	<-running
+	w.WriteHeader(cmp.Or(int(p.status.Load()), http.StatusOK))
 	io.WriteString(w, "ok")
 }
 
@@ -69,20 +74,24 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type stoppable struct {
 	*Forwarder
 	t         *testing.T
+	mu        sync.Mutex
 	processes map[string]*process
 	suspects  chan bool
 	lost      chan cluster.InstanceID
 }
 
 func newStoppable(t *testing.T) *stoppable {
-	s := &stoppable{t: t, processes: map[string]*process{}, suspects: make(chan bool, 4), lost: make(chan cluster.InstanceID, 4)}
+	s := &stoppable{t: t, processes: map[string]*process{}, suspects: make(chan bool, 64), lost: make(chan cluster.InstanceID, 4)}
 	s.Forwarder = New(Options{
 		ColdWait: time.Minute, Recorder: &record{},
 		OnLost:    func(id cluster.InstanceID, _ error) { s.lost <- id },
 		OnSuspect: func(_ cluster.InstanceID, suspect bool) { s.suspects <- suspect },
 		Dial: func(_ context.Context, _, address string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
-			s.processes[address].conns <- theirs
+			s.mu.Lock()
+			p := s.processes[address]
+			s.mu.Unlock()
+			p.conns <- theirs
 			return ours, nil
 		},
 	})
@@ -93,7 +102,9 @@ func newStoppable(t *testing.T) *stoppable {
 func (s *stoppable) start(id string) *process {
 	p := &process{conns: make(chan net.Conn, 256), closed: make(chan struct{}), running: make(chan struct{})}
 	close(p.running)
+	s.mu.Lock()
 	s.processes[id] = p
+	s.mu.Unlock()
 	server := &http.Server{Handler: p}
 	go server.Serve(p)
 	s.t.Cleanup(func() {

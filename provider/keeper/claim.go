@@ -73,7 +73,7 @@ func (k *Keeper[I]) leave(id cluster.InstanceID, in *unclaimed, why string) {
 	}
 	in.leaving = true
 	k.options.Logger.Info().Str("function", in.Function).Str("instance", string(id)).Str("why", why).Msg("stopping an instance of an earlier provider")
-	k.Begin(func() { k.stop(id, k.options.StopGrace) })
+	k.Begin(func() { k.stop(id, k.options.StopGrace, nil) })
 }
 
 // observeUnclaimed applies the new state of an instance that no function has claimed.

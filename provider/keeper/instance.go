@@ -38,7 +38,8 @@ type Kept struct {
 	// needed any more.
 	Retiring bool
 	Fault    error
-	// Suspect: it does not answer, and gets no new requests until it does.
+	// Suspect: it does not answer, or fails more than the others, and gets no new requests until
+	// it is well again.
 	Suspect bool
 	// Stopping: the backend has been asked to stop it, or will be.
 	Stopping bool
@@ -51,9 +52,9 @@ type Kept struct {
 	drop func()
 	// begun is closed once the backend has been asked to start it, or never will be.
 	// abandon cancels a start that has not begun. ready is closed when the instance is
-	// ready, gone when it has exited.
-	begun, ready, gone chan struct{}
-	abandon            context.CancelFunc
+	// ready, gone when it has exited, and stuck when the backend could not stop it.
+	begun, ready, gone, stuck chan struct{}
+	abandon                   context.CancelFunc
 }
 
 func (k *Kept) kept() *Kept { return k }

@@ -7,6 +7,7 @@
 package keeper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,7 @@ func (k *Keeper[I]) Add(in I, of *Fleet[I], seen cluster.Instance) {
 		delete(of.Instances, seen.ID)
 		of.order = nil
 	}
-	kept.begun, kept.ready, kept.gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	kept.begun, kept.ready, kept.gone, kept.stuck = make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	if seen.State == cluster.Ready {
 		kept.loaded(seen)
 	}
@@ -152,31 +153,50 @@ func (k *Keeper[I]) Start(in I, after []cluster.InstanceID) {
 		close(kept.begun)
 		if err != nil {
 			var refused *cluster.RefusedError
-			k.Observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error(), Blameless: errors.As(err, &refused)})
+			var stuck stuckError
+			blameless := errors.As(err, &refused)
+			if errors.As(err, &stuck) {
+				blameless = true
+				k.options.Lock.Lock()
+				kept.service.Failures.Failed(time.Now(), err.Error())
+				k.options.Lock.Unlock()
+			}
+			k.Observe(cluster.Instance{InstanceSpec: spec, State: cluster.Exited, Reason: err.Error(), Blameless: blameless})
 		}
 	})
 }
 
+// stuckError says that an instance cannot be stopped whose room another one needs.
+type stuckError struct{ id cluster.InstanceID }
+
+func (e stuckError) Error() string {
+	return fmt.Sprintf("the instance %s cannot be stopped, and its room was needed; it is tried again, and starts use other room", e.id)
+}
+
 // After runs f in the background, without the lock, as soon as the instances in gone are
-// gone. If the instance is retired before that, f gets an error.
+// gone. If the instance is retired before that, or one of those cannot be stopped, f gets an
+// error: a process in uninterruptible sleep may never end.
 func (k *Keeper[I]) After(in I, gone []cluster.InstanceID, f func(ctx context.Context, err error)) {
-	var leaving []<-chan struct{}
+	var leaving []*Kept
 	for _, id := range gone {
 		if other, ok := k.instances[id]; ok {
-			leaving = append(leaving, other.kept().gone)
+			leaving = append(leaving, other.kept())
 		}
 	}
 	ctx, abandon := context.WithCancel(k.Context())
 	in.kept().abandon = abandon
 	k.Begin(func() {
 		defer abandon()
-		for _, g := range leaving {
+		var err error
+		for _, other := range leaving {
 			select {
-			case <-g:
+			case <-other.gone:
+			case <-other.stuck:
+				err = stuckError{other.ID}
 			case <-ctx.Done():
 			}
 		}
-		f(ctx, ctx.Err())
+		f(ctx, cmp.Or(ctx.Err(), err))
 	})
 }
 
@@ -215,7 +235,7 @@ func (k *Keeper[I]) Retire(in I, why string) {
 		ctx, cancel := context.WithTimeout(k.Stops(), grace)
 		k.drain(ctx, kept) // At the end of the grace it is stopped anyway.
 		cancel()
-		k.stop(kept.ID, k.options.StopGrace)
+		k.stop(kept.ID, k.options.StopGrace, kept.stuck)
 	})
 }
 
@@ -255,7 +275,7 @@ func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	k.discard(in.kept())
 }
 
-// Suspect takes in that an instance does not answer (suspect), or answers again. A
+// Suspect takes in that an instance does not answer, or fails more than others (suspect), or serves again. A
 // dispatcher calls it. The lock is not held.
 func (k *Keeper[I]) Suspect(id cluster.InstanceID, suspect bool) {
 	k.options.Lock.Lock()
@@ -266,9 +286,9 @@ func (k *Keeper[I]) Suspect(id cluster.InstanceID, suspect bool) {
 	}
 	kept := in.kept()
 	kept.Suspect = suspect
-	said := "an instance does not answer; others serve in its place"
+	said := "an instance does not answer, or fails more than the others; these serve in its place"
 	if !suspect {
-		said = "an instance answers again"
+		said = "an instance serves again"
 	}
 	k.options.Logger.Warn().Str("function", kept.Function).Str("instance", string(id)).Msg(said)
 	if kept.There() {
@@ -291,13 +311,13 @@ func (k *Keeper[I]) LostElsewhere(id cluster.InstanceID, why string) {
 func (k *Keeper[I]) discard(in *Kept) {
 	in.Stopping = true
 	k.options.Logger.Warn().Str("function", in.Function).Str("instance", string(in.ID)).AnErr("cause", in.Fault).Msg("lost an instance")
-	k.Begin(func() { k.stop(in.ID, lostGrace) })
+	k.Begin(func() { k.stop(in.ID, lostGrace, in.stuck) })
 	k.options.Wake()
 }
 
 // stop asks the backend to stop an instance, again and again until it has, or the keeper
-// ends. The lock is not held.
-func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration) {
+// ends. It closes stuck, unless that is nil, once the backend has failed to. The lock is not held.
+func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration, stuck chan<- struct{}) {
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(k.Stops(), grace)
 		err := k.options.Backend.Stop(ctx, id)
@@ -306,6 +326,9 @@ func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration) {
 			return
 		}
 		k.options.Logger.Error().Str("instance", string(id)).Err(err).Msg("could not stop the instance; trying again")
+		if n == 1 && stuck != nil {
+			close(stuck)
+		}
 		select {
 		case <-k.Context().Done():
 		case <-time.After(Backoff(n, firstRetry, longestRetry)):

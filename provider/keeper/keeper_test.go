@@ -345,7 +345,7 @@ func TestStopTriesAgain(t *testing.T) {
 	b := &backend{fails: 4}
 	in(t, b, Alone{}, func(t *testing.T, r *rig) {
 		began := time.Now()
-		r.stop("i", time.Second)
+		r.stop("i", time.Second, nil)
 		var after []time.Duration
 		for _, at := range b.stopped() {
 			after = append(after, at.Sub(began)/time.Second)
@@ -360,7 +360,7 @@ func TestStopTriesAgain(t *testing.T) {
 func TestStopGivesUpAtTheEnd(t *testing.T) {
 	in(t, &backend{fails: 1 << 20}, Alone{}, func(t *testing.T, r *rig) {
 		began := time.Now()
-		r.Begin(func() { r.stop("i", time.Second) })
+		r.Begin(func() { r.stop("i", time.Second, nil) })
 		time.Sleep(100 * time.Second) // Within the pause from 63 to 127 s.
 		r.End()
 		if err := r.Close(t.Context()); err != nil || time.Since(began) != 100*time.Second {
@@ -380,7 +380,7 @@ func TestCloseIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		k.Begin(func() { k.stop("slow", time.Hour) })
+		k.Begin(func() { k.stop("slow", time.Hour, nil) })
 		k.End()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

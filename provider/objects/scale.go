@@ -102,7 +102,7 @@ func (w *watcher) forgetScales(all []*v1alpha1.Function) {
 // report calls it, for one function after another.
 func (w *watcher) count(f *v1alpha1.Function) (n int64, changed bool) {
 	runs, served := w.Status(provider.FullName(f.Name, f.Namespace))
-	if _, scaled := f.Scaled(); !served || scaled || w.now().UnixNano() < w.noScale.Load() {
+	if _, scaled := f.Scaled(); !served || scaled || w.noScaleAt(w.now()) {
 		return 0, false
 	}
 	key := f.Namespace + "/" + f.Name
@@ -113,6 +113,12 @@ func (w *watcher) count(f *v1alpha1.Function) (n int64, changed bool) {
 	}
 	n = p.look(w.now(), int64(max(runs.Pods, runs.Replicas)), int64(runs.Stopped), runs.Short)
 	return n, n != f.Counted()
+}
+
+// noScaleAt reports whether nothing is published at now.
+func (w *watcher) noScaleAt(now time.Time) bool {
+	until := w.noScale.Load()
+	return until != nil && now.Before(*until)
 }
 
 // due reports whether budgets must be calculated now without a new number.
@@ -149,7 +155,8 @@ func (w *watcher) writeCount(ctx context.Context, f *v1alpha1.Function, n int64)
 		return fmt.Errorf("function %s.%s: %w", f.Name, f.Namespace, err)
 	case written.Counted() != n:
 		now := w.now()
-		if w.noScale.Swap(now.Add(noScalePause).UnixNano()) <= now.UnixNano() {
+		until, paused := now.Add(noScalePause), w.noScaleAt(now)
+		if w.noScale.Store(&until); !paused {
 			w.log.Warn().Msg("PodDisruptionBudgets of models do not work: the definition of functions is older than the provider; apply its yaml/crd.yaml")
 		}
 		return nil

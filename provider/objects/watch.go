@@ -78,10 +78,10 @@ type watcher struct {
 	latest map[string]latest
 
 	// scales has what this replica publishes of each function while it leads, by key. Only
-	// report uses it. noScale is the time, in Unix nanoseconds, until which nothing is published:
-	// the definition of functions has no field for it.
+	// report uses it. noScale is the time until which nothing is published, nil for none: the
+	// definition of functions has no field for it.
 	scales  map[string]*published
-	noScale atomic.Int64
+	noScale atomic.Pointer[time.Time]
 }
 
 // latest is the adopted deployment of the object with the UID of.

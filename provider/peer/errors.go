@@ -15,7 +15,7 @@ var errNotTaken = errors.New("not taken")
 // A replica may have executed a request without answering. errDied: it broke off the connection.
 // errNoAnswer: it did not answer in time.
 var (
-	errDied     = &web.Error{Status: http.StatusBadGateway, Text: "the replicas of the provider that had this request died with it, one after the other"}
+	errDied     = &web.Error{Status: http.StatusBadGateway, Text: "the replica of the provider that had this request died before it answered; the request may have been executed"}
 	errNoAnswer = &web.Error{Status: http.StatusBadGateway, Text: "the replica of the provider that had this request has not answered; the request may have been executed"}
 )
 

@@ -42,11 +42,8 @@ type Options struct {
 }
 
 const (
-	// connectTimeout bounds connecting to a replica. A replica that fails is left out
-	// for downFor, a leaving one for endedFor: the pod of a lost node may be leaving for days.
+	// connectTimeout bounds connecting to a replica.
 	connectTimeout = 500 * time.Millisecond
-	downFor        = 2 * time.Second
-	endedFor       = 30 * time.Second
 	// answerTimeout bounds the answer to a request that a replica can answer at once.
 	answerTimeout = time.Second
 	// handTime is how much longer than the owner may take a replica waits for its answer.
@@ -72,14 +69,14 @@ type Group struct {
 	local   atomic.Pointer[Local]
 	// ordinary is the controller of ordinary functions, nil if there is none.
 	ordinary atomic.Pointer[Ordinary]
-	// own holds this replica's dispatchers by function; down holds the times until which
-	// members are left out, by ID.
-	own, down sync.Map
-	kick      chan struct{}
-	serve     chan served
+	// own holds this replica's dispatchers by function.
+	own   sync.Map
+	kick  chan struct{}
+	serve chan served
 
 	remotes remotes
 	changes changes
+	peers   peers
 }
 
 // New returns a group that does nothing until Attach and Run.
@@ -174,8 +171,7 @@ func (g *Group) others() (out []Member) {
 		}
 	}
 	for _, m := range g.options.Membership.Leaving() {
-		if m.ID != self && !g.isDown(m.ID) {
-			m.leaving = true
+		if m.leaving = true; m.ID != self && !g.isDown(m) {
 			out = append(out, m)
 		}
 	}
@@ -183,21 +179,3 @@ func (g *Group) others() (out []Member) {
 }
 
 func (g *Group) leading() bool { return g.options.Leading == nil || g.options.Leading() }
-
-// isDown reports whether a member is left out for now.
-func (g *Group) isDown(id string) bool {
-	until, ok := g.down.Load(id)
-	return ok && time.Now().Before(until.(time.Time))
-}
-
-// outOfReach leaves a member out for a while.
-func (g *Group) outOfReach(m Member, err error) {
-	if m.leaving {
-		g.down.Store(m.ID, time.Now().Add(endedFor))
-		return
-	}
-	if !g.isDown(m.ID) {
-		g.options.Logger.Warn().Str("replica", m.ID).Str("url", m.URL).Err(err).Msg("another replica of the provider cannot be reached; its functions are dispatched elsewhere")
-	}
-	g.down.Store(m.ID, time.Now().Add(downFor))
-}

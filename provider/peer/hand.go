@@ -26,7 +26,7 @@ func (g *Group) Share(f *provider.Function, d provider.Dispatcher) provider.Disp
 		return d
 	}
 	g.own.Store(f.Name, d)
-	return &shared{Dispatcher: d, group: g, name: f.Name, limit: dispatch.Longest(f.Inference.SLO, g.options.ColdWait)}
+	return &shared{Dispatcher: d, group: g, name: f.Name, limit: dispatch.Longest(f.Inference.SLO, g.options.ColdWait), once: f.Inference.Once}
 }
 
 // Unshare forgets a removed function.
@@ -39,6 +39,8 @@ type shared struct {
 	name  string
 	// limit is the longest time that the owner may take.
 	limit time.Duration
+	// once says that no request may run twice.
+	once bool
 }
 
 var _ provider.PatientDispatcher = (*shared)(nil)
@@ -60,17 +62,17 @@ func (s *shared) InvokePatiently(ctx context.Context, req *frame.Request, patien
 		if m.ID == self {
 			break
 		}
-		if g.isDown(m.ID) {
+		if g.isDown(m) {
 			continue
 		}
 		began := time.Now()
 		response, err := g.send(ctx, m, s, req, patience)
 		switch {
 		case errors.Is(err, errNotTaken):
-		case errors.Is(err, errDied) && !died:
-			// Executing a model changes nothing, so the request may run again, as after the
-			// death of an instance. It runs again only once: otherwise a request that kills
-			// its replica would kill them all.
+		case errors.Is(err, errDied) && !died && !s.once:
+			// Executing a model changes nothing, unless the function says so, and then the request
+			// may run again, as after the death of an instance. It runs again only once: otherwise
+			// a request that kills its replica would kill them all.
 			died = true
 		default:
 			return response, err
@@ -107,6 +109,13 @@ const (
 
 // send makes another replica dispatch a request.
 func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	silent, done := watched(g, m)
+	defer done()
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
+	if !s.once { // Another replica may run it.
+		defer context.AfterFunc(silent, func() { give(errSilent) })()
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit+patience+handTime-req.Waited, errStuck)
 	defer cancel()
 	buffers, length := frame.EncodeRequests([]frame.Request{*req})
@@ -151,7 +160,10 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 var errStuck = errors.New("it takes too long")
 
 func (g *Group) sendFailed(ctx context.Context, m Member, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errStuck) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errSilent):
+		return errDied
+	case cause != nil && !errors.Is(cause, errStuck):
 		return ctx.Err() // The client has left.
 	}
 	g.outOfReach(m, err)

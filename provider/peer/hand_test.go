@@ -3,11 +3,15 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
@@ -154,7 +158,9 @@ func TestTheOwnerDiesWithARequest(t *testing.T) {
 		t.Errorf("the next request: %v, %v; want the answer of %s", got, err, ranked[1].own.id)
 	}
 
-	asker.down.Clear()
+	asker.peers.mu.Lock()
+	clear(asker.peers.all)
+	asker.peers.mu.Unlock()
 	ranked[1].own.hold = make(chan struct{})
 	failed = begin()
 	was := ranked[1].own.requests.Load()
@@ -204,7 +210,7 @@ func TestAClientThatLeavesLeavesTheOwner(t *testing.T) {
 	if err := <-failed; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that the client has left", err)
 	}
-	if other.isDown(owner.own.id) {
+	if other.isDown(Member{ID: owner.own.id}) {
 		t.Error("the owner counts as gone because a client has left")
 	}
 }
@@ -220,3 +226,65 @@ func TestForwardersAreNotShared(t *testing.T) {
 type forwarder struct{ *answering }
 
 func (forwarder) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int { return 200 }
+
+// With hedge off, a request whose owner dies while it executes runs nowhere else.
+func TestOnceRunsAtOneReplica(t *testing.T) {
+	where, all := several(t, 2)
+	f := function()
+	f.Inference.Once = true
+	for _, o := range all {
+		o.shared = o.Share(f, o.own).(provider.PatientDispatcher)
+	}
+	owner, other := where.owner(all), all[0]
+	if other == owner {
+		other = all[1]
+	}
+	owner.own.hold = make(chan struct{})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := other.ask(context.Background(), 0)
+		failed <- err
+	}()
+	until(t, "the owner executes it", func() bool { return owner.own.requests.Load() == 1 })
+	owner.server.CloseClientConnections()
+	if err := <-failed; !errors.Is(err, errDied) || other.own.requests.Load() != 0 {
+		t.Errorf("%v; the other replica executed it %d times", err, other.own.requests.Load())
+	}
+}
+
+// A replica whose process is stopped takes connections and answers nothing. A request that it has is
+// served elsewhere as soon as that is known; those that come then do not wait for it, until it answers.
+func TestStoppedOwnerKeepsNobodyWaiting(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	where, own := &place{}, &answering{id: "me"}
+	g := New(Options{Membership: seat{where, "me"}, ColdWait: time.Hour, Logger: zerolog.Nop()})
+	defer g.client.CloseIdleConnections()
+	stopped := Member{ID: "stopped", URL: "http://" + l.Addr().String()}
+	members := []Member{{ID: "me", URL: "http://127.0.0.1:1"}, stopped}
+	n := 0
+	for Rank(fmt.Sprintf("f%d", n), members)[0].ID != "stopped" {
+		n++
+	}
+	where.set(members...)
+	f := function()
+	f.Name = fmt.Sprintf("f%d", n)
+	d := g.Share(f, own).(provider.PatientDispatcher)
+	for i := range 3 { // The limit of each is an hour.
+		if _, err := d.InvokePatiently(t.Context(), post("x"), 0); err != nil || own.requests.Load() != int64(i+1) {
+			t.Errorf("request %d: %v, %d served here", i, err, own.requests.Load())
+		}
+	}
+	if !g.isDown(stopped) {
+		t.Error("it still gets requests")
+	}
+	go http.Serve(l, http.NotFoundHandler()) // It goes on.
+	defer l.Close()
+	until(t, "it gets requests again", func() bool { return !g.isDown(stopped) })
+}
+
+func post(body string) *frame.Request {
+	return &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)}
+}

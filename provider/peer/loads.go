@@ -57,8 +57,9 @@ func (g *Group) pollLoads(ctx context.Context) {
 		timer.Reset(g.pause())
 		others := g.others()
 		g.remotes.keep(others)
+		g.peers.keep(others)
 		for _, m := range others {
-			if g.isDown(m.ID) {
+			if g.isDown(m) {
 				continue
 			}
 			if since, version, ok := g.remotes.begin(m.ID); ok {

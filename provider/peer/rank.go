@@ -38,7 +38,7 @@ func Owns(g *Group, function string) bool {
 		if m.ID == self {
 			return true
 		}
-		if !g.isDown(m.ID) {
+		if !g.isDown(m) {
 			return false
 		}
 	}

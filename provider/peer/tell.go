@@ -95,7 +95,7 @@ func (g *Group) Drain(ctx context.Context, id cluster.InstanceID) {
 // reachable returns the other replicas that are not left out.
 func (g *Group) reachable() (out []Member) {
 	for _, m := range g.others() {
-		if !g.isDown(m.ID) {
+		if !g.isDown(m) {
 			out = append(out, m)
 		}
 	}
@@ -107,12 +107,12 @@ func (g *Group) reachable() (out []Member) {
 // cannot be reached has ended, and does not count.
 func (g *Group) Park(ctx context.Context, id cluster.InstanceID) bool {
 	others := g.others()
-	if slices.ContainsFunc(others, func(m Member) bool { return g.isDown(m.ID) }) {
+	if slices.ContainsFunc(others, func(m Member) bool { return g.isDown(m) }) {
 		return false
 	}
 	failed := g.each(ctx, others, func(ctx context.Context, m Member) error {
 		_, err := g.call(ctx, m, http.MethodPost, parkPath+"?instance="+url.QueryEscape(string(id)), nil)
-		if m.leaving && g.isDown(m.ID) {
+		if m.leaving && g.isDown(m) {
 			return nil
 		}
 		return err

@@ -76,12 +76,28 @@ type Scaler struct {
 	wanted   int
 	// floor is the number that the scale route set, until load moves the number.
 	floor int
-	// arrivals is the counter at the last look, and seen its time. active is when the
-	// function last had a request.
+	// arrivals is the counter at the last look. seen is the time of the last look, and active
+	// that of the last one at which the function had a request, both on clock.
 	arrivals     uint64
-	seen, active time.Time
+	clock        clock
+	seen, active time.Duration
 	load         slidingMean
 	peak         slidingMax
+}
+
+// clock turns times into the time since the first of them. It stands still while the machine's
+// clock is set back: the windows would otherwise forget nothing until the clock is where it was.
+type clock struct {
+	last   time.Time
+	passed time.Duration
+}
+
+func (c *clock) read(now time.Time) time.Duration {
+	if !c.last.IsZero() {
+		c.passed += max(0, now.Sub(c.last))
+	}
+	c.last = now
+	return c.passed
 }
 
 // New returns a Scaler that begins with n replicas, limited to the bounds. 0 lasts until a
@@ -110,7 +126,8 @@ func (r *Scaler) bound(n int) int {
 // number. It forgets earlier load. 0 lasts until the next request.
 func (r *Scaler) Set(now time.Time, n int, load Load) {
 	r.load, r.peak = slidingMean{}, slidingMax{}
-	r.arrivals, r.seen, r.active = load.Arrivals, now, now
+	at := r.clock.read(now)
+	r.arrivals, r.seen, r.active = load.Arrivals, at, at
 	if n <= 0 {
 		r.wanted, r.floor = 0, 0
 		return
@@ -122,8 +139,8 @@ func (r *Scaler) Set(now time.Time, n int, load Load) {
 // Resume begins with n replicas that already run. The number does not fall before the load has
 // been observed for settleWindow.
 func (r *Scaler) Resume(now time.Time, n int) {
-	if n > r.wanted {
-		r.wanted, r.seen, r.active = r.bound(n), now, now
+	if at := r.clock.read(now); n > r.wanted {
+		r.wanted, r.seen, r.active = r.bound(n), at, at
 		r.load, r.peak = slidingMean{}, slidingMax{}
 	}
 }
@@ -139,36 +156,37 @@ func (r *Scaler) Configure(s Settings) {
 
 // Next returns the number of replicas that the function should have at now.
 func (r *Scaler) Next(now time.Time, load Load) int {
+	at := r.clock.read(now)
 	came := load.Arrivals != r.arrivals
 	if came || load.InFlight > 0 || load.Waiting > 0 {
-		r.active = now
+		r.active = at
 	}
-	mean, spread := r.measure(now, load)
+	mean, spread := r.measure(at, load)
 	switch {
 	case r.wanted == 0:
 		if came || load.Waiting > 0 {
 			r.wanted = r.least()
 		}
-	case r.idle(now):
+	case r.idle(at):
 		r.wanted, r.floor = 0, 0
 	case r.settings.Target > 0:
-		r.follow(now, mean, spread)
+		r.follow(at, mean, spread)
 	}
 	return r.wanted
 }
 
 // idle reports whether the function scales to zero and has had no request for ZeroAfter.
-func (r *Scaler) idle(now time.Time) bool {
+func (r *Scaler) idle(at time.Duration) bool {
 	zero := r.settings.Zero || r.settings.Min <= 0
-	return zero && now.Sub(r.active) >= r.settings.ZeroAfter
+	return zero && at-r.active >= r.settings.ZeroAfter
 }
 
 // follow moves the number with the load.
-func (r *Scaler) follow(now time.Time, mean, spread float64) {
+func (r *Scaler) follow(at time.Duration, mean, spread float64) {
 	need := func(load float64) int {
 		return r.bound(int(math.Ceil(min(load/r.settings.Target, math.MaxInt32))))
 	}
-	peak, settled := r.peak.observe(now, mean+2*spread)
+	peak, settled := r.peak.observe(at, mean+2*spread)
 	if up := need(mean - spread); up > r.wanted {
 		r.wanted, r.floor = up, 0
 	} else if down := max(need(peak), r.floor); settled && down < r.wanted {
@@ -178,17 +196,17 @@ func (r *Scaler) follow(now time.Time, mean, spread float64) {
 
 // measure updates the window with the load. It returns the window's mean and its standard
 // error.
-func (r *Scaler) measure(now time.Time, load Load) (mean, spread float64) {
+func (r *Scaler) measure(at time.Duration, load Load) (mean, spread float64) {
 	var amount float64
 	if r.settings.Type == ByCapacity {
 		// The number in flight counts for the time since the last look.
-		passed := min(max(now.Sub(r.seen), 0), loadWindow)
+		passed := min(at-r.seen, loadWindow)
 		amount = float64(load.InFlight+load.Waiting) * passed.Seconds()
 	} else if load.Arrivals > r.arrivals {
 		amount = float64(load.Arrivals - r.arrivals)
 	}
-	r.arrivals, r.seen = load.Arrivals, now
-	n := r.load.add(now, amount)
+	r.arrivals, r.seen = load.Arrivals, at
+	n := r.load.add(at, amount)
 	mean = n / loadWindow.Seconds()
 	if r.settings.Type == ByCapacity {
 		return mean, mean / 20
@@ -205,9 +223,9 @@ type slot struct {
 	value float64
 }
 
-// add adds amount at now and returns the sum of the window.
-func (m *slidingMean) add(now time.Time, amount float64) float64 {
-	at := now.UnixNano() / int64(loadGrain)
+// add adds amount at a time and returns the sum of the window.
+func (m *slidingMean) add(now time.Duration, amount float64) float64 {
+	at := int64(now / loadGrain)
 	for len(m.slots) > 0 && m.slots[0].at <= at-int64(loadWindow/loadGrain) {
 		m.slots = m.slots[1:]
 	}
@@ -233,9 +251,9 @@ type slidingMax struct {
 
 // observe adds a value. It returns the highest value of the window, and whether the window has
 // been observed for its whole length.
-func (m *slidingMax) observe(now time.Time, value float64) (highest float64, settled bool) {
-	at := now.UnixNano() / int64(peakGrain)
-	if m.began == 0 {
+func (m *slidingMax) observe(now time.Duration, value float64) (highest float64, settled bool) {
+	at := int64(now / peakGrain)
+	if len(m.slots) == 0 {
 		m.began = at
 	}
 	const length = int64(settleWindow / peakGrain)

@@ -16,8 +16,8 @@ const maxReserve = 64 << 20
 
 // room returns nil if the disk has room for more messages.
 func (e *embedded) room() error {
-	now := time.Now().UnixNano()
-	if last := e.checked.Load(); now-last > int64(checkInterval) && e.checked.CompareAndSwap(last, now) {
+	now, last := time.Now(), e.checked.Load()
+	if (last == nil || now.Sub(*last) > checkInterval) && e.checked.CompareAndSwap(last, &now) {
 		err := roomIn(e.options.Dir)
 		e.full.Store(&err)
 	}

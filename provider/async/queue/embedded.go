@@ -18,9 +18,9 @@ type embedded struct {
 	running atomic.Pointer[server.Server]
 	options BrokerOptions
 	log     *serverLog
-	// checked is the time of the last check of the disk, in ns since 1970. full is its
+	// checked is the time of the last check of the disk, nil before the first. full is its
 	// result.
-	checked atomic.Int64
+	checked atomic.Pointer[time.Time]
 	full    atomic.Pointer[error]
 }
 
