@@ -2,7 +2,6 @@ package provider
 
 import (
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -18,11 +17,6 @@ const functionPrefix = "/function/"
 // maxHead is the most bytes that path, query and headers of a request may take. A batch
 // frame limits its heads, and a larger request must not spoil the batch that it joins.
 const maxHead = 60 << 10
-
-// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
-// that the next connection sets itself from the body.
-var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 
 // invocations serves /function/.
 type invocations struct{ *Server }
@@ -189,7 +183,7 @@ var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.
 // belongs to this request.
 func prepareHeader(req *frame.Request, r *http.Request) (size int, err error) {
 	h := req.Header
-	dropHopByHop(h)
+	web.DropHopByHop(h)
 	if h["X-Forwarded-Host"] == nil && r.Host != "" {
 		h["X-Forwarded-Host"] = []string{r.Host}
 	}
@@ -213,25 +207,13 @@ func headSize(path, query string, h http.Header) int {
 	return size
 }
 
-func dropHopByHop(h http.Header) {
-	// Connection may name further headers that belong to this connection only.
-	for _, names := range h["Connection"] {
-		for name := range strings.SplitSeq(names, ",") {
-			delete(h, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)))
-		}
-	}
-	for _, name := range hopByHop {
-		delete(h, name)
-	}
-}
-
 // writeResponse sends a member's answer to a request below a path and returns its status code.
 func writeResponse(w http.ResponseWriter, path string, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
 		return web.WriteErrorBelow(w, path, web.Refuse(http.StatusBadGateway,
 			"the function answered with status %d, which is not from 200 to 599", resp.Status))
 	}
-	dropHopByHop(resp.Header)
+	web.DropHopByHop(resp.Header)
 	h := w.Header()
 	for name, values := range resp.Header {
 		h[name] = values

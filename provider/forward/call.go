@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
@@ -225,5 +226,9 @@ func locate(path, query string) (*url.URL, error) {
 	if err != nil {
 		return nil, &web.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("the request's path cannot be read: %v", err)}
 	}
-	return &url.URL{Scheme: "http", Host: "instance", Path: plain, RawPath: path, RawQuery: query}, nil
+	to := &url.URL{Scheme: "http", Host: "instance", Path: plain, RawPath: path, RawQuery: query}
+	if to.EscapedPath() != path && !strings.HasPrefix(path, "//") {
+		to.Opaque = path // It has characters that net/url would escape.
+	}
+	return to, nil
 }
