@@ -113,6 +113,9 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 		return nil
 	}
 	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision}
+	if seen.Model == a.Model {
+		in.accuracy = a.accuracy
+	}
 	c.keeper.Add(in, &fn.Fleet, seen)
 	in.fit()
 	return in
