@@ -55,14 +55,23 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 		}
 	}
 	d.metrics.Begin()
-	code := http.StatusInternalServerError
+	code, late := http.StatusInternalServerError, false
 	// Deferred, so that a panic below is counted as well.
-	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
+	defer func() { d.observe(code, late, started) }()
 	if err != nil {
 		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
-	code = s.dispatch(w, r, d, req, &held)
+	code, late = s.dispatch(w, r, d, req, &held)
+}
+
+// observe counts an answered request. late: the answer came after the objective.
+func (d *deployed) observe(code int, late bool, started time.Time) {
+	total := time.Since(started)
+	d.metrics.ObserveRequest(code, total)
+	if d.Inference.IsInference {
+		d.metrics.ObserveObjective(code, late || code == web.StatusHungUp && total > d.Inference.SLO)
+	}
 }
 
 // splitPath splits "/function/NAME/rest", where "/function/" is the prefix, into NAME
@@ -115,23 +124,24 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 	return req, held, nil
 }
 
-// dispatch hands one request to the function's dispatcher, writes the answer and returns
-// its status code. The answer counts as held until the client has taken it.
-func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held *web.Body) int {
+// dispatch hands one request to the function's dispatcher, writes the answer and returns its
+// status code, and whether it came after the objective. The answer counts as held until the client has taken it.
+func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held *web.Body) (code int, late bool) {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}
 	if err != nil {
-		code := web.WriteErrorBelow(w, req.Path, err)
+		code = web.WriteErrorBelow(w, req.Path, err)
 		if code == http.StatusInternalServerError {
 			s.sampledLog.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
-		return code
+		return code, false
 	}
-	code := writeResponse(w, req.Path, resp)
+	late = resp.Late
+	code = writeResponse(w, req.Path, resp)
 	held.Free()
-	return code
+	return code, late
 }
 
 // forward lets an ordinary function's forwarder answer one request, streaming both ways. The

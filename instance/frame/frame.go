@@ -107,6 +107,8 @@ type Response struct {
 	// Instance and Variant are the instance and the artefact that gave the answer. The
 	// dispatcher sets them; the frame has neither.
 	Instance, Variant string
+	// Late: the answer came after the request's objective. The dispatcher sets it, too.
+	Late bool
 }
 
 // Overhead returns the maximum number of bytes that a frame needs beside its members'

@@ -32,8 +32,6 @@ type Recorder interface {
 	ObserveBatch(size int, exec time.Duration)
 	// ObserveQueue records a request that waited for d before its batch was sent.
 	ObserveQueue(d time.Duration)
-	// AddMiss counts a request that was answered later than its SLO.
-	AddMiss()
 	// AddDrop counts a request that was answered without being executed.
 	AddDrop(reason metrics.Reason)
 }
@@ -290,9 +288,7 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 		return s.response, s.err
 	}
 	late := time.Since(c.arrived) > c.slo
-	if late {
-		d.options.Recorder.AddMiss()
-	}
+	s.response.Late = late
 	switch {
 	case c.excused():
 	case late:
