@@ -1,6 +1,7 @@
 package processes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -184,6 +185,25 @@ func TestRefusedDeployments(t *testing.T) {
 			}
 			if _, err := r.Deploy(t.Context(), r.function("g", image, edit)); err == nil {
 				t.Error("a bad deployment of a new function is taken")
+			}
+		}
+		r.invalid = errors.New("fprocess=...: it means nothing")
+		invalid := func(f *provider.Function) { f.Deployment.EnvProcess = "invalid" }
+		large := func(f *provider.Function) {
+			f.Deployment.Requests, f.Inference.Requests.CPU = &types.FunctionResources{CPU: "64"}, 64000
+		}
+		for want, edit := range map[string]func(*provider.Function){"fprocess=": invalid, `requests.cpu is "64": `: large} {
+			_, err := r.Deploy(t.Context(), r.function("g", "a", edit))
+			if known, ok := err.(web.HTTPError); !ok || known.HTTPStatus() != 400 || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+		// Neither refuses a function that was accepted before: the machine may have been another one.
+		for name, edit := range map[string]func(*provider.Function){"invalid": invalid, "large": large} {
+			f := r.function(name, "a", edit)
+			f.Restored = true
+			if _, err := r.Deploy(t.Context(), f); err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 		gpu := func(f *provider.Function) { f.Inference.Limits.GPU = 100 }
