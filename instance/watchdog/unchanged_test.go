@@ -185,7 +185,7 @@ func serveProvider(t *testing.T, address string, dial mutual.Dial) (at string) {
 	registry := prometheus.NewRegistry()
 	m := metrics.New(registry)
 	c := controller{forward.New(forward.Options{ColdWait: time.Minute, Recorder: m.Function("f.openfaas-fn"), Dial: dial})}
-	c.Up("i", mutual.Network, address)
+	c.Up("i", mutual.Network, address, 1)
 	s := provider.New(provider.Options{Store: kept, Controller: c, Metrics: m, Gatherer: registry, Hosts: []string{"*"}, Logger: zerolog.Nop()})
 	queue, err := async.Open(t.Context(), async.Options{Dir: t.TempDir(), Listen: "off", Invoker: s, Functions: s, Logger: zerolog.Nop()})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -17,6 +18,8 @@ type instance struct {
 	id               cluster.InstanceID
 	network, address string
 	transport        *http.Transport
+	// revision is the number of the function's revision that it runs.
+	revision atomic.Uint64
 	// up: it gets requests. served: it has answered a request. watched: its health is
 	// being asked for. suspect: it is not up until it answers that.
 	up, served, watched, suspect bool

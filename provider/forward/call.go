@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -103,6 +104,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		}
 		if c.response, err = c.attempt(out); err == nil {
 			c.answer = c.response.Body
+			c.response.Header.Set(web.RevisionHeader, strconv.FormatUint(p.revision.Load(), 10))
 		}
 		if c.limit.over() {
 			return nil, f.drop(metrics.Late, ErrExecTimeout)

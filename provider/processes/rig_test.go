@@ -63,11 +63,11 @@ func (dir fakeSecrets) File(_, secret string) (string, error) {
 
 // rig is a controller with a cluster in memory.
 type rig struct {
-	t        testing.TB
-	backend  *fakeBackend
-	bundles  *fakeBundles
+	t       testing.TB
+	backend *fakeBackend
+	bundles *fakeBundles
 	// invalid is the result of Options.Validate for the process "invalid".
-	invalid error
+	invalid  error
 	secrets  string
 	registry *prometheus.Registry
 	options  Options

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// RevisionHeader is the header of an answer with the number of the function's revision that gave it.
+const RevisionHeader = "X-Infer-Revision"
+
 // hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
 // that the next connection sets itself from the body.
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
