@@ -110,10 +110,14 @@ func (c *classifier) add(asks variant.Requirement) (classes *variant.Classes, nu
 	return classes, number, ok
 }
 
-// name says in an answer which variant gave it. If the variant is not as accurate as the
+// name says in an answer which revision and which variant gave it. If the variant is not as accurate as the
 // request or the function asks, or not the one that the request names, name returns an error
 // instead: the offers changed while the request waited.
 func (c *classifier) name(resp *frame.Response, asks variant.Requirement) error {
+	if resp.Header == nil {
+		resp.Header = http.Header{}
+	}
+	resp.Header[web.RevisionHeader] = []string{strconv.FormatUint(resp.Revision, 10)}
 	if resp.Variant == cluster.Whole && asks == (variant.Requirement{}) {
 		return nil
 	}
@@ -132,9 +136,6 @@ func (c *classifier) name(resp *frame.Response, asks variant.Requirement) error 
 	}
 	if resp.Variant == cluster.Whole {
 		return nil
-	}
-	if resp.Header == nil {
-		resp.Header = http.Header{}
 	}
 	resp.Header[variantHeader] = []string{resp.Variant}
 	if v != nil && v.Accuracy > 0 {

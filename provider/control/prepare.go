@@ -323,7 +323,11 @@ func (c preparation) serve(tried bool) {
 	for _, a := range found {
 		fn.renumber(r, a)
 	}
+	before := fn.latest()
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
+	if fn.latest() != before {
+		fn.revise()
+	}
 	fn.artefacts, fn.unknown, fn.classing.stale = found, nil, true
 	for _, t := range c.all {
 		if t.profile == nil {

@@ -328,7 +328,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 			b.calls[i] = d.waiting.take(id)
 		}
 		m.inFlight++
-		b.generation, b.variant = m.generation, m.Variant
+		b.generation, b.variant, b.revision = m.generation, m.Variant, m.Revision
 		b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 		if len(m.Exec) > 0 {
 			b.least, b.predicted = m.Exec[0], predicted(m.Exec, len(b.calls))

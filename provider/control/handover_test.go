@@ -1,0 +1,81 @@
+package control
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider"
+)
+
+// revisionOf returns the number in an answer's header.
+func revisionOf(t testing.TB, got *frame.Response) uint64 {
+	t.Helper()
+	number, err := strconv.ParseUint(got.Header.Get("X-Infer-Revision"), 10, 64)
+	if err != nil {
+		t.Fatalf("%v: %v", got.Header, err)
+	}
+	return number
+}
+
+// Once a revision has answered, no request that comes later is answered by an earlier one. No
+// request fails meanwhile.
+func TestNoEarlierRevisionAnswersAfterALater(t *testing.T) {
+	for what, cores := range map[string]int{"room for both": 16000, "little room": 2000} {
+		try(t, func(r *rig) {
+			r.backend.widen(cores)
+			r.measured("f", "m1")
+			go func() {
+				for _, model := range []string{"m2", "m3", "m4"} {
+					time.Sleep(3 * time.Second)
+					r.deploy("f", model)
+				}
+			}()
+			var mu sync.Mutex
+			var sent sync.WaitGroup
+			latest, failed := uint64(0), 0
+			for range 6000 {
+				sent.Go(func() {
+					mu.Lock()
+					before := latest
+					mu.Unlock()
+					got, err := r.asks("f")
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						failed++
+						return
+					}
+					number := revisionOf(r.t, got)
+					if number < before || !strings.HasPrefix(string(got.Body), "m"+strconv.FormatUint(number, 10)+":") {
+						r.t.Errorf("%s: revision %d answers %q after %d", what, number, got.Body, before)
+					}
+					latest = max(latest, number)
+				})
+				time.Sleep(2 * time.Millisecond)
+			}
+			sent.Wait()
+			if latest != r.revision || failed > 0 {
+				r.t.Errorf("%s: at the end %d answers, not %d; %d requests failed", what, latest, r.revision, failed)
+			}
+		})
+	}
+}
+
+// A deployment that changes no instance makes the same ones answer as the new revision.
+func TestInstancesThatStayAnswerAsTheNewRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		r.measured("f", "m")
+		for want := range uint64(3) {
+			got, err := r.asks("f")
+			if err != nil || revisionOf(r.t, got) != want+1 {
+				r.t.Errorf("%v, %v; want revision %d", got, err, want+1)
+			}
+			r.deploy("f", "m", func(f *provider.Function) { f.Inference.Percentile = 99 - float64(want) })
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
