@@ -126,7 +126,8 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 
 // dispatch hands one request to the function's dispatcher, writes the answer and returns its
 // status code, and whether it came after the objective. The answer counts as held until the client has taken it.
-func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held *web.Body) (code int, late bool) {
+func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request,
+	held *web.Body) (code int, late bool) {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))

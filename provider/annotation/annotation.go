@@ -409,7 +409,8 @@ func (in *Inference) set(key, value string) (err error) {
 	case SLOLatency:
 		in.IsInference = true
 		if in.SLO, err = duration(key, value, LongestSLO, "200ms"); err == nil && in.SLO < LeastSLO {
-			err = &Error{Key: key, Value: value, Why: "it must be at least " + LeastSLO.String() + ", because the way to an instance and back alone takes about that", Example: "200ms"}
+			why := "it must be at least " + LeastSLO.String() + ", because the way to an instance and back alone takes about that"
+			err = &Error{Key: key, Value: value, Why: why, Example: "200ms"}
 		}
 	case SLOLatencyMin:
 		in.Shortest, err = duration(key, value, LongestSLO, "50ms")

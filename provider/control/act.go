@@ -112,7 +112,8 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 	if len(table) == 0 {
 		return nil
 	}
-	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision, answering: answering{number: seen.Revision}}
+	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision}
+	in.number = seen.Revision
 	if seen.Model == a.Model {
 		in.accuracy = a.accuracy
 	}

@@ -114,7 +114,9 @@ func (fn *function) revise() {
 // handOver lets the served revision take over if its instances carry what the earlier ones do, or
 // if those answer no more. The lock is held.
 func (c *Controller) handOver(fn *function) {
-	if seen := fn.handover.seen; seen > fn.Revision && !slices.ContainsFunc(fn.Sorted(), func(in *instance) bool { return in.number == seen }) {
+	seen := fn.handover.seen
+	there := func(in *instance) bool { return in.number == seen }
+	if seen > fn.Revision && !slices.ContainsFunc(fn.Sorted(), there) {
 		fn.handover.seen = 0 // It was undone.
 		fn.revise()
 	}

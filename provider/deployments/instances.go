@@ -113,10 +113,11 @@ func answering(before, deployed uint64, up map[uint64]int, wanted int) uint64 {
 	if before == 0 {
 		before = second
 	}
-	if len(up) == 0 || latest < before && deployed >= before || !keeper.HandOver(float64(up[latest]), float64(up[before]), float64(wanted)) {
-		return before
+	returns := latest < before && deployed >= before
+	if len(up) > 0 && !returns && keeper.HandOver(float64(up[latest]), float64(up[before]), float64(wanted)) {
+		return latest
 	}
-	return latest
+	return before
 }
 
 // lower makes the forwarder send an instance nothing new. Its requests continue. The lock is held.

@@ -20,11 +20,14 @@ func CheckRequests(d types.FunctionDeployment, requests cluster.Resources, nodes
 	case d.Requests == nil || len(nodes) == 0:
 		return nil
 	case requests.CPU > most.CPU:
-		return &annotation.Error{Key: "requests.cpu", Value: d.Requests.CPU,
-			Why: fmt.Sprintf("each instance needs that much, and functions may use %dm of the machine; request less", most.CPU)}
+		return &annotation.Error{Key: "requests.cpu", Value: d.Requests.CPU, Why: tooMuch(most.CPU, "m")}
 	case requests.Memory > most.Memory:
-		return &annotation.Error{Key: "requests.memory", Value: d.Requests.Memory,
-			Why: fmt.Sprintf("each instance needs that much, and functions may use %dMi of the machine; request less", most.Memory>>20)}
+		return &annotation.Error{Key: "requests.memory", Value: d.Requests.Memory, Why: tooMuch(int(most.Memory>>20), "Mi")}
 	}
 	return nil
+}
+
+// tooMuch says that functions may use less of the machine.
+func tooMuch(most int, unit string) string {
+	return fmt.Sprintf("each instance needs that much, and functions may use %d%s of the machine; request less", most, unit)
 }
