@@ -126,7 +126,7 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 // started. It needs the profile for their times. The lock is held.
 func (c *Controller) claim(fn *function) {
 	fn.handover.claiming = true
-	defer c.claimed(fn)
+	defer handovers{c}.claimed(fn)
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		if known.Role == cluster.Trial {
 			return nil, leftTrial

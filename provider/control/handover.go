@@ -22,8 +22,11 @@ type handover struct {
 	seen uint64
 }
 
+// handovers decides about them.
+type handovers struct{ *Controller }
+
 // latest is the number of the revision that answers, or takes over.
-func (fn *function) latest() uint64 { return max(fn.Revision, fn.handover.seen) }
+func latest(fn *function) uint64 { return max(fn.Revision, fn.handover.seen) }
 
 // answering is what an instance knows of it.
 type answering struct {
@@ -44,15 +47,15 @@ func (in *instance) earlier() bool {
 	if fn.replica.Alone() {
 		return in.Revision != fn.Revision && number != fn.Revision // A higher one was undone.
 	}
-	return number < fn.latest()
+	return number < latest(fn)
 }
 
 // answers reports whether a serving instance may answer requests.
 func (in *instance) answers() bool {
 	fn := in.function
-	if !fn.replica.Alone() && in.number > fn.latest() {
+	if !fn.replica.Alone() && in.number > latest(fn) {
 		fn.handover.seen = in.number
-		fn.revise()
+		revise(fn)
 	}
 	switch {
 	case fn.handover.claiming || in.passed:
@@ -62,10 +65,10 @@ func (in *instance) answers() bool {
 	case fn.handover.over || in.up:
 		return true
 	}
-	if fn.earlierRate() > 0 {
+	if earlierRate(fn) > 0 {
 		return false
 	}
-	fn.takeOver()
+	takeOver(fn)
 	return true
 }
 
@@ -84,7 +87,7 @@ func (in *instance) peakRate() float64 { return float64(in.batch) / in.exec.Seco
 
 // earlierRate is the sum of peakRate over the instances of earlier revisions that answer, with
 // those that are silent for the moment.
-func (fn *function) earlierRate() (sum float64) {
+func earlierRate(fn *function) (sum float64) {
 	for _, in := range fn.Instances {
 		if in.up && in.earlier() && in.State == cluster.Ready && !in.Retiring && !in.away && in.classes != nobody {
 			sum += in.peakRate()
@@ -94,7 +97,7 @@ func (fn *function) earlierRate() (sum float64) {
 }
 
 // takeOver makes all instances of the served revision answer, and says so to the dispatcher.
-func (fn *function) takeOver() {
+func takeOver(fn *function) {
 	fn.handover.over = true
 	for _, in := range fn.Sorted() {
 		if in.serves() && !in.earlier() {
@@ -104,21 +107,21 @@ func (fn *function) takeOver() {
 }
 
 // revise notes that another revision is served from now on.
-func (fn *function) revise() {
+func revise(fn *function) {
 	fn.handover.over = false
 	for _, in := range fn.Instances {
 		in.passed = !in.up && in.earlier()
 	}
 }
 
-// handOver lets the served revision take over if its instances carry what the earlier ones do, or
+// decide lets the served revision take over if its instances carry what the earlier ones do, or
 // if those answer no more. The lock is held.
-func (c *Controller) handOver(fn *function) {
+func (c handovers) decide(fn *function) {
 	seen := fn.handover.seen
 	there := func(in *instance) bool { return in.number == seen }
 	if seen > fn.Revision && !slices.ContainsFunc(fn.Sorted(), there) {
 		fn.handover.seen = 0 // It was undone.
-		fn.revise()
+		revise(fn)
 	}
 	if fn.handover.over {
 		return
@@ -129,7 +132,7 @@ func (c *Controller) handOver(fn *function) {
 			ready += in.peakRate()
 		}
 	}
-	serving := fn.earlierRate()
+	serving := earlierRate(fn)
 	if ready == 0 || !keeper.HandOver(ready, serving, serving) {
 		return
 	}
@@ -139,22 +142,22 @@ func (c *Controller) handOver(fn *function) {
 			c.supersede(in)
 		}
 	}
-	fn.takeOver()
+	takeOver(fn)
 }
 
 // supersede makes an instance of an earlier revision answer no more. The leader stops it.
-func (c *Controller) supersede(in *instance) {
+func (c handovers) supersede(in *instance) {
 	done, cancel := context.WithCancel(c.keeper.Context())
 	cancel()
 	_ = in.function.dispatcher.Drain(done, in.ID) // done has ended, so Drain does not wait: the keeper does.
 	if c.options.Replica.Leads() {
-		driver{c}.Stop(scaling.Stop{ID: in.ID, Why: scaling.Superseded})
+		driver{c.Controller}.Stop(scaling.Stop{ID: in.ID, Why: scaling.Superseded})
 	}
 }
 
 // claimed decides which revision answers after instances of a function were taken over. An earlier
 // provider would have decided the same.
-func (c *Controller) claimed(fn *function) {
+func (c handovers) claimed(fn *function) {
 	fn.handover.claiming = false
 	if !fn.handover.over {
 		ready, earlier := 0.0, 0.0

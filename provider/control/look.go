@@ -53,7 +53,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
 	for _, fn := range c.functions {
-		c.handOver(fn)
+		handovers{c}.decide(fn)
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
@@ -76,7 +76,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	plan = driver{c}.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
 	for _, fn := range c.functions {
-		c.handOver(fn) // The plan may have stopped the last earlier instances.
+		handovers{c}.decide(fn) // The plan may have stopped the last earlier instances.
 	}
 	if leading {
 		driver{c}.raiseAll(nodes)

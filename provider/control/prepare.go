@@ -323,10 +323,10 @@ func (c preparation) serve(tried bool) {
 	for _, a := range found {
 		fn.renumber(r, a)
 	}
-	before := fn.latest()
+	before := latest(fn)
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
-	if fn.latest() != before {
-		fn.revise()
+	if latest(fn) != before {
+		revise(fn)
 	}
 	fn.artefacts, fn.unknown, fn.classing.stale = found, nil, true
 	for _, t := range c.all {
