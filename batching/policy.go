@@ -64,6 +64,8 @@ type Instance struct {
 	Timeout time.Duration
 	// Variant is the name of the artefact that it has loaded. No policy reads it.
 	Variant string
+	// Revision is the number of the function's revision as which it answers. No policy reads it.
+	Revision uint64
 	// Slow: even one request takes longer than the objective, so answers are late, and
 	// Exec does not hold the real times. No policy reads it.
 	Slow bool

@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
+	"github.com/faas-infer/faas-infer/instance/watchdog"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider/build"
@@ -131,6 +132,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 	if err != nil {
 		return nil, err
 	}
+	o.OneMachine = true
 	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
 	o.Shadows = localShadows{Shadows{found.models, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
@@ -141,7 +143,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	p, err := processes.New(ctx, processes.Options{
-		Backend: ordinary, Bundles: bundles(f.bundles), Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
+		Backend: ordinary, Bundles: bundles(f.bundles), Validate: watchdog.Validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {

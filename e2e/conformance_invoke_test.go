@@ -139,7 +139,7 @@ func (w *way) knowsNoOther(t *testing.T) {
 }
 
 // If a process fails or is missing, the answer says that the function failed. The next
-// request is not affected.
+// request is not affected. Where the program would run on this machine, the deployment is refused.
 func (w *way) tellsFailures(t *testing.T) {
 	failing := ordinary(w.own("failing"), "false")
 	w.deployed(t, failing)
@@ -149,16 +149,22 @@ func (w *way) tellsFailures(t *testing.T) {
 		}
 	}
 	missing := ordinary(w.own("missing"), "/no/such/program")
-	w.deployed(t, missing)
-	a := w.invoke(t, http.MethodPost, missing.Service, "", nil)
-	if !slices.Contains([]int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}, a.status) {
-		t.Errorf("a program that is not there: %d %s", a.status, a.body)
+	if onCluster == nil {
+		if status, err := w.faas.Deploy(t.Context(), missing); status != http.StatusBadRequest || err == nil || !strings.Contains(err.Error(), missing.EnvProcess) {
+			t.Errorf("a program that is not there: %d, %v", status, err)
+		}
+	} else {
+		w.deployed(t, missing)
+		a := w.invoke(t, http.MethodPost, missing.Service, "", nil)
+		if !slices.Contains([]int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable}, a.status) {
+			t.Errorf("a program that is not there: %d %s", a.status, a.body)
+		}
 	}
 	slow := ordinary(w.own("slow"), "sleep 300")
 	slow.EnvVars = map[string]string{"exec_timeout": "500ms"}
 	w.deployed(t, slow)
 	began := time.Now()
-	a = w.invoke(t, http.MethodPost, slow.Service, "", nil)
+	a := w.invoke(t, http.MethodPost, slow.Service, "", nil)
 	if took := time.Since(began); took > 50*time.Second || a.status < http.StatusInternalServerError {
 		t.Errorf("a process that takes longer than exec_timeout: %d after %v", a.status, took)
 	}

@@ -72,15 +72,15 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 		return nil, errDraining
 	}
 	defer s.inFlight.Leave()
-	started, code := time.Now(), http.StatusInternalServerError
+	started, code, late := time.Now(), http.StatusInternalServerError, false
 	d.metrics.Begin()
-	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
+	defer func() { d.observe(code, late, started) }()
 	resp, err := d.invokeQueued(ctx, req)
 	if err != nil {
 		code = web.StatusOf(err)
 		return nil, err
 	}
-	code = resp.Status
+	code, late = resp.Status, resp.Late
 	return resp, nil
 }
 

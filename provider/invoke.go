@@ -2,7 +2,6 @@ package provider
 
 import (
 	"net/http"
-	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -18,11 +17,6 @@ const functionPrefix = "/function/"
 // maxHead is the most bytes that path, query and headers of a request may take. A batch
 // frame limits its heads, and a larger request must not spoil the batch that it joins.
 const maxHead = 60 << 10
-
-// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
-// that the next connection sets itself from the body.
-var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 
 // invocations serves /function/.
 type invocations struct{ *Server }
@@ -61,14 +55,23 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 		}
 	}
 	d.metrics.Begin()
-	code := http.StatusInternalServerError
+	code, late := http.StatusInternalServerError, false
 	// Deferred, so that a panic below is counted as well.
-	defer func() { d.metrics.ObserveRequest(code, time.Since(started)) }()
+	defer func() { d.observe(code, late, started) }()
 	if err != nil {
 		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
-	code = s.dispatch(w, r, d, req, &held)
+	code, late = s.dispatch(w, r, d, req, &held)
+}
+
+// observe counts an answered request. late: the answer came after the objective.
+func (d *deployed) observe(code int, late bool, started time.Time) {
+	total := time.Since(started)
+	d.metrics.ObserveRequest(code, total)
+	if d.Inference.IsInference {
+		d.metrics.ObserveObjective(code, late || code == web.StatusHungUp && total > d.Inference.SLO)
+	}
 }
 
 // splitPath splits "/function/NAME/rest", where "/function/" is the prefix, into NAME
@@ -121,23 +124,25 @@ func (s invocations) receive(w http.ResponseWriter, r *http.Request, name, path 
 	return req, held, nil
 }
 
-// dispatch hands one request to the function's dispatcher, writes the answer and returns
-// its status code. The answer counts as held until the client has taken it.
-func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request, held *web.Body) int {
+// dispatch hands one request to the function's dispatcher, writes the answer and returns its
+// status code, and whether it came after the objective. The answer counts as held until the client has taken it.
+func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deployed, req *frame.Request,
+	held *web.Body) (code int, late bool) {
 	resp, err := d.dispatcher.Invoke(r.Context(), req)
 	if err == nil {
 		err = held.TakeAnswer(int64(len(resp.Body)))
 	}
 	if err != nil {
-		code := web.WriteErrorBelow(w, req.Path, err)
+		code = web.WriteErrorBelow(w, req.Path, err)
 		if code == http.StatusInternalServerError {
 			s.sampledLog.Error().Err(err).Str("function", d.Name).Msg("invoke")
 		}
-		return code
+		return code, false
 	}
-	code := writeResponse(w, req.Path, resp)
+	late = resp.Late
+	code = writeResponse(w, req.Path, resp)
 	held.Free()
-	return code
+	return code, late
 }
 
 // forward lets an ordinary function's forwarder answer one request, streaming both ways. The
@@ -189,7 +194,7 @@ var methods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.
 // belongs to this request.
 func prepareHeader(req *frame.Request, r *http.Request) (size int, err error) {
 	h := req.Header
-	dropHopByHop(h)
+	web.DropHopByHop(h)
 	if h["X-Forwarded-Host"] == nil && r.Host != "" {
 		h["X-Forwarded-Host"] = []string{r.Host}
 	}
@@ -213,25 +218,13 @@ func headSize(path, query string, h http.Header) int {
 	return size
 }
 
-func dropHopByHop(h http.Header) {
-	// Connection may name further headers that belong to this connection only.
-	for _, names := range h["Connection"] {
-		for name := range strings.SplitSeq(names, ",") {
-			delete(h, textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name)))
-		}
-	}
-	for _, name := range hopByHop {
-		delete(h, name)
-	}
-}
-
 // writeResponse sends a member's answer to a request below a path and returns its status code.
 func writeResponse(w http.ResponseWriter, path string, resp *frame.Response) int {
 	if resp.Status < 200 || resp.Status > 599 {
 		return web.WriteErrorBelow(w, path, web.Refuse(http.StatusBadGateway,
 			"the function answered with status %d, which is not from 200 to 599", resp.Status))
 	}
-	dropHopByHop(resp.Header)
+	web.DropHopByHop(resp.Header)
 	h := w.Header()
 	for name, values := range resp.Header {
 		h[name] = values

@@ -261,3 +261,32 @@ func FuzzInvoke(f *testing.F) {
 		}
 	})
 }
+
+// The share of requests that were answered in time counts those that the provider refused.
+func TestAttainmentCountsRefusals(t *testing.T) {
+	answers := map[string]func() (*frame.Response, error){
+		"in time":  func() (*frame.Response, error) { return &frame.Response{Status: 200}, nil },
+		"late":     func() (*frame.Response, error) { return &frame.Response{Status: 200, Late: true}, nil },
+		"failed":   func() (*frame.Response, error) { return &frame.Response{Status: 500}, nil },
+		"mistaken": func() (*frame.Response, error) { return &frame.Response{Status: 400}, nil },
+		"busy":     func() (*frame.Response, error) { return nil, retryError{503, time.Second} },
+		"many":     func() (*frame.Response, error) { return nil, retryError{429, time.Second} },
+	}
+	r := invoker(t, func(_ context.Context, req *frame.Request) (*frame.Response, error) {
+		return answers[string(req.Body)]()
+	}, nil)
+	for body, n := range map[string]int{"in time": 76, "late": 1, "failed": 3, "mistaken": 9, "busy": 15, "many": 5} {
+		for range n {
+			r.do("POST", "/function/mnist", body)
+		}
+	}
+	if _, err := r.Invoke(t.Context(), "mnist", &frame.Request{Body: []byte("late")}); err != nil { // From the queue.
+		t.Fatal(err)
+	}
+	text := r.do("GET", "/metrics", "").Body.String()
+	for _, want := range []string{"faas_infer_slo_requests_total{function=\"mnist.openfaas-fn\"} 101\n", "faas_infer_slo_misses_total{function=\"mnist.openfaas-fn\"} 25\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics lack %q: %s", want, text)
+		}
+	}
+}

@@ -262,7 +262,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.leaving.Load() {
 		w.Header().Set("Connection", "close")
 	}
-	escaped := r.URL.EscapedPath()
+	escaped := cmp.Or(r.URL.RawPath, r.URL.EscapedPath()) // Functions get the path as it was sent.
 	if strings.HasPrefix(escaped, functionPrefix) {
 		invocations{s}.invoke(w, r, escaped)
 		return

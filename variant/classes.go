@@ -147,6 +147,21 @@ func (c *Classes) normal(r Requirement) (_ Requirement, step int, set uint64) {
 	return r, step, c.meeting(&r)
 }
 
+// Binding returns what the answer to a request must meet, whatever was planned: its model, and its
+// accuracy or the function's. Latency and cost are predictions, so it leaves them out.
+func (c *Classes) Binding(r Requirement) Requirement {
+	r.Latency, r.Cost = 0, 0
+	if r.Accuracy > 0 || c.own.Accuracy == 0 {
+		return r
+	}
+	strict := r
+	strict.Accuracy = c.own.Accuracy
+	if r.Model != "" && c.meeting(&strict) == 0 {
+		return r // It names a model that has no variant like that.
+	}
+	return strict
+}
+
 // Find returns the class of a request. If it is not known, known is false; [Classes.With]
 // then adds it. If no variant meets the requirement, ok is false; [Classes.Unmet] then says
 // why. Find allocates nothing.

@@ -113,6 +113,10 @@ type Response struct {
 	// Instance and Variant are the instance and the artefact that gave the answer. The
 	// dispatcher sets them; the frame has neither.
 	Instance, Variant string
+	// Revision is the number of the function's revision that gave it. The dispatcher sets it, too.
+	Revision uint64
+	// Late: the answer came after the request's objective. The dispatcher sets it, too.
+	Late bool
 }
 
 // Overhead returns the maximum number of bytes that a frame needs beside its members'

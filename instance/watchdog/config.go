@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -126,6 +127,28 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 		}
 	}
 	return c, errors.Join(r.errs...)
+}
+
+// Validate returns an error that names the variable if a function with this environment could not
+// start: a value means nothing, or the program is missing. bundle is the program's working
+// directory. "" leaves the program out, because it is in an image that runs elsewhere.
+func Validate(environment map[string]string, bundle string) error {
+	c, err := ReadConfig(func(name string) (string, bool) {
+		value, ok := environment[name]
+		return value, ok
+	})
+	if err != nil || bundle == "" {
+		return err
+	}
+	path, ok := environment["PATH"]
+	if !ok {
+		path = os.Getenv("PATH") // A function gets the provider's.
+	}
+	if _, err := lookUp(c.Process[0], bundle, []string{"PATH=" + path}); err != nil {
+		return fmt.Errorf("fprocess=%q: %w; name a program of this machine, or a file of the bundle such as ./handler",
+			strings.Join(c.Process, " "), err)
+	}
+	return nil
 }
 
 func parseUpstream(text string) (*url.URL, error) {

@@ -1,6 +1,8 @@
 package watchdog
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -69,6 +71,45 @@ func TestWhatCannotBeReadIsNamed(t *testing.T) {
 	}
 	if _, err := read(nil); err == nil || !strings.Contains(err.Error(), "fprocess is missing") {
 		t.Errorf("without fprocess: %v", err)
+	}
+}
+
+// What could not start is refused, with the variable's name; what can is not, wherever the program is.
+func TestValidate(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"handler": 0o755, "text": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		env  map[string]string
+		want string // "" if it is valid
+	}{
+		{map[string]string{"fprocess": "sh -c 'exit 0'"}, ""},
+		{map[string]string{"fprocess": "./handler --flag"}, ""},
+		{map[string]string{"fprocess": "/bin/sh"}, ""},
+		{map[string]string{"fprocess": "handler", "PATH": "/none:" + dir}, ""},
+		{map[string]string{"fprocess": "handler", "PATH": "."}, ""},
+		{map[string]string{"fprocess": "sh", "mode": "http", "exec_timeout": "90", "max_inflight": "0"}, ""},
+		{map[string]string{"fprocess": ""}, "fprocess is missing"},
+		{map[string]string{"fprocess": "  "}, "fprocess is missing"},
+		{map[string]string{"fprocess": "sh -c 'exit 0"}, "fprocess=\"sh -c 'exit 0\": a quote is not closed"},
+		{map[string]string{"fprocess": "no-such-program"}, "fprocess=\"no-such-program\": no-such-program: executable file not found"},
+		{map[string]string{"fprocess": "./missing"}, "fprocess=\"./missing\": "},
+		{map[string]string{"fprocess": "./text"}, "chmod +x"},
+		{map[string]string{"fprocess": "handler", "PATH": "/none"}, "fprocess=\"handler\": "},
+		{map[string]string{"fprocess": "sh", "exec_timeout": "soon"}, "exec_timeout=\"soon\": it must be a duration"},
+		{map[string]string{"fprocess": "sh", "mode": "afterburn"}, "mode=\"afterburn\": it must be http"},
+		{map[string]string{"fprocess": "sh", "max_inflight": "-1"}, "max_inflight=\"-1\": it must be a number"},
+	} {
+		err := Validate(c.env, dir)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: %v, want %q", c.env, err, c.want)
+		}
+	}
+	if err := Validate(map[string]string{"fprocess": "./elsewhere"}, ""); err != nil {
+		t.Errorf("a program in an image: %v", err)
 	}
 }
 

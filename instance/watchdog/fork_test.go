@@ -63,7 +63,7 @@ func TestProgramThatCannotBeStarted(t *testing.T) {
 		if err := os.WriteFile("file", nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := lookUp(name, os.Environ()); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := lookUp(name, "", os.Environ()); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

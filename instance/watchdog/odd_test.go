@@ -14,10 +14,10 @@ func TestProgramIsLookedUpInTheFunctionsPath(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := lookUp("p", []string{"PATH=/none:" + folder}); err != nil || got != program {
+	if got, err := lookUp("p", "", []string{"PATH=/none:" + folder}); err != nil || got != program {
 		t.Errorf("%s, %v", got, err)
 	}
-	if got, err := lookUp("sh", []string{"PATH=" + folder}); err == nil {
+	if got, err := lookUp("sh", "", []string{"PATH=" + folder}); err == nil {
 		t.Errorf("found %s", got)
 	}
 }

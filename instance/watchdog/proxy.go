@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
@@ -29,6 +31,7 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(u.URL)
+			u.restore(r.Out.URL, r.In.URL)
 			r.Out.Host = r.In.Host
 			// ReverseProxy removes these headers, but they come from the gateway.
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -53,6 +56,18 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 		ModifyResponse: describe,
 		ErrorHandler:   u.refuse,
 		ErrorLog:       u.Log.Logger(),
+	}
+}
+
+// restore gives the program's URL the path and the query as they came: the proxy has dropped the
+// parameters that it cannot parse, and net/url escapes what should have been escaped.
+func (u *Upstream) restore(out, in *url.URL) {
+	out.RawQuery, out.ForceQuery = in.RawQuery, in.ForceQuery
+	if u.URL.RawQuery != "" {
+		out.RawQuery = strings.TrimSuffix(u.URL.RawQuery+"&"+in.RawQuery, "&")
+	}
+	if in.RawPath != "" && in.RawPath != in.EscapedPath() && !strings.HasPrefix(in.RawPath, "//") {
+		out.Opaque = strings.TrimSuffix(u.URL.EscapedPath(), "/") + in.RawPath
 	}
 }
 

@@ -60,7 +60,7 @@ const (
 // New returns a Server. It can serve once Start has returned nil. Close ends it. A process
 // can have only one Server and no other children.
 func New(o Options) (*Server, error) {
-	path, err := lookUp(o.Process[0], o.Environment)
+	path, err := lookUp(o.Process[0], "", o.Environment)
 	if err != nil {
 		return nil, fmt.Errorf("fprocess: %w", err)
 	}
@@ -81,15 +81,21 @@ func New(o Options) (*Server, error) {
 
 func onlyProvider(string) []string { return []string{mutual.ProviderName} }
 
-// lookUp finds a program's file. A name with a slash is a path from the working directory;
-// any other name is looked up in the environment's PATH.
-func lookUp(name string, environment []string) (string, error) {
+// lookUp finds a program's file. A name with a slash is a path from dir, or from the working
+// directory without one; any other name is looked up in the environment's PATH.
+func lookUp(name, dir string, environment []string) (string, error) {
+	from := func(name string) string {
+		if filepath.IsAbs(name) {
+			return name
+		}
+		return filepath.Join(dir, name)
+	}
 	if strings.Contains(name, "/") {
-		return executable(name)
+		return executable(from(name))
 	}
 	path, _ := Variables(environment)("PATH")
-	for _, dir := range filepath.SplitList(path) {
-		if file, err := executable(filepath.Join(dir, name)); err == nil {
+	for _, in := range filepath.SplitList(path) {
+		if file, err := executable(from(filepath.Join(in, name))); err == nil {
 			return file, nil
 		}
 	}

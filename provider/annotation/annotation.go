@@ -169,9 +169,11 @@ const (
 	MostPartitionInstances    = 64
 	LeastWeight               = 0.01
 	LargestWeight             = 100.0
-	LongestSLO                = 10 * time.Minute
-	LongestKeepAlive          = 24 * time.Hour
-	MaxReplicas               = 10000
+	// LeastSLO is about the way to an instance and back, without an execution: that takes some 80 µs.
+	LeastSLO         = 100 * time.Microsecond
+	LongestSLO       = 10 * time.Minute
+	LongestKeepAlive = 24 * time.Hour
+	MaxReplicas      = 10000
 	// These hold for ordinary functions, as in the rest of OpenFaaS.
 	DefaultMinReplicas  = 1
 	DefaultMaxReplicas  = 20
@@ -412,7 +414,10 @@ func (in *Inference) set(key, value string) (err error) {
 	switch key {
 	case SLOLatency:
 		in.IsInference = true
-		in.SLO, err = duration(key, value, LongestSLO, "200ms")
+		if in.SLO, err = duration(key, value, LongestSLO, "200ms"); err == nil && in.SLO < LeastSLO {
+			why := "it must be at least " + LeastSLO.String() + ", because the way to an instance and back alone takes about that"
+			err = &Error{Key: key, Value: value, Why: why, Example: "200ms"}
+		}
 	case SLOLatencyMin:
 		in.Shortest, err = duration(key, value, LongestSLO, "50ms")
 	case SLOPercentile:

@@ -80,7 +80,7 @@ func TestParseRefusesValues(t *testing.T) {
 	for _, c := range []struct{ key, value string }{
 		{InferShadow, "on"}, {InferShadow, ""}, {InferPartition, "on"}, {InferPartition, ""}, {InferPartitionInstances, "1"}, {InferPartitionInstances, "65"}, {InferPartitionInstances, "4"},
 		{SLOLatency, "0"}, {SLOLatency, "0s"}, {SLOLatency, "-5ms"}, {SLOLatency, "fast"}, {SLOLatency, ""},
-		{SLOLatency, "200"}, {SLOLatency, "10m1ns"}, {SLOLatency, "200 ms"}, {SLOLatency, long + "h"},
+		{SLOLatency, "10us"}, {SLOLatency, "200"}, {SLOLatency, "10m1ns"}, {SLOLatency, "200 ms"}, {SLOLatency, long + "h"},
 		{SLOLatencyMin, "0s"}, {SLOLatencyMin, "50"}, {SLOLatencyMin, "11m"},
 		{SLOPercentile, "0"}, {SLOPercentile, "100"}, {SLOPercentile, "NaN"}, {SLOPercentile, "-1"},
 		{SLOPercentile, "99%"}, {SLOPercentile, "1e1"}, {SLOPercentile, "0x10"}, {SLOPercentile, "99."}, {SLOPercentile, "9.9.9"},

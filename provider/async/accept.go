@@ -68,6 +68,7 @@ func (q *Queue) Accept(w http.ResponseWriter, r *http.Request, name, path string
 // identify adds the gateway's X-Call-Id and X-Start-Time to a request that lacks them.
 func identify(h http.Header, now time.Time) http.Header {
 	h = h.Clone()
+	web.DropHopByHop(h) // Connection may name the headers that follow.
 	if h.Get(queue.CallIDHeader) == "" {
 		h.Set(queue.CallIDHeader, nuid.Next())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -220,6 +221,19 @@ func request(function, body string) []byte {
 	return data
 }
 
+// calling is a message as the gateway publishes it for a request with a header X-Callback-Url.
+func calling(callback string) []byte {
+	u, err := url.Parse(callback)
+	if err != nil {
+		panic(err)
+	}
+	data, err := json.Marshal(types.QueueRequest{Function: "echo", Method: "POST", CallbackURL: u})
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
 func TestThroughTheGateway(t *testing.T) {
 	got := make(chan *frame.Request, 1)
 	r := start(t, func(_ context.Context, name string, r *frame.Request) (*frame.Response, error) {
@@ -244,11 +258,16 @@ func TestThroughTheGateway(t *testing.T) {
 		want    string
 	}{
 		{"faas-request", []byte("{"), "not a queued request in JSON"},
-		{"faas-request", []byte("null"), "not a queued request in JSON"},
+		{"faas-request", []byte("null"), "Function is empty"},
 		{"faas-request", []byte("{}"), "Function is empty"},
 		{"faas-request", request("absent", "x"), `no function "absent"`},
 		{"faas-request", request("Not A Name", "x"), "Function is"},
 		{"other", request("echo", "x"), "channel"},
+		{"faas-request", calling("ftp://x/y"), "must begin with http:// or https://"},
+		{"faas-request", calling("/rel"), "must begin with http:// or https://"},
+		{"faas-request", calling("not a url"), "must begin with http:// or https://"},
+		{"faas-request", calling("http://"), "must name a host"},
+		{"faas-request", calling("http://user:pw@127.0.0.1/x"), "must not hold a user and password"},
 	} {
 		if err := c.Publish(bad.channel, bad.data); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("publishing %s: error %v does not say %q", bad.data, err, bad.want)

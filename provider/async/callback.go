@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // DefaultCallbackTimeout is how long a callback may take.
@@ -164,10 +166,9 @@ func explain(err error) error {
 	return fmt.Errorf("the callback URL was not reached: %w", err)
 }
 
-// ownHeaders are not copied from the function's answer to the callback. They belong to
-// the function's connection, or the callback request sets them itself.
-var ownHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
-	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Host", "Authorization", "Cookie"}
+// ownHeaders are not copied from the function's answer to the callback: its receiver would take
+// them for the caller's.
+var ownHeaders = []string{"Host", "Authorization", "Cookie"}
 
 // headers returns the headers of a callback, as in OpenFaaS: the function's, and those
 // that describe the invocation.
@@ -176,6 +177,7 @@ func headers(r *CallbackResult) http.Header {
 	if h == nil {
 		h = http.Header{}
 	}
+	web.DropHopByHop(h)
 	for _, name := range ownHeaders {
 		h.Del(name)
 	}

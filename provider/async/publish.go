@@ -95,9 +95,14 @@ var errUnknown = errors.New("it may be queued or not")
 // check refuses a request that could not be executed.
 func (q *Queue) check(r *queue.Request) error {
 	if err := queue.CheckRequest(r); err != nil {
-		return web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err)
+		return notQueued(err)
 	}
 	return q.known(r.Name)
+}
+
+// notQueued returns the answer to a request that could not be executed.
+func notQueued(err error) error {
+	return web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err)
 }
 
 // known refuses a function that is not deployed.
@@ -182,23 +187,18 @@ type publication struct {
 	done   func(error)
 }
 
-// take stores a gateway's message. It is the Take of stan.Options. It checks only
-// the function's name and the request's class. Other faults of a message are found when it is executed.
+// take stores a gateway's message. It is the Take of stan.Options. It refuses what Enqueue refuses.
 func (q *Queue) take(data []byte, done func(error)) {
-	function, class, err := queue.Address(data)
-	name := ""
-	if err == nil {
-		name, err = queue.FullName(function)
-	}
+	r, err := queue.DecodeHead(data)
 	if err != nil {
-		done(web.Refuse(http.StatusBadRequest, "the request cannot be queued: %v", err))
+		done(notQueued(err))
 		return
 	}
-	if err := q.known(name); err != nil {
+	if err := q.known(r.Name); err != nil {
 		done(err)
 		return
 	}
-	to, err := q.route(name, class)
+	to, err := q.route(r.Name, r.Header[spare.Header])
 	if err != nil {
 		done(err)
 		return

@@ -113,6 +113,10 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 		return nil
 	}
 	in := &instance{function: fn, table: table, times: p.times, config: seen.Config.String(), origin: seen.Revision}
+	in.number = seen.Revision
+	if seen.Model == a.Model {
+		in.accuracy = a.accuracy
+	}
 	c.keeper.Add(in, &fn.Fleet, seen)
 	in.fit()
 	return in
@@ -121,6 +125,8 @@ func (c *Controller) adopt(fn *function, seen cluster.Instance) *instance {
 // claim takes over the function's instances that an earlier provider or another replica has
 // started. It needs the profile for their times. The lock is held.
 func (c *Controller) claim(fn *function) {
+	fn.handover.claiming = true
+	defer handovers{c}.claimed(fn)
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		if known.Role == cluster.Trial {
 			return nil, leftTrial

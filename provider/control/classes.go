@@ -70,8 +70,8 @@ func (c *classifier) InvokePatiently(ctx context.Context, req *frame.Request, pa
 		}
 	}
 	resp, err := c.dispatcher.InvokePatiently(ctx, req, patience)
-	if err == nil && resp.Variant != cluster.Whole {
-		err = c.name(resp, asks)
+	if err == nil {
+		err = c.name(resp, classes.Binding(asks))
 	}
 	if err != nil {
 		return nil, err
@@ -117,23 +117,32 @@ func (c *classifier) add(asks variant.Requirement) (classes *variant.Classes, nu
 	return classes, number, ok
 }
 
-// name says in an answer which variant gave it. If the variant is not as accurate as the
-// request asks, or not the one that it names, name returns an error instead: the offers changed
-// while the request waited.
+// name says in an answer which revision and which variant gave it. If the variant is not as accurate as the
+// request or the function asks, or not the one that the request names, name returns an error
+// instead: the offers changed while the request waited.
 func (c *classifier) name(resp *frame.Response, asks variant.Requirement) error {
+	if resp.Header == nil {
+		resp.Header = http.Header{}
+	}
+	resp.Header[web.RevisionHeader] = []string{strconv.FormatUint(resp.Revision, 10)}
+	if resp.Variant == cluster.Whole && asks == (variant.Requirement{}) {
+		return nil
+	}
 	v := c.current.Load().Offer(resp.Variant)
-	if earlier := c.earlier.Load(); earlier != nil && v != nil {
+	if earlier := c.earlier.Load(); earlier != nil {
 		if accuracy, ok := (*earlier)[resp.Instance]; ok {
-			was := *v
+			was := variant.Variant{Name: resp.Variant}
+			if v != nil {
+				was = *v
+			}
 			was.Accuracy, v = accuracy, &was
 		}
 	}
-	asks.Latency, asks.Cost = 0, 0 // These are predictions.
 	if v == nil && asks != (variant.Requirement{}) || v != nil && !asks.Met(v) {
 		return &web.Error{Status: http.StatusServiceUnavailable, After: time.Second, Text: "the function's variants changed while the request waited; send it again"}
 	}
-	if resp.Header == nil {
-		resp.Header = http.Header{}
+	if resp.Variant == cluster.Whole {
+		return nil
 	}
 	resp.Header[variantHeader] = []string{resp.Variant}
 	if v != nil && v.Accuracy > 0 {
@@ -206,9 +215,6 @@ func (fn *function) offer() {
 	}
 	fn.classing.told = c.current.Load()
 	c.changing.Unlock()
-	if !fn.several() {
-		return
-	}
 	for _, in := range fn.Sorted() {
 		if in.serves() && in.classes != fn.servedBy(in) {
 			in.Up()
@@ -217,16 +223,15 @@ func (fn *function) offer() {
 }
 
 // overtaken returns the accuracies of instances of earlier deployments where those of the
-// artefacts with their names are others, nil if there are none. It remembers the accuracies of
-// the others.
+// artefacts with their names are others, or there are none; nil if there are no such instances. It
+// remembers the accuracies of the others.
 func (fn *function) overtaken() *map[string]float64 {
 	var all map[string]float64
 	for id, in := range fn.Instances {
 		switch a := fn.artefact(in.Artefact.Name); {
-		case a == nil:
-		case in.Revision == fn.Revision:
+		case a != nil && in.Revision == fn.Revision:
 			in.accuracy = a.accuracy
-		case in.accuracy != a.accuracy:
+		case a == nil || in.accuracy != a.accuracy:
 			if all == nil {
 				all = map[string]float64{}
 			}
@@ -269,12 +274,14 @@ const nobody = 1 << (batching.MaxClasses - 1)
 
 // servedBy returns the classes that an instance serves, 0 for all. If a function has one
 // variant only, that answers all. An instance of an earlier deployment answers only requests
-// that ask nothing.
+// that ask nothing, and none if it is less accurate than the function asks.
 func (fn *function) servedBy(in *instance) (set uint16) {
-	if !fn.several() {
+	switch earlier := in.Revision != fn.Revision; {
+	case earlier && in.accuracy < fn.Inference.Accuracy:
+		return nobody
+	case !fn.several():
 		return 0
-	}
-	if in.Revision != fn.Revision {
+	case earlier:
 		return 1
 	}
 	if set = fn.classing.told.Serving(in.Artefact.Name); set == 0 {

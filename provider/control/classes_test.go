@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -282,6 +284,70 @@ func TestWrongRequirements(t *testing.T) {
 			t.Errorf("%v %v", got, err)
 		}
 	})
+}
+
+// The function's accuracy holds for every answer, also while a deployment replaces instances that
+// run only because requests have named a variant below it.
+func TestTheFunctionsAccuracyHoldsAfterADeployment(t *testing.T) {
+	const image = "variants:precise=97,small=92.2"
+	edits := map[string]func(*provider.Function){
+		"the same":             func(*provider.Function) {},
+		"other environment":    func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"a": "b"} },
+		"only another variant": func(f *provider.Function) { f.Deployment.Image = "variants:precise=97" },
+	}
+	for what, edit := range edits {
+		try(t, func(r *rig) {
+			r.backend.widen(16000)
+			r.measured("fn", image, accurate(95))
+			for range 1000 { // In the end only the variant that is asked for runs.
+				if got, err := r.asks("fn", "Model", "small"); err != nil || got.Variant != "small" {
+					t.Fatalf("%s: %+v, %v", what, got, err)
+				}
+				time.Sleep(time.Second)
+			}
+			r.deploy("fn", image, accurate(95), edit)
+			var sent sync.WaitGroup
+			var answers, below atomic.Int64
+			for range 1000 {
+				sent.Go(func() {
+					if got, err := r.asks("fn"); err == nil {
+						answers.Add(1)
+						if !strings.HasPrefix(string(got.Body), "precise:") {
+							below.Add(1)
+						}
+					}
+				})
+				time.Sleep(5 * time.Millisecond)
+			}
+			sent.Wait()
+			if answers.Load() < 950 || below.Load() > 0 {
+				t.Errorf("%s: %d answers, %d of them below what the function asks", what, answers.Load(), below.Load())
+			}
+		})
+	}
+}
+
+// Whatever instances the dispatcher is told of, an answer below the function's accuracy is not given.
+func TestAnswerBelowTheFunctionsAccuracyIsRefused(t *testing.T) {
+	offers := []variant.Variant{{Name: "precise", Accuracy: 97, RPS: 1}, {Name: "small", Accuracy: 92.2, RPS: 1}}
+	c := &classifier{service: "fn"}
+	classes := variant.NewClasses(variant.Query{Accuracy: 95, Latency: time.Second}).Offering(variant.Query{Accuracy: 95, Latency: time.Second}, offers)
+	c.current.Store(classes)
+	c.earlier.Store(&map[string]float64{"old": 97, "older": 60})
+	for _, answer := range []struct {
+		variant, instance, model string
+		given                    bool
+	}{
+		{"precise", "i", "", true}, {"small", "i", "", false}, {"small", "i", "small", true},
+		{"gone", "old", "", true}, {"gone", "older", "", false}, {"gone", "i", "", false}, {"precise", "older", "", false},
+		{cluster.Whole, "i", "", false}, {cluster.Whole, "old", "", true},
+	} {
+		asks := classes.Binding(variant.Requirement{Query: variant.Query{Model: answer.model, Latency: time.Second}})
+		err := c.name(&frame.Response{Variant: answer.variant, Instance: answer.instance}, asks)
+		if known, ok := err.(web.HTTPError); (err == nil) != answer.given || err != nil && (!ok || known.HTTPStatus() != 503) {
+			t.Errorf("%+v: %v", answer, err)
+		}
+	}
 }
 
 // While a deployment with a better model of the same name replaces the instances, the earlier ones

@@ -84,6 +84,9 @@ type Options struct {
 	// StopGrace is how long a retired instance may take to finish its requests, and
 	// then again to exit.
 	StopGrace time.Duration
+	// OneMachine says that there will never be more nodes than now. Deployments that no node could
+	// hold are then refused.
+	OneMachine bool
 	// Engine is the name that a profile must carry, Machine that of this machine
 	// ([latency.Finder]).
 	Engine, Machine string

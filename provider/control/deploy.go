@@ -26,6 +26,15 @@ var _ provider.Controller = (*Controller)(nil)
 // A new model is measured in the background. The old revision is served until the new
 // revision's times are known, and its instances serve until the new ones are ready.
 func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider.Dispatcher, error) {
+	if c.options.OneMachine && !f.Restored {
+		nodes, err := c.options.Backend.Nodes(ctx)
+		if err == nil {
+			err = keeper.CheckRequests(f.Deployment, f.Inference.Requests, nodes)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	bundle, models, err := c.options.Bundles.Models(ctx, f)
 	if err != nil {
 		return nil, web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/openfaas/faas-provider/types"
+
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -257,4 +259,19 @@ func TestSecretsReachTheInstances(t *testing.T) {
 			}
 		}
 	})
+}
+
+// On one machine, instances that need more than it has are refused; a cluster may grow.
+func TestRequestsThatNoNodeCouldHold(t *testing.T) {
+	for _, one := range []bool{true, false} {
+		tryWith(t, func(o *Options) { o.OneMachine = one }, func(r *rig) {
+			f := r.function("f", "m", func(f *provider.Function) {
+				f.Deployment.Requests, f.Inference.Requests.Memory = &types.FunctionResources{Memory: "1Ti"}, 1<<40
+			})
+			_, err := r.Deploy(t.Context(), f)
+			if one && (status(err) != 400 || !strings.Contains(err.Error(), `requests.memory is "1Ti": `)) || !one && err != nil {
+				t.Errorf("one machine: %v: %v", one, err)
+			}
+		})
+	}
 }

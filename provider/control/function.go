@@ -52,6 +52,7 @@ type function struct {
 
 	dispatcher *dispatch.Dispatcher
 	classing   classing
+	handover   handover
 	// tuned is the function's batching policy if that is BATCH's, otherwise nil.
 	tuned *tuned
 	// stats, running and executed are the results of the latest look. The next look
@@ -261,6 +262,7 @@ type instance struct {
 	// follower follows its state by its executions.
 	follower variant.Follower
 	relief   relief
+	answering
 	// told is of bodies and shadows, and zero for others.
 	told
 }
@@ -283,7 +285,7 @@ func (in *instance) Holds() cluster.Resources {
 
 // Up implements [keeper.Instance].
 func (in *instance) Up() {
-	if in.Role == cluster.Body && in.serves() {
+	if in.Role == cluster.Body && in.serves() && in.answers() {
 		in.tell()
 	}
 }
@@ -296,6 +298,7 @@ func (in *instance) tell() {
 	if t := in.function.tuned; t != nil {
 		t.set(&d)
 	}
+	d.Revision = in.announced()
 	in.function.dispatcher.Up(d, in.Network, in.Address)
 }
 

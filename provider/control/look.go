@@ -53,6 +53,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
 	for _, fn := range c.functions {
+		handovers{c}.decide(fn)
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
@@ -74,6 +75,9 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	}
 	plan = driver{c}.upToDate(plan)
 	next := systems.CarryOut(plan, functions, c.options.Tick, busy, do)
+	for _, fn := range c.functions {
+		handovers{c}.decide(fn) // The plan may have stopped the last earlier instances.
+	}
 	if leading {
 		driver{c}.raiseAll(nodes)
 	}
@@ -223,7 +227,7 @@ func deal(system systems.System, instances []*instance, f scaling.Function) {
 	var serving []*instance
 	var ranges []capacity.Range
 	for _, in := range instances {
-		if in.serves() {
+		if in.serves() && in.up {
 			serving = append(serving, in)
 			ranges = append(ranges, system.Range(in.planned(), in.exec, f.SLO))
 		}

@@ -362,7 +362,11 @@ func (c preparation) serve(tried bool) {
 	for _, a := range found {
 		fn.renumber(r, a)
 	}
+	before := latest(fn)
 	fn.Function, fn.secrets, fn.values = r.Function, r.secrets, r.values
+	if latest(fn) != before {
+		revise(fn)
+	}
 	fn.artefacts, fn.unknown, fn.classing.stale = found, nil, true
 	for _, t := range c.all {
 		if t.profile == nil {

@@ -49,7 +49,16 @@ func InvokeSpare(c *Controller, name string, req *frame.Request) (*frame.Respons
 	if !ok {
 		return nil, spare.ErrOccupied
 	}
-	return dispatch.InvokeSpare(fn.dispatcher, req)
+	classifier := fn.classing.classifier
+	asks := classifier.current.Load().Binding(variant.Requirement{})
+	resp, err := dispatch.InvokeSpare(fn.dispatcher, req)
+	if err == nil {
+		err = classifier.name(resp, asks)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 // shares are the parts of their CPU that nodes use. They are calculated at most once every

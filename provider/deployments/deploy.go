@@ -200,7 +200,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 	delete(c.functions, name)
 	for _, in := range c.pods[name] {
 		in.endProbes()
-		in.up, in.wasReady, in.lost = false, false, false
+		in.up, in.answers, in.wasReady, in.lost = false, false, false, false
 	}
 	fn.forwarder.Close()
 	fn.metrics.SetInstances(fn.config().String(), 0)

@@ -26,6 +26,8 @@ type function struct {
 	// starting instances.
 	readyPath   string
 	kubeletOnly bool
+	// answering is the revision whose instances get requests, 0 if none did.
+	answering uint64
 
 	replicas *replica.Scaler
 	// led: this replica led at its last look at the function, so replicas is up to date.

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // instance is one pod of a function.
 type instance struct {
 	Pod
-	// up: the forwarder sends it requests. wasReady: Kubernetes has reported it as ready,
-	// so a later report that it is not ready counts.
-	up, wasReady bool
+	// up: it could get requests. answers: the forwarder sends it some. wasReady: Kubernetes has
+	// reported it as ready, so a later report that it is not ready counts.
+	up, answers, wasReady bool
 	// lost: it accepted no connection, whatever Kubernetes says. The controller probes
 	// it until it answers.
 	lost bool
@@ -38,7 +39,7 @@ func (fn *function) follow(in *instance) {
 		in.endProbes()
 		if in.up {
 			in.up = false
-			fn.lower(in)
+			fn.choose()
 		}
 	case in.Ready && !in.lost:
 		in.endProbes()
@@ -50,7 +51,7 @@ func (fn *function) follow(in *instance) {
 		in.endProbes()
 		if in.up {
 			in.up = false
-			fn.forwarder.Forget(in.ID)
+			fn.choose()
 		}
 		if in.Started && in.Address != "" {
 			fn.probe(in)
@@ -60,14 +61,63 @@ func (fn *function) follow(in *instance) {
 	}
 }
 
-// raise makes the forwarder send an instance requests. The lock is held.
+// raise lets an instance get requests. The lock is held.
 func (fn *function) raise(in *instance) {
 	if in.up || in.Address == "" {
 		return
 	}
 	in.up, in.lost = true, false
-	fn.forwarder.Up(in.ID, in.Network, in.Address)
+	fn.choose()
 	fn.controller.Wake()
+}
+
+// choose makes the forwarder send requests to the instances of one revision. The lock is held.
+func (fn *function) choose() {
+	pods, up := fn.controller.pods[fn.Name], map[uint64]int{}
+	for _, in := range pods {
+		if in.up {
+			up[in.Revision]++
+		}
+	}
+	fn.answering = answering(fn.answering, fn.Revision, up, fn.wanted())
+	for _, in := range pods {
+		switch answers := in.up && in.Revision == fn.answering; {
+		case answers == in.answers:
+		case answers:
+			in.answers = true
+			fn.forwarder.Up(in.ID, in.Network, in.Address, in.Revision)
+		default:
+			in.answers = false
+			if in.Leaving {
+				fn.lower(in)
+			} else {
+				fn.forwarder.Forget(in.ID) // It may come back.
+			}
+		}
+	}
+}
+
+// answering returns the revision that answers from now on. before is the one that did, 0 if that is
+// not known, and up counts the instances that could answer by revision. A revision never answers
+// after a later one, unless deployed is an earlier one, because the later could not be stored.
+func answering(before, deployed uint64, up map[uint64]int, wanted int) uint64 {
+	latest, second := uint64(0), uint64(0)
+	for r := range up {
+		switch {
+		case r > latest:
+			latest, second = r, latest
+		case r > second:
+			second = r
+		}
+	}
+	if before == 0 {
+		before = second
+	}
+	returns := latest < before && deployed >= before
+	if len(up) > 0 && !returns && keeper.HandOver(float64(up[latest]), float64(up[before]), float64(wanted)) {
+		return latest
+	}
+	return before
 }
 
 // lower makes the forwarder send an instance nothing new. Its requests continue. The lock is held.
@@ -88,7 +138,7 @@ func (c *Controller) lost(name string, id cluster.InstanceID, cause error) {
 	c.options.Logger.Warn().Str("function", name).Str("instance", string(id)).AnErr("cause", cause).
 		Msg("an instance accepts no connection; it gets no requests until it answers again")
 	in.up, in.lost = false, true
-	fn.forwarder.Forget(id)
+	fn.choose()
 	fn.probe(in)
 	c.Wake()
 }

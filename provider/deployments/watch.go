@@ -186,6 +186,7 @@ func (c *Controller) losePod(p *corev1.Pod) {
 	in.endProbes()
 	if fn := c.functions[seen.Function]; fn != nil {
 		fn.forwarder.Forget(seen.ID)
+		fn.choose()
 		c.Wake()
 	}
 }

@@ -16,7 +16,9 @@ type batch struct {
 	stream cluster.InstanceID
 	// variant is the artefact that the instance has loaded.
 	variant string
-	link    *link
+	// revision is the number of the revision that the instance runs.
+	revision uint64
+	link     *link
 	// policy is the policy that formed it, nil for a probe.
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.

@@ -109,11 +109,10 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // record counts what the dispatcher records.
-type record struct{ batches, queued, misses, drops atomic.Int64 }
+type record struct{ batches, queued, drops atomic.Int64 }
 
 func (r *record) ObserveBatch(int, time.Duration) { r.batches.Add(1) }
 func (r *record) ObserveQueue(time.Duration)      { r.queued.Add(1) }
-func (r *record) AddMiss()                        { r.misses.Add(1) }
 func (r *record) AddDrop(metrics.Reason)          { r.drops.Add(1) }
 
 func times(b int, t time.Duration) []time.Duration {

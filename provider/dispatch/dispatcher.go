@@ -34,9 +34,6 @@ type Recorder interface {
 	ObserveBatch(size int, exec time.Duration)
 	// ObserveQueue records a request that waited for d before its batch was sent.
 	ObserveQueue(d time.Duration)
-	// AddMiss counts a request that was answered later than its SLO, or with an error of the
-	// instance.
-	AddMiss()
 	// AddDrop counts a request that was answered without being executed.
 	AddDrop(reason metrics.Reason)
 }
@@ -310,9 +307,7 @@ func (d *Dispatcher) finish(c *call, s signal) (*frame.Response, error) {
 		return s.response, s.err
 	}
 	late, failed := time.Since(c.arrived) > c.slo, failing(s.response)
-	if late || failed {
-		d.options.Recorder.AddMiss()
-	}
+	s.response.Late = late
 	switch {
 	case c.excused():
 	case failed: // More capacity would not help.
@@ -361,7 +356,7 @@ func (d *Dispatcher) act(now time.Time) []*batch {
 func (d *Dispatcher) batch(now time.Time, m *instanceState, stream cluster.InstanceID, calls []*call) *batch {
 	b := &batch{instance: m.ID, stream: stream, policy: d.policy, calls: calls, sent: now}
 	m.inFlight++
-	b.generation, b.variant = m.generation, m.Variant
+	b.generation, b.variant, b.revision = m.generation, m.Variant, m.Revision
 	b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 	b.predict(&m.Instance)
 	b.overdue = d.tardiness.overdue(b.predicted)

@@ -300,7 +300,7 @@ func (f *flight) land(own *call) error {
 	}
 	f.record(len(part), took.time)
 	for i, c := range part {
-		responses[i].Instance, responses[i].Variant = string(f.instance), f.variant
+		responses[i].Instance, responses[i].Variant, responses[i].Revision = string(f.instance), f.variant, f.revision
 		f.answer(c, own, signal{response: &responses[i], took: took.time})
 	}
 	return nil

@@ -44,7 +44,7 @@ func InvokeSpare(d *Dispatcher, request *frame.Request) (*frame.Response, error)
 	}
 	l.landed(responses, took, time.Since(x.began))
 	r := &responses[0]
-	r.Instance, r.Variant = string(l.id), l.variant
+	r.Instance, r.Variant, r.Revision = string(l.id), l.variant, l.revision
 	return r, nil
 }
 
@@ -67,7 +67,7 @@ func lend(d *Dispatcher, c *call) *loan {
 	}
 	best.lent = true
 	batching.Down(d.policy, now, &best.Instance)
-	b := &batch{instance: best.ID, variant: best.Variant, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], once: d.options.Once, calls: []*call{c}, sent: now}
+	b := &batch{instance: best.ID, variant: best.Variant, revision: best.Revision, link: best.link, limit: best.Config.Batch, predicted: best.Exec[0], once: d.options.Once, calls: []*call{c}, sent: now}
 	b.overdue = d.tardiness.overdue(b.predicted)
 	return &loan{d: d, id: best.ID, m: best, batch: b, timeout: d.timeout(best.Instance)}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -18,6 +19,8 @@ type instance struct {
 	id               cluster.InstanceID
 	network, address string
 	transport        *http.Transport
+	// revision is the number of the function's revision that it runs.
+	revision atomic.Uint64
 	// health says whether it may get requests. up: it gets them. served: it has answered one.
 	health     health.Target
 	up, served bool

@@ -59,7 +59,7 @@ func TestColdBurstWaitsForFurtherInstances(t *testing.T) {
 // Such a request gets 429 when its wait is over, and waits no more if its client leaves.
 func TestColdBurstEnds(t *testing.T) {
 	r := newRig(t, Options{})
-	r.Up("a", "unix", "nowhere")
+	r.Up("a", "unix", "nowhere", 1)
 	c := &call{forwarder: r.Forwarder, ctx: t.Context(), cold: true, freed: r.freed, deadline: time.Now().Add(time.Millisecond)}
 	if p, err := r.acquireFreed(c); p != nil || err != nil || r.Stats().Waiting != 0 {
 		t.Errorf("at its deadline it got %v, %v", p, err)

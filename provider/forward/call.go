@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/health"
@@ -113,6 +115,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		}
 		if c.response, err = c.attempt(out); err == nil {
 			c.answer = c.response.Body
+			c.response.Header.Set(web.RevisionHeader, strconv.FormatUint(p.revision.Load(), 10))
 		}
 		if c.limit.over() {
 			return nil, f.drop(metrics.Late, ErrExecTimeout)
@@ -248,5 +251,9 @@ func locate(path, query string) (*url.URL, error) {
 	if err != nil {
 		return nil, &web.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("the request's path cannot be read: %v", err)}
 	}
-	return &url.URL{Scheme: "http", Host: "instance", Path: plain, RawPath: path, RawQuery: query}, nil
+	to := &url.URL{Scheme: "http", Host: "instance", Path: plain, RawPath: path, RawQuery: query}
+	if to.EscapedPath() != path && !strings.HasPrefix(path, "//") {
+		to.Opaque = path // It has characters that net/url would escape.
+	}
+	return to, nil
 }

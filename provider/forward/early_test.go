@@ -116,7 +116,7 @@ func TestNobodyReadsTheBodyAfterwards(t *testing.T) {
 	f := New(Options{ColdWait: time.Second, Recorder: &record{}})
 	for _, in := range []*function{curt(t, ""), curt(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), curt(t, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")} {
 		in.id += cluster.InstanceID(in.address)
-		f.Up(in.id, "unix", in.address)
+		f.Up(in.id, "unix", in.address, 1)
 	}
 	var misused atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -38,10 +38,9 @@
 //
 // # Updates
 //
-// All ready instances are equal, including those of the revision before. During an
-// update requests reach both revisions, as in a rolling update of Kubernetes, until
-// the last old instance is retired. Preferring new instances would put the whole load
-// on the first of them, which has just started.
+// All instances that are up are equal. During an update the controller tells the forwarder of
+// new instances when enough are ready to take over, and lets it drain the earlier ones then.
+// So no answer of an earlier revision follows one of a later.
 package forward
 
 import (

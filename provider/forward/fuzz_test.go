@@ -100,7 +100,7 @@ func (w *world) start(takes time.Duration) {
 	id := fmt.Sprint(w.last)
 	w.instances[id] = in
 	w.mu.Unlock()
-	w.Up(cluster.InstanceID(id), "fake", id)
+	w.Up(cluster.InstanceID(id), "fake", id, 1)
 }
 
 // pick returns one of the instances that were started and live.

@@ -26,14 +26,19 @@ const (
 )
 
 // Up adds an instance that listens at network and address, as in net.Dial. Waiting
-// requests go there at once. A second Up with the same ID does nothing.
-func (f *Forwarder) Up(id cluster.InstanceID, network, address string) {
+// requests go there at once. Its answers name the revision. A second Up with the same ID only
+// changes the revision.
+func (f *Forwarder) Up(id cluster.InstanceID, network, address string, revision uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.instances[id]; known || f.closed {
+	if p, known := f.instances[id]; known || f.closed {
+		if known {
+			p.revision.Store(revision)
+		}
 		return
 	}
 	p := &instance{id: id, network: network, address: address, transport: f.transport(network, address)}
+	p.revision.Store(revision)
 	f.instances[id] = p
 	f.raise(p)
 }

@@ -14,7 +14,7 @@ func BenchmarkPick(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			f := New(Options{})
 			for i := range n {
-				f.Up(cluster.InstanceID(fmt.Sprint("i-", i)), "unix", "nowhere")
+				f.Up(cluster.InstanceID(fmt.Sprint("i-", i)), "unix", "nowhere", 1)
 			}
 			taken := make([]*instance, 2*n)
 			take := func(i int) {

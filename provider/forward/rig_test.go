@@ -140,7 +140,7 @@ func newRig(t testing.TB, o Options) *rig {
 	return r
 }
 
-func (r *rig) up(in *function) { r.Up(in.id, "unix", in.address) }
+func (r *rig) up(in *function) { r.Up(in.id, "unix", in.address, 1) }
 
 // client keeps no connections, so that none is left at the end.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},

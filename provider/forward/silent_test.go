@@ -115,7 +115,7 @@ func (s *stoppable) start(id string) *process {
 		}
 		server.Close()
 	})
-	s.Up(cluster.InstanceID(id), "fake", id)
+	s.Up(cluster.InstanceID(id), "fake", id, 1)
 	return p
 }
 

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"maps"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // Reason is the reason why a request was answered without being executed.
@@ -50,7 +52,7 @@ type FunctionMetrics struct {
 	// costs Prometheus nothing for them.
 	total, queue, exec, batch late
 	cold                      prometheus.Observer
-	misses                    prometheus.Counter
+	asked, misses             prometheus.Counter
 	drops                     map[Reason]prometheus.Counter
 
 	// mu guards removed, relay and gauges, and that a removed function makes no series.
@@ -73,7 +75,7 @@ func newFunction(m *Metrics, name string) *FunctionMetrics {
 	f := &FunctionMetrics{
 		name: name, metrics: m,
 		total: late{of: m.total}, queue: late{of: m.queue}, exec: late{of: m.exec}, batch: late{of: m.batch},
-		cold: m.cold.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
+		cold: m.cold.WithLabelValues(name), asked: m.asked.WithLabelValues(name), misses: m.misses.WithLabelValues(name),
 		drops: map[Reason]prometheus.Counter{}, gauges: map[owned]struct{}{},
 	}
 	f.codes.Store(&map[int]*atomic.Uint64{})
@@ -159,8 +161,19 @@ func (f *FunctionMetrics) ObserveBatch(size int, exec time.Duration) {
 // §3.1).
 func (f *FunctionMetrics) ObserveCold(d time.Duration) { f.cold.Observe(d.Seconds()) }
 
-// AddMiss counts a request that was not answered within the SLO.
-func (f *FunctionMetrics) AddMiss() { f.misses.Inc() }
+// ObserveObjective counts the answer to a request of a function with an objective. late says that
+// it came after the objective. A request is missed, too, if it was refused (429, 503) or has failed
+// (5xx). One that the client has to change (4xx), or that it broke off in time (499), does not count.
+func (f *FunctionMetrics) ObserveObjective(code int, late bool) {
+	failed := code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	if !failed && code >= http.StatusBadRequest && (code != web.StatusHungUp || !late) {
+		return
+	}
+	f.asked.Inc()
+	if failed || late {
+		f.misses.Inc()
+	}
+}
 
 // AddDrop counts a request that was answered without being executed. A reason
 // that is not one of Reasons is not counted.
@@ -282,6 +295,7 @@ func (f *FunctionMetrics) remove() {
 	for _, h := range []*prometheus.HistogramVec{m.total, m.queue, m.exec, m.cold, m.batch} {
 		h.DeleteLabelValues(f.name)
 	}
+	m.asked.DeleteLabelValues(f.name)
 	m.misses.DeleteLabelValues(f.name)
 	m.shadows.removeFrom(f.name)
 	for reason := range f.drops {

@@ -38,7 +38,7 @@ var (
 type Metrics struct {
 	requests, inFlight                                      *prometheus.Desc
 	total, queue, exec, cold, batch                         *prometheus.HistogramVec
-	misses, drops                                           *prometheus.CounterVec
+	asked, misses, drops                                    *prometheus.CounterVec
 	instances, parked, ratio, level, provisional, unbatched *prometheus.GaugeVec
 	variants                                                *prometheus.GaugeVec
 	cpu, memory, gpu, cpuUsed, used                         *prometheus.GaugeVec
@@ -58,12 +58,14 @@ func New(r prometheus.Registerer) *Metrics {
 			"Requests answered, by function and HTTP status code; 499 stands for a client that hung up.", []string{"function", "code"}, nil),
 		inFlight: prometheus.NewDesc(prometheus.BuildFQName(namespace, "", "requests_in_flight"),
 			"Requests taken and not yet answered.", function, nil),
-		total:     histogram("request_duration_seconds", "Time from a request's arrival at the provider to its answer.", requestBuckets),
-		queue:     histogram("queue_duration_seconds", "Time that a request waited for its batch to start.", partBuckets),
-		exec:      histogram("exec_duration_seconds", "Time that a batch took on its instance.", partBuckets),
-		cold:      histogram("cold_start_duration_seconds", "Time from the decision to start an instance until it is ready.", coldBuckets),
-		batch:     histogram("batch_size", "Requests in one batch.", batchBuckets),
-		misses:    counter("slo_misses_total", "Requests not answered within the function's SLO.", function),
+		total: histogram("request_duration_seconds", "Time from a request's arrival at the provider to its answer.", requestBuckets),
+		queue: histogram("queue_duration_seconds", "Time that a request waited for its batch to start.", partBuckets),
+		exec:  histogram("exec_duration_seconds", "Time that a batch took on its instance.", partBuckets),
+		cold:  histogram("cold_start_duration_seconds", "Time from the decision to start an instance until it is ready.", coldBuckets),
+		batch: histogram("batch_size", "Requests in one batch.", batchBuckets),
+		asked: counter("slo_requests_total",
+			"Requests that count for the function's SLO: all but those that the client has to change.", function),
+		misses:    counter("slo_misses_total", "Requests of slo_requests_total that were late, refused or failed.", function),
 		drops:     counter("drops_total", "Requests answered without being executed, by reason.", []string{"function", "reason"}),
 		instances: gauge("instances", "Ready instances, by config: batch, millicores, share of a GPU.", []string{"function", "config"}),
 		variants:  gauge("variant_instances", "Ready instances, by variant of the model and its state: active, overloaded, interfered.", []string{"function", "variant", "state"}),
@@ -90,7 +92,7 @@ func New(r prometheus.Registerer) *Metrics {
 		functions: map[string]*FunctionMetrics{},
 	}
 	r.MustRegister(m.shadows.all()...)
-	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.misses, m.drops,
+	r.MustRegister(m, m.total, m.queue, m.exec, m.cold, m.batch, m.asked, m.misses, m.drops,
 		m.instances, m.variants, m.parked, m.ratio, m.level, m.provisional, m.unbatched, m.cpu, m.memory, m.gpu, m.cpuUsed, m.used, m.nodeCPU, m.nodeMemory, m.nodeGPU, m.nodes)
 	return m
 }

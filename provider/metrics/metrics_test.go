@@ -26,7 +26,7 @@ func TestWhatPrometheusSees(t *testing.T) {
 	f.ObserveBatch(4, 2*time.Millisecond)
 	f.ObserveQueue(time.Millisecond)
 	f.ObserveCold(80 * time.Millisecond)
-	f.AddMiss()
+	f.ObserveObjective(200, true)
 	f.AddDrop(Late)
 	f.AddDrop("made up")
 	config := cluster.Config{Batch: 8, Resources: cluster.Resources{CPU: 1000}}
@@ -60,7 +60,7 @@ faas_infer_parked_instances{function="mnist.openfaas-fn"} 3
 # HELP faas_infer_exec_over_predicted_ratio Measured over predicted time of batches, at the percentile that the prediction is corrected for, by config.
 # TYPE faas_infer_exec_over_predicted_ratio gauge
 faas_infer_exec_over_predicted_ratio{config="⟨8,1000m,0%⟩",function="mnist.openfaas-fn"} 1.25
-# HELP faas_infer_slo_misses_total Requests not answered within the function's SLO.
+# HELP faas_infer_slo_misses_total Requests of slo_requests_total that were late, refused or failed.
 # TYPE faas_infer_slo_misses_total counter
 faas_infer_slo_misses_total{function="mnist.openfaas-fn"} 1
 # HELP faas_infer_allocated_cpu_cores Processor cores that a function's instances hold.
@@ -85,6 +85,26 @@ faas_infer_node_cpu_cores{node="n1",state="total"} 2
 	}
 }
 
+// Refused and failed requests are missed ones. What the client has to change says nothing about the
+// objective.
+func TestWhatCountsForTheObjective(t *testing.T) {
+	for _, c := range []struct {
+		code          int
+		late          bool
+		asked, missed float64
+	}{
+		{200, false, 1, 0}, {200, true, 1, 1}, {302, false, 1, 0}, {429, false, 1, 1}, {500, false, 1, 1}, {502, false, 1, 1},
+		{503, false, 1, 1}, {504, true, 1, 1}, {400, false, 0, 0}, {404, true, 0, 0}, {413, false, 0, 0},
+		{499, false, 0, 0}, {499, true, 1, 1},
+	} {
+		f := New(prometheus.NewRegistry()).Function("a.b")
+		f.ObserveObjective(c.code, c.late)
+		if asked, missed := testutil.ToFloat64(f.asked), testutil.ToFloat64(f.misses); asked != c.asked || missed != c.missed {
+			t.Errorf("%+v: asked %v, missed %v", c, asked, missed)
+		}
+	}
+}
+
 func TestRemoveLeavesNothing(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	m := New(r)
@@ -94,7 +114,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	f.ObserveQueue(1)
 	f.ObserveBatch(1, 1)
 	f.ObserveCold(1)
-	f.AddMiss()
+	f.ObserveObjective(200, true)
 	f.AddDrop(Late)
 	for _, config := range []string{"x", "y"} {
 		f.SetInstances(config, 1)

@@ -105,6 +105,8 @@ const (
 	patienceHeader = "X-Faas-Infer-Patience-Ms"
 	waitedHeader   = "X-Faas-Infer-Waited-Us"
 	retryHeader    = "X-Faas-Infer-Retry-Ms"
+	// lateHeader, in an answer, says that it came after the request's objective.
+	lateHeader = "X-Faas-Infer-Late"
 )
 
 // send makes another replica dispatch a request.
@@ -216,6 +218,7 @@ func take(m Member, answer *http.Response, body []byte) (*frame.Response, error)
 	if err != nil || len(responses) != 1 {
 		return nil, &web.Error{Status: http.StatusBadGateway, Text: fmt.Sprintf("cannot read the answer of replica %s of the provider; do all replicas have the same version?", m.ID)}
 	}
+	responses[0].Late = answer.Header.Get(lateHeader) != ""
 	return &responses[0], nil
 }
 

@@ -87,6 +87,9 @@ func (g *Group) serveInvoke(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	buffers, length := frame.EncodeResponses([]frame.Response{*response})
+	if response.Late {
+		w.Header().Set(lateHeader, "1")
+	}
 	w.Header().Set("Content-Type", frame.ContentType)
 	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 	w.WriteHeader(http.StatusOK)

@@ -48,8 +48,11 @@ type Options struct {
 	Backend cluster.Backend
 	Bundles Bundles
 	Secrets Secrets
-	Metrics *metrics.Metrics
-	Logger  zerolog.Logger
+	// Validate returns an error that names the variable if a program with this environment could
+	// not start in a bundle's directory; nil for no check.
+	Validate func(environment map[string]string, bundle string) error
+	Metrics  *metrics.Metrics
+	Logger   zerolog.Logger
 	// ColdWait is how long a request without a ready instance may wait. QueueLimit
 	// is the maximum number of waiting requests per function.
 	ColdWait   time.Duration

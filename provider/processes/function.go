@@ -22,12 +22,20 @@ type function struct {
 	wish uint64
 	// arrivals is the counter at the last look.
 	arrivals uint64
+	// handed says that the deployed revision answers, and earlier ones never again. claiming: it is
+	// not known yet which one answers, because instances of both are being taken over.
+	handed, claiming bool
 }
 
 // instance is one instance with its function.
 type instance struct {
 	keeper.Kept
 	function *function
+	// up: the forwarder sends it requests. passed: it had none when a later revision was deployed,
+	// and gets none.
+	up, passed bool
+	// revision is the number of the latest revision that it ran as.
+	revision uint64
 }
 
 // Holds returns what the instance holds of its node.
@@ -36,8 +44,51 @@ func (in *instance) Holds() cluster.Resources { return in.Config.Resources }
 // Current reports whether its function would now start the same instance.
 func (in *instance) Current() bool { return in.Fingerprint == in.function.fingerprint }
 
-// Up makes the forwarder send a ready instance requests.
-func (in *instance) Up() { in.function.forwarder.Up(in.ID, in.Network, in.Address) }
+// Up makes the forwarder send a ready instance requests, unless those of another revision answer
+// them.
+func (in *instance) Up() {
+	fn := in.function
+	current := in.Current()
+	if current && !fn.handed && !fn.claiming {
+		fn.handed = fn.serving() == 0
+	}
+	if fn.claiming || in.passed || current != fn.handed {
+		return
+	}
+	if in.up = true; current {
+		in.revision = fn.Revision
+	}
+	fn.forwarder.Up(in.ID, in.Network, in.Address, cmp.Or(in.revision, in.Kept.Revision))
+}
+
+// serving counts the instances of earlier revisions that answer requests, with those that are
+// silent for the moment.
+func (fn *function) serving() (n int) {
+	for _, in := range fn.Instances {
+		if in.up && in.State == cluster.Ready && !in.Retiring && !in.Current() {
+			n++
+		}
+	}
+	return n
+}
+
+// handOver lets the deployed revision answer if enough of its instances are ready. The lock is held.
+func (fn *function) handOver(ready, wanted int) {
+	if fn.handed || !keeper.HandOver(float64(ready), float64(fn.serving()), float64(wanted)) {
+		return
+	}
+	fn.handed = true
+	fn.raise()
+}
+
+// raise tells the forwarder of the instances that may answer.
+func (fn *function) raise() {
+	for _, in := range fn.Sorted() {
+		if in.There() {
+			in.Up()
+		}
+	}
+}
 
 func (c *Controller) newFunction(now time.Time, r *revision) *function {
 	fn := &function{revision: r, wish: r.Replicas, replicas: replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas))}
@@ -61,6 +112,11 @@ func (fn *function) load() replica.Load {
 // would start in the same way stay.
 func (fn *function) change(now time.Time, r *revision) {
 	fn.revision = r
+	fn.handed = fn.serving() == 0
+	for _, in := range fn.Instances {
+		in.passed = !in.up && !in.Current()
+	}
+	fn.raise() // Those that stay run as the new revision.
 	fn.forwarder.SetExecTimeout(forward.ExecTimeout(r.env))
 	fn.replicas.Configure(keeper.ScaleSettings(r.Inference))
 	fn.want(now, r.Replicas)
@@ -119,11 +175,25 @@ func (c *Controller) start(fn *function, spec cluster.InstanceSpec) {
 // claim takes over the function's instances that an earlier provider has started.
 // Instances with other content are replaced as after an update. The lock is held.
 func (c *Controller) claim(now time.Time, fn *function) {
+	fn.claiming = true
 	c.keeper.Claim(fn.Name, func(known cluster.Instance) (*instance, string) {
 		in := &instance{function: fn, Kept: keeper.Kept{DrainGrace: drainGrace(known.Env, c.options.DrainGrace)}}
 		c.keeper.Add(in, &fn.Fleet, known)
 		return in, ""
 	})
+	fn.claiming = false
+	current, old := 0, 0
+	for _, in := range fn.Instances {
+		switch {
+		case !in.There():
+		case in.Current():
+			current++
+		default:
+			old++
+		}
+	}
+	fn.handed = keeper.HandOver(float64(current), float64(old), float64(fn.wish))
+	fn.raise()
 	if n := len(fn.Instances); n > 0 {
 		fn.replicas.Resume(now, n)
 	}

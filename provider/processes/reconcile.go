@@ -77,13 +77,17 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 			c.keeper.Retire(in, "no longer needed")
 		}
 	}
-	// Old instances serve until as many current ones are proven.
-	if extra := len(old) - max(0, wanted-proven); extra > 0 {
-		for _, in := range old[:extra] {
+	// Old instances serve until enough current ones are proven.
+	fn.handOver(proven, wanted)
+	kept := old[:0]
+	for i, in := range old {
+		if fn.handed || in.passed || i < len(old)-wanted {
 			c.keeper.Retire(in, "replaced")
+			continue
 		}
-		old = old[extra:]
+		kept = append(kept, in)
 	}
+	old = kept
 	missing := wanted - len(current)
 	if missing > 0 && free != nil && !fn.Failures.Pausing(now) {
 		c.grow(fn, missing, old, free)

@@ -16,6 +16,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/forward"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // revision is a deployment with everything that its instances are started with.
@@ -37,7 +38,7 @@ const (
 
 // revise finds what a deployment needs, or returns an error that names what is missing.
 func (c *Controller) revise(f *provider.Function) (*revision, error) {
-	if err := c.checkGPUs(f); err != nil {
+	if err := c.checkRoom(f); err != nil {
 		return nil, err
 	}
 	program, err := c.options.Bundles.Program(f.Deployment.Image)
@@ -45,6 +46,12 @@ func (c *Controller) revise(f *provider.Function) (*revision, error) {
 		return nil, err
 	}
 	r := &revision{Function: f, bundle: program.Dir, env: environment(f, program), secrets: map[string]string{}}
+	// A function that was accepted before comes back, whatever has happened to its program.
+	if c.options.Validate != nil && !f.Restored {
+		if err := c.options.Validate(r.env, r.bundle); err != nil {
+			return nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		}
+	}
 	values := map[string][]byte{}
 	for _, name := range f.Deployment.Secrets {
 		file, err := c.options.Secrets.File(f.Deployment.Namespace, name)
@@ -109,9 +116,22 @@ func (r *revision) config() cluster.Config {
 	return cluster.Config{Batch: 1, Resources: held}
 }
 
-// checkGPUs refuses a function that asks for more whole GPUs than any machine has.
-func (c *Controller) checkGPUs(f *provider.Function) error {
+// checkRoom refuses a function whose instances no machine could hold.
+func (c *Controller) checkRoom(f *provider.Function) error {
 	wants := max(f.Inference.Limits.GPU, f.Inference.Requests.GPU) / cluster.WholeDevice
+	requests := f.Deployment.Requests != nil && !f.Restored
+	if wants == 0 && !requests {
+		return nil
+	}
+	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
+	if err != nil {
+		return err
+	}
+	if requests {
+		if err := keeper.CheckRequests(f.Deployment, f.Inference.Requests, nodes); err != nil {
+			return err
+		}
+	}
 	if wants == 0 {
 		return nil
 	}
@@ -119,10 +139,6 @@ func (c *Controller) checkGPUs(f *provider.Function) error {
 		if r != nil && (strings.Trim(r.AmdGPU, "0") != "" || strings.Trim(r.IntelGPU, "0") != "") {
 			return errors.New("the function asks for a GPU of AMD or Intel (limits or requests), but without Kubernetes there are only NVIDIA's; leave it out")
 		}
-	}
-	nodes, err := c.options.Backend.Nodes(c.keeper.Context())
-	if err != nil {
-		return err
 	}
 	most := 0
 	for _, n := range nodes {

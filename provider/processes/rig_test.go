@@ -63,9 +63,11 @@ func (dir fakeSecrets) File(_, secret string) (string, error) {
 
 // rig is a controller with a cluster in memory.
 type rig struct {
-	t        testing.TB
-	backend  *fakeBackend
-	bundles  *fakeBundles
+	t       testing.TB
+	backend *fakeBackend
+	bundles *fakeBundles
+	// invalid is the result of Options.Validate for the process "invalid".
+	invalid  error
 	secrets  string
 	registry *prometheus.Registry
 	options  Options
@@ -85,7 +87,7 @@ const (
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, backend: newFakeBackend(t), bundles: &fakeBundles{}, secrets: t.TempDir(), registry: prometheus.NewRegistry()}
 	r.options = Options{
-		Backend: r.backend, Bundles: r.bundles, Secrets: fakeSecrets(r.secrets), Metrics: metrics.New(r.registry), Logger: zerolog.Nop(),
+		Backend: r.backend, Bundles: r.bundles, Validate: r.validate, Secrets: fakeSecrets(r.secrets), Metrics: metrics.New(r.registry), Logger: zerolog.Nop(),
 		ColdWait: coldWait, QueueLimit: 20000, Tick: 100 * time.Millisecond, DrainGrace: patience, StopGrace: 5 * time.Second, Dial: r.backend.Dial,
 	}
 	return r
@@ -264,4 +266,15 @@ func (r *rig) only() cluster.Instance {
 		r.t.Fatalf("%d instances live, want 1", len(living))
 	}
 	return living[0]
+}
+
+// validate is Options.Validate.
+func (r *rig) validate(env map[string]string, bundle string) error {
+	if bundle == "" {
+		r.t.Error("a bundle without a directory is validated")
+	}
+	if env["fprocess"] == "invalid" {
+		return r.invalid
+	}
+	return nil
 }

@@ -1,10 +1,13 @@
 package processes
 
 import (
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -44,6 +48,68 @@ func TestUpdateLosesNothing(t *testing.T) {
 			}
 		}
 		r.answered("f", "newest")
+	})
+}
+
+// Once a revision has answered, no earlier one does, and each answer says which one gave it. No
+// request fails meanwhile, also if there is no room for both.
+func TestNoEarlierRevisionAnswersAfterALater(t *testing.T) {
+	for what, request := range map[string]int{"room for both": 100, "no room for both": 1000} {
+		try(t, func(r *rig) {
+			readyAfter := 100 * time.Millisecond
+			r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
+				readyAfter += 300 * time.Millisecond // They are ready one after the other.
+				return behaviour{readyAfter: readyAfter, answerAfter: 5 * time.Millisecond}
+			})
+			edit := func(f *provider.Function) {
+				between(4, 4)(f)
+				f.Deployment.Requests, f.Inference.Requests.CPU = &types.FunctionResources{}, request
+			}
+			r.deploy("f", "a", edit)
+			r.ready("f", 4)
+			go func() {
+				for _, image := range []string{"b", "c", "d"} {
+					time.Sleep(3 * time.Second)
+					r.deploy("f", image, edit)
+				}
+			}()
+			latest := uint64(0)
+			for range 2000 {
+				d, _ := r.dispatchers.Load("f")
+				got, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}})
+				if err != nil {
+					r.t.Fatalf("%s: %v", what, err)
+				}
+				number, err := strconv.ParseUint(got.Header.Get("X-Infer-Revision"), 10, 64)
+				if err != nil || number < latest || string(got.Body) != string(rune('a'+number-1))+":" {
+					r.t.Fatalf("%s: revision %q answers %q after %d", what, got.Header.Get("X-Infer-Revision"), got.Body, latest)
+				}
+				latest = number
+				time.Sleep(5 * time.Millisecond)
+			}
+			if latest != r.revision {
+				r.t.Errorf("%s: at the end %d answers, not %d", what, latest, r.revision)
+			}
+			r.ready("f", 4)
+		})
+	}
+}
+
+// A deployment that changes no instance makes the same ones answer as the new revision.
+func TestInstancesThatStayAnswerAsTheNewRevision(t *testing.T) {
+	try(t, func(r *rig) {
+		for want := range uint64(3) {
+			r.deploy("f", "a")
+			r.ready("f", 1)
+			d, _ := r.dispatchers.Load("f")
+			got, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}})
+			if err != nil || got.Header.Get("X-Infer-Revision") != strconv.FormatUint(want+1, 10) {
+				r.t.Errorf("%v, %v", got, err)
+			}
+		}
+		if n := r.backend.asked(); n != 1 {
+			r.t.Errorf("%d instances were started", n)
+		}
 	})
 }
 
@@ -184,6 +250,25 @@ func TestRefusedDeployments(t *testing.T) {
 			}
 			if _, err := r.Deploy(t.Context(), r.function("g", image, edit)); err == nil {
 				t.Error("a bad deployment of a new function is taken")
+			}
+		}
+		r.invalid = errors.New("fprocess=...: it means nothing")
+		invalid := func(f *provider.Function) { f.Deployment.EnvProcess = "invalid" }
+		large := func(f *provider.Function) {
+			f.Deployment.Requests, f.Inference.Requests.CPU = &types.FunctionResources{CPU: "64"}, 64000
+		}
+		for want, edit := range map[string]func(*provider.Function){"fprocess=": invalid, `requests.cpu is "64": `: large} {
+			_, err := r.Deploy(t.Context(), r.function("g", "a", edit))
+			if known, ok := err.(web.HTTPError); !ok || known.HTTPStatus() != 400 || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+		// Neither refuses a function that was accepted before: the machine may have been another one.
+		for name, edit := range map[string]func(*provider.Function){"invalid": invalid, "large": large} {
+			f := r.function(name, "a", edit)
+			f.Restored = true
+			if _, err := r.Deploy(t.Context(), f); err != nil {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 		gpu := func(f *provider.Function) { f.Inference.Limits.GPU = 100 }

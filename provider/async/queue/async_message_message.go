@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // DefaultNamespace is the namespace of a function that names none, as provider.DefaultNamespace.
@@ -51,9 +54,61 @@ func (r *Request) Frame() *frame.Request {
 	return &frame.Request{Method: r.Method, Path: r.Path, Query: r.QueryString, Header: h, Body: r.Body}
 }
 
+// message is a request as the queue stores it.
+type message struct {
+	types.QueueRequest
+	// Bytewise says that each character of the path, the query and the headers' values stands for
+	// one byte (ISO 8859-1). JSON carries only UTF-8, and HTTP any bytes.
+	Bytewise bool `json:",omitempty"`
+}
+
+// convert changes the texts that HTTP takes as bytes.
+func (m *message) convert(change func(string) string) {
+	m.Path, m.QueryString, m.Header = change(m.Path), change(m.QueryString), m.Header.Clone()
+	for _, values := range m.Header {
+		for i, v := range values {
+			values[i] = change(v)
+		}
+	}
+}
+
+// isText reports whether JSON can carry the request's head.
+func (m *message) isText() bool {
+	bytewise := !utf8.ValidString(m.Path) || !utf8.ValidString(m.QueryString)
+	for _, values := range m.Header {
+		bytewise = bytewise || slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) })
+	}
+	return !bytewise
+}
+
+// fromBytes returns a text of one character for each byte, toBytes the bytes again.
+func fromBytes(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		b.WriteRune(rune(text[i]))
+	}
+	return b.String()
+}
+
+func toBytes(text string) string {
+	var b strings.Builder
+	for _, c := range text {
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}
+
 // EncodeRequest returns the request as a message for the queue.
 func EncodeRequest(r *types.QueueRequest) ([]byte, error) {
-	data, err := json.Marshal(r)
+	m := message{QueueRequest: *r}
+	if strings.HasPrefix(m.QueryString, "?") {
+		m.QueryString = "?" + m.QueryString // DecodeRequest removes one.
+	}
+	if !m.isText() {
+		m.Bytewise = true
+		m.convert(fromBytes)
+	}
+	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("the request cannot be written as JSON: %w", err)
 	}
@@ -62,11 +117,22 @@ func EncodeRequest(r *types.QueueRequest) ([]byte, error) {
 
 // DecodeRequest reads and checks a message. An absent method becomes POST, an absent path
 // "/".
-func DecodeRequest(data []byte) (*Request, error) {
-	r := &Request{}
-	if err := unmarshal(data, &r.QueueRequest); err != nil {
+func DecodeRequest(data []byte) (*Request, error) { return decode(data, true) }
+
+// DecodeHead is DecodeRequest without the body, which takes the most time.
+func DecodeHead(data []byte) (*Request, error) { return decode(data, false) }
+
+func decode(data []byte, body bool) (*Request, error) {
+	var m message
+	if err := unmarshal(data, &m, body); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoMessage, err)
 	}
+	if m.Bytewise {
+		m.convert(toBytes)
+	}
+	// Other publishers of OpenFaaS pass the query on with its question mark.
+	m.QueryString = strings.TrimPrefix(m.QueryString, "?")
+	r := &Request{QueueRequest: m.QueueRequest}
 	if err := CheckRequest(r); err != nil {
 		return nil, err
 	}
@@ -87,8 +153,6 @@ func CheckRequest(r *Request) (err error) {
 	if !strings.HasPrefix(r.Path, "/") {
 		r.Path = "/" + r.Path
 	}
-	// Other publishers of OpenFaaS pass the query on with its question mark.
-	r.QueryString = strings.TrimLeft(r.QueryString, "?")
 	if hasSpace(r.Path) || strings.Contains(r.Path, "?") {
 		return fmt.Errorf("Path %q holds a space, control character or question mark; escape it", clip(r.Path))
 	}
@@ -98,10 +162,6 @@ func CheckRequest(r *Request) (err error) {
 	if err := checkHeader(r); err != nil {
 		return err
 	}
-	if r.CallbackURL != nil && r.CallbackURL.User != nil && r.CallbackURL.User.String() == "" {
-		// JSON turns a user and password into an empty User.
-		r.CallbackURL.User = nil
-	}
 	return CheckCallback(r.CallbackURL)
 }
 
@@ -110,9 +170,7 @@ func CheckRequest(r *Request) (err error) {
 func checkHeader(r *Request) error {
 	size := len(r.Path) + len(r.QueryString)
 	canonical(r.Header)
-	for _, name := range hopByHop {
-		delete(r.Header, name)
-	}
+	web.DropHopByHop(r.Header)
 	for name, values := range r.Header {
 		if !isToken(name) {
 			return fmt.Errorf("Header has the name %q, which no HTTP request can carry", clip(name))
@@ -148,8 +206,8 @@ func CheckCallback(u *url.URL) error {
 		return nil
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("the callback URL %q must begin with http:// or https://", clip(u.Redacted()))
-	case u.User != nil && u.User.String() != "":
-		// The JSON of OpenFaaS's queued requests loses them.
+	case u.User != nil:
+		// The JSON of OpenFaaS's queued requests loses them, and keeps an empty User.
 		return fmt.Errorf("the callback URL %q must not hold a user and password; put a token into its path or query instead", clip(u.Redacted()))
 	case u.Hostname() == "" || u.Opaque != "":
 		return fmt.Errorf("the callback URL %q must name a host, as in http://host:8080/path", clip(u.Redacted()))
@@ -159,11 +217,6 @@ func CheckCallback(u *url.URL) error {
 	}
 	return nil
 }
-
-// hopByHop are the headers that belong to one connection (RFC 9110 §7.6.1), and those
-// that the next connection sets itself from the body.
-var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Content-Length"}
 
 // FullName returns "name.namespace" for a function's name that may carry its namespace
 // after a dot.

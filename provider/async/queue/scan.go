@@ -5,12 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"strings"
-
-	"github.com/openfaas/faas-provider/types"
-
-	"github.com/faas-infer/faas-infer/provider/async/spare"
 )
 
 // Most of a message is its body in base64. Parsing that as JSON takes longer than all
@@ -18,41 +12,11 @@ import (
 // as memory can be searched, and only the rest is parsed as JSON. If the scanner is in
 // doubt, the whole message is parsed as JSON.
 
-// Address returns the function's name in a message, unchanged, and the values of the header
-// [spare.Header]. It does not check the rest of the message.
-func Address(data []byte) (function string, class []string, err error) {
-	var name, header []byte
-	if !members(data, func(key, value []byte) {
-		switch string(key) {
-		case `"Function"`:
-			name = value
-		case `"Header"`:
-			header = value
-		}
-	}) {
-		return "", nil, errNoMessage
-	}
-	if name != nil && json.Unmarshal(name, &function) != nil {
-		return "", nil, errNoMessage
-	}
-	if bytes.Contains(bytes.ToLower(header), classKey) {
-		var h http.Header
-		if json.Unmarshal(header, &h) != nil {
-			return "", nil, errNoMessage
-		}
-		canonical(h)
-		class = h[spare.Header]
-	}
-	return function, class, nil
-}
-
-// classKey is the header in lower case, as part of a message.
-var classKey = []byte(strings.ToLower(spare.Header))
-
 var errNoMessage = errors.New("it is not a queued request in JSON")
 
-// unmarshal does the same as json.Unmarshal for a message, but faster.
-func unmarshal(data []byte, r *types.QueueRequest) error {
+// unmarshal does the same as json.Unmarshal for a message, but faster. Without whole it may leave
+// out the body.
+func unmarshal(data []byte, r *message, whole bool) error {
 	body, count := []byte(nil), 0
 	ok := members(data, func(key, value []byte) {
 		if bytes.EqualFold(key, []byte(`"Body"`)) {
@@ -69,6 +33,9 @@ func unmarshal(data []byte, r *types.QueueRequest) error {
 	rest = append(append(append(rest, data[:at]...), `""`...), data[at+len(body):]...)
 	if err := json.Unmarshal(rest, r); err != nil {
 		return err
+	}
+	if !whole {
+		return nil
 	}
 	text := body[1 : len(body)-1]
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(text)))

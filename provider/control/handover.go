@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/scaling"
+)
+
+// This file decides which revision of a function answers while a deployment replaces instances: the
+// earlier one, until the new one can carry its load; from then on only the new one.
+
+// handover is what a function knows of that.
+type handover struct {
+	// over: the served revision answers, and earlier ones never again. claiming: it is not known
+	// yet which one does, because instances of both are being taken over.
+	over, claiming bool
+	// seen is the latest revision of an instance that the leader has started, which this replica may
+	// know before it knows the deployment.
+	seen uint64
+}
+
+// handovers decides about them.
+type handovers struct{ *Controller }
+
+// latest is the number of the revision that answers, or takes over.
+func latest(fn *function) uint64 { return max(fn.Revision, fn.handover.seen) }
+
+// answering is what an instance knows of it.
+type answering struct {
+	// up: the dispatcher was told of it. passed: it was not when a later revision was served, and
+	// is not any more.
+	up, passed bool
+	// number is that of the latest revision as which it answered, or was started.
+	number uint64
+}
+
+// earlier reports whether the instance belongs to a revision before the latest. One that has
+// answered as that revision does not, even if another one is to replace it.
+func (in *instance) earlier() bool {
+	fn, number := in.function, in.number
+	if in.Revision == fn.Revision {
+		number = max(number, in.Revision)
+	}
+	if fn.replica.Alone() {
+		return in.Revision != fn.Revision && number != fn.Revision // A higher one was undone.
+	}
+	return number < latest(fn)
+}
+
+// answers reports whether a serving instance may answer requests.
+func (in *instance) answers() bool {
+	fn := in.function
+	if !fn.replica.Alone() && in.number > latest(fn) {
+		fn.handover.seen = in.number
+		revise(fn)
+	}
+	switch {
+	case fn.handover.claiming || in.passed:
+		return false
+	case in.earlier():
+		return !fn.handover.over
+	case fn.handover.over || in.up:
+		return true
+	}
+	if earlierRate(fn) > 0 {
+		return false
+	}
+	takeOver(fn)
+	return true
+}
+
+// announced notes that the dispatcher is told of the instance, and returns the number as which it
+// answers. An instance that stays answers as the new revision when the others do.
+func (in *instance) announced() uint64 {
+	in.up = true
+	if fn := in.function; fn.handover.over && in.Revision == fn.Revision {
+		in.number = fn.Revision
+	}
+	return in.number
+}
+
+// peakRate is the highest rate of an instance's full batches, in requests/s.
+func (in *instance) peakRate() float64 { return float64(in.batch) / in.exec.Seconds() }
+
+// earlierRate is the sum of peakRate over the instances of earlier revisions that answer, with
+// those that are silent for the moment.
+func earlierRate(fn *function) (sum float64) {
+	for _, in := range fn.Instances {
+		if in.up && in.earlier() && in.State == cluster.Ready && !in.Retiring && !in.away && in.classes != nobody {
+			sum += in.peakRate()
+		}
+	}
+	return sum
+}
+
+// takeOver makes all instances of the served revision answer, and says so to the dispatcher.
+func takeOver(fn *function) {
+	fn.handover.over = true
+	for _, in := range fn.Sorted() {
+		if in.serves() && !in.earlier() {
+			in.Up()
+		}
+	}
+}
+
+// revise notes that another revision is served from now on.
+func revise(fn *function) {
+	fn.handover.over = false
+	for _, in := range fn.Instances {
+		in.passed = !in.up && in.earlier()
+	}
+}
+
+// decide lets the served revision take over if its instances carry what the earlier ones do, or
+// if those answer no more. The lock is held.
+func (c handovers) decide(fn *function) {
+	seen := fn.handover.seen
+	there := func(in *instance) bool { return in.number == seen }
+	if seen > fn.Revision && !slices.ContainsFunc(fn.Sorted(), there) {
+		fn.handover.seen = 0 // It was undone.
+		revise(fn)
+	}
+	if fn.handover.over {
+		return
+	}
+	ready := 0.0
+	for _, in := range fn.Instances {
+		if in.serves() && !in.earlier() {
+			ready += in.peakRate()
+		}
+	}
+	serving := earlierRate(fn)
+	if ready == 0 || !keeper.HandOver(ready, serving, serving) {
+		return
+	}
+	fn.handover.over = true // Before earlier ones stop, so that none comes back.
+	for _, in := range fn.Sorted() {
+		if in.earlier() && in.up {
+			c.supersede(in)
+		}
+	}
+	takeOver(fn)
+}
+
+// supersede makes an instance of an earlier revision answer no more. The leader stops it.
+func (c handovers) supersede(in *instance) {
+	done, cancel := context.WithCancel(c.keeper.Context())
+	cancel()
+	_ = in.function.dispatcher.Drain(done, in.ID) // done has ended, so Drain does not wait: the keeper does.
+	if c.options.Replica.Leads() {
+		driver{c.Controller}.Stop(scaling.Stop{ID: in.ID, Why: scaling.Superseded})
+	}
+}
+
+// claimed decides which revision answers after instances of a function were taken over. An earlier
+// provider would have decided the same.
+func (c handovers) claimed(fn *function) {
+	fn.handover.claiming = false
+	if !fn.handover.over {
+		ready, earlier := 0.0, 0.0
+		for _, in := range fn.Instances {
+			switch {
+			case !in.serves():
+			case in.earlier():
+				earlier += in.peakRate()
+			default:
+				ready += in.peakRate()
+			}
+		}
+		fn.handover.over = ready > 0 && keeper.HandOver(ready, earlier, earlier)
+	}
+	for _, in := range fn.Sorted() {
+		if in.There() {
+			in.Up()
+		}
+	}
+}
