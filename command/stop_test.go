@@ -126,7 +126,7 @@ func (c *residentController) Invoke(ctx context.Context, _ *frame.Request) (*fra
 	c.begun <- struct{}{}
 	select {
 	case <-c.release:
-		return &frame.Response{Status: 200}, nil
+		return &frame.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"service": "taken", "image": "slow"}`)}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -15,6 +15,10 @@ const (
 	startTimeHeader = "X-Start-Time"
 )
 
+// FunctionStatusHeader holds the status of a function's answer in the callback that posts the answer. Every
+// callback has it, so it tells callbacks from other requests; only functions take callbacks here.
+const FunctionStatusHeader = "X-Function-Status"
+
 // IdentifyCall adds both headers to a request that has not come through the gateway, and
 // copies them to the answer.
 func IdentifyCall(answer, request http.Header, now time.Time) {
