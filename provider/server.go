@@ -273,21 +273,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.bodies.LimitRest(w, r)
-	switch {
-	case strings.HasPrefix(escaped, asyncPrefix):
+	if strings.HasPrefix(escaped, asyncPrefix) {
 		s.accept(w, r, escaped)
-	case r.Header.Get(web.FunctionStatusHeader) != "":
-		web.WriteError(w, errCallback)
+		return
+	}
+	switch err := web.RefuseCallback(r); {
+	case err != nil:
+		web.WriteError(w, err)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
 		systemRoutes{s}.serve(w, r)
 	default:
 		s.open.ServeHTTP(w, r)
 	}
 }
-
-// errCallback answers a callback that leads to another route than a function's. Its contents are a function's
-// answer and its URL is an anonymous client's, so it could deploy.
-var errCallback = web.Refuse(http.StatusForbidden, "a callback, which has the header "+web.FunctionStatusHeader+", may only invoke functions here")
 
 // systemRoutes serves the system routes to clients that may use them.
 type systemRoutes struct{ *Server }
