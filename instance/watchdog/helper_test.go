@@ -85,7 +85,24 @@ func playProgram() error {
 	http.HandleFunc("/curt", curtly("HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large"))
 	http.HandleFunc("/nonsense", curtly("nonsense\r\n\r\n"))
 	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
-	return http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil)
+	address := "127.0.0.1:" + os.Getenv("PORT")
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	http.HandleFunc("/close", func(w http.ResponseWriter, r *http.Request) { // It runs on, with its port closed.
+		w.Header().Set("Connection", "close")
+		listener.Close()
+		if r.URL.Query().Has("again") {
+			if listener, err = net.Listen("tcp", address); err == nil {
+				go http.Serve(listener, nil)
+			}
+		}
+	})
+	if err := http.Serve(listener, nil); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	select {}
 }
 
 // instance is a watchdog that serves in this process, with real processes of

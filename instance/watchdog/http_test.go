@@ -98,6 +98,40 @@ func TestProgramThatEndsEndsTheWatchdog(t *testing.T) {
 	}
 }
 
+// A program that closes its port and runs on is lost. Its requests reach another instance. One that
+// opens it again stays.
+func TestProgramThatClosesItsPort(t *testing.T) {
+	i := begin(t, program(t))
+	i.client.CloseIdleConnections()
+	i.do("GET", "/close?again", nil)
+	if response, body := i.do("POST", "/", strings.NewReader("x")); response.StatusCode == http.StatusBadGateway {
+		t.Errorf("it listens again, but answers %d %s", response.StatusCode, body)
+	}
+	i.do("GET", "/close", nil)
+	for ended := false; !ended; {
+		select {
+		case <-i.stopped:
+			ended = true
+		default:
+			request, _ := http.NewRequest("POST", i.url+"/", strings.NewReader("x"))
+			response, err := i.client.Do(request)
+			if err != nil {
+				continue // It ends.
+			}
+			response.Body.Close()
+			kept := response.StatusCode == http.StatusOK // A connection from before.
+			if !kept && response.StatusCode != http.StatusTooManyRequests || !kept && response.Header.Get("X-OpenFaaS-Internal") == "" {
+				t.Fatalf("answer %d %v", response.StatusCode, response.Header)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	var exit *ExitError
+	if !errors.As(i.err, &exit) || exit.ExitCode() == 0 || !strings.Contains(exit.Error(), "not listened") {
+		t.Errorf("the watchdog ends with %v", i.err)
+	}
+}
+
 func TestProgramThatNeverServes(t *testing.T) {
 	env := map[string]string{"mode": "http", "fprocess": "sh -c 'echo broken >&2; kill -9 $$'"}
 	i := prepare(t, env)

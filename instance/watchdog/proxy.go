@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
@@ -176,6 +177,10 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 		w.WriteHeader(http.StatusBadGateway)
+	case errors.Is(err, syscall.ECONNREFUSED): // Only connecting fails so.
+		go u.watchPort()
+		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
+		Refuse(w, "the function's process does not listen at its port; it is replaced if it goes on so")
 	default:
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
 		fail(w, "the function's process did not answer: "+err.Error(), http.StatusBadGateway)

@@ -138,6 +138,14 @@ func (s *Server) exited() <-chan struct{} {
 	return s.upstream.Exited()
 }
 
+// deaf returns a channel that is closed when the program of mode HTTP listens no more. It is nil in other modes.
+func (s *Server) deaf() <-chan struct{} {
+	if s.upstream == nil {
+		return nil
+	}
+	return s.upstream.deaf
+}
+
 // Close kills all the function's processes and returns when none is left.
 func (s *Server) Close() {
 	if s.upstream != nil {
