@@ -73,7 +73,7 @@ func New(o Options) (*Server, error) {
 		s.handler = &ForkingHandler{
 			Family: s.family, Program: s.program, Log: o.Log, Hold: o.Mode == Classic,
 			Headers: o.Headers, Combine: o.CombineOutput, Prefix: s.prefix("stderr: "),
-			ContentType: o.ContentType, TimeLimit: s.timeLimit,
+			ContentType: o.ContentType, TimeLimit: s.timeLimit, Abandoned: abandonedTime,
 		}
 	}
 	return s, nil
