@@ -3,6 +3,7 @@ package provider
 import (
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -71,14 +72,17 @@ func (s invocations) invoke(w http.ResponseWriter, r *http.Request, escaped stri
 	code = s.dispatch(w, r, d, req, &held)
 }
 
-// splitPath splits "/function/NAME/rest", where "/function/" is the prefix, into NAME
-// and "/rest", both still escaped.
+// splitPath splits the escaped path "/function/NAME/rest", where "/function/" is the prefix, into
+// NAME and "/rest", which is still escaped.
 func splitPath(path, prefix string) (name, rest string) {
-	name = path[len(prefix):]
+	name, rest = path[len(prefix):], "/"
 	if i := strings.IndexByte(name, '/'); i >= 0 {
-		return name[:i], name[i:]
+		name, rest = name[:i], name[i:]
 	}
-	return name, "/"
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	return name, rest
 }
 
 // lookUp finds a deployed function by its name in a path.
