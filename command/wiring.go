@@ -206,10 +206,22 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 // bundles is the directory of bundles.
 type bundles string
 
+// open opens the bundle of an image. One that is built in is written again if it is gone.
+func (root bundles) open(image string) (*bundle.Bundle, error) {
+	b, err := bundle.Open(string(root), image)
+	if !errors.Is(err, bundle.ErrNotFound) || !bundle.Builtin(image) {
+		return b, err
+	}
+	if writeErr := bundle.WriteBuiltin(string(root)); writeErr != nil {
+		return nil, errors.Join(err, writeErr)
+	}
+	return bundle.Open(string(root), image)
+}
+
 // defaults implements [provider.Defaults]: it returns the annotations in the bundle's
 // manifest.
 func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
-	b, err := bundle.Open(string(root), d.Image)
+	b, err := root.open(d.Image)
 	if err != nil {
 		return nil, nil // The deployment reports the error.
 	}
@@ -218,7 +230,7 @@ func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map
 
 // Program implements [processes.Bundles].
 func (root bundles) Program(image string) (processes.Program, error) {
-	b, err := bundle.Open(string(root), image)
+	b, err := root.open(image)
 	if err != nil {
 		return processes.Program{}, err
 	}
