@@ -241,10 +241,6 @@ type Artefact struct {
 	Plan string `json:"plan,omitempty"`
 }
 
-// FunctionPath is the PATH of ordinary functions on a machine, unless their environments set it. It is not the
-// provider's, which depends on how that was started and may name directories that functions cannot see.
-const FunctionPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 // InstanceSpec is all that a backend needs to start an instance.
 type InstanceSpec struct {
 	ID   InstanceID `json:"id"`

@@ -100,9 +100,9 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	return argv
 }
 
-// watchdogCommand returns the command for an instance of an ordinary function.
+// watchdogCommand returns the command for an instance of an ordinary function, and the PATH of its program.
 func watchdogCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-	return []string{process.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
+	return []string{process.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, []string{"PATH=" + bundle.ProgramPath}
 }
 
 // tick is how often the controllers look at the load. grace is how long a retired instance

@@ -34,7 +34,7 @@ type Options struct {
 	Beside func() int64
 	// Command returns how to start an instance that listens on socket: its arguments,
 	// the program first, and its environment as "NAME=value". The process also gets
-	// the provider's PATH and HOME, or [cluster.FunctionPath], spec.Env as [sandbox.FunctionEnvironment] reads
+	// the provider's PATH and HOME, spec.Env as [sandbox.FunctionEnvironment] reads
 	// it, and FAAS_INFER_READY_FD. It writes "ready\n" to that descriptor once it
 	// answers on the socket, and must continue if nobody reads it. It gets nothing
 	// else of the provider's environment.

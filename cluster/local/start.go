@@ -268,11 +268,7 @@ func spawn(group cgroup.Group, cores []int, attr *syscall.SysProcAttr, start fun
 func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings []string) []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME"} {
-		value, ok := os.LookupEnv(name)
-		if name == "PATH" && spec.Kind == cluster.Process {
-			value, ok = cluster.FunctionPath, true
-		}
-		if ok {
+		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
 	}

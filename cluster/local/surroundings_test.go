@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -58,14 +57,6 @@ func TestEnvironment(t *testing.T) {
 	}
 	if strings.Contains(got, "PROVIDER_TOKEN") || strings.Contains(got, "FAAS_INFER_SANDBOX") {
 		t.Errorf("too much in %s", got)
-	}
-	t.Setenv("PATH", "/provider/own:"+os.Getenv("PATH"))
-	for kind, want := range map[cluster.Kind]string{cluster.Model: "PATH=/provider/own:", cluster.Process: "PATH=" + cluster.FunctionPath} {
-		s := spec("kind", "serving")
-		s.Kind = kind
-		if env := b.environment(s, nil, nil); !slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, want) }) {
-			t.Errorf("%v: no %s in %q", kind, want, env)
-		}
 	}
 }
 

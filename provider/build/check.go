@@ -13,7 +13,6 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
@@ -47,7 +46,7 @@ func installed(command string) bool {
 	files := []string{command}
 	if !strings.Contains(command, "/") {
 		files = nil
-		for _, dir := range filepath.SplitList(cluster.FunctionPath) {
+		for _, dir := range filepath.SplitList(bundle.ProgramPath) {
 			files = append(files, filepath.Join(dir, command))
 		}
 	}
