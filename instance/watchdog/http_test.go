@@ -132,6 +132,29 @@ func TestProgramThatClosesItsPort(t *testing.T) {
 	}
 }
 
+// A request never fails because the program has just closed the connection on which it was sent.
+func TestProgramThatClosesConnections(t *testing.T) {
+	i := begin(t, program(t))
+	for n := range 300 {
+		method := []string{"GET", "POST", "PUT", "DELETE"}[n%4]
+		body := strings.Repeat("x", n)
+		if response, got := i.do(method, "/brief", strings.NewReader(body)); response.StatusCode != http.StatusOK || got != body {
+			t.Errorf("%s %d: %d %s", method, n, response.StatusCode, got)
+		}
+	}
+	// One that the program has read is not sent again, though the connection breaks in the same way.
+	if response, _ := i.do("POST", "/brief?mute", strings.NewReader("x")); response.StatusCode != http.StatusBadGateway {
+		t.Errorf("a request without an answer: %d", response.StatusCode)
+	}
+	i.do("GET", "/posts", nil) // Now a connection is kept.
+	if response, _ := i.do("POST", "/brief?mute", strings.NewReader("x")); response.StatusCode != http.StatusBadGateway {
+		t.Errorf("a request without an answer on a kept connection: %d", response.StatusCode)
+	}
+	if _, got := i.do("GET", "/posts", nil); got != "77" {
+		t.Errorf("the program has executed %s POSTs, want 77", got)
+	}
+}
+
 func TestProgramThatNeverServes(t *testing.T) {
 	env := map[string]string{"mode": "http", "fprocess": "sh -c 'echo broken >&2; kill -9 $$'"}
 	i := prepare(t, env)

@@ -40,15 +40,15 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 			// The server itself sends 100 Continue when the body is first read.
 			r.Out.Header.Del("Expect")
 		},
-		Transport: &http.Transport{
-			DialContext:         dial,
+		Transport: &resender{http.Transport{
+			DialContext:         dialProgram,
 			MaxIdleConnsPerHost: 32,
 			// Servers close idle connections, many after 2 s. A request sent at that
 			// moment fails, so the proxy closes them earlier.
 			IdleConnTimeout: time.Second,
 			// The proxy does not change bodies.
 			DisableCompression: true,
-		},
+		}},
 		FlushInterval:  -1,
 		BufferPool:     bufferPool{},
 		ModifyResponse: describe,
@@ -66,14 +66,22 @@ func (bufferPool) Get() []byte { return *buffers.Get().(*[]byte) }
 // Put implements httputil.BufferPool.
 func (bufferPool) Put(buffer []byte) { buffers.Put(&buffer) }
 
-// dial connects to the program.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 5 * time.Second}
-	conn, err := dialer.DialContext(ctx, network, address)
+// dialProgram connects to the program for requests.
+func dialProgram(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return &programConn{Conn: duplex.Conn(conn), tcp: tcp}, nil
+	}
 	return duplex.Conn(conn), nil
+}
+
+// dial connects to the program.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	return dialer.DialContext(ctx, network, address)
 }
 
 // exchange is one request to the program.
@@ -81,6 +89,8 @@ type exchange struct {
 	began time.Time
 	// body is the body that the proxy reads, nil if there is none or it was buffered.
 	body *duplex.Body
+	// replay is what is sent of the body, nil if there is none.
+	replay *duplex.Replay
 }
 
 // exchangeKey is the context key of an exchange.
@@ -124,7 +134,10 @@ func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
 	stop := context.AfterFunc(r.Context(), e.body.Stop)
 	defer stop()
 	linger := time.Duration(0) // stays 0 if the answer breaks off with a panic
-	defer func() { e.body.Finish(linger) }()
+	defer func() {
+		e.replay.End()
+		e.body.Finish(linger)
+	}()
 	u.proxy.ServeHTTP(w, r)
 	linger = duplex.Linger
 }

@@ -52,6 +52,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -162,7 +163,7 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 		return nil, err
 	}
 	if len(req.Body) > 0 {
-		c.body = heldReplay(req.Body)
+		c.body = duplex.HeldReplay(req.Body)
 	}
 	resp, err := c.send(out)
 	if err != nil {

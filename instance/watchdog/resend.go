@@ -1,0 +1,117 @@
+package watchdog
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
+)
+
+// resender is a transport that sends a request once more if the program has just closed the connection on which it
+// was sent. Servers close kept connections when they like, and that is no fault of the request. It sends a request
+// again only if its method allows it (RFC 9110 §9.2.2), or if the kernel says that the program's side has taken none
+// of its bytes.
+type resender struct{ http.Transport }
+
+// idempotent are the methods that net/http does not know as such, but RFC 9110 does.
+var idempotent = []string{http.MethodPut, http.MethodDelete}
+
+var errTooLargeToResend = errors.New("the body is not kept any more")
+
+// RoundTrip implements http.RoundTripper.
+func (t *resender) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil && r.Body != http.NoBody {
+		e := exchangeOf(r)
+		e.replay = duplex.NewReplay(r.Body)
+		r.Body, _ = e.replay.Again()
+		r.GetBody = func() (io.ReadCloser, error) {
+			if body, ok := e.replay.Again(); ok {
+				return body, nil
+			}
+			return nil, errTooLargeToResend
+		}
+	}
+	if slices.Contains(idempotent, r.Method) && r.Header["Idempotency-Key"] == nil {
+		r.Header["Idempotency-Key"] = nil // Tells net/http, and is not sent.
+	}
+	for {
+		var used *programConn // nil if it is a new one
+		ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+			used = nil
+			if c, ok := i.Conn.(*programConn); ok && i.Reused {
+				used = c
+				c.begin()
+			}
+		}})
+		response, err := t.Transport.RoundTrip(r.WithContext(ctx))
+		if err == nil || used == nil || !used.untouched() || r.Context().Err() != nil {
+			return response, err
+		}
+		if r.GetBody == nil {
+			continue
+		}
+		body, again := r.GetBody()
+		if again != nil {
+			return nil, err
+		}
+		r.Body = body
+	}
+}
+
+// programConn is a connection to the program.
+type programConn struct {
+	net.Conn
+	tcp *net.TCPConn
+
+	mu sync.Mutex
+	// before is what the program's side had acknowledged when the latest request began, after what it has when
+	// this side closed. Both are nil if the kernel does not say.
+	before, after *unix.TCPInfo
+}
+
+// begin notes the beginning of a request.
+func (c *programConn) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before = c.info()
+}
+
+// Close implements net.Conn.
+func (c *programConn) Close() error {
+	c.mu.Lock()
+	if c.after == nil {
+		c.after = c.info()
+	}
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// untouched reports whether the program cannot have read anything of the latest request: the connection has ended
+// and its side's kernel has acknowledged none of the request's bytes. A kernel acknowledges all bytes that it keeps
+// for a program, and answers later ones with a reset.
+func (c *programConn) untouched() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	const ended = 7 // TCP_CLOSE
+	return c.before != nil && c.after != nil && c.after.State == ended && c.after.Bytes_acked == c.before.Bytes_acked
+}
+
+func (c *programConn) info() (info *unix.TCPInfo) {
+	raw, err := c.tcp.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = raw.Control(func(fd uintptr) { // It fails if the connection is closed.
+		if got, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO); err == nil {
+			info = got
+		}
+	})
+	return info
+}
