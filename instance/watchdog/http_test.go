@@ -142,6 +142,9 @@ func TestProgramThatClosesConnections(t *testing.T) {
 			t.Errorf("%s %d: %d %s", method, n, response.StatusCode, got)
 		}
 	}
+	if kept := i.server.upstream.proxy.Transport.(*resender).bodies.Load(); kept != 0 {
+		t.Errorf("%d bodies are kept after their requests", kept)
+	}
 	// One that the program has read is not sent again, though the connection breaks in the same way.
 	if response, _ := i.do("POST", "/brief?mute", strings.NewReader("x")); response.StatusCode != http.StatusBadGateway {
 		t.Errorf("a request without an answer: %d", response.StatusCode)

@@ -40,7 +40,7 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 			// The server itself sends 100 Continue when the body is first read.
 			r.Out.Header.Del("Expect")
 		},
-		Transport: &resender{http.Transport{
+		Transport: &resender{Transport: http.Transport{
 			DialContext:         dialProgram,
 			MaxIdleConnsPerHost: 32,
 			// Servers close idle connections, many after 2 s. A request sent at that
@@ -89,8 +89,9 @@ type exchange struct {
 	began time.Time
 	// body is the body that the proxy reads, nil if there is none or it was buffered.
 	body *duplex.Body
-	// replay is what is sent of the body, nil if there is none.
-	replay *duplex.Replay
+	// replay is the body that is sent, if it is kept to be sent again; release is called after it then.
+	replay  *duplex.Replay
+	release func()
 }
 
 // exchangeKey is the context key of an exchange.
@@ -135,7 +136,10 @@ func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
 	defer stop()
 	linger := time.Duration(0) // stays 0 if the answer breaks off with a panic
 	defer func() {
-		e.replay.End()
+		if e.replay != nil {
+			e.replay.End()
+			e.release()
+		}
 		e.body.Finish(linger)
 	}()
 	u.proxy.ServeHTTP(w, r)

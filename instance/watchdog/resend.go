@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +19,14 @@ import (
 // was sent. Servers close kept connections when they like, and that is no fault of the request. It sends a request
 // again only if its method allows it (RFC 9110 §9.2.2), or if the kernel says that the program's side has taken none
 // of its bytes.
-type resender struct{ http.Transport }
+type resender struct {
+	http.Transport
+	// bodies is how many requests keep their bodies, up to maxBodies: each keeps up to duplex.MaxReplay bytes, and
+	// the function's limit of memory does not hold for this process.
+	bodies atomic.Int64
+}
+
+const maxBodies = 256
 
 // idempotent are the methods that net/http does not know as such, but RFC 9110 does.
 var idempotent = []string{http.MethodPut, http.MethodDelete}
@@ -27,8 +35,7 @@ var errTooLargeToResend = errors.New("the body is not kept any more")
 
 // RoundTrip implements http.RoundTripper.
 func (t *resender) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Body != nil && r.Body != http.NoBody {
-		e := exchangeOf(r)
+	if e := exchangeOf(r); r.Body != nil && r.Body != http.NoBody && t.keeps(e) {
 		e.replay = duplex.NewReplay(r.Body)
 		r.Body, _ = e.replay.Again()
 		r.GetBody = func() (io.ReadCloser, error) {
@@ -54,8 +61,11 @@ func (t *resender) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err == nil || used == nil || !used.untouched() || r.Context().Err() != nil {
 			return response, err
 		}
-		if r.GetBody == nil {
+		if r.GetBody == nil && (r.Body == nil || r.Body == http.NoBody) {
 			continue
+		}
+		if r.GetBody == nil {
+			return nil, err
 		}
 		body, again := r.GetBody()
 		if again != nil {
@@ -63,6 +73,16 @@ func (t *resender) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		r.Body = body
 	}
+}
+
+// keeps reports whether an exchange may keep its body. If so, the exchange's end gives the place back.
+func (t *resender) keeps(e *exchange) bool {
+	if t.bodies.Add(1) > maxBodies {
+		t.bodies.Add(-1)
+		return false
+	}
+	e.release = func() { t.bodies.Add(-1) }
+	return true
 }
 
 // programConn is a connection to the program.

@@ -74,19 +74,19 @@ func connections() string {
 }
 
 // RefuseUsers refuses a request that a process of one of these users of this machine has sent. The kernel
-// says whose the connection's other end is. Somebody who has closed that end already is refused if the
-// connection came from an address of this machine, because the kernel does not say any more.
+// says whose the connection's other end is. Somebody who has closed that end already is refused, too,
+// because the kernel does not say any more.
 func RefuseUsers(r *http.Request, refused func(user int) bool) error {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(interface{ AddrPort() netip.AddrPort })
-	if err != nil || !ok {
-		return nil // It came over no network.
+	if err != nil || !ok || !onMachine(from.Addr()) {
+		return nil // It came over no network, or from another machine.
 	}
 	user, open := owner(connections(), from, at.AddrPort())
 	switch {
 	case open && refused(user):
 		return Refuse(http.StatusForbidden, "functions may not use this route of a provider without credentials")
-	case !open && onMachine(from.Addr()):
+	case !open:
 		return Refuse(http.StatusForbidden, "the client has closed its connection, so the provider without credentials cannot know whether it is a function")
 	}
 	return nil
