@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +19,8 @@ import (
 // resender is a transport that sends a request once more if the program has just closed the connection on which it
 // was sent. Servers close kept connections when they like, and that is no fault of the request. It sends a request
 // again only if its method allows it (RFC 9110 §9.2.2), or if the kernel says that the program's side has taken none
-// of its bytes.
+// of its bytes. It does not send a POST again that had arrived before the program closed, because the program may have
+// read it.
 type resender struct {
 	http.Transport
 	// bodies is how many requests keep their bodies, up to maxBodies: each keeps up to duplex.MaxReplay bytes, and
@@ -89,8 +91,14 @@ func (t *resender) keeps(e *exchange) bool {
 type programConn struct {
 	net.Conn
 	tcp *net.TCPConn
+	// writes counts the calls of Write, and closing says that those that come now write nothing.
+	writes  atomic.Int64
+	closing atomic.Bool
 
 	mu sync.Mutex
+	// begun is writes when the latest request began. idle says that there was none until this side closed.
+	begun int64
+	idle  bool
 	// before is what the program's side had acknowledged when the latest request began, after what it has when
 	// this side closed. Both are nil if the kernel does not say.
 	before, after *unix.TCPInfo
@@ -100,27 +108,44 @@ type programConn struct {
 func (c *programConn) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.before = c.info()
+	c.before, c.begun = c.info(), c.writes.Load()
+}
+
+// Write implements net.Conn.
+func (c *programConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	if c.closing.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }
 
 // Close implements net.Conn.
 func (c *programConn) Close() error {
+	c.closing.Store(true)
 	c.mu.Lock()
 	if c.after == nil {
-		c.after = c.info()
+		c.idle, c.after = c.writes.Load() == c.begun, c.info()
+		// The program's side has closed, and this side has sent something since: a reset or an acknowledgement comes,
+		// at once unless the machine is busy.
+		const halfClosed = 8 // TCP_CLOSE_WAIT
+		for began := time.Now(); c.after != nil && c.after.State == halfClosed && c.after.Unacked > 0 && time.Since(began) < time.Second; {
+			time.Sleep(time.Millisecond)
+			c.after = c.info()
+		}
 	}
 	c.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// untouched reports whether the program cannot have read anything of the latest request: the connection has ended
-// and its side's kernel has acknowledged none of the request's bytes. A kernel acknowledges all bytes that it keeps
-// for a program, and answers later ones with a reset.
+// untouched reports whether the program cannot have read anything of the latest request: nothing was sent, or the
+// connection was reset and its side's kernel has acknowledged none of the request's bytes. A kernel acknowledges all
+// bytes that it keeps for a program, and answers later ones with a reset.
 func (c *programConn) untouched() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	const ended = 7 // TCP_CLOSE
-	return c.before != nil && c.after != nil && c.after.State == ended && c.after.Bytes_acked == c.before.Bytes_acked
+	return c.idle || c.before != nil && c.after != nil && c.after.State == ended && c.after.Bytes_acked == c.before.Bytes_acked
 }
 
 func (c *programConn) info() (info *unix.TCPInfo) {
