@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -29,12 +28,10 @@ const instanceHelper = "FAAS_INFER_TEST_INSTANCE"
 // the provider does, asks it and ends it with SIGTERM.
 func TestInstanceProcess(t *testing.T) {
 	if arguments := os.Getenv(instanceHelper); arguments != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
 		root := NewRootCommand()
 		root.SetArgs(strings.Split(arguments, "\n"))
-		if err := root.ExecuteContext(ctx); err != nil {
-			t.Fatal(err)
+		if code := Run(root); code != 0 {
+			t.Fatalf("exit code %d", code)
 		}
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/cluster/local/gpus"
+	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/provider/build"
 	"github.com/faas-infer/faas-infer/provider/router"
@@ -102,6 +103,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
 	p.Logs = functionLogs{files: backend.Logs(), log: b.Log}
 	p.Defaults = bundles(f.bundles).defaults
+	p.FunctionUser = sandbox.FunctionUser
 	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
 	return p, nil
 }

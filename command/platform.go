@@ -54,6 +54,8 @@ type Parts struct {
 	Build, PublicKey http.Handler
 	// Defaults returns the annotations in a function's image; nil for none.
 	Defaults provider.Defaults
+	// FunctionUser is provider.Options.FunctionUser.
+	FunctionUser func(user int) bool
 	// Serve, if it is not nil, is called once the provider has its functions. It starts
 	// work that ends with ctx, and returns at once.
 	Serve func(ctx context.Context, s *provider.Server)

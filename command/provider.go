@@ -24,8 +24,8 @@ functions_provider_url (with its trailing slash) at it. It also serves functions
 asynchronous requests itself, so you can use it without a gateway.
 
 It keeps its functions, namespaces and secrets over restarts. After a kill, the next
-provider takes over the running instances. On SIGTERM it finishes the requests in flight
-and stops the instances; on a second SIGTERM it stops them at once.`,
+provider takes over the running instances. On SIGTERM, SIGINT or SIGHUP it finishes the
+requests in flight and stops the instances; on a second SIGTERM or SIGINT it stops them at once.`,
 		Example: `  faas-infer model bundle mnist --root bundles --image mnist:latest
   faas-infer provider --bundles bundles --listen 127.0.0.1:8081
   faas-infer provider --secret-mount-path ~/.local/state/faas-infer/secrets

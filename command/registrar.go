@@ -75,7 +75,7 @@ func (r *registrar) cuttable(ctx context.Context, f *provider.Function) []contro
 
 // open opens the bundle of a function's model.
 func (r *registrar) open(f *provider.Function) (*bundle.Bundle, error) {
-	b, err := bundle.Open(string(r.bundles), f.Deployment.Image)
+	b, err := r.bundles.open(f.Deployment.Image)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -198,5 +199,21 @@ func TestRegistrarOfAnotherEngine(t *testing.T) {
 	}
 	if got := files(t, r.state); len(got) > 0 {
 		t.Errorf("made: %q", got)
+	}
+}
+
+// A built-in bundle that somebody has removed is written again when it is deployed.
+func TestBuiltinBundlesComeBack(t *testing.T) {
+	root := bundles(t.TempDir())
+	for range 2 {
+		if _, err := root.Program("functions/alpine"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(string(root), "functions")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := root.Program("functions/other"); !errors.Is(err, bundle.ErrNotFound) {
+		t.Error(err)
 	}
 }

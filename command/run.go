@@ -15,11 +15,18 @@ import (
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
-// Run executes the command line and returns the exit code. The first SIGINT or SIGTERM
-// ends the command's context, so the command can shut down in order. The second one kills
-// the process, unless the command handles it.
+// Run executes the command line and returns the exit code. The first SIGINT, SIGTERM or SIGHUP
+// ends the command's context, so the command can shut down in order. The second SIGINT or SIGTERM
+// kills the process, unless the command handles it. Another SIGHUP changes nothing: a terminal that
+// closes may send two, by the kernel and by the shell. Under nohup SIGHUP stays ignored.
 func Run(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx := context.Background()
+	if !signal.Ignored(syscall.SIGHUP) {
+		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+		ctx = hangup
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	if err := engine.DisableTelemetry(); err != nil { // For this process and all its children.

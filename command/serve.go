@@ -109,7 +109,7 @@ func (s *runningProvider) newServer(b Base) *provider.Server {
 	return provider.New(provider.Options{
 		Store: p.Store, Controller: p.Controller, Metrics: b.Metrics, Gatherer: s.registry, Credentials: b.Credentials,
 		Bodies: b.Bodies, InFlight: b.InFlight, ColdWait: f.coldWait, Version: types.VersionInfo{Release: "dev", SHA: cmp.Or(report.Commit, "unknown")}, Logger: s.log,
-		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(),
+		Secrets: p.Secrets, Logs: p.Logs, Nodes: p.Nodes, CORSOrigins: f.corsOrigins, Hosts: f.Hosts(), FunctionUser: p.FunctionUser,
 		Build: p.Build, PublicKey: p.PublicKey, Defaults: p.Defaults, Several: p.Several,
 	})
 }

@@ -25,17 +25,24 @@ import (
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
-// The first signal ends the command's context, the second one that of insistence.
+// The first signal ends the command's context, the second one that of insistence. A closed terminal
+// never insists, however often it sends its signal.
 func TestInsistence(t *testing.T) {
+	for _, first := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(first.String(), func(t *testing.T) { testInsistence(t, first) })
+	}
+}
+
+func testInsistence(t *testing.T, first syscall.Signal) {
 	// They come here, too, and none ends this process once nobody else waits for it.
 	came := make(chan os.Signal, 1)
-	signal.Notify(came, syscall.SIGTERM)
+	signal.Notify(came, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(came)
 	insists, release := insistence()
 	defer release()
-	raise := func() {
+	raise := func(s syscall.Signal) {
 		t.Helper()
-		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+		if err := syscall.Kill(syscall.Getpid(), s); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -45,13 +52,16 @@ func TestInsistence(t *testing.T) {
 			t.Fatal("the signal does not come")
 		}
 	}
-	raise()
+	raise(first)
+	if first == syscall.SIGHUP {
+		raise(first)
+	}
 	select {
 	case <-insists.Done():
-		t.Error("one signal insists")
+		t.Errorf("%v insists", first)
 	case <-time.After(50 * time.Millisecond):
 	}
-	raise()
+	raise(syscall.SIGTERM)
 	select {
 	case <-insists.Done():
 	case <-time.After(time.Minute):
@@ -116,7 +126,7 @@ func (c *residentController) Invoke(ctx context.Context, _ *frame.Request) (*fra
 	c.begun <- struct{}{}
 	select {
 	case <-c.release:
-		return &frame.Response{Status: 200}, nil
+		return &frame.Response{Status: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: []byte(`{"service": "taken", "image": "slow"}`)}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

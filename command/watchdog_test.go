@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 )
@@ -113,5 +115,14 @@ func TestWatchdogSaysWhatIsWrong(t *testing.T) {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v, %s", want, err, out)
 		}
+	}
+}
+
+// A function's PATH does not depend on the provider's. Its own environment comes first (package sandbox).
+func TestFunctionsHaveAStandardPath(t *testing.T) {
+	t.Setenv("PATH", "/provider/own:"+os.Getenv("PATH"))
+	_, env := watchdogCommand(cluster.InstanceSpec{Function: "f.openfaas-fn", Kind: cluster.Process}, "/socket")
+	if want := "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"; !slices.Contains(env, want) {
+		t.Errorf("%q has no %s", env, want)
 	}
 }

@@ -101,9 +101,9 @@ func (f *ProviderFlags) InstanceArguments(spec cluster.InstanceSpec) []string {
 	return argv
 }
 
-// watchdogCommand returns the command for an instance of an ordinary function.
+// watchdogCommand returns the command for an instance of an ordinary function, and the PATH of its program.
 func watchdogCommand(spec cluster.InstanceSpec, socket string) (argv, env []string) {
-	return []string{process.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, nil
+	return []string{process.Self(), "watchdog", "--bundle", spec.Bundle, "--name", functionName(spec.Function), "--listen", "unix://" + socket}, []string{"PATH=" + bundle.ProgramPath}
 }
 
 // tick is how often the controllers look at the load. grace is how long a retired instance
@@ -208,10 +208,22 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 // bundles is the directory of bundles.
 type bundles string
 
+// open opens the bundle of an image. One that is built in is written again if it is gone.
+func (root bundles) open(image string) (*bundle.Bundle, error) {
+	b, err := bundle.Open(string(root), image)
+	if !errors.Is(err, bundle.ErrNotFound) || !bundle.Builtin(image) {
+		return b, err
+	}
+	if writeErr := bundle.WriteBuiltin(string(root)); writeErr != nil {
+		return nil, errors.Join(err, writeErr)
+	}
+	return bundle.Open(string(root), image)
+}
+
 // defaults implements [provider.Defaults]: it returns the annotations in the bundle's
 // manifest.
 func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
-	b, err := bundle.Open(string(root), d.Image)
+	b, err := root.open(d.Image)
 	if err != nil {
 		return nil, nil // The deployment reports the error.
 	}
@@ -220,7 +232,7 @@ func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map
 
 // Program implements [processes.Bundles].
 func (root bundles) Program(image string) (processes.Program, error) {
-	b, err := bundle.Open(string(root), image)
+	b, err := root.open(image)
 	if err != nil {
 		return processes.Program{}, err
 	}

@@ -7,8 +7,15 @@ import (
 	"testing"
 )
 
-// After SIGTERM the provider answers all accepted requests before it exits.
+// After SIGTERM, or when its terminal closes, the provider answers all accepted requests before it
+// exits.
 func TestDrain(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(s.String(), func(t *testing.T) { testDrain(t, s) })
+	}
+}
+
+func testDrain(t *testing.T, stop syscall.Signal) {
 	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.slow(t)
@@ -35,7 +42,7 @@ func TestDrain(t *testing.T) {
 		f := d.metrics(t)["faas_infer_requests_in_flight"]
 		return int64(f.GetMetric()[0].GetGauge().GetValue())+done >= requests
 	})
-	d.signal(t, syscall.SIGTERM)
+	d.signal(t, stop)
 	all.Wait()
 	if code := d.exit(t, patience); code != 0 {
 		t.Errorf("exit code %d", code)

@@ -6,11 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gorilla/mux"
+
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // systemTargets returns all system routes of the router, with a name in the place of each
@@ -138,5 +141,55 @@ func TestExpectContinue(t *testing.T) {
 			t.Errorf("%s %s with %d bytes: %q, %v; want %d", c.method, c.target, c.length, line, err, c.status)
 		}
 		conn.Close()
+	}
+}
+
+// A callback reaches functions only, with and without credentials.
+func TestCallbacksReachFunctionsOnly(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		withSecrets(t)(o)
+		o.Logs = &fakeLogs{}
+	})
+	for _, target := range append(systemTargets(t, r), "/build", "/metrics", "/", "//system/functions", "/function", "/x/../system/functions") {
+		wantSentence(t, r.do("POST", target, deployment(nil), web.FunctionStatusHeader, "200"), http.StatusForbidden, "callback")
+	}
+	if len(r.controller.deployed) != 0 {
+		t.Errorf("deployed: %v", r.controller.deployed)
+	}
+	if w := r.do("POST", "/system/functions", deployment(nil)); w.Code != http.StatusAccepted {
+		t.Errorf("without the header: %d %s", w.Code, w.Body)
+	}
+	if w := r.do("POST", "/function/mnist", "x", web.FunctionStatusHeader, "200"); w.Code != http.StatusOK {
+		t.Errorf("to a function: %d %s", w.Code, w.Body)
+	}
+}
+
+// Without credentials, functions' processes may not use the system routes; with them, the password decides.
+func TestFunctionsMayNotDeploy(t *testing.T) {
+	for _, c := range []struct {
+		edit func(*Options)
+		want int
+	}{
+		{func(o *Options) { o.FunctionUser = func(user int) bool { return user == os.Getuid() } }, http.StatusForbidden},
+		{func(o *Options) { o.FunctionUser = func(int) bool { return false } }, http.StatusOK},
+		{func(o *Options) {
+			o.Credentials, o.FunctionUser = credentials, func(int) bool { return true }
+		}, http.StatusOK},
+	} {
+		s := httptest.NewServer(newRig(t, c.edit).Handler())
+		request, err := http.NewRequest("GET", s.URL+"/system/functions", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.SetBasicAuth("admin", "secret")
+		answer, err := s.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		s.Close()
+		if answer.StatusCode != c.want {
+			t.Errorf("%d, want %d", answer.StatusCode, c.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -74,14 +75,17 @@ func (d *deployed) observe(code int, late bool, started time.Time) {
 	}
 }
 
-// splitPath splits "/function/NAME/rest", where "/function/" is the prefix, into NAME
-// and "/rest", both still escaped.
+// splitPath splits the escaped path "/function/NAME/rest", where "/function/" is the prefix, into
+// NAME and "/rest", which is still escaped.
 func splitPath(path, prefix string) (name, rest string) {
-	name = path[len(prefix):]
+	name, rest = path[len(prefix):], "/"
 	if i := strings.IndexByte(name, '/'); i >= 0 {
-		return name[:i], name[i:]
+		name, rest = name[:i], name[i:]
 	}
-	return name, "/"
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	return name, rest
 }
 
 // lookUp finds a deployed function by its name in a path.

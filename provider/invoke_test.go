@@ -39,6 +39,7 @@ func TestInvokePaths(t *testing.T) {
 	for target, want := range map[string]string{
 		"/function/mnist":                    "/",
 		"/function/mnist/":                   "/",
+		"/function/%6Dnist%2Eteam%2Da/%2D":   "/%2D",
 		"/function/mnist.openfaas-fn":        "/",
 		"/function/mnist.team-a?a=b&c=%20":   "/?a=b&c=%20",
 		"/function/mnist/v2/models/m/infer":  "/v2/models/m/infer",

@@ -73,6 +73,9 @@ type Options struct {
 	// Hosts are the names by which clients may address the /system routes if there are no
 	// Credentials; "*" stands for all. IP addresses and localhost are always allowed.
 	Hosts []string
+	// FunctionUser reports whether a user of this machine runs ordinary functions. Requests of these users'
+	// processes to the /system routes are refused if there are no Credentials. nil: no user does.
+	FunctionUser func(user int) bool
 	// CORSOrigins are the origins (scheme://host[:port]) whose pages may use the
 	// /system routes in a browser; "*" stands for all. None by default.
 	CORSOrigins []string
@@ -100,7 +103,9 @@ type Server struct {
 	defaults    Defaults
 	cors        web.CORS
 	hosts       web.Hosts
-	log         zerolog.Logger
+	// functionUser is Options.FunctionUser.
+	functionUser func(user int) bool
+	log          zerolog.Logger
 	// sampledLog logs errors that any request may cause, at most 5 lines a second.
 	sampledLog zerolog.Logger
 
@@ -161,7 +166,7 @@ func New(o Options) *Server {
 	s := &Server{
 		store: o.Store, controller: o.Controller, metrics: o.Metrics, credentials: o.Credentials,
 		version: o.Version, now: o.Now, log: o.Logger,
-		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), several: o.Several, coldWait: o.ColdWait,
+		secrets: o.Secrets, logs: o.Logs, nodes: o.Nodes, defaults: o.Defaults, cors: web.NewCORS(o.CORSOrigins), hosts: web.NewHosts(o.Hosts), functionUser: o.FunctionUser, several: o.Several, coldWait: o.ColdWait,
 		sampledLog: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 		inFlight:   cmp.Or(o.InFlight, web.NewGate()), namespaces: namespaces{o.Store},
 	}
@@ -268,9 +273,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.bodies.LimitRest(w, r)
-	switch {
-	case strings.HasPrefix(escaped, asyncPrefix):
+	if strings.HasPrefix(escaped, asyncPrefix) {
 		s.accept(w, r, escaped)
+		return
+	}
+	switch err := web.RefuseCallback(r); {
+	case err != nil:
+		web.WriteError(w, err)
 	case strings.HasPrefix(r.URL.Path, systemPrefix):
 		systemRoutes{s}.serve(w, r)
 	default:
@@ -285,6 +294,9 @@ func (s systemRoutes) serve(w http.ResponseWriter, r *http.Request) {
 	var err error
 	if s.credentials == nil {
 		err = s.hosts.Check(r)
+		if err == nil && s.functionUser != nil {
+			err = web.RefuseUsers(r, s.functionUser)
+		}
 	}
 	if err == nil && s.cors.Answer(w, r) {
 		return

@@ -39,8 +39,10 @@ type record struct {
 
 // layout knows the paths below Options.Dir.
 type layout struct {
-	dir     string
-	sockets string
+	dir string
+	// sockets is the separate directory for sockets, "" if there is none. separate says that it is needed.
+	sockets  string
+	separate bool
 	// removeAll is os.RemoveAll. Tests replace it by one that fails.
 	removeAll func(path string) error
 }
@@ -58,38 +60,48 @@ func newLayout(dir string) (layout, error) {
 		return l, fmt.Errorf("state directory: %w", err)
 	}
 	const maxID = 63
-	if len(l.instances())+1+maxID+len("/socket.relay") > maxSocketPath {
-		l.sockets = filepath.Join(os.TempDir(), fmt.Sprintf("faas-infer-%d-%s", os.Geteuid(), shortHash(dir)))
-	}
+	l.separate = len(l.instances())+1+maxID+len("/socket.relay") > maxSocketPath
 	return l, nil
 }
 
-// openSockets makes the separate directory for sockets if the layout has one. It refuses
-// a directory that another user could have made. Only the holder of the lock may call it,
-// and closeSockets later.
-func (l layout) openSockets() error {
-	if l.sockets == "" {
+// openSockets finds or makes the separate directory for sockets if the layout needs one. Its name has a random
+// part, so that no other user can take it before; a symbolic link in the state directory keeps the name for the
+// next provider. Only the holder of the lock may call it, and closeSockets later.
+func (l *layout) openSockets() error {
+	if !l.separate {
 		return nil
 	}
-	if err := os.MkdirAll(l.sockets, 0o700); err != nil {
-		return fmt.Errorf("directory for sockets: %w", err)
+	if made, err := os.Readlink(l.socketsLink()); err == nil && ownAlone(made) {
+		l.sockets = made
+		return nil
 	}
-	var info unix.Stat_t
-	if err := unix.Lstat(l.sockets, &info); err != nil {
-		return fmt.Errorf("directory for sockets: %w", err)
+	made, err := os.MkdirTemp("", "faas-infer-")
+	if err == nil {
+		l.sockets = made
+		_ = os.Remove(l.socketsLink()) // It may not exist. If it cannot be removed, Symlink says so.
+		err = os.Symlink(made, l.socketsLink())
 	}
-	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != os.Geteuid() || info.Mode&0o077 != 0 {
-		return fmt.Errorf("directory for sockets %s belongs to another user or is open to others; remove it", l.sockets)
+	if err != nil {
+		return fmt.Errorf("directory for sockets: %w", err)
 	}
 	return nil
 }
 
+// ownAlone reports whether a path is a directory of this user that is closed to others.
+func ownAlone(path string) bool {
+	var info unix.Stat_t
+	err := unix.Lstat(path, &info)
+	return err == nil && info.Mode&unix.S_IFMT == unix.S_IFDIR && int(info.Uid) == os.Geteuid() && info.Mode&0o077 == 0
+}
+
 // closeSockets removes that directory if it is empty.
-func (l layout) closeSockets() {
-	if l.sockets != "" {
-		_ = os.Remove(l.sockets)
+func (l *layout) closeSockets() {
+	if l.sockets != "" && os.Remove(l.sockets) == nil {
+		_ = os.Remove(l.socketsLink()) // A link that is left leads nowhere.
 	}
 }
+
+func (l layout) socketsLink() string { return filepath.Join(l.dir, "sockets") }
 
 func (l layout) lock() string      { return filepath.Join(l.dir, "lock") }
 func (l layout) logs() string      { return filepath.Join(l.dir, "logs") }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,10 @@ func TestSocketsOfADeepDirectoryLieElsewhere(t *testing.T) {
 	b := open(t, options(deep, true))
 	instance := begin(t, b, spec("one", "serving"))
 	expect(t, b, "one", cluster.Ready)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, options(deep, true)) // The next provider finds it.
 	if got := ask(t, instance, "/read?file=/dev/null"); got != "<nil>" {
 		t.Errorf("it answers %q on %s", got, instance.Address)
 	}
@@ -128,5 +133,46 @@ func TestSocketsOfADeepDirectoryLieElsewhere(t *testing.T) {
 	}
 	if _, err := os.Stat(b.layout.sockets); err == nil {
 		t.Error("the directory for sockets is left")
+	}
+}
+
+// No other user can keep the provider from starting by taking the place of its directory for sockets, nor have it
+// use one that is not its own alone.
+func TestTheDirectoryForSocketsCannotBeTaken(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 90))
+	sockets := func() string {
+		t.Helper()
+		l, err := newLayout(dir)
+		if err == nil {
+			err = l.openSockets()
+		}
+		if err != nil || !ownAlone(l.sockets) {
+			t.Fatalf("%q, %v", l.sockets, err)
+		}
+		return l.sockets
+	}
+	take := map[string]func(path string) error{
+		"absent": os.Remove,
+		"open":   func(path string) error { return os.Chmod(path, 0o755) },
+		"a link": func(path string) error {
+			return errors.Join(os.Rename(path, path+"-away"), os.Symlink(path+"-away", path))
+		},
+		"a file": func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o700)) },
+	}
+	if os.Geteuid() == 0 {
+		take["of another user"] = func(path string) error { return os.Chown(path, 1, 1) }
+	}
+	for how, change := range take {
+		made := sockets()
+		if again := sockets(); again != made {
+			t.Errorf("the next provider takes %s, not %s", again, made)
+		}
+		if err := change(made); err != nil {
+			t.Fatal(err)
+		}
+		if again := sockets(); how != "absent" && again == made {
+			t.Errorf("%s: it takes %s all the same", how, made)
+		}
 	}
 }

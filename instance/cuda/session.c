@@ -128,6 +128,7 @@ void host_release(engine *e, void *at) {
 // engine_open makes what sessions share. memory is the name of the device's.
 char *engine_open(engine *e, const char *memory) {
 	OK("CreateEnv", ORT(CreateEnv, int, const char *, void **)(3, "faas-infer", &e->env));
+	OK("DisableTelemetryEvents", ORT(DisableTelemetryEvents, const void *)(e->env));
 	// The process keeps the environment, whose end would unload the provider.
 	static int kept;
 	if (!__atomic_exchange_n(&kept, 1, __ATOMIC_SEQ_CST)) OK("CreateEnv", ORT(CreateEnv, int, const char *, void **)(3, "faas-infer", &e->env));

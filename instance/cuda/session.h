@@ -9,6 +9,7 @@ enum {
 	ort_version = 24,
 	ort_GetErrorMessage = 2,
 	ort_CreateEnv = 3,
+	ort_DisableTelemetryEvents = 6,
 	ort_CreateSession = 7,
 	ort_CreateSessionOptions = 10,
 	ort_SetOptimizedModelFilePath = 11,

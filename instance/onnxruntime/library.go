@@ -82,6 +82,9 @@ func Load(path string) error {
 	if err := ort.InitializeEnvironment(); err != nil {
 		return fmt.Errorf("ONNX Runtime library %s, tested version %s: %w", path, LibraryVersion, err)
 	}
+	if err := ort.DisableTelemetry(); err != nil { // In case that a later version does not heed the variable.
+		return fmt.Errorf("ONNX Runtime library %s: turn its telemetry off: %w", path, err)
+	}
 	library.loaded, library.path, library.duration = true, path, time.Since(start)
 	return nil
 }

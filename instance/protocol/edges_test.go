@@ -95,3 +95,13 @@ func TestBatchOnAnotherAxis(t *testing.T) {
 		t.Errorf("%s, want %s", got.Body, want)
 	}
 }
+
+// A model's name may be escaped in a path, as some clients do with hyphens.
+func TestEscapedNames(t *testing.T) {
+	m := &Model{Name: "res-net"}
+	for path, want := range map[string]int{"/v2/models/res%2Dnet/ready": 200, "/v1/models/res%2dnet": 200, "/v2/models/res%2Fnet/ready": 404, "/v2/models/res%ZZ/ready": 404} {
+		if _, answer := m.Decode(frame.Request{Method: http.MethodGet, Path: path, Header: http.Header{}}); answer.Status != want {
+			t.Errorf("%s: %d %s", path, answer.Status, answer.Body)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,6 +125,11 @@ const lengthHeader = "Inference-Header-Content-Length"
 // its response at once: the model's metadata or an error.
 func (m *Model) Decode(r frame.Request) (*Call, frame.Response) {
 	parts := strings.Split(strings.Trim(r.Path, "/"), "/")
+	for i, part := range parts { // The path is still escaped.
+		if plain, err := url.PathUnescape(part); err == nil {
+			parts[i] = plain
+		}
+	}
 	var decode func(frame.Request) (*Call, error)
 	switch {
 	case parts[0] == "":

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"unsafe"
 )
 
@@ -277,8 +278,30 @@ func (r *Reader) Into(what string, v any) error {
 	if len(text) > maxInto {
 		return fmt.Errorf("%s has %d bytes; the maximum is %d", what, len(text), maxInto)
 	}
-	if err := json.Unmarshal(text, v); err != nil {
+	err = json.Unmarshal(text, v)
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped): // The error's own text names Go types.
+		return fmt.Errorf("%s has the %s, where %s belongs", what, mistyped.Value, plain(mistyped.Type.Kind()))
+	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// plain names what JSON has for a kind of Go's types.
+func plain(k reflect.Kind) string {
+	switch k {
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "an integer"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
 }

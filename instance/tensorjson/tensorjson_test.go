@@ -155,7 +155,9 @@ func TestValuesFindTheShape(t *testing.T) {
 		{document: `[NaN]`, kind: tensor.FP32, wrong: "not valid JSON"},
 		{document: `["NaN"]`, kind: tensor.FP32, wrong: "is not a number"},
 		{document: `[null]`, kind: tensor.FP32, wrong: `"null" is not a number`},
-		{document: `[1.5]`, kind: tensor.Int32, wrong: "1.5 is not in the range of INT32"},
+		{document: `[1.5]`, kind: tensor.Int32, wrong: "1.5 is not written as an integer, as INT32 needs it"},
+		{document: `[1.0]`, kind: tensor.Int64, wrong: "1.0 is not written as an integer, as INT64 needs it"},
+		{document: `[1e2]`, kind: tensor.Uint8, wrong: "1e2 is not written as an integer"},
 		{document: `[2147483648]`, kind: tensor.Int32, wrong: "not in the range of INT32"},
 		{document: `[-1]`, kind: tensor.Uint8, wrong: "not in the range of UINT8"},
 		{document: `[1]`, kind: tensor.Bool, wrong: "neither true nor false"},
@@ -273,5 +275,22 @@ func BenchmarkValues(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// The errors of values are in JSON's words, not in Go's.
+func TestIntoSaysWhatBelongsThere(t *testing.T) {
+	for document, want := range map[string]string{
+		`[1, 1.0]`: "the shape has the number 1.0, where an integer belongs", `"x"`: "the shape has the string, where a list belongs",
+		`[[1]]`: "the shape has the array, where an integer belongs", `{}`: "the shape has the object, where a list belongs", `[true]`: "the shape has the bool, where an integer belongs",
+	} {
+		var shape []int64
+		if err := (&Reader{data: []byte(document)}).Into("the shape", &shape); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", document, err)
+		}
+	}
+	var parameters map[string]any
+	if err := (&Reader{data: []byte("[]")}).Into("parameters", &parameters); err == nil || !strings.Contains(err.Error(), "an object belongs") {
+		t.Error(err)
 	}
 }

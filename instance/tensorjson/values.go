@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -148,7 +149,11 @@ func (v *Values) element(r *Reader) error {
 	return fmt.Errorf("%s has no JSON form; use the binary extension of the Open Inference Protocol", v.Type)
 }
 
+// outside is the error of a number that a type does not have.
 func outside(text string, kind tensor.Type) error {
+	if kind != tensor.FP32 && kind != tensor.FP64 && strings.ContainsAny(text, ".eE") {
+		return fmt.Errorf("%.40s is not written as an integer, as %s needs it", text, kind)
+	}
 	return fmt.Errorf("%.40s is not in the range of %s", text, kind)
 }
 

@@ -179,6 +179,27 @@ func TestClientThatHangsUpLeavesAClassicProcess(t *testing.T) {
 	}
 }
 
+// But it does not run on for ever, with all that it has started.
+func TestAbandonedClassicProcessIsKilled(t *testing.T) {
+	mark := "WATCHDOG_TEST_MARK=" + fmt.Sprint(rand.Uint64())
+	i := begin(t, map[string]string{"mode": "classic", "fprocess": "sh -c 'sleep 600 & sleep 600'", "WATCHDOG_TEST_MARK": mark[len("WATCHDOG_TEST_MARK="):]})
+	i.server.handler.(*ForkingHandler).Abandoned = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		request, _ := http.NewRequestWithContext(ctx, "GET", i.url, nil)
+		if response, err := i.client.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	i.log.Await(t, "Forking", 1)
+	cancel()
+	<-asked
+	i.log.Await(t, errAbandoned.Error(), 1)
+	gone(t, mark)
+}
+
 func TestBrokenBodyIsNotTakenForAWholeOne(t *testing.T) {
 	for _, mode := range []string{"classic", "streaming"} {
 		i := begin(t, map[string]string{"mode": mode, "fprocess": "sh -c 'cat > /dev/null; echo took all > all'"})

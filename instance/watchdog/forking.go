@@ -23,6 +23,8 @@ const (
 	// lateTime is how long a client may take to read the answer to a request that took
 	// too long.
 	lateTime = 5 * time.Second
+	// abandonedTime is the Abandoned of functions. Without it clients could start processes that nobody ends.
+	abandonedTime = time.Minute
 )
 
 // ForkingHandler answers each request by a process of its own. It is an http.Handler and
@@ -33,7 +35,7 @@ type ForkingHandler struct {
 	Program Program
 	Log     *LineLog
 	// Hold holds an answer back until the process has ended: its exit status decides the
-	// answer's status. Otherwise the output is sent at once, and the process is killed if
+	// answer's status. If the client hangs up, the process runs on for a time. Otherwise the output is sent at once, and the process is killed if
 	// the client hangs up.
 	Hold bool
 	// Headers passes the request's headers to the process as Http_NAME.
@@ -47,6 +49,9 @@ type ForkingHandler struct {
 	ContentType string
 	// TimeLimit returns the maximum time of a request, 0 for no limit.
 	TimeLimit func(*http.Request) time.Duration
+
+	// Abandoned is how long a process without a time limit may run on with Hold after its client has hung up.
+	Abandoned time.Duration
 
 	// held is the number of bytes of answers that wait for their processes to end.
 	held atomic.Int64
@@ -76,6 +81,7 @@ type run struct {
 var (
 	errTimeout    = errors.New("the function took longer than exec_timeout")
 	errHungUp     = errors.New("the client hung up")
+	errAbandoned  = errors.New("the client hung up long ago, and exec_timeout is not set")
 	errBrokenBody = errors.New("the request's body broke off")
 )
 
@@ -213,19 +219,30 @@ func (f *run) watch(p *Pipes) {
 		defer timer.Stop()
 		late = timer.C
 	}
-	// The classic watchdog lets a process finish even if the client has hung up.
-	var hungUp <-chan struct{}
-	if !f.Hold {
-		hungUp = f.request.Context().Done()
-	}
-	select {
-	case <-f.member.Exited():
-	case <-late:
-		f.kill(errTimeout)
-		// A client that does not read would block collect for ever.
-		_ = http.NewResponseController(f.answer.w).SetWriteDeadline(time.Now().Add(lateTime))
-	case <-hungUp:
-		f.kill(errHungUp)
+	hungUp := f.request.Context().Done()
+	var abandoned <-chan time.Time
+	for ended := false; !ended; {
+		select {
+		case <-f.member.Exited():
+			ended = true
+		case <-late:
+			f.kill(errTimeout)
+			// A client that does not read would block collect for ever.
+			_ = http.NewResponseController(f.answer.w).SetWriteDeadline(time.Now().Add(lateTime))
+			ended = true
+		case <-hungUp:
+			hungUp = nil
+			switch {
+			case !f.Hold:
+				f.kill(errHungUp)
+				ended = true
+			case late == nil: // The classic watchdog lets a process finish.
+				abandoned = time.After(f.Abandoned)
+			}
+		case <-abandoned:
+			f.kill(errAbandoned)
+			ended = true
+		}
 	}
 	<-f.member.Exited()
 	p.EndOutput()

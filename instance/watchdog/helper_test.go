@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,9 +84,39 @@ func playProgram() error {
 		}
 	}
 	http.HandleFunc("/curt", curtly("HTTP/1.1 413 Too Large\r\nContent-Length: 9\r\n\r\ntoo large"))
+	var posts atomic.Int64
+	http.HandleFunc("/posts", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, posts.Load()) })
+	http.HandleFunc("/brief", func(w http.ResponseWriter, r *http.Request) { // It closes the connection and does not say so.
+		body, err := io.ReadAll(r.Body)
+		if err == nil && r.Method == http.MethodPost {
+			posts.Add(1)
+		}
+		if err == nil && r.URL.Query().Has("mute") {
+			curtly("")(w, r)
+		} else if err == nil {
+			curtly(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(w, r)
+		}
+	})
 	http.HandleFunc("/nonsense", curtly("nonsense\r\n\r\n"))
 	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
-	return http.ListenAndServe("127.0.0.1:"+os.Getenv("PORT"), nil)
+	address := "127.0.0.1:" + os.Getenv("PORT")
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	http.HandleFunc("/close", func(w http.ResponseWriter, r *http.Request) { // It runs on, with its port closed.
+		w.Header().Set("Connection", "close")
+		listener.Close()
+		if r.URL.Query().Has("again") {
+			if listener, err = net.Listen("tcp", address); err == nil {
+				go http.Serve(listener, nil)
+			}
+		}
+	})
+	if err := http.Serve(listener, nil); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	select {}
 }
 
 // instance is a watchdog that serves in this process, with real processes of

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,132 @@ func TestProgramThatEndsEndsTheWatchdog(t *testing.T) {
 	exit := new(ExitError)
 	if !errors.As(i.err, &exit) || exit.Code != 3 || !strings.Contains(exit.Error(), "exit status 3") {
 		t.Errorf("it said %v", i.err)
+	}
+}
+
+// A program that closes its port and runs on is lost. Its requests reach another instance. One that
+// opens it again stays.
+func TestProgramThatClosesItsPort(t *testing.T) {
+	i := begin(t, program(t))
+	i.client.CloseIdleConnections()
+	i.do("GET", "/close?again", nil)
+	if response, body := i.do("POST", "/", strings.NewReader("x")); response.StatusCode == http.StatusBadGateway {
+		t.Errorf("it listens again, but answers %d %s", response.StatusCode, body)
+	}
+	i.do("GET", "/close", nil)
+	for ended := false; !ended; {
+		select {
+		case <-i.stopped:
+			ended = true
+		default:
+			request, _ := http.NewRequest("POST", i.url+"/", strings.NewReader("x"))
+			response, err := i.client.Do(request)
+			if err != nil {
+				continue // It ends.
+			}
+			response.Body.Close()
+			kept := response.StatusCode == http.StatusOK // A connection from before.
+			if !kept && response.StatusCode != http.StatusTooManyRequests || !kept && response.Header.Get("X-OpenFaaS-Internal") == "" {
+				t.Fatalf("answer %d %v", response.StatusCode, response.Header)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	var exit *ExitError
+	if !errors.As(i.err, &exit) || exit.ExitCode() == 0 || !strings.Contains(exit.Error(), "not listened") {
+		t.Errorf("the watchdog ends with %v", i.err)
+	}
+}
+
+// A request that may be repeated never fails because the program has just closed the connection on which it was
+// sent. Another one is executed at most once.
+func TestProgramThatClosesConnections(t *testing.T) {
+	i := begin(t, program(t))
+	answered, failed := 0, 0
+	for n := range 300 {
+		method := []string{"GET", "POST", "PUT", "DELETE"}[n%4]
+		body := strings.Repeat("x", n)
+		response, got := i.do(method, "/brief", strings.NewReader(body))
+		switch right := response.StatusCode == http.StatusOK && got == body; {
+		case method == "POST" && right:
+			answered++
+		case method == "POST" && response.StatusCode == http.StatusBadGateway: // The program may have read it.
+			failed++
+		case !right:
+			t.Errorf("%s %d: %d %s", method, n, response.StatusCode, got)
+		}
+	}
+	kept := &i.server.upstream.proxy.Transport.(*resender).bodies
+	for deadline := time.Now().Add(time.Minute); kept.Load() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bodies are kept after their requests", kept.Load())
+		}
+	}
+	// One that the program has read is not sent again, though the connection breaks in the same way.
+	i.do("GET", "/posts", nil) // Now a connection is kept.
+	if response, _ := i.do("POST", "/brief?mute", strings.NewReader("x")); response.StatusCode != http.StatusBadGateway {
+		t.Errorf("a request without an answer: %d", response.StatusCode)
+	}
+	_, got := i.do("GET", "/posts", nil)
+	if executed, err := strconv.Atoi(got); err != nil || executed < answered || executed > answered+failed+1 {
+		t.Errorf("the program has executed %s POSTs; %d were answered, %d failed", got, answered, failed+1)
+	}
+}
+
+// The kernel tells whether the program's side has taken anything of a request.
+func TestUntouched(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for name, c := range map[string]struct {
+		before, after func(theirs net.Conn) // what the program does before and after the request is sent
+		silent, want  bool
+	}{
+		"closed before":          {before: func(theirs net.Conn) { theirs.Close() }, want: true},
+		"nothing sent":           {before: func(theirs net.Conn) { theirs.Close() }, silent: true, want: true},
+		"read, then closed":      {after: func(theirs net.Conn) { _, _ = io.ReadFull(theirs, make([]byte, 7)); theirs.Close() }},
+		"arrived, then closed":   {after: func(theirs net.Conn) { theirs.Close() }},
+		"closed for writes only": {before: func(theirs net.Conn) { _ = theirs.(*net.TCPConn).CloseWrite() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dialed, err := dialProgram(t.Context(), "tcp", listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer theirs.Close()
+			ours := dialed.(*programConn)
+			if c.before != nil {
+				c.before(theirs)
+			}
+			ours.begin()
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				if !c.silent {
+					_, _ = ours.Write([]byte("request"))
+				}
+			}()
+			if !c.silent {
+				<-written
+			}
+			if c.after != nil {
+				for deadline := time.Now().Add(time.Minute); ours.info().Unacked > 0 && time.Now().Before(deadline); {
+					time.Sleep(time.Millisecond)
+				}
+				c.after(theirs)
+			}
+			_, _ = io.Copy(io.Discard, ours) // To the end.
+			ours.Close()
+			if got := ours.untouched(); got != c.want {
+				t.Errorf("untouched: %v, %+v, %+v", got, ours.before, ours.after)
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/duplex"
@@ -42,15 +43,15 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 			// The server itself sends 100 Continue when the body is first read.
 			r.Out.Header.Del("Expect")
 		},
-		Transport: &http.Transport{
-			DialContext:         dial,
+		Transport: &resender{Transport: http.Transport{
+			DialContext:         dialProgram,
 			MaxIdleConnsPerHost: 32,
 			// Servers close idle connections, many after 2 s. A request sent at that
 			// moment fails, so the proxy closes them earlier.
 			IdleConnTimeout: time.Second,
 			// The proxy does not change bodies.
 			DisableCompression: true,
-		},
+		}},
 		FlushInterval:  -1,
 		BufferPool:     bufferPool{},
 		ModifyResponse: describe,
@@ -80,14 +81,22 @@ func (bufferPool) Get() []byte { return *buffers.Get().(*[]byte) }
 // Put implements httputil.BufferPool.
 func (bufferPool) Put(buffer []byte) { buffers.Put(&buffer) }
 
-// dial connects to the program.
-func dial(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 5 * time.Second}
-	conn, err := dialer.DialContext(ctx, network, address)
+// dialProgram connects to the program for requests.
+func dialProgram(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return &programConn{Conn: duplex.Conn(conn), tcp: tcp}, nil
+	}
 	return duplex.Conn(conn), nil
+}
+
+// dial connects to the program.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	return dialer.DialContext(ctx, network, address)
 }
 
 // exchange is one request to the program.
@@ -95,6 +104,9 @@ type exchange struct {
 	began time.Time
 	// body is the body that the proxy reads, nil if there is none or it was buffered.
 	body *duplex.Body
+	// replay is the body that is sent, if it is kept to be sent again; release is called after it then.
+	replay  *duplex.Replay
+	release func()
 }
 
 // exchangeKey is the context key of an exchange.
@@ -138,7 +150,13 @@ func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
 	stop := context.AfterFunc(r.Context(), e.body.Stop)
 	defer stop()
 	linger := time.Duration(0) // stays 0 if the answer breaks off with a panic
-	defer func() { e.body.Finish(linger) }()
+	defer func() {
+		if e.replay != nil {
+			e.replay.End()
+			e.release()
+		}
+		e.body.Finish(linger)
+	}()
 	u.proxy.ServeHTTP(w, r)
 	linger = duplex.Linger
 }
@@ -191,6 +209,10 @@ func (u *Upstream) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 		w.WriteHeader(http.StatusBadGateway)
+	case errors.Is(err, syscall.ECONNREFUSED): // Only connecting fails so.
+		go u.watchPort()
+		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
+		Refuse(w, "the function's process does not listen at its port; it is replaced if it goes on so")
 	default:
 		u.Log.Printf("%s %s: %v", r.Method, r.URL.Path, err)
 		fail(w, "the function's process did not answer: "+err.Error(), http.StatusBadGateway)

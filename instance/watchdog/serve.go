@@ -27,7 +27,7 @@ const (
 
 // Serve answers requests at the listeners until ctx ends. Then it takes no new requests,
 // finishes those in flight, stops the program and returns nil. It returns an [ExitError]
-// if the program of mode HTTP exits by itself. It closes the listeners. It calls ready as
+// if the program of mode HTTP exits by itself, or no longer listens at its port. It closes the listeners. It calls ready as
 // soon as it answers requests.
 func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func() error) error {
 	fresh := &fresh{conns: map[net.Conn]bool{}}
@@ -50,6 +50,8 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, ready func
 		case <-ctx.Done():
 		case <-s.exited():
 			err = s.upstream.Exit()
+		case <-s.deaf():
+			err = s.upstream.deafness()
 		case err = <-failed:
 			running--
 		}

@@ -73,7 +73,7 @@ func New(o Options) (*Server, error) {
 		s.handler = &ForkingHandler{
 			Family: s.family, Program: s.program, Log: o.Log, Hold: o.Mode == Classic,
 			Headers: o.Headers, Combine: o.CombineOutput, Prefix: s.prefix("stderr: "),
-			ContentType: o.ContentType, TimeLimit: s.timeLimit,
+			ContentType: o.ContentType, TimeLimit: s.timeLimit, Abandoned: abandonedTime,
 		}
 	}
 	return s, nil
@@ -142,6 +142,14 @@ func (s *Server) exited() <-chan struct{} {
 		return nil
 	}
 	return s.upstream.Exited()
+}
+
+// deaf returns a channel that is closed when the program of mode HTTP listens no more. It is nil in other modes.
+func (s *Server) deaf() <-chan struct{} {
+	if s.upstream == nil {
+		return nil
+	}
+	return s.upstream.deaf
 }
 
 // Close kills all the function's processes and returns when none is left.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,12 +57,19 @@ type Upstream struct {
 	pipes  *Pipes
 	logged chan struct{}
 	proxy  *httputil.ReverseProxy
+	// deaf is closed when the program has listened no more for deafTime. watching: somebody waits for that.
+	deaf     chan struct{}
+	watching atomic.Bool
 }
+
+// deafTime is how long a program may close its port before it counts as lost. A program that restarts a part
+// of itself may do so for a moment.
+const deafTime = 2 * time.Second
 
 // startUpstream starts the program and returns once it serves. The error is an [ExitError]
 // if the program exits first.
 func startUpstream(ctx context.Context, o UpstreamOptions) (*Upstream, error) {
-	u := &Upstream{UpstreamOptions: o, logged: make(chan struct{})}
+	u := &Upstream{UpstreamOptions: o, logged: make(chan struct{}), deaf: make(chan struct{})}
 	if u.URL == nil {
 		free, err := engine.FreePort()
 		if err != nil {
@@ -172,6 +180,35 @@ func (u *Upstream) serves(ctx context.Context, client *http.Client) bool {
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
 	_ = response.Body.Close()
 	return response.StatusCode < http.StatusMultipleChoices
+}
+
+// watchPort closes deaf unless the program listens again within deafTime.
+func (u *Upstream) watchPort() {
+	if !u.watching.CompareAndSwap(false, true) {
+		return
+	}
+	for began := time.Now(); ; {
+		conn, err := dial(context.Background(), "tcp", hostPort(u.URL))
+		switch {
+		case err == nil:
+			_ = conn.Close()
+			u.watching.Store(false)
+			return
+		case time.Since(began) >= deafTime:
+			close(u.deaf)
+			return
+		}
+		select {
+		case <-u.Exited():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// deafness is why the watchdog ends after deaf is closed.
+func (u *Upstream) deafness() *ExitError {
+	return &ExitError{Code: 1, text: fmt.Sprintf("the function's process runs, but has not listened at %s for %v", hostPort(u.URL), deafTime)}
 }
 
 // hostPort returns the address to dial for a URL.

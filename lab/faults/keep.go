@@ -85,7 +85,7 @@ func Keep(arguments []string) (code int, err error) {
 		return 1, fmt.Errorf("take in orphans: %w", err)
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	runtime.LockOSThread()
 	pid, err := syscall.ForkExec(process.Self(), append([]string{os.Args[0]}, arguments...), &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}})

@@ -24,6 +24,15 @@ var builtin = map[string]string{
 	"theaxer/redirector:latest": "redirector",
 }
 
+// Builtin reports whether an image is one of the built-in bundles.
+func Builtin(image string) bool {
+	at, err := Path(image)
+	return err == nil && slices.ContainsFunc(slices.Collect(maps.Keys(builtin)), func(name string) bool {
+		place, err := Path(name)
+		return err == nil && place == at
+	})
+}
+
 // WriteBuiltin writes the built-in bundles below root. It leaves alone whatever is
 // already in a bundle's place.
 func WriteBuiltin(root string) error {

@@ -69,6 +69,10 @@ var (
 	ErrModel = errors.New("the bundle is a model")
 )
 
+// ProgramPath is the PATH of bundles' programs on a machine, unless the function's environment sets it. It is not
+// the provider's, which depends on how that was started and may name directories that functions cannot see.
+const ProgramPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // Bundle is a bundle on this machine.
 type Bundle struct {
 	// Dir is its directory.

@@ -54,11 +54,14 @@ func checkFields(d types.FunctionDeployment) error {
 		// The name becomes a file's name under /var/openfaas/secrets.
 		if !IsSecret(name) {
 			return &Error{Key: "secrets", Value: name,
-				Why: "a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last", Example: "api-key"}
+				Why: SecretRule, Example: "api-key"}
 		}
 	}
 	return nil
 }
+
+// SecretRule says what [IsSecret] accepts.
+const SecretRule = "a secret's name must be at most 253 lower-case letters, digits, hyphens and dots, at most 63 between two dots, with a letter or digit first and last"
 
 // IsSecret reports whether s can name a secret: a DNS subdomain, that is labels joined
 // by dots. Such a name can also name a file, and not a hidden one.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"syscall"
@@ -72,13 +71,11 @@ func NewPoster(o CallbackOptions) *Poster {
 	return &Poster{options: o, first: client(o.ForbidPrivate), others: client(!o.AllowPrivateRedirects)}
 }
 
-// client returns a client that follows no redirects. If strict, it connects to public
-// addresses only.
+// client returns a client that follows no redirects. It connects to no metadata service and, if
+// strict, to public addresses only.
 func client(strict bool) *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	if strict {
-		dialer.Control = func(_, address string, _ syscall.RawConn) error { return checkAddress(address) }
-	}
+	dialer.Control = func(_, address string, _ syscall.RawConn) error { return checkAddress(address, strict) }
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: dialer.DialContext, MaxIdleConns: 256, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second,
@@ -183,7 +180,7 @@ func headers(r *CallbackResult) http.Header {
 	}
 	h.Set("User-Agent", "faas-infer")
 	h.Set("X-Function-Name", r.Function)
-	h.Set("X-Function-Status", strconv.Itoa(r.Status))
+	h.Set(web.FunctionStatusHeader, strconv.Itoa(r.Status))
 	h.Set("X-Duration-Seconds", strconv.FormatFloat(r.Duration.Seconds(), 'f', 6, 64))
 	if r.CallID != "" {
 		h.Set("X-Call-Id", r.CallID)
@@ -192,48 +189,4 @@ func headers(r *CallbackResult) http.Header {
 		h.Set("X-Start-Time", r.StartTime)
 	}
 	return h
-}
-
-// checkAddress refuses addresses that are not public.
-func checkAddress(address string) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %q, which is not an IP address", address)}
-	}
-	if !public(at.Addr()) {
-		return &CallbackRefusedError{fmt.Sprintf("the callback leads to %v, which is not a public address", at.Addr())}
-	}
-	return nil
-}
-
-// special are the networks that are not public (IANA's special-purpose registries), but
-// for those that netip has a method for.
-var special = func() (out []netip.Prefix) {
-	for _, text := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-		"240.0.0.0/4", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "5f00::/16", "fec0::/10"} {
-		out = append(out, netip.MustParsePrefix(text))
-	}
-	return out
-}()
-
-// translated are the addresses by which hosts without IPv4 reach those with IPv4, which are the
-// last 32 bits (NAT64, RFC 6052).
-var translated = netip.MustParsePrefix("64:ff9b::/96")
-
-// public reports whether an address belongs to the public internet.
-func public(a netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	if translated.Contains(a) {
-		bits := a.As16()
-		a = netip.AddrFrom4([4]byte(bits[12:]))
-	}
-	if !a.IsGlobalUnicast() || a.IsPrivate() {
-		return false
-	}
-	for _, p := range special {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
 }

@@ -39,6 +39,8 @@ func TestPublic(t *testing.T) {
 		"127.0.0.1": false, "127.9.9.9": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.0.1": false, "169.254.169.254": false,
 		"0.0.0.0": false, "0.1.2.3": false, "100.64.0.1": false, "198.18.0.1": false, "224.0.0.1": false, "255.255.255.255": false, "240.0.0.1": false,
 		"::": false, "::1": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "fe80::1": false, "fe80::1%eth0": false, "fc00::1": false, "fd12::1": false,
+		"192.88.99.1": false, "3fff::1": false, "3fff:fff:ffff::1": false, "4000::1": false, "100::1": false, "100:0:0:1::1": false, "::127.0.0.1": false,
+		"::10.0.0.1": false, "::ffff:0:10.0.0.1": false, "::ffff:0:8.8.8.8": false, "::8.8.8.8": false, "2001:10::1": false, "2001:4860:4860::8888": true, "a00::1": false,
 		"ff02::1": false, "64:ff9b::7f00:1": false, "64:ff9b::a00:1": false, "64:ff9b::808:808": true, "64:ff9b:1::808:808": false, "2002:7f00:1::": false, "2001:db8::1": false, "fec0::1": false,
 	} {
 		if got := public(netip.MustParseAddr(text)); got != want {
@@ -108,6 +110,18 @@ func TestForbidPrivate(t *testing.T) {
 	var refused *CallbackRefusedError
 	if !errors.As(err, &refused) {
 		t.Errorf("a private URL: %v", err)
+	}
+}
+
+// No callback reaches a metadata service, by whatever form of its address.
+func TestNoMetadata(t *testing.T) {
+	for _, to := range []string{"169.254.169.254", "[::ffff:169.254.169.254]", "[::a9fe:a9fe]", "[::ffff:0:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::a9fe:a9fe]", "[fd00:ec2::254]",
+		"169.254.170.2", "100.100.100.200", "2852039166"} {
+		_, err := poster(t, CallbackOptions{AllowPrivateRedirects: true}).Post(t.Context(), parse(t, "http://"+to+"/latest"), &CallbackResult{Status: 200})
+		var refused *CallbackRefusedError
+		if !errors.As(err, &refused) && !(to == "2852039166" && err != nil) { // Some resolvers take that for a name.
+			t.Errorf("%s: %v", to, err)
+		}
 	}
 }
 

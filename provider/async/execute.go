@@ -13,6 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // buryPause is how long a message waits for another try if its dead letter could not be
@@ -182,7 +183,7 @@ func failure(status int, err error) *frame.Response {
 	if status == 0 {
 		status = http.StatusBadGateway
 	}
-	return &frame.Response{Status: status, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: []byte(err.Error() + "\n")}
+	return &frame.Response{Status: status, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, Body: []byte(web.Conceal(err.Error()) + "\n")}
 }
 
 // deliver posts a result to the callback URL until Posting is satisfied or gives up. If

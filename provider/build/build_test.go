@@ -272,6 +272,8 @@ func TestFailed(t *testing.T) {
 		{"a process without the right", "a", map[string]string{"bundle.yaml": "name: a\nprocess: ./handler\n", "handler": "cat"}, "chmod +x"},
 		{"an image that leads out", "../a", map[string]string{"bundle.yaml": program}, "invalid image name"},
 		{"a digest", "a@sha256:0", map[string]string{"bundle.yaml": program}, "has no digest"},
+		{"a built-in image", "functions/alpine", map[string]string{"bundle.yaml": program}, "built in and other functions use it"},
+		{"a built-in image of Docker's", "docker.io/functions/alpine:latest", map[string]string{"bundle.yaml": program}, "built in"},
 		{"no image", "", map[string]string{"bundle.yaml": program}, "image is missing"},
 		{"inside another bundle", "there/v1:x", map[string]string{"bundle.yaml": "name: a\nprocess: cat\n"}, "inside the bundle there/v1"},
 		{"in the place of a folder", "other", map[string]string{"bundle.yaml": "name: a\nprocess: cat\n"}, "holds other files"},

@@ -41,6 +41,9 @@ func (h *Handler) build(ctx context.Context, body io.Reader, answer *answer) (im
 	if err != nil {
 		return image, err
 	}
+	if h.options.Publish == nil && bundle.Builtin(image) {
+		return image, fmt.Errorf("%w %q: this image is built in and other functions use it; give the build another name", bundle.ErrImage, image)
+	}
 	answer.log("Unpacked: %d files, %d KiB.", content.Files, content.Bytes>>10)
 	notes(content.Config, answer)
 	if err := compileHandler(ctx, staged.Dir, answer); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,11 +34,26 @@ func (h *Handler) check(ctx context.Context, dir string, answer *answer) error {
 		return h.checkModel(ctx, b, answer)
 	}
 	if command := strings.Fields(b.Process)[0]; b.ProcessFile() == "" {
-		if _, err := exec.LookPath(command); err != nil && !strings.HasPrefix(command, "/home/app/") {
+		if !installed(command) && !strings.HasPrefix(command, "/home/app/") {
 			answer.log("Warning: this machine has no program %s, which the bundle's process starts.", command)
 		}
 	}
 	return nil
+}
+
+// installed reports whether functions find a program on this machine.
+func installed(command string) bool {
+	files := []string{command}
+	if !strings.Contains(command, "/") {
+		files = nil
+		for _, dir := range filepath.SplitList(bundle.ProgramPath) {
+			files = append(files, filepath.Join(dir, command))
+		}
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		_, err := exec.LookPath(file)
+		return err == nil
+	})
 }
 
 // checkModel checks a model with the engine, and installs the Python packages it needs.

@@ -39,7 +39,7 @@ type call struct {
 	freed uint64
 	// body is the request's body. source is the client's body if the request came
 	// over HTTP. linger lets the client send the rest of it.
-	body   *replay
+	body   *duplex.Replay
 	source *duplex.Body
 	linger bool
 
@@ -61,7 +61,7 @@ func (f *Forwarder) begin(ctx context.Context, patience time.Duration) *call {
 
 // end releases the instance and the bodies.
 func (c *call) end() {
-	c.body.close()
+	c.body.End()
 	c.letGo()
 	linger := time.Duration(0)
 	if c.linger {
@@ -160,7 +160,7 @@ func (c *call) late() bool { return errors.Is(c.source.Err(), os.ErrDeadlineExce
 // lost returns the error of an exchange that broke off. It blames the client if its
 // body could not be read, otherwise the instance.
 func (c *call) lost() error {
-	err := c.body.failure()
+	err := c.body.Failure()
 	if err == nil {
 		c.forwarder.answered(c.instance, true)
 	}
@@ -179,13 +179,13 @@ func (c *call) attempt(out *http.Request) (*http.Response, error) {
 	again, limit := c.forwarder.limit(out)
 	c.limit = limit
 	if c.body != nil {
-		body, ok := c.body.again()
+		body, ok := c.body.Again()
 		if !ok {
 			return nil, errors.New("the body was streamed to another instance")
 		}
 		again.Body = body
 		again.GetBody = func() (io.ReadCloser, error) {
-			if body, ok := c.body.again(); ok {
+			if body, ok := c.body.Again(); ok {
 				return body, nil
 			}
 			return nil, errors.New("the body is not kept any more")
@@ -205,7 +205,7 @@ func (c *call) refused() bool {
 	if !c.busy() {
 		return false
 	}
-	_, kept := c.body.again()
+	_, kept := c.body.Again()
 	return kept
 }
 

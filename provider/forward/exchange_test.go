@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -240,7 +241,7 @@ func TestABusyInstance(t *testing.T) {
 	r.up(full)
 	r.answers(429, "enough")
 	r.up(start(t, "b", echo))
-	body := strings.Repeat("x", maxReplay/2)
+	body := strings.Repeat("x", duplex.MaxReplay/2)
 	for range 4 {
 		if code, text, _ := r.post(body); code != 200 || text != body {
 			t.Errorf("%d, %d bytes", code, len(text))
@@ -277,11 +278,11 @@ func TestABusyInstanceAndALargeBody(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, id := range []string{"a", "b"} {
 		r.up(start(t, id, func(w http.ResponseWriter, q *http.Request) {
-			io.CopyN(io.Discard, q.Body, 2*maxReplay)
+			io.CopyN(io.Discard, q.Body, 2*duplex.MaxReplay)
 			busy(w, q)
 		}))
 	}
-	if code, text, _ := r.post(strings.Repeat("x", 3*maxReplay)); code != 429 || text != "enough\n" {
+	if code, text, _ := r.post(strings.Repeat("x", 3*duplex.MaxReplay)); code != 429 || text != "enough\n" {
 		t.Errorf("%d %q", code, text)
 	}
 	r.settled()

@@ -56,6 +56,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/health/probe"
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -175,7 +176,7 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 		return nil, err
 	}
 	if len(req.Body) > 0 {
-		c.body = heldReplay(req.Body)
+		c.body = duplex.HeldReplay(req.Body)
 	}
 	resp, err := c.send(out)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code int) {
 	c.source = duplex.NewBody(w, r, c.forwarder.options.BodyIdle)
 	if c.source != nil {
-		c.body = newReplay(c.source)
+		c.body = duplex.NewReplay(c.source)
 	}
 	target, err := locate(path, r.URL.RawQuery)
 	if err != nil {

@@ -240,7 +240,7 @@ func check(namespace, name string) error {
 		return web.Refuse(http.StatusBadRequest, "namespace is %s: it must be at most 63 lower-case letters, digits and hyphens, with no hyphen first or last, for example %q", short(namespace), "openfaas-fn")
 	}
 	if !annotation.IsSecret(name) {
-		return web.Refuse(http.StatusBadRequest, "name is %s: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", short(name), "api-key")
+		return web.Refuse(http.StatusBadRequest, "name is %s: %s, for example %q", short(name), annotation.SecretRule, "api-key")
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 func ran(n int) (out []Executed) {
@@ -226,6 +227,11 @@ func TestNonsenseIsRefused(t *testing.T) {
 		all[0].Handler().ServeHTTP(w, r)
 		if w.Code != http.StatusBadRequest || w.Body.Len() == 0 {
 			t.Errorf("%s %s: %d %q, want 400 and why", method, path, w.Code, w.Body)
+		}
+		r.Header.Set(web.FunctionStatusHeader, "200")
+		w = httptest.NewRecorder()
+		if all[0].Handler().ServeHTTP(w, r); w.Code != http.StatusForbidden {
+			t.Errorf("%s %s by a callback: %d, want 403", method, path, w.Code)
 		}
 	}
 }

@@ -43,10 +43,17 @@ func (g *Group) routes() http.Handler {
 	mux.HandleFunc("POST "+drainPath, g.withLocal(serveDrain))
 	mux.HandleFunc("POST "+parkPath, g.withLocal(servePark))
 	mux.HandleFunc("POST "+servePath, g.withLocal(serveServe))
-	if c := g.options.Credentials; c != nil {
-		return auth.DecorateWithBasicAuth(mux.ServeHTTP, c)
+	handle := func(w http.ResponseWriter, r *http.Request) {
+		if err := web.RefuseCallback(r); err != nil {
+			web.WriteError(w, err)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	}
-	return mux
+	if c := g.options.Credentials; c != nil {
+		return auth.DecorateWithBasicAuth(handle, c)
+	}
+	return http.HandlerFunc(handle)
 }
 
 // withLocal answers 503 before Attach.

@@ -163,7 +163,7 @@ func checkSecret(namespace, name string) error {
 		return badNamespace(namespace)
 	}
 	if !annotation.IsSecret(name) {
-		return web.Refuse(http.StatusBadRequest, "name is %.80q: a secret's name must be lower-case letters, digits, hyphens and dots, with a letter or digit first and last, for example %q", name, "api-key")
+		return web.Refuse(http.StatusBadRequest, "name is %.80q: %s, for example %q", name, annotation.SecretRule, "api-key")
 	}
 	return nil
 }

@@ -51,13 +51,17 @@ func WriteError(w http.ResponseWriter, err error) int {
 
 // WriteErrorBelow is [WriteError] for a path below a function. The inference protocols have the
 // paths /v1 and /v2; their clients parse every answer as JSON, so there the sentence is
-// {"error": "…"}.
+// {"error": "…"}. Clients of functions see no paths of this machine ([Conceal]). With an empty path it is WriteError.
 func WriteErrorBelow(w http.ResponseWriter, path string, err error) int {
-	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
-	if first != "v1" && first != "v2" {
+	if path == "" {
 		return WriteError(w, err)
 	}
-	text, jsonErr := json.Marshal(map[string]string{"error": err.Error()})
+	sentence := Conceal(err.Error())
+	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	if first != "v1" && first != "v2" {
+		return writeError(w, err, "text/plain; charset=utf-8", sentence+"\n")
+	}
+	text, jsonErr := json.Marshal(map[string]string{"error": sentence})
 	if jsonErr != nil {
 		return WriteError(w, jsonErr)
 	}

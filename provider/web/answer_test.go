@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -158,4 +159,28 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is clipped to %q", text, clip)
 		}
 	})
+}
+
+// Clients of functions see no paths of the machine, in either form. Whoever may deploy sees them.
+func TestConceal(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	sentence := fmt.Sprintf("the function cannot be served: open %s/local/instances/x-1/instance.json: permission denied", state)
+	for text, want := range map[string]string{
+		sentence:                             "the function cannot be served: open …/instance.json: permission denied",
+		`model "/tmp/a b/c" of '/tmp/x y/z'`: `model "…/a b/c" of '…/x y/z'`,
+		"/tmp/a/b":                           "…/b",
+		"fork/exec /usr/bin/python3: no such file or directory (/usr/lib/x.so)":                   "fork/exec …/python3: no such file or directory (…/x.so)",
+		"there is no route \"/function/x/v1\" in application/json at http://h/tmp/x and ../usr/x": "there is no route \"/function/x/v1\" in application/json at http://h/tmp/x and ../usr/x",
+	} {
+		if got := web.Conceal(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	for path, hidden := range map[string]bool{"": false, "/": true, "/v2/models/m/infer": true, "/v1/x": true} {
+		w := httptest.NewRecorder()
+		web.WriteErrorBelow(w, path, web.Unavailable(0, "%s", sentence))
+		if got := w.Body.String(); strings.Contains(got, state) == hidden || !strings.Contains(got, "instance.json") {
+			t.Errorf("below %q: %s", path, got)
+		}
+	}
 }

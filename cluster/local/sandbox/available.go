@@ -57,6 +57,9 @@ const (
 	UserCount = 100_000_000
 )
 
+// FunctionUser reports whether a user ID is of that range.
+func FunctionUser(user int) bool { return user >= FirstUser && user < FirstUser+UserCount }
+
 // UsersAvailable returns nil if this process may start others as any user of that
 // range, or otherwise the reason.
 func UsersAvailable() error {

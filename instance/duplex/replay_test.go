@@ -1,4 +1,4 @@
-package forward
+package duplex
 
 import (
 	"errors"
@@ -6,17 +6,18 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestReplay(t *testing.T) {
 	text := strings.Repeat("0123456789", 3000)
-	r := newReplay(strings.NewReader(text))
-	first, _ := r.again()
+	r := NewReplay(strings.NewReader(text))
+	first, _ := r.Again()
 	if _, err := io.ReadFull(first, make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		next, ok := r.again()
+		next, ok := r.Again()
 		if !ok {
 			t.Fatal("a short body is not kept")
 		}
@@ -28,29 +29,29 @@ func TestReplay(t *testing.T) {
 		}
 		first = next
 	}
-	last, _ := r.again()
-	r.close()
+	last, _ := r.Again()
+	r.End()
 	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
 		t.Errorf("after the end: %v", err)
 	}
-	if _, ok := r.again(); ok {
+	if _, ok := r.Again(); ok {
 		t.Error("it can be sent again after the end")
 	}
 }
 
 func TestReplayOfALargeBody(t *testing.T) {
-	text := strings.Repeat("x", maxReplay+1)
-	r := newReplay(strings.NewReader(text))
-	first, _ := r.again()
+	text := strings.Repeat("x", MaxReplay+1)
+	r := NewReplay(strings.NewReader(text))
+	first, _ := r.Again()
 	if got, err := io.ReadAll(first); err != nil || string(got) != text {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if _, ok := r.again(); ok {
+	if _, ok := r.Again(); ok {
 		t.Error("it is kept")
 	}
-	held := heldReplay([]byte(text))
+	held := HeldReplay([]byte(text))
 	for range 2 {
-		view, ok := held.again()
+		view, ok := held.Again()
 		if got, err := io.ReadAll(view); !ok || err != nil || string(got) != text {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
@@ -61,8 +62,8 @@ func TestReplayOfALargeBody(t *testing.T) {
 // come are not lost.
 func TestReplayOfASlowBody(t *testing.T) {
 	reader, writer := io.Pipe()
-	r := newReplay(reader)
-	first, _ := r.again()
+	r := NewReplay(reader)
+	first, _ := r.Again()
 	stale := make(chan error, 1)
 	begun := make(chan struct{})
 	go func() {
@@ -71,9 +72,13 @@ func TestReplayOfASlowBody(t *testing.T) {
 		stale <- err
 	}()
 	<-begun
-	waitFor(t, func() bool { return !r.reading.TryLock() || func() bool { r.reading.Unlock(); return false }() })
-	next, _ := r.again()
-	text := strings.Repeat("y", 2*maxReplay)
+	for deadline := time.Now().Add(time.Minute); r.reading.TryLock(); time.Sleep(time.Millisecond) {
+		if r.reading.Unlock(); time.Now().After(deadline) {
+			t.Fatal("the first view does not read")
+		}
+	}
+	next, _ := r.Again()
+	text := strings.Repeat("y", 2*MaxReplay)
 	go func() {
 		io.WriteString(writer, text)
 		writer.Close()
@@ -87,15 +92,15 @@ func TestReplayOfASlowBody(t *testing.T) {
 }
 
 func TestReplayOfABrokenBody(t *testing.T) {
-	r := newReplay(io.MultiReader(strings.NewReader("some"), brokenReader{}))
-	view, _ := r.again()
+	r := NewReplay(io.MultiReader(strings.NewReader("some"), brokenReader{}))
+	view, _ := r.Again()
 	if got, err := io.ReadAll(view); string(got) != "some" || !errors.Is(err, errBroken) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if !errors.Is(r.failure(), errBroken) {
-		t.Errorf("failure %v", r.failure())
+	if !errors.Is(r.Failure(), errBroken) {
+		t.Errorf("failure %v", r.Failure())
 	}
-	if (*replay)(nil).failure() != nil {
+	if (*Replay)(nil).Failure() != nil {
 		t.Error("no body has failed")
 	}
 }

@@ -1,4 +1,4 @@
-package forward
+package duplex
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// maxReplay is the size, in bytes, up to which a body is kept for a second instance in
-// case the first refuses the request. A larger body is streamed and sent only once.
-const maxReplay = 64 << 10
+// MaxReplay is the size, in bytes, up to which a body is kept in case that it must be sent once more.
+// A larger body is streamed and sent only once.
+const MaxReplay = 64 << 10
 
-// replay is a request's body that can be sent again from the beginning while it is
+// Replay is a request's body that can be sent again from the beginning while it is
 // kept. Only the latest view reads it; earlier ones get an error.
-type replay struct {
+type Replay struct {
 	// reading is held while the source is read, which may take any time. mu guards
 	// the fields below it and is never held during a read.
 	reading sync.Mutex
@@ -27,22 +27,22 @@ type replay struct {
 	current *view
 }
 
-// newReplay returns a replay that streams a body.
-func newReplay(source io.Reader) *replay { return &replay{source: source} }
+// NewReplay returns a replay that streams a body.
+func NewReplay(source io.Reader) *Replay { return &Replay{source: source} }
 
-// heldReplay returns a replay of a body that is in memory. It does not change body.
-func heldReplay(body []byte) *replay {
-	return &replay{kept: body[:len(body):len(body)], err: io.EOF}
+// HeldReplay returns a replay of a body that is in memory. It does not change body.
+func HeldReplay(body []byte) *Replay {
+	return &Replay{kept: body[:len(body):len(body)], err: io.EOF}
 }
 
 // view reads the body once, from the beginning.
 type view struct {
-	of  *replay
+	of  *Replay
 	pos int
 }
 
-// again returns the body from the beginning, or false if it is no longer kept.
-func (r *replay) again() (io.ReadCloser, bool) {
+// Again returns the body from the beginning, or false if it is no longer kept.
+func (r *Replay) Again() (io.ReadCloser, bool) {
 	if r == nil {
 		return http.NoBody, true
 	}
@@ -55,8 +55,8 @@ func (r *replay) again() (io.ReadCloser, bool) {
 	return r.current, true
 }
 
-// failure returns the error of reading the body, nil if there was none.
-func (r *replay) failure() error {
+// Failure returns the error of reading the body, nil if there was none.
+func (r *Replay) Failure() error {
 	if r == nil {
 		return nil
 	}
@@ -68,9 +68,9 @@ func (r *replay) failure() error {
 	return r.err
 }
 
-// close makes all views fail. After it, nobody reads a body that was in memory. A read
+// End makes all views fail. After it, nobody reads a body that was in memory. A read
 // from a source may continue until its owner closes it.
-func (r *replay) close() {
+func (r *Replay) End() {
 	if r == nil {
 		return
 	}
@@ -100,7 +100,7 @@ func (v *view) Read(p []byte) (int, error) {
 	superseded := r.current != v
 	switch {
 	case r.lost:
-	case len(r.kept)+n > maxReplay && !superseded:
+	case len(r.kept)+n > MaxReplay && !superseded:
 		r.kept, r.lost = nil, true
 	default:
 		r.kept = append(r.kept, p[:n]...)
