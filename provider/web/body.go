@@ -45,6 +45,11 @@ func errShare(whose string) *Error {
 		Text: whose + " requests in progress already take their share of the memory allowed (--max-held); try again when some are answered"}
 }
 
+// WithMax returns a reader of bodies of at most maximum bytes that holds its bytes together with s.
+func (s *BodyReader) WithMax(maximum int64) *BodyReader {
+	return &BodyReader{Max: maximum, Timeout: s.Timeout, held: s.held}
+}
+
 // Held returns the number of bytes held now.
 func (s *BodyReader) Held() int64 { return s.held.Held() }
 
