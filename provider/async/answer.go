@@ -105,7 +105,9 @@ func (a *answer) spill() (err error) {
 		return unkept(err)
 	}
 	memory := a.memory
-	a.memory = nil
+	if a.memory = nil; memory == nil {
+		return nil
+	}
 	_, err = a.append(memory)
 	a.m.Release(int64(cap(memory)))
 	return err

@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
 	"github.com/faas-infer/faas-infer/provider/async/retry"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // buryPause is how long a message waits for another try if its dead letter could not be
@@ -114,9 +115,6 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 	if m.Deliveries > retry.Lost && j.settings().Hopeless(m.Deliveries) {
 		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("it was delivered %d times and never acknowledged", m.Deliveries)})
 	}
-	if deaths := e.executing.deaths(m); deaths >= maxDeaths {
-		return j.bury(ctx, retry.Crashed, outcome{detail: fmt.Sprintf("the provider ended %d times while it executed it", deaths)})
-	}
 	o := j.execute(ctx)
 	if ctx.Err() != nil {
 		return queue.Verdict{Keep: true}
@@ -174,7 +172,8 @@ func (j *job) execute(ctx context.Context) outcome {
 	if request.CallbackURL != nil {
 		j.answer = &answer{spool: j.spool, m: j.m, name: j.name}
 	}
-	response, err := j.invoke(ctx)
+	o.try.Deaths = j.executing.deaths(j.m)
+	response, err := j.invoke(ctx, o.try.Deaths)
 	if err == nil && j.answer != nil { // A model's answer comes as a whole.
 		_, err = j.answer.Write(response.Body)
 	}
@@ -200,8 +199,19 @@ func (j *job) execute(ctx context.Context) outcome {
 	return o
 }
 
-// invoke executes the decoded request.
-func (j *job) invoke(ctx context.Context) (*frame.Response, error) {
+// invoke executes the decoded request, unless too many executions of it have ended with the
+// provider. One that has deaths waits for others of that kind.
+func (j *job) invoke(ctx context.Context, deaths int) (*frame.Response, error) {
+	if deaths >= retry.MaxDeaths {
+		return nil, web.Refuse(http.StatusInternalServerError, "the provider ended %d times while it executed the request", deaths)
+	}
+	if deaths > 0 {
+		pass, err := j.executing.alone(ctx, j.Draining)
+		if err != nil {
+			return nil, err
+		}
+		defer pass()
+	}
 	if j.BestEffort != nil {
 		return j.BestEffort.run(ctx, j)
 	}

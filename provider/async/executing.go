@@ -1,6 +1,7 @@
 package async
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,9 +14,9 @@ import (
 )
 
 const (
-	// maxDeaths is the number of executions of one request that may end with the provider. It
-	// is a dead letter then: it probably kills the provider each time.
-	maxDeaths = 2
+	// trial is how long the next request waits that was being executed when the provider ended,
+	// unless the one before it has its answer earlier.
+	trial = 2 * time.Second
 	// forgotten is how long a file knows a request whose execution ended with the provider.
 	forgotten = 7 * 24 * time.Hour
 	// slotSize is the size in bytes of a slot of the file: sequence, time stored in ns, deaths,
@@ -35,6 +36,8 @@ type executing struct {
 	slots map[identity]*slot
 	free  []int64
 	next  int64
+	// turn has a value while no request is on trial.
+	turn chan struct{}
 }
 
 // identity is a message's in all streams.
@@ -62,7 +65,8 @@ func openExecuting(dir string, now time.Time) (*executing, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("requests in execution: %w", err)
 	}
-	e := &executing{slots: map[identity]*slot{}}
+	e := &executing{slots: map[identity]*slot{}, turn: make(chan struct{}, 1)}
+	e.turn <- struct{}{}
 	for ; len(text) >= slotSize; text = text[slotSize:] {
 		at := func(i int) int64 { return int64(binary.LittleEndian.Uint64(text[8*i:])) }
 		id := identity{uint64(at(0)), at(1)}
@@ -109,6 +113,25 @@ func (e *executing) deaths(m *queue.Message) int {
 		return int(s.deaths)
 	}
 	return 0
+}
+
+// alone waits until no other request is on trial. All those that were being executed when the
+// provider ended come back together; if they ran together, too, the one that ends the provider
+// would take the others with it a second time. Call pass when the execution is over.
+func (e *executing) alone(ctx context.Context, draining <-chan struct{}) (pass func(), err error) {
+	select {
+	case <-e.turn:
+	case <-draining:
+		return nil, unavailable(errLeaving)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	once := sync.OnceFunc(func() { e.turn <- struct{}{} })
+	late := time.AfterFunc(trial, once)
+	return func() {
+		late.Stop()
+		once()
+	}, nil
 }
 
 // begin notes that the execution of a message begins. Without the note, on a full disk, it
