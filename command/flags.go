@@ -99,7 +99,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "maximum number of waiting requests per function; further ones get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "memory in bytes that all requests to models may hold together, with their bodies, headers and answers; requests beyond it get 503, and requests of a client or a function that holds more than is free get 429 (default: a quarter of the memory, at most 1 GiB)")
-	flags.IntVar(&f.maxConnections, "max-connections", 0, "maximum number of open connections of clients; beyond it the longest idle ones are closed (default: half of the descriptors that the process may open, at most one for every 32 KiB of --max-held)")
+	flags.IntVar(&f.maxConnections, "max-connections", 0, "maximum number of open connections of clients; beyond it the longest idle ones are closed (default: half of the descriptors that the process may open, at most one for every 64 KiB of --max-held)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
 	flags.DurationVar(&f.answerTimeout, "answer-timeout", 30*time.Second, "how long a client may take nothing of an answer that waits for it; then its connection is closed. Answers that stream may pause for longer")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown; the rest of it takes at most "+stopping.String()+" more")
