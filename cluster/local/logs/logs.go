@@ -166,8 +166,9 @@ func (s *Store) setAside(path string) error {
 	return err
 }
 
-// lockPatience is how long lock waits for a process that writes.
-const lockPatience = 100 * time.Millisecond
+// lockPatience is how long lock waits for a process that writes. One that writes all the time
+// soon finds the file full, and waits without the lock.
+const lockPatience = time.Second
 
 // lock keeps our own programs from writing to a log. It does without the lock if it does not
 // get it: a stopped process may have it.
