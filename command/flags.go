@@ -14,7 +14,6 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
@@ -50,6 +49,7 @@ type ProviderFlags struct {
 	bodyTimeout, answerTimeout                time.Duration
 	queueLimit                                int
 	maxBody, maxHeld                          int64
+	maxConnections                            int
 	cores                                     []int
 	gpus                                      []string
 	standBy                                   bool
@@ -99,6 +99,7 @@ func (f *ProviderFlags) Register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.queueLimit, "queue-limit", 16384, "maximum number of waiting requests per function; further ones get 429")
 	flags.Int64Var(&f.maxBody, "max-body", provider.DefaultMaxBody, "maximum size of a request body for models and of asynchronous requests, in bytes; larger ones get 413")
 	flags.Int64Var(&f.maxHeld, "max-held", 0, "memory in bytes that all requests to models may hold together, with their bodies, headers and answers; requests beyond it get 503, and requests of a client or a function that holds more than is free get 429 (default: a quarter of the memory, at most 1 GiB)")
+	flags.IntVar(&f.maxConnections, "max-connections", 0, "maximum number of open connections of clients; beyond it the longest idle ones are closed (default: half of the descriptors that the process may open, at most one for every 64 KiB of --max-held)")
 	flags.DurationVar(&f.bodyTimeout, "body-timeout", provider.DefaultBodyTimeout, "time in which a client must send a request's body; for ordinary functions, whose bodies stream, the longest gap in the body. Slower clients get 408")
 	flags.DurationVar(&f.answerTimeout, "answer-timeout", 30*time.Second, "how long a client may take nothing of an answer that waits for it; then its connection is closed. Answers that stream may pause for longer")
 	flags.DurationVar(&f.drain, "drain", 30*time.Second, "how long requests in flight may take at shutdown; the rest of it takes at most "+stopping.String()+" more")
@@ -153,6 +154,8 @@ func (f *ProviderFlags) complete() error {
 		return fmt.Errorf("--allow-host %q: it must be a host name such as provider.example.com, without scheme and port, or * for all", f.hosts[slices.IndexFunc(f.hosts, notHost)])
 	case f.bodyTimeout <= 0 || f.answerTimeout <= 0:
 		return errors.New("--body-timeout and --answer-timeout must be positive")
+	case f.maxConnections < 0:
+		return errors.New("--max-connections must be at least 1, or 0 for the default")
 	case f.maxHeld == 0:
 		f.maxHeld = max(defaultMaxHeld(), f.maxBody)
 	case f.maxHeld < f.maxBody:
@@ -203,16 +206,6 @@ func (f *ProviderFlags) Hosts() []string {
 		return append([]string{host}, f.hosts...)
 	}
 	return f.hosts
-}
-
-// defaultMaxHeld returns a quarter of the machine's memory in bytes, at most
-// [provider.DefaultMaxHeld].
-func defaultMaxHeld() int64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return provider.DefaultMaxHeld
-	}
-	return int64(min(uint64(info.Totalram)*uint64(info.Unit)/4, provider.DefaultMaxHeld))
 }
 
 // logger returns a logger that writes lines for people to a terminal, and otherwise JSON.

@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/instance"
 	"github.com/faas-infer/faas-infer/instance/copies"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/member"
@@ -197,7 +198,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	ctx, end := context.WithCancelCause(c.Context())
 	defer end(nil)
 	f.tuneRuntime()
-	logger := zerolog.New(c.ErrOrStderr()).With().Timestamp().Str("model", f.name).Logger()
+	logger := zerolog.New(engine.Log(c.ErrOrStderr())).With().Timestamp().Str("model", f.name).Logger()
 
 	if f.tls != "" {
 		if f.identity, err = mutual.Open(f.tls, mutual.InstanceName, logger); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/web"
 )
 
 // asyncFlags are the flags of asynchronous requests.
@@ -36,17 +37,14 @@ func (f *asyncFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCalls, "callback-public-only", false, "refuse callback URLs that lead to private addresses")
 }
 
-// queueMemory is the memory of the queue in bytes: messages that are being executed,
-// best-effort ones, bodies that are being accepted, and the gateways' connections.
-const queueMemory = (256 + 64 + 256 + 96) << 20
-
 // openAsync opens the queue of asynchronous requests.
-func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider) (*async.Queue, error) {
+func (f *ProviderFlags) openAsync(ctx context.Context, s *runningProvider, bodies *web.BodyReader) (*async.Queue, error) {
+	held, spareHeld := queueHeld(f.maxHeld)
 	return async.Open(ctx, async.Options{
 		Dir: filepath.Join(f.state, "nats"), Listen: f.nats.listen, URL: f.nats.url, Login: f.nats.login, Replicas: f.nats.replicas, Sync: f.nats.sync,
 		Invoker: s.provider, Functions: s.provider, Spare: provider.BestEffort{Server: s.provider}, Several: s.parts.Several,
 		Callback: async.CallbackOptions{Timeout: f.nats.callbackTimeout, AllowPrivateRedirects: f.nats.privateRedirects, ForbidPrivate: f.nats.noCalls},
-		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Concurrency: f.nats.concurrency,
+		MaxBody:  f.maxBody, BodyTimeout: f.bodyTimeout, Bodies: bodies, Concurrency: f.nats.concurrency, MaxHeld: held, SpareHeld: spareHeld,
 		Registerer: s.registry, Logger: s.log,
 	})
 }

@@ -38,6 +38,8 @@ type runningProvider struct {
 	queueClosed bool
 	http        *http.Server
 	listener    net.Listener
+	// bounds bound the listener's connections.
+	bounds *web.Connections
 	// identity is the provider's certificate, nil without --tls.
 	identity *mutual.Identity
 	// restore brings back the stored functions. endRestore ends it early and waits.
@@ -57,7 +59,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	if err := f.complete(); err != nil {
 		return nil, err
 	}
-	TuneCollector(2*f.maxHeld + queueMemory + ownMemory)
+	TuneCollector(collectorLimit(f.maxHeld))
 	s := &runningProvider{flags: f}
 	s.insists, s.release = insistence()
 	defer func() {
@@ -82,6 +84,8 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, fmt.Errorf("--listen: %w; if a provider is running already, stop it, or give another address", err)
 	}
 	s.registry = prometheus.NewRegistry()
+	s.bounds = f.connections()
+	s.registry.MustRegister(s.bounds)
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc/heap/live:bytes$")} // What is left after a collection shows a leak.
 	s.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	base := Base{Flags: f, Credentials: credentials, Metrics: metrics.New(s.registry), Bodies: web.NewBodyReader(f.maxBody, f.bodyTimeout, f.maxHeld), InFlight: web.NewGate(), Identity: s.identity, Log: s.log}
@@ -89,7 +93,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 		return nil, err
 	}
 	s.provider = s.newServer(base)
-	if s.async, err = f.openAsync(ctx, s); err != nil {
+	if s.async, err = f.openAsync(ctx, s, base.Bodies); err != nil {
 		return nil, err
 	}
 	s.provider.UseAsync(s.async)
@@ -160,11 +164,12 @@ func (s *runningProvider) run() {
 	if s.parts.Wrap != nil {
 		handler = s.parts.Wrap(handler)
 	}
-	listener := duplex.LimitStalls(s.listener, s.flags.answerTimeout)
+	listener := duplex.LimitStalls(s.bounds.Listen(s.listener), s.flags.answerTimeout)
 	if s.identity != nil {
 		handler, listener = mutual.Guard(handler, providerRules), s.identity.Listen(listener)
 	}
-	s.http = web.NewServer(handler)
-	s.http.ConnContext = mutual.WithConn
+	s.http = web.NewServer(handler, s.bounds)
+	bound := s.http.ConnContext
+	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return mutual.WithConn(bound(ctx, c), c) }
 	go func() { s.served <- s.http.Serve(listener) }()
 }

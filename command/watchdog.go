@@ -18,6 +18,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/instance"
+	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
 	"github.com/faas-infer/faas-infer/model/bundle"
@@ -77,7 +78,7 @@ func (f *watchdogFlags) run(c *cobra.Command) error {
 		return err
 	}
 	defer ready.Close()
-	log := watchdog.NewLineLog(c.ErrOrStderr())
+	log := watchdog.NewLineLog(engine.Log(c.ErrOrStderr()))
 	identity, err := f.identity(c)
 	if err != nil {
 		return err

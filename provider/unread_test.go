@@ -25,7 +25,7 @@ import (
 func serveLimited(t *testing.T, r *rig, limit time.Duration) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = web.NewServer(r.Handler())
+	server.Config = web.NewServer(r.Handler(), web.NewConnections(web.ConnectionOptions{Max: 100, MaxHeads: 1 << 20}))
 	server.Listener = duplex.LimitStalls(server.Listener, limit)
 	server.Start()
 	t.Cleanup(server.Close)
@@ -130,7 +130,7 @@ func TestStreamsOfMinutesAreWhole(t *testing.T) {
 			for i := range cap(f.more) {
 				time.AfterFunc(time.Duration(i)*time.Minute, func() { f.more <- message(fmt.Sprint(i)) })
 			}
-			server := web.NewServer(r.Handler())
+			server := web.NewServer(r.Handler(), web.NewConnections(web.ConnectionOptions{Max: 100, MaxHeads: 1 << 20}))
 			listener := onePipe{make(chan net.Conn)}
 			go server.Serve(duplex.LimitStalls(listener, 30*time.Second))
 			ours, theirs := net.Pipe()

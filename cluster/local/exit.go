@@ -172,22 +172,29 @@ func (e *entry) discard() error {
 	return errors.Join(err, e.remove())
 }
 
-// keepLogs rotates logs that have grown too large, every 2 s.
+// The times between two looks for logs that have grown too large, and after one was found. An
+// instance that has filled its log meanwhile waits.
+const (
+	logPause     = 500 * time.Millisecond
+	logPauseBusy = 10 * time.Millisecond
+)
+
+// keepLogs rotates logs that have grown too large.
 func (b *Backend) keepLogs() {
-	const interval = 2 * time.Second
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
+	for pause := logPause; ; {
 		select {
 		case <-b.ctx.Done():
 			return
-		case <-ticker.C:
-			b.rotateLogs()
+		case <-time.After(pause):
+		}
+		if pause = logPause; b.rotateLogs() {
+			pause = logPauseBusy
 		}
 	}
 }
 
-func (b *Backend) rotateLogs() {
+// rotateLogs reports whether there was one to rotate.
+func (b *Backend) rotateLogs() (found bool) {
 	b.mu.Lock()
 	functions := map[string]string{}
 	for id, e := range b.entries {
@@ -195,14 +202,19 @@ func (b *Backend) rotateLogs() {
 	}
 	b.mu.Unlock()
 	for id, function := range functions {
+		if !b.logs.Due(function, id) {
+			continue
+		}
+		found = true
 		err := b.logs.Rotate(function, id)
 		switch {
 		case errors.Is(err, logs.ErrDropped):
 			b.log.Error().Err(err).Str("instance", id).Msg("no space left for a copy of a log; emptied it")
 		case err != nil:
-			b.log.Error().Err(err).Str("instance", id).Msg("cannot rotate a log; it grows beyond its limit")
+			b.log.Error().Err(err).Str("instance", id).Msg("cannot rotate a log; what the instance prints beyond its limit is dropped")
 		}
 	}
+	return found
 }
 
 // pruneLogs deletes old logs of a function's instances that have exited, counting

@@ -66,7 +66,7 @@ type Options struct {
 	// NoCgroups and NoSandbox switch these off even if the provider has the rights.
 	NoCgroups, NoSandbox bool
 
-	// LogBytes is the size above which an instance's log is rotated, 10 MiB if 0.
+	// LogBytes is the maximum size of a file of an instance's log, 10 MiB if 0.
 	// LogFiles is how many rotated files each instance keeps, and of how many exited
 	// instances each function keeps logs, 3 if 0.
 	LogBytes int64

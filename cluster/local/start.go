@@ -287,7 +287,7 @@ func (b *Backend) environment(spec cluster.InstanceSpec, command, surroundings [
 	env = append(env, command...)
 	env = append(env, surroundings...)
 	env = append(env, b.gpus.Env(&spec)...)
-	env = append(env, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD))
+	env = append(env, b.layout.mark(spec.ID), fmt.Sprintf("FAAS_INFER_READY_FD=%d", readyFD), fmt.Sprintf("FAAS_INFER_LOG_BYTES=%d", b.options.LogBytes))
 	return lastOfEach(env)
 }
 

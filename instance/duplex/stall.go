@@ -105,6 +105,9 @@ func (c *stallConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
+// NetConn returns the connection below, as that of crypto/tls does.
+func (c *stallConn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it
 // closes a connection, so that the peer can read a refusal.
 func (c *stallConn) CloseWrite() error {

@@ -102,6 +102,9 @@ type Request struct {
 	// Beyond says that Objective is shorter than what capacity may be planned for, so that a
 	// miss says nothing about capacity. The frame does not have it.
 	Beyond bool
+	// Sink, if not nil, may take the body of the answer as it comes. [Response.Body] then has
+	// what it has not taken. The frame does not have it.
+	Sink io.Writer
 }
 
 // Response is one member's answer.

@@ -144,6 +144,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// NetConn returns the connection below, as that of crypto/tls does.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // CloseWrite ends what this side sends, as [net.TCPConn] can. net/http does so before it closes a
 // connection, so that the peer can read a refusal.
 func (c *conn) CloseWrite() error {

@@ -84,7 +84,7 @@ type computer interface {
 // Open loads the model and starts the handler.
 func Open(ctx context.Context, o Options) (*Engine, error) {
 	if o.Log == nil {
-		o.Log = os.Stderr
+		o.Log = engine.Log(os.Stderr)
 	}
 	model, library, err := openModel(o)
 	if err != nil {

@@ -71,7 +71,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("threads is %d; it must be at least 1", o.Threads)
 	}
 	if o.Log == nil {
-		o.Log = os.Stderr
+		o.Log = engine.LogFile()
 	}
 	e := &Engine{options: o, limit: engine.Limit{Timeout: o.Timeout}, kills: outOfMemory()}
 	e.processes = engine.NewLine(e.begin, func(err error) {

@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, fmt.Errorf("threads is %d and the maximum batch is %d; both must be at least 1", o.Threads, o.MaxBatch)
 	}
 	if o.Log == nil {
-		o.Log = os.Stderr
+		o.Log = engine.Log(os.Stderr)
 	}
 	k, err := kindOf(o.Prepared.Engine)
 	if err != nil {

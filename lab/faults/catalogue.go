@@ -45,6 +45,9 @@ var catalogue = []fault{
 	{"descriptors", "The provider may open three descriptors more than it has for 5 s, in which 50 clients connect and wait.", 5 * time.Second, nil, descriptors},
 	{"forks", "An ordinary function forks until it is refused, at most 3,000 times, for 10 s.", 10 * time.Second, forker, forks},
 	{"model_memory", "Requests make a model in Python take more memory than its limit, for 8 s.", 8 * time.Second, hungryModel, modelMemory},
+	{"answers", "Ten asynchronous requests of one byte each have an answer of 67 MB that nobody is called back with.", 10 * time.Second, largeAnswers, answers},
+	{"heads", "18,000 connections to the provider send 60 KB of a head that never ends, for 10 s.", 10 * time.Second, nil, heads},
+	{"logs", "An ordinary function prints 1 GB, for 10 s at most.", 10 * time.Second, noisy, logs},
 }
 
 // names of all faults.

@@ -306,6 +306,8 @@ type trial struct {
 	undoes, restores []func(ctx context.Context) error
 	// expectEnds is how often the fault itself ended the provider.
 	expectEnds int
+	// excess is by how many MiB something was beyond its bound.
+	excess float64
 	// own is the fault's own function, if it has one.
 	own    *function
 	clocks []clock
@@ -361,7 +363,9 @@ func (u *bench) try(ctx context.Context, f fault, repeat int) (o outcome, err er
 		return o, err
 	}
 	ends := u.world.ends()
+	memory := u.world.watchMemory(ctx)
 	h, begin, end, err := t.underLoad(ctx)
+	t.exceed("the provider's memory", memory(), maxMiB)
 	if err != nil {
 		return o, err
 	}
@@ -373,6 +377,7 @@ func (u *bench) try(ctx context.Context, f fault, repeat int) (o outcome, err er
 	}
 	o = judge(h, f, begin, end)
 	o.leaks, err = u.world.settle(ctx, before)
+	o.leaks.MiB += t.excess
 	o.notes = t.notes
 	return o, err
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -108,7 +109,7 @@ func (w *world) start(ctx context.Context) error {
 }
 
 func (w *world) launch(ctx context.Context) (*rig.Deployed, error) {
-	return w.o.ProviderAt(ctx, w.address, w.place, "--nats-listen", w.nats, "--cold-wait", coldWait.String())
+	return w.o.ProviderAt(ctx, w.address, w.place, "--nats-listen", w.nats, "--cold-wait", coldWait.String(), "--max-held", strconv.Itoa(maxHeld))
 }
 
 // supervise starts the provider again whenever it ends, until it is to stop.

@@ -14,8 +14,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// maxReading is the most bytes of bodies that Accept holds at a time. A body counts as it
-// arrives, until its request is stored.
+// maxReading is the most bytes that Accept holds at a time without Options.Bodies. A body counts
+// as it arrives, until its request is stored.
 const maxReading = 256 << 20
 
 // Accept is POST /async-function/NAME[/path]: it stores the request and answers

@@ -35,6 +35,7 @@ package async
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -95,10 +96,15 @@ type Options struct {
 	// client may take to send a body, DefaultBodyTimeout if 0.
 	MaxBody     int64
 	BodyTimeout time.Duration
-	// Concurrency, MaxHeld, AckWait and Idle are those of queue.PoolOptions.
-	Concurrency   int
-	MaxHeld       int64
-	AckWait, Idle time.Duration
+	// Bodies counts the bodies that Accept holds together with others; nil for a bound of
+	// their own.
+	Bodies *web.BodyReader
+	// Concurrency, MaxHeld, AckWait and Idle are those of queue.PoolOptions. SpareHeld is
+	// MaxHeld for best-effort requests, a quarter of the default if 0. Ordinary requests have
+	// a budget of their own, so these never wait for them.
+	Concurrency        int
+	MaxHeld, SpareHeld int64
+	AckWait, Idle      time.Duration
 	// Registerer is where the metrics are registered, nil for nowhere.
 	Registerer prometheus.Registerer
 	Logger     zerolog.Logger
@@ -142,12 +148,7 @@ type Queue struct {
 // Open opens the queue's streams. The Queue executes nothing and answers no gateway
 // before Start. Errors are sentences for the user; see queue.OpenBroker.
 func Open(ctx context.Context, o Options) (*Queue, error) {
-	if o.MaxBody <= 0 {
-		o.MaxBody = DefaultMaxBody
-	}
-	if o.BodyTimeout <= 0 {
-		o.BodyTimeout = DefaultBodyTimeout
-	}
+	o.complete()
 	if o.URL != "" || o.Listen == stan.Off {
 		o.Listen = ""
 	}
@@ -163,9 +164,15 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asynchronous requests: %w", err)
 	}
+	// Only the provider that has the broker's directory may write there.
+	running, err := openExecuting(o.Dir, time.Now())
+	if err != nil {
+		b.Close()
+		return nil, fmt.Errorf("asynchronous requests: %w", err)
+	}
 	q := &Queue{
 		options: o, broker: b, log: o.Logger,
-		bodies:   web.NewBodyReader(min(o.MaxBody, maxBody(queue.MaxPayload)), o.BodyTimeout, maxReading),
+		bodies:   o.Bodies.WithMax(min(o.MaxBody, maxBody(queue.MaxPayload))),
 		accepted: make(chan publication, maxAccepting), draining: make(chan struct{}), refusing: make(chan struct{}), drained: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if o.Spare != nil {
@@ -174,7 +181,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	q.metrics = NewMetrics((&gauge{broker: b, begun: q.spareInHand}).depth, q.inHand)
 	if err := q.metrics.Register(o.Registerer); err != nil {
 		b.Close()
-		return nil, fmt.Errorf("asynchronous requests: metrics: %w", err)
+		return nil, fmt.Errorf("asynchronous requests: metrics: %w", errors.Join(err, running.Close()))
 	}
 	letters := NewDeadLetters(b.JetStream(), queue.DeadStream, queue.DeadSubjects)
 	q.admin = &Admin{Broker: b, Dead: letters, InHand: q.stats, Address: q.Address, Send: q.sendAgain, Logger: o.Logger}
@@ -183,11 +190,25 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	q.executor = &Executor{
 		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters,
 		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
+		executing: running, spool: newSpool(o.Dir),
 		// Any request can cause these lines, so at most 5 a second are written.
 		Logger: o.Logger.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Second}),
 	}
 	q.acks.Go(q.acknowledge)
 	return q, nil
+}
+
+// complete sets defaults.
+func (o *Options) complete() {
+	if o.MaxBody <= 0 {
+		o.MaxBody = DefaultMaxBody
+	}
+	if o.BodyTimeout <= 0 {
+		o.BodyTimeout = DefaultBodyTimeout
+	}
+	if o.Bodies == nil {
+		o.Bodies = web.NewBodyReader(o.MaxBody, o.BodyTimeout, maxReading)
+	}
 }
 
 // Start begins to execute queued requests and to answer the gateway. Call it after the
@@ -205,7 +226,7 @@ func (q *Queue) Start() error {
 	if q.spare != nil {
 		executor := *q.executor
 		executor.BestEffort = q.spare
-		o.Subject, o.Durable, o.Handle, o.Concurrency, o.MaxHeld = queue.BestEffortSubjects, "best-effort_", executor.Handle, 1, spareHeld
+		o.Subject, o.Durable, o.Handle, o.Concurrency, o.MaxHeld = queue.BestEffortSubjects, "best-effort_", executor.Handle, 1, cmp.Or(q.options.SpareHeld, queue.DefaultMaxHeld/4)
 		o.Owns = func(key string) bool { return q.spare.Owns(queue.FromSubjectKey(key)) }
 		q.sparePool = queue.StartPool(o)
 	}
@@ -214,10 +235,6 @@ func (q *Queue) Start() error {
 	}
 	return nil
 }
-
-// spareHeld is the most bytes that best-effort requests in hand may take together. Ordinary
-// requests have a budget of their own, so these never wait for them.
-const spareHeld = 64 << 20
 
 // answerGateways begins to answer gateways. The caller holds q.mu.
 func (q *Queue) answerGateways() (err error) {
@@ -316,6 +333,9 @@ func (q *Queue) Close(ctx context.Context) {
 		q.executor.Poster.Close()
 		q.metrics.Unregister(q.options.Registerer)
 		q.broker.Close()
+		if err := q.executor.executing.Close(); err != nil {
+			q.log.Warn().Err(err).Msg("cannot close the file of requests in execution")
+		}
 	})
 }
 

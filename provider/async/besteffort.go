@@ -70,7 +70,7 @@ func (b *bestEffort) run(ctx context.Context, j *job) (*frame.Response, error) {
 		case spare.Run:
 			j.started, verdict.At = now, now.Add(spare.Pause)
 			b.count(j.m.Key, 1)
-			response, err := b.InvokeSpare(ctx, j.name, j.request.Frame())
+			response, err := j.run(func(r *frame.Request) (*frame.Response, error) { return b.InvokeSpare(ctx, j.name, r) })
 			b.count(j.m.Key, -1)
 			if !errors.Is(err, spare.ErrOccupied) {
 				return response, err

@@ -1,7 +1,6 @@
 package async
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +41,12 @@ type CallbackResult struct {
 	// Function is the function's full name. CallID and StartTime are the request's
 	// X-Call-Id and X-Start-Time, "" if it has none.
 	Function, CallID, StartTime string
-	// Status, Header and Body are those of the function's answer.
+	// Status and Header are those of the function's answer. Body is its body, of Size bytes;
+	// nil for none.
 	Status int
 	Header http.Header
-	Body   []byte
+	Body   io.ReaderAt
+	Size   int64
 	// Duration is how long the invocation took.
 	Duration time.Duration
 }
@@ -126,9 +127,14 @@ func redirected(from, to *url.URL) (*url.URL, error) {
 
 // post makes one request. next is the URL of a redirect, nil for any other answer.
 func post(ctx context.Context, use *http.Client, to *url.URL, r *CallbackResult) (status int, next *url.URL, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(r.Body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), nil)
 	if err != nil {
 		return 0, nil, &CallbackRefusedError{fmt.Sprintf("the callback URL is not a URL: %v", err)}
+	}
+	if r.Size > 0 {
+		body := func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(r.Body, 0, r.Size)), nil }
+		request.Body, _ = body() // It returns no error.
+		request.GetBody, request.ContentLength = body, r.Size
 	}
 	request.Header = headers(r)
 	response, err := use.Do(request)

@@ -84,7 +84,7 @@ func TestRedirectAllowed(t *testing.T) {
 	})
 	for _, status := range []int{301, 302, 307, 308} {
 		from := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, end, status) })
-		code, err := poster(t, CallbackOptions{AllowPrivateRedirects: true}).Post(t.Context(), parse(t, from), &CallbackResult{Status: 200, Body: []byte("result")})
+		code, err := poster(t, CallbackOptions{AllowPrivateRedirects: true}).Post(t.Context(), parse(t, from), &CallbackResult{Status: 200, Body: strings.NewReader("result"), Size: 6})
 		if err != nil || code != 200 {
 			t.Errorf("%d: %d %v", status, code, err)
 			continue

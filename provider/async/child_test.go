@@ -27,6 +27,9 @@ func childRole() string { return os.Getenv("FAAS_INFER_ASYNC_CHILD") }
 // children are the processes that tests start and kill.
 var children = map[string]func(){"provider": childProvider, "nats": childNATS}
 
+// fatal is the body of a request that kills the provider which executes it.
+const fatal = "fatal"
+
 // childProvider is a queue whose function writes each body into a file.
 func childProvider() {
 	log, err := os.OpenFile(os.Getenv("CHILD_LOG"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -40,6 +43,9 @@ func childProvider() {
 			time.Sleep(time.Millisecond)
 			// One write, so that a kill leaves no half line.
 			_, err := fmt.Fprintln(log, string(r.Body))
+			if string(r.Body) == fatal {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
 			return respond(200, ""), err
 		}),
 		Spare:  childSpare(log),
@@ -185,6 +191,18 @@ func (p *publisher) finish() []string {
 	return p.accepted
 }
 
+// listens waits until a child listens at an address.
+func listens(t testing.TB, address string) {
+	t.Helper()
+	until(t, "the provider listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+}
+
 // lines counts how often each line occurs in a file.
 func lines(t testing.TB, file string) map[string]int {
 	text, err := os.ReadFile(file)
@@ -204,13 +222,7 @@ func TestProviderKilledUnderLoad(t *testing.T) {
 	dir, address := t.TempDir(), freeAddress(t)
 	log := filepath.Join(dir, "executed")
 	c := spawn(t, "provider", "CHILD_DIR="+filepath.Join(dir, "nats"), "CHILD_LISTEN="+address, "CHILD_LOG="+log)
-	until(t, "the provider listens", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
+	listens(t, address)
 	g := gateway(t, "nats://"+address, time.Second)
 	p := publish(16, func(body string) error { return g.Publish("faas-request", request("echo", body)) })
 	for range 5 {

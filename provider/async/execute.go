@@ -1,9 +1,11 @@
 package async
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -52,6 +54,9 @@ type Executor struct {
 	// Patience is how long after it was stored a request of an unknown function is
 	// kept; 0 if only this provider deploys functions.
 	Patience time.Duration
+	// executing counts the executions that ended with the provider, spool keeps answers.
+	executing *executing
+	spool     *spool
 	// BestEffort, if not nil, executes the requests instead of Invoker.
 	BestEffort *bestEffort
 	// Logger logs each request that is given up.
@@ -66,6 +71,8 @@ type job struct {
 	name    string
 	request *queue.Request
 	started time.Time
+	// answer keeps the function's answer, nil if nobody is called back.
+	answer *answer
 }
 
 // outcome is the result of one try.
@@ -82,6 +89,26 @@ type outcome struct {
 // becomes of the message. It is a queue.Handler.
 func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 	j := &job{Executor: e, m: m, name: queue.FromSubjectKey(m.Key), started: time.Now()}
+	verdict := j.handle(ctx)
+	if j.answer != nil {
+		j.answer.end()
+	}
+	if !verdict.Keep {
+		j.noted(e.executing.forget(m))
+	}
+	return verdict
+}
+
+// noted logs why an execution could not be noted.
+func (j *job) noted(err error) {
+	if err != nil {
+		j.Logger.Error().Err(err).Str("function", j.name).Msg("cannot note that a queued request is being executed; if it kills the provider, it is tried again more often")
+	}
+}
+
+// handle is Handle without what is done at the end.
+func (j *job) handle(ctx context.Context) queue.Verdict {
+	e, m := j.Executor, j.m
 	if m.Deliveries > 1 {
 		e.Metrics.Redelivered()
 	}
@@ -108,7 +135,7 @@ func (e *Executor) Handle(ctx context.Context, m *queue.Message) queue.Verdict {
 		return queue.Verdict{Keep: true, Delay: time.Until(action.At)}
 	}
 	if o.result != nil && j.request.CallbackURL != nil {
-		m.Executed(len(o.result.Body))
+		m.Executed()
 		if verdict, delivered := j.deliver(ctx, o); !delivered {
 			return verdict
 		}
@@ -142,7 +169,14 @@ func (j *job) execute(ctx context.Context) outcome {
 	}
 	j.request = request
 	result := &CallbackResult{Function: request.Function, CallID: request.CallID(), StartTime: request.Header.Get(queue.StartTimeHeader)}
-	response, err := j.invoke(ctx)
+	if request.CallbackURL != nil {
+		j.answer = &answer{spool: j.spool, m: j.m, name: j.name}
+	}
+	o.try.Deaths = j.executing.deaths(j.m)
+	response, err := j.invoke(ctx, o.try.Deaths)
+	if err == nil && j.answer != nil { // A model's answer comes as a whole.
+		_, err = j.answer.Write(response.Body)
+	}
 	if err != nil {
 		o.try.Status = statusOf(err)
 		_, known := j.Functions.Annotations(j.name) // A 404 may also be about the model that the request names.
@@ -151,22 +185,49 @@ func (j *job) execute(ctx context.Context) outcome {
 		o.try.Expired, o.elsewhere = errors.As(err, new(expiredError)), errors.Is(err, errElsewhere)
 		o.detail = err.Error()
 		response = failure(o.try.Status, err)
+		result.Body, result.Size = bytes.NewReader(response.Body), int64(len(response.Body))
 	} else {
 		o.try.Status = response.Status
 		o.detail = fmt.Sprintf("the function answered %d", response.Status)
+		if j.answer != nil {
+			result.Body, result.Size = j.answer.body()
+		}
 	}
-	result.Status, result.Header, result.Body = response.Status, response.Header, response.Body
+	result.Status, result.Header = response.Status, response.Header
 	result.Duration = time.Since(j.started)
 	o.result = result
 	return o
 }
 
-// invoke executes the decoded request.
-func (j *job) invoke(ctx context.Context) (*frame.Response, error) {
+// invoke executes the decoded request, unless too many executions of it have ended with the
+// provider. One that has deaths waits for others of that kind.
+func (j *job) invoke(ctx context.Context, deaths int) (*frame.Response, error) {
+	if deaths >= retry.MaxDeaths {
+		return nil, web.Refuse(http.StatusInternalServerError, "the provider ended %d times while it executed the request", deaths)
+	}
+	if deaths > 0 {
+		pass, err := j.executing.alone(ctx, j.Draining)
+		if err != nil {
+			return nil, err
+		}
+		defer pass()
+	}
 	if j.BestEffort != nil {
 		return j.BestEffort.run(ctx, j)
 	}
-	return j.Invoker.Invoke(ctx, j.name, j.request.Frame())
+	return j.run(func(r *frame.Request) (*frame.Response, error) { return j.Invoker.Invoke(ctx, j.name, r) })
+}
+
+// run executes the request and notes that it does. Nothing of an answer is kept that nobody is
+// called back with.
+func (j *job) run(execute func(*frame.Request) (*frame.Response, error)) (*frame.Response, error) {
+	r := j.request.Frame()
+	if r.Sink = io.Discard; j.answer != nil {
+		r.Sink = j.answer
+	}
+	j.noted(j.executing.begin(j.m))
+	defer func() { j.noted(j.executing.end(j.m)) }()
+	return execute(r)
 }
 
 // statusOf returns an error's HTTP status, 0 if it has none.

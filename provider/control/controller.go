@@ -23,6 +23,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
+	"github.com/faas-infer/faas-infer/provider/web"
 	"github.com/faas-infer/faas-infer/scaling/nodes"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -98,6 +99,8 @@ type Options struct {
 	// or of this machine's for "", 0 if it is not known. It may be nil. It is called while the
 	// controller is locked, so it must be fast.
 	Yardstick func(kind string) float64
+	// Bodies counts the instances' answers while they are read; nil for no bound.
+	Bodies *web.BodyReader
 	// Dial connects to an instance; the default is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Eligible lists the nodes on which a function's instances may start: nil for

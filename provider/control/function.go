@@ -118,9 +118,13 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 	fn := &function{Function: f, rules: &c.rules, types: &c.types, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
+	var hold func(n int64) (release func(), err error)
+	if bodies := c.options.Bodies; bodies != nil {
+		hold = func(n int64) (release func(), err error) { return bodies.HoldAnswer(f.Name, n) }
+	}
 	fn.dispatcher = dispatch.New(dispatch.Options{
 		Policy: batches, SLO: f.Inference.SLO, ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit,
-		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once,
+		Recorder: recorder, OnCold: func() { c.options.Replica.WakeLeader(c.Wake) }, OnLost: c.keeper.Lost, OnSuspect: c.keeper.Suspect, Dial: c.options.Dial, Once: f.Inference.Once, Hold: hold,
 	})
 	fn.Fleet = keeper.NewFleet[*instance](fn.dispatcher, recorder)
 	fn.shadows = keeper.NewFleet[*instance](fn.dispatcher, recorder)

@@ -66,6 +66,9 @@ type Options struct {
 	// OnSuspect is called, in order and in a goroutine of its own, when an instance is taken out of service because it
 	// does not answer, or fails more than the others do (suspect), and when it serves again.
 	OnSuspect func(id cluster.InstanceID, suspect bool)
+	// Hold counts n bytes of answers until release is called, or refuses them with a
+	// *web.Error; nil for no bound.
+	Hold func(n int64) (release func(), err error)
 	// Once says that no request may run twice, because its execution has side effects. A
 	// request then fails if its instance is lost.
 	Once bool

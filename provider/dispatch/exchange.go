@@ -25,6 +25,7 @@ import (
 type link struct {
 	network, address string
 	dial             func(ctx context.Context, network, address string) (net.Conn, error)
+	hold             func(n int64) (release func(), err error)
 
 	mu      sync.Mutex
 	timeout time.Duration
@@ -40,6 +41,9 @@ type refusedError struct{ status string }
 
 func (e *refusedError) Error() string { return "the instance answered a batch with " + e.status }
 
+// unheldError says that there is no memory for a batch's answers.
+type unheldError struct{ error }
+
 // errUnreached says that no connection could be made, so the instance has certainly
 // not received the batch.
 var errUnreached = errors.New("connect to instance")
@@ -47,10 +51,15 @@ var errUnreached = errors.New("connect to instance")
 // harmless reports whether an exchange failed through no fault of the instance, and
 // returns the error for its members.
 func harmless(err error) (failure *web.Error, ok bool) {
-	var refused *refusedError
+	var (
+		refused *refusedError
+		unheld  unheldError
+	)
 	switch {
 	case errors.As(err, &refused):
 		return ErrRefused, true
+	case errors.As(err, &unheld) && errors.As(unheld.error, &failure):
+		return failure, true
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ENOMEM),
 		errors.Is(err, syscall.EADDRNOTAVAIL): // The provider has no free port.
 		return ErrExhausted, true
@@ -93,6 +102,9 @@ func (c *connection) Read(b []byte) (int, error) {
 	}
 	return c.Conn.Read(b)
 }
+
+// counted is the size of an answer in bytes above which it is counted while it is read.
+const counted = 64 << 10
 
 // maxReply bounds an instance's answer to one batch, in bytes.
 const maxReply = 1 << 30
@@ -238,6 +250,13 @@ func (x *exchange) read(until time.Time) ([]frame.Response, head, error) {
 	answer, err := x.readHead()
 	if err != nil {
 		return nil, head{}, fmt.Errorf("read batch answer: %w", err)
+	}
+	if x.link.hold != nil && answer.length > counted {
+		release, err := x.link.hold(answer.length)
+		if err != nil {
+			return nil, head{}, unheldError{err}
+		}
+		defer release() // Each member's caller counts its own answer from here.
 	}
 	answers, err := frame.ReadResponses(x.reader, answer.length)
 	if err != nil {

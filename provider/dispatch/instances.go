@@ -24,7 +24,7 @@ func (d *Dispatcher) Up(in batching.Instance, network, address string) {
 		case d.closed:
 			return
 		case !ok:
-			m = &instanceState{link: &link{network: network, address: address, dial: d.options.Dial}, idleSince: now}
+			m = &instanceState{link: &link{network: network, address: address, dial: d.options.Dial, hold: d.options.Hold}, idleSince: now}
 			d.instances[in.ID] = m
 			d.countWokenAsCold(in.Serves())
 		case m.parked:

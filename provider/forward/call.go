@@ -226,6 +226,34 @@ func (c *call) readAnswer(resp *http.Response) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
+// copyAnswer copies an answer to a writer, whose error it returns.
+func (c *call) copyAnswer(to io.Writer, resp *http.Response) error {
+	from := &source{Reader: resp.Body}
+	_, err := io.Copy(to, from)
+	switch {
+	case c.ctx.Err() != nil:
+		return c.ctx.Err()
+	case from.err != nil:
+		return c.forwarder.drop(metrics.InstanceLost, ErrInstanceLost)
+	}
+	return err
+}
+
+// source keeps the error of a reader.
+type source struct {
+	io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
 // request turns a request in memory into an HTTP request.
 func request(ctx context.Context, req *frame.Request) (*http.Request, error) {
 	target, err := locate(req.Path, req.Query)

@@ -159,8 +159,9 @@ func (f *Forwarder) drop(reason metrics.Reason, err error) error {
 	return err
 }
 
-// Invoke sends one request that is in memory and returns its answer in memory, one of
-// this package's errors, or ctx's error if the client left first. It serves requests
+// Invoke sends one request that is in memory and returns its answer in memory, unless the
+// request has a Sink for it. Otherwise it returns one of this package's errors, the Sink's, or
+// ctx's error if the client left first. It serves requests
 // that did not come over HTTP; [Forwarder.Forward] streams.
 func (f *Forwarder) Invoke(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 	return f.InvokePatiently(ctx, req, 0)
@@ -182,7 +183,12 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 	if err != nil {
 		return nil, err
 	}
-	body, err := c.readAnswer(resp)
+	var body []byte
+	if req.Sink != nil {
+		err = c.copyAnswer(req.Sink, resp)
+	} else {
+		body, err = c.readAnswer(resp)
+	}
 	if err != nil {
 		return nil, err
 	}

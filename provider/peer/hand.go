@@ -148,6 +148,11 @@ func (g *Group) send(ctx context.Context, m Member, s *shared, req *frame.Reques
 		return nil, g.sendFailed(ctx, m, err)
 	}
 	defer answer.Body.Close()
+	release, err := g.options.Bodies.HoldAnswer(s.name, max(0, answer.ContentLength))
+	if err != nil {
+		return nil, err
+	}
+	defer release() // The caller counts the answer from here.
 	read, err := readBody(answer)
 	switch {
 	case errors.Is(err, errAnswerTooLarge):

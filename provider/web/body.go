@@ -45,6 +45,22 @@ func errShare(whose string) *Error {
 		Text: whose + " requests in progress already take their share of the memory allowed (--max-held); try again when some are answered"}
 }
 
+// WithMax returns a reader of bodies of at most maximum bytes that holds its bytes together with s.
+func (s *BodyReader) WithMax(maximum int64) *BodyReader {
+	return &BodyReader{Max: maximum, Timeout: s.Timeout, held: s.held}
+}
+
+// HoldAnswer counts n bytes of a function's answers while they are read, for no client. Only what
+// others hold decides, as the answers exist already. Call release when the clients' own charges
+// count them. The error is a *Error, 429 or 503.
+func (s *BodyReader) HoldAnswer(function string, n int64) (release func(), err error) {
+	c := s.held.ChargeFunction(function)
+	if err := c.TakeAnswer(n); err != nil {
+		return nil, err
+	}
+	return c.Release, nil
+}
+
 // Held returns the number of bytes held now.
 func (s *BodyReader) Held() int64 { return s.held.Held() }
 

@@ -92,6 +92,22 @@ func (b *Budget) Charge(r *http.Request, name string) Charge {
 	return c
 }
 
+// ChargeAddress returns the charge of an address, with or without port, before it has sent a
+// whole request. It holds nothing yet.
+func (b *Budget) ChargeAddress(address string) Charge {
+	c := Charge{budget: b}
+	c.holders[client] = b.address(address)
+	return c
+}
+
+// ChargeFunction returns the charge of something of a function that no client holds. It holds
+// nothing yet.
+func (b *Budget) ChargeFunction(name string) Charge {
+	c := Charge{budget: b}
+	c.holders[function] = maphash.String(b.seed, name)
+	return c
+}
+
 // address hashes an address with or without port. A host owns a whole /64 of IPv6.
 func (b *Budget) address(text string) uint64 {
 	var ip netip.Addr
@@ -154,6 +170,9 @@ func (c *Charge) Give(n int64) {
 	}
 	c.budget.held.Add(-n)
 }
+
+// Held returns what the request holds.
+func (c *Charge) Held() int64 { return c.held }
 
 // Release gives back all that a request holds.
 func (c *Charge) Release() { c.Give(c.held) }

@@ -19,8 +19,10 @@ const (
 )
 
 // NewServer returns an HTTP server that bounds what a connection costs: the time and the
-// size of a request's head, and the time without a request. Handlers bound bodies with a
-// [BodyReader].
-func NewServer(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead}
+// size of a request's head, and the time without a request. bounds bound what the connections
+// of bounds' listeners cost together. Handlers bound bodies with a [BodyReader].
+func NewServer(handler http.Handler, bounds *Connections) *http.Server {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead}
+	bounds.apply(server)
+	return server
 }

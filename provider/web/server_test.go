@@ -47,9 +47,10 @@ func TestServerBoundsConnections(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "fine") }))
+				bounds := NewConnections(ConnectionOptions{Max: 16, MaxHeads: 1 << 20})
+				server := NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "fine") }), bounds)
 				listener := make(pipes)
-				go server.Serve(listener)
+				go server.Serve(bounds.Listen(listener))
 				conn, began := listener.dial(), time.Now()
 				go fmt.Fprint(conn, c.sent)
 				answer, _ := io.ReadAll(conn)

@@ -24,6 +24,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/faas-infer/faas-infer/postmortem"
 )
 
@@ -34,7 +36,8 @@ const suffix = ".log"
 type Store struct {
 	// Dir holds one directory per function.
 	Dir string
-	// MaxBytes is the size over which a file is rotated.
+	// MaxBytes is the maximum size of a file. It is rotated above three quarters of that, so
+	// that instances, which do not write beyond it, seldom wait.
 	MaxBytes int64
 	// Keep is how many rotated files each instance keeps, and of how many exited
 	// instances each function keeps logs.
@@ -76,22 +79,24 @@ func (s *Store) Open(function, id string) (*os.File, error) {
 	}
 }
 
-// Rotate moves an instance's log aside if it is larger than MaxBytes. The process
-// keeps writing to the same file: Rotate copies the content, then truncates the file.
-// What the process prints between the two, in some µs, is lost. On a full disk, Rotate
+// Due reports whether an instance's log is to be rotated.
+func (s *Store) Due(function, id string) bool {
+	info, err := os.Stat(s.Path(function, id))
+	return err == nil && info.Size() > s.MaxBytes-s.MaxBytes/4
+}
+
+// Rotate moves an instance's log aside if it is due. The process keeps writing to the same
+// file: Rotate copies the content, then truncates the file. Meanwhile it holds a lock on the
+// file that our own programs respect when they write. What others print between the two, in
+// some µs, is lost. On a full disk, Rotate
 // deletes older copies for room, the oldest first. If that is not enough, it truncates the
 // file without a copy, and its error wraps ErrDropped: a log must not keep the disk full. If
 // Rotate fails for another reason, nothing is lost.
 func (s *Store) Rotate(function, id string) error {
-	path := s.Path(function, id)
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() <= s.MaxBytes {
+	if !s.Due(function, id) {
 		return nil
 	}
-	if err == nil {
-		err = s.rotate(path)
-	}
-	if err != nil {
+	if err := s.rotate(s.Path(function, id)); err != nil {
 		return fmt.Errorf("rotate log: %w", err)
 	}
 	return nil
@@ -146,6 +151,8 @@ func (s *Store) setAside(path string) error {
 	// disk fails here.
 	_, err = copyAll(target, source)
 	if err == nil {
+		unlock := lock(source)
+		defer unlock()
 		err = s.cut(path, func() error {
 			if _, err := copyAll(target, source); err != nil { // Lines printed meanwhile.
 				return err
@@ -157,6 +164,24 @@ func (s *Store) setAside(path string) error {
 		_ = os.Remove(aside) // shift may have renamed it already.
 	}
 	return err
+}
+
+// lockPatience is how long lock waits for a process that writes. One that writes all the time
+// soon finds the file full, and waits without the lock.
+const lockPatience = time.Second
+
+// lock keeps our own programs from writing to a log. It does without the lock if it does not
+// get it: a stopped process may have it.
+func lock(log *os.File) (unlock func()) {
+	for end := time.Now().Add(lockPatience); ; time.Sleep(time.Millisecond / 4) {
+		err := unix.Flock(int(log.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = unix.Flock(int(log.Fd()), unix.LOCK_UN) } // Closing it does that, too.
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return func() {}
+		}
+	}
 }
 
 // shift renames the rotated files to the next number and makes the copy number 1.

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func store(t *testing.T) *Store {
@@ -150,5 +153,52 @@ func TestCause(t *testing.T) {
 	}
 	if got := s.Cause("f", "none", 2); got != "" {
 		t.Errorf("a log that does not exist: %q", got)
+	}
+}
+
+// A program that takes the file's lock for each write loses no line by rotation, however fast it
+// prints.
+func TestRotationLosesNoLine(t *testing.T) {
+	const rotations = 20
+	s := &Store{Dir: t.TempDir(), MaxBytes: 1 << 10, Keep: 2 * rotations}
+	file, err := s.Open("f.ns", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	stop, printed := make(chan struct{}), make(chan int)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				printed <- n
+				return
+			default:
+			}
+			err := unix.Flock(int(file.Fd()), unix.LOCK_SH)
+			if err == nil {
+				_, err = fmt.Fprintln(file, n)
+			}
+			if err = errors.Join(err, unix.Flock(int(file.Fd()), unix.LOCK_UN)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for n := 0; n < rotations; {
+		if s.Due("f.ns", "a") {
+			n++
+			rotate(t, s, "a")
+		}
+	}
+	close(stop)
+	n := <-printed
+	lines := texts(t, s, Query{})
+	if len(lines) != n {
+		t.Fatalf("%d of %d lines are left", len(lines), n)
+	}
+	for i, line := range lines {
+		if !strings.HasSuffix(line, fmt.Sprint(" ", i)) {
+			t.Fatalf("line %d is %q", i, line)
+		}
 	}
 }

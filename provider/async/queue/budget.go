@@ -77,6 +77,17 @@ func (b *budget) take(ctx context.Context, held, need, want int64) (grant int64,
 	return 0, ctx.Err()
 }
 
+// extend takes n bytes for a function that holds held bytes, if it may have them now.
+func (b *budget) extend(held, n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.allowed(held, n, n, len(b.line) > 0) < n {
+		return false
+	}
+	b.free -= n
+	return true
+}
+
 // allowed returns how many bytes a function may take now, 0 if fewer than need. waits says
 // that another function waits before this one.
 func (b *budget) allowed(held, need, want int64, waits bool) int64 {

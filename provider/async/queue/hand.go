@@ -84,7 +84,8 @@ func (w *worker) take(m *nats.Msg) error {
 	if err != nil {
 		return err
 	}
-	size := int64(len(m.Data)) + overhead
+	length := int64(len(m.Data)) + overhead
+	size := length + int64(len(m.Data))/4*3
 	if w.pull.open {
 		w.pull.left--
 		w.pull.any = true
@@ -99,7 +100,7 @@ func (w *worker) take(m *nats.Msg) error {
 		w.endPull()
 		w.at = time.Time{}
 	}
-	w.average = (7*w.average + size) / 8
+	w.average = (7*w.average + length) / 8
 	w.need = minGrant
 	w.quiet = time.Now()
 	one := &Message{Key: w.key, Data: m.Data, Sequence: sequence, Deliveries: deliveries, Stored: stored, worker: w, reply: m.Reply, size: size}
@@ -119,10 +120,11 @@ const slack = 10 * time.Millisecond
 // work handles one message and acknowledges it as the verdict says.
 func (w *worker) work(m *Message) {
 	verdict := w.handle(m)
-	m.Executed(0)
+	m.Executed()
 	w.mu.Lock()
 	w.inUse.Held--
-	w.bytes -= m.size
+	size := m.size
+	w.bytes -= size
 	delete(w.working, m)
 	if verdict.Keep {
 		w.back.add(time.Now().Add(verdict.Delay + slack))
@@ -133,7 +135,7 @@ func (w *worker) work(m *Message) {
 	} else {
 		w.settle(m.reply, ackDone)
 	}
-	w.pool.budget.give(m.size)
+	w.pool.budget.give(size)
 	poke(w.freed)
 }
 
@@ -149,18 +151,32 @@ func (w *worker) handle(m *Message) (v Verdict) {
 	return w.pool.options.Handle(w.pool.work, m)
 }
 
-// executed frees a message's place of execution. result is the size of its result in
-// bytes, which the message holds from now on.
-func (w *worker) executed(m *Message, result int64) {
-	w.pool.budget.give(-result)
+// executed frees a message's place of execution.
+func (w *worker) executed() {
 	w.mu.Lock()
 	w.inUse.Running--
-	m.size += result
-	w.bytes += result
 	w.mu.Unlock()
-	if result > 0 {
-		poke(w.freed)
+	poke(w.freed)
+}
+
+// hold takes n more bytes of the budget for a message, if the function may hold them.
+func (w *worker) hold(m *Message, n int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.pool.budget.extend(w.bytes, n) {
+		return false
 	}
+	m.size += n
+	w.bytes += n
+	return true
+}
+
+// release is the reverse of hold but for the budget.
+func (w *worker) release(m *Message, n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	m.size -= n
+	w.bytes -= n
 }
 
 // settle sends an acknowledgement to the server.

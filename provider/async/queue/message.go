@@ -33,10 +33,18 @@ type Message struct {
 	once sync.Once
 }
 
-// Executed says that the execution is over and only the result, of result bytes, is
-// still to be delivered. Another message may then be executed in its place.
-func (m *Message) Executed(result int) {
-	m.once.Do(func() { m.worker.executed(m, int64(result)) })
+// Executed says that the execution is over and only the result is still to be delivered.
+// Another message may then be executed in its place.
+func (m *Message) Executed() { m.once.Do(m.worker.executed) }
+
+// Hold takes n more bytes of the budget for the message, until [Message.Release] or its end. It
+// reports whether its function may hold them.
+func (m *Message) Hold(n int64) bool { return m.worker.hold(m, n) }
+
+// Release gives n bytes back that Hold has taken.
+func (m *Message) Release(n int64) {
+	m.worker.release(m, n)
+	m.worker.pool.budget.give(n)
 }
 
 // Verdict says what becomes of a message.

@@ -12,6 +12,10 @@ import (
 // its provider every time must not do so for ever.
 const Lost = 100
 
+// MaxDeaths is the number of executions of a request that may end with the provider. After that
+// it is given up: it probably ends the provider each time.
+const MaxDeaths = 2
+
 // The reasons for giving up. There are few, because they label a metric.
 const (
 	// Malformed: the message is not a request that can be executed.
@@ -20,7 +24,8 @@ const (
 	Absent = "no_function"
 	// Failed: every try ended in a status after which there is another try.
 	Failed = "failed"
-	// Crashed: the message was delivered again and again and never acknowledged.
+	// Crashed: the provider ended MaxDeaths times while it executed the message, or the message
+	// was delivered again and again and never acknowledged.
 	Crashed = "crashed"
 	// Undelivered: the function answered, but the callback URL did not take
 	// the answer.
@@ -66,6 +71,8 @@ type Try struct {
 	Absent bool
 	// Malformed: the message is not a request.
 	Malformed bool
+	// Deaths counts the executions that ended with the provider.
+	Deaths int
 	// Expired: a best-effort request that waited too long. It was not executed.
 	Expired bool
 	// Luck is random, in [0, 1): it spreads the waits of messages that failed together.
@@ -81,6 +88,8 @@ func (s Settings) After(now time.Time, t Try) Action {
 	switch {
 	case t.Malformed:
 		return Action{Kind: Dead, Reason: Malformed}
+	case t.Deaths >= MaxDeaths:
+		return Action{Kind: Dead, Reason: Crashed}
 	case t.Absent:
 		return Action{Kind: Dead, Reason: Absent}
 	case t.Expired:

@@ -57,6 +57,8 @@ func TestAfter(t *testing.T) {
 		{Try{Number: 1, Status: 404}, "again at 2026-11-21T00:00:01Z"},
 		{Try{Number: 1, Status: 404, Absent: true}, "dead: no_function"},
 		{Try{Number: 1, Malformed: true}, "dead: malformed"},
+		{Try{Number: 2, Status: 200, Deaths: MaxDeaths - 1}, "done"},
+		{Try{Number: 3, Status: 500, Deaths: MaxDeaths}, "dead: crashed"},
 		{Try{Number: 1, Status: 504, Expired: true}, "dead: expired"},
 	} {
 		if got := s.After(now, c.try).String(); got != c.want {

@@ -1,0 +1,73 @@
+package command
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/async/queue"
+	"github.com/faas-infer/faas-infer/provider/web"
+)
+
+const (
+	// headsPart is the part of --max-held that unfinished heads may take in addition, queuePart
+	// that of the queue's requests in hand with their answers, and sparePart that of best-effort
+	// ones.
+	headsPart = 8
+	queuePart = 4
+	sparePart = 16
+	// heldPerConnection is how much of --max-held there must be for each connection. One
+	// without a request takes some 20 KiB.
+	heldPerConnection = 64 << 10
+	// leastConnections is the smallest default of --max-connections.
+	leastConnections = 64
+	// besideHeld is the memory in bytes of what is not held for requests.
+	besideHeld = 128 << 20
+)
+
+// defaultMaxHeld returns a quarter of the memory that the process may take, in bytes, at most
+// [provider.DefaultMaxHeld].
+func defaultMaxHeld() int64 {
+	memory := cgroup.Own().Memory
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		if machine := int64(info.Totalram) * int64(info.Unit); memory == 0 || machine < memory {
+			memory = machine
+		}
+	}
+	if memory == 0 {
+		return provider.DefaultMaxHeld
+	}
+	return min(memory/4, provider.DefaultMaxHeld)
+}
+
+// defaultMaxConnections returns how many connections clients may open if the process may open
+// so many descriptors: half of them, because each request may need another one for its instance.
+func defaultMaxConnections(descriptors uint64, maxHeld int64) int {
+	most := int64(min(descriptors/2, 1<<20))
+	return int(min(max(leastConnections, maxHeld/heldPerConnection), most))
+}
+
+// connections returns the bounds on clients' connections.
+func (f *ProviderFlags) connections() *web.Connections {
+	most := f.maxConnections
+	if most == 0 {
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			limit.Cur = 1024 // The usual one.
+		}
+		most = defaultMaxConnections(limit.Cur, f.maxHeld)
+	}
+	return web.NewConnections(web.ConnectionOptions{Max: most, MaxHeads: f.maxHeld / headsPart})
+}
+
+// collectorLimit returns the memory in bytes above which the garbage collector runs as often as
+// it must.
+func collectorLimit(maxHeld int64) int64 { return maxHeld*3/2 + besideHeld }
+
+// queueHeld returns the bytes that ordinary and best-effort requests of the queue may hold.
+func queueHeld(maxHeld int64) (ordinary, spare int64) {
+	return min(maxHeld/queuePart, queue.DefaultMaxHeld), min(maxHeld/sparePart, queue.DefaultMaxHeld/4)
+}
