@@ -33,7 +33,7 @@ func TestCause(t *testing.T) {
 		"fatal error: runtime: cannot allocate memory\n\nruntime stack:\n":                                                                                                            "out of memory: fatal error: runtime: cannot allocate memory",
 		"terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\nSIGABRT: abort\nPC=0x7f\nsignal arrived during cgo execution\n\nrip    0x7f06\n": "out of memory: SIGABRT (abort) in native code: terminate called after throwing an instance of 'std::bad_alloc': std::bad_alloc",
 		"Fatal Python error: Segmentation fault\n\nCurrent thread 0x1:\n  File \"x.py\"\n":                                                                                            "Fatal Python error: Segmentation fault",
-		strings.Repeat("x", 400) + strings.Repeat("y", 400): strings.Repeat("x", 300) + " … " + strings.Repeat("y", 300),
+		strings.Repeat("x", 400) + strings.Repeat("y", 400):                                                                                                                           strings.Repeat("x", 300) + " … " + strings.Repeat("y", 300),
 	} {
 		if got := Cause(2, output); got != want {
 			t.Errorf("%.60q: %q, want %q", output, got, want)
