@@ -161,14 +161,18 @@ func (p *probe) try(proposal adapt.Proposal) (outputs []int, reason string, err 
 	if took > slowRow {
 		return nil, fmt.Sprintf("a row takes %v, too long to compare batches with single rows", took.Round(time.Second)), nil
 	}
-	if other, err := single.run(sampleRows(single.inputs, p.shapes, others, 0)); err == nil {
-		p.compared, first = others, other
-	}
-	neighbour := 1
-	second, err := single.run(p.rows(single, neighbour))
-	if err != nil { // Its large numbers may be indices.
-		neighbour = 2
-		second, err = single.run(p.rows(single, neighbour))
+	found, second, neighbour := p.compared, []tensor.Tensor(nil), 0
+	for _, try := range []struct {
+		of  integers
+		row int
+	}{{others, 1}, {others, 2}, {found, 1}, {found, 2}} { // Large numbers may be indices out of bounds.
+		p.compared, neighbour = try.of, try.row
+		if first, err = single.run(p.rows(single, 0)); err != nil {
+			continue
+		}
+		if second, err = single.run(p.rows(single, neighbour)); err == nil {
+			break
+		}
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("another row fails: %v", err), nil
