@@ -74,7 +74,7 @@ func (m *childModels) Alike(ctx context.Context, b *bundle.Bundle) error {
 	if known, _ := m.alike.Load(b.Dir); known == key.String() {
 		return nil
 	}
-	if _, err := m.run(ctx, foreground, nil, "model", "alike", b.Dir); err != nil {
+	if _, err := m.run(ctx, foreground, b.Dir, "model", "alike", b.Dir); err != nil {
 		return err
 	}
 	m.alike.Store(b.Dir, key.String())

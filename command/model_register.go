@@ -263,7 +263,7 @@ func (r *registering) judgedBy(m bundle.ManifestModel, original string) []string
 // measure runs "model evaluate" in a child of idle weight.
 func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file string, flags ...string) (*variant.Registered, error) {
 	args := append([]string{"model", "evaluate", file, "--json", "--prepared", filepath.Join(r.work, "prepared")}, flags...)
-	out, err := new(childModels).run(ctx, background, nil, args...)
+	out, err := new(childModels).run(ctx, background, file, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,10 +107,18 @@ var errDied = errors.New("the process of")
 // childDir is the beginning of the names of children's directories of temporary files.
 const childDir = "faas-infer-child-"
 
-// run is runBound for a child that makes something of the models in a bundle.
-func (m *childModels) run(ctx context.Context, weight weight, file *os.File, arguments ...string) ([]byte, error) {
-	b := bounds{process.Bounds{Memory: baseMemory, CPU: makingTime}, waitingBy * makingTime}
-	return m.runBound(ctx, weight, b, file, arguments...)
+// run is runBound for a child that makes something of the models at a path, "" for none. It may
+// take weightsMemory times the size of all files there.
+func (m *childModels) run(ctx context.Context, weight weight, of string, arguments ...string) ([]byte, error) {
+	bytes := int64(0)
+	_ = filepath.WalkDir(of, func(path string, _ fs.DirEntry, err error) error {
+		if info, failed := os.Stat(path); err == nil && failed == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil // The child says what it cannot read.
+	})
+	b := bounds{process.Bounds{Memory: boundsOf(weight, 0, bytes, 0).Memory, CPU: makingTime}, waitingBy * makingTime}
+	return m.runBound(ctx, weight, b, nil, arguments...)
 }
 
 // runBound executes this program with other arguments and returns its standard output. The

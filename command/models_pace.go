@@ -31,7 +31,7 @@ func (m *childModels) yardstick(ctx context.Context) float64 {
 
 // readYardstick reads the yardstick again and returns the least of all readings.
 func (m *childModels) readYardstick(ctx context.Context) float64 {
-	out, err := m.run(ctx, foreground, nil, "profile", "yardstick")
+	out, err := m.run(ctx, foreground, "", "profile", "yardstick")
 	if err != nil {
 		return keepYardstick(0)
 	}

@@ -146,7 +146,7 @@ func (r *registrar) registerNow(ctx context.Context, f *provider.Function) error
 		return err
 	}
 	return r.makings.run(ctx, r.own(b), key, func(ctx context.Context) error {
-		_, err := r.models.run(ctx, background, nil, "model", "variants", b.Dir, "--out", r.own(b), "--json")
+		_, err := r.models.run(ctx, background, b.Dir, "model", "variants", b.Dir, "--out", r.own(b), "--json")
 		return err
 	})
 }

@@ -285,7 +285,7 @@ func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 		if err := c.here(ctx, w.File); err != nil {
 			return err
 		}
-		_, failed := c.models.run(ctx, background, nil, append(slices.Clone(w.arguments), "--serve", w.dir)...)
+		_, failed := c.models.run(ctx, background, filepath.Dir(w.File), append(slices.Clone(w.arguments), "--serve", w.dir)...)
 		// The child fails also if adopt has written the directory meanwhile.
 		made, err := c.settle(w, false)
 		switch {
@@ -322,7 +322,7 @@ func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.M
 		return err
 	}
 	// The published times of a platform take no measuring. Only the sizes matter.
-	_, err = c.models.run(ctx, foreground, nil, "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
+	_, err = c.models.run(ctx, foreground, filepath.Dir(m.File), "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}

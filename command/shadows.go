@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -89,7 +90,7 @@ func (Shadows) Check(_ *provider.Function, file string) error {
 
 // Blocks implements [control.Shadows].
 func (s Shadows) Blocks(ctx context.Context, file string) (*shadow.Model, error) {
-	text, err := s.models.run(ctx, background, nil, "profile", "layers", file, "--json", "--database", s.models.database, "--prepared", s.models.prepared)
+	text, err := s.models.run(ctx, background, filepath.Dir(file), "profile", "layers", file, "--json", "--database", s.models.database, "--prepared", s.models.prepared)
 	if err != nil {
 		return nil, err
 	}

@@ -129,6 +129,42 @@ func TestMeasureFails(t *testing.T) {
 	}
 }
 
+// vast is the error of a batch that needs too much memory.
+type vast struct{}
+
+func (vast) Error() string   { return "too large" }
+func (vast) HTTPStatus() int { return 413 }
+
+// The memory bounds the batches, unless it is too small for one request.
+func TestMeasureStopsWhereTheMemoryEnds(t *testing.T) {
+	for most, want := range map[int]int{4: 3, 1: 1, 0: 0} {
+		b := &bench{}
+		plan := b.plan()
+		plan.Threads = []int{1}
+		open := func(threads int) (Runner, error) {
+			r, err := b.open(threads)
+			return small{r, most}, err
+		}
+		ms, err := Measure(context.Background(), open, plan, nil)
+		if len(ms) != want || (err != nil) != (want == 0) {
+			t.Errorf("memory for %d requests: %v, %v", most, ms, err)
+		}
+	}
+}
+
+// small is a runner with memory for so many requests.
+type small struct {
+	Runner
+	most int
+}
+
+func (s small) Run(ctx context.Context, batch int) error {
+	if batch > s.most {
+		return vast{}
+	}
+	return s.Runner.Run(ctx, batch)
+}
+
 func TestQuick(t *testing.T) {
 	p := Quick(24, 2, time.Second, nil, nil)
 	if !slices.Equal(p.Batches, []int{1, 2, 4, 8, 16, 24}) || !slices.Equal(p.Threads, []int{1, 2}) {

@@ -145,51 +145,48 @@ func (t *Finder) join(f *provider.Function, hash, file string, p *profiler.Profi
 // which it cannot find the times is left out and logged, and the profile's LeftOut says so. If no
 // times are known then, this is the error.
 func (t *Finder) complete(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
-	if t.trial != nil {
-		return t.completeNow(ctx, f, hash, file, p)
-	}
-	var joined *profiler.Profile
-	err := t.measuring.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (err error) {
-		joined, err = t.completeNow(ctx, f, hash, file, p)
-		return err
-	})
-	return joined, err
-}
-
-func (t *Finder) completeNow(ctx context.Context, f *provider.Function, hash, file string, p *profiler.Profile) (*profiler.Profile, error) {
-	joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
-	var failed []error
-	for _, device := range missing {
-		began, log := time.Now(), t.Logger.With().Str("function", f.Name).Str("gpu", device).Logger()
-		found, err := t.onDevice(ctx, f, hash, file, device)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if errors.Is(err, ErrFollowing) { // The leader finds the rest.
-			if joined == nil {
-				return nil, err
+	find := func(ctx context.Context) (string, *profiler.Profile, error) {
+		joined, missing := t.join(f, hash, file, p) // Another call may just have found some.
+		var failed []error
+		for _, device := range missing {
+			began, log := time.Now(), t.Logger.With().Str("function", f.Name).Str("gpu", device).Logger()
+			found, err := t.onDevice(ctx, f, hash, file, device)
+			if ctx.Err() != nil {
+				return "", nil, ctx.Err()
 			}
-			break
+			if errors.Is(err, ErrFollowing) { // The leader finds the rest.
+				if joined == nil {
+					return "", nil, err
+				}
+				break
+			}
+			if err != nil {
+				failed = append(failed, fmt.Errorf("on %s: %w", device, err))
+				log.Warn().Err(err).Msg("could not find the model's times on the GPU; it is not used")
+				continue
+			}
+			log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", found.MaxBatch()).Ints("shares", found.DeviceShares()).Msg("found the model's times on the GPU")
+			t.keep(f, t.deviceKey(hash, device, f), found)
+			joined = joined.With(found)
 		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("on %s: %w", device, err))
-			log.Warn().Err(err).Msg("could not find the model's times on the GPU; it is not used")
-			continue
+		why := errors.Join(failed...)
+		switch {
+		case joined == nil || why == nil:
+			return "", joined, why
+		case joined == p: // The caller's profile stays as it is.
+			own := *p
+			joined = &own
 		}
-		log.Info().Dur("took_ms", time.Since(began)).Int("largest_batch", found.MaxBatch()).Ints("shares", found.DeviceShares()).Msg("found the model's times on the GPU")
-		t.keep(f, t.deviceKey(hash, device, f), found)
-		joined = joined.With(found)
+		joined.LeftOut = strings.Join(strings.Split(why.Error(), "\n"), "; ")
+		return "", joined, nil
 	}
-	why := errors.Join(failed...)
-	switch {
-	case joined == nil || why == nil:
-		return joined, why
-	case joined == p: // The caller's profile stays as it is.
-		own := *p
-		joined = &own
+	var err error
+	if t.trial != nil { // The instance does it.
+		_, p, err = find(ctx)
+	} else {
+		_, p, err = t.measuring.find(ctx, f.Name, t.Models.Bytes(file), find)
 	}
-	joined.LeftOut = strings.Join(strings.Split(why.Error(), "\n"), "; ")
-	return joined, nil
+	return p, err
 }
 
 // onDevice finds the times on one GPU.

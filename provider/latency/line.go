@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 const (
@@ -69,6 +71,15 @@ func (l *line) do(ctx context.Context, function string, bytes int64, work func(c
 			return err
 		}
 	}
+}
+
+// find is do for work that finds a profile.
+func (l *line) find(ctx context.Context, function string, bytes int64, work func(context.Context) (string, *profiler.Profile, error)) (prepared string, p *profiler.Profile, err error) {
+	err = l.do(ctx, function, bytes, func(ctx context.Context) error {
+		prepared, p, err = work(ctx)
+		return err
+	})
+	return prepared, p, err
 }
 
 func (l *line) enter(t *turn) {

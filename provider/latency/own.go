@@ -22,33 +22,28 @@ func (t *Finder) Own(ctx context.Context, f *provider.Function, file string, p *
 	if err != nil {
 		return nil, err
 	}
-	err = t.sketching.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
-		own, err = t.ownNow(ctx, f, file, t.Key(hash, f), p)
-		return err
+	key := t.Key(hash, f)
+	_, own, err = t.sketching.find(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (string, *profiler.Profile, error) {
+		with := *p
+		if stored := t.stored(key); stored != nil && stored.Own > 0 { // Another function has the model, too.
+			with.Own = stored.Own
+			return "", &with, nil
+		}
+		until := f.Inference.SLO / 2
+		for _, m := range largestBatches(p) { // The memory is that of the profile's largest batch.
+			until = max(until, time.Duration(m.Median)*time.Microsecond)
+		}
+		_, sketch, err := t.models(f).Sketch(ctx, file, f.Inference.MaxBatch, until)
+		if err != nil {
+			return "", nil, err
+		}
+		with.Own = sketch.Own
+		if stored := t.stored(key); stored != nil && !stored.Provisional && stored.Own <= 0 {
+			later := *stored
+			later.Own = with.Own
+			t.keep(f, key, &later)
+		}
+		return "", &with, nil
 	})
 	return own, err
-}
-
-func (t *Finder) ownNow(ctx context.Context, f *provider.Function, file, key string, p *profiler.Profile) (*profiler.Profile, error) {
-	if stored := t.stored(key); stored != nil && stored.Own > 0 { // Another function has the model, too.
-		with := *p
-		with.Own = stored.Own
-		return &with, nil
-	}
-	until := f.Inference.SLO / 2
-	for _, m := range largestBatches(p) { // The memory is that of the profile's largest batch.
-		until = max(until, time.Duration(m.Median)*time.Microsecond)
-	}
-	_, sketch, err := t.models(f).Sketch(ctx, file, f.Inference.MaxBatch, until)
-	if err != nil {
-		return nil, err
-	}
-	with := *p
-	with.Own = sketch.Own
-	if stored := t.stored(key); stored != nil && !stored.Provisional && stored.Own <= 0 {
-		later := *stored
-		later.Own = with.Own
-		t.keep(f, key, &later)
-	}
-	return &with, nil
 }

@@ -349,22 +349,16 @@ func (t *Finder) onCPU(ctx context.Context, f *provider.Function, file, hash str
 // begin returns a sketch, to serve with at once if it is good enough, and no profile if the model
 // cannot be sketched. It sketches one model at a time.
 func (t *Finder) begin(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	err = t.sketching.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
-		prepared, p, err = t.beginNow(ctx, f, file, key)
-		return err
+	return t.sketching.find(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (prepared string, p *profiler.Profile, err error) {
+		if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
+			prepared, err := t.Ready(ctx, f, file)
+			return prepared, p, err
+		}
+		if prepared, p, err = t.sketch(ctx, f, file); t.serves(f, p) {
+			t.keep(f, key, p)
+		}
+		return prepared, p, cmp.Or(ctx.Err(), err)
 	})
-	return prepared, p, err
-}
-
-func (t *Finder) beginNow(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	if p := t.stored(key); t.serves(f, p) { // Another call has just found it.
-		prepared, err := t.Ready(ctx, f, file)
-		return prepared, p, err
-	}
-	if prepared, p, err = t.sketch(ctx, f, file); t.serves(f, p) {
-		t.keep(f, key, p)
-	}
-	return prepared, p, cmp.Or(ctx.Err(), err)
 }
 
 // Refine finds the full profile that replaces a provisional one. A replica that does not lead
@@ -399,30 +393,24 @@ func (t *Finder) Refine(ctx context.Context, f *provider.Function, file string) 
 
 // whole returns the full profile from the store, otherwise predicts or measures it.
 func (t *Finder) whole(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	err = t.measuring.do(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) error {
-		prepared, p, err = t.wholeNow(ctx, f, file, key)
-		return err
+	return t.measuring.find(ctx, f.Name, t.Models.Bytes(file), func(ctx context.Context) (prepared string, p *profiler.Profile, err error) {
+		until := f.Inference.SLO / 2
+		if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
+			if t.serves(f, p) {
+				prepared, err := t.Ready(ctx, f, file)
+				return prepared, p, err
+			}
+			for _, m := range largestBatches(p) { // Other functions need the batches of the stored one.
+				until = max(until, time.Duration(m.Median)*time.Microsecond)
+			}
+		}
+		prepared, p, err = t.find(ctx, f, file, until)
+		if err != nil {
+			return "", nil, err
+		}
+		t.keep(f, key, p)
+		return prepared, p, nil
 	})
-	return prepared, p, err
-}
-
-func (t *Finder) wholeNow(ctx context.Context, f *provider.Function, file, key string) (prepared string, p *profiler.Profile, err error) {
-	until := f.Inference.SLO / 2
-	if p := t.stored(key); p != nil && !p.Provisional { // Another call may just have found it.
-		if t.serves(f, p) {
-			prepared, err := t.Ready(ctx, f, file)
-			return prepared, p, err
-		}
-		for _, m := range largestBatches(p) { // Other functions need the batches of the stored one.
-			until = max(until, time.Duration(m.Median)*time.Microsecond)
-		}
-	}
-	prepared, p, err = t.find(ctx, f, file, until)
-	if err != nil {
-		return "", nil, err
-	}
-	t.keep(f, key, p)
-	return prepared, p, nil
 }
 
 // keep stores a profile if this replica leads.
