@@ -50,9 +50,9 @@ func (m *childModels) Learn(ctx context.Context, file, name, largest string, r *
 	if _, err := buffers.WriteTo(request); err != nil {
 		return "", fmt.Errorf("file for the request: %w", err)
 	}
-	out, err := m.run(ctx, foreground, request, append([]string{"instance", "prepare", "--model", file, "--cache", m.prepared,
+	out, err := m.runBound(ctx, foreground, boundsOf(foreground, 0, m.Bytes(file), 0), request, append([]string{"instance", "prepare", "--model", file, "--cache", m.prepared,
 		"--request", inherited, "--name", name}, sizedModels{m, latency.Sizes{Max: largest}}.arguments(file)...)...)
-	if errors.Is(err, errDied) {
+	if errors.Is(err, errDied) || errors.Is(err, latency.ErrPermanent) {
 		return "", web.Refuse(http.StatusBadRequest, "the model does not run with the sizes of this request: %v", err)
 	}
 	if err != nil {
@@ -89,9 +89,6 @@ func learn(file, cache, library, name, request string, largest tensor.Shapes, ou
 	encode := json.NewEncoder(out).Encode
 	if shapes == nil {
 		return encode(answer)
-	}
-	if err := limitMemory(); err != nil {
-		return err
 	}
 	if err := onnxruntime.Load(library); err != nil {
 		return err
@@ -152,23 +149,4 @@ func requestShapes(file, name string, largest tensor.Shapes, r frame.Request) (s
 		in.Shape[0] = 1
 	}
 	return shapes, answer, nil
-}
-
-// limitMemory limits this process's own memory to half of what the machine has free: a request may have sizes for
-// which the engine asks for any amount.
-func limitMemory() error {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return err
-	}
-	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
-	var kib uint64
-	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
-		return fmt.Errorf("read the free memory in /proc/meminfo: %w", err)
-	}
-	limit := unix.Rlimit{Cur: kib << 9, Max: kib << 9}
-	if err := unix.Setrlimit(unix.RLIMIT_DATA, &limit); err != nil {
-		return fmt.Errorf("limit the memory: %w", err)
-	}
-	return nil
 }

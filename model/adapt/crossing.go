@@ -2,8 +2,8 @@ package adapt
 
 import (
 	"fmt"
-	"github.com/faas-infer/faas-infer/model"
 
+	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
