@@ -143,7 +143,7 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	p, err := processes.New(ctx, processes.Options{
-		Backend: ordinary, Bundles: bundles(f.bundles), Validate: watchdog.Validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
+		Backend: ordinary, Bundles: bundles(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
@@ -291,3 +291,8 @@ func (f *ProviderFlags) Models() BundleModels { return f.childModels() }
 
 // Builds reports whether the provider accepts builds of faas-cli's remote builder.
 func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }
+
+// validate returns an error if a program with this environment could not start in a bundle's directory.
+func validate(environment map[string]string, dir string) error {
+	return watchdog.Validate(environment, dir, bundle.ProgramPath)
+}

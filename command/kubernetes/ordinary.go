@@ -48,7 +48,7 @@ func (i *images) program(ctx context.Context, f *provider.Function) error {
 	if process := f.Deployment.EnvProcess; process != "" {
 		env["fprocess"] = process
 	}
-	if err := watchdog.Validate(env, ""); err != nil {
+	if err := watchdog.Validate(env, "", ""); err != nil {
 		return invalidError{err}
 	}
 	return nil

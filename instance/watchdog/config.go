@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -131,8 +130,9 @@ func ReadConfig(lookup func(name string) (value string, ok bool)) (Config, error
 
 // Validate returns an error that names the variable if a function with this environment could not
 // start: a value means nothing, or the program is missing. bundle is the program's working
-// directory. "" leaves the program out, because it is in an image that runs elsewhere.
-func Validate(environment map[string]string, bundle string) error {
+// directory. "" leaves the program out, because it is in an image that runs elsewhere. path is the PATH that
+// the function gets unless its environment has one.
+func Validate(environment map[string]string, bundle, path string) error {
 	c, err := ReadConfig(func(name string) (string, bool) {
 		value, ok := environment[name]
 		return value, ok
@@ -140,9 +140,8 @@ func Validate(environment map[string]string, bundle string) error {
 	if err != nil || bundle == "" {
 		return err
 	}
-	path, ok := environment["PATH"]
-	if !ok {
-		path = os.Getenv("PATH") // A function gets the provider's.
+	if own, ok := environment["PATH"]; ok {
+		path = own
 	}
 	if _, err := lookUp(c.Process[0], bundle, []string{"PATH=" + path}); err != nil {
 		return fmt.Errorf("fprocess=%q: %w; name a program of this machine, or a file of the bundle such as ./handler",

@@ -103,12 +103,12 @@ func TestValidate(t *testing.T) {
 		{map[string]string{"fprocess": "sh", "mode": "afterburn"}, "mode=\"afterburn\": it must be http"},
 		{map[string]string{"fprocess": "sh", "max_inflight": "-1"}, "max_inflight=\"-1\": it must be a number"},
 	} {
-		err := Validate(c.env, dir)
+		err := Validate(c.env, dir, os.Getenv("PATH"))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v: %v, want %q", c.env, err, c.want)
 		}
 	}
-	if err := Validate(map[string]string{"fprocess": "./elsewhere"}, ""); err != nil {
+	if err := Validate(map[string]string{"fprocess": "./elsewhere"}, "", ""); err != nil {
 		t.Errorf("a program in an image: %v", err)
 	}
 }

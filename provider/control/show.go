@@ -61,7 +61,7 @@ func leftOut(artefacts []*artefact) string {
 
 // progress says what a function whose models are not known yet waits for, "" if they are or if that
 // failed.
-func (c *Controller) progress(fn *function) string {
+func progress(c *Controller, fn *function) string {
 	if fn.measured() || fn.failed != "" {
 		return ""
 	}
@@ -120,7 +120,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: c.progress(fn), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt
 	}

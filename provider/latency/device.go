@@ -109,18 +109,18 @@ func (t *Finder) mayCome(f *provider.Function, file string) bool {
 }
 
 // engineOn is the engine of profiles on a GPU.
-func (t *Finder) engineOn() string { return cmp.Or(t.EngineOn, t.Engine+" cuda") }
+func engineOn(t *Finder) string { return cmp.Or(t.EngineOn, t.Engine+" cuda") }
 
 // deviceKey is [Finder.Key] for the model's profile on a GPU.
 func (t *Finder) deviceKey(hash, device string, f *provider.Function) string {
-	return withSizes(fmt.Sprintf("%s %s %s b≤%d", hash, t.engineOn(), device, f.Inference.MaxBatch), f)
+	return withSizes(fmt.Sprintf("%s %s %s b≤%d", hash, engineOn(t), device, f.Inference.MaxBatch), f)
 }
 
 // storedOn returns the stored profile on a GPU, nil if there is none. It need not reach all
 // batches that the function needs.
 func (t *Finder) storedOn(hash, device string, f *provider.Function) *profiler.Profile {
 	p, err := t.Profiles.Profile(t.deviceKey(hash, device, f))
-	if err != nil || !p.Usable(t.engineOn(), device) || predicted(p) && p.Longest != t.LongestOn {
+	if err != nil || !p.Usable(engineOn(t), device) || predicted(p) && p.Longest != t.LongestOn {
 		return nil
 	}
 	return p
@@ -199,11 +199,11 @@ func (t *Finder) onDevice(ctx context.Context, f *provider.Function, hash, file,
 		if err != nil {
 			return nil, err
 		}
-		found.Model, found.Engine, found.Machine = hash, t.engineOn(), device
+		found.Model, found.Engine, found.Machine = hash, engineOn(t), device
 		return found, found.Validate()
 	}
 	found, err := t.devicesOf(f).OnDevice(ctx, file, device, f.Inference.MaxBatch, f.Inference.SLO/2)
-	if err == nil && !found.Usable(t.engineOn(), device) {
+	if err == nil && !found.Usable(engineOn(t), device) {
 		err = fmt.Errorf("the profile is not valid or is of another GPU: %s on %s", found.Engine, found.Machine)
 	}
 	return found, err
