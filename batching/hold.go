@@ -16,7 +16,7 @@ type patience struct {
 // batch size that the load needs, fewer exchanges for a busy function (both in
 // fillWait), and a free instance for the next requests (in spacingWait).
 func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Duration, hold bool) {
-	if size >= k.batch || k.brief < k.batch && size >= s.limit(now, k) || from+size < s.line.total() {
+	if size >= k.batch || size >= s.limit(now, k) || from+size < s.line.total() {
 		return 0, false
 	}
 	head := s.line.at(from)

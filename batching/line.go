@@ -178,7 +178,8 @@ func (s *Shared) load(now time.Duration, k *kind) (l load) {
 	return l
 }
 
-// limit is how many requests an instance of kind k takes at once. If recent requests have
+// limit is how many requests an instance of kind k takes at once. If rows gain nothing
+// together, the first ones of a batch would only wait for the last. If recent requests have
 // shorter objectives than the others, a long batch of the others would make them late.
 // As long as short batches serve the load, no batch is longer than such a request can wait.
 func (s *Shared) limit(now time.Duration, k *kind) int {
@@ -189,7 +190,7 @@ func (s *Shared) limit(now time.Duration, k *kind) int {
 }
 
 func (s *Shared) brief(now time.Duration, k *kind) int {
-	if l := s.load(now, k); l.rate <= l.capacity {
+	if l := s.load(now, k); k.single || l.rate <= l.capacity {
 		return k.brief
 	}
 	return k.reach
