@@ -135,7 +135,7 @@ func TestCause(t *testing.T) {
 		"only":                        "only",
 		"one\ntwo\n\n":                "two",
 		"one\r\ntwo\r\n":              "two",
-		strings.Repeat("long ", 2000): strings.Repeat("long ", 80) + " …",
+		strings.Repeat("long ", 2000): strings.Repeat("long ", 60) + " … " + strings.Repeat(" long", 60),
 		"2026-11-28T15:04:05.000000001Z one\n2026-11-28T15:04:06Z two\n":                       "two",
 		"SIGSEGV: segmentation violation\n" + strings.Repeat("stack\n", 9000) + "gs     0x0\n": "SIGSEGV (segmentation violation)",
 		strings.Repeat("x\n", 5000) + "end":                                                    "end",
