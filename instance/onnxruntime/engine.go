@@ -167,6 +167,9 @@ func (e *Engine) RunInto(ctx context.Context, rows int, inputs []tensor.Tensor, 
 	if e.session == nil {
 		return nil, fmt.Errorf("the model is closed")
 	}
+	if rows < 1 {
+		return nil, fmt.Errorf("a batch of %d rows", rows)
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -117,7 +117,11 @@ func TestConverterDies(t *testing.T) {
 		}
 		return environment.Environment{Python: program}
 	}
-	o := options(t, "m.keras", "out.onnx")
+	model := filepath.Join(dir, "m.keras")
+	if err := os.WriteFile(model, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, model, "out.onnx")
 	e := write("cat >/dev/null; echo 'a word that is no event'; echo first >&2; echo Killed >&2; exit 137")
 	if _, err := o.call(t.Context(), e, job{From: Keras, To: ONNX, work: dir}); err == nil || !strings.Contains(err.Error(), "fromtensorflow.py ended without a result: Killed") {
 		t.Error(err)
