@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -49,6 +50,10 @@ func provide(t *testing.T, way ...string) (*exec.Cmd, string, io.Closer) {
 
 // The first SIGTERM, SIGINT or SIGHUP stops the provider in order.
 func TestSignalsThatStop(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) { // Under nohup, and what this process starts would ignore it, too.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
+	}
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()

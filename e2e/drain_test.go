@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -10,6 +12,10 @@ import (
 // After SIGTERM, or when its terminal closes, the provider answers all accepted requests before it
 // exits.
 func TestDrain(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) { // Under nohup, and what this process starts would ignore it, too.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
+	}
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(s.String(), func(t *testing.T) { testDrain(t, s) })
 	}
