@@ -199,16 +199,16 @@ func hangUp(t *testing.T, url string, requests int) {
 // are refused with that reason at once, and so is the next deployment.
 func TestObjectiveBelowTheFastestExecution(t *testing.T) {
 	p := newPlace(t)
-	p.identity(t)
+	p.slow(t)
 	d := p.provider(t, suite.binary)
-	never := function("never", "identity:latest", "1ns")
+	never := function("never", "slow:latest", "100us")
 	d.deploy(t, never)
 	body, length := identityBody(1)
 	a := do(t, client(t), http.MethodPost, d.function("never"), body, load.HeaderLength, strconv.Itoa(length))
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	words := []string{"com.openfaas.slo.latency", "1ns", "the fastest"}
+	words := []string{"com.openfaas.slo.latency", "100µs", "the fastest"}
 	wantWords(t, a.body, words...)
 	wantWords(t, d.awaitLine(t, "the objective cannot be met", patience)["error"].(string), words...)
 	if a := d.put(t, http.MethodPut, never); a.status != http.StatusBadRequest {
@@ -219,7 +219,7 @@ func TestObjectiveBelowTheFastestExecution(t *testing.T) {
 	if n := len(p.instances()); n != 0 {
 		t.Errorf("%d instances for an objective that none can meet", n)
 	}
-	d.deploy(t, function("never", "identity:latest", "1s"))
+	d.deploy(t, function("never", "slow:latest", "1s"))
 	if err := invokeIdentity(client(t), d.function("never"), 2); err != nil {
 		t.Errorf("with an objective that can be met: %v", err)
 	}

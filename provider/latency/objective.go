@@ -185,8 +185,8 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 	corrected := *times.Profile()
 	corrected.Memory, corrected.Own, corrected.Mapped = p.Memory, p.Own, p.Mapped // Only the times are corrected.
 	out := Plan{Candidates: r.settled(f, capacity.Candidates(times.Correct(r.configs(f, &corrected))))}
-	if usable := r.usable(f, out.Candidates); r.Hopeless(f, usable) == nil {
-		out.Candidates = usable
+	if r.Hopeless(f, out.Candidates) == nil {
+		out.Candidates = r.usable(f, out.Candidates)
 		return out
 	}
 	promised := r.Promised(f, p)
@@ -199,7 +199,7 @@ func (r Rules) Plan(f *provider.Function, p *profiler.Profile, times *correction
 		cause = fmt.Sprintf("requests have up to %d %s, for which the model takes longer than for the %d that it was deployed for", length, unit, p.BySize.Length)
 	}
 	out.Slow = fmt.Sprintf("%s, and no config meets the objective now: the fastest, %v, takes %v; set %s to %v or more, raise limits.cpu, or deploy a smaller model",
-		cause, fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(time.Millisecond))
+		cause, fastest.Config, fastest.Exec.Round(time.Millisecond/10), annotation.SLOLatency, (fastest.Exec * 5 / 4).Round(min(time.Millisecond, max(time.Microsecond, fastest.Exec/20))))
 	out.Scale = r.fitting(f, fastest.Exec)
 	for i := range out.Candidates {
 		out.Candidates[i].Exec = scaled(out.Candidates[i].Exec, out.Scale)
@@ -286,13 +286,23 @@ func TooSlow(err error) bool {
 	return errors.As(err, &why) && why.Key == annotation.SLOLatency
 }
 
-// Hopeless returns why none of the candidates meets the function's objective, nil if one does.
+// Hopeless returns why none of the candidates meets the function's objective, nil if one does that
+// is usable.
 func (r Rules) Hopeless(f *provider.Function, candidates []capacity.Candidate) *annotation.Error {
-	found := placing.Schedule(capacity.Demand{RPS: 1, SLO: r.Planned(f), Configs: candidates, Queue: r.Queue(f)}, nil, r.Scaling)
-	if found.Reason != placing.NoConfig {
+	schedule := func(candidates []capacity.Candidate) placing.Placement {
+		return placing.Schedule(capacity.Demand{RPS: 1, SLO: r.Planned(f), Configs: candidates, Queue: r.Queue(f)}, nil, r.Scaling)
+	}
+	if schedule(r.usable(f, candidates)).Reason != placing.NoConfig {
 		return nil
 	}
-	return &annotation.Error{Key: annotation.SLOLatency, Value: f.Inference.SLO.String(), Why: found.Explain(f.Inference.SLO)}
+	why := fmt.Sprintf("no config leaves a request a moment of the SLO of %v", f.Inference.SLO)
+	if found := schedule(candidates); found.Reason == placing.NoConfig {
+		why = found.Explain(f.Inference.SLO)
+	} else if len(candidates) > 0 {
+		fastest := capacity.Fastest(candidates)
+		why += fmt.Sprintf(": the fastest, %v, takes %v", fastest.Config, fastest.Exec)
+	}
+	return &annotation.Error{Key: annotation.SLOLatency, Value: f.Inference.SLO.String(), Why: why}
 }
 
 // Join makes one plan from those of unlike nodes. A candidate has the longest of its times, since

@@ -334,8 +334,8 @@ func TestUselessSharesAreNotPlanned(t *testing.T) {
 		return capacity.Candidate{Config: cluster.Config{Batch: batch, Resources: cluster.Resources{CPU: cpu}}, Exec: exec}
 	}
 	late, fast, fixed := of(1750, 1, 92*time.Millisecond), of(2000, 1, 64*time.Millisecond), of(4000, 4, 93*time.Millisecond)
-	if rules.Hopeless(f, []capacity.Candidate{late}) != nil {
-		t.Fatal("the engine does not plan 92 ms either")
+	if err := rules.Hopeless(f, []capacity.Candidate{late}); err == nil || !strings.Contains(err.Why, "takes 92ms") {
+		t.Errorf("92 ms alone: %v", err)
 	}
 	got := rules.usable(f, []capacity.Candidate{late, of(1750, 2, 140*time.Millisecond), fast, of(2000, 2, 93*time.Millisecond), fixed})
 	if want := []capacity.Candidate{fast, of(2000, 2, 93*time.Millisecond), fixed}; !slices.Equal(got, want) {
