@@ -48,6 +48,9 @@ func (s *stack) listed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if one.Annotations != nil {
+		own(*one.Annotations)
+	}
 	annotations := map[string]string{
 		"com.openfaas.slo.latency": "10s", "com.openfaas.slo.percentile": "95", "com.openfaas.infer.model": "model.onnx",
 		"com.openfaas.infer.max-batch": "32", "com.openfaas.infer.keep-alive": "5m",
@@ -55,6 +58,13 @@ func (s *stack) listed(t *testing.T) {
 	if one.Annotations == nil || !maps.Equal(*one.Annotations, annotations) || one.Labels == nil || (*one.Labels)["team"] != "vision" ||
 		one.Image != "mnist:latest" || one.Namespace != "openfaas-fn" {
 		t.Errorf("described as %+v", one)
+	}
+}
+
+// own leaves out the annotations that are the provider's and not the deployment's.
+func own(annotations map[string]string) {
+	for _, key := range []string{annotation.InferPlan, annotation.InferReach, annotation.InferProgress} {
+		delete(annotations, key)
 	}
 }
 
@@ -174,9 +184,7 @@ func (s *stack) deployScaleDelete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, own := range []string{annotation.InferPlan, annotation.InferReach, annotation.InferProgress} { // The provider's, not the deployment's.
-		delete(*got.Annotations, own)
-	}
+	own(*got.Annotations)
 	if back := deployment(got); !reflect.DeepEqual(back, withLabel(f)) {
 		t.Errorf("described as\n%+v, deployed was\n%+v", back, withLabel(f))
 	}
