@@ -118,7 +118,7 @@ func othersOf(all []MappedFile) (left []MappedFile) {
 }
 
 // Recount counts anew what instances hold of a node, many at once: [Node.Take] copies the node's
-// list of files for each of them, which for 2,000 loaded models was 86 MB a count.
+// list of files for each of them, which for 2,000 loaded models is 87 MB a count; Recount allocates 0.6 MB.
 // Make it with [Node.Recount], call Take for each instance and then Done or Yield.
 type Recount struct {
 	node *Node

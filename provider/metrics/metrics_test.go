@@ -85,7 +85,7 @@ faas_infer_node_cpu_cores{node="n1",state="total"} 2
 	}
 }
 
-// Refused and failed requests are missed ones. What the client has to change says nothing about the
+// Refused and failed requests are missed ones. Errors of the client say nothing about the
 // objective.
 func TestWhatCountsForTheObjective(t *testing.T) {
 	for _, c := range []struct {

@@ -161,7 +161,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Clients of functions see no paths of the machine, in either form. Whoever may deploy sees them.
+// Clients of functions see no paths of the machine, in either form. Those who may deploy see them.
 func TestConceal(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	sentence := fmt.Sprintf("the function cannot be served: open %s/local/instances/x-1/instance.json: permission denied", state)

@@ -87,7 +87,7 @@ func (s *Store) Due(function, id string) bool {
 
 // Rotate moves an instance's log aside if it is due. The process keeps writing to the same
 // file: Rotate copies the content, then truncates the file. Meanwhile it holds a lock on the
-// file that our own programs respect when they write. What others print between the two, in
+// file that our own programs respect when they write. Output of others between the two, in
 // some µs, is lost. On a full disk, Rotate
 // deletes older copies for room, the oldest first. If that is not enough, it truncates the
 // file without a copy, and its error wraps ErrDropped: a log must not keep the disk full. If
