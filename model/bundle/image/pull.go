@@ -70,9 +70,6 @@ func WithPlain(registries ...string) Option {
 	}
 }
 
-// withTransport sends requests to registries through t.
-func withTransport(t http.RoundTripper) Option { return func(s *settings) { s.transport = t } }
-
 func newSettings(options []Option) settings {
 	s := settings{maxBytes: DefaultMaxBytes, maxFiles: DefaultMaxFiles, plain: func(string) bool { return false }, transport: remote.DefaultTransport}
 	for _, o := range options {
