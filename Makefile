@@ -17,7 +17,7 @@ export CGO_ENABLED := 1
 E2E := $(if $(wildcard e2e/*.go),./e2e)
 # Kubernetes' client takes minutes to build with the race detector. So packages that
 # import it are tested without, as are the tests on the cluster.
-CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
+CLUSTER := /(kubernetes|objects|deployments|bundle/image)(/|$$)
 # These packages start no goroutine and import none that does, so they cannot race; a test
 # checks this. Their searches take five times as long with the race detector. Packages that
 # use them concurrently, above all the provider's, are tested with it.
@@ -29,10 +29,13 @@ SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWho
 SEQUENTIAL_IN := ./instance/onnxruntime ./instance/tensorjson
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
-ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent
-NOT_HERE := /e2e|/lab/kubernetes$$|/command/kubernetes/nodeagent$$
+ON_KUBERNETES := ./command/kubernetes/nodeagent
+LAB_ON_KUBERNETES := ./kubernetes ./kubernetes/gpus
+NOT_HERE := /e2e(/kubernetes.*)?$$|/lab/kubernetes|/command/kubernetes/nodeagent$$
 UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUENTIAL)')
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
+# The lab is a module of its own. It is tested without the race detector, too.
+LAB = $$(go list -C lab ./... | grep -Ev '$(NOT_HERE)')
 # Prints how long a part took, if that was 5 s or more, and records it for .ci/run's table.
 TIMED := scripts/timed.sh
 # Runs go test, and tests that failed again. It lists tests that passed only then in this file.
@@ -74,11 +77,13 @@ test-raced:
 	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -skip '$(SEQUENTIAL_TESTS)' -- $(UNIT)
 test-unraced:
 	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) -vet=off -timeout 10m -- $(UNIT_PLAIN)
+	@$(TIMED) "tests of the lab" $(GOTEST) -C lab -vet=off -timeout 10m -- $(LAB)
 	@$(TIMED) "long tests of one goroutine" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
 # The tests themselves run without the race detector, as their load would take the cores from
 # what they test. They build the provider with it where it is to be seen.
 test-end-to-end:
 	@$(if $(E2E),$(TIMED) "end-to-end tests" $(GOTEST) -vet=off -count=1 -timeout 50m -- $(E2E))
+	@$(TIMED) "end-to-end tests of the lab" $(GOTEST) -C lab -vet=off -count=1 -timeout 10m -- ./e2e
 
 # Two clusters at a time, each in its own namespaces: two lists of about the same length run beside
 # each other. TestEndToEnd takes a third of its package's time, so it is in the other list.
@@ -91,6 +96,7 @@ test-kubernetes: ## Test on a real Kubernetes built from source, its kubelet and
 	@rm -f bin/flaky
 	@echo "[2/2] tests on Kubernetes"
 	@$(TIMED) "compiling for Kubernetes" go list -test -export -deps -f '{{""}}' ./e2e/kubernetes/... $(ON_KUBERNETES)
+	@$(TIMED) "compiling the lab for Kubernetes" go list -C lab -test -export -deps -f '{{""}}' $(LAB_ON_KUBERNETES)
 	@$(TIMED) "tests on Kubernetes" $(MAKE) --no-print-directory -k -j2 test-kubernetes-usage test-kubernetes-others
 	@echo "All tests on Kubernetes passed."
 
@@ -100,6 +106,7 @@ test-kubernetes-usage:
 test-kubernetes-others:
 	@status=0; $(KUBERNETES) -run '^TestEndToEnd$$' -- ./e2e/kubernetes || status=1; \
 	$(KUBERNETES) -- $$(go list ./e2e/kubernetes/... | grep -Ev '/e2e/kubernetes(/failures)?$$') $(ON_KUBERNETES) || status=1; \
+	$(GOTEST) -C lab -vet=off -count=1 -p 1 -timeout 40m -- $(LAB_ON_KUBERNETES) || status=1; \
 	exit $$status
 
 # Karpenter takes as long to build as the rest of a test, so it has a target of its own.
@@ -138,7 +145,7 @@ build: ## Build bin/faas-infer
 .PHONY: build-lab
 build-lab: ## Build bin/faas-infer-lab: the simulator and the benchmarks
 	@echo "Building bin/faas-infer-lab"
-	@$(TIMED) "bin/faas-infer-lab" go build -trimpath -ldflags '$(LDFLAGS)' -o bin/faas-infer-lab ./lab
+	@$(TIMED) "bin/faas-infer-lab" go build -C lab -trimpath -ldflags '$(LDFLAGS)' -o ../bin/faas-infer-lab .
 
 .PHONY: build-kubernetes
 build-kubernetes: ## Build bin/faas-infer-kubernetes
@@ -217,6 +224,7 @@ check: ## Check formatting, vet, run the unit tests of what changed, within 5 mi
 .PHONY: vet
 vet: ## Run go vet
 	@go vet ./...
+	@go vet -C lab ./...
 
 .PHONY: clean
 clean: ## Remove bin and dist; caches stay

@@ -8,29 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/faas-infer/faas-infer/command"
-	lab "github.com/faas-infer/faas-infer/lab/command"
+	"github.com/faas-infer/faas-infer/e2e/guide"
 )
 
-// documents returns the documents that describe the program: those at the root, the
-// guide's and those on the design.
+// documents returns the documents that describe the programs.
 func documents(t *testing.T) []string {
 	t.Helper()
-	guide, err := filepath.Glob("docs/*.md")
-	if err != nil || len(guide) == 0 {
-		t.Fatalf("the guide has no pages: %v", err)
+	all, err := guide.Documents(".")
+	if err != nil {
+		t.Fatal(err)
 	}
-	design, err := filepath.Glob("docs/design/*.md")
-	if err != nil || len(design) == 0 {
-		t.Fatalf("there are no pages on the design: %v", err)
-	}
-	repeated, err := filepath.Glob("docs/reproduction/*.md")
-	if err != nil || len(repeated) == 0 {
-		t.Fatalf("there are no pages on the papers: %v", err)
-	}
-	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "BENCHMARKS.md"}, guide, design, repeated)
+	return all
 }
 
 func document(t *testing.T, name string) string {
@@ -65,69 +54,17 @@ func tableRows(t *testing.T, text, first string) (rows [][]string) {
 	return rows
 }
 
-var quoted = regexp.MustCompile("`([^`\n]*)`")
-
-// spans returns the texts in backquotes, except those that a line's end breaks.
-func spans(text string) (all []string) {
-	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
-		all = append(all, m[1])
-	}
-	return all
-}
-
-// subcommand finds the command that the words after a program's name call, and the
-// words left over.
-func subcommand(program string, words []string) (c *cobra.Command, rest []string) {
-	c = command.NewRootCommand()
-	if program == "faas-infer-lab" {
-		c = lab.NewRootCommand()
-	}
-	for len(words) > 0 {
-		next := slices.IndexFunc(c.Commands(), func(s *cobra.Command) bool { return s.Name() == words[0] })
-		if next < 0 {
-			break
-		}
-		c, words = c.Commands()[next], words[1:]
-	}
-	c.InitDefaultHelpFlag()
-	return c, words
-}
-
-var (
-	called = regexp.MustCompile(`(?:^|[ /(])(faas-infer|faas-infer-lab) ([a-z][^|;&)#]*)`)
-	aFlag  = regexp.MustCompile(`--[a-z][a-z-]*`)
-)
-
-// The flags and subcommands that the documents name exist.
+// The flags and subcommands that the documents name exist. The lab's are tested there.
 func TestFlagsInDocuments(t *testing.T) {
 	for _, name := range documents(t) {
-		text := strings.ReplaceAll(document(t, name), "\\\n", "")
-		var calls []string
-		for _, part := range strings.Split(text, "```") {
-			calls = append(calls, strings.Split(part, "\n")...)
-		}
-		for _, call := range append(calls, spans(text)...) {
-			// In prose the program's name is followed by other words.
-			if !strings.Contains(call, "faas-infer ") && !strings.Contains(call, "faas-infer-lab ") || strings.Contains(call, "`") {
-				continue
-			}
-			for _, m := range called.FindAllStringSubmatch(call, -1) {
-				c, rest := subcommand(m[1], strings.Fields(m[2]))
-				if !c.HasParent() && strings.Contains(call, "bin/faas-infer") {
-					t.Errorf("%s: no such command: %s", name, call)
-				}
-				for _, flag := range aFlag.FindAllString(strings.Join(rest, " "), -1) {
-					if c.HasParent() && c.Flag(strings.TrimPrefix(flag, "--")) == nil {
-						t.Errorf("%s: %s has no flag %s: %s", name, c.CommandPath(), flag, call)
-					}
-				}
-			}
+		for _, wrong := range guide.WrongCalls(document(t, name), command.NewRootCommand) {
+			t.Errorf("%s: %s", name, wrong)
 		}
 	}
 	for _, of := range []string{"provider", "up"} {
-		c, _ := subcommand("faas-infer", []string{of})
+		c, _ := guide.Subcommand(command.NewRootCommand(), []string{of})
 		for _, cells := range tableRows(t, document(t, "docs/reference.md"), "flag") {
-			if flag := strings.TrimPrefix(spans(cells[0])[0], "--"); c.Flag(flag) == nil {
+			if flag := strings.TrimPrefix(guide.Spans(cells[0])[0], "--"); c.Flag(flag) == nil {
 				t.Errorf("docs/reference.md: %s has no flag --%s", of, flag)
 			}
 		}
@@ -158,7 +95,7 @@ func TestMetricsTable(t *testing.T) {
 	}
 	shown := map[string]bool{}
 	for _, cells := range tableRows(t, document(t, "docs/design/metrics.md"), "name `faas_infer_…`") {
-		for _, name := range spans(cells[0]) {
+		for _, name := range guide.Spans(cells[0]) {
 			shown[name] = true
 			if !made[name] {
 				t.Errorf("the table has faas_infer_%s, which no code makes", name)
@@ -197,7 +134,7 @@ func TestAnnotationTables(t *testing.T) {
 			continue
 		}
 		for _, cells := range tableRows(t, part, "key") {
-			name := spans(cells[0])[0]
+			name := guide.Spans(cells[0])[0]
 			if !read[name] {
 				t.Errorf("docs/reference.md has %s, which no code reads", name)
 			}

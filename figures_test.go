@@ -81,10 +81,38 @@ func receiver(f *ast.FuncDecl) string {
 	return name
 }
 
+// statements counts the statements (go/ast's nodes of type Stmt) of the product, its tests,
+// generated code, the lab with its tests, and the end-to-end tests.
+func statements(t *testing.T) map[string]int {
+	counts := map[string]int{}
+	for _, s := range everySource(t) {
+		kind := "product"
+		switch {
+		case s.generated:
+			kind = "generated"
+		case within(s.folder, "lab") && s.test():
+			kind = "tests of the lab"
+		case within(s.folder, "lab"):
+			kind = "lab"
+		case within(s.folder, "e2e"):
+			kind = "e2e"
+		case s.test():
+			kind = "tests"
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if _, ok := n.(ast.Stmt); ok {
+				counts[kind]++
+			}
+			return true
+		})
+	}
+	return counts
+}
+
 // The test prints the figures that scripts/house.sh shows.
 func TestFigures(t *testing.T) {
 	rooms := surveyed(t)
-	var oneFile, oneImporter, inProvider, lines int
+	var oneFile, oneImporter, inProvider, ofProduct, lines int
 	byRoom := map[string]int{}
 	var sizes []int
 	for folder, r := range rooms {
@@ -96,6 +124,9 @@ func TestFigures(t *testing.T) {
 		}
 		if within(folder, "provider") {
 			inProvider++
+		}
+		if !within(folder, "lab") && !within(folder, "e2e") {
+			ofProduct++
 		}
 		byRoom[top(folder)] += r.lines
 		lines += r.lines
@@ -113,6 +144,7 @@ func TestFigures(t *testing.T) {
 	var b strings.Builder
 	line := func(name string, value any) { fmt.Fprintf(&b, "%-44s %v\n", name, value) }
 	line("packages", len(rooms))
+	line("packages of the product", ofProduct)
 	line("packages with one file", oneFile)
 	line("packages with one importer", oneImporter)
 	line("packages in provider", inProvider)
@@ -124,6 +156,10 @@ func TestFigures(t *testing.T) {
 	line("hand-written lines, tests aside", lines)
 	for _, name := range slices.Sorted(maps.Keys(byRoom)) {
 		line("  "+cmp.Or(strings.TrimPrefix(name, "."), "(root)"), byRoom[name])
+	}
+	counts := statements(t)
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		line("statements: "+kind, counts[kind])
 	}
 	line("words of ARCHITECTURE.md", len(strings.Fields(string(text))))
 	t.Log("\n" + b.String())

@@ -99,6 +99,7 @@ type source struct {
 	// name is the file's path below the root, and folder its directory.
 	name, folder string
 	lines        int
+	generated    bool
 	file         *ast.File
 	set          *token.FileSet
 }
@@ -121,9 +122,15 @@ func (s source) imports() []string {
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// sources returns the module's Go files, parsed once for all tests. It leaves out
-// generated files and those of other modules below the root.
+// sources returns the Go files that people wrote, those of the lab included, parsed once for all
+// tests. It leaves out those of other modules below the root.
 func sources(t *testing.T) []source {
+	t.Helper()
+	return slices.DeleteFunc(slices.Clone(everySource(t)), func(s source) bool { return s.generated })
+}
+
+// everySource is sources with the generated files.
+func everySource(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()
 	if err != nil {
@@ -141,7 +148,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 			if name != "." && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_") || slices.Contains([]string{"testdata", "vendor", "node_modules"}, d.Name())) {
 				return filepath.SkipDir
 			}
-			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." {
+			if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && name != "." && name != "lab" {
 				return filepath.SkipDir
 			}
 			return nil
@@ -153,16 +160,13 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 		if err != nil {
 			return err
 		}
-		if generated.Match(text) {
-			return nil
-		}
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		slashed := filepath.ToSlash(name)
-		all = append(all, source{slashed, path.Dir(slashed), lines(text), file, set})
+		all = append(all, source{slashed, path.Dir(slashed), lines(text), generated.Match(text), file, set})
 		return nil
 	})
 	return all, err
@@ -356,10 +360,11 @@ func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (string, bool) {
 	return "", false
 }
 
-// The product does not import the lab, which simulates and measures.
-func TestTheLabStaysOutOfTheProduct(t *testing.T) {
+// The lab, which simulates and measures, is a module of its own. The root's packages, tests and
+// end-to-end tests do without it.
+func TestTheRootDoesWithoutTheLab(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
+		if within(s.folder, "lab") {
 			continue
 		}
 		for _, p := range s.imports() {
@@ -367,6 +372,12 @@ func TestTheLabStaysOutOfTheProduct(t *testing.T) {
 				t.Errorf("%s: %s must not import %s", s.name, s.folder, to)
 			}
 		}
+	}
+	if strings.Contains(document(t, "go.mod"), module+"/lab") {
+		t.Error("go.mod must not require the lab")
+	}
+	if !strings.Contains(document(t, "lab/go.mod"), "module "+module+"/lab\n") {
+		t.Error("lab/go.mod does not make the lab a module")
 	}
 }
 
@@ -431,7 +442,7 @@ const ( A = 1 // A is beside.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := source{"x.go", "batching", 10, file, set}
+	s := source{"x.go", "batching", 10, false, file, set}
 	if got := actions(s); len(got) != 3 {
 		t.Errorf("actions: %q, want three", got)
 	}
@@ -470,19 +481,16 @@ func TestMakefileKnowsWhatNeedsKubernetes(t *testing.T) {
 			}
 		}
 	}
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, line, _ := strings.Cut(string(makefile), "\nON_KUBERNETES := ")
-	line, _, _ = strings.Cut(line, "\n")
-	for _, folder := range strings.Fields(line) {
-		if !needs[folder] {
-			t.Errorf("the Makefile's ON_KUBERNETES has %s, which does not start a Kubernetes cluster: remove it", folder)
+	for variable, below := range map[string]string{"ON_KUBERNETES": "./", "LAB_ON_KUBERNETES": "./lab/"} {
+		for _, folder := range strings.Fields(fromMakefile(t, variable)) {
+			folder = below + strings.TrimPrefix(folder, "./")
+			if !needs[folder] {
+				t.Errorf("the Makefile's %s has %s, which does not start a Kubernetes cluster: remove it", variable, folder)
+			}
+			delete(needs, folder)
 		}
-		delete(needs, folder)
 	}
 	for folder := range needs {
-		t.Errorf("%s starts a Kubernetes cluster: add it to the Makefile's ON_KUBERNETES", folder)
+		t.Errorf("%s starts a Kubernetes cluster: add it to the Makefile's ON_KUBERNETES or LAB_ON_KUBERNETES", folder)
 	}
 }

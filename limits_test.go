@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/faas-infer/faas-infer/command"
+	"github.com/faas-infer/faas-infer/e2e/guide"
 )
 
 // bounding lists the folders whose constants that begin with max must all be in the table of
@@ -110,14 +113,14 @@ func evaluate(all map[string]map[string]ast.Expr, folder string, e ast.Expr) (in
 // strangers' bytes come, and every flag of one.
 func TestTableOfBounds(t *testing.T) {
 	all, shown, flags := constants(sources(t)), map[string]bool{}, map[string]bool{}
-	c, _ := subcommand("faas-infer", []string{"provider"})
+	c, _ := guide.Subcommand(command.NewRootCommand(), []string{"provider"})
 	for _, cells := range tableRows(t, document(t, "docs/design/limits.md"), "bound") {
 		if len(cells) != 7 {
 			t.Fatalf("%q has %d cells", cells, len(cells))
 		}
-		what, value, by, at := cells[0], cells[2], cells[4], spans(cells[6])
+		what, value, by, at := cells[0], cells[2], cells[4], guide.Spans(cells[6])
 		want, exact := quantityOf(value)
-		for _, name := range spans(by) {
+		for _, name := range guide.Spans(by) {
 			name = strings.TrimPrefix(name, "--")
 			flags[name] = true
 			if strings.HasPrefix(name, "com.openfaas.") {

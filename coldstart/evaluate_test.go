@@ -2,15 +2,16 @@ package coldstart
 
 import (
 	"bufio"
+	"compress/gzip"
+	"encoding/csv"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/faas-infer/faas-infer/lab/arrivals"
 )
 
 // replayed is the result of a policy on a load.
@@ -83,21 +84,36 @@ func (o replayed) against(base replayed) (cold, idle float64) {
 // spread at random in the minute.
 func recorded(t testing.TB) map[string][]time.Duration {
 	t.Helper()
-	azure, err := arrivals.OpenTrace("azure-7d")
+	file, err := os.Open("../lab/arrivals/data/azure-7d.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := csv.NewReader(text)
+	table.Comment = '#'
+	rows, err := table.ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string][]time.Duration{}
-	for _, c := range azure.Columns {
+	for k, name := range rows[0][1:] {
 		r := rand.New(rand.NewPCG(7, 1))
 		var load []time.Duration
-		for minutes, n := range c.Counts {
-			for range int(n) {
+		for minutes, row := range rows[1:] {
+			n, err := strconv.Atoi(row[k+1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range n {
 				load = append(load, time.Duration(minutes)*time.Minute+time.Duration(r.Int64N(int64(time.Minute))))
 			}
 		}
 		slices.Sort(load)
-		all[c.Name] = load
+		all[name] = load
 	}
 	return all
 }

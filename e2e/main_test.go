@@ -89,20 +89,20 @@ func profile(models ...string) error {
 	return nil
 }
 
-// buildBoth builds faas-infer and faas-infer-lab side by side.
+// buildBoth builds faas-infer and faas-infer-lab side by side. The lab is a module of its own.
 func buildBoth() (err error) {
-	if suite.binary, err = build("faas-infer", "."); err != nil {
+	if suite.binary, err = build("faas-infer", ".."); err != nil {
 		return err
 	}
-	suite.lab, err = build("faas-infer-lab", "./lab")
+	suite.lab, err = build("faas-infer-lab", "../lab")
 	return err
 }
 
-// build builds a program from this source.
-func build(name string, arguments ...string) (string, error) {
+// build builds the program in a module's directory.
+func build(name, module string, flags ...string) (string, error) {
 	out := filepath.Join(suite.dir, name)
-	c := exec.Command("go", append([]string{"build", "-buildvcs=false", "-trimpath", "-o", out}, arguments...)...)
-	c.Dir = ".."
+	c := exec.Command("go", append([]string{"build", "-buildvcs=false", "-trimpath", "-o", out}, flags...)...)
+	c.Dir = module
 	if text, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, text)
 	}
@@ -110,7 +110,7 @@ func build(name string, arguments ...string) (string, error) {
 }
 
 // raceBinary builds the program with the race detector.
-var raceBinary = sync.OnceValues(func() (string, error) { return build("faas-infer-race", "-race", ".") })
+var raceBinary = sync.OnceValues(func() (string, error) { return build("faas-infer-race", "..", "-race") })
 
 // script runs one of scripts/, which prints a path.
 func script(name string) (string, error) {

@@ -14,8 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/lab/strangers"
-	"github.com/faas-infer/faas-infer/lab/strangers/graphs"
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -25,7 +24,7 @@ type question struct {
 	what   string
 	body   []byte
 	length int
-	want   []strangers.Want
+	want   []graphs.Want
 }
 
 // questions are a case's requests: of one row and of three, in all its sizes, with values of
@@ -45,7 +44,7 @@ func questions(t *testing.T, c *graphs.Case) (all []question) {
 		}
 		q := question{what: fmt.Sprintf("request %d of %d rows", i, n), body: body, length: length}
 		for _, out := range c.Answer(in) {
-			q.want = append(q.want, strangers.Want{Name: out.Name, Type: out.Type, Shape: out.Shape, Data: out.Data, Moved: out.Data})
+			q.want = append(q.want, graphs.Want{Name: out.Name, Type: out.Type, Shape: out.Shape, Data: out.Data, Moved: out.Data})
 		}
 		all = append(all, q)
 	}
@@ -67,9 +66,9 @@ func (q question) ask(c *http.Client, url string) error {
 	if a.status != http.StatusOK {
 		return fmt.Errorf("%s: %d %s", q.what, a.status, a.body)
 	}
-	got, err := strangers.DecodeBinary([]byte(a.body), a.header.Get(load.HeaderLength))
+	got, err := graphs.DecodeBinary([]byte(a.body), a.header.Get(load.HeaderLength))
 	if err == nil {
-		err = strangers.Compare(got, q.want)
+		err = graphs.Compare(got, q.want)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", q.what, err)

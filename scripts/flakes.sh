@@ -13,11 +13,13 @@ usage() {
 		exit status is 1 if any test failed.
 
 		Without packages it runs all that make test runs; make ready faas-cli chromium python
-		comes first. Flags are those of go test, with values as -name=value.
+		comes first. Flags are those of go test, with values as -name=value; -C=lab, before all
+		others, chooses the lab's module.
 
 		Examples:
 		  scripts/flakes.sh 3
 		  scripts/flakes.sh 20 -race -run=TestLive ./model/bundle
+		  scripts/flakes.sh 5 -C=lab ./sim
 		  scripts/flakes.sh 2 -p=2 -timeout=40m ./e2e/kubernetes/...
 	EOF
 }

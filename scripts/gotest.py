@@ -11,7 +11,7 @@ import sys
 USAGE = """\
 Usage: scripts/gotest.py [FLAG...] -- PACKAGE...
 
-Runs `go test FLAG... PACKAGE...`. It prints a line for each package that passes, unless the
+Runs `go test FLAG... PACKAGE...`. -C, which chooses the module, comes first. It prints a line for each package that passes, unless the
 result is cached, and the whole output of each test that fails. A test that fails runs again,
 alone, up to FAAS_INFER_RERUNS times (2 by default). The exit status is 0 if each test passed
 in the end.
@@ -26,7 +26,8 @@ and "failed: PACKAGE TEST" for the others. If FAAS_INFER_FLAKY names a file, the
 are appended to it, and all lines of the file are printed. If FAAS_INFER_FAILED names a file,
 a line "PACKAGE TEST" for each first failure is appended to that.
 
-Example:
+Examples:
+  scripts/gotest.py -C lab -- ./sim
   scripts/gotest.py -race -timeout 15m -- ./batching/... ./scaling/...
 """
 
@@ -98,7 +99,7 @@ class Package:
 
 def run(flags, packages, quiet=False):
     """Runs go test. Returns its exit status, the failed packages, and by name those that passed."""
-    command = ["go", "test", "-json", *flags, *packages]
+    command = ["go", "test", *flags, "-json", *packages]
     found, failed, passed = {}, [], {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         try:

@@ -1,11 +1,13 @@
-package strangers
+package graphs
 
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -18,6 +20,19 @@ const (
 	ofMoved   = 4
 	ofHalf    = 4e-3 // of a float16, which has 10 bits
 )
+
+// Want is one output as ONNX Runtime gives it.
+type Want struct {
+	Name  string      `json:"name"`
+	Type  tensor.Type `json:"type"`
+	Shape []int64     `json:"shape"`
+	Data  []byte      `json:"data"`
+	// Moved is the output for inputs whose floats differ by a millionth. It is empty for
+	// strings.
+	Moved []byte `json:"moved"`
+	// Unstable says that the shape depends on such a difference.
+	Unstable bool `json:"unstable"`
+}
 
 // Compare returns an error that names the first output that is not ONNX Runtime's. Whole
 // numbers, truth values and strings are the same, except where a difference of a millionth in
@@ -102,10 +117,10 @@ func compareStrings(got, want []byte) error {
 	for i := 0; len(want) > 0; i++ {
 		var g, w string
 		var ok bool
-		if w, want, ok = cutString(want); !ok {
+		if w, want, ok = CutString(want); !ok {
 			return fmt.Errorf("the reference's string %d is cut off", i)
 		}
-		if g, got, ok = cutString(got); !ok {
+		if g, got, ok = CutString(got); !ok {
 			return fmt.Errorf("string %d is cut off", i)
 		}
 		if g != w {
@@ -118,8 +133,8 @@ func compareStrings(got, want []byte) error {
 	return nil
 }
 
-// cutString cuts the first element off data of the type BYTES.
-func cutString(data []byte) (s string, rest []byte, ok bool) {
+// CutString cuts the first element off data of the type BYTES.
+func CutString(data []byte) (s string, rest []byte, ok bool) {
 	if len(data) < 4 {
 		return "", nil, false
 	}
@@ -128,4 +143,39 @@ func cutString(data []byte) (s string, rest []byte, ok bool) {
 		return "", nil, false
 	}
 	return string(data[4:end]), data[end:], true
+}
+
+// DecodeBinary reads an answer of v2 whose outputs are binary. length is the answer's header
+// of that name: how many bytes of JSON come first.
+func DecodeBinary(answer []byte, length string) ([]tensor.Tensor, error) {
+	at, err := strconv.Atoi(length)
+	if err != nil || at < 0 || at > len(answer) {
+		return nil, fmt.Errorf("the answer of %d bytes has the header length %q", len(answer), length)
+	}
+	var header struct {
+		Outputs []struct {
+			Name       string      `json:"name"`
+			Type       tensor.Type `json:"datatype"`
+			Shape      []int64     `json:"shape"`
+			Parameters struct {
+				Size int `json:"binary_data_size"`
+			} `json:"parameters"`
+		} `json:"outputs"`
+	}
+	if err := json.Unmarshal(answer[:at], &header); err != nil {
+		return nil, fmt.Errorf("the answer's header: %w", err)
+	}
+	data := answer[at:]
+	var out []tensor.Tensor
+	for _, o := range header.Outputs {
+		if o.Parameters.Size < 0 || o.Parameters.Size > len(data) {
+			return nil, fmt.Errorf("the output %q says that it has %d bytes, of %d that are left", o.Name, o.Parameters.Size, len(data))
+		}
+		out = append(out, tensor.Tensor{Name: o.Name, Type: o.Type, Shape: o.Shape, Data: data[:o.Parameters.Size]})
+		data = data[o.Parameters.Size:]
+	}
+	if len(data) > 0 {
+		return nil, fmt.Errorf("%d bytes of the answer are no output's", len(data))
+	}
+	return out, nil
 }

@@ -1,7 +1,12 @@
+// Package e2e compares the simulator with a real provider. Its test takes the machine's cores, so it
+// runs alone.
 package e2e
 
 import (
 	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +17,11 @@ import (
 // A real provider and the simulator get the same requests, and both report figures. The
 // differences are not tested because the machine is shared.
 func TestSimulatorAgainstAProvider(t *testing.T) {
-	t.Setenv("FAAS_INFER_ONNXRUNTIME", suite.library)
+	binary := filepath.Join(t.TempDir(), "faas-infer")
+	run(t, "go", "build", "-buildvcs=false", "-trimpath", "-o", binary)
+	t.Setenv("FAAS_INFER_ONNXRUNTIME", run(t, "scripts/onnxruntime.sh"))
 	o := fidelity.Default()
-	o.Rig, o.Engine = fidelity.RigOptions{Self: suite.binary, Prepared: suite.prepared}, "onnxruntime "+onnxruntime.LibraryVersion
+	o.Rig, o.Engine = fidelity.RigOptions{Self: binary, Prepared: t.TempDir()}, "onnxruntime "+onnxruntime.LibraryVersion
 	o.Functions, o.Loads = []fidelity.Function{{Name: "mnist", SLO: 2 * time.Second, MaxBatch: 4}}, []float64{0.2}
 	o.Duration, o.Longest, o.Warmup, o.Calibration, o.LeastRequests, o.Log = time.Second, time.Second, time.Second, time.Second, 1, io.Discard
 	pairs, err := fidelity.Run(t.Context(), o)
@@ -37,4 +44,17 @@ func TestSimulatorAgainstAProvider(t *testing.T) {
 	if len(p.RealConfigs) != 1 || len(p.SimulatedConfigs) == 0 {
 		t.Errorf("instances %v, simulated %v", p.RealConfigs, p.SimulatedConfigs)
 	}
+}
+
+// run runs a command in the repository's root and returns what it printed.
+func run(t *testing.T, name string, arguments ...string) string {
+	t.Helper()
+	var complaint strings.Builder
+	c := exec.CommandContext(t.Context(), name, arguments...)
+	c.Dir, c.Stderr = filepath.Join("..", ".."), &complaint
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", name, err, complaint.String())
+	}
+	return strings.TrimSpace(string(out))
 }

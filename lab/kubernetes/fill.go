@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
@@ -16,7 +17,7 @@ const settle = time.Second
 // fill lets the provider make the pods in rounds. In each round, a bare client makes and
 // removes as many pods. The two take turns to begin.
 func (b *bench) fill(ctx context.Context) error {
-	like, err := b.bare.any(ctx, Namespace)
+	like, err := b.bare.any(ctx, testprovider.Namespace)
 	if err != nil {
 		return err
 	}

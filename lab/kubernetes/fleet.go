@@ -1,7 +1,6 @@
 // Package kubernetes measures the provider on a large cluster: a real API server with
 // thousands of nodes and pods that kwok simulates. In the same run it measures a bare client
-// of the API server for comparison. Begin with Run; Rig and StandIns also serve the
-// end-to-end tests.
+// of the API server for comparison. Begin with Run.
 package kubernetes
 
 import (
@@ -16,6 +15,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 )
 
 // Fleet are the options of the bench.
@@ -77,7 +77,7 @@ const (
 type bench struct {
 	Fleet
 	cluster *testcluster.Cluster
-	rig     *Rig
+	rig     *testprovider.Rig
 	bare    *bare
 	writes  *writes
 	report  *report.Report
@@ -98,7 +98,7 @@ func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 	if err := b.furnish(ctx); err != nil {
 		return nil, err
 	}
-	instances, err := StartStandIns(func(batch int) time.Duration { return Times(modelTime, batch) })
+	instances, err := testprovider.StartStandIns(func(batch int) time.Duration { return testprovider.Times(modelTime, batch) })
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 	config := c.Config()
 	b.writes = newWrites(c.Config())
 	config.Wrap(b.writes.wrap)
-	if b.rig, err = OpenRig(ctx, RigOptions{Config: config, Instances: instances, Logger: zerolog.Nop()}); err != nil {
+	if b.rig, err = testprovider.Open(ctx, testprovider.Options{Config: config, Instances: instances, Logger: zerolog.Nop()}); err != nil {
 		return nil, err
 	}
 	b.rig.Run()
@@ -125,7 +125,7 @@ func (b *bench) furnish(ctx context.Context) error {
 	if err := b.cluster.AddNodes(ctx, b.Nodes, b.NodeCPU, b.NodeMemory, nil); err != nil {
 		return err
 	}
-	if err := b.cluster.Namespaces(ctx, nil, Namespace, bareNamespace); err != nil {
+	if err := b.cluster.Namespaces(ctx, nil, testprovider.Namespace, bareNamespace); err != nil {
 		return err
 	}
 	if _, err := b.cluster.Kubectl(ctx, customResource, "apply", "-f", "-"); err != nil {
@@ -159,7 +159,7 @@ spec:
 func (b *bench) deploy(ctx context.Context) error {
 	b.say("deploying %d functions", b.Functions)
 	for i := range b.Functions {
-		f := Function{Name: b.name(i), SLO: objective, Exec: modelTime}
+		f := testprovider.Function{Name: b.name(i), SLO: objective, Exec: modelTime}
 		if i == 0 {
 			f.Min = 1
 		}

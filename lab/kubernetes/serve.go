@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/lab/rig"
 )
 
@@ -24,8 +25,8 @@ func (b *bench) step(ctx context.Context) error {
 	if len(passes) == 0 {
 		return fmt.Errorf("the load step started no instance; %d requests were answered: %w", answered, failure)
 	}
-	longest := slices.MaxFunc(passes, func(a, b Pass) int { return int(a.Decision() - b.Decision()) })
-	listing := slices.MaxFunc(passes, func(a, b Pass) int { return int(a.Listing - b.Listing) })
+	longest := slices.MaxFunc(passes, func(a, b testprovider.Pass) int { return int(a.Decision() - b.Decision()) })
+	listing := slices.MaxFunc(passes, func(a, b testprovider.Pass) int { return int(a.Listing - b.Listing) })
 	starts := 0
 	for _, p := range passes {
 		starts += p.Starts

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/faas-infer/faas-infer/lab/strangers/graphs"
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -15,7 +15,7 @@ const maxJSON = 1 << 14
 
 // fitsJSON reports whether a request and its answer can be written as JSON: JSON has no 16-bit
 // floats in v2, and no infinite numbers.
-func fitsJSON(request []tensor.Tensor, want []Want) bool {
+func fitsJSON(request []tensor.Tensor, want []graphs.Want) bool {
 	all := request
 	for _, w := range want {
 		all = append(all[:len(all):len(all)], tensor.Tensor{Type: w.Type, Shape: w.Shape, Data: w.Data})
@@ -54,7 +54,7 @@ func encodeJSON(request []tensor.Tensor) ([]byte, error) {
 		one := jsonTensor{t.Name, t.Type, t.Shape, []any{}}
 		for data := t.Data; len(data) > 0; {
 			if t.Type == tensor.Bytes {
-				s, rest, ok := cutString(data)
+				s, rest, ok := graphs.CutString(data)
 				if !ok {
 					return nil, fmt.Errorf("the strings of %q are cut off", t.Name)
 				}

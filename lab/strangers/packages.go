@@ -1,6 +1,6 @@
 package strangers
 
-import "github.com/faas-infer/faas-infer/lab/strangers/graphs"
+import "github.com/faas-infer/faas-infer/e2e/graphs"
 
 // shipped is an ONNX file of a package, and what its users send it.
 type shipped struct {

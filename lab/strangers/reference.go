@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -18,23 +19,10 @@ import (
 //go:embed reference.py
 var program string
 
-// Want is one output as ONNX Runtime gives it.
-type Want struct {
-	Name  string      `json:"name"`
-	Type  tensor.Type `json:"type"`
-	Shape []int64     `json:"shape"`
-	Data  []byte      `json:"data"`
-	// Moved is the output for inputs whose floats differ by a millionth. It is empty for
-	// strings.
-	Moved []byte `json:"moved"`
-	// Unstable says that the shape depends on such a difference.
-	Unstable bool `json:"unstable"`
-}
-
 // Answer is ONNX Runtime's answer to one request, or why there is none.
 type Answer struct {
-	Outputs []Want `json:"outputs"`
-	Error   string `json:"error"`
+	Outputs []graphs.Want `json:"outputs"`
+	Error   string        `json:"error"`
 }
 
 // Reference is ONNX Runtime in a Python process. If a model ends the process, the next one

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -184,7 +185,7 @@ func (v *server) one(ctx context.Context, name string, request []tensor.Tensor, 
 		case status == http.StatusOK && said != "":
 			return outcome{kind: wrong, said: said}
 		case status == http.StatusOK:
-			if err := Compare(got, want.Outputs); err != nil {
+			if err := graphs.Compare(got, want.Outputs); err != nil {
 				return outcome{kind: wrong, said: err.Error()}
 			}
 			return outcome{kind: right}
@@ -233,47 +234,12 @@ func (v *server) post(ctx context.Context, name string, request []tensor.Tensor,
 	if asJSON {
 		got, err = decodeJSON(answer)
 	} else {
-		got, err = DecodeBinary(answer, response.Header.Get(load.HeaderLength))
+		got, err = graphs.DecodeBinary(answer, response.Header.Get(load.HeaderLength))
 	}
 	if err != nil {
 		return response.StatusCode, nil, err.Error(), nil
 	}
 	return response.StatusCode, got, "", nil
-}
-
-// DecodeBinary reads an answer of v2 whose outputs are binary. length is the answer's header
-// of that name: how many bytes of JSON come first.
-func DecodeBinary(answer []byte, length string) ([]tensor.Tensor, error) {
-	at, err := strconv.Atoi(length)
-	if err != nil || at < 0 || at > len(answer) {
-		return nil, fmt.Errorf("the answer of %d bytes has the header length %q", len(answer), length)
-	}
-	var header struct {
-		Outputs []struct {
-			Name       string      `json:"name"`
-			Type       tensor.Type `json:"datatype"`
-			Shape      []int64     `json:"shape"`
-			Parameters struct {
-				Size int `json:"binary_data_size"`
-			} `json:"parameters"`
-		} `json:"outputs"`
-	}
-	if err := json.Unmarshal(answer[:at], &header); err != nil {
-		return nil, fmt.Errorf("the answer's header: %w", err)
-	}
-	data := answer[at:]
-	var out []tensor.Tensor
-	for _, o := range header.Outputs {
-		if o.Parameters.Size < 0 || o.Parameters.Size > len(data) {
-			return nil, fmt.Errorf("the output %q says that it has %d bytes, of %d that are left", o.Name, o.Parameters.Size, len(data))
-		}
-		out = append(out, tensor.Tensor{Name: o.Name, Type: o.Type, Shape: o.Shape, Data: data[:o.Parameters.Size]})
-		data = data[o.Parameters.Size:]
-	}
-	if len(data) > 0 {
-		return nil, fmt.Errorf("%d bytes of the answer are no output's", len(data))
-	}
-	return out, nil
 }
 
 // shapesOf writes a request's shapes.

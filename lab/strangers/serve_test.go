@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/command/load"
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/lab/rig"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -58,7 +59,7 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A model is right if all its answers are, and otherwise what the worst of them is.
 func TestOutcomes(t *testing.T) {
 	request := []tensor.Tensor{{Name: "x", Type: tensor.FP32, Shape: []int64{1}, Data: float32s(1)}}
-	want := Answer{Outputs: []Want{{Name: "y", Type: tensor.FP32, Shape: []int64{1}, Data: float32s(3), Moved: float32s(3)}}}
+	want := Answer{Outputs: []graphs.Want{{Name: "y", Type: tensor.FP32, Shape: []int64{1}, Data: float32s(3), Moved: float32s(3)}}}
 	for name, c := range map[string]struct {
 		a          *answering
 		kind, said string

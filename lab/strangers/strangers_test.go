@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/lab/strangers/graphs"
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -23,54 +23,6 @@ func float32s(values ...float32) (data []byte) {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
 	}
 	return data
-}
-
-func int64s(values ...int64) (data []byte) {
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint64(data, uint64(v))
-	}
-	return data
-}
-
-// What is float noise is right, and all else is wrong.
-func TestCompare(t *testing.T) {
-	nan := float32(math.NaN())
-	inf := float32(math.Inf(1))
-	type values = []byte
-	for name, c := range map[string]struct {
-		of               tensor.Type
-		got, want, moved values
-		wrong            string
-	}{
-		"noise":                    {tensor.FP32, float32s(1.0005, 10), float32s(1, 10), float32s(1, 10), ""},
-		"noise of the largest":     {tensor.FP32, float32s(0.0009, 10), float32s(0, 10), float32s(0, 10), ""},
-		"too much":                 {tensor.FP32, float32s(1.01, 10), float32s(1, 10), float32s(1, 10), "number 0 is 1.0099"},
-		"a sensitive number":       {tensor.FP32, float32s(1.01), float32s(1), float32s(1.005), ""},
-		"no number":                {tensor.FP32, float32s(nan), float32s(nan), float32s(nan), ""},
-		"no number where one is":   {tensor.FP32, float32s(nan), float32s(1), float32s(1), "is NaN"},
-		"infinite":                 {tensor.FP32, float32s(inf, 1), float32s(inf, 1), float32s(inf, 1), ""},
-		"infinite and not":         {tensor.FP32, float32s(1), float32s(inf), float32s(inf), "not +Inf"},
-		"another whole number":     {tensor.Int64, int64s(3, 4), int64s(3, 5), int64s(3, 5), "number 1 is 4"},
-		"two equal scores":         {tensor.Int64, int64s(3, 4), int64s(3, 5), int64s(3, 4), ""},
-		"the same strings":         {tensor.Bytes, graphs.AppendString(nil, "a"), graphs.AppendString(nil, "a"), nil, ""},
-		"another string":           {tensor.Bytes, graphs.AppendString(nil, "b"), graphs.AppendString(nil, "a"), nil, `"b" and not "a"`},
-		"a string that is cut off": {tensor.Bytes, []byte{9, 0, 0, 0, 'a'}, graphs.AppendString(nil, "a"), nil, "cut off"},
-		"too few":                  {tensor.FP32, float32s(1), float32s(1, 2), float32s(1, 2), "bytes"},
-	} {
-		want := Want{Name: "y", Type: c.of, Shape: []int64{1}, Data: c.want, Moved: c.moved}
-		err := Compare([]tensor.Tensor{{Name: "y", Type: c.of, Shape: []int64{1}, Data: c.got}}, []Want{want})
-		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
-			t.Errorf("%s: %v, want %q", name, err, c.wrong)
-		}
-	}
-	got := []tensor.Tensor{{Name: "y", Type: tensor.FP32, Shape: []int64{1}, Data: float32s(1)}}
-	for what, want := range map[string][]Want{
-		"missing": {{Name: "z"}}, "the type": {{Name: "y", Type: tensor.FP64}}, "the shape": {{Name: "y", Type: tensor.FP32, Shape: []int64{1, 1}}}, "outputs": nil,
-	} {
-		if err := Compare(got, want); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v, want %q", err, what)
-		}
-	}
 }
 
 func TestVerdicts(t *testing.T) {
@@ -145,7 +97,7 @@ func TestJSON(t *testing.T) {
 		t.Error("these types are not sent as JSON")
 	}
 	half := tensor.Tensor{Type: tensor.FP16, Shape: []int64{1}, Data: []byte{0, 0}}
-	if fitsJSON([]tensor.Tensor{half}, nil) || fitsJSON(nil, []Want{{Type: tensor.FP32, Shape: []int64{1}, Data: float32s(float32(math.NaN()))}}) {
+	if fitsJSON([]tensor.Tensor{half}, nil) || fitsJSON(nil, []graphs.Want{{Type: tensor.FP32, Shape: []int64{1}, Data: float32s(float32(math.NaN()))}}) {
 		t.Error("what JSON lacks is sent as JSON")
 	}
 }
@@ -245,7 +197,7 @@ func TestReference(t *testing.T) {
 			continue
 		}
 		for i, request := range all {
-			if err := Compare(c.Answer(request), answers[i].Outputs); err != nil {
+			if err := graphs.Compare(c.Answer(request), answers[i].Outputs); err != nil {
 				t.Errorf("%s: %v", c.Name, err)
 			}
 		}

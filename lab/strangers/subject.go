@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/lab/strangers/graphs"
+	"github.com/faas-infer/faas-infer/e2e/graphs"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/tensor"

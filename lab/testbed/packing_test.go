@@ -1,4 +1,4 @@
-package packing_test
+package testbed_test
 
 import (
 	"fmt"

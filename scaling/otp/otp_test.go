@@ -9,7 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/batching/latency"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/lab/lambda"
 )
 
 const ms = time.Millisecond
@@ -195,42 +194,4 @@ func FuzzOptimise(f *testing.F) {
 			t.Fatalf("%+v, %v", got, ok)
 		}
 	})
-}
-
-// lambdaShares returns the 28 sizes with batches of 1 to 20.
-func lambdaShares(tb testing.TB) []Share {
-	var all []Share
-	for _, m := range lambda.Memories() {
-		times, err := lambda.Service("resnet-v2", m)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		p := DefaultLambda().Price(cluster.Resources{Memory: int64(m) << 20})
-		s := Share{Cost: p.PerSecond, Call: p.PerCall}
-		for k, x := range times {
-			s.Exec, s.Batches = append(s.Exec, time.Duration(x*float64(time.Second))), append(s.Batches, k+1)
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
-// The benchmark has 28 sizes, 49 timeouts and 20 batch sizes.
-func BenchmarkSolve(b *testing.B) {
-	shares := lambdaShares(b)
-	m := arrival.MMPP2(20, 120, 0.05, 0.05)
-	for name, o := range map[string]Objective{
-		"cost":    {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95},
-		"latency": {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95, Budget: 4e-5},
-	} {
-		for _, runners := range []int{0, 5} {
-			b.Run(name+map[int]string{0: "", 5: "WithRunners"}[runners], func(b *testing.B) {
-				for b.Loop() {
-					if _, err := Solve(o, shares, runners); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/batching/latency"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/lab/lambda"
 )
 
 // BATCH §IV, Eq. 2: of all shares, batch sizes and timeouts of the release that keep Eq. 9's
@@ -71,42 +70,6 @@ func TestPublishedOutOfReach(t *testing.T) {
 	}
 	if _, err := Published(Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}, nil); !errors.Is(err, errNothing) {
 		t.Errorf("%v", err)
-	}
-}
-
-// BATCH §VI-B: a regression over less than 3 % of the 560 settings of a model on Lambda is less
-// than 2 % off the others on average. Its times are here those of the release.
-func TestSection6Regression(t *testing.T) {
-	for _, model := range lambda.Models() {
-		var all, few []Row
-		for i, m := range lambda.Memories() {
-			times, err := lambda.Service(model, m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for k, x := range times {
-				r := Row{Batch: k + 1, Resources: cluster.Resources{CPU: lambda.Millicores(m), Memory: int64(m) << 20}, Time: time.Duration(x * float64(time.Second))}
-				all = append(all, r)
-				if (i == 0 || i == 9 || i == 18 || i == 27) && (k == 0 || k == 6 || k == 13 || k == 19) {
-					few = append(few, r)
-				}
-			}
-		}
-		if len(few) != 16 || len(all) != 560 {
-			t.Fatalf("%d of %d rows", len(few), len(all))
-		}
-		p, err := FitPolynomial(few)
-		if err != nil {
-			t.Fatal(err)
-		}
-		off := 0.0
-		for _, r := range all {
-			off += math.Abs(p.At(r.Batch, r.Resources).Seconds()/r.Time.Seconds()-1) / float64(len(all))
-		}
-		// ResNet-50's times are of the fourth degree, for which 16 rows are too few.
-		if limit := map[string]float64{"resnet-50": 0.12}[model]; off > max(limit, 1e-6) {
-			t.Errorf("%s: %.2f %% off on average", model, 100*off)
-		}
 	}
 }
 

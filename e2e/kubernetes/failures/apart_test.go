@@ -8,13 +8,13 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 )
 
 // world has the namespace of a test's functions and the stand-ins of their instances.
 type world struct {
 	namespace string
-	instances *kubernetes.StandIns
+	instances *testprovider.StandIns
 }
 
 // worlds are those of tests that run in parallel, by test name.
@@ -25,7 +25,7 @@ func where(t *testing.T) world {
 	if w, ok := worlds.Load(t.Name()); ok {
 		return w.(world)
 	}
-	return world{kubernetes.Namespace, shared.instances}
+	return world{testprovider.Namespace, shared.instances}
 }
 
 // testLabel is a label of nodes with the name of their test.
@@ -40,7 +40,7 @@ func label(t *testing.T) string {
 func apart(t *testing.T) {
 	t.Helper()
 	t.Parallel()
-	instances, err := kubernetes.StartStandIns(func(batch int) time.Duration { return kubernetes.Times(modelTime, batch) })
+	instances, err := testprovider.StartStandIns(func(batch int) time.Duration { return testprovider.Times(modelTime, batch) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func apart(t *testing.T) {
 	}
 	worlds.Store(t.Name(), w)
 	// Whoever deploys does not come by the way that the test disturbs.
-	r, err := kubernetes.OpenRig(t.Context(), kubernetes.RigOptions{Config: shared.Config(), Instances: instances, Namespace: w.namespace, Logger: zerolog.Nop()})
+	r, err := testprovider.Open(t.Context(), testprovider.Options{Config: shared.Config(), Instances: instances, Namespace: w.namespace, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

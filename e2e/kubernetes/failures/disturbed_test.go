@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/disturb"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 )
 
 // play runs a fixed sequence of events: instances are requested and given up, others delete
@@ -37,7 +37,7 @@ func play(t *testing.T, config *rest.Config) string {
 	return state(t, r)
 }
 
-func scale(t *testing.T, r *kubernetes.Rig, name string, n int) {
+func scale(t *testing.T, r *testprovider.Rig, name string, n int) {
 	t.Helper()
 	if err := r.Scale(name, n); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	backend "github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -47,10 +47,10 @@ func nodes(t *testing.T, n int, cores string) (names []string) {
 
 // open makes a provider that connects to the API server with config, with the functions of
 // every test.
-func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) *kubernetes.Rig {
+func open(t *testing.T, config *rest.Config, edit func(*testprovider.Options)) *testprovider.Rig {
 	t.Helper()
 	in := where(t)
-	o := kubernetes.RigOptions{Config: config, Instances: in.instances, Namespace: in.namespace, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
+	o := testprovider.Options{Config: config, Instances: in.instances, Namespace: in.namespace, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)}
 	o.Backend = func(b *backend.Options) { b.NodeSelector = testLabel + "=" + label(t) }
 	if edit != nil {
 		edit(&o)
@@ -63,7 +63,7 @@ func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) 
 			own(c)
 		}
 	}
-	r, err := kubernetes.OpenRig(t.Context(), o)
+	r, err := testprovider.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,8 @@ func open(t *testing.T, config *rest.Config, edit func(*kubernetes.RigOptions)) 
 }
 
 // functions returns two functions that keep instances without load, and one that does not.
-func functions() []kubernetes.Function {
-	return []kubernetes.Function{
+func functions() []testprovider.Function {
+	return []testprovider.Function{
 		{Name: "a", SLO: objective, Exec: modelTime, Min: 2},
 		{Name: "b", SLO: objective, Exec: modelTime, Min: 3},
 		{Name: "c", SLO: objective, Exec: modelTime, Max: 1},
@@ -86,7 +86,7 @@ func functions() []kubernetes.Function {
 }
 
 // end stops all instances and checks that no pod is left.
-func end(t *testing.T, r *kubernetes.Rig) {
+func end(t *testing.T, r *testprovider.Rig) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -114,7 +114,7 @@ func pods(t *testing.T) map[string]*corev1.Pod {
 
 // state returns the final state for comparisons: the number of each function's instances by
 // config.
-func state(t *testing.T, r *kubernetes.Rig) string {
+func state(t *testing.T, r *testprovider.Rig) string {
 	t.Helper()
 	instances, err := r.Backend.Instances(t.Context())
 	if err != nil {
@@ -134,7 +134,7 @@ func state(t *testing.T, r *kubernetes.Rig) string {
 
 // differs compares the provider's view with the API server's and with the wanted numbers of
 // ready instances. It returns "" if they agree.
-func differs(t *testing.T, r *kubernetes.Rig, want map[string]int) string {
+func differs(t *testing.T, r *testprovider.Rig, want map[string]int) string {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if got := r.Ready(name); got != want[name] {
@@ -169,7 +169,7 @@ func differs(t *testing.T, r *kubernetes.Rig, want map[string]int) string {
 }
 
 // converges waits until the provider and the API server agree on the wanted instances.
-func converges(t *testing.T, r *kubernetes.Rig, want map[string]int) {
+func converges(t *testing.T, r *testprovider.Rig, want map[string]int) {
 	t.Helper()
 	eventually(t, "provider and API server agree", func() string { return differs(t, r, want) })
 }
@@ -201,7 +201,7 @@ type load struct {
 }
 
 // begin sends a request to each function at every pause, to the providers in turn.
-func begin(t *testing.T, pause time.Duration, names []string, providers ...*kubernetes.Rig) *load {
+func begin(t *testing.T, pause time.Duration, names []string, providers ...*testprovider.Rig) *load {
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{t: t, stop: stop}
 	l.all.Go(func() {
@@ -222,7 +222,7 @@ func begin(t *testing.T, pause time.Duration, names []string, providers ...*kube
 }
 
 // send sends a request. It does not end with the load: every sent request must be answered.
-func (l *load) send(r *kubernetes.Rig, name string) {
+func (l *load) send(r *testprovider.Rig, name string) {
 	n := l.sent.Add(1)
 	l.open.Store(n, true)
 	l.all.Go(func() {
@@ -280,7 +280,7 @@ func address(p *corev1.Pod) string { return p.Status.PodIP + ":8080" }
 
 // lose makes pods' instances unreachable, as at their end, until the provider has noticed
 // it. kwok gives their addresses to the next pods.
-func lose(t *testing.T, r *kubernetes.Rig, lost []*corev1.Pod, how func()) {
+func lose(t *testing.T, r *testprovider.Rig, lost []*corev1.Pod, how func()) {
 	t.Helper()
 	var addresses []string
 	for _, p := range lost {

@@ -16,14 +16,14 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 )
 
 // shared is what all tests use, one after the other except for those that are apart.
 var shared struct {
 	*testcluster.Cluster
 	client    *clientset.Clientset
-	instances *kubernetes.StandIns
+	instances *testprovider.StandIns
 }
 
 const (
@@ -59,7 +59,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	shared.Cluster = c
-	if err := c.Namespaces(ctx, nil, kubernetes.Namespace, leaseNamespace); err != nil {
+	if err := c.Namespaces(ctx, nil, testprovider.Namespace, leaseNamespace); err != nil {
 		return 1, err
 	}
 	if err := c.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
@@ -68,7 +68,7 @@ func run(m *testing.M) (code int, err error) {
 	if shared.client, err = clientset.NewForConfig(c.Config()); err != nil {
 		return 1, err
 	}
-	shared.instances, err = kubernetes.StartStandIns(func(batch int) time.Duration { return kubernetes.Times(modelTime, batch) })
+	shared.instances, err = testprovider.StartStandIns(func(batch int) time.Duration { return testprovider.Times(modelTime, batch) })
 	if err != nil {
 		return 1, err
 	}

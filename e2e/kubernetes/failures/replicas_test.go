@@ -13,7 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/client"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/disturb"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/peer"
 )
@@ -43,7 +43,7 @@ func (m members) Self() string { return m.id }
 
 // replica is one provider of several.
 type replica struct {
-	*kubernetes.Rig
+	*testprovider.Rig
 	id       string
 	proxy    *disturb.Proxy
 	election *client.Election
@@ -57,7 +57,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 	t.Helper()
 	var mu sync.Mutex
 	var all []peer.Member
-	profiles := new(kubernetes.Profiles)
+	profiles := new(testprovider.Profiles)
 	var out []*replica
 	for i := range n {
 		r := &replica{id: fmt.Sprintf("replica-%d", i)}
@@ -73,7 +73,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 		mu.Lock()
 		all = append(append([]peer.Member(nil), all...), peer.Member{ID: r.id, URL: r.server.URL})
 		mu.Unlock()
-		r.Rig = open(t, r.proxy.Config(), func(o *kubernetes.RigOptions) {
+		r.Rig = open(t, r.proxy.Config(), func(o *testprovider.Options) {
 			o.Group = group
 			o.Control = func(c *control.Options) {
 				c.Replica, c.Profiles = peer.NewReplica(r.election.Leading, group), profiles

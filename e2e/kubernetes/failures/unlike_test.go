@@ -13,7 +13,7 @@ import (
 
 	backend "github.com/faas-infer/faas-infer/cluster/kubernetes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/profiler/correction"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/objects"
@@ -43,7 +43,7 @@ func (s *slowInstances) exec(t *testing.T) func(address string, batch int) time.
 				}
 			}
 		}
-		took := kubernetes.Times(modelTime, batch)
+		took := testprovider.Times(modelTime, batch)
 		if s.on[address] {
 			took *= slower
 		}
@@ -64,7 +64,7 @@ func TestUnlikeNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	instances, err := kubernetes.StartStandInsOf(slow.exec(t))
+	instances, err := testprovider.StartStandInsOf(slow.exec(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +76,9 @@ func TestUnlikeNodes(t *testing.T) {
 	}
 	defer history.Close()
 	defer cancel()
-	on := func(machine string, leads bool) *kubernetes.Rig {
+	on := func(machine string, leads bool) *testprovider.Rig {
 		t.Helper()
-		r, err := kubernetes.OpenRig(t.Context(), kubernetes.RigOptions{
+		r, err := testprovider.Open(t.Context(), testprovider.Options{
 			Config: shared.Config(), Instances: instances, Namespace: where(t).namespace,
 			Backend: func(b *backend.Options) { b.NodeSelector = testLabel + "=" + label(t) },
 			Control: func(c *control.Options) {
@@ -91,7 +91,7 @@ func TestUnlikeNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Deploy(t.Context(), kubernetes.Function{Name: "unlike", SLO: objective, Exec: modelTime, Min: 8}); err != nil {
+		if err := r.Deploy(t.Context(), testprovider.Function{Name: "unlike", SLO: objective, Exec: modelTime, Min: 8}); err != nil {
 			t.Fatal(err)
 		}
 		r.Run()

@@ -1,4 +1,6 @@
-package kubernetes
+// Package testprovider runs the part of a provider that serves models, without its HTTP routes, on a
+// real API server. Stand-ins answer in place of the pods. Begin with Open.
+package testprovider
 
 import (
 	"cmp"
@@ -32,8 +34,8 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// RigOptions are the options of a rig.
-type RigOptions struct {
+// Options are the options of a rig.
+type Options struct {
 	// Config is the provider's connection to the API server.
 	Config *rest.Config
 	// Instances answer in place of the pods.
@@ -76,8 +78,8 @@ const (
 	openPatience = 2 * time.Minute
 )
 
-// OpenRig makes a rig. Run starts it. The cluster must have the custom resource.
-func OpenRig(ctx context.Context, o RigOptions) (*Rig, error) {
+// Open makes a rig. Run starts it. The cluster must have the custom resource.
+func Open(ctx context.Context, o Options) (*Rig, error) {
 	config := rest.CopyConfig(o.Config)
 	config.Wrap(client.RetryTransport) // The provider does the same.
 	client, err := clientset.NewForConfig(config)

@@ -1,4 +1,4 @@
-package kubernetes
+package testprovider
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func TestRig(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := c.Define(ctx, filepath.Join("..", "..", "yaml", "crd.yaml")); err != nil {
+	if err := c.Define(ctx, filepath.Join("..", "..", "..", "yaml", "crd.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddNodes(ctx, 3, "4", "16Gi", nil); err != nil {
@@ -40,7 +40,7 @@ func TestRig(t *testing.T) {
 	}
 	defer instances.Close()
 	open := func() *Rig {
-		r, err := OpenRig(ctx, RigOptions{Config: c.Config(), Instances: instances, Logger: zerolog.New(zerolog.NewTestWriter(t))})
+		r, err := Open(ctx, Options{Config: c.Config(), Instances: instances, Logger: zerolog.New(zerolog.NewTestWriter(t))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -178,8 +178,8 @@ func system(t *testing.T, scheduler string) systems.System {
 // fleet is a cluster with a rig, nodes with two GPUs each, and functions.
 type fleet struct {
 	t         *testing.T
-	rig       *kubernetes.Rig
-	instances *kubernetes.StandIns
+	rig       *testprovider.Rig
+	instances *testprovider.StandIns
 	client    *clientset.Clientset
 	gate      *gate
 	models    *published
@@ -210,7 +210,7 @@ func clusterOf(ctx context.Context, t *testing.T, edit func(*corev1.Node)) *test
 	if err := c.Define(ctx, "../../../yaml/crd.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Namespaces(ctx, nil, kubernetes.Namespace); err != nil {
+	if err := c.Namespaces(ctx, nil, testprovider.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.AddNodes(ctx, nodeCount, fmt.Sprint(cores), "64Gi", edit); err != nil {
@@ -234,7 +234,7 @@ func start(t *testing.T, scheduler string, g *gate) *fleet {
 		t.Fatal(err)
 	}
 	a := &answering{}
-	if f.instances, err = kubernetes.StartStandInsOf(a.exec); err != nil {
+	if f.instances, err = testprovider.StartStandInsOf(a.exec); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -242,7 +242,7 @@ func start(t *testing.T, scheduler string, g *gate) *fleet {
 			t.Error(err)
 		}
 	})
-	f.rig, err = kubernetes.OpenRig(ctx, kubernetes.RigOptions{
+	f.rig, err = testprovider.Open(ctx, testprovider.Options{
 		Config: c.Config(), Instances: f.instances, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Control: func(o *control.Options) {
 			o.Models, o.Devices, o.Engine, o.Machine = f.models, f.models, engine, machine
@@ -336,7 +336,7 @@ func (f *fleet) until(what string, wrong func() string) {
 // pods returns what runs by the API server: of each pod its function, node, GPU and share.
 func (f *fleet) pods() (all []string, onGPU int) {
 	f.t.Helper()
-	list, err := f.client.CoreV1().Pods(kubernetes.Namespace).List(f.t.Context(), metav1.ListOptions{})
+	list, err := f.client.CoreV1().Pods(testprovider.Namespace).List(f.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -395,7 +395,7 @@ func loadOnShares(t *testing.T, scheduler string) {
 	}
 	f := start(t, scheduler, &gate{enough: 300, passed: make(chan struct{}), released: make(chan struct{})})
 	for model := range rates {
-		if err := f.rig.Deploy(t.Context(), kubernetes.Function{Name: model, SLO: 600 * time.Millisecond, Exec: time.Microsecond}); err != nil {
+		if err := f.rig.Deploy(t.Context(), testprovider.Function{Name: model, SLO: 600 * time.Millisecond, Exec: time.Microsecond}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -441,17 +441,17 @@ func loadOnShares(t *testing.T, scheduler string) {
 func TestRefusedOnShares(t *testing.T) {
 	f := start(t, systems.Schedulers()[0], &gate{})
 	f.models.unable = "only an ONNX model that is not cut runs on a share of a GPU"
-	err := f.rig.Deploy(t.Context(), kubernetes.Function{Name: "ssd", SLO: time.Second, Exec: time.Microsecond, Device: annotation.DeviceCUDA})
+	err := f.rig.Deploy(t.Context(), testprovider.Function{Name: "ssd", SLO: time.Second, Exec: time.Microsecond, Device: annotation.DeviceCUDA})
 	if err == nil || !strings.Contains(err.Error(), f.models.unable) || !strings.Contains(err.Error(), annotation.InferDevice) {
 		t.Errorf("an engine without GPUs: %v", err)
 	}
 	f.models.unable, f.models.memory = "", 24<<30
-	if err := f.rig.Deploy(t.Context(), kubernetes.Function{Name: "resnet-50", SLO: time.Second, Exec: time.Microsecond, Device: annotation.DeviceCUDA, Min: 1}); err != nil {
+	if err := f.rig.Deploy(t.Context(), testprovider.Function{Name: "resnet-50", SLO: time.Second, Exec: time.Microsecond, Device: annotation.DeviceCUDA, Min: 1}); err != nil {
 		t.Fatal(err)
 	}
 	f.rig.Run()
 	f.until("it is told how much memory is needed", func() string {
-		status, _ := f.rig.Controller.Status("resnet-50." + kubernetes.Namespace)
+		status, _ := f.rig.Controller.Status("resnet-50." + testprovider.Namespace)
 		if !strings.Contains(fmt.Sprintf("%+v", status), "24576 MiB") {
 			return fmt.Sprintf("%+v", status)
 		}

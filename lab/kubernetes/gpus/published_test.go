@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/lab/testbed"
 	"github.com/faas-infer/faas-infer/profiler"
 )
@@ -112,7 +112,7 @@ func (m published) OnDevice(_ context.Context, file, device string, maxBatch int
 // are.
 type answering struct {
 	mu        sync.Mutex
-	rig       *kubernetes.Rig
+	rig       *testprovider.Rig
 	instances map[string]cluster.Instance
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/claims"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/command/profile"
+	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/lab/kubernetes"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -110,7 +110,7 @@ func (f *wholeFleet) publish() {
 		f.t.Fatal(err)
 	}
 	amount := corev1.ResourceList{gpu.WholeResource: resource.MustParse("1")}
-	_, err = f.client.CoreV1().Pods(kubernetes.Namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trainer"}, Spec: corev1.PodSpec{
+	_, err = f.client.CoreV1().Pods(testprovider.Namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trainer"}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{corev1.LabelHostname: pluginNode},
 		Containers:   []corev1.Container{{Name: "c", Image: "x", Resources: corev1.ResourceRequirements{Requests: amount, Limits: amount}}}}}, metav1.CreateOptions{})
 	if err != nil {
@@ -120,7 +120,7 @@ func (f *wholeFleet) publish() {
 
 // podAt returns the pod with an instance's address, nil if there is none.
 func (f *wholeFleet) podAt(address string) *corev1.Pod {
-	list, err := f.client.CoreV1().Pods(kubernetes.Namespace).List(context.Background(), metav1.ListOptions{})
+	list, err := f.client.CoreV1().Pods(testprovider.Namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return nil
 	}
@@ -163,7 +163,7 @@ func startWhole(t *testing.T) *wholeFleet {
 		t.Fatal(err)
 	}
 	f.publish()
-	if f.instances, err = kubernetes.StartStandIns(func(int) time.Duration { return 10 * time.Millisecond }); err != nil {
+	if f.instances, err = testprovider.StartStandIns(func(int) time.Duration { return 10 * time.Millisecond }); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -172,7 +172,7 @@ func startWhole(t *testing.T) *wholeFleet {
 		}
 	})
 	f.instances.Route(profile.TrialPath, f.measure)
-	f.rig, err = kubernetes.OpenRig(ctx, kubernetes.RigOptions{
+	f.rig, err = testprovider.Open(ctx, testprovider.Options{
 		Config: c.Config(), Instances: f.instances, Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel),
 		Control: func(o *control.Options) {
 			models := inPods{backend: func() cluster.Backend { return f.rig.Backend }}
@@ -196,7 +196,7 @@ func startWhole(t *testing.T) *wholeFleet {
 // wholeOnes describes the function's instances by the API server, by node.
 func (f *wholeFleet) wholeOnes() map[string]corev1.Pod {
 	f.t.Helper()
-	list, err := f.client.CoreV1().Pods(kubernetes.Namespace).List(f.t.Context(), metav1.ListOptions{LabelSelector: "faas-infer.dev/instance"})
+	list, err := f.client.CoreV1().Pods(testprovider.Namespace).List(f.t.Context(), metav1.ListOptions{LabelSelector: "faas-infer.dev/instance"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -252,12 +252,12 @@ func TestWholeGPUs(t *testing.T) {
 		return ""
 	})
 	f.rig.Run()
-	if err := f.rig.Deploy(t.Context(), kubernetes.Function{Name: "resnet-50", SLO: 200 * time.Millisecond, Exec: time.Microsecond, Device: annotation.DeviceCUDA, Min: 4}); err != nil {
+	if err := f.rig.Deploy(t.Context(), testprovider.Function{Name: "resnet-50", SLO: 200 * time.Millisecond, Exec: time.Microsecond, Device: annotation.DeviceCUDA, Min: 4}); err != nil {
 		t.Fatal(err)
 	}
 	f.until("three instances serve, one on each node", func() string {
 		if n := f.rig.Ready("resnet-50"); n != 3 {
-			status, _ := f.rig.Controller.Status("resnet-50." + kubernetes.Namespace)
+			status, _ := f.rig.Controller.Status("resnet-50." + testprovider.Namespace)
 			return fmt.Sprintf("%d are ready, %+v", n, status)
 		}
 		return ""
@@ -277,7 +277,7 @@ func TestWholeGPUs(t *testing.T) {
 		reaches(t, pod)
 		reaches(t, &in)
 	}
-	claim, err := f.client.ResourceV1().ResourceClaims(kubernetes.Namespace).Get(t.Context(), claims.Name("GPU-dra"), metav1.GetOptions{})
+	claim, err := f.client.ResourceV1().ResourceClaims(testprovider.Namespace).Get(t.Context(), claims.Name("GPU-dra"), metav1.GetOptions{})
 	if err != nil || claim.Status.Allocation == nil || claim.Status.Allocation.Devices.Results[0].Device != "gpu-0" {
 		t.Errorf("the claim is %+v, %v", claim, err)
 	}
@@ -287,12 +287,12 @@ func TestWholeGPUs(t *testing.T) {
 		}
 	}
 	// The trainer's GPU is the fourth instance's once the trainer has ended.
-	if err := f.client.CoreV1().Pods(kubernetes.Namespace).Delete(t.Context(), "trainer", metav1.DeleteOptions{}); err != nil {
+	if err := f.client.CoreV1().Pods(testprovider.Namespace).Delete(t.Context(), "trainer", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	f.until("four instances serve", func() string {
 		if n := f.rig.Ready("resnet-50"); n != 4 {
-			status, _ := f.rig.Controller.Status("resnet-50." + kubernetes.Namespace)
+			status, _ := f.rig.Controller.Status("resnet-50." + testprovider.Namespace)
 			return fmt.Sprintf("%d are ready, %+v", n, status)
 		}
 		return ""
