@@ -14,7 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local/gpus"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 )
 
 // onDGX returns options of a machine with eight GPUs, of which the named ones are used.

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/profile/shares"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"

@@ -8,8 +8,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
 func TestRead(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,7 +13,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 )
 
 // watched runs Watch in a bubble and returns what it reports.

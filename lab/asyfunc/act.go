@@ -6,15 +6,15 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/lab/sim"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
 // body orders a body for batches of up to so many rows.
 func (w *world) body(node, cores, rows int, timeout time.Duration, after float64) *instance {
 	all, weights := w.planner.Memory(rows)
-	in := &instance{Body: asyfunc.Body{Node: node, Cores: cores}, own: all - weights, weights: weights, rows: rows, timeout: timeout}
+	in := &instance{Body: planning.Body{Node: node, Cores: cores}, own: all - weights, weights: weights, rows: rows, timeout: timeout}
 	in.times = w.planner.Times(cores)[:rows]
 	w.start(in, after)
 	return in
@@ -53,8 +53,8 @@ func (w *world) refill(node int) {
 }
 
 // pair orders a shadow for a body. The body's activations grow with the pair's batch.
-func (w *world) pair(body *instance, s asyfunc.Shadow) {
-	in := &instance{Body: asyfunc.Body{Node: s.Node, Cores: s.Cores}, body: body, shadow: &s, granted: s.Cores}
+func (w *world) pair(body *instance, s planning.Shadow) {
+	in := &instance{Body: planning.Body{Node: s.Node, Cores: s.Cores}, body: body, shadow: &s, granted: s.Cores}
 	in.weights = w.planner.Model.Weights(s.Pair.Phi)
 	in.own = s.Memory - in.weights
 	s.Needed = w.now

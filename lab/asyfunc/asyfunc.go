@@ -1,6 +1,6 @@
 // Package asyfunc repeats the evaluation of AsyFunc (SoCC 2023, §7, and Fig. 1) on simulated
 // nodes: bodies and shadows against BATCH and against ours. The decisions are those of packages
-// scaling/asyfunc, shadow, batching and scaling/otp; lab/sim carries the requests. The paper
+// lab/asyfunc/planning, shadow, batching and scaling/otp; lab/sim carries the requests. The paper
 // prints no layer times, so [Law] states them, or they are profiles of this machine.
 //
 // Begin with [Run]. A [world] is one run: one model, one objective, one policy.
@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -51,9 +51,9 @@ type policy struct {
 
 // policies lists all policies. A new one is a row here.
 var policies = []policy{
-	{AsyFunc, "AsyFunc: Algorithms 1, 2 and 3", each, false, func() controller { return &paper{predict: asyfunc.LastValue, layers: true, adaptive: true} }},
-	{NoLayers, "AsyFunc without layer-level scaling: no shadows", none, false, func() controller { return &paper{predict: asyfunc.LastValue, adaptive: true} }},
-	{NoAdapt, "AsyFunc without adaptive scheduling: batches wait for a timeout", each, false, func() controller { return &paper{predict: asyfunc.LastValue, layers: true} }},
+	{AsyFunc, "AsyFunc: Algorithms 1, 2 and 3", each, false, func() controller { return &paper{predict: planning.LastValue, layers: true, adaptive: true} }},
+	{NoLayers, "AsyFunc without layer-level scaling: no shadows", none, false, func() controller { return &paper{predict: planning.LastValue, adaptive: true} }},
+	{NoAdapt, "AsyFunc without adaptive scheduling: batches wait for a timeout", each, false, func() controller { return &paper{predict: planning.LastValue, layers: true} }},
 	{Batch, "BATCH: one config, batch size and timeout, chosen before", none, false, func() controller { return &uniform{} }},
 	{BatchPlus, "BATCH with adaptive scheduling", none, false, func() controller { return &uniform{adaptive: true} }},
 	{Ours, "ours: quotas that follow the load, and what helps with the least memory in time", one, false, func() controller { return &ours{} }},
@@ -82,16 +82,16 @@ type Options struct {
 	// Policies are names; nil are all.
 	Policies []string
 	Load     *Load
-	Nodes    []asyfunc.Node
+	Nodes    []planning.Node
 	// Progress is told how many of all runs are done.
 	Progress func(done, total int)
 }
 
 // Table1 are n nodes of Table 1: 26 cores, 96 GB.
-func Table1(n int) []asyfunc.Node {
-	nodes := make([]asyfunc.Node, n)
+func Table1(n int) []planning.Node {
+	nodes := make([]planning.Node, n)
 	for i := range nodes {
-		nodes[i] = asyfunc.Node{Cores: 26, Memory: 96e9}
+		nodes[i] = planning.Node{Cores: 26, Memory: 96e9}
 	}
 	return nodes
 }
@@ -223,12 +223,12 @@ func (o *Options) simulate(ctx context.Context, jobs []*job) error {
 func (o *Options) one(ctx context.Context, j *job) (*outcome, error) {
 	i := slices.IndexFunc(policies, func(p policy) bool { return p.name == j.policy })
 	m := j.model
-	s := asyfunc.Published(slacks[j.slack].times * m.Time(0, len(m.Blocks), maxBatch, 1000*maxCores))
+	s := planning.Published(slacks[j.slack].times * m.Time(0, len(m.Blocks), maxBatch, 1000*maxCores))
 	s.Memory = j.memory
 	if whole := m.All(); j.macs {
 		s.Rho = float64(m.MACs(whole)) / 1e9 * (1 << 30) / float64(m.Weights(whole))
 	}
-	planner, err := asyfunc.NewPlanner(m, s)
+	planner, err := planning.NewPlanner(m, s)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -173,9 +173,9 @@ func FuzzWorld(f *testing.F) {
 			}
 			l.Times = append(l.Times, time.Duration(at*float64(time.Second)))
 		}
-		var nodes []asyfunc.Node
+		var nodes []planning.Node
 		for range 1 + n%4 {
-			nodes = append(nodes, asyfunc.Node{Cores: 1 + random.IntN(30), Memory: int64(random.IntN(2000)) << 20})
+			nodes = append(nodes, planning.Node{Cores: 1 + random.IntN(30), Memory: int64(random.IntN(2000)) << 20})
 		}
 		for _, p := range policies {
 			w := fuzzed(t, m, nodes, l, p)
@@ -191,8 +191,8 @@ func FuzzWorld(f *testing.F) {
 }
 
 // fuzzed is a run whose state is checked at each look.
-func fuzzed(t *testing.T, m *shadow.Model, nodes []asyfunc.Node, l *Load, p policy) *world {
-	planner, err := asyfunc.NewPlanner(m, asyfunc.Published(m.Time(0, len(m.Blocks), maxBatch, 1000*maxCores)))
+func fuzzed(t *testing.T, m *shadow.Model, nodes []planning.Node, l *Load, p policy) *world {
+	planner, err := planning.NewPlanner(m, planning.Published(m.Time(0, len(m.Blocks), maxBatch, 1000*maxCores)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,12 +211,12 @@ func fuzzed(t *testing.T, m *shadow.Model, nodes []asyfunc.Node, l *Load, p poli
 type checked struct {
 	controller
 	t     *testing.T
-	nodes []asyfunc.Node
+	nodes []planning.Node
 }
 
 func (c *checked) tick(w *world) {
 	c.controller.tick(w)
-	left := append([]asyfunc.Node(nil), c.nodes...)
+	left := append([]planning.Node(nil), c.nodes...)
 	partners := map[*instance]int{}
 	for _, in := range w.instances {
 		if in == nil {

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/shadow"
 )
 
@@ -26,7 +26,7 @@ func (c *ours) period(w *world, rate float64) {
 	if w.now > 0 {
 		c.past = append(c.past, rate)
 	}
-	c.predicted = asyfunc.Recent(c.past)
+	c.predicted = planning.Recent(c.past)
 	if w.now == 0 {
 		c.add(w)
 	}
@@ -44,7 +44,7 @@ func (c *ours) tick(w *world) {
 	need := max(now, c.last())
 	h, ok := w.planner.Fit(need, len(bodies))
 	if !ok && pairs > 0 {
-		h.Cores, ok = w.planner.Quota(need, bodies, func(s *asyfunc.Shadow) int { return w.instances[s.ID].granted })
+		h.Cores, ok = w.planner.Quota(need, bodies, func(s *planning.Shadow) int { return w.instances[s.ID].granted })
 	}
 	for _, b := range bodies {
 		w.resize(w.instances[b.ID], h.Cores, h.Rows)
@@ -58,10 +58,10 @@ func (c *ours) tick(w *world) {
 }
 
 // last is the last period's rate.
-func (c *ours) last() float64 { return asyfunc.LastValue(c.past) }
+func (c *ours) last() float64 { return planning.LastValue(c.past) }
 
 // shrink stops a shadow or a body once the rest could have carried the load for a while.
-func (c *ours) shrink(w *world, need float64, bodies []*asyfunc.Body, pairs int) {
+func (c *ours) shrink(w *world, need float64, bodies []*planning.Body, pairs int) {
 	rest := len(bodies)
 	if pairs == 0 {
 		rest--
@@ -88,15 +88,15 @@ func (c *ours) shrink(w *world, need float64, bodies []*asyfunc.Body, pairs int)
 
 // add starts what helps with the least memory.
 func (c *ours) add(w *world) {
-	var lone *asyfunc.Body
+	var lone *planning.Body
 	for _, b := range w.bodies() {
 		if b.Shadow == nil && (lone == nil || w.nodes[b.Node].Cores > w.nodes[lone.Node].Cores) {
 			lone = b
 		}
 	}
-	var sites []asyfunc.Site
+	var sites []planning.Site
 	for i, n := range w.nodes {
-		s := asyfunc.Site{Node: n.Node, Index: i, Holds: n.bodies > 0, Here: lone != nil && lone.Node == i}
+		s := planning.Site{Node: n.Node, Index: i, Holds: n.bodies > 0, Here: lone != nil && lone.Node == i}
 		s.Start = w.law.LoadFixed
 		if !n.empty {
 			s.Start += w.law.Start

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
 // paper is AsyFunc and its ablations.
 type paper struct {
-	predict asyfunc.Predictor
+	predict planning.Predictor
 	// layers is layer-level scaling (Algorithm 2), adaptive is Algorithm 3.
 	layers, adaptive bool
 	past             []float64

@@ -8,8 +8,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/lab/sim"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 	refilled
 )
 
-// controller starts and stops instances. Its decisions are those of package scaling/asyfunc.
+// controller starts and stops instances. Its decisions are those of package planning.
 type controller interface {
 	// batching is the policy that forms batches.
 	batching() string
@@ -53,7 +53,7 @@ const (
 
 // place is a node.
 type place struct {
-	asyfunc.Node
+	planning.Node
 	// bodies counts instances with all weights; parts are the weights of others.
 	bodies int
 	parts  []int64
@@ -63,10 +63,10 @@ type place struct {
 
 // instance is a body or a shadow.
 type instance struct {
-	asyfunc.Body
+	planning.Body
 	id     cluster.InstanceID
-	shadow *asyfunc.Shadow // itself, of a shadow
-	body   *instance       // its partner, of a shadow
+	shadow *planning.Shadow // itself, of a shadow
+	body   *instance        // its partner, of a shadow
 	// granted are the cores that a shadow had at first, and may have again.
 	granted int
 	// own and weights are its memory in bytes: weights are what sharing saves.
@@ -86,7 +86,7 @@ type instance struct {
 
 // world is one run.
 type world struct {
-	planner   *asyfunc.Planner
+	planner   *planning.Planner
 	law       Law
 	load      *Load
 	control   controller
@@ -116,7 +116,7 @@ type measure struct {
 }
 
 // newWorld returns a world without instances.
-func newWorld(p *asyfunc.Planner, law Law, load *Load, nodes []asyfunc.Node, c controller, e empties) (*world, error) {
+func newWorld(p *planning.Planner, law Law, load *Load, nodes []planning.Node, c controller, e empties) (*world, error) {
 	w := &world{planner: p, law: law, load: load, control: c, empties: e, window: sim.Window{From: warmup, To: load.Length}}
 	for i, n := range nodes {
 		w.nodes = append(w.nodes, place{Node: n, empty: e == each || e == one && i == 0})
@@ -199,8 +199,8 @@ func (w *world) instantaneous() float64 {
 }
 
 // free are the nodes as decisions see them.
-func (w *world) free() []asyfunc.Node {
-	out := make([]asyfunc.Node, len(w.nodes))
+func (w *world) free() []planning.Node {
+	out := make([]planning.Node, len(w.nodes))
 	for i, n := range w.nodes {
 		out[i] = n.Node
 	}
@@ -208,7 +208,7 @@ func (w *world) free() []asyfunc.Node {
 }
 
 // bodies are those that start or serve.
-func (w *world) bodies() (out []*asyfunc.Body) {
+func (w *world) bodies() (out []*planning.Body) {
 	for _, in := range w.instances {
 		if in != nil && in.shadow == nil {
 			out = append(out, &in.Body)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	lab "github.com/faas-infer/faas-infer/lab/asyfunc"
+	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/lab/fleet"
-	"github.com/faas-infer/faas-infer/scaling/asyfunc"
 )
 
 // asyfuncOptions are the flags of "simulate asyfunc".
@@ -152,7 +152,7 @@ func (o *asyfuncOptions) command() string {
 }
 
 // place are the nodes.
-func (o *asyfuncOptions) place() ([]asyfunc.Node, error) {
+func (o *asyfuncOptions) place() ([]planning.Node, error) {
 	if o.cluster == "" {
 		return lab.Table1(o.nodes), nil
 	}
@@ -160,10 +160,10 @@ func (o *asyfuncOptions) place() ([]asyfunc.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
-	var nodes []asyfunc.Node
+	var nodes []planning.Node
 	for _, n := range c.Nodes() {
 		if cores := n.Total.CPU / 1000; cores > 0 {
-			nodes = append(nodes, asyfunc.Node{Cores: cores, Memory: n.Total.Memory})
+			nodes = append(nodes, planning.Node{Cores: cores, Memory: n.Total.Memory})
 		}
 	}
 	if len(nodes) == 0 {

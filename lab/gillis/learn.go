@@ -3,8 +3,8 @@ package gillis
 import (
 	"fmt"
 
+	"github.com/faas-infer/faas-infer/lab/gillis/learned"
 	"github.com/faas-infer/faas-infer/partition"
-	"github.com/faas-infer/faas-infer/partition/learned"
 )
 
 // learn finds plans as the paper's learners do: reinforcement learning, and Bayesian

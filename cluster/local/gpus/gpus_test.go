@@ -19,9 +19,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

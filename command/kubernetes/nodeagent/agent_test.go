@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/gpu/device"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 )
 
 func TestCheck(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/goleak"
 
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 	"github.com/faas-infer/faas-infer/gpu"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"

@@ -1,11 +1,11 @@
-// Package asyfunc decides how many bodies and shadows a function has (AsyFunc, SoCC 2023, §4).
+// Package planning decides how many bodies and shadows a function has (AsyFunc, SoCC 2023, §4).
 // A body is an instance with the whole model; a shadow holds some of its blocks and helps one
 // body. Algorithm 1 starts and stops bodies each period, from a predicted rate; Algorithm 2
 // pairs them with shadows at once, from the instantaneous rate. Package shadow chooses the
 // blocks. Beside the paper's algorithms stands ours ([Planner.Fit], [Planner.Help]).
 //
 // The package is pure. Begin with [Planner].
-package asyfunc
+package planning
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package asyfunc
+package planning
 
 import "slices"
 

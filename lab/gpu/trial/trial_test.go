@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
-	"github.com/faas-infer/faas-infer/gpu/device/dgx"
+	"github.com/faas-infer/faas-infer/e2e/dgx"
 	"github.com/faas-infer/faas-infer/instance"
 )
 
