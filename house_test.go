@@ -41,7 +41,6 @@ var layers = map[string][]string{
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster", "shadow"},
 	"scaling/otp":        {"batching", "cluster"},
-	"scaling/infaas":     {},
 	"batching":           {"cluster"},
 	"coldstart":          {},
 	"variant":            {},

@@ -20,21 +20,21 @@ import (
 
 // newModelCommand returns "faas-infer model", which makes models of the zoo, converts
 // models of other frameworks, shows ONNX files and SavedModels, checks objectives, writes
-// bundles, and makes, measures and chooses among variants.
+// bundles, and makes and measures variants.
 func newModelCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
-		Short: "Make, convert, show, check and bundle models, and choose among their variants",
+		Short: "Make, convert, show, check and bundle models, and make variants of them",
 		Long: `A function's image names a bundle: a directory with an ONNX model and a small
 manifest. These commands make models for experiments, convert models of other
 frameworks, show an ONNX file or a TensorFlow SavedModel, find the objectives that a
-model can meet here, write bundles, and choose among the variants of a model.`,
+model can meet here, write bundles, and make and measure variants of a model.`,
 		Example: `  faas-infer model make resnet-50 --out resnet-50.onnx
   faas-infer model convert trained.keras trained.onnx
   faas-infer model show resnet-50.onnx --batch 8
   faas-infer model bundle mnist --root bundles --image mnist:latest`,
 	}
-	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelEvaluateCommand(), newModelVariantsCommand(), newModelPickCommand(), newModelPlanCommand(), newModelPartitionCommand(), newModelAlikeCommand())
+	c.AddCommand(newModelMakeCommand(), newModelShowCommand(), newModelReadCommand(), newModelCheckCommand(), newModelConvertCommand(), newModelBundleCommand(), newModelEvaluateCommand(), newModelVariantsCommand(), newModelPartitionCommand(), newModelAlikeCommand())
 	return c
 }
 

@@ -73,7 +73,7 @@ evaluate measures only time and memory.`,
 			if err != nil {
 				return err
 			}
-			return printReport(c.OutOrStdout(), r, o.json)
+			return r.Print(c.OutOrStdout(), o.json)
 		},
 	}
 	f := c.Flags()

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,4 +97,35 @@ func TestBadModelPartition(t *testing.T) {
 			t.Errorf("%v: %v, want %q", args, err, want)
 		}
 	}
+}
+
+// written writes a file for a flag.
+func written(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// results runs a command with --json and returns its figures by name.
+func results(t *testing.T, args ...string) map[string]report.Result {
+	t.Helper()
+	var out bytes.Buffer
+	root := NewRootCommand()
+	root.SetArgs(append(args, "--json"))
+	root.SetOut(&out)
+	if err := root.Execute(); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	var r report.Report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	byName := map[string]report.Result{}
+	for _, x := range r.Results {
+		byName[x.Name] = x
+	}
+	return byName
 }

@@ -103,7 +103,12 @@ func TestModelVariants(t *testing.T) {
 	if picture, err := os.ReadFile(filepath.Join(dir, "v.svg")); err != nil || !bytes.Contains(picture, []byte(r.Variants[1].Name)) {
 		t.Errorf("the picture: %s, %v", picture, err)
 	}
-	rows, err := readTable("variants", filepath.Join(out, tableFile), variant.ReadVariants)
+	table, err := os.Open(filepath.Join(out, tableFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	rows, err := variant.ReadVariants(table)
 	if err != nil || len(rows) != len(r.Variants) {
 		t.Errorf("%+v, %v", rows, err)
 	}

@@ -63,6 +63,14 @@ func (r *Report) Table(w io.Writer) error {
 	return t.Flush()
 }
 
+// Print writes the report as JSON or as a table.
+func (r *Report) Print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		return r.JSON(w)
+	}
+	return r.Table(w)
+}
+
 // number prints four significant digits, or all digits before the point.
 func number(v float64) string {
 	if math.Abs(v) >= 1000 {

@@ -31,10 +31,7 @@ from PyPI.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return r.JSON(cmd.OutOrStdout())
-			}
-			return r.Table(cmd.OutOrStdout())
+			return r.Print(cmd.OutOrStdout(), asJSON)
 		},
 	}
 	c.Flags().IntVar(&b.Decisions, "decisions", 100_000, "number of queries of each kind")

@@ -31,8 +31,8 @@ an empty field asks nothing.
 
 pick.N is the row of the variant for query N, from 1 after the header. It is 0 if no
 variant is accurate and fast enough; the note then names the nearest.`,
-		Example: `  faas-infer model pick --variants variants.csv --queries queries.csv
-  faas-infer model pick --variants variants.csv --queries queries.csv --json`,
+		Example: `  faas-infer-lab model pick --variants variants.csv --queries queries.csv
+  faas-infer-lab model pick --variants variants.csv --queries queries.csv --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			rows, err := readTable("variants", variants, variant.ReadVariants)
@@ -43,7 +43,7 @@ variant is accurate and fast enough; the note then names the nearest.`,
 			if err != nil {
 				return err
 			}
-			return printReport(c.OutOrStdout(), pick("model pick --variants "+variants+" --queries "+queries, rows, asked), asJSON)
+			return pick("model pick --variants "+variants+" --queries "+queries, rows, asked).Print(c.OutOrStdout(), asJSON)
 		},
 	}
 	c.Flags().StringVar(&variants, "variants", "", "file of variants (required)")
@@ -74,13 +74,6 @@ func readTable[T any](flag, file string, read func(io.Reader) ([]T, error)) ([]T
 		return nil, fmt.Errorf("--%s: %s: %w", flag, file, err)
 	}
 	return rows, nil
-}
-
-func printReport(out io.Writer, r *report.Report, asJSON bool) error {
-	if asJSON {
-		return r.JSON(out)
-	}
-	return r.Table(out)
 }
 
 // pick answers queries from a table of variants.

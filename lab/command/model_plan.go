@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/scaling/infaas"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -36,11 +36,11 @@ accuracy, in three ways:
   cost.faas-infer  99 % of the requests in time, if they come at random (Poisson). This
                    plan does not use --slack
 
-The file of variants is that of "faas-infer model pick". A variant that is not inactive has
+The file of variants is that of "faas-infer-lab model pick". A variant that is not inactive has
 one running instance for each of its rows. A cost is that of all instances, with λ ×
 load time × price for each that must be loaded.`,
-		Example: `  faas-infer model plan --variants variants.csv --load 1000 --latency 300ms --slack 1 --lambda 0
-  faas-infer model plan --variants variants.csv --load 10 --latency 50ms --accuracy 76 --json`,
+		Example: `  faas-infer-lab model plan --variants variants.csv --load 1000 --latency 300ms --slack 1 --lambda 0
+  faas-infer-lab model plan --variants variants.csv --load 10 --latency 50ms --accuracy 76 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
@@ -54,7 +54,7 @@ load time × price for each that must be loaded.`,
 			if err != nil {
 				return err
 			}
-			return printReport(c.OutOrStdout(), r, o.json)
+			return r.Print(c.OutOrStdout(), o.json)
 		},
 	}
 	f := c.Flags()

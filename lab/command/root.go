@@ -23,7 +23,22 @@ start the faas-infer program in the same directory.`
   faas-infer-lab accuracy dssm-2365`
 	for _, c := range root.Commands() {
 		c.Hidden = true
+		if c.Name() == "model" {
+			addPlans(c)
+		}
 	}
 	root.AddCommand(newSimulateCommand(), newReproduceCommand(), newBenchCommand(), newTuneCommand(), accuracy.NewCommand())
 	return root
+}
+
+// addPlans adds the commands that choose among a model's variants to "model". The help has no
+// others.
+func addPlans(model *cobra.Command) {
+	for _, c := range model.Commands() {
+		c.Hidden = true
+	}
+	model.Hidden, model.Short, model.Long = false, "Choose among the variants of a model", "These commands choose among the variants of a model that a file lists."
+	model.Example = `  faas-infer-lab model pick --variants variants.csv --queries queries.csv
+  faas-infer-lab model plan --variants variants.csv --load 1000 --latency 300ms`
+	model.AddCommand(newModelPickCommand(), newModelPlanCommand())
 }

@@ -3,9 +3,9 @@ package figure
 import (
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
-	"github.com/faas-infer/faas-infer/scaling/infaas"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 

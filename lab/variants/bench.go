@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/scaling/infaas"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/variant"
 )
 

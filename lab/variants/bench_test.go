@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/scaling/infaas"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 )
 
 // The bench prints its results, its decisions are sound, and its plans are HiGHS'. The times are

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/scaling/infaas"
 )
 
 //go:embed highs.py

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/faas-infer/faas-infer/scaling/infaas"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 )
 
 // perArchitecture are numbers of variants of architectures. As in INFaaS' Table 6, 22
