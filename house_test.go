@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"command/load":       {"command/report", "model"},
 	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"scaling":            {"profiler", "cluster", "shadow"},
-	"scaling/systems":    {"scaling", "batching", "coldstart", "variant", "profiler", "cluster", "shadow"},
+	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},

@@ -1,26 +1,25 @@
-package systems
+package baselines
 
 import (
 	"cmp"
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/infaas"
 	"github.com/faas-infer/faas-infer/scaling/placing"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
 // INFaaS are the parameters of INFaaS' systems.
 type INFaaS struct {
-	// spread: instances go to the emptiest node, not to the fullest that has room.
-	spread bool
 	// Slack is the capacity over the load, 1.05 in INFaaS' §5. Lambda is λ, the weight of
 	// loading in 1/s, which it does not publish.
 	Slack, Lambda float64
-	plan          planner
 }
 
 // The polls of INFaaS' §5: of the Model-Autoscaler, and of the monitor, which also measures the
@@ -33,47 +32,84 @@ const (
 // planner returns the counts by option that each application should come to.
 type planner func(x *infaasScaler, apps []*application) [][]int
 
-// infaasRow returns INFaaS or one of the baselines that its authors configured with it.
-func infaasRow(name, says string, plan planner, choose chooser) System {
-	return System{
-		Name: name, Says: says, settings: baseline(), cold: "fixed", queue: capacity.LateBound,
-		margin: times(1), choose: choose, colocates: true, infaas: INFaaS{Slack: 1.05, plan: plan},
-	}
+// infaasRow is one of INFaaS' systems.
+type infaasRow struct {
+	name, says string
+	plan       planner
+	// pinned: the developer chooses the variant. spread: instances go to the emptiest node, not to the
+	// fullest that has room, as Clipper+ has a model on each GPU (§6.3).
+	pinned, spread bool
 }
 
-// spreading returns the system with instances on the emptiest nodes: Clipper+ has a model on each
-// GPU (§6.3).
-func (s System) spreading() System {
-	s.infaas.spread = true
-	return s
+// infaasRows are INFaaS and the baselines that its authors configured with it.
+var infaasRows = []infaasRow{
+	{INFaaSName, "INFaaS as published: its greedy heuristic chooses among variants (§4.2.2)", greedy, false, false},
+	{INFaaSILP, "INFaaS with the integer program of its §4.2.1 instead", program, false, false},
+	{Clipper, "Clipper+ of INFaaS §6: a number of instances of one variant, which the developer chooses", preloaded, true, true},
+	{ClipperCPU, "Clipper+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", preloaded, true, true},
+	{SageMaker, "SM+ of INFaaS §6: one variant, which the developer chooses, scaled with the load", greedy, true, false},
+	{SMCPU, "SM+ with another choice, in INFaaS' Fig. 6 a variant on CPUs", greedy, true, false},
+}
+
+// infaasSystems returns the systems of infaasRows.
+func infaasSystems() (found []systems.System) {
+	for _, row := range infaasRows {
+		s := core(systems.Batch).Change(row.name, row.says, func(r *systems.Rules) {
+			r.Batching, r.Margin, r.Meter = "", 1, monitorPoll
+			r.Policy = func() batching.Policy { return NewLeastLoaded() }
+			r.Choose = every
+			if row.pinned {
+				r.Choose = pinned
+			}
+			r.Instances = func(f systems.Function) int { return pin(row.name, f).Instances }
+		})
+		found = append(found, WithINFaaS(s, INFaaS{Slack: 1.05}))
+	}
+	return found
+}
+
+// choosesVariants reports whether a system is one of INFaaS' systems.
+func choosesVariants(s systems.System) bool {
+	return slices.ContainsFunc(infaasRows, func(row infaasRow) bool { return row.name == s.Name })
 }
 
 // Colocates reports whether the system's instances share a device without shares of their own.
-func (s System) Colocates() bool { return s.colocates }
+func Colocates(s systems.System) bool { return choosesVariants(s) }
 
 // WithINFaaS returns the system with other parameters, if it is one of INFaaS'.
-func (s System) WithINFaaS(p INFaaS) System {
-	s.infaas.Slack, s.infaas.Lambda = p.Slack, p.Lambda
+func WithINFaaS(s systems.System, p INFaaS) systems.System {
+	for _, row := range infaasRows {
+		if row.name == s.Name {
+			s = s.Change(s.Name, s.Says, func(r *systems.Rules) {
+				r.Scaler = func(scaling.Settings) systems.Scaler { return newINFaaS(p, row.plan, row.spread) }
+			})
+		}
+	}
 	return s
 }
 
-// pin is the developer's choice for the system, zero if there is none.
-func (s System) pin(f Function) Pin {
+// pin is the developer's choice for a system, zero if there is none.
+func pin(system string, f systems.Function) systems.Pin {
 	if f.Variants == nil {
-		return Pin{}
+		return systems.Pin{}
 	}
-	return f.Variants.Pinned[s.Name]
+	return f.Variants.Pinned[system]
+}
+
+// every considers all variants.
+func every(s systems.System, f systems.Function, _ float64, t systems.Times) []capacity.Candidate {
+	return s.Predicted(f, t)
 }
 
 // pinned considers only the developer's choice, or the candidate that costs least per request.
-func pinned(s System, f Function, _ float64, t Times) []capacity.Candidate {
-	all := s.predicted(f, t)
-	if pin := s.pin(f); pin.Variant != "" {
+func pinned(s systems.System, f systems.Function, _ float64, t systems.Times) []capacity.Candidate {
+	all := s.Predicted(f, t)
+	if pin := pin(s.Name, f); pin.Variant != "" {
 		return slices.DeleteFunc(all, func(c capacity.Candidate) bool { return c.Artefact != pin.Variant })
 	}
 	all = slices.DeleteFunc(all, func(c capacity.Candidate) bool { return f.SLO > 0 && c.Exec > f.SLO })
 	if len(all) == 0 {
-		return s.predicted(f, t)
+		return s.Predicted(f, t)
 	}
 	per := func(c capacity.Candidate) float64 {
 		return own.Price(c.Config.Resources).PerSecond * c.Exec.Seconds() / float64(c.Config.Batch*c.Config.Streams())
@@ -85,6 +121,8 @@ func pinned(s System, f Function, _ float64, t Times) []capacity.Candidate {
 // between it only starts a variant for a request that finds none (Algorithm 1).
 type infaasScaler struct {
 	INFaaS
+	plan           planner
+	spread         bool
 	next, observed time.Time
 	autoscalers    map[string]*infaas.Autoscaler
 	watched        map[cluster.InstanceID]watched
@@ -97,8 +135,8 @@ type watched struct {
 	busy, profiled time.Duration
 }
 
-func newINFaaS(p INFaaS) Scaler {
-	return &infaasScaler{INFaaS: p, autoscalers: map[string]*infaas.Autoscaler{}, watched: map[cluster.InstanceID]watched{}}
+func newINFaaS(p INFaaS, plan planner, spread bool) systems.Scaler {
+	return &infaasScaler{INFaaS: p, plan: plan, spread: spread, autoscalers: map[string]*infaas.Autoscaler{}, watched: map[cluster.InstanceID]watched{}}
 }
 
 // application is a function as the planners see it.
@@ -111,7 +149,7 @@ type application struct {
 	ready     []int
 }
 
-// Scale implements [Scaler].
+// Scale implements [systems.Scaler].
 func (x *infaasScaler) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
 	x.nodes = slices.Clone(nodes)
 	due := !now.Before(x.next)
@@ -126,7 +164,7 @@ func (x *infaasScaler) Scale(now time.Time, functions []scaling.Function, nodes 
 	var apps []*application
 	for i := range functions {
 		f := &functions[i]
-		if app := x.application(f); !waitsForFirst(*f) {
+		if app := x.application(f); !systems.WaitsForFirst(*f) {
 			apps = append(apps, app)
 		} else if at := x.inactive(app); at >= 0 {
 			x.start(&plan, app, at, 1)
@@ -349,11 +387,7 @@ func (x *infaasScaler) node(need cluster.Resources, avoid map[string]bool) int {
 
 // room is the number of instances for which there is room.
 func (x *infaasScaler) room(need cluster.Resources) int {
-	sum := 0
-	for _, n := range x.nodes {
-		sum += fits(&n, need, cluster.Tenant{})
-	}
-	return sum
+	return systems.RoomOn(x.nodes, cluster.Tenant{}, func() map[string][]systems.Held { return nil })(need)
 }
 
 // emptiest returns the instance to stop: an Interfered one, or that on the node with the most free

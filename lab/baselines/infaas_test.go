@@ -1,4 +1,4 @@
-package systems
+package baselines
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // oneConfig is a variant with one config.
@@ -22,19 +23,19 @@ func (o oneConfig) Exec(_ cluster.Config, b int) (time.Duration, bool) {
 func (o oneConfig) Spread() float64 { return 0 }
 
 // table2 is INFaaS' Table 2: A costs 1 on CPUs, C 16 on a GPU.
-func table2() *Variants {
-	return &Variants{
-		All: []Variant{
+func table2() *systems.Variants {
+	return &systems.Variants{
+		All: []systems.Variant{
 			{Name: "A", Times: oneConfig{cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000}}, 200 * ms}, Loading: 900 * ms},
 			{Name: "C", Times: oneConfig{cluster.Config{Batch: 12, Resources: cluster.Resources{GPU: 16}}, 15 * ms}, Loading: 2500 * ms},
 		},
-		Pinned: map[string]Pin{SageMaker: {Variant: "C"}, Clipper: {Variant: "A", Instances: 2}},
+		Pinned: map[string]systems.Pin{SageMaker: {Variant: "C"}, Clipper: {Variant: "A", Instances: 2}},
 	}
 }
 
 // pretence is a function of a system whose instances load between two polls.
 type pretence struct {
-	scaler Scaler
+	scaler systems.Scaler
 	f      scaling.Function
 	nodes  []cluster.Node
 	now    time.Time
@@ -43,7 +44,7 @@ type pretence struct {
 
 func pretend(t *testing.T, name string, slo time.Duration) *pretence {
 	s := system(t, name)
-	f := Function{Name: "f", SLO: slo, Variants: table2()}
+	f := systems.Function{Name: "f", SLO: slo, Variants: table2()}
 	u := s.Tuner(f, f.Variants.All[0].Times)
 	list, revision := u.Candidates(time.Unix(1000, 0), 4)
 	return &pretence{
@@ -141,7 +142,7 @@ func TestBaselinesOfINFaaS(t *testing.T) {
 
 // Without a choice of the developer, it is the cheapest per request.
 func TestUnpinned(t *testing.T) {
-	s, f := system(t, SageMaker), Function{SLO: 300 * ms, Variants: table2()}
+	s, f := system(t, SageMaker), systems.Function{SLO: 300 * ms, Variants: table2()}
 	f.Variants.Pinned = nil
 	if all := s.Candidates(f, 1, f.Variants.All[0].Times); len(all) != 1 || all[0].Artefact != "C" || all[0].Loading != 2500*ms {
 		t.Errorf("%+v", all)
@@ -150,12 +151,12 @@ func TestUnpinned(t *testing.T) {
 
 // ours considers all variants, and instances of each.
 func TestVariantsAreCandidates(t *testing.T) {
-	s, f := system(t, FaaSInfer), Function{SLO: 300 * ms, Variants: table2()}
+	s, f := system(t, systems.FaaSInfer), systems.Function{SLO: 300 * ms, Variants: table2()}
 	all := s.Candidates(f, 1, f.Variants.All[0].Times)
 	if len(all) != 2 || all[0].Artefact != "A" || all[1].Artefact != "C" || all[1].Config.Batch != 12 {
 		t.Errorf("%+v", all)
 	}
-	if s.Colocates() || !system(t, INFaaSName).Colocates() {
+	if Colocates(s) || !Colocates(system(t, INFaaSName)) {
 		t.Error("only INFaaS' systems have instances without shares of their own")
 	}
 }

@@ -1,10 +1,11 @@
-package batching
+package baselines
 
 import (
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -15,24 +16,24 @@ import (
 type LeastLoaded struct {
 	instances []*loaded
 	// homeless are the requests that came while there was no instance.
-	homeless []RequestID
+	homeless []batching.RequestID
 	// placed has the instance in whose queue a request waits.
-	placed  map[RequestID]*loaded
-	actions []Action
+	placed  map[batching.RequestID]*loaded
+	actions []batching.Action
 	// random draws the instance of a request instead; nil for INFaaS' dispatcher.
 	random *rand.Rand
 }
 
 // loaded is an instance with its queue.
 type loaded struct {
-	Instance
-	queue []RequestID
+	batching.Instance
+	queue []batching.RequestID
 	// running is the number of requests of the batch that it executes.
 	running int
 }
 
 // NewLeastLoaded returns the policy without instances.
-func NewLeastLoaded() *LeastLoaded { return &LeastLoaded{placed: map[RequestID]*loaded{}} }
+func NewLeastLoaded() *LeastLoaded { return &LeastLoaded{placed: map[batching.RequestID]*loaded{}} }
 
 // NewRandom returns a policy that differs from LeastLoaded in one thing: a request goes to an
 // instance at random, as a Kubernetes Service sends it. Two policies with the same seed choose
@@ -49,10 +50,10 @@ func (in *loaded) ahead() float64 {
 	return float64(len(in.queue)+in.running+1) / float64(b) * in.Exec[b-1].Seconds()
 }
 
-// Add implements [Policy].
-func (p *LeastLoaded) Add(_ time.Time, r Request) { p.deal(r.ID) }
+// Add implements [batching.Policy].
+func (p *LeastLoaded) Add(_ time.Time, r batching.Request) { p.deal(r.ID) }
 
-func (p *LeastLoaded) deal(id RequestID) {
+func (p *LeastLoaded) deal(id batching.RequestID) {
 	if len(p.instances) == 0 {
 		p.homeless = append(p.homeless, id)
 		return
@@ -76,8 +77,8 @@ func (p *LeastLoaded) choose() *loaded {
 	return least
 }
 
-// Cancel implements [Policy].
-func (p *LeastLoaded) Cancel(_ time.Time, id RequestID) bool {
+// Cancel implements [batching.Policy].
+func (p *LeastLoaded) Cancel(_ time.Time, id batching.RequestID) bool {
 	from := &p.homeless
 	if in := p.placed[id]; in != nil {
 		from = &in.queue
@@ -90,8 +91,8 @@ func (p *LeastLoaded) Cancel(_ time.Time, id RequestID) bool {
 	return i >= 0
 }
 
-// Up implements [Policy].
-func (p *LeastLoaded) Up(_ time.Time, in Instance) {
+// Up implements [batching.Policy].
+func (p *LeastLoaded) Up(_ time.Time, in batching.Instance) {
 	if i := p.index(in.ID); i >= 0 {
 		p.instances[i].Instance = in
 		return
@@ -100,7 +101,7 @@ func (p *LeastLoaded) Up(_ time.Time, in Instance) {
 	p.redeal(p.take(&p.homeless))
 }
 
-// Down implements [Policy].
+// Down implements [batching.Policy].
 func (p *LeastLoaded) Down(_ time.Time, id cluster.InstanceID) {
 	i := p.index(id)
 	if i < 0 {
@@ -112,21 +113,21 @@ func (p *LeastLoaded) Down(_ time.Time, id cluster.InstanceID) {
 }
 
 // take empties a queue and returns what was in it.
-func (p *LeastLoaded) take(queue *[]RequestID) []RequestID {
+func (p *LeastLoaded) take(queue *[]batching.RequestID) []batching.RequestID {
 	ids := *queue
 	*queue = nil
 	return ids
 }
 
 // redeal deals requests that waited elsewhere.
-func (p *LeastLoaded) redeal(ids []RequestID) {
+func (p *LeastLoaded) redeal(ids []batching.RequestID) {
 	for _, id := range ids {
 		delete(p.placed, id)
 		p.deal(id)
 	}
 }
 
-// Done implements [Policy].
+// Done implements [batching.Policy].
 func (p *LeastLoaded) Done(_ time.Time, id cluster.InstanceID) {
 	if i := p.index(id); i >= 0 {
 		p.instances[i].running = 0
@@ -137,8 +138,8 @@ func (p *LeastLoaded) index(id cluster.InstanceID) int {
 	return slices.IndexFunc(p.instances, func(in *loaded) bool { return in.ID == id })
 }
 
-// Actions implements [Policy].
-func (p *LeastLoaded) Actions(time.Time) []Action {
+// Actions implements [batching.Policy].
+func (p *LeastLoaded) Actions(time.Time) []batching.Action {
 	p.actions = p.actions[:0]
 	for _, in := range p.instances {
 		n := min(len(in.queue), in.Config.Batch)
@@ -150,13 +151,13 @@ func (p *LeastLoaded) Actions(time.Time) []Action {
 		for _, id := range batch {
 			delete(p.placed, id)
 		}
-		p.actions = append(p.actions, Action{Instance: in.ID, Dispatch: batch})
+		p.actions = append(p.actions, batching.Action{Instance: in.ID, Dispatch: batch})
 	}
 	return p.actions
 }
 
-// Next implements [Policy]. Only events let it act.
+// Next implements [batching.Policy]. Only events let it act.
 func (p *LeastLoaded) Next() (at time.Time, ok bool) { return time.Time{}, false }
 
-// Waiting implements [Policy].
+// Waiting implements [batching.Policy].
 func (p *LeastLoaded) Waiting() int { return len(p.placed) + len(p.homeless) }

@@ -1,10 +1,11 @@
-package batching
+package baselines
 
 import (
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -12,16 +13,16 @@ import (
 // executed however late. Requests of an instance that leaves are dealt anew.
 func TestLeastLoaded(t *testing.T) {
 	p, now := NewLeastLoaded(), time.Unix(1000, 0)
-	sent := func() map[cluster.InstanceID][]RequestID {
-		all := map[cluster.InstanceID][]RequestID{}
+	sent := func() map[cluster.InstanceID][]batching.RequestID {
+		all := map[cluster.InstanceID][]batching.RequestID{}
 		for _, a := range p.Actions(now) {
 			all[a.Instance] = append(all[a.Instance], a.Dispatch...)
 		}
 		return all
 	}
-	add := func(ids ...RequestID) {
+	add := func(ids ...batching.RequestID) {
 		for _, id := range ids {
-			p.Add(now, Request{ID: id, Deadline: now.Add(-time.Hour)})
+			p.Add(now, batching.Request{ID: id, Deadline: now.Add(-time.Hour)})
 		}
 	}
 	add(1)
@@ -29,13 +30,13 @@ func TestLeastLoaded(t *testing.T) {
 		t.Errorf("without an instance: %v, %d wait", got, p.Waiting())
 	}
 	// slow serves 5/s, fast 100/s in batches of 2.
-	p.Up(now, Instance{ID: "slow", Config: cluster.Config{Batch: 1}, Exec: []time.Duration{200 * time.Millisecond}})
-	if got := sent(); !slices.Equal(got["slow"], []RequestID{1}) {
+	p.Up(now, batching.Instance{ID: "slow", Config: cluster.Config{Batch: 1}, Exec: []time.Duration{200 * time.Millisecond}})
+	if got := sent(); !slices.Equal(got["slow"], []batching.RequestID{1}) {
 		t.Errorf("the first instance gets %v", got)
 	}
-	p.Up(now, Instance{ID: "fast", Config: cluster.Config{Batch: 2}, Exec: []time.Duration{20 * time.Millisecond, 20 * time.Millisecond}})
+	p.Up(now, batching.Instance{ID: "fast", Config: cluster.Config{Batch: 2}, Exec: []time.Duration{20 * time.Millisecond, 20 * time.Millisecond}})
 	add(2, 3, 4, 5, 6)
-	if got := sent(); !slices.Equal(got["fast"], []RequestID{2, 3}) || len(got) != 1 || p.Waiting() != 3 {
+	if got := sent(); !slices.Equal(got["fast"], []batching.RequestID{2, 3}) || len(got) != 1 || p.Waiting() != 3 {
 		t.Errorf("%v, %d wait", got, p.Waiting())
 	}
 	if !p.Cancel(now, 5) || p.Cancel(now, 5) || p.Cancel(now, 2) {
@@ -43,7 +44,7 @@ func TestLeastLoaded(t *testing.T) {
 	}
 	p.Down(now, "fast")
 	p.Done(now, "slow")
-	if got := sent(); !slices.Equal(got["slow"], []RequestID{4}) || p.Waiting() != 1 {
+	if got := sent(); !slices.Equal(got["slow"], []batching.RequestID{4}) || p.Waiting() != 1 {
 		t.Errorf("after fast has left: %v, %d wait", got, p.Waiting())
 	}
 	if _, ok := p.Next(); ok {
@@ -58,12 +59,12 @@ func TestRandom(t *testing.T) {
 	waits := false
 	for _, q := range []*LeastLoaded{p, again} {
 		for _, id := range []cluster.InstanceID{"a", "b", "c", "d"} {
-			q.Up(now, Instance{ID: id, Config: cluster.Config{Batch: 1}, Exec: []time.Duration{time.Millisecond}})
+			q.Up(now, batching.Instance{ID: id, Config: cluster.Config{Batch: 1}, Exec: []time.Duration{time.Millisecond}})
 		}
 	}
-	for id := range RequestID(400) {
-		p.Add(now, Request{ID: id})
-		again.Add(now, Request{ID: id})
+	for id := range batching.RequestID(400) {
+		p.Add(now, batching.Request{ID: id})
+		again.Add(now, batching.Request{ID: id})
 		if p.placed[id].ID != again.placed[id].ID {
 			t.Fatal("two policies with the same seed choose differently")
 		}

@@ -1,4 +1,4 @@
-package systems
+package baselines
 
 import (
 	"time"
@@ -7,6 +7,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 const (
@@ -17,6 +18,17 @@ const (
 	// firstWindow is the least window on the authors' machine (§VI-D).
 	firstWindow = 10 * time.Second
 )
+
+// published returns BATCH as its authors run it.
+func published() systems.System {
+	return core(systems.Batch).Change(BatchPublished, "BATCH as its authors run it: its own latency formula, an instance for every batch, chosen each hour, times by regression", func(r *systems.Rules) {
+		r.Margin, r.Choose, r.Believes = 1, asPublished, regressed
+		s := systems.New(BatchPublished, "", *r)
+		r.Tuning = func(f systems.Function, t systems.Times) systems.Tuning {
+			return &tuning{system: s, function: f, times: regressed(t)}
+		}
+	})
+}
 
 // hourly says when BATCH as published chooses anew, and for which arrivals. The paper does not
 // say what happens in the first hour. Here the window is then all that has come, and a choice
@@ -58,30 +70,41 @@ func (h *hourly) due(now time.Time) (o otp.Objective, ok bool) {
 	return o, ok
 }
 
-// beginHourly is Begin for BATCH as published. Before the first window has ended, the choice is
-// for requests that come at random at the present rate.
-func (u *Tuner) beginHourly(now time.Time, rate float64) *Search {
+// tuning chooses for one function by the hours.
+type tuning struct {
+	system   systems.System
+	function systems.Function
+	times    systems.Times
+	hours    hourly
+}
+
+// Arrived implements [systems.Tuning].
+func (u *tuning) Arrived(at time.Time) { u.hours.add(at) }
+
+// Due implements [systems.Tuning]. Before the first window has ended, the choice is for requests
+// that come at random at the present rate.
+func (u *tuning) Due(now time.Time, rate float64, first bool) *systems.Search {
 	o, ok := u.hours.due(now)
 	switch {
 	case ok:
-	case u.revision == 0:
+	case first:
 		o.Rate = rate
 	default:
 		return nil
 	}
-	return u.system.publish(u.function, o, u.times)
+	return systems.NewSearch(publish(u.system, u.function, o, u.times))
 }
 
-// publish prepares the search of BATCH as published: the whole SLO, no margin, no spread, and
-// an instance for every batch.
-func (s System) publish(f Function, arrivals otp.Objective, t Times) *Search {
+// publish returns the search of BATCH as published: the whole SLO, no margin, no spread, and
+// an instance for every batch. It has no number of instances: on a cluster the engine starts as many
+// as the load needs, and batches may wait for one.
+func publish(s systems.System, f systems.Function, arrivals otp.Objective, t systems.Times) func() []capacity.Candidate {
 	var all []cluster.Config
-	for _, c := range s.predicted(f, t) {
+	for _, c := range s.Predicted(f, t) {
 		all = append(all, c.Config)
 	}
-	arrivals.SLO, arrivals.Quantile, arrivals.Budget = f.SLO, f.quantile(), f.Budget
-	x := &Search{slo: f.SLO, objective: arrivals, published: true}
-	x.shares, x.configs = Shares(all, func(c cluster.Config) []time.Duration {
+	arrivals.SLO, arrivals.Quantile, arrivals.Budget = f.SLO, f.Quantile(), f.Budget
+	shares, configs := systems.Shares(all, func(c cluster.Config) []time.Duration {
 		table := make([]time.Duration, c.Batch)
 		for k := range table {
 			table[k], _ = t.Exec(c, k+1)
@@ -90,35 +113,29 @@ func (s System) publish(f Function, arrivals otp.Objective, t Times) *Search {
 			}
 		}
 		return table
-	}, f.price())
-	return x
-}
-
-// runPublished is Run for BATCH as published. It has no number of instances: on a cluster the
-// engine starts as many as the load needs, and batches may wait for one.
-func (x *Search) runPublished() {
-	best, err := otp.Published(x.objective, x.shares)
-	if err != nil {
-		return
+	}, f.Pricing())
+	return func() []capacity.Candidate {
+		best, err := otp.Published(arrivals, shares)
+		if err != nil {
+			return nil
+		}
+		config := configs[best.Share]
+		config.Batch = best.Batch
+		exec := shares[best.Share].Exec[best.Batch-1]
+		return []capacity.Candidate{systems.Tolerated(capacity.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: best.Timeout}, f.SLO)}
 	}
-	config := x.configs[best.Share]
-	config.Batch = best.Batch
-	exec := x.shares[best.Share].Exec[best.Batch-1]
-	x.list = []capacity.Candidate{tolerated(capacity.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: best.Timeout}, x.slo)}
 }
 
 // asPublished considers only the config that BATCH's optimiser as published chooses.
-func asPublished(s System, f Function, rate float64, t Times) []capacity.Candidate {
-	x := s.publish(f, otp.Objective{Arrivals: f.Arrivals, Rate: rate}, regressed(t))
-	x.Run()
-	return x.list
+func asPublished(s systems.System, f systems.Function, rate float64, t systems.Times) []capacity.Candidate {
+	return publish(s, f, otp.Objective{Arrivals: f.Arrivals, Rate: rate}, regressed(t))()
 }
 
 // regressed returns the times that BATCH's regression estimates from all measured rows
 // (§III-A). Its authors fit to less than 3 % of Lambda's 560 settings of a model. A cluster's
 // profile has fewer rows than the regression has terms for that. It returns t if there is
 // nothing to fit to.
-func regressed(t Times) Times {
+func regressed(t systems.Times) systems.Times {
 	var rows []otp.Row
 	for _, c := range t.Configs() {
 		if at, ok := t.Exec(c, c.Batch); ok && at > 0 {
@@ -134,11 +151,11 @@ func regressed(t Times) Times {
 
 // estimated are the times of regressed.
 type estimated struct {
-	Times
+	systems.Times
 	polynomial *otp.Polynomial
 }
 
-// Exec implements [Times].
+// Exec implements [systems.Times].
 func (e estimated) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	if _, ok := e.Times.Exec(c, b); !ok {
 		return 0, false
@@ -146,5 +163,5 @@ func (e estimated) Exec(c cluster.Config, b int) (time.Duration, bool) {
 	return e.polynomial.At(b, c.Resources), true
 }
 
-// Spread implements [Times]. BATCH takes times as deterministic (§VI-B).
+// Spread implements [systems.Times]. BATCH takes times as deterministic (§VI-B).
 func (e estimated) Spread() float64 { return 0 }

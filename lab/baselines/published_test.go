@@ -1,4 +1,4 @@
-package systems
+package baselines
 
 import (
 	"math"
@@ -7,12 +7,13 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // BATCH §V and §VI-D: the optimiser runs each hour, for the requests of the hour before. In the
 // first hour it runs when the window has doubled.
 func TestSection6HourlyWindow(t *testing.T) {
-	u := system(t, BatchPublished).Tuner(Function{SLO: 200 * ms, Percentile: 95, MaxBatch: 8}, model)
+	u := system(t, BatchPublished).Tuner(systems.Function{SLO: 200 * ms, Percentile: 95, MaxBatch: 8}, model)
 	start := time.Unix(1000, 0)
 	var chosen []time.Duration
 	var quiet capacity.Candidate
@@ -52,7 +53,7 @@ func TestSection6HourlyWindow(t *testing.T) {
 
 // Without requests in an hour the choice stays.
 func TestHourWithoutRequests(t *testing.T) {
-	u := system(t, BatchPublished).Tuner(Function{SLO: 200 * ms}, model)
+	u := system(t, BatchPublished).Tuner(systems.Function{SLO: 200 * ms}, model)
 	start := time.Unix(1000, 0)
 	u.Candidates(start, 0)
 	u.Arrived(start)

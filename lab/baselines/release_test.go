@@ -1,4 +1,4 @@
-package systems
+package baselines
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
+	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // listed has times by config, all without spread.
@@ -37,14 +38,14 @@ func TestReleaseConfigs(t *testing.T) {
 		on(1, 2, 10): 2 * half, on(1, 4, 10): half, on(1, 1, 0): half,
 		on(2, 2, 10): half, on(2, 4, 10): half / 2, on(4, 4, 20): half + 1, on(8, 8, 20): half / 2, on(8, 6, 20): half,
 	}
-	f := Function{Name: "f", SLO: 2 * half}
+	f := systems.Function{Name: "f", SLO: 2 * half}
 	for name, want := range map[string]map[cluster.Config]time.Duration{
 		Release:    {on(1, 2, 10): 2 * half, on(2, 2, 10): half, on(8, 8, 20): half / 2, on(8, 6, 20): half},
 		ReleaseBB:  {on(1, 2, 10): 2 * half},
 		ReleaseRS:  {on(1, 2, 10): 2 * half, on(2, 2, 10): half, on(8, 8, 20): half / 2},
 		ReleaseOP2: {on(1, 2, 10): 4 * half, on(8, 8, 20): half},
 		// The paper adds 10 % to predictions, and any share may be taken.
-		INFless: {on(1, 1, 0): half * 11 / 10, on(1, 2, 10): 2 * half * 11 / 10, on(1, 4, 10): half * 11 / 10, on(2, 4, 10): half * 11 / 20, on(8, 8, 20): half * 11 / 20},
+		systems.INFless: {on(1, 1, 0): half * 11 / 10, on(1, 2, 10): 2 * half * 11 / 10, on(1, 4, 10): half * 11 / 10, on(2, 4, 10): half * 11 / 20, on(8, 8, 20): half * 11 / 20},
 	} {
 		s, err := ByName(name)
 		if err != nil {
@@ -70,7 +71,7 @@ func TestReleaseConfigs(t *testing.T) {
 // 47.06/s without rounding.
 func TestOneRoundingOfEq1(t *testing.T) {
 	c := cluster.Config{Batch: 8}
-	for name, up := range map[string]float64{INFless: 40, Release: 47, FaaSInfer: 8 / 0.17} {
+	for name, up := range map[string]float64{systems.INFless: 40, Release: 47, systems.FaaSInfer: 8 / 0.17} {
 		s, err := ByName(name)
 		if err != nil {
 			t.Fatal(err)
@@ -104,8 +105,8 @@ func TestPlain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := s.Plain(times, c.fork)
-		got := s.Candidates(Function{Name: "f", SLO: time.Second}, 10, plain)
+		plain := Plain(s, times, c.fork)
+		got := s.Candidates(systems.Function{Name: "f", SLO: time.Second}, 10, plain)
 		if len(got) != 1 || got[0].Config != c.want || got[0].Exec != c.exec {
 			t.Errorf("%s with a fork of %v: %v, want %v in %v", c.name, c.fork, got, c.want, c.exec)
 		}
@@ -113,7 +114,7 @@ func TestPlain(t *testing.T) {
 			t.Errorf("%s with a fork of %v takes %v", c.name, c.fork, exec)
 		}
 	}
-	if s, err := ByName(INFless); err != nil || len(s.Plain(times, time.Second).Configs()) != 2 {
+	if s, err := ByName(systems.INFless); err != nil || len(Plain(s, times, time.Second).Configs()) != 2 {
 		t.Errorf("INFless' instances are not plain: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/figure"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/variants"
@@ -135,9 +136,9 @@ func scenarioList() (rows [][2]string) {
 }
 
 func policyList() (rows [][2]string) {
-	names := append(systems.Names(), systems.ForVariants()...)
+	names := append(baselines.Names(), baselines.ForVariants()...)
 	for _, name := range names[:len(names)-1] { // Both end with faas-infer.
-		if s, err := systems.ByName(name); err == nil {
+		if s, err := baselines.ByName(name); err == nil {
 			rows = append(rows, [2]string{name, s.Says})
 		}
 	}
@@ -176,9 +177,9 @@ func (o *simulateOptions) run(ctx context.Context, name string, out io.Writer) e
 // systems returns the systems of --policy, each once. Without the flag it returns the
 // scenario's, or all that can serve it if the scenario names none.
 func (o *simulateOptions) systems(of *scenario.Scenario) ([]systems.System, error) {
-	names, every := o.policies, systems.Names()
+	names, every := o.policies, baselines.Names()
 	if of.Kind == scenario.Variants {
-		every = systems.ForVariants()
+		every = baselines.ForVariants()
 	}
 	if len(names) == 0 {
 		names = of.Policies
@@ -194,7 +195,7 @@ func (o *simulateOptions) systems(of *scenario.Scenario) ([]systems.System, erro
 			wanted = every
 		}
 		for _, n := range wanted {
-			s, err := systems.ByName(n)
+			s, err := baselines.ByName(n)
 			if err != nil {
 				return nil, fmt.Errorf("--policy: %w, or %s", err, everyPolicy)
 			}

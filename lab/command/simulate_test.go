@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 )
 
 const smallScenario = `
@@ -87,7 +87,7 @@ func TestSimulateJSON(t *testing.T) {
 		return values
 	}
 	first := read("--policy", "batch,all,batch")
-	for _, name := range systems.Names() {
+	for _, name := range baselines.Names() {
 		if _, ok := first["slo_violation_pct.small."+name]; !ok {
 			t.Errorf("nothing of %s", name)
 		}
@@ -135,7 +135,7 @@ func TestSimulateHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range append(systems.Names(), "testbed-qa", "one-machine", "--trace", "my-load.csv") {
+	for _, want := range append(baselines.Names(), "testbed-qa", "one-machine", "--trace", "my-load.csv") {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the help", want)
 		}

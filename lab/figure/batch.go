@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -60,7 +61,7 @@ func (j tuningJob) price() otp.Pricing {
 }
 
 // buffers are the tuned buffers, by their names in tables.
-var buffers = []struct{ name, system string }{{"BATCH", systems.Batch}, {"BATCH as published", systems.BatchPublished}}
+var buffers = []struct{ name, system string }{{"BATCH", systems.Batch}, {"BATCH as published", baselines.BatchPublished}}
 
 // run simulates the function's day in each way.
 func (j tuningJob) run(ctx context.Context, part func(float64)) (*day, error) {
@@ -69,7 +70,7 @@ func (j tuningJob) run(ctx context.Context, part func(float64)) (*day, error) {
 		d.quantile = systems.DefaultPercentile / 100.
 	}
 	for i, of := range buffers {
-		system, err := systems.ByName(of.system)
+		system, err := baselines.ByName(of.system)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -75,7 +76,7 @@ func (d *day) sum(w way) (s daySums) {
 }
 
 // wayNames are the names of the ways in results.
-var wayNames = []string{systems.Batch, systems.BatchPublished, "one_to_one_largest", "one_to_one_cheapest"}
+var wayNames = []string{systems.Batch, baselines.BatchPublished, "one_to_one_largest", "one_to_one_cheapest"}
 
 // largest is the index of the way with one call per request at the largest size; the one at the
 // cheapest follows.

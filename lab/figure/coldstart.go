@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
@@ -49,7 +50,7 @@ var coldPolicies = []coldPolicy{
 // coldStart compares the cold-start policies with the hybrid histogram policy: how often
 // requests find no instance, and the resources of idle instances (INFless Fig. 16).
 func coldStart(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcome, error) {
-	base, err := systems.ByName(systems.Default)
+	base, err := baselines.ByName(systems.Default)
 	if err != nil {
 		return nil, err
 	}

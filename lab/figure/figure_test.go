@@ -13,6 +13,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/coldstart"
 	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -45,7 +46,7 @@ func parsed(t *testing.T, name, text string) *scenario.Scenario {
 func systemsOf(t *testing.T, names ...string) (all []systems.System) {
 	t.Helper()
 	for _, name := range names {
-		s, err := systems.ByName(name)
+		s, err := baselines.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,10 +110,10 @@ functions:
 `
 
 func TestTraces(t *testing.T) {
-	held := map[string]float64{systems.OpenFaaS: 400, systems.Batch: 200, systems.INFless: 100}
+	held := map[string]float64{baselines.OpenFaaS: 400, systems.Batch: 200, systems.INFless: 100}
 	run := served(func(s sim.Setup) (uint64, uint64, float64, float64) { return 30, 15, 10, held[s.System.Name] })
 	out, err := Run(t.Context(), parsed(t, "traces", "kind: run\n"+withTraces), Options{
-		Systems: systemsOf(t, systems.OpenFaaS, systems.Batch, systems.INFless), Drawings: true,
+		Systems: systemsOf(t, baselines.OpenFaaS, systems.Batch, systems.INFless), Drawings: true,
 		run: func(ctx context.Context, s sim.Setup) (*sim.Result, error) {
 			r, err := run(ctx, s)
 			r.Functions[0].Served, r.Functions[0].Rejected = 995, 5
@@ -183,7 +184,7 @@ func TestColdStart(t *testing.T) {
 
 // Only the schedulers run here, and all that they place fits.
 func TestScale(t *testing.T) {
-	names := []string{systems.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer}
+	names := []string{baselines.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer}
 	out, err := Run(t.Context(), parsed(t, "scale", text("scale", "instances: [10, 40]")), Options{Systems: systemsOf(t, names...), Drawings: true})
 	if err != nil {
 		t.Fatal(err)

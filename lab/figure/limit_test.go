@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -45,7 +46,7 @@ func (s steady) Next() (at time.Duration, more bool) { return 0, false }
 // setup has four nodes with two cores each, and a function with the model.
 func setup(t *testing.T, system string, m model, slo time.Duration) sim.Setup {
 	t.Helper()
-	s, err := systems.ByName(system)
+	s, err := baselines.ByName(system)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestAnyWithSpread(t *testing.T) {
 // not consider batches of 3. OpenFaaS+ has one request in 20 ms on two cores.
 func TestOwn(t *testing.T) {
 	m := model{each: 10 * ms, most: 4}
-	for system, want := range map[string]float64{systems.INFless: 8 * 2 / 0.03, systems.OpenFaaS: 4 / 0.02, systems.INFlessBB: 8 / 0.02} {
+	for system, want := range map[string]float64{systems.INFless: 8 * 2 / 0.03, baselines.OpenFaaS: 4 / 0.02, baselines.INFlessBB: 8 / 0.02} {
 		got, err := limitOwn(setup(t, system, m, 100*ms), []float64{40})
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -80,13 +81,13 @@ func applicationOf(c *scenario.Scenario) string {
 
 // compared are the pairs of systems whose ratio of throughputs is a result.
 var compared = [][2]string{
-	{systems.INFless, systems.OpenFaaS}, {systems.INFless, systems.Batch}, {systems.Batch, systems.BatchPublished},
-	{systems.INFlessBB, systems.INFless}, {systems.INFlessRS, systems.INFless},
-	{systems.INFlessOP1, systems.INFless}, {systems.INFlessOP2, systems.INFless},
-	{systems.Release, systems.OpenFaaS}, {systems.Release, systems.OpenFaaSCores}, {systems.Release, systems.OpenFaaSCoresRandom}, {systems.Release, systems.Batch}, {systems.Release, systems.BatchPublished},
-	{systems.ReleaseBB, systems.Release}, {systems.ReleaseRS, systems.Release},
-	{systems.ReleaseOP1, systems.Release}, {systems.ReleaseOP2, systems.Release},
-	{systems.FaaSInfer, systems.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, systems.Batch}, {systems.FaaSInfer, systems.BatchPublished}, {systems.FaaSInfer, systems.OpenFaaS},
+	{systems.INFless, baselines.OpenFaaS}, {systems.INFless, systems.Batch}, {systems.Batch, baselines.BatchPublished},
+	{baselines.INFlessBB, systems.INFless}, {baselines.INFlessRS, systems.INFless},
+	{baselines.INFlessOP1, systems.INFless}, {baselines.INFlessOP2, systems.INFless},
+	{baselines.Release, baselines.OpenFaaS}, {baselines.Release, baselines.OpenFaaSCores}, {baselines.Release, baselines.OpenFaaSCoresRandom}, {baselines.Release, systems.Batch}, {baselines.Release, baselines.BatchPublished},
+	{baselines.ReleaseBB, baselines.Release}, {baselines.ReleaseRS, baselines.Release},
+	{baselines.ReleaseOP1, baselines.Release}, {baselines.ReleaseOP2, baselines.Release},
+	{systems.FaaSInfer, baselines.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, systems.Batch}, {systems.FaaSInfer, baselines.BatchPublished}, {systems.FaaSInfer, baselines.OpenFaaS},
 }
 
 // maxResults adds the named results.
@@ -136,9 +137,9 @@ func maxTable(out *Outcome, application string, peaks []*peak) {
 		v, ok := draw.PaperThroughput(application, p.system.Name)
 		a, ap := over(p.system.Name, systems.INFless)
 		b, bp := over(p.system.Name, systems.Batch)
-		c, cp := over(p.system.Name, systems.OpenFaaS)
+		c, cp := over(p.system.Name, baselines.OpenFaaS)
 		held, fragments := p.held()
-		d, _ := over(p.system.Name, systems.Release)
+		d, _ := over(p.system.Name, baselines.Release)
 		t.row(p.system.Name, p.rps, or(v, ok), p.lax, p.saturated, 100*p.rps/p.bound, p.own, a, ap, d, b, bp, c, cp, held, fragments)
 	}
 	t.row("bound", peaks[0].bound)

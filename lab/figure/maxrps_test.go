@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -48,8 +49,8 @@ func configs(s sim.Setup) []sim.ConfigResult {
 func TestMaxRPS(t *testing.T) {
 	told := 0
 	out, err := Run(t.Context(), parsed(t, "testbed-osvt", text("max-rps", "")), Options{
-		Systems: systemsOf(t, systems.OpenFaaS, systems.Batch, systems.INFless, systems.INFlessBB, systems.FaaSInfer), Drawings: true,
-		run:      capacities(map[string]float64{systems.OpenFaaS: 100, systems.Batch: 200, systems.INFless: 500, systems.FaaSInfer: 800}),
+		Systems: systemsOf(t, baselines.OpenFaaS, systems.Batch, systems.INFless, baselines.INFlessBB, systems.FaaSInfer), Drawings: true,
+		run:      capacities(map[string]float64{baselines.OpenFaaS: 100, systems.Batch: 200, systems.INFless: 500, systems.FaaSInfer: 800}),
 		Progress: func(done, total int) { told = 100 * done / total },
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -144,9 +145,9 @@ const lax = 0.97
 func bears(missed, attained float64) bool { return missed <= 1-attained }
 
 // limit returns the limit of any policy, a factor on rates. It counts with the times of the
-// models alone, which OpenFaaS+'s instances need not have ([systems.System.Plain]).
+// models alone, which OpenFaaS+'s instances need not have ([baselines.Plain]).
 func (p *peak) limit(rates []float64) (float64, error) {
-	any, err := systems.ByName(systems.Default)
+	any, err := baselines.ByName(systems.Default)
 	if err != nil {
 		return 0, err
 	}

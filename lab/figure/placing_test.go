@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -25,7 +26,7 @@ func (placingModel) Spread() float64 { return 0 }
 // placingSetup has machines of two nodes with four cores each.
 func placingSetup(t *testing.T, system string, machines int) (sim.Setup, systems.System) {
 	t.Helper()
-	p, err := systems.ByName(system)
+	p, err := baselines.ByName(system)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 	"github.com/faas-infer/faas-infer/lab/sim"
-	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // chosen simulates systems that choose among variants (INFaaS Table 3, Fig. 5 to 7).
@@ -30,7 +30,7 @@ func chosen(ctx context.Context, cases []*scenario.Scenario, o Options) (*Outcom
 			Header: []string{"policy", "requests", "within SLO %", "answered", "late", "refused", "p99 ms", "cost", "÷ infaas", "machines", "starts", "instances, as the mean over time"},
 			Notes:  []string{"cost: the price of all instances, as the mean over time. answered: in time or late."},
 		}
-		base := slices.Index(o.names(), systems.INFaaSName)
+		base := slices.Index(o.names(), baselines.INFaaSName)
 		for k, name := range o.names() {
 			r := results[i][k]
 			total, cost, latency := r.Totals(), costOf(r), latencies(r)

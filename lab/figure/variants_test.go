@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/scenario"
-	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // simulated runs a built-in scenario with its policies, or all for variants.
@@ -18,7 +18,7 @@ func simulated(t *testing.T, name string, o scenario.Overrides) *Outcome {
 	}
 	policies := s.Policies
 	if len(policies) == 0 {
-		policies = systems.ForVariants()
+		policies = baselines.ForVariants()
 	}
 	out, err := Run(t.Context(), s, Options{Systems: systemsOf(t, policies...)})
 	if err != nil {

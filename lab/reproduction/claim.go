@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -129,7 +130,7 @@ func (r rule) verdict(repeated bool) string {
 // ours returns faas-infer's value of a result of another system, NaN if there is none.
 func ours(results []report.Result, name string) float64 {
 	var others []string
-	for _, policy := range append(systems.Names(), systems.ForVariants()...) {
+	for _, policy := range append(baselines.Names(), baselines.ForVariants()...) {
 		if base, ok := strings.CutSuffix(name, "."+policy); ok {
 			others = append(others, base+"."+systems.FaaSInfer)
 		}

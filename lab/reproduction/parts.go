@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/lab/asyfunc"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/batchmodel"
 	"github.com/faas-infer/faas-infer/lab/figure"
 	"github.com/faas-infer/faas-infer/lab/gillis"
 	"github.com/faas-infer/faas-infer/lab/scenario"
-	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // simulated is a part that simulates a built-in scenario, with the drawings that need nothing
@@ -38,7 +38,7 @@ func simulated(name, policies string, duration time.Duration) part {
 			names = everyOf(s.Kind)
 		}
 		for _, n := range names {
-			system, err := systems.ByName(n)
+			system, err := baselines.ByName(n)
 			if err != nil {
 				return nil, err
 			}
@@ -51,9 +51,9 @@ func simulated(name, policies string, duration time.Duration) part {
 // everyOf lists the systems that can serve a kind of scenario.
 func everyOf(kind scenario.Kind) []string {
 	if kind == scenario.Variants {
-		return systems.ForVariants()
+		return baselines.ForVariants()
 	}
-	return systems.Names()
+	return baselines.Names()
 }
 
 // latencies is the part that compares BATCH's model of latencies with the exact one.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -93,7 +94,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 // A load beyond the limit of a process is an error of the run.
 func TestALoadThatCannotBe(t *testing.T) {
 	s := load(t, "poisson", Overrides{})
-	system, err := systems.ByName(systems.Default)
+	system, err := baselines.ByName(systems.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(text)
 	}
-	system, err := systems.ByName(systems.Default)
+	system, err := baselines.ByName(systems.Default)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/testbed"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -59,7 +59,7 @@ func (r *reader) scenario(o *fleet.Object) *Scenario {
 		QueueLimit: o.Int("queue_limit", 1, 1<<30, 0),
 		Fluid:      o.Bool("fluid", false),
 		Told:       o.Bool("told", false),
-		INFaaS:     systems.INFaaS{Slack: o.Number("slack", 1, 10, 1.05), Lambda: o.Number("lambda", 0, 1e3, 0)},
+		INFaaS:     baselines.INFaaS{Slack: o.Number("slack", 1, 10, 1.05), Lambda: o.Number("lambda", 0, 1e3, 0)},
 		Beta:       o.Number("beta", 1e-3, 1e3, capacity.DefaultBeta),
 		Seed:       uint64(o.Int("seed", 0, maxSeed, 1)),
 		Policies:   r.policies(o),
@@ -104,7 +104,7 @@ func (r *reader) kind(o *fleet.Object) Kind {
 func (r *reader) policies(o *fleet.Object) []string {
 	names := o.Strings("policies")
 	for _, name := range names {
-		if _, err := systems.ByName(name); err != nil {
+		if _, err := baselines.ByName(name); err != nil {
 			o.Fail("policies", "%v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -76,7 +77,7 @@ type Scenario struct {
 	// Told tells systems the true load instead of letting them measure it.
 	Told bool
 	// INFaaS are the parameters of INFaaS' systems.
-	INFaaS systems.INFaaS
+	INFaaS baselines.INFaaS
 	// Beta weighs CPU cores against GPU %.
 	Beta float64
 	// Seed is the seed of the random numbers.
@@ -144,12 +145,12 @@ func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.
 	}
 	priced := slices.ContainsFunc(s.Functions, func(f Function) bool { return f.Variants != nil })
 	if priced {
-		setup.System, setup.Beta = system.WithINFaaS(s.INFaaS).With(func(x *scaling.Settings) { x.Beta = 1 }), 1
+		setup.System, setup.Beta = baselines.WithINFaaS(system, s.INFaaS).With(func(x *scaling.Settings) { x.Beta = 1 }), 1
 	}
 	if s.Told { // Headroom is for a load that is measured.
 		setup.System = setup.System.With(func(x *scaling.Settings) { x.Headroom = 0 })
 	}
-	if system.Colocates() {
+	if baselines.Colocates(system) {
 		setup.Serial = s.Cluster.Serial()
 	}
 	for _, f := range s.Functions {
@@ -161,7 +162,7 @@ func (s *Scenario) Setup(system systems.System, load float64, seed uint64) (sim.
 		if loads != nil {
 			times = loads.All[0].Times
 		} else if times != nil {
-			times = system.Plain(times, s.Fork)
+			times = baselines.Plain(system, times, s.Fork)
 		}
 		setup.Functions = append(setup.Functions, sim.Function{
 			Function: systems.Function{Name: f.Name, SLO: f.SLO, Percentile: f.Percentile, MaxBatch: f.MaxBatch, Price: f.Price, Variants: loads},

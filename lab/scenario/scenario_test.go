@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -25,7 +26,7 @@ func load(t *testing.T, name string, o Overrides) *Scenario {
 
 func setup(t *testing.T, s *Scenario, load float64, seed uint64) sim.Setup {
 	t.Helper()
-	system, err := systems.ByName(systems.Default)
+	system, err := baselines.ByName(systems.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +285,7 @@ functions:
 		if err != nil {
 			t.Fatal(err)
 		}
-		system, err := systems.ByName(name)
+		system, err := baselines.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,10 +304,10 @@ functions:
 		return 0
 	}
 	plain := exec(Overrides{}, systems.INFless)
-	if got := exec(Overrides{}, systems.OpenFaaS); got != plain+50*time.Millisecond {
+	if got := exec(Overrides{}, baselines.OpenFaaS); got != plain+50*time.Millisecond {
 		t.Errorf("a request takes %v, without a fork %v", got, plain)
 	}
-	if got := exec(Overrides{Fork: time.Second}, systems.OpenFaaS); got != plain+time.Second {
+	if got := exec(Overrides{Fork: time.Second}, baselines.OpenFaaS); got != plain+time.Second {
 		t.Errorf("with the flag a request takes %v, without a fork %v", got, plain)
 	}
 }

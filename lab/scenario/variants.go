@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/variants"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -115,7 +116,7 @@ func (r *reader) pinned(o *fleet.Object, f *Function) map[string]systems.Pin {
 		return nil
 	}
 	pins := map[string]systems.Pin{}
-	for _, name := range systems.ForVariants() {
+	for _, name := range baselines.ForVariants() {
 		one, ok := inner.Object(name)
 		if !ok {
 			continue
@@ -148,7 +149,7 @@ func (s *Scenario) loads(f *Function, system systems.System) *systems.Variants {
 	for _, v := range f.Variants {
 		t := &variantTimes{spread: f.Spread, fixed: f.Fixed, times: map[cluster.Config]time.Duration{}}
 		m := s.Cluster.Of(v.Hardware)
-		if m != nil && m.Serial && !system.Colocates() {
+		if m != nil && m.Serial && !baselines.Colocates(system) {
 			t.divide(&v, m)
 		} else {
 			t.add(&v, v.Cost, 0)

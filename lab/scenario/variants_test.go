@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/variants"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -38,7 +39,7 @@ func TestVariants(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(name string) (nodes []cluster.Node, all []systems.Variant) {
-		system, err := systems.ByName(name)
+		system, err := baselines.ByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,15 +48,15 @@ func TestVariants(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := out.Functions[0]
-		if f.SLO != 300*time.Millisecond || out.Boots["gpu-2"] != 30*time.Second || len(out.Boots) != 1 || out.Serial["gpu-1"] != system.Colocates() {
+		if f.SLO != 300*time.Millisecond || out.Boots["gpu-2"] != 30*time.Second || len(out.Boots) != 1 || out.Serial["gpu-1"] != baselines.Colocates(system) {
 			t.Errorf("%s: %v, %v, %v", name, f.SLO, out.Boots, out.Serial)
 		}
-		if pin := f.Variants.Pinned; pin[systems.Clipper] != (systems.Pin{Variant: "C", Instances: 2}) || pin[systems.SageMaker].Variant != "A" {
+		if pin := f.Variants.Pinned; pin[baselines.Clipper] != (systems.Pin{Variant: "C", Instances: 2}) || pin[baselines.SageMaker].Variant != "A" {
 			t.Errorf("%+v", pin)
 		}
 		return out.Nodes, f.Variants.All
 	}
-	nodes, all := of(systems.INFaaSName)
+	nodes, all := of(baselines.INFaaSName)
 	if len(all) != 2 || all[1].Name != "C" || all[1].Loading != 2500*time.Millisecond || len(all[1].Times.Configs()) != 1 {
 		t.Fatalf("%+v", all)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -23,7 +24,7 @@ func cpu() time.Duration {
 // BenchmarkRequests measures the simulated requests per second on one core, for systems
 // with different batching, with few instances and with many.
 func BenchmarkRequests(b *testing.B) {
-	for _, name := range []string{systems.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
+	for _, name := range []string{baselines.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
 		for _, rate := range []float64{500, 4000} {
 			b.Run(fmt.Sprintf("%s/%g", name, rate), func(b *testing.B) {
 				b.ReportAllocs()
@@ -44,7 +45,7 @@ func BenchmarkRequests(b *testing.B) {
 
 // BenchmarkScale measures 40 functions with about 10,000 instances on 2,000 machines.
 func BenchmarkScale(b *testing.B) {
-	for _, name := range []string{systems.OpenFaaS, systems.INFless, systems.FaaSInfer} {
+	for _, name := range []string{baselines.OpenFaaS, systems.INFless, systems.FaaSInfer} {
 		for _, fluid := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/fluid=%v", name, fluid), func(b *testing.B) {
 				began, requests, instances := cpu(), uint64(0), 0

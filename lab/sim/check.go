@@ -25,7 +25,7 @@ func (s *Setup) fill() error {
 	case len(s.Functions) == 0:
 		return errors.New("there is no function: add at least one")
 	case s.System.Name == "":
-		return errors.New("the system has no name: take one of systems.Names")
+		return errors.New("the system has no name: take one of baselines.Names")
 	case s.Duration <= 0:
 		return fmt.Errorf("duration %v: it must be more than 0", s.Duration)
 	case s.Warmup < 0 || s.Warmup >= s.Duration:

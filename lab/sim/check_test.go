@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestRunsCanBeRepeated(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(cores)
-	for _, name := range systems.Names() {
+	for _, name := range baselines.Names() {
 		run := func(seed uint64, cores int) *Result {
 			runtime.GOMAXPROCS(cores)
 			s := three(t, name, 300)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/gpu"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -124,7 +125,7 @@ func (b *bookkeeper) offer(n *cluster.Node) []cluster.DeviceRoom {
 // On 50 random clusters, production's accounts of GPUs and its choice of devices equal the simulator's,
 // instance by instance, with every scheduler: the same scaling code then plans the same.
 func TestProductionPlacesAsTheSimulator(t *testing.T) {
-	placed, names := 0, systems.Names()
+	placed, names := 0, baselines.Names()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 22))
 		name := systems.Default

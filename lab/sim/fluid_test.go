@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -24,7 +25,7 @@ func day(highest float64, seed uint64) *stream {
 // otherwise the choice of configs depends on the steps in which the measured rate happens
 // to rise.
 func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
-	for _, name := range []string{systems.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
+	for _, name := range []string{baselines.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
 		var results [2]*Result
 		for i := range results {
 			s := three(t, name, 0)
@@ -44,7 +45,7 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 				t.Errorf("%s: %s is %.4g as a flow, %.4g by requests", name, what, b, a)
 			}
 		}
-		if name == systems.OpenFaaS || name == systems.Batch {
+		if name == baselines.OpenFaaS || name == systems.Batch {
 			tolerance := 0.25
 			if name == systems.Batch {
 				tolerance = 0.34 // It keeps what does until something else costs two thirds.

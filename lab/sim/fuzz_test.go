@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -19,7 +20,7 @@ func FuzzRun(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		random := rand.New(rand.NewPCG(seed, 6))
-		names := systems.Names()
+		names := baselines.Names()
 		name := names[random.IntN(len(names))]
 		s := anything(random, system(t, name))
 		r, err := Run(context.Background(), s)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -120,7 +121,7 @@ func TestParkedInVain(t *testing.T) {
 // A function has a request every ten seconds. faas-infer parks its instance in between, and
 // only the first request is cold. The baselines keep their share.
 func TestOnlyOursParks(t *testing.T) {
-	for _, name := range systems.Names() {
+	for _, name := range baselines.Names() {
 		for _, fluid := range []bool{false, true} {
 			s := three(t, name, 1)
 			s.Functions, s.Duration, s.Warmup, s.Fluid, s.Beta = s.Functions[:1], 5*time.Minute, 0, fluid, capacity.DefaultBeta

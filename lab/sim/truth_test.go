@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -29,7 +30,7 @@ func TestTruth(t *testing.T) {
 	known := model{base: 20 * ms, each: ms}
 	run := func(truth Truth) *FunctionResult {
 		t.Helper()
-		system, err := systems.ByName(systems.Default)
+		system, err := baselines.ByName(systems.Default)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -89,7 +90,7 @@ func machines(n int) (nodes []cluster.Node) {
 
 func system(t testing.TB, name string) systems.System {
 	t.Helper()
-	s, err := systems.ByName(name)
+	s, err := baselines.ByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package systems
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/faas-infer/faas-infer/coldstart"
@@ -32,14 +33,11 @@ type rateMeter interface {
 // It measures the load as production does.
 func NewActivity(now time.Time) *Activity { return &Activity{last: now, meter: &scaling.Meter{}} }
 
-// Activity is NewActivity for the system. If the system looks at the load once in a
+// Activity is NewActivity for the system. If the system counts the load once in a
 // period, the rate is that of the last period.
 func (s System) Activity(now time.Time) *Activity {
-	if s.infaas.plan != nil {
-		return &Activity{last: now, meter: &monitor{period: monitorPoll}}
-	}
-	if s.period > 0 {
-		return &Activity{last: now, meter: &monitor{period: s.period}}
+	if period := cmp.Or(s.rules.Meter, s.rules.Period); period > 0 {
+		return &Activity{last: now, meter: &monitor{period: period}}
 	}
 	return NewActivity(now)
 }

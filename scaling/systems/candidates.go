@@ -60,8 +60,8 @@ type Pin struct {
 	Instances int
 }
 
-// price returns the function's pricing of resources.
-func (f Function) price() otp.Pricing {
+// Pricing returns the function's pricing of resources.
+func (f Function) Pricing() otp.Pricing {
 	if f.Price == nil {
 		return own
 	}
@@ -71,9 +71,9 @@ func (f Function) price() otp.Pricing {
 // DefaultPercentile is the percentile of functions that name none.
 const DefaultPercentile = 99
 
-// quantile is the percentile as a part of one, limited to the range in which a spread is
+// Quantile is the percentile as a part of one, limited to the range in which a spread is
 // meaningful.
-func (f Function) quantile() float64 {
+func (f Function) Quantile() float64 {
 	p := f.Percentile
 	if !(p > 0) {
 		p = DefaultPercentile
@@ -101,18 +101,18 @@ type Times interface {
 // If no config meets the objective by these predictions, requests are not refused. The
 // config with the fastest single requests is the only one then, as if it met the objective.
 func (s System) Candidates(f Function, rate float64, t Times) []capacity.Candidate {
-	all := s.choose(s, f, rate, t)
+	all := s.rules.Choose(s, f, rate, t)
 	meets := func(c capacity.Candidate) bool { return f.SLO <= 0 || c.Exec <= f.SLO }
 	if len(all) == 0 || slices.ContainsFunc(all, meets) {
 		return all
 	}
-	return []capacity.Candidate{tolerated(slices.MinFunc(all, func(a, b capacity.Candidate) int {
+	return []capacity.Candidate{Tolerated(slices.MinFunc(all, func(a, b capacity.Candidate) int {
 		return cmp.Or(cmp.Compare(a.Config.Batch, b.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
 	}), f.SLO)}
 }
 
-// tolerated returns the candidate as if it met the objective, for use even if it does not.
-func tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
+// Tolerated returns the candidate as if it met the objective, for use even if it does not.
+func Tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
 	if slo > 0 {
 		c.Exec = min(c.Exec, slo)
 	}
@@ -124,8 +124,8 @@ func tolerated(c capacity.Candidate, slo time.Duration) capacity.Candidate {
 // the next larger batch. If not even one request is predicted to be in time, the table
 // gives it half of the objective, so a request that has waited less is still tried.
 func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
-	if s.hourly {
-		t = regressed(t)
+	if s.rules.Believes != nil {
+		t = s.rules.Believes(t)
 	}
 	return s.table(f, c, t, s.factor(f, t))
 }
@@ -151,10 +151,10 @@ func (s System) table(f Function, c cluster.Config, t Times, factor float64) []t
 
 // factor is the factor by which the system multiplies mean times.
 func (s System) factor(f Function, t Times) float64 {
-	if s.margin != nil {
-		return *s.margin
+	if s.rules.Margin > 0 {
+		return s.rules.Margin
 	}
-	return Tail(f.quantile(), t.Spread())
+	return Tail(f.Quantile(), t.Spread())
 }
 
 // Tail is the ratio of a quantile of execution times to their mean, 0.99 for the 99th
@@ -168,8 +168,8 @@ func Tail(quantile, spread float64) float64 {
 // mean is the time from which an instance's capacity follows. A system with a margin
 // multiplies it by the margin, too.
 func (s System) mean(t time.Duration) time.Duration {
-	if s.margin != nil {
-		return scale(t, *s.margin)
+	if s.rules.Margin > 0 {
+		return scale(t, s.rules.Margin)
 	}
 	return t
 }
@@ -178,12 +178,12 @@ func scale(t time.Duration, factor float64) time.Duration {
 	return time.Duration(math.Ceil(float64(t) * factor))
 }
 
-// chooser lists the candidates that a system considers.
-type chooser func(s System, f Function, rate float64, t Times) []capacity.Candidate
+// Chooser lists the candidates that a system considers.
+type Chooser func(s System, f Function, rate float64, t Times) []capacity.Candidate
 
-// predicted lists every config with the system's times, within MaxBatch: the powers of two
+// Predicted lists every config with the system's times, within MaxBatch: the powers of two
 // up to the largest batch, and that batch itself (§3.3).
-func (s System) predicted(f Function, t Times) []capacity.Candidate {
+func (s System) Predicted(f Function, t Times) []capacity.Candidate {
 	if f.Variants == nil {
 		return s.predictedOf(f, Variant{Times: t})
 	}
@@ -194,7 +194,7 @@ func (s System) predicted(f Function, t Times) []capacity.Candidate {
 	return all
 }
 
-// predictedOf is predicted for one variant.
+// predictedOf is Predicted for one variant.
 func (s System) predictedOf(f Function, v Variant) []capacity.Candidate {
 	t := v.Times
 	factor := s.factor(f, t)
@@ -211,40 +211,16 @@ func (s System) predictedOf(f Function, v Variant) []capacity.Candidate {
 }
 
 // every considers all configs.
-func every(s System, f Function, _ float64, t Times) []capacity.Candidate { return s.predicted(f, t) }
+func every(s System, f Function, _ float64, t Times) []capacity.Candidate { return s.Predicted(f, t) }
 
-// fitting considers the configs whose batch can fill for as long as one executes (Eq. 4)
-// and still be answered in time. It reserves the answer's way back. Otherwise a batch at
-// half the objective would leave before it is full, and the instance would carry less than
-// its r_up.
+// fitting considers the configs whose batch can fill in time, less the answer's way back.
 func fitting(s System, f Function, _ float64, t Times) []capacity.Candidate {
-	left := f.SLO
-	if !s.release {
-		left -= batching.Travel(f.SLO)
-	}
-	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool {
-		return !s.allows(c.Config) || f.SLO > 0 && c.Config.Batch > 1 && 2*c.Exec > left
-	})
+	return Fitting(s.Predicted(f, t), f.SLO-batching.Travel(f.SLO))
 }
 
-// allows reports whether a system considers a config at all. INFless' release tries 2, 4, …
-// CPU threads up to max(2, b); the others consider all that have times.
-func (s System) allows(c cluster.Config) bool {
-	const thread = 1000
-	return !s.release || c.CPU%(2*thread) == 0 && c.CPU <= thread*max(2, c.Batch)
-}
-
-// single considers batches of one only (BB of INFless §5.2).
-func single(s System, f Function, _ float64, t Times) []capacity.Candidate {
-	return slices.DeleteFunc(s.predicted(f, t), func(c capacity.Candidate) bool { return c.Config.Batch != 1 || !s.allows(c.Config) })
-}
-
-// strongest considers only the config with the highest throughput of each batch size,
-// whatever it costs and whether or not it fits the free resources (RS of INFless §5.2).
-func strongest(s System, f Function, rate float64, t Times) []capacity.Candidate {
-	all := fitting(s, f, rate, t)
-	slices.SortFunc(all, func(a, b capacity.Candidate) int {
-		return cmp.Or(cmp.Compare(b.Config.Batch, a.Config.Batch), cmp.Compare(a.Exec, b.Exec), cmp.Compare(a.Config.GPU, b.Config.GPU), cmp.Compare(a.Config.CPU, b.Config.CPU))
-	})
-	return slices.CompactFunc(all, func(a, b capacity.Candidate) bool { return a.Config.Batch == b.Config.Batch })
+// Fitting removes the candidates whose batch cannot fill for as long as one executes (Eq. 4) and
+// still be answered within left. Otherwise a batch at half the objective would leave before it is
+// full, and the instance would carry less than its r_up. Without an objective left is 0, and all fit.
+func Fitting(all []capacity.Candidate, left time.Duration) []capacity.Candidate {
+	return slices.DeleteFunc(all, func(c capacity.Candidate) bool { return left > 0 && c.Config.Batch > 1 && 2*c.Exec > left })
 }

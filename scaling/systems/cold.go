@@ -12,7 +12,7 @@ func (s System) WithCold(name string, o coldstart.Options) (System, error) {
 	if _, err := coldstart.New(name, o); err != nil {
 		return System{}, err
 	}
-	s.cold, s.coldOptions = name, o
+	s.rules.Cold, s.coldOptions = name, o
 	return s, nil
 }
 
@@ -22,9 +22,9 @@ func (s System) Cold() coldstart.Policy {
 	if o.KeepAlive == 0 {
 		o.KeepAlive = baselineKeepAlive
 	}
-	p, err := coldstart.New(s.cold, o)
+	p, err := coldstart.New(s.rules.Cold, o)
 	if err != nil {
-		panic(err) // The names are constants of this package, and a test makes them all.
+		panic(err) // The names are constants, and a test makes them all.
 	}
 	return p
 }

@@ -26,7 +26,7 @@ func TestWithCold(t *testing.T) {
 		if got := s.Cold(); reflect.TypeOf(got) != reflect.TypeOf(want) {
 			t.Errorf("%s gives %T, want %T", name, got, want)
 		}
-		if !reflect.DeepEqual(s.settings, base.settings) || s.Name != base.Name || s.batching != base.batching {
+		if !reflect.DeepEqual(s.Settings(), base.Settings()) || s.Name != base.Name || s.rules.Batching != base.rules.Batching {
 			t.Errorf("%s changes more than that", name)
 		}
 	}

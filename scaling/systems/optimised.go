@@ -33,8 +33,8 @@ type Search struct {
 	// promised has [System.Table]'s times by share.
 	promised [][]time.Duration
 	seen
-	// published: the search is that of BATCH as published.
-	published bool
+	// run, if it is not nil, searches in place of BATCH's optimiser.
+	run func() []capacity.Candidate
 	// none has the resources for which there is no room.
 	none []cluster.Resources
 	// now is when the search began. Another choice has been cheaper since since, and will
@@ -55,7 +55,7 @@ type Search struct {
 // choice meets the objective, the result is the nearest one.
 func (s System) optimise(f Function, o seen, t Times) *Search {
 	var all []cluster.Config
-	for _, c := range s.predicted(f, t) {
+	for _, c := range s.Predicted(f, t) {
 		all = append(all, c.Config)
 	}
 	factor := s.factor(f, t)
@@ -64,12 +64,12 @@ func (s System) optimise(f Function, o seen, t Times) *Search {
 	}
 	x := &Search{slo: f.SLO, seen: o, objective: otp.Objective{
 		Arrivals: f.Arrivals, Rate: o.rate, Recorded: o.recorded,
-		SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.quantile(), Budget: f.Budget, Spread: t.Spread(),
+		SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.Quantile(), Budget: f.Budget, Spread: t.Spread(),
 	}}
 	if x.objective.SLO <= 0 && x.objective.Budget <= 0 {
 		x.objective.SLO = time.Second
 	}
-	x.shares, x.configs = Shares(all, func(c cluster.Config) []time.Duration { return s.table(f, c, t, factor) }, f.price())
+	x.shares, x.configs = Shares(all, func(c cluster.Config) []time.Duration { return s.table(f, c, t, factor) }, f.Pricing())
 	for _, c := range x.configs {
 		x.promised = append(x.promised, s.Table(f, c, t))
 	}
@@ -77,14 +77,17 @@ func (s System) optimise(f Function, o seen, t Times) *Search {
 	return x
 }
 
+// NewSearch returns a search whose result is what run returns.
+func NewSearch(run func() []capacity.Candidate) *Search { return &Search{run: run} }
+
 // Run searches. It limits the number of instances to those worth being held ready
 // ([otp.Ready]).
 func (x *Search) Run() {
 	if x.list != nil {
 		return
 	}
-	if x.published {
-		x.runPublished()
+	if x.run != nil {
+		x.list = x.run()
 		return
 	}
 	plan, err := x.plan()
@@ -95,7 +98,7 @@ func (x *Search) Run() {
 	config := x.configs[best.Share]
 	config.Batch = best.Batch
 	exec := x.promised[best.Share][best.Batch-1]
-	x.list = []capacity.Candidate{tolerated(capacity.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: best.Timeout}, x.slo)}
+	x.list = []capacity.Candidate{Tolerated(capacity.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: best.Timeout}, x.slo)}
 	// To the optimiser an instance that executes k batches at the same time is k instances.
 	k := config.Streams()
 	x.instances, x.phases = (min(best.Instances, otp.Ready(best.Busy))+k-1)/k, plan.Phases

@@ -21,7 +21,7 @@ type paced struct {
 
 // Scale plans when the period is over, or when a request waits for a first instance.
 func (p *paced) Scale(now time.Time, functions []scaling.Function, nodes []cluster.Node) scaling.Plan {
-	if now.Before(p.next) && !slices.ContainsFunc(functions, waitsForFirst) {
+	if now.Before(p.next) && !slices.ContainsFunc(functions, WaitsForFirst) {
 		return scaling.Plan{}
 	}
 	if !now.Before(p.next) {
@@ -29,7 +29,7 @@ func (p *paced) Scale(now time.Time, functions []scaling.Function, nodes []clust
 	}
 	p.seen = p.seen[:0]
 	for _, f := range functions {
-		if waitsForFirst(f) {
+		if WaitsForFirst(f) {
 			f.Waiting = 1
 		} else {
 			f.Waiting = 0
@@ -39,8 +39,8 @@ func (p *paced) Scale(now time.Time, functions []scaling.Function, nodes []clust
 	return p.Scaler.Scale(now, p.seen, nodes)
 }
 
-// waitsForFirst reports whether a request waits for a function's first instance.
-func waitsForFirst(f scaling.Function) bool {
+// WaitsForFirst reports whether a request waits for a function's first instance.
+func WaitsForFirst(f scaling.Function) bool {
 	return f.Waiting > 0 && !slices.ContainsFunc(f.Instances, func(in scaling.Running) bool {
 		return in.State == cluster.Starting || in.State == cluster.Ready
 	})

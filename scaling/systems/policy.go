@@ -1,10 +1,9 @@
-// Package systems defines the systems that can be compared, each under its name: the
-// baselines of INFless §5.1, INFless itself with its ablations (§5.2), INFaaS and its
-// baselines (ATC'21, §6), which choose among variants of models, and faas-infer. A
-// [System] decides how a function's instances are configured ([System.Candidates]), how
-// many there are and where ([System.Scaler]), how requests reach them ([System.Batching],
-// [System.Queue]) and how long idle ones stay ([System.Cold]). The provider and the
-// simulator both use it, so the simulator runs what production runs.
+// Package systems defines the ways to run functions as a whole, each under its name: faas-infer,
+// INFless and BATCH. The lab adds the papers' baselines and ablations by [New]. A [System] decides
+// how a function's instances are configured ([System.Candidates]), how many there are and where
+// ([System.Scaler]), how requests reach them ([System.Batching], [System.Queue]) and how long idle
+// ones stay ([System.Cold]). The provider and the simulator both use it, so the simulator runs what
+// production runs.
 //
 // The package is pure: it has no clock, goroutine or socket, and carries out no plan
 // itself. Begin with [ByName] and systems.go.
@@ -12,7 +11,6 @@ package systems
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,61 +27,62 @@ type System struct {
 	// Name is the name in flags and figures. Says describes the system in a line.
 	Name, Says string
 
-	settings scaling.Settings
-	// scaler makes the system's scheduler; nil means the engine of package scaling.
-	scaler func(scaling.Settings) Scaler
-	// cold is the name of the cold-start policy, coldOptions are its options.
-	cold        string
+	rules Rules
+	// coldOptions are the cold-start policy's options.
 	coldOptions coldstart.Options
-	// period is how often the system looks at its load; 0 means at every call.
-	period   time.Duration
-	batching string
-	queue    capacity.Queue
-	// margin is the factor for predicted times. If it is nil, the system takes the
+}
+
+// Rules are how a system decides.
+type Rules struct {
+	// Settings are the engine's. Scaler makes the scheduler; nil means the engine of package
+	// scaling.
+	Settings scaling.Settings
+	Scaler   func(scaling.Settings) Scaler
+	// Cold is the name of the cold-start policy.
+	Cold string
+	// Period is how often the system looks at its load; 0 means at every call. Meter is how often
+	// it counts the load, if it is not 0 and another time than Period.
+	Period, Meter time.Duration
+	// Batching is the name of the batching policy. Policy, if it is not nil, makes another one.
+	Batching string
+	Policy   func() batching.Policy
+	Queue    capacity.Queue
+	// Margin is the factor for predicted times. If it is 0, the system takes the
 	// objective's percentile of the time instead.
-	margin *float64
-	choose chooser
-	// plain is the share of all instances of OpenFaaS+, scatters: requests go to instances
-	// at random.
-	plain    cluster.Resources
-	scatters bool
-	// hourly: BATCH's optimiser runs each hour, as published.
-	hourly bool
-	// release: the system considers the configs of INFless' release only.
-	release bool
-	// infaas are the parameters of INFaaS' systems. colocates is [System.Colocates].
-	infaas    INFaaS
-	colocates bool
+	Margin float64
+	// Choose lists the candidates that the system considers. Believes, if it is not nil, returns the
+	// times that the system derives from the measured ones for its tables.
+	Choose   Chooser
+	Believes func(Times) Times
+	// Tuning, if it is not nil, makes what chooses for a function in place of the tuner's own rules.
+	Tuning func(f Function, t Times) Tuning
+	// Instances, if it is not nil, is the number of instances that a developer wants; 0 is none.
+	Instances func(f Function) int
+}
+
+// New returns a system.
+func New(name, says string, r Rules) System { return System{Name: name, Says: says, rules: r} }
+
+// Change returns the system under another name with some of its rules changed.
+func (s System) Change(name, says string, change func(*Rules)) System {
+	s.Name, s.Says = name, says
+	change(&s.rules)
+	return s
 }
 
 // Default is the name of the system that production runs.
 const Default = FaaSInfer
 
-// Names lists the names of the systems that serve functions of one model, faas-infer last.
-func Names() []string { return names(func(s System) bool { return s.infaas.plan == nil }) }
-
-// ForVariants lists those that choose among variants of models, faas-infer last.
-func ForVariants() []string {
-	return names(func(s System) bool { return s.infaas.plan != nil || s.Name == FaaSInfer })
-}
-
-func names(of func(System) bool) []string {
-	var all []string
-	for _, s := range systems {
-		if of(s) {
-			all = append(all, s.Name)
-		}
-	}
-	return all
-}
-
 // ByName returns the system of that name, or an error that lists the known ones.
 func ByName(name string) (System, error) {
-	i := slices.IndexFunc(systems, func(s System) bool { return s.Name == name })
-	if i < 0 {
-		return System{}, fmt.Errorf("unknown policy %q: it is one of %s", name, strings.Join(names(func(System) bool { return true }), ", "))
+	var names []string
+	for _, s := range systems {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
 	}
-	return systems[i], nil
+	return System{}, fmt.Errorf("unknown policy %q: it is one of %s", name, strings.Join(names, ", "))
 }
 
 // Scaler decides which instances start and stop; see [scaling.Engine.Scale].
@@ -94,39 +93,33 @@ type Scaler interface {
 
 // Scaler returns a new auto-scaling engine of the system.
 func (s System) Scaler() Scaler {
-	if s.infaas.plan != nil {
-		return newINFaaS(s.infaas)
-	}
-	made := s.scaler
+	made := s.rules.Scaler
 	if made == nil {
 		made = engine
 	}
-	if s.period > 0 {
-		return &paced{Scaler: made(s.settings), period: s.period}
+	if s.rules.Period > 0 {
+		return &paced{Scaler: made(s.rules.Settings), period: s.rules.Period}
 	}
-	return made(s.settings)
+	return made(s.rules.Settings)
 }
 
 // Settings returns the engine's settings.
-func (s System) Settings() scaling.Settings { return s.settings }
+func (s System) Settings() scaling.Settings { return s.rules.Settings }
 
 // Batching returns a new batching policy of the system, for one function.
 func (s System) Batching(o batching.Options) (batching.Policy, error) {
-	if s.infaas.plan != nil {
-		return batching.NewLeastLoaded(), nil
+	if s.rules.Policy != nil {
+		return s.rules.Policy(), nil
 	}
-	if s.scatters {
-		return batching.NewRandom(1), nil
-	}
-	return batching.New(s.batching, o)
+	return batching.New(s.rules.Batching, o)
 }
 
 // Range is the load that an instance with a queue of its own takes, by Eq. 1 with the system's
 // rounding, if its full batch is predicted to take exec. R_max is the sum of these; the parts r_i of the
 // load follow from them ([Deal]).
 func (s System) Range(c cluster.Config, exec, slo time.Duration) capacity.Range {
-	return s.settings.Bounds(c, exec, slo, capacity.PerInstance)
+	return s.rules.Settings.Bounds(c, exec, slo, capacity.PerInstance)
 }
 
 // Queue says how requests reach instances.
-func (s System) Queue() capacity.Queue { return s.queue }
+func (s System) Queue() capacity.Queue { return s.rules.Queue }

@@ -54,15 +54,9 @@ func system(t *testing.T, name string) System {
 	return s
 }
 
-func TestEverySystemIsWhole(t *testing.T) {
-	want := []string{
-		"openfaas+", "openfaas+4t", "openfaas+random", "openfaas+4t-random", "batch", "batch-published", "infless", "infless-bb", "infless-rs", "infless-op1.5", "infless-op2",
-		"infless-release", "infless-release-bb", "infless-release-rs", "infless-release-op1.5", "infless-release-op2", "faas-infer",
-	}
-	if !slices.Equal(Names(), want) {
-		t.Errorf("names: %v, want %v", Names(), want)
-	}
-	for _, name := range Names() {
+// Every system has all parts, and the names are known.
+func TestByName(t *testing.T) {
+	for _, name := range []string{Batch, INFless, FaaSInfer} {
 		s := system(t, name)
 		if s.Says == "" || s.Cold() == nil || s.Scaler() == nil {
 			t.Errorf("%s lacks something", name)
@@ -70,45 +64,12 @@ func TestEverySystemIsWhole(t *testing.T) {
 		if _, err := s.Batching(batching.Options{SLO: time.Second}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		f := Function{Name: "f", SLO: 100 * ms}
-		all := s.Candidates(f, 50, model)
-		if len(all) == 0 {
-			t.Errorf("%s has nothing to choose from", name)
-		}
-		nodes := []cluster.Node{{Name: "n", Total: cluster.Resources{CPU: 16000, GPU: 100}, Free: cluster.Resources{CPU: 16000, GPU: 100}}}
-		plan := s.Scaler().Scale(time.Unix(1000, 0), []scaling.Function{{Name: "f", SLO: f.SLO, Queue: s.Queue(), Configs: all, Rate: 50, Waiting: 1, ScaleToZero: true}}, nodes)
-		if len(plan.Start) == 0 {
-			t.Errorf("%s starts nothing: %+v", name, plan.Unplaced)
-		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of openfaas+, openfaas+4t, openfaas+random, openfaas+4t-random, batch, batch-published, infless, infless-bb, infless-rs, infless-op1.5, infless-op2, infless-release, infless-release-bb, infless-release-rs, infless-release-op1.5, infless-release-op2, infaas, infaas-ilp, clipper+, clipper+cpu, sm+, sm+cpu, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of batch, infless, faas-infer` {
 		t.Errorf("an unknown name: %v", err)
 	}
 	if system(t, Default).Name != FaaSInfer {
 		t.Error("the default is not ours")
-	}
-}
-
-// INFless §5.1: 2 cores and 10 % of a GPU each, one request at a time.
-func TestSection51OpenFaaSPlus(t *testing.T) {
-	s := system(t, OpenFaaS)
-	want := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 2000, GPU: 10}}
-	for _, slo := range []time.Duration{0, 100 * ms, 5 * ms} { // 40/(2+4) = 6.7 ms
-		got := s.Candidates(Function{SLO: slo}, 10, model)
-		if len(got) != 1 || got[0].Config != want {
-			t.Fatalf("under %v: %v, want %v", slo, got, want)
-		}
-		if slo > 0 && got[0].Exec > slo {
-			t.Errorf("under %v its time is %v: it would not be started", slo, got[0].Exec)
-		}
-	}
-	if s.Queue() != capacity.LateBound || s.Settings().KeepAlive != 300*time.Second || s.Settings().Placement != capacity.Spread {
-		t.Errorf("its settings are %+v", s.Settings())
-	}
-	// The first is 0.6·2 + 10 = 11.2 away, the other 0.6·1 + 10 = 10.6.
-	nearest := s.Candidates(Function{}, 10, only{model, cluster.Resources{CPU: 4000}, cluster.Resources{CPU: 1000, GPU: 20}})
-	if len(nearest) != 1 || nearest[0].Config.CPU != 1000 {
-		t.Errorf("the nearest is %v", nearest)
 	}
 }
 
@@ -120,35 +81,6 @@ type only struct {
 
 func (o only) Configs() []cluster.Config {
 	return slices.DeleteFunc(o.shares.Configs(), func(c cluster.Config) bool { return c.Resources != o.a && c.Resources != o.b })
-}
-
-// INFless §3.3: predictions are 10 % longer; §5.2: OP1.5 and OP2.
-func TestSection33And52Predictions(t *testing.T) {
-	c := cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000}}
-	for name, want := range map[string]time.Duration{INFless: 44 * ms, INFlessOP1: 60 * ms, INFlessOP2: 80 * ms, OpenFaaS: 40 * ms} {
-		if got := system(t, name).Table(Function{}, c, model); len(got) != 1 || (got[0]-want).Abs() > 1 {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-}
-
-// INFless §5.2: BB has batches of one, RS one config for each batch size.
-func TestSection52Ablations(t *testing.T) {
-	f := Function{SLO: 200 * ms, MaxBatch: 4}
-	for _, c := range system(t, INFlessBB).Candidates(f, 10, model) {
-		if c.Config.Batch != 1 {
-			t.Errorf("BB: %v", c)
-		}
-	}
-	got := system(t, INFlessRS).Candidates(f, 10, model)
-	if len(got) != 3 {
-		t.Fatalf("RS: %v, want one for each of 1, 2, 4", got)
-	}
-	for _, c := range got {
-		if c.Config.Resources != (cluster.Resources{CPU: 8000, GPU: 20}) {
-			t.Errorf("RS: %v is not the fastest", c)
-		}
-	}
 }
 
 // INFless §3.4, Eq. 4, less an answer's way back: of 200 ms, 5 are for that, so a
@@ -188,15 +120,14 @@ func TestTail(t *testing.T) {
 // Plans and instances use the same times.
 func TestTablesAreWhatCandidatesSay(t *testing.T) {
 	f := Function{SLO: 500 * ms}
-	for _, name := range Names() {
-		s := system(t, name)
+	for _, s := range systems {
 		for _, c := range s.Candidates(f, 100, model) {
 			table := s.Table(f, c.Config, model)
 			if len(table) != c.Config.Batch || table[len(table)-1] != c.Exec {
-				t.Fatalf("%s: %v has the table %v", name, c, table)
+				t.Fatalf("%s: %v has the table %v", s.Name, c, table)
 			}
 			if !slices.IsSorted(table) {
-				t.Fatalf("%s: %v falls", name, table)
+				t.Fatalf("%s: %v falls", s.Name, table)
 			}
 		}
 	}
@@ -205,13 +136,12 @@ func TestTablesAreWhatCandidatesSay(t *testing.T) {
 // A function that misses its objective by every prediction is served all the same.
 func TestWhereNothingMeetsTheObjective(t *testing.T) {
 	f := Function{SLO: 3 * ms} // 40/(8+8) = 2.5 ms is the fastest, 2.75 with 10 %.
-	for _, name := range Names() {
-		s := system(t, name)
+	for _, s := range systems {
 		served := slices.ContainsFunc(s.Candidates(f, 10, model), func(c capacity.Candidate) bool {
 			return c.Exec <= f.SLO && s.Table(f, c.Config, model)[0] <= f.SLO
 		})
 		if !served {
-			t.Errorf("%s does not serve it", name)
+			t.Errorf("%s does not serve it", s.Name)
 		}
 	}
 }
@@ -221,7 +151,7 @@ func TestWhereNothingMeetsTheObjective(t *testing.T) {
 func TestTableOfGaps(t *testing.T) {
 	gaps := gappy{1: 30 * ms, 2: 20 * ms, 4: 50 * ms}
 	want := []time.Duration{30 * ms, 30 * ms, 50 * ms, 50 * ms}
-	if got := system(t, OpenFaaS).Table(Function{}, cluster.Config{Batch: 4}, gaps); !slices.Equal(got, want) {
+	if got := system(t, Batch).table(Function{}, cluster.Config{Batch: 4}, gaps, 1); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

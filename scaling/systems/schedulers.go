@@ -58,26 +58,26 @@ func (s System) WithScheduler(name string) (System, error) {
 		if err != nil {
 			return System{}, err
 		}
-		s.settings, s.period, s.scaler = other.settings, other.period, other.scaler
+		s.rules.Settings, s.rules.Period, s.rules.Scaler = other.rules.Settings, other.rules.Period, other.rules.Scaler
 		return s, nil
 	}
-	s.settings.Options, s.scaler = schedulers[i].options(), schedulers[i].scaler
+	s.rules.Settings.Options, s.rules.Scaler = schedulers[i].options(), schedulers[i].scaler
 	return s, nil
 }
 
 // With returns the system with its engine's settings changed.
 func (s System) With(change func(*scaling.Settings)) System {
-	change(&s.settings)
+	change(&s.rules.Settings)
 	return s
 }
 
 // Through returns the system with wrap around its scalers, for whoever compares what an engine is
 // asked and plans with what a driver does of it.
 func (s System) Through(wrap func(Scaler) Scaler) System {
-	made := s.scaler
+	made := s.rules.Scaler
 	if made == nil {
 		made = engine
 	}
-	s.scaler = func(settings scaling.Settings) Scaler { return wrap(made(settings)) }
+	s.rules.Scaler = func(settings scaling.Settings) Scaler { return wrap(made(settings)) }
 	return s
 }

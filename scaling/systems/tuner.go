@@ -29,8 +29,8 @@ type Tuner struct {
 	revision uint64
 	// arrivals is nil for a system that does not fit a process to them.
 	arrivals *arrivals
-	// hours is nil except for BATCH as published, whose choices follow from it alone.
-	hours *hourly
+	// tuning is nil except for a system whose choices follow from it alone.
+	tuning Tuning
 	// room is nil if every batch has an instance. none, fit and instances are from the
 	// time of the choice: the resources without room, the number of instances of the
 	// choice for which there was room, and the number that it needs.
@@ -53,13 +53,23 @@ type Tuner struct {
 	idle bool
 }
 
+// Tuning chooses for one function in place of a [Tuner]'s own rules. All instances have one config,
+// with its batch size and timeout.
+type Tuning interface {
+	// Arrived records a request. Times do not go back.
+	Arrived(at time.Time)
+	// Due returns the search that is due at now for a load of rate requests per second, nil if none is.
+	// first says that nothing is chosen yet.
+	Due(now time.Time, rate float64, first bool) *Search
+}
+
 // Tuner returns a tuner for a function with the given mean times.
 func (s System) Tuner(f Function, t Times) *Tuner {
 	u := &Tuner{system: s, function: f, times: t}
 	switch {
-	case s.hourly:
-		u.hours, u.times = &hourly{}, regressed(t)
-	case batching.Of(s.batching).Tuned:
+	case s.rules.Tuning != nil:
+		u.tuning = s.rules.Tuning(f, t)
+	case batching.Of(s.rules.Batching).Tuned:
 		u.arrivals = newArrivals()
 	}
 	return u
@@ -68,15 +78,15 @@ func (s System) Tuner(f Function, t Times) *Tuner {
 // Arrived records a request. Times must not go back.
 func (u *Tuner) Arrived(at time.Time) {
 	switch {
-	case u.hours != nil:
-		u.hours.add(at)
+	case u.tuning != nil:
+		u.tuning.Arrived(at)
 	case u.arrivals != nil:
 		u.arrivals.add(at)
 	}
 }
 
 // tuned reports whether all instances have one config, with BATCH's batch size and timeout.
-func (u *Tuner) tuned() bool { return u.arrivals != nil || u.hours != nil }
+func (u *Tuner) tuned() bool { return u.arrivals != nil || u.tuning != nil }
 
 // Within sets the room for instances. Call it before [Tuner.Candidates].
 func (u *Tuner) Within(room Room) { u.room = room }
@@ -125,8 +135,8 @@ func (u *Tuner) Candidates(now time.Time, rate float64) (list []capacity.Candida
 // as none.
 func (u *Tuner) Begin(now time.Time, rate float64) *Search {
 	first := u.revision == 0
-	if u.hours != nil {
-		return u.beginHourly(now, rate)
+	if u.tuning != nil {
+		return u.tuning.Due(now, rate, first)
 	}
 	if u.arrivals != nil && !(rate >= 1/peakMemory.Seconds()) {
 		rate = 0
@@ -233,7 +243,11 @@ func (u *Tuner) crowded() bool {
 // if it is nearly as good.
 func (u *Tuner) search(before, rate float64) *Search {
 	if u.arrivals == nil {
-		return &Search{list: u.system.Candidates(u.function, rate, u.times), instances: u.system.pin(u.function).Instances}
+		x := &Search{list: u.system.Candidates(u.function, rate, u.times)}
+		if instances := u.system.rules.Instances; instances != nil {
+			x.instances = instances(u.function)
+		}
+		return x
 	}
 	peak := max(rate, u.peaks.max())
 	o := seen{rate: rate, room: u.room, peak: otp.Objective{Rate: peak, Arrivals: u.arrivals.fit(peak)}}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -35,7 +36,7 @@ func find(t *testing.T, p plot.Panel, name string) plot.Series {
 }
 
 func TestThroughput(t *testing.T) {
-	d := Throughput("osvt", []Value{{systems.OpenFaaS, 600}, {systems.INFless, 3000}, {systems.FaaSInfer, 4500}}, 5000)
+	d := Throughput("osvt", []Value{{baselines.OpenFaaS, 600}, {systems.INFless, 3000}, {systems.FaaSInfer, 4500}}, 5000)
 	written(t, d)
 	if got := find(t, d.Panels[0], "paper").Points; got[0].Y != 567 || got[1].Y != 2952 || !math.IsNaN(got[2].Y) {
 		t.Errorf("paper's bars %v", got)
@@ -107,7 +108,7 @@ func TestTraces(t *testing.T) {
 		}
 		return r
 	}
-	all := Traces([]Trace{{"bursty", []string{systems.Batch, systems.INFlessBB, systems.FaaSInfer}, []*sim.Result{result(40), result(20), result(10)}}})
+	all := Traces([]Trace{{"bursty", []string{systems.Batch, baselines.INFlessBB, systems.FaaSInfer}, []*sim.Result{result(40), result(20), result(10)}}})
 	if len(all) != 3 {
 		t.Fatalf("%d drawings", len(all))
 	}

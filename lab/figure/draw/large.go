@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -78,7 +79,7 @@ func Scheduling(all []Placed) Drawing {
 	}
 	took.Series = append(took.Series, line("infless (paper)", colour(systems.INFless), true, s.Instances, times))
 	f := Paper().Fragments
-	for name, shares := range map[string][]float64{systems.INFless: f.INFless, systems.Batch: f.BATCH, systems.OpenFaaS: f.OpenFaaS} {
+	for name, shares := range map[string][]float64{systems.INFless: f.INFless, systems.Batch: f.BATCH, baselines.OpenFaaS: f.OpenFaaS} {
 		percents := slices.Clone(shares)
 		for i := range percents {
 			percents[i] *= 100
@@ -128,7 +129,7 @@ func Large(byFunctions, bySLO []Efficiency) Drawing {
 		p := plot.Panel{Title: of.title, X: plot.Axis{Label: of.x}, Y: plot.Axis{Label: "relative throughput"}, Series: []plot.Series{
 			line("infless (paper)", colour(systems.INFless), true, xs, of.there.INFless),
 			line("batch (paper)", colour(systems.Batch), true, xs, of.there.BATCH),
-			line("openfaas+ (paper)", colour(systems.OpenFaaS), true, xs, of.there.OpenFaaS),
+			line("openfaas+ (paper)", colour(baselines.OpenFaaS), true, xs, of.there.OpenFaaS),
 		}}
 		var here []plot.Series
 		for i, e := range of.here {
