@@ -24,13 +24,13 @@ import (
 
 // partitionOptions are the flags of "model partition".
 type partitionOptions struct {
-	goal, platform, memory, out, plot string
-	database, serve                   string
-	slo, until                        time.Duration
-	percentile                        float64
-	cpu                               string
-	functions, instances, maxBatch    int
-	check, json                       bool
+	goal, platform, memory, out    string
+	database, serve                string
+	slo, until                     time.Duration
+	percentile                     float64
+	cpu                            string
+	functions, instances, maxBatch int
+	check, json                    bool
 }
 
 // goals are the values of --for.
@@ -76,7 +76,6 @@ The argument is an ONNX file, a bundle, a folder with one ONNX file, or a name o
 	f.IntVar(&o.functions, "functions", 0, "maximum number of functions, the master included (0: any)")
 	profile.DatabaseFlag(c, &o.database)
 	f.StringVar(&o.out, "out", "", "write the parts as models into this new directory, with the plan, "+planFile+", that instances serve")
-	f.StringVar(&o.plot, "plot", "", "also draw the plan into this SVG file")
 	f.BoolVar(&o.check, "check", false, "run all parts here and compare the answer with the whole model's")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	f.StringVar(&o.serve, "serve", "", "only write the plans that the provider chooses from into this new directory")
@@ -216,11 +215,6 @@ func (o *partitionOptions) run(ctx context.Context, argument string, out io.Writ
 		return err
 	}
 	r := reportPlan(planned, "model partition "+argument, p, o.percentile)
-	if o.plot != "" {
-		if err := plotPlan(o.plot, planned, p); err != nil {
-			return fmt.Errorf("--plot: %w", err)
-		}
-	}
 	if o.out != "" || o.check {
 		t.Planned = planned
 		if err := t.run(ctx, m, r); err != nil {

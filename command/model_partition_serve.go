@@ -25,7 +25,7 @@ func (o *partitionOptions) validateServe() error {
 		return errors.New("--instances, --max-batch and --until are of no use without --serve")
 	case o.serve == "":
 		return nil
-	case o.goal != "latency" || o.platform != partitioning.Local || o.out != "" || o.check || o.plot != "" || o.functions != 0:
+	case o.goal != "latency" || o.platform != partitioning.Local || o.out != "" || o.check || o.functions != 0:
 		return errors.New("--serve goes with --memory, --instances, --max-batch, --until and --percentile only")
 	case o.instances < 1 || o.instances > annotation.MostPartitionInstances:
 		return fmt.Errorf("--instances is %d: --serve needs a number from 1 to %d", o.instances, annotation.MostPartitionInstances)

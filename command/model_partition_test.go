@@ -36,7 +36,7 @@ func TestModelPartitionCheck(t *testing.T) {
 	parts := filepath.Join(t.TempDir(), "parts")
 	platform := written(t, "near.json", `{"name": "near", "memory_mib": 500, "max_parts": 4, "codec": {"unit_bytes": 4},
 		"transfer": {"unit_bytes": 4}, "compute": {"relu": {"a": 1}, "pool": {"a": 1}, "bn": {"a": 1}, "add": {"a": 1}, "conv": {"a": 1}, "gemm": {"a": 1}, "lstm": {"a": 1}}}`)
-	got := results(t, "model", "partition", "mnist", "--platform", platform, "--out", parts, "--check", "--plot", filepath.Join(t.TempDir(), "plan.svg"))
+	got := results(t, "model", "partition", "mnist", "--platform", platform, "--out", parts, "--check")
 	if got["check.rel_diff"].Value > 1e-5 || got["functions"].Value < 4 || got["check.parts_ms"].Value <= 0 {
 		t.Errorf("%+v", got)
 	}

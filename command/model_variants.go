@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
@@ -23,7 +22,7 @@ import (
 
 // variantsOptions are the flags of "model variants".
 type variantsOptions struct {
-	out, plot     string
+	out           string
 	maxLoss       float64
 	verbose, json bool
 }
@@ -48,7 +47,7 @@ The result is in DIR/variants: the generated models, variants.yaml, and variants
 with the same models, data and machine only shows the result. All work is done with CPU
 time that nobody else wants. The quantizer is installed once into your cache (60 MB).`,
 		Example: `  faas-infer model variants ./photos
-  faas-infer model variants ./photos --plot variants.svg --max-loss 2`,
+  faas-infer model variants ./photos --max-loss 2`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.run(c.Context(), args[0], c.OutOrStdout(), c.ErrOrStderr())
@@ -56,7 +55,6 @@ time that nobody else wants. The quantizer is installed once into your cache (60
 	}
 	f := c.Flags()
 	f.StringVar(&o.out, "out", "", "directory of the result (default DIR/variants)")
-	f.StringVar(&o.plot, "plot", "", "file for a picture of accuracy over latency (.svg)")
 	f.Float64Var(&o.maxLoss, "max-loss", 5, "maximum loss of accuracy, or of agreement, in points")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show the quantizer's full output")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
@@ -95,11 +93,6 @@ func (o *variantsOptions) run(ctx context.Context, dir string, out, progress io.
 	took := time.Duration(0)
 	if fresh {
 		took = time.Since(began)
-	}
-	if o.plot != "" {
-		if err := plot.WriteFile(o.plot, drawVariants(b.Name, registered)); err != nil {
-			return fmt.Errorf("--plot: %w", err)
-		}
 	}
 	if o.json {
 		return reportVariants(dir, registered, took).JSON(out)
@@ -174,34 +167,6 @@ func accuracyOf(v *variant.Registered) string {
 		return fmt.Sprintf("unknown; agrees in %.1f %% (%.1f to %.1f)", v.Agreement.Value, v.Agreement.Low, v.Agreement.High)
 	}
 	return "unknown"
-}
-
-// drawVariants draws accuracy over latency, or agreement with the original if no accuracy is
-// known.
-func drawVariants(name string, registered *variant.Registration) plot.Figure {
-	label := "agreement with the original [%]"
-	for i := range registered.Variants {
-		if registered.Variants[i].Percent() > 0 {
-			label = "accuracy [%]"
-		}
-	}
-	panel := plot.Panel{X: plot.Axis{Label: "time of a row on one core [ms]", Log: true}, Y: plot.Axis{Label: label}}
-	for i := range registered.Variants {
-		v := &registered.Variants[i]
-		y := v.Percent()
-		switch {
-		case !strings.HasPrefix(label, "agreement"):
-			if y == 0 {
-				continue // It is unknown.
-			}
-		case v.Agreement != nil:
-			y = v.Agreement.Value
-		default:
-			y = 100
-		}
-		panel.Series = append(panel.Series, plot.Series{Name: v.Name, Mark: plot.Dots, Colour: i, Points: []plot.Point{{X: v.LatencyMS, Y: y, Says: accuracyOf(v)}}})
-	}
-	return plot.Figure{Title: "Variants of " + name, Note: registered.Machine, Panels: []plot.Panel{panel}, Columns: 1}
 }
 
 // errBusy refuses a second run for the same directory.

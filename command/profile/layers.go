@@ -38,9 +38,7 @@ type LayerOptions struct {
 	Tensors int
 	// Database and Prepared are as in [PredictOptions].
 	Database, Prepared string
-	// Plot is a directory for figures, "" for none.
-	Plot string
-	JSON bool
+	JSON               bool
 }
 
 func newProfileLayersCommand() *cobra.Command {
@@ -60,10 +58,9 @@ out and opened, with the file in memory. At the end stands which blocks a shadow
 a body of one core would hold.
 
 --batch gives the batches to compare. The columns with a + are the increase over the first.
---plot draws AsyFunc's Figures 2, 3, 4 and 7 of this model into a directory.`,
+"faas-infer-lab plot layers" draws what --json prints.`,
 		Example: `  faas-infer profile layers efficientnet-b5
-  faas-infer profile layers vgg-16 --batch 2,3,4,5 --threads 1,2 --json
-  faas-infer profile layers my-model.onnx --plot figures`,
+  faas-infer profile layers vgg-16 --batch 2,3,4,5 --threads 1,2 --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), args[0], c.OutOrStdout()) },
 	}
@@ -73,7 +70,6 @@ a body of one core would hold.
 	f.IntVar(&o.Tensors, "tensors", graph.Tensors, "cut where at most that many tensors go on")
 	DatabaseFlag(c, &o.Database)
 	f.StringVar(&o.Prepared, "prepared", "", "directory of prepared models (default: the user's cache)")
-	f.StringVar(&o.Plot, "plot", "", "draw figures into this directory")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON object")
 	return c
 }
@@ -296,19 +292,9 @@ func (o *LayerOptions) run(ctx context.Context, argument string, out io.Writer) 
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.Plot != "" {
-		if err := os.MkdirAll(o.Plot, 0o755); err != nil { // Before the work of minutes.
-			return fmt.Errorf("--plot: %w", err)
-		}
-	}
 	l, err := o.Layers(ctx, argument)
 	if err != nil {
 		return err
-	}
-	if o.Plot != "" {
-		if err := l.plot(o.Plot); err != nil {
-			return fmt.Errorf("--plot: %w", err)
-		}
 	}
 	if o.JSON {
 		e := json.NewEncoder(out)
@@ -318,8 +304,8 @@ func (o *LayerOptions) run(ctx context.Context, argument string, out io.Writer) 
 	return l.print(out)
 }
 
-// increase is how many ms longer a block takes at a batch than at the first, on one thread.
-func (l *Layers) increase(block, batch int) float64 {
+// Increase is how many ms longer a block takes at a batch than at the first, on one thread.
+func (l *Layers) Increase(block, batch int) float64 {
 	m := l.Model
 	first := slices.Index(m.Rows, l.Batches[0])
 	at := slices.Index(m.Rows, batch)
@@ -344,7 +330,7 @@ func (l *Layers) print(out io.Writer) error {
 		fmt.Fprintf(w, "%d\t%s\t%.1f\t%.2f\t%.2f\t%.3f\t%.2f\t%.2f\t", i, b.Name, float64(b.MACs)/1e6, float64(b.Weights)/mib,
 			float64(b.Activations)/mib, float64(b.Out)/mib, b.Load, b.Ms[0][first])
 		for _, batch := range l.Batches[1:] {
-			fmt.Fprintf(w, "%+.2f\t", l.increase(i, batch))
+			fmt.Fprintf(w, "%+.2f\t", l.Increase(i, batch))
 		}
 		for k := range m.Threads[1:] {
 			fmt.Fprintf(w, "%.2f\t", b.Ms[k+1][first])
@@ -442,9 +428,4 @@ func CorePrice() float64 {
 		return 0.25
 	}
 	return float64(len(ThreadsUpTo(0))) / (float64(total) / (1 << 20))
-}
-
-// figure is the path of a figure in the directory.
-func figure(dir string, number int) string {
-	return filepath.Join(dir, fmt.Sprintf("figure-%d.svg", number))
 }

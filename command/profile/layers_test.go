@@ -15,8 +15,7 @@ import (
 // the whole model is predicted to take.
 func TestLayers(t *testing.T) {
 	dir := t.TempDir()
-	figures := filepath.Join(dir, "figures")
-	text, err := profiles(t, dir, "layers", "mnist", "--batch", "2,4", "--threads", "1", "--json", "--plot", figures)
+	text, err := profiles(t, dir, "layers", "mnist", "--batch", "2,4", "--threads", "1", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +52,6 @@ func TestLayers(t *testing.T) {
 	}
 	if l.Loads != "measured" || l.Model.Load(l.Model.All()) <= l.Model.Open || l.Undivided != "" {
 		t.Errorf("load times are %s, all blocks take %g ms, %q", l.Loads, l.Model.Load(l.Model.All()), l.Undivided)
-	}
-	for _, number := range []int{2, 3, 4, 7} {
-		if svg, err := os.ReadFile(figure(figures, number)); err != nil || !strings.Contains(string(svg), "batch 2 to 4") && number != 2 {
-			t.Errorf("figure %d: %v", number, err)
-		}
 	}
 	text, err = profiles(t, dir, "layers", "mnist", "--batch", "2,4", "--threads", "1")
 	if err != nil || !strings.Contains(text, "+ at 4") || !strings.Contains(text, "A shadow of one core") {

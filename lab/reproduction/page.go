@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/faas-infer/faas-infer/command/report/plot"
+	"github.com/faas-infer/faas-infer/lab/plot"
 )
 
 // header is the header of the table of claims.

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/figure"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
+	"github.com/faas-infer/faas-infer/lab/plot"
 	"github.com/faas-infer/faas-infer/lab/scenario"
 )
 

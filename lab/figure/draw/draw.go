@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/baselines"
+	"github.com/faas-infer/faas-infer/lab/plot"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 

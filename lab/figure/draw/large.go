@@ -3,8 +3,8 @@ package draw
 import (
 	"slices"
 
-	"github.com/faas-infer/faas-infer/command/report/plot"
 	"github.com/faas-infer/faas-infer/lab/baselines"
+	"github.com/faas-infer/faas-infer/lab/plot"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
