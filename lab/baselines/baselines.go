@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/batching"
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
