@@ -11,10 +11,10 @@ import sys
 USAGE = """\
 Usage: scripts/gotest.py [FLAG...] -- PACKAGE...
 
-Runs `go test FLAG... PACKAGE...`. -C, which chooses the module, comes first. It prints a line for each package that passes, unless the
-result is cached, and the whole output of each test that fails. A test that fails runs again,
-alone, up to FAAS_INFER_RERUNS times (2 by default). The exit status is 0 if each test passed
-in the end.
+Runs `go test FLAG... PACKAGE...`; -C, which chooses the module, comes first. It prints a line
+for each package that passes, unless the result is cached, and the whole output of each test that
+fails. A test that fails runs again, alone, up to FAAS_INFER_RERUNS times (2 by default). The exit
+status is 0 if each test passed in the end.
 
 These failures are final at once: a package that does not build; a panic, a timeout or another
 end before the last test; a data race; a panic or data race in the log of a program that an
