@@ -30,7 +30,11 @@ func documents(t *testing.T) []string {
 	if err != nil || len(repeated) == 0 {
 		t.Fatalf("there are no pages on the papers: %v", err)
 	}
-	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "BENCHMARKS.md"}, guide, design, repeated)
+	onKubernetes, err := filepath.Glob("docs/kubernetes/*.md")
+	if err != nil || len(onKubernetes) == 0 {
+		t.Fatalf("there are no pages on Kubernetes: %v", err)
+	}
+	return slices.Concat([]string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "BENCHMARKS.md"}, guide, design, repeated, onKubernetes)
 }
 
 func document(t *testing.T, name string) string {
