@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/faas-infer/faas-infer/model/savedmodel"
@@ -15,13 +13,11 @@ import (
 
 // shownModel is the output of "model show --json" for a SavedModel.
 type shownModel struct {
-	Name       string                `json:"name"`
-	Signature  string                `json:"signature"`
-	Signatures []string              `json:"signatures"`
-	Inputs     []tensor.Info         `json:"inputs"`
-	Outputs    []tensor.Info         `json:"outputs"`
-	Variables  []savedmodel.Variable `json:"variables"`
-	Operators  map[string]int        `json:"operators"`
+	Name       string        `json:"name"`
+	Signature  string        `json:"signature"`
+	Signatures []string      `json:"signatures"`
+	Inputs     []tensor.Info `json:"inputs"`
+	Outputs    []tensor.Info `json:"outputs"`
 }
 
 // showSaved prints a signature of the SavedModel in a directory.
@@ -36,7 +32,7 @@ func showSaved(w io.Writer, dir, signature string, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		return e.Encode(shownModel{m.Name(), m.Signature(), m.Signatures(), m.Inputs(), m.Outputs(), m.Variables(), m.Operators()})
+		return e.Encode(shownModel{m.Name(), m.Signature(), m.Signatures(), m.Inputs(), m.Outputs()})
 	}
 	fmt.Fprintf(w, "%s: signature %s of %s\n", m.Name(), m.Signature(), strings.Join(m.Signatures(), ", "))
 	for _, v := range m.Inputs() {
@@ -45,16 +41,6 @@ func showSaved(w io.Writer, dir, signature string, asJSON bool) error {
 	for _, v := range m.Outputs() {
 		fmt.Fprintf(w, "output      %s %s %s\n", v.Name, v.Type, dimensions(v.Shape))
 	}
-	size := int64(0)
-	for _, v := range m.Variables() {
-		size += v.Bytes
-	}
-	fmt.Fprintf(w, "weights     %d variables, %s\n", len(m.Variables()), mebibytes(size))
-	var kinds []string
-	for _, kind := range slices.Sorted(maps.Keys(m.Operators())) {
-		kinds = append(kinds, fmt.Sprintf("%s %d", kind, m.Operators()[kind]))
-	}
-	fmt.Fprintf(w, "operators   %s\n", strings.Join(kinds, ", "))
-	fmt.Fprintf(w, "shapes      and GFLOPs: faas-infer model convert %s %s.onnx, then model show %s.onnx\n", dir, m.Name(), m.Name())
+	fmt.Fprintf(w, "operators   and GFLOPs: faas-infer model convert %s %s.onnx, then model show %s.onnx\n", dir, m.Name(), m.Name())
 	return nil
 }

@@ -99,10 +99,7 @@ func saved(t *testing.T, dir string, signatures ...string) {
 		}
 	}
 	graph := &tensorflowpb.MetaGraphDef{
-		MetaInfoDef: &tensorflowpb.MetaGraphDef_MetaInfoDef{Tags: []string{"serve"}},
-		GraphDef: &tensorflowpb.GraphDef{Node: []*tensorflowpb.NodeDef{
-			{Name: "in", Op: "Placeholder"}, {Name: "rectify", Op: "Relu", Input: []string{"in"}},
-		}},
+		MetaInfoDef:  &tensorflowpb.MetaGraphDef_MetaInfoDef{Tags: []string{"serve"}},
 		SignatureDef: map[string]*tensorflowpb.SignatureDef{},
 	}
 	for _, name := range signatures {
@@ -130,7 +127,7 @@ func TestModelShowSavedModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range []string{"lstm: signature serving_default of other, serving_default", "input       x FP32 ?×3", "output      y FP32 ?×3", "0 variables", "Placeholder 1, Relu 1", "model convert " + dir} {
+	for _, words := range []string{"lstm: signature serving_default of other, serving_default", "input       x FP32 ?×3", "output      y FP32 ?×3", "model convert " + dir} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q is not in\n%s", words, out)
 		}
@@ -138,7 +135,7 @@ func TestModelShowSavedModel(t *testing.T) {
 	if strings.Contains(out, "Table 1") {
 		t.Errorf("a model of somebody's own is taken for the zoo's:\n%s", out)
 	}
-	if out, err := runModel("show", dir, "--signature", "other", "--json"); err != nil || !strings.Contains(out, `"Relu": 1`) {
+	if out, err := runModel("show", dir, "--signature", "other", "--json"); err != nil || !strings.Contains(out, `"signature": "other"`) {
 		t.Errorf("%s, %v", out, err)
 	}
 }

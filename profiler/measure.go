@@ -163,7 +163,7 @@ func (p Plan) point(ctx context.Context, runner Runner, batch, n int) (Measureme
 	}
 	return Measurement{
 		Batch: batch, Runs: len(walls),
-		Median: quantile(walls, 0.5), P95: quantile(walls, 0.95), CPU: quantile(cpus, 0.5),
+		Median: Quantile(walls, 0.5), P95: Quantile(walls, 0.95), CPU: Quantile(cpus, 0.5),
 	}, nil
 }
 
@@ -189,10 +189,12 @@ func (p Plan) once(ctx context.Context, runner Runner, batch int) (wall, cpu flo
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// quantile is the smallest value that at least the fraction q of the values does not
-// exceed.
-func quantile(values []float64, q float64) float64 {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
+// Quantile is the smallest value that at least the fraction q of the values does not
+// exceed (nearest rank), NaN without values. The values' unit is the result's.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

@@ -84,8 +84,8 @@ func (p DevicePlan) point(ctx context.Context, runner DeviceRunner, batch int) (
 		all.wall, all.cpu = append(all.wall, w.wall...), append(all.cpu, w.cpu...)
 		all.in, all.compute, all.out = append(all.in, w.in...), append(all.compute, w.compute...), append(all.out, w.out...)
 	}
-	m.Runs, m.Median, m.P95 = len(all.wall), quantile(all.wall, 0.5), quantile(all.wall, 0.95)
-	m.CPU, m.In, m.Compute, m.Out = mean(all.cpu), quantile(all.in, 0.5), quantile(all.compute, 0.5), quantile(all.out, 0.5)
+	m.Runs, m.Median, m.P95 = len(all.wall), Quantile(all.wall, 0.5), Quantile(all.wall, 0.95)
+	m.CPU, m.In, m.Compute, m.Out = mean(all.cpu), Quantile(all.in, 0.5), Quantile(all.compute, 0.5), Quantile(all.out, 0.5)
 	return m, nil
 }
 
@@ -114,7 +114,7 @@ func (p DevicePlan) window(ctx context.Context, runner DeviceRunner, batch int) 
 func settled(all []window) bool {
 	var medians []float64
 	for _, w := range all {
-		medians = append(medians, quantile(w.wall, 0.5))
+		medians = append(medians, Quantile(w.wall, 0.5))
 	}
 	return slices.Max(medians) <= slices.Min(medians)*(1+agree)
 }

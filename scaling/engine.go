@@ -129,7 +129,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	for _, v := range p.views {
 		part(p, v)
 		p.release(v)
-		remarry(p, v)
+		reassignShadows(p, v)
 	}
 	for _, v := range p.views {
 		p.unpark(v, v.wakes)
@@ -142,7 +142,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	}
 	p.grow()
 	for _, v := range p.views {
-		if v.short == placing.NoRoom && !v.robbed && !v.retired {
+		if v.short == placing.NoRoom && !v.yielding && !v.retired {
 			help(p, v)
 		}
 		p.fill(v)

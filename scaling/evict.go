@@ -65,7 +65,7 @@ func (p *pass) evict(v *view, d capacity.Demand) bool {
 			p.stop(x.view, x.Running, evictedWhy(x))
 		}
 		give(p.space(), &x.Running)
-		x.view.robbed = x.view != v
+		x.view.yielding = x.view != v
 	}
 	return at >= 0 || len(best) > 0
 }

@@ -24,7 +24,7 @@ func (p *pass) exchange() {
 	var views []*view
 	early := false
 	for _, v := range p.views {
-		if !v.joint || strict(v) || len(v.live) == 0 || len(v.shadows) > 0 || v.robbed || len(v.old) > 0 || !p.allowed(v).Any() {
+		if !v.joint || strict(v) || len(v.live) == 0 || len(v.shadows) > 0 || v.yielding || len(v.old) > 0 || !p.allowed(v).Any() {
 			continue
 		}
 		if v.started > 0 || v.woken {

@@ -64,7 +64,7 @@ func (p *pass) jointly(views []*view) {
 	for least := -1.0; ; {
 		need := func(v *view) shortage {
 			switch {
-			case limited[v] || v.robbed || v.short != placing.None:
+			case limited[v] || v.yielding || v.short != placing.None:
 				return shortage{}
 			case v.count() == 0:
 				return shortage{max(v.demand, capacity.SomeLoad), shareNeeds(v, v.lack)}

@@ -40,9 +40,9 @@ type Pair struct {
 	ID, Body cluster.InstanceID
 }
 
-// couple finds the shadows of the live instances. What a plan knows of a paired instance is that of
+// findShadows finds the shadows of the live instances. What a plan knows of a paired instance is that of
 // the pair; its quota is left as it is, because the pair's times are of that quota.
-func couple(v *view) {
+func findShadows(v *view) {
 	for _, s := range v.Shadows {
 		if s.State != cluster.Starting && s.State != cluster.Ready {
 			continue
@@ -139,7 +139,7 @@ func part(p *pass, v *view) {
 	slices.SortStableFunc(all, func(a, b Running) int { return cmp.Compare(helps(v, &a, true), helps(v, &b, true)) })
 	for _, s := range all {
 		switch i := bodyOf(v, &s); {
-		case i < 0: // See remarry.
+		case i < 0: // See reassignShadows.
 		case pairingOf(v, &v.live[i], s.Part) == nil && !v.NoShadows:
 			stopShadow(p, v, s, Unpaired)
 		case spared(v, &s):
@@ -171,10 +171,10 @@ func serving(v *view, except cluster.InstanceID) capacity.Range {
 	})
 }
 
-// remarry gives shadows whose bodies are gone to instances that have none, if these then serve more
+// reassignShadows gives shadows whose bodies are gone to instances that have none, if these then serve more
 // than they do alone and the load needs it. It stops those of another revision, and the others as soon as
 // the load is known. As long as the function has no instance, its shadows wait for one.
-func remarry(p *pass, v *view) {
+func reassignShadows(p *pass, v *view) {
 	waits := len(v.live) == 0 && !v.retired && !v.idle
 	for _, s := range slices.Clone(v.shadows) {
 		if hasBody(v, &s) || waits && v.current(&s) {

@@ -40,7 +40,7 @@ func (v *view) wakes() bool {
 // stuck reports whether requests wait and none of these instances could take them.
 func (v *view) stuck(set []Running) bool {
 	serves := func(in Running) bool { return in.State == cluster.Ready && !in.Parked }
-	return v.Waiting > 0 && !v.retired && !v.robbed && !v.woken && !slices.ContainsFunc(set, serves)
+	return v.Waiting > 0 && !v.retired && !v.yielding && !v.woken && !slices.ContainsFunc(set, serves)
 }
 
 // unpark lets parked instances take their shares again while wanted says so and their

@@ -133,7 +133,7 @@ func (p *pass) merge(v *view) {
 	default:
 		return
 	}
-	v.memory.merged, v.robbed = p.now, true
+	v.memory.merged, v.yielding = p.now, true
 }
 
 // wouldRaise reports whether the plans after one that stops a shadow raise the quota of its body, v's i-th live
@@ -167,7 +167,7 @@ func fixed(v *view, id cluster.InstanceID) bool {
 // serve.
 func (v *view) calm(pairs bool) bool {
 	moves := func(in Running) bool { return in.State != cluster.Ready || in.Fixed && !(pairs && !fixed(v, in.ID)) }
-	return v.started == 0 && !v.woken && !v.robbed && len(v.old) == 0 && !slices.ContainsFunc(v.live, moves) &&
+	return v.started == 0 && !v.woken && !v.yielding && len(v.old) == 0 && !slices.ContainsFunc(v.live, moves) &&
 		!slices.ContainsFunc(v.shadows, func(s Running) bool { return s.State != cluster.Ready })
 }
 

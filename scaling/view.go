@@ -44,9 +44,9 @@ type view struct {
 	resting, woken bool
 	// retired: this plan stops all instances.
 	retired bool
-	// robbed: some of its instances make room for others. It must not take that room
+	// yielding: some of its instances make room for others. It must not take that room
 	// back in the same plan.
-	robbed bool
+	yielding bool
 	// started and startedUp count what this plan starts. startedOf has it by artefact, if
 	// sets has any.
 	started   int
@@ -113,7 +113,7 @@ func (v *view) observe(e *Engine, now time.Time, f *Function) *view {
 	v.idle = idle && retire
 	v.resting = idle && !f.ParkAt.IsZero() && !now.Before(f.ParkAt)
 	v.memory.note(now, v)
-	couple(v)
+	findShadows(v)
 	v.steady, v.demand = v.load(now)
 	v.peak = v.highest(now)
 	return v
@@ -267,7 +267,7 @@ func settled(v *view, now time.Time) bool {
 // function with parked instances needs one only for waiting requests or its minimum.
 func (v *view) wantsFirst() bool {
 	switch {
-	case v.count() > 0 || v.retired || v.robbed:
+	case v.count() > 0 || v.retired || v.yielding:
 		return false
 	case len(v.parked) > 0:
 		return v.Waiting > 0 || v.floor > 0
@@ -277,7 +277,7 @@ func (v *view) wantsFirst() bool {
 
 // mayGrow reports whether the function may get another instance.
 func (v *view) mayGrow() bool {
-	return v.short == placing.None && !v.robbed && !v.retired && (v.count() > 0 || v.floor > 0)
+	return v.short == placing.None && !v.yielding && !v.retired && (v.count() > 0 || v.floor > 0)
 }
 
 // mayEvict reports whether the function may take the room of others: only for waiting

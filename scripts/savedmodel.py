@@ -30,54 +30,6 @@ def dense(path):
     keras.Model(x, y).export(path, verbose=False)
 
 
-def cnn(path):
-    image = keras.Input((17, 16, 3), name="image")
-    x = layers.Conv2D(4, 3, padding="same", use_bias=False)(image)
-    x = layers.ReLU(6.0)(layers.BatchNormalization()(x))
-    x = layers.MaxPooling2D()(x)
-    y = layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(x))
-    x = layers.Activation("relu")(layers.Add()([x, y]))
-    x = layers.ZeroPadding2D(((1, 0), (2, 1)))(x)
-    x = layers.DepthwiseConv2D(3, strides=2, depth_multiplier=2, padding="same")(x)
-    x = layers.LeakyReLU()(layers.Conv2D(6, 3, dilation_rate=2, padding="same")(x))
-    x = layers.UpSampling2D(2, interpolation="bilinear")(x)
-    x = layers.Conv2DTranspose(5, 3, strides=2, padding="same")(x)
-    x = layers.Conv2D(4, (2, 3), strides=(2, 1), activation="swish")(x)
-    pooled = layers.AveragePooling2D(3, strides=2, padding="same")(x)
-    flat = layers.Flatten()(pooled)
-    x = layers.Concatenate()([flat, layers.GlobalAveragePooling2D()(x)])
-    x = layers.Dropout(0.5)(x)
-    keras.Model(image, layers.Dense(5, activation="softmax")(x)).export(path, verbose=False)
-
-
-def lstm(path):
-    steps = keras.Input((5, 4), name="steps")
-    x = layers.LSTM(6, return_sequences=True)(steps)
-    x = layers.Bidirectional(layers.GRU(3))(x)
-    keras.Model(steps, layers.Dense(2)(x)).export(path, verbose=False)
-
-
-def textcnn(path):
-    words = keras.Input((12,), dtype="int32", name="words")
-    x = layers.Embedding(50, 8)(words)
-    branches = [
-        layers.GlobalMaxPooling1D()(layers.Conv1D(4, size, activation="relu")(x))
-        for size in (2, 3, 4)
-    ]
-    x = layers.Dense(1, activation="sigmoid")(layers.Concatenate()(branches))
-    keras.Model(words, x).export(path, verbose=False)
-
-
-def attention(path):
-    words = keras.Input((7,), dtype="int32", name="words")
-    x = layers.Embedding(30, 8, mask_zero=True)(words)
-    y = layers.MultiHeadAttention(2, 4)(x, x)
-    x = layers.LayerNormalization()(layers.Add()([x, y]))
-    y = layers.Dense(8)(layers.Dense(16, activation="gelu")(x))
-    x = layers.LayerNormalization()(layers.Add()([x, y]))
-    keras.Model(words, layers.Dense(2)(x[:, 0])).export(path, verbose=False)
-
-
 class Two(tf.Module):
     """Two signatures that share a function."""
 
@@ -102,30 +54,6 @@ class Two(tf.Module):
 def signatures(path):
     two = Two()
     tf.saved_model.save(two, path, {"embed": two.embed, "classify": two.classify})
-
-
-class Branching(tf.Module):
-    """Control flow that depends on what is sent, and shapes computed by nodes."""
-
-    def __init__(self):
-        super().__init__()
-        self.kernel = tf.Variable(tf.random.stateless_normal((3, 3), (1, 2)), name="kernel")
-
-    @tf.function(input_signature=[tf.TensorSpec((None, 4, 3), name="x")])
-    def serve(self, x):
-        shape = tf.shape(x)
-        y = tf.reshape(x, (shape[0] * shape[1], 3)) @ self.kernel
-        y = tf.cond(tf.reduce_sum(y) > 0, lambda: tf.nn.relu(y), lambda: y - 1)
-        enough = lambda z: tf.reduce_max(tf.abs(z)) > 1
-        y = tf.while_loop(enough, lambda z: (tf.matmul(z, self.kernel) / 9,), (y,))[0]
-        a, b = tf.split(tf.reshape(y, tf.stack((shape[0], 2, -1))), 2, axis=2)
-        both = tf.stack((a, tf.reverse(b, (1,))), axis=1)
-        return {"y": tf.tile(tf.transpose(both, (0, 2, 3, 1)), (1, 1, 2, 1))[:, ::-1, 1:, tf.newaxis]}
-
-
-def branching(path):
-    module = Branching()
-    tf.saved_model.save(module, path, module.serve)
 
 
 def tf1(path):
@@ -158,7 +86,7 @@ def tf1(path):
     v1.enable_control_flow_v2()
 
 
-MODELS = (dense, cnn, lstm, textcnn, attention, signatures, branching, tf1)
+MODELS = (dense, signatures, tf1)
 
 
 def pack(path, target):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,7 +65,7 @@ func readPage(t *testing.T, name string) []guide.Block {
 	return page
 }
 
-// The steps of docs/kubernetes.md work. yaml/ installs two replicas of the provider, the
+// The steps of docs/kubernetes.md and the pages in docs/kubernetes work. yaml/ installs two replicas of the provider, the
 // stock gateway and NATS in pods. They find each other by their services' names, with only
 // their own rights and within Pod Security's "restricted". Both replicas serve functions
 // that faas-cli and kubectl deploy, asynchronously too. Nobody reaches what network
@@ -84,7 +85,11 @@ func TestInstalled(t *testing.T) {
 		t.Fatalf("the page ends with %s", page[last].Text)
 	}
 	r := f.reader(t)
-	if err := r.Follow(t.Context(), page[:last]); err != nil {
+	steps := page[:last]
+	for _, name := range []string{"functions", "models", "nodes", "security", "operating"} {
+		steps = slices.Concat(steps, readPage(t, "kubernetes/"+name+".md"))
+	}
+	if err := r.Follow(t.Context(), steps); err != nil {
 		// The shortest and most telling comes first: who runs this may cut the output.
 		t.Fatalf("the providers' logs end with\n%s\ndocs/kubernetes.md, %v\n%s\n%s", f.lastLogs(t, "app.kubernetes.io/component=provider", 10), err,
 			f.lastLogs(t, "app.kubernetes.io/part-of=faas-infer", 40), f.kubectl(t, "", "-n", "openfaas", "describe", "pods"))

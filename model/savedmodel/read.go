@@ -1,7 +1,7 @@
-// Package savedmodel reads TensorFlow SavedModels: the inputs, outputs and weights of
-// one signature, and the kinds of operators that it reaches. It does not infer shapes
-// inside the graph. To predict a TensorFlow model, convert it to ONNX with
-// `faas-infer model convert`. Begin with [Read].
+// Package savedmodel reads the signatures of TensorFlow SavedModels, and not their graphs:
+// TensorFlow itself does that when it serves or converts them. So a bundle with a model
+// that cannot be served is refused without TensorFlow, which takes seconds to start.
+// Begin with [Read].
 package savedmodel
 
 import (
@@ -41,10 +41,9 @@ const (
 	splitFile  = "saved_model.cpb"
 )
 
-// Read reads the SavedModel in a directory: the part of its serving graph that the
-// signature reaches. An empty signature means serving_default, or the only one.
-// Read checks that the variables' files are there and long enough, but does not
-// read them.
+// Read reads a signature of the SavedModel in a directory. An empty name means
+// serving_default, or the only one. Read checks that the variables' files are there,
+// but does not read them.
 //
 // The errors wrap [ErrNotSavedModel], [ErrVariables] or [ErrSignature].
 func Read(dir, signature string) (*Model, error) {
@@ -56,7 +55,7 @@ func Read(dir, signature string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read SavedModel %s: %w", dir, err)
 	}
-	if err := checkVariables(filepath.Join(dir, "variables"), m.variableBytes()); err != nil {
+	if err := checkVariables(filepath.Join(dir, "variables")); err != nil {
 		return nil, fmt.Errorf("read SavedModel %s: %w", dir, err)
 	}
 	return m, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	pb "github.com/faas-infer/faas-infer/model/savedmodel/tensorflowpb"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // byDefault is the signature that servers use unless a request names another.
@@ -43,32 +44,44 @@ func choose(meta *pb.MetaGraphDef, name string) (string, error) {
 	return "", fmt.Errorf("%w: the model has %s and no %s; name one of them", ErrSignature, strings.Join(names, ", "), byDefault)
 }
 
-// port is one input or output of a signature.
-type port struct {
-	// key is its name for callers, tensor its name in the graph.
-	key, tensor string
-	kind        pb.DataType
-	shape       *pb.TensorShapeProto
-}
-
-// ports are a signature's inputs or outputs, sorted by name, because the file does
+// infos are a signature's inputs or outputs, sorted by name, because the file does
 // not order them.
-func ports(infos map[string]*pb.TensorInfo) ([]port, error) {
-	var all []port
-	for _, key := range slices.Sorted(maps.Keys(infos)) {
-		info := infos[key]
+func infos(all map[string]*pb.TensorInfo) ([]tensor.Info, error) {
+	out := make([]tensor.Info, 0, len(all))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		info := all[key]
 		if info.GetName() == "" {
 			return nil, fmt.Errorf("%w: %q is sparse, ragged or empty; save the model with a signature of dense tensors", ErrSignature, key)
 		}
-		all = append(all, port{key, info.GetName(), info.GetDtype(), info.GetTensorShape()})
+		out = append(out, tensor.Info{Name: key, Type: types[info.GetDtype()%reference], Shape: shape(info.GetTensorShape())})
 	}
-	return all, nil
+	return out, nil
 }
 
-func tensors(ports []port) []string {
-	var names []string
-	for _, p := range ports {
-		names = append(names, p.tensor)
+// reference is added to the type of a reference to a variable, which TensorFlow 1 has.
+const reference = 100
+
+// types maps element types to their Open Inference name.
+var types = map[pb.DataType]tensor.Type{
+	pb.DataType_DT_FLOAT: tensor.FP32, pb.DataType_DT_DOUBLE: tensor.FP64, pb.DataType_DT_HALF: tensor.FP16,
+	pb.DataType_DT_INT8: tensor.Int8, pb.DataType_DT_INT16: tensor.Int16, pb.DataType_DT_INT32: tensor.Int32,
+	pb.DataType_DT_INT64: tensor.Int64, pb.DataType_DT_UINT8: tensor.Uint8, pb.DataType_DT_UINT16: tensor.Uint16,
+	pb.DataType_DT_UINT32: tensor.Uint32, pb.DataType_DT_UINT64: tensor.Uint64, pb.DataType_DT_QINT8: tensor.Int8,
+	pb.DataType_DT_QUINT8: tensor.Uint8, pb.DataType_DT_QINT16: tensor.Int16, pb.DataType_DT_QUINT16: tensor.Uint16,
+	pb.DataType_DT_QINT32: tensor.Int32, pb.DataType_DT_BOOL: tensor.Bool, pb.DataType_DT_STRING: tensor.Bytes,
+}
+
+// maxRank is the maximum number of dimensions of a tensor.
+const maxRank = 254
+
+// shape is a shape in the file, nil if its rank is unknown.
+func shape(s *pb.TensorShapeProto) []int64 {
+	if s == nil || s.GetUnknownRank() || len(s.GetDim()) > maxRank {
+		return nil
 	}
-	return names
+	out := []int64{}
+	for _, d := range s.GetDim() {
+		out = append(out, max(d.GetSize(), -1))
+	}
+	return out
 }

@@ -17,16 +17,20 @@ var tableEnd = []byte{0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb}
 
 var shard = regexp.MustCompile(`^variables\.data-(\d{5})-of-(\d{5})$`)
 
-// checkVariables checks that the files of a model's variables are there and whole,
-// and hold at least size bytes together.
-func checkVariables(dir string, size int64) error {
-	if size == 0 {
-		return nil // All weights are constants in the graph.
+// checkVariables checks that the files of a model's variables are there and whole. A
+// model without their directory has all weights as constants in the graph.
+func checkVariables(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	index, err := os.ReadFile(filepath.Join(dir, "variables.index"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s is missing, and the graph has %d bytes of variables; copy the whole directory", ErrVariables, filepath.Join(dir, "variables.index"), size)
+		shards, _ := filepath.Glob(filepath.Join(dir, "variables.data-*"))
+		if len(shards) == 0 {
+			return nil // TensorFlow makes the directory for a model without variables, too.
+		}
+		return fmt.Errorf("%w: %s is missing; copy the whole directory", ErrVariables, filepath.Join(dir, "variables.index"))
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrVariables, err)
 	case isPointer(index):
@@ -34,21 +38,17 @@ func checkVariables(dir string, size int64) error {
 	case !bytes.HasSuffix(index, tableEnd):
 		return fmt.Errorf("%w: variables.index ends early or holds something else; copy it again", ErrVariables)
 	}
-	have, err := shards(dir)
-	if err != nil {
+	if err := checkShards(dir); err != nil {
 		return fmt.Errorf("%w: %w", ErrVariables, err)
-	}
-	if have < size {
-		return fmt.Errorf("%w: the files hold %d bytes, and the graph needs %d; copy them again", ErrVariables, have, size)
 	}
 	return nil
 }
 
-// shards is the sum of the data files' sizes in bytes. A missing file is an error.
-func shards(dir string) (size int64, err error) {
+// checkShards refuses data files of which one is missing or is a pointer.
+func checkShards(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	found, all := 0, 0
 	for _, e := range entries {
@@ -56,38 +56,33 @@ func shards(dir string) (size int64, err error) {
 		if parts == nil {
 			continue
 		}
-		n, err := dataSize(filepath.Join(dir, e.Name()))
-		if err != nil {
-			return 0, err
+		if err := checkShard(filepath.Join(dir, e.Name())); err != nil {
+			return err
 		}
-		found, size = found+1, size+n
+		found++
 		if all, err = strconv.Atoi(parts[2]); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	if found == 0 || found < all {
-		return 0, fmt.Errorf("%s has %d of %d files variables.data-…; copy the whole directory", dir, found, max(all, 1))
+		return fmt.Errorf("%s has %d of %d files variables.data-…; copy the whole directory", dir, found, max(all, 1))
 	}
-	return size, nil
+	return nil
 }
 
-func dataSize(path string) (int64, error) {
+func checkShard(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer f.Close()
 	start := make([]byte, 64)
 	n, err := io.ReadFull(f, start)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return 0, err
+		return err
 	}
 	if isPointer(start[:n]) {
-		return 0, fmt.Errorf("%s is a Git LFS pointer; get the file itself with `git lfs pull`", path)
+		return fmt.Errorf("%s is a Git LFS pointer; get the file itself with `git lfs pull`", path)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
+	return nil
 }

@@ -1,5 +1,7 @@
 package measuring
 
+import "github.com/faas-infer/faas-infer/profiler"
+
 // summarise converts samples at different paces to the quiet machine's pace: a time of
 // 1.4 ms at a pace of 1.4 counts as 1 ms. If there are enough samples from the quiet
 // machine, the others only count for Median and P95.
@@ -20,10 +22,10 @@ func summarise(all []taken, enough int) Sample {
 		all = calm
 	}
 	at := atPace(all, func(t taken) []float64 { return t.wall })
-	r.Typical = quantile(at, representative)
-	r.Spread = (quantile(at, 0.75) - quantile(at, 0.25)) / r.Typical
-	r.Runs, r.Median, r.P95 = len(walls), quantile(walls, 0.5), max(quantile(walls, 0.95), r.Typical)
-	r.CPU = quantile(atPace(all, func(t taken) []float64 { return t.cpu }), representative)
+	r.Typical = profiler.Quantile(at, representative)
+	r.Spread = (profiler.Quantile(at, 0.75) - profiler.Quantile(at, 0.25)) / r.Typical
+	r.Runs, r.Median, r.P95 = len(walls), profiler.Quantile(walls, 0.5), max(profiler.Quantile(walls, 0.95), r.Typical)
+	r.CPU = profiler.Quantile(atPace(all, func(t taken) []float64 { return t.cpu }), representative)
 	return r
 }
 

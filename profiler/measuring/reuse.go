@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/database"
 )
 
@@ -41,10 +42,10 @@ func (m *Measurer) MeasureReuse(ctx context.Context, have func(key string) bool,
 		}
 	}
 	for size, took := range times {
-		t := quantile(took, representative)
+		t := profiler.Quantile(took, representative)
 		if err := put(database.Row{
 			Operator: fmt.Sprintf(sweepKey, size>>20), Family: yardstickFamily, Batch: 1, Millicores: 1000,
-			Median: t, P95: quantile(took, 0.95), CPU: t, Spread: (quantile(took, 0.75) - quantile(took, 0.25)) / t, Runs: len(took),
+			Median: t, P95: profiler.Quantile(took, 0.95), CPU: t, Spread: (profiler.Quantile(took, 0.75) - profiler.Quantile(took, 0.25)) / t, Runs: len(took),
 			Engine: m.engine, Machine: m.machine, MeasuredAt: time.Now().UTC(),
 		}); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -233,14 +232,6 @@ func processorTime() time.Duration {
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// quantile is the smallest value that at least the fraction q of the values does not
-// exceed.
-func quantile(values []float64, q float64) float64 {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
-}
 
 // floats are n random numbers in [-1, 1), as bytes of float32.
 func floats(n int) []byte {

@@ -11,6 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // side is the side of the yardstick's matrices. Their product takes about 35 µs and stays
@@ -86,7 +87,7 @@ func (y *yardstick) calibrate(known float64) error {
 }
 
 // typical is the quiet quantile of the recent readings, in µs.
-func (y *yardstick) typical() float64 { return quantile(y.recent, undisturbed) }
+func (y *yardstick) typical() float64 { return profiler.Quantile(y.recent, undisturbed) }
 
 // read is the current pace. If the machine is now much faster than the base, it was not
 // quiet when the base was found. read then replaces the base, and rows from before since
@@ -148,7 +149,7 @@ func ReadYardstick() (float64, error) {
 		}
 		all = append(all, took)
 	}
-	return quantile(all, undisturbed), nil
+	return profiler.Quantile(all, undisturbed), nil
 }
 
 func (y *yardstick) close() error { return y.single.Close() }

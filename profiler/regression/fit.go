@@ -87,7 +87,7 @@ func newFit(members []*evidence, threads float64) *fit {
 		cpu = cpu.plus(&e.cpu)
 		p95 = append(p95, e.p95...)
 	}
-	f.wall, f.law.cpu, f.law.p95 = before[n].solve(), cpu.solve(), quantile(p95, 0.5)
+	f.wall, f.law.cpu, f.law.p95 = before[n].solve(), cpu.solve(), profiler.Quantile(p95, 0.5)
 	f.law.threads = threads
 	for k, e := range members {
 		without := f.wall
@@ -96,7 +96,7 @@ func newFit(members []*evidence, threads float64) *fit {
 			without = others.solve()
 		}
 		f.residuals[e] = e.residuals(without)
-		f.off[e] = quantile(e.residuals(f.wall), 0.5)
+		f.off[e] = profiler.Quantile(e.residuals(f.wall), 0.5)
 	}
 	return f
 }
@@ -108,7 +108,7 @@ func (f *fit) scaledTo(members []*evidence) (*law, float64) {
 	for _, e := range members {
 		offs = append(offs, f.off[e])
 	}
-	off := finiteOr(quantile(offs, 0.5), 0)
+	off := finiteOr(profiler.Quantile(offs, 0.5), 0)
 	l := f.law
 	for k := range terms {
 		l.wall[k] *= math.Exp(off)
@@ -122,12 +122,12 @@ func (f *fit) scaledTo(members []*evidence) (*law, float64) {
 	for k, e := range members {
 		others := slices.Delete(slices.Clone(offs), k, k+1)
 		for _, r := range f.residuals[e] {
-			r -= finiteOr(quantile(others, 0.5), 0)
+			r -= finiteOr(profiler.Quantile(others, 0.5), 0)
 			total += math.Abs(r)
 			above = append(above, math.Exp(r)-1)
 		}
 	}
-	l.margin = min(widest, max(profiler.Margin, quantile(above, 0.9)))
+	l.margin = min(widest, max(profiler.Margin, profiler.Quantile(above, 0.9)))
 	return &l, total / float64(len(above))
 }
 
@@ -136,14 +136,4 @@ func finiteOr(x, otherwise float64) float64 {
 		return otherwise
 	}
 	return x
-}
-
-// quantile is the smallest value that at least the fraction q of the values does not
-// exceed; NaN without values.
-func quantile(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
@@ -168,5 +169,5 @@ func middle(all []sample, of func(sample) float64) float64 {
 	for _, s := range all {
 		values = append(values, of(s))
 	}
-	return quantile(values, 0.5)
+	return profiler.Quantile(values, 0.5)
 }

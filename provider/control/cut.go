@@ -192,14 +192,14 @@ func (c driver) raise(fn *function, free map[string]cluster.Resources) map[strin
 	return free
 }
 
-// mend prepares the parts of a function's plans again if they are damaged, which its instances may
+// repairParts prepares the parts of a function's plans again if they are damaged, which its instances may
 // have exited for. It looks after each failure. The lock is held.
-func (c driver) mend(fn *function) {
+func (c driver) repairParts(fn *function) {
 	after := fn.Failures.Count
-	if after == fn.mended {
+	if after == fn.partsCheckedAt {
 		return
 	}
-	fn.mended = after
+	fn.partsCheckedAt = after
 	for _, a := range fn.artefacts {
 		if a.cut == nil || after == 0 {
 			continue

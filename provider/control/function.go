@@ -77,8 +77,8 @@ type function struct {
 	quick quickest
 	// planning: it is being planned how to cut the models of the wanted revision.
 	planning bool
-	// mended is the number of failures in a row after which its parts were looked at last.
-	mended int
+	// partsCheckedAt is the number of failures in a row after which its parts were looked at last.
+	partsCheckedAt int
 	// steering adapts the capacity to the share of requests that miss the objective.
 	steering steering.Loop
 	// carried is R_max (§3.2) divided by the measured load, in the latest plan.

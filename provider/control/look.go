@@ -98,7 +98,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 // look returns a function as the engine sees it.
 func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	c.learn(now, fn)
-	driver{c}.mend(fn)
+	driver{c}.repairParts(fn)
 	stats := c.stats(fn)
 	fn.offer()
 	f := scaling.Function{

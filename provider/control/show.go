@@ -30,7 +30,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 // problem returns why the function or its latest deployment is not served as it should be,
 // "" if there is no problem.
 func (fn *function) problem() string {
-	why := fn.grave()
+	why := fn.servingProblem()
 	if why == "" {
 		return cmp.Or(fn.unregistered, leftOut(fn.artefacts), fn.refusing)
 	}
@@ -40,8 +40,8 @@ func (fn *function) problem() string {
 	return why
 }
 
-// grave is a problem that can keep instances from serving, "" if there is none.
-func (fn *function) grave() string {
+// servingProblem is a problem that can keep instances from serving, "" if there is none.
+func (fn *function) servingProblem() string {
 	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
 }
 
@@ -120,7 +120,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	if !ok {
 		return provider.Status{}, false
 	}
-	s := provider.Status{Problem: fn.problem(), Slight: fn.grave() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
+	s := provider.Status{Problem: fn.problem(), Slight: fn.servingProblem() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt
 	}

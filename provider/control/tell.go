@@ -19,9 +19,9 @@ const (
 	// tellPause is that after a body could not be told its shadows for the first time. It doubles up to
 	// tellLongest.
 	tellPause, tellLongest = time.Second, 30 * time.Second
-	// maxUntold is how many times in a row a body may refuse its shadows. It then has none for
+	// maxTellFailures is how many times in a row a body may refuse its shadows. It then has none for
 	// alonePause, twice as long each time, up to aloneLongest.
-	maxUntold                = 2
+	maxTellFailures          = 2
 	alonePause, aloneLongest = 10 * time.Second, 10 * time.Minute
 	// askPause is the time between two questions to a body whether its shadows help. One that does
 	// not twice in a row is replaced: a connection takes milliseconds.
@@ -35,11 +35,11 @@ const (
 // told is what is known of a body and its shadows, and of a shadow that leaves.
 type told struct {
 	// order is what the body was told of its shadows, "" for none; telling: it is being told or asked now.
-	// It is not told before tellAfter, after it could not be told untold times in a row.
-	order     string
-	telling   bool
-	tellAfter time.Time
-	untold    int
+	// It is not told before tellAfter, after it could not be told tellFailures times in a row.
+	order        string
+	telling      bool
+	tellAfter    time.Time
+	tellFailures int
 	// refused is how many times in a row the body lost its shadows for that, refusal is why. It has
 	// none before aloneUntil.
 	refused    int
@@ -130,22 +130,22 @@ func (c pairs) used(s *instance) bool {
 	return ok && body.serves() && (body.telling || body.order == unknownPair || slices.Contains(strings.Split(body.order, " "), s.Address))
 }
 
-// untold takes in that a body could not be told its shadows: it may know them nevertheless. A body that
+// tellingFailed records that a body could not be told its shadows: it may know them nevertheless. A body that
 // refuses them for the second time loses them, and has none for a time. The lock is held.
-func (c pairs) untold(now time.Time, body *instance, with []cluster.Instance, err error) {
+func (c pairs) tellingFailed(now time.Time, body *instance, with []cluster.Instance, err error) {
 	if c.keeper.Context().Err() != nil {
 		return
 	}
 	body.order = unknownPair
-	body.untold++
-	body.tellAfter = now.Add(keeper.Backoff(body.untold, tellPause, tellLongest))
+	body.tellFailures++
+	body.tellAfter = now.Add(keeper.Backoff(body.tellFailures, tellPause, tellLongest))
 	log := body.function.log.Warn().Str("instance", string(body.ID)).Err(err)
-	if len(with) == 0 || body.untold < maxUntold {
+	if len(with) == 0 || body.tellFailures < maxTellFailures {
 		log.Msg("could not tell an instance its shadows")
 		return
 	}
 	body.refused, body.refusal = body.refused+1, err.Error()
-	body.untold, body.tellAfter, body.aloneUntil = 0, now, now.Add(keeper.Backoff(body.refused, alonePause, aloneLongest))
+	body.tellFailures, body.tellAfter, body.aloneUntil = 0, now, now.Add(keeper.Backoff(body.refused, alonePause, aloneLongest))
 	log.Time("until", body.aloneUntil).Msg("an instance cannot use shadows and has none for a time")
 	for _, s := range with {
 		if in, ok := c.keeper.Instance(s.ID); ok && in.Body == body.ID {
@@ -186,10 +186,10 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 		defer c.mu.Unlock()
 		body.telling = false
 		if err != nil {
-			c.untold(time.Now(), body, with, err)
+			c.tellingFailed(time.Now(), body, with, err)
 			return
 		}
-		body.order, body.untold, body.askAfter = order, 0, time.Now().Add(askPause)
+		body.order, body.tellFailures, body.askAfter = order, 0, time.Now().Add(askPause)
 		if len(with) > 0 {
 			body.refused = 0
 			if a := body.own(); a != nil {

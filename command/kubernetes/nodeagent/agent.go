@@ -90,8 +90,8 @@ type losses struct {
 	why map[string]string
 }
 
-// poke wakes the agent.
-func (l *losses) poke() {
+// wakeUp wakes the agent.
+func (l *losses) wakeUp() {
 	select {
 	case l.changed <- struct{}{}:
 	default:
@@ -171,8 +171,8 @@ func (a *Agent) follow(ctx context.Context) (node func() *corev1.Node, stop func
 	}))
 	informer := factory.Core().V1().Nodes()
 	_, _ = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ // It fails only for a stopped informer.
-		AddFunc:    func(any) { a.losses.poke() },
-		UpdateFunc: func(_, _ any) { a.losses.poke() },
+		AddFunc:    func(any) { a.losses.wakeUp() },
+		UpdateFunc: func(_, _ any) { a.losses.wakeUp() },
 	})
 	factory.Start(ctx.Done())
 	return func() *corev1.Node {
@@ -307,7 +307,7 @@ func (a *Agent) watch(ctx context.Context, devices []gpu.Device) {
 				l.mu.Lock()
 				l.why[uuid] = why
 				l.mu.Unlock()
-				l.poke()
+				l.wakeUp()
 			},
 			Note: func(uuid, what string) { a.Log.Warn().Str("gpu", uuid).Msg(what) },
 		})

@@ -105,7 +105,7 @@ func (a *Agent) ensure(ctx context.Context, d *daemon, o device.MPSOptions) erro
 		exited := d.running.Exited()
 		l.watching.Go(func() {
 			<-exited // At the latest when the agent stops it.
-			l.poke()
+			l.wakeUp()
 		})
 	}
 	return nil

@@ -142,7 +142,7 @@ func dropRules(v any) {
 	}
 }
 
-// The steps of docs/kubernetes.md, "Versions of the API", lead from v1alpha1 to v1beta1: no step
+// The steps of docs/kubernetes/operating.md, "Versions of the API", lead from v1alpha1 to v1beta1: no step
 // loses a function or stops a client that uses a version that is served.
 func TestNextVersion(t *testing.T) {
 	const group = "next.example.com"

@@ -13,28 +13,31 @@ import (
 
 var (
 	option  = regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ")
-	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	link    = regexp.MustCompile(`\]\(#([^)]+)\)`)
 	address = regexp.MustCompile(`https?://\S+`)
 	path    = regexp.MustCompile(`\b(?:yaml|scripts|docs)/[a-z][a-zA-Z0-9./-]*[a-z]`)
 )
 
-// Everything that docs/kubernetes.md names exists.
-func TestDocument(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))
-	if err != nil {
-		t.Fatal(err)
+// documents returns the pages on Kubernetes, one after the other.
+func documents(t *testing.T) string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "kubernetes", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("there are no pages: %v", err)
 	}
-	document := string(text)
-	var anchors []string
-	for _, m := range heading.FindAllStringSubmatch(document, -1) {
-		anchors = append(anchors, strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"))
-	}
-	for _, m := range link.FindAllStringSubmatch(document, -1) {
-		if !slices.Contains(anchors, m[1]) {
-			t.Errorf("there is no heading %s", m[1])
+	var all strings.Builder
+	for _, page := range append([]string{filepath.Join(root, "docs", "kubernetes.md")}, pages...) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
+		all.Write(text)
 	}
+	return all.String()
+}
+
+// The files and options that the pages on Kubernetes name exist.
+func TestDocument(t *testing.T) {
+	document := documents(t)
 	for _, name := range path.FindAllString(address.ReplaceAllString(document, ""), -1) {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 			t.Error(err)
@@ -64,11 +67,7 @@ func TestDocument(t *testing.T) {
 // document.
 func TestFlags(t *testing.T) {
 	checkFlags(t, kustomized(t, options, nil), 5)
-	document, err := os.ReadFile(filepath.Join(root, "docs", "kubernetes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, call := range regexp.MustCompile(`faas-infer-kubernetes (image [a-z]+)((?:[^\n\\]|\\\n)*)`).FindAllStringSubmatch(string(document), -1) {
+	for _, call := range regexp.MustCompile(`faas-infer-kubernetes (image [a-z]+)((?:[^\n\\]|\\\n)*)`).FindAllStringSubmatch(documents(t), -1) {
 		c, rest, err := kubernetes.NewRootCommand().Find(strings.Fields(call[1]))
 		if err != nil || len(rest) > 0 {
 			t.Errorf("there is no command %s: %v", call[1], err)

@@ -1,4 +1,4 @@
-// The part of a TensorFlow SavedModel that tells its graph. It is wire-compatible
+// The part of a TensorFlow SavedModel that tells its signatures. It is wire-compatible
 // with TensorFlow's published protos (tensorflow/core/protobuf and
 // tensorflow/core/framework of 2.21): names, numbers and types of the fields are
 // theirs, and what is not needed is left out and skipped when a file is read.
@@ -14,12 +14,11 @@
 package tensorflowpb
 
 import (
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
-
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 )
 
 const (
@@ -199,7 +198,6 @@ func (x *SavedModel) GetMetaGraphs() []*MetaGraphDef {
 type MetaGraphDef struct {
 	state         protoimpl.MessageState    `protogen:"open.v1"`
 	MetaInfoDef   *MetaGraphDef_MetaInfoDef `protobuf:"bytes,1,opt,name=meta_info_def,json=metaInfoDef,proto3" json:"meta_info_def,omitempty"`
-	GraphDef      *GraphDef                 `protobuf:"bytes,2,opt,name=graph_def,json=graphDef,proto3" json:"graph_def,omitempty"`
 	SignatureDef  map[string]*SignatureDef  `protobuf:"bytes,5,rep,name=signature_def,json=signatureDef,proto3" json:"signature_def,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -238,13 +236,6 @@ func (*MetaGraphDef) Descriptor() ([]byte, []int) {
 func (x *MetaGraphDef) GetMetaInfoDef() *MetaGraphDef_MetaInfoDef {
 	if x != nil {
 		return x.MetaInfoDef
-	}
-	return nil
-}
-
-func (x *MetaGraphDef) GetGraphDef() *GraphDef {
-	if x != nil {
-		return x.GraphDef
 	}
 	return nil
 }
@@ -431,744 +422,6 @@ func (*TensorInfo_CooSparse_) isTensorInfo_Encoding() {}
 
 func (*TensorInfo_CompositeTensor_) isTensorInfo_Encoding() {}
 
-type GraphDef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          []*NodeDef             `protobuf:"bytes,1,rep,name=node,proto3" json:"node,omitempty"`
-	Library       *FunctionDefLibrary    `protobuf:"bytes,2,opt,name=library,proto3" json:"library,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GraphDef) Reset() {
-	*x = GraphDef{}
-	mi := &file_tensorflow_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GraphDef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GraphDef) ProtoMessage() {}
-
-func (x *GraphDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GraphDef.ProtoReflect.Descriptor instead.
-func (*GraphDef) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *GraphDef) GetNode() []*NodeDef {
-	if x != nil {
-		return x.Node
-	}
-	return nil
-}
-
-func (x *GraphDef) GetLibrary() *FunctionDefLibrary {
-	if x != nil {
-		return x.Library
-	}
-	return nil
-}
-
-type NodeDef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Op            string                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
-	Input         []string               `protobuf:"bytes,3,rep,name=input,proto3" json:"input,omitempty"`
-	Device        string                 `protobuf:"bytes,4,opt,name=device,proto3" json:"device,omitempty"`
-	Attr          map[string]*AttrValue  `protobuf:"bytes,5,rep,name=attr,proto3" json:"attr,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NodeDef) Reset() {
-	*x = NodeDef{}
-	mi := &file_tensorflow_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NodeDef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NodeDef) ProtoMessage() {}
-
-func (x *NodeDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NodeDef.ProtoReflect.Descriptor instead.
-func (*NodeDef) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *NodeDef) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *NodeDef) GetOp() string {
-	if x != nil {
-		return x.Op
-	}
-	return ""
-}
-
-func (x *NodeDef) GetInput() []string {
-	if x != nil {
-		return x.Input
-	}
-	return nil
-}
-
-func (x *NodeDef) GetDevice() string {
-	if x != nil {
-		return x.Device
-	}
-	return ""
-}
-
-func (x *NodeDef) GetAttr() map[string]*AttrValue {
-	if x != nil {
-		return x.Attr
-	}
-	return nil
-}
-
-type AttrValue struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Value:
-	//
-	//	*AttrValue_List
-	//	*AttrValue_S
-	//	*AttrValue_I
-	//	*AttrValue_F
-	//	*AttrValue_B
-	//	*AttrValue_Type
-	//	*AttrValue_Shape
-	//	*AttrValue_Tensor
-	//	*AttrValue_Placeholder
-	//	*AttrValue_Func
-	Value         isAttrValue_Value `protobuf_oneof:"value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttrValue) Reset() {
-	*x = AttrValue{}
-	mi := &file_tensorflow_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttrValue) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttrValue) ProtoMessage() {}
-
-func (x *AttrValue) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttrValue.ProtoReflect.Descriptor instead.
-func (*AttrValue) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *AttrValue) GetValue() isAttrValue_Value {
-	if x != nil {
-		return x.Value
-	}
-	return nil
-}
-
-func (x *AttrValue) GetList() *AttrValue_ListValue {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_List); ok {
-			return x.List
-		}
-	}
-	return nil
-}
-
-func (x *AttrValue) GetS() []byte {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_S); ok {
-			return x.S
-		}
-	}
-	return nil
-}
-
-func (x *AttrValue) GetI() int64 {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_I); ok {
-			return x.I
-		}
-	}
-	return 0
-}
-
-func (x *AttrValue) GetF() float32 {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_F); ok {
-			return x.F
-		}
-	}
-	return 0
-}
-
-func (x *AttrValue) GetB() bool {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_B); ok {
-			return x.B
-		}
-	}
-	return false
-}
-
-func (x *AttrValue) GetType() DataType {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_Type); ok {
-			return x.Type
-		}
-	}
-	return DataType_DT_INVALID
-}
-
-func (x *AttrValue) GetShape() *TensorShapeProto {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_Shape); ok {
-			return x.Shape
-		}
-	}
-	return nil
-}
-
-func (x *AttrValue) GetTensor() *TensorProto {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_Tensor); ok {
-			return x.Tensor
-		}
-	}
-	return nil
-}
-
-func (x *AttrValue) GetPlaceholder() string {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_Placeholder); ok {
-			return x.Placeholder
-		}
-	}
-	return ""
-}
-
-func (x *AttrValue) GetFunc() *NameAttrList {
-	if x != nil {
-		if x, ok := x.Value.(*AttrValue_Func); ok {
-			return x.Func
-		}
-	}
-	return nil
-}
-
-type isAttrValue_Value interface {
-	isAttrValue_Value()
-}
-
-type AttrValue_List struct {
-	List *AttrValue_ListValue `protobuf:"bytes,1,opt,name=list,proto3,oneof"`
-}
-
-type AttrValue_S struct {
-	S []byte `protobuf:"bytes,2,opt,name=s,proto3,oneof"`
-}
-
-type AttrValue_I struct {
-	I int64 `protobuf:"varint,3,opt,name=i,proto3,oneof"`
-}
-
-type AttrValue_F struct {
-	F float32 `protobuf:"fixed32,4,opt,name=f,proto3,oneof"`
-}
-
-type AttrValue_B struct {
-	B bool `protobuf:"varint,5,opt,name=b,proto3,oneof"`
-}
-
-type AttrValue_Type struct {
-	Type DataType `protobuf:"varint,6,opt,name=type,proto3,enum=faas_infer.tensorflow.DataType,oneof"`
-}
-
-type AttrValue_Shape struct {
-	Shape *TensorShapeProto `protobuf:"bytes,7,opt,name=shape,proto3,oneof"`
-}
-
-type AttrValue_Tensor struct {
-	Tensor *TensorProto `protobuf:"bytes,8,opt,name=tensor,proto3,oneof"`
-}
-
-type AttrValue_Placeholder struct {
-	Placeholder string `protobuf:"bytes,9,opt,name=placeholder,proto3,oneof"`
-}
-
-type AttrValue_Func struct {
-	Func *NameAttrList `protobuf:"bytes,10,opt,name=func,proto3,oneof"`
-}
-
-func (*AttrValue_List) isAttrValue_Value() {}
-
-func (*AttrValue_S) isAttrValue_Value() {}
-
-func (*AttrValue_I) isAttrValue_Value() {}
-
-func (*AttrValue_F) isAttrValue_Value() {}
-
-func (*AttrValue_B) isAttrValue_Value() {}
-
-func (*AttrValue_Type) isAttrValue_Value() {}
-
-func (*AttrValue_Shape) isAttrValue_Value() {}
-
-func (*AttrValue_Tensor) isAttrValue_Value() {}
-
-func (*AttrValue_Placeholder) isAttrValue_Value() {}
-
-func (*AttrValue_Func) isAttrValue_Value() {}
-
-type NameAttrList struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Attr          map[string]*AttrValue  `protobuf:"bytes,2,rep,name=attr,proto3" json:"attr,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *NameAttrList) Reset() {
-	*x = NameAttrList{}
-	mi := &file_tensorflow_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *NameAttrList) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*NameAttrList) ProtoMessage() {}
-
-func (x *NameAttrList) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use NameAttrList.ProtoReflect.Descriptor instead.
-func (*NameAttrList) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *NameAttrList) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *NameAttrList) GetAttr() map[string]*AttrValue {
-	if x != nil {
-		return x.Attr
-	}
-	return nil
-}
-
-type FunctionDefLibrary struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Function      []*FunctionDef         `protobuf:"bytes,1,rep,name=function,proto3" json:"function,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FunctionDefLibrary) Reset() {
-	*x = FunctionDefLibrary{}
-	mi := &file_tensorflow_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FunctionDefLibrary) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FunctionDefLibrary) ProtoMessage() {}
-
-func (x *FunctionDefLibrary) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FunctionDefLibrary.ProtoReflect.Descriptor instead.
-func (*FunctionDefLibrary) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *FunctionDefLibrary) GetFunction() []*FunctionDef {
-	if x != nil {
-		return x.Function
-	}
-	return nil
-}
-
-type FunctionDef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Signature     *OpDef                 `protobuf:"bytes,1,opt,name=signature,proto3" json:"signature,omitempty"`
-	NodeDef       []*NodeDef             `protobuf:"bytes,3,rep,name=node_def,json=nodeDef,proto3" json:"node_def,omitempty"`
-	Ret           map[string]string      `protobuf:"bytes,4,rep,name=ret,proto3" json:"ret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *FunctionDef) Reset() {
-	*x = FunctionDef{}
-	mi := &file_tensorflow_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *FunctionDef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*FunctionDef) ProtoMessage() {}
-
-func (x *FunctionDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use FunctionDef.ProtoReflect.Descriptor instead.
-func (*FunctionDef) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *FunctionDef) GetSignature() *OpDef {
-	if x != nil {
-		return x.Signature
-	}
-	return nil
-}
-
-func (x *FunctionDef) GetNodeDef() []*NodeDef {
-	if x != nil {
-		return x.NodeDef
-	}
-	return nil
-}
-
-func (x *FunctionDef) GetRet() map[string]string {
-	if x != nil {
-		return x.Ret
-	}
-	return nil
-}
-
-type OpDef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	InputArg      []*OpDef_ArgDef        `protobuf:"bytes,2,rep,name=input_arg,json=inputArg,proto3" json:"input_arg,omitempty"`
-	OutputArg     []*OpDef_ArgDef        `protobuf:"bytes,3,rep,name=output_arg,json=outputArg,proto3" json:"output_arg,omitempty"`
-	Attr          []*OpDef_AttrDef       `protobuf:"bytes,4,rep,name=attr,proto3" json:"attr,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpDef) Reset() {
-	*x = OpDef{}
-	mi := &file_tensorflow_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpDef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpDef) ProtoMessage() {}
-
-func (x *OpDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpDef.ProtoReflect.Descriptor instead.
-func (*OpDef) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *OpDef) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *OpDef) GetInputArg() []*OpDef_ArgDef {
-	if x != nil {
-		return x.InputArg
-	}
-	return nil
-}
-
-func (x *OpDef) GetOutputArg() []*OpDef_ArgDef {
-	if x != nil {
-		return x.OutputArg
-	}
-	return nil
-}
-
-func (x *OpDef) GetAttr() []*OpDef_AttrDef {
-	if x != nil {
-		return x.Attr
-	}
-	return nil
-}
-
-type OpList struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Op            []*OpDef               `protobuf:"bytes,1,rep,name=op,proto3" json:"op,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpList) Reset() {
-	*x = OpList{}
-	mi := &file_tensorflow_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpList) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpList) ProtoMessage() {}
-
-func (x *OpList) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpList.ProtoReflect.Descriptor instead.
-func (*OpList) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *OpList) GetOp() []*OpDef {
-	if x != nil {
-		return x.Op
-	}
-	return nil
-}
-
-type TensorProto struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Dtype         DataType               `protobuf:"varint,1,opt,name=dtype,proto3,enum=faas_infer.tensorflow.DataType" json:"dtype,omitempty"`
-	TensorShape   *TensorShapeProto      `protobuf:"bytes,2,opt,name=tensor_shape,json=tensorShape,proto3" json:"tensor_shape,omitempty"`
-	TensorContent []byte                 `protobuf:"bytes,4,opt,name=tensor_content,json=tensorContent,proto3" json:"tensor_content,omitempty"`
-	FloatVal      []float32              `protobuf:"fixed32,5,rep,packed,name=float_val,json=floatVal,proto3" json:"float_val,omitempty"`
-	DoubleVal     []float64              `protobuf:"fixed64,6,rep,packed,name=double_val,json=doubleVal,proto3" json:"double_val,omitempty"`
-	IntVal        []int32                `protobuf:"varint,7,rep,packed,name=int_val,json=intVal,proto3" json:"int_val,omitempty"`
-	StringVal     [][]byte               `protobuf:"bytes,8,rep,name=string_val,json=stringVal,proto3" json:"string_val,omitempty"`
-	Int64Val      []int64                `protobuf:"varint,10,rep,packed,name=int64_val,json=int64Val,proto3" json:"int64_val,omitempty"`
-	BoolVal       []bool                 `protobuf:"varint,11,rep,packed,name=bool_val,json=boolVal,proto3" json:"bool_val,omitempty"`
-	HalfVal       []int32                `protobuf:"varint,13,rep,packed,name=half_val,json=halfVal,proto3" json:"half_val,omitempty"`
-	Uint32Val     []uint32               `protobuf:"varint,16,rep,packed,name=uint32_val,json=uint32Val,proto3" json:"uint32_val,omitempty"`
-	Uint64Val     []uint64               `protobuf:"varint,17,rep,packed,name=uint64_val,json=uint64Val,proto3" json:"uint64_val,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TensorProto) Reset() {
-	*x = TensorProto{}
-	mi := &file_tensorflow_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TensorProto) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TensorProto) ProtoMessage() {}
-
-func (x *TensorProto) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TensorProto.ProtoReflect.Descriptor instead.
-func (*TensorProto) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *TensorProto) GetDtype() DataType {
-	if x != nil {
-		return x.Dtype
-	}
-	return DataType_DT_INVALID
-}
-
-func (x *TensorProto) GetTensorShape() *TensorShapeProto {
-	if x != nil {
-		return x.TensorShape
-	}
-	return nil
-}
-
-func (x *TensorProto) GetTensorContent() []byte {
-	if x != nil {
-		return x.TensorContent
-	}
-	return nil
-}
-
-func (x *TensorProto) GetFloatVal() []float32 {
-	if x != nil {
-		return x.FloatVal
-	}
-	return nil
-}
-
-func (x *TensorProto) GetDoubleVal() []float64 {
-	if x != nil {
-		return x.DoubleVal
-	}
-	return nil
-}
-
-func (x *TensorProto) GetIntVal() []int32 {
-	if x != nil {
-		return x.IntVal
-	}
-	return nil
-}
-
-func (x *TensorProto) GetStringVal() [][]byte {
-	if x != nil {
-		return x.StringVal
-	}
-	return nil
-}
-
-func (x *TensorProto) GetInt64Val() []int64 {
-	if x != nil {
-		return x.Int64Val
-	}
-	return nil
-}
-
-func (x *TensorProto) GetBoolVal() []bool {
-	if x != nil {
-		return x.BoolVal
-	}
-	return nil
-}
-
-func (x *TensorProto) GetHalfVal() []int32 {
-	if x != nil {
-		return x.HalfVal
-	}
-	return nil
-}
-
-func (x *TensorProto) GetUint32Val() []uint32 {
-	if x != nil {
-		return x.Uint32Val
-	}
-	return nil
-}
-
-func (x *TensorProto) GetUint64Val() []uint64 {
-	if x != nil {
-		return x.Uint64Val
-	}
-	return nil
-}
-
 type TensorShapeProto struct {
 	state         protoimpl.MessageState  `protogen:"open.v1"`
 	Dim           []*TensorShapeProto_Dim `protobuf:"bytes,2,rep,name=dim,proto3" json:"dim,omitempty"`
@@ -1179,7 +432,7 @@ type TensorShapeProto struct {
 
 func (x *TensorShapeProto) Reset() {
 	*x = TensorShapeProto{}
-	mi := &file_tensorflow_proto_msgTypes[13]
+	mi := &file_tensorflow_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +444,7 @@ func (x *TensorShapeProto) String() string {
 func (*TensorShapeProto) ProtoMessage() {}
 
 func (x *TensorShapeProto) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[13]
+	mi := &file_tensorflow_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +457,7 @@ func (x *TensorShapeProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorShapeProto.ProtoReflect.Descriptor instead.
 func (*TensorShapeProto) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{13}
+	return file_tensorflow_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TensorShapeProto) GetDim() []*TensorShapeProto_Dim {
@@ -1222,17 +475,15 @@ func (x *TensorShapeProto) GetUnknownRank() bool {
 }
 
 type MetaGraphDef_MetaInfoDef struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	StrippedOpList    *OpList                `protobuf:"bytes,2,opt,name=stripped_op_list,json=strippedOpList,proto3" json:"stripped_op_list,omitempty"`
-	Tags              []string               `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
-	TensorflowVersion string                 `protobuf:"bytes,5,opt,name=tensorflow_version,json=tensorflowVersion,proto3" json:"tensorflow_version,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tags          []string               `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MetaGraphDef_MetaInfoDef) Reset() {
 	*x = MetaGraphDef_MetaInfoDef{}
-	mi := &file_tensorflow_proto_msgTypes[14]
+	mi := &file_tensorflow_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +495,7 @@ func (x *MetaGraphDef_MetaInfoDef) String() string {
 func (*MetaGraphDef_MetaInfoDef) ProtoMessage() {}
 
 func (x *MetaGraphDef_MetaInfoDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[14]
+	mi := &file_tensorflow_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,25 +511,11 @@ func (*MetaGraphDef_MetaInfoDef) Descriptor() ([]byte, []int) {
 	return file_tensorflow_proto_rawDescGZIP(), []int{1, 0}
 }
 
-func (x *MetaGraphDef_MetaInfoDef) GetStrippedOpList() *OpList {
-	if x != nil {
-		return x.StrippedOpList
-	}
-	return nil
-}
-
 func (x *MetaGraphDef_MetaInfoDef) GetTags() []string {
 	if x != nil {
 		return x.Tags
 	}
 	return nil
-}
-
-func (x *MetaGraphDef_MetaInfoDef) GetTensorflowVersion() string {
-	if x != nil {
-		return x.TensorflowVersion
-	}
-	return ""
 }
 
 type TensorInfo_CooSparse struct {
@@ -1290,7 +527,7 @@ type TensorInfo_CooSparse struct {
 
 func (x *TensorInfo_CooSparse) Reset() {
 	*x = TensorInfo_CooSparse{}
-	mi := &file_tensorflow_proto_msgTypes[18]
+	mi := &file_tensorflow_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +539,7 @@ func (x *TensorInfo_CooSparse) String() string {
 func (*TensorInfo_CooSparse) ProtoMessage() {}
 
 func (x *TensorInfo_CooSparse) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[18]
+	mi := &file_tensorflow_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +571,7 @@ type TensorInfo_CompositeTensor struct {
 
 func (x *TensorInfo_CompositeTensor) Reset() {
 	*x = TensorInfo_CompositeTensor{}
-	mi := &file_tensorflow_proto_msgTypes[19]
+	mi := &file_tensorflow_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +583,7 @@ func (x *TensorInfo_CompositeTensor) String() string {
 func (*TensorInfo_CompositeTensor) ProtoMessage() {}
 
 func (x *TensorInfo_CompositeTensor) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[19]
+	mi := &file_tensorflow_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,234 +606,6 @@ func (x *TensorInfo_CompositeTensor) GetComponents() []*TensorInfo {
 	return nil
 }
 
-type AttrValue_ListValue struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	S             [][]byte               `protobuf:"bytes,2,rep,name=s,proto3" json:"s,omitempty"`
-	I             []int64                `protobuf:"varint,3,rep,packed,name=i,proto3" json:"i,omitempty"`
-	F             []float32              `protobuf:"fixed32,4,rep,packed,name=f,proto3" json:"f,omitempty"`
-	B             []bool                 `protobuf:"varint,5,rep,packed,name=b,proto3" json:"b,omitempty"`
-	Type          []DataType             `protobuf:"varint,6,rep,packed,name=type,proto3,enum=faas_infer.tensorflow.DataType" json:"type,omitempty"`
-	Shape         []*TensorShapeProto    `protobuf:"bytes,7,rep,name=shape,proto3" json:"shape,omitempty"`
-	Tensor        []*TensorProto         `protobuf:"bytes,8,rep,name=tensor,proto3" json:"tensor,omitempty"`
-	Func          []*NameAttrList        `protobuf:"bytes,9,rep,name=func,proto3" json:"func,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AttrValue_ListValue) Reset() {
-	*x = AttrValue_ListValue{}
-	mi := &file_tensorflow_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AttrValue_ListValue) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AttrValue_ListValue) ProtoMessage() {}
-
-func (x *AttrValue_ListValue) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AttrValue_ListValue.ProtoReflect.Descriptor instead.
-func (*AttrValue_ListValue) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{6, 0}
-}
-
-func (x *AttrValue_ListValue) GetS() [][]byte {
-	if x != nil {
-		return x.S
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetI() []int64 {
-	if x != nil {
-		return x.I
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetF() []float32 {
-	if x != nil {
-		return x.F
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetB() []bool {
-	if x != nil {
-		return x.B
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetType() []DataType {
-	if x != nil {
-		return x.Type
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetShape() []*TensorShapeProto {
-	if x != nil {
-		return x.Shape
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetTensor() []*TensorProto {
-	if x != nil {
-		return x.Tensor
-	}
-	return nil
-}
-
-func (x *AttrValue_ListValue) GetFunc() []*NameAttrList {
-	if x != nil {
-		return x.Func
-	}
-	return nil
-}
-
-type OpDef_ArgDef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type          DataType               `protobuf:"varint,3,opt,name=type,proto3,enum=faas_infer.tensorflow.DataType" json:"type,omitempty"`
-	TypeAttr      string                 `protobuf:"bytes,4,opt,name=type_attr,json=typeAttr,proto3" json:"type_attr,omitempty"`
-	NumberAttr    string                 `protobuf:"bytes,5,opt,name=number_attr,json=numberAttr,proto3" json:"number_attr,omitempty"`
-	TypeListAttr  string                 `protobuf:"bytes,6,opt,name=type_list_attr,json=typeListAttr,proto3" json:"type_list_attr,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpDef_ArgDef) Reset() {
-	*x = OpDef_ArgDef{}
-	mi := &file_tensorflow_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpDef_ArgDef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpDef_ArgDef) ProtoMessage() {}
-
-func (x *OpDef_ArgDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpDef_ArgDef.ProtoReflect.Descriptor instead.
-func (*OpDef_ArgDef) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{10, 0}
-}
-
-func (x *OpDef_ArgDef) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *OpDef_ArgDef) GetType() DataType {
-	if x != nil {
-		return x.Type
-	}
-	return DataType_DT_INVALID
-}
-
-func (x *OpDef_ArgDef) GetTypeAttr() string {
-	if x != nil {
-		return x.TypeAttr
-	}
-	return ""
-}
-
-func (x *OpDef_ArgDef) GetNumberAttr() string {
-	if x != nil {
-		return x.NumberAttr
-	}
-	return ""
-}
-
-func (x *OpDef_ArgDef) GetTypeListAttr() string {
-	if x != nil {
-		return x.TypeListAttr
-	}
-	return ""
-}
-
-type OpDef_AttrDef struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	DefaultValue  *AttrValue             `protobuf:"bytes,3,opt,name=default_value,json=defaultValue,proto3" json:"default_value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *OpDef_AttrDef) Reset() {
-	*x = OpDef_AttrDef{}
-	mi := &file_tensorflow_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *OpDef_AttrDef) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*OpDef_AttrDef) ProtoMessage() {}
-
-func (x *OpDef_AttrDef) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use OpDef_AttrDef.ProtoReflect.Descriptor instead.
-func (*OpDef_AttrDef) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{10, 1}
-}
-
-func (x *OpDef_AttrDef) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *OpDef_AttrDef) GetDefaultValue() *AttrValue {
-	if x != nil {
-		return x.DefaultValue
-	}
-	return nil
-}
-
 type TensorShapeProto_Dim struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
@@ -1606,7 +615,7 @@ type TensorShapeProto_Dim struct {
 
 func (x *TensorShapeProto_Dim) Reset() {
 	*x = TensorShapeProto_Dim{}
-	mi := &file_tensorflow_proto_msgTypes[26]
+	mi := &file_tensorflow_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +627,7 @@ func (x *TensorShapeProto_Dim) String() string {
 func (*TensorShapeProto_Dim) ProtoMessage() {}
 
 func (x *TensorShapeProto_Dim) ProtoReflect() protoreflect.Message {
-	mi := &file_tensorflow_proto_msgTypes[26]
+	mi := &file_tensorflow_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +640,7 @@ func (x *TensorShapeProto_Dim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorShapeProto_Dim.ProtoReflect.Descriptor instead.
 func (*TensorShapeProto_Dim) Descriptor() ([]byte, []int) {
-	return file_tensorflow_proto_rawDescGZIP(), []int{13, 0}
+	return file_tensorflow_proto_rawDescGZIP(), []int{4, 0}
 }
 
 func (x *TensorShapeProto_Dim) GetSize() int64 {
@@ -1650,15 +659,12 @@ const file_tensorflow_proto_rawDesc = "" +
 	"SavedModel\x12;\n" +
 	"\x1asaved_model_schema_version\x18\x01 \x01(\x03R\x17savedModelSchemaVersion\x12D\n" +
 	"\vmeta_graphs\x18\x02 \x03(\v2#.faas_infer.tensorflow.MetaGraphDefR\n" +
-	"metaGraphs\"\xff\x03\n" +
+	"metaGraphs\"\xc8\x02\n" +
 	"\fMetaGraphDef\x12S\n" +
-	"\rmeta_info_def\x18\x01 \x01(\v2/.faas_infer.tensorflow.MetaGraphDef.MetaInfoDefR\vmetaInfoDef\x12<\n" +
-	"\tgraph_def\x18\x02 \x01(\v2\x1f.faas_infer.tensorflow.GraphDefR\bgraphDef\x12Z\n" +
-	"\rsignature_def\x18\x05 \x03(\v25.faas_infer.tensorflow.MetaGraphDef.SignatureDefEntryR\fsignatureDef\x1a\x99\x01\n" +
-	"\vMetaInfoDef\x12G\n" +
-	"\x10stripped_op_list\x18\x02 \x01(\v2\x1d.faas_infer.tensorflow.OpListR\x0estrippedOpList\x12\x12\n" +
-	"\x04tags\x18\x04 \x03(\tR\x04tags\x12-\n" +
-	"\x12tensorflow_version\x18\x05 \x01(\tR\x11tensorflowVersion\x1ad\n" +
+	"\rmeta_info_def\x18\x01 \x01(\v2/.faas_infer.tensorflow.MetaGraphDef.MetaInfoDefR\vmetaInfoDef\x12Z\n" +
+	"\rsignature_def\x18\x05 \x03(\v25.faas_infer.tensorflow.MetaGraphDef.SignatureDefEntryR\fsignatureDef\x1a!\n" +
+	"\vMetaInfoDef\x12\x12\n" +
+	"\x04tags\x18\x04 \x03(\tR\x04tags\x1ad\n" +
 	"\x11SignatureDefEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x129\n" +
 	"\x05value\x18\x02 \x01(\v2#.faas_infer.tensorflow.SignatureDefR\x05value:\x028\x01\"\x81\x03\n" +
@@ -1688,92 +694,7 @@ const file_tensorflow_proto_rawDesc = "" +
 	"components\x18\x02 \x03(\v2!.faas_infer.tensorflow.TensorInfoR\n" +
 	"componentsB\n" +
 	"\n" +
-	"\bencoding\"\x83\x01\n" +
-	"\bGraphDef\x122\n" +
-	"\x04node\x18\x01 \x03(\v2\x1e.faas_infer.tensorflow.NodeDefR\x04node\x12C\n" +
-	"\alibrary\x18\x02 \x01(\v2).faas_infer.tensorflow.FunctionDefLibraryR\alibrary\"\xf4\x01\n" +
-	"\aNodeDef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02op\x18\x02 \x01(\tR\x02op\x12\x14\n" +
-	"\x05input\x18\x03 \x03(\tR\x05input\x12\x16\n" +
-	"\x06device\x18\x04 \x01(\tR\x06device\x12<\n" +
-	"\x04attr\x18\x05 \x03(\v2(.faas_infer.tensorflow.NodeDef.AttrEntryR\x04attr\x1aY\n" +
-	"\tAttrEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x126\n" +
-	"\x05value\x18\x02 \x01(\v2 .faas_infer.tensorflow.AttrValueR\x05value:\x028\x01\"\xda\x05\n" +
-	"\tAttrValue\x12@\n" +
-	"\x04list\x18\x01 \x01(\v2*.faas_infer.tensorflow.AttrValue.ListValueH\x00R\x04list\x12\x0e\n" +
-	"\x01s\x18\x02 \x01(\fH\x00R\x01s\x12\x0e\n" +
-	"\x01i\x18\x03 \x01(\x03H\x00R\x01i\x12\x0e\n" +
-	"\x01f\x18\x04 \x01(\x02H\x00R\x01f\x12\x0e\n" +
-	"\x01b\x18\x05 \x01(\bH\x00R\x01b\x125\n" +
-	"\x04type\x18\x06 \x01(\x0e2\x1f.faas_infer.tensorflow.DataTypeH\x00R\x04type\x12?\n" +
-	"\x05shape\x18\a \x01(\v2'.faas_infer.tensorflow.TensorShapeProtoH\x00R\x05shape\x12<\n" +
-	"\x06tensor\x18\b \x01(\v2\".faas_infer.tensorflow.TensorProtoH\x00R\x06tensor\x12\"\n" +
-	"\vplaceholder\x18\t \x01(\tH\x00R\vplaceholder\x129\n" +
-	"\x04func\x18\n" +
-	" \x01(\v2#.faas_infer.tensorflow.NameAttrListH\x00R\x04func\x1a\xac\x02\n" +
-	"\tListValue\x12\f\n" +
-	"\x01s\x18\x02 \x03(\fR\x01s\x12\f\n" +
-	"\x01i\x18\x03 \x03(\x03R\x01i\x12\f\n" +
-	"\x01f\x18\x04 \x03(\x02R\x01f\x12\f\n" +
-	"\x01b\x18\x05 \x03(\bR\x01b\x123\n" +
-	"\x04type\x18\x06 \x03(\x0e2\x1f.faas_infer.tensorflow.DataTypeR\x04type\x12=\n" +
-	"\x05shape\x18\a \x03(\v2'.faas_infer.tensorflow.TensorShapeProtoR\x05shape\x12:\n" +
-	"\x06tensor\x18\b \x03(\v2\".faas_infer.tensorflow.TensorProtoR\x06tensor\x127\n" +
-	"\x04func\x18\t \x03(\v2#.faas_infer.tensorflow.NameAttrListR\x04funcB\a\n" +
-	"\x05value\"\xc0\x01\n" +
-	"\fNameAttrList\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
-	"\x04attr\x18\x02 \x03(\v2-.faas_infer.tensorflow.NameAttrList.AttrEntryR\x04attr\x1aY\n" +
-	"\tAttrEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x126\n" +
-	"\x05value\x18\x02 \x01(\v2 .faas_infer.tensorflow.AttrValueR\x05value:\x028\x01\"T\n" +
-	"\x12FunctionDefLibrary\x12>\n" +
-	"\bfunction\x18\x01 \x03(\v2\".faas_infer.tensorflow.FunctionDefR\bfunction\"\xfb\x01\n" +
-	"\vFunctionDef\x12:\n" +
-	"\tsignature\x18\x01 \x01(\v2\x1c.faas_infer.tensorflow.OpDefR\tsignature\x129\n" +
-	"\bnode_def\x18\x03 \x03(\v2\x1e.faas_infer.tensorflow.NodeDefR\anodeDef\x12=\n" +
-	"\x03ret\x18\x04 \x03(\v2+.faas_infer.tensorflow.FunctionDef.RetEntryR\x03ret\x1a6\n" +
-	"\bRetEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf9\x03\n" +
-	"\x05OpDef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12@\n" +
-	"\tinput_arg\x18\x02 \x03(\v2#.faas_infer.tensorflow.OpDef.ArgDefR\binputArg\x12B\n" +
-	"\n" +
-	"output_arg\x18\x03 \x03(\v2#.faas_infer.tensorflow.OpDef.ArgDefR\toutputArg\x128\n" +
-	"\x04attr\x18\x04 \x03(\v2$.faas_infer.tensorflow.OpDef.AttrDefR\x04attr\x1a\xb5\x01\n" +
-	"\x06ArgDef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x123\n" +
-	"\x04type\x18\x03 \x01(\x0e2\x1f.faas_infer.tensorflow.DataTypeR\x04type\x12\x1b\n" +
-	"\ttype_attr\x18\x04 \x01(\tR\btypeAttr\x12\x1f\n" +
-	"\vnumber_attr\x18\x05 \x01(\tR\n" +
-	"numberAttr\x12$\n" +
-	"\x0etype_list_attr\x18\x06 \x01(\tR\ftypeListAttr\x1ad\n" +
-	"\aAttrDef\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
-	"\rdefault_value\x18\x03 \x01(\v2 .faas_infer.tensorflow.AttrValueR\fdefaultValue\"6\n" +
-	"\x06OpList\x12,\n" +
-	"\x02op\x18\x01 \x03(\v2\x1c.faas_infer.tensorflow.OpDefR\x02op\"\xbc\x03\n" +
-	"\vTensorProto\x125\n" +
-	"\x05dtype\x18\x01 \x01(\x0e2\x1f.faas_infer.tensorflow.DataTypeR\x05dtype\x12J\n" +
-	"\ftensor_shape\x18\x02 \x01(\v2'.faas_infer.tensorflow.TensorShapeProtoR\vtensorShape\x12%\n" +
-	"\x0etensor_content\x18\x04 \x01(\fR\rtensorContent\x12\x1b\n" +
-	"\tfloat_val\x18\x05 \x03(\x02R\bfloatVal\x12\x1d\n" +
-	"\n" +
-	"double_val\x18\x06 \x03(\x01R\tdoubleVal\x12\x17\n" +
-	"\aint_val\x18\a \x03(\x05R\x06intVal\x12\x1d\n" +
-	"\n" +
-	"string_val\x18\b \x03(\fR\tstringVal\x12\x1b\n" +
-	"\tint64_val\x18\n" +
-	" \x03(\x03R\bint64Val\x12\x19\n" +
-	"\bbool_val\x18\v \x03(\bR\aboolVal\x12\x19\n" +
-	"\bhalf_val\x18\r \x03(\x05R\ahalfVal\x12\x1d\n" +
-	"\n" +
-	"uint32_val\x18\x10 \x03(\rR\tuint32Val\x12\x1d\n" +
-	"\n" +
-	"uint64_val\x18\x11 \x03(\x04R\tuint64Val\"\x8f\x01\n" +
+	"\bencoding\"\x8f\x01\n" +
 	"\x10TensorShapeProto\x12=\n" +
 	"\x03dim\x18\x02 \x03(\v2+.faas_infer.tensorflow.TensorShapeProto.DimR\x03dim\x12!\n" +
 	"\funknown_rank\x18\x03 \x01(\bR\vunknownRank\x1a\x19\n" +
@@ -1822,86 +743,42 @@ func file_tensorflow_proto_rawDescGZIP() []byte {
 }
 
 var file_tensorflow_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tensorflow_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_tensorflow_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_tensorflow_proto_goTypes = []any{
 	(DataType)(0),                      // 0: faas_infer.tensorflow.DataType
 	(*SavedModel)(nil),                 // 1: faas_infer.tensorflow.SavedModel
 	(*MetaGraphDef)(nil),               // 2: faas_infer.tensorflow.MetaGraphDef
 	(*SignatureDef)(nil),               // 3: faas_infer.tensorflow.SignatureDef
 	(*TensorInfo)(nil),                 // 4: faas_infer.tensorflow.TensorInfo
-	(*GraphDef)(nil),                   // 5: faas_infer.tensorflow.GraphDef
-	(*NodeDef)(nil),                    // 6: faas_infer.tensorflow.NodeDef
-	(*AttrValue)(nil),                  // 7: faas_infer.tensorflow.AttrValue
-	(*NameAttrList)(nil),               // 8: faas_infer.tensorflow.NameAttrList
-	(*FunctionDefLibrary)(nil),         // 9: faas_infer.tensorflow.FunctionDefLibrary
-	(*FunctionDef)(nil),                // 10: faas_infer.tensorflow.FunctionDef
-	(*OpDef)(nil),                      // 11: faas_infer.tensorflow.OpDef
-	(*OpList)(nil),                     // 12: faas_infer.tensorflow.OpList
-	(*TensorProto)(nil),                // 13: faas_infer.tensorflow.TensorProto
-	(*TensorShapeProto)(nil),           // 14: faas_infer.tensorflow.TensorShapeProto
-	(*MetaGraphDef_MetaInfoDef)(nil),   // 15: faas_infer.tensorflow.MetaGraphDef.MetaInfoDef
-	nil,                                // 16: faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry
-	nil,                                // 17: faas_infer.tensorflow.SignatureDef.InputsEntry
-	nil,                                // 18: faas_infer.tensorflow.SignatureDef.OutputsEntry
-	(*TensorInfo_CooSparse)(nil),       // 19: faas_infer.tensorflow.TensorInfo.CooSparse
-	(*TensorInfo_CompositeTensor)(nil), // 20: faas_infer.tensorflow.TensorInfo.CompositeTensor
-	nil,                                // 21: faas_infer.tensorflow.NodeDef.AttrEntry
-	(*AttrValue_ListValue)(nil),        // 22: faas_infer.tensorflow.AttrValue.ListValue
-	nil,                                // 23: faas_infer.tensorflow.NameAttrList.AttrEntry
-	nil,                                // 24: faas_infer.tensorflow.FunctionDef.RetEntry
-	(*OpDef_ArgDef)(nil),               // 25: faas_infer.tensorflow.OpDef.ArgDef
-	(*OpDef_AttrDef)(nil),              // 26: faas_infer.tensorflow.OpDef.AttrDef
-	(*TensorShapeProto_Dim)(nil),       // 27: faas_infer.tensorflow.TensorShapeProto.Dim
+	(*TensorShapeProto)(nil),           // 5: faas_infer.tensorflow.TensorShapeProto
+	(*MetaGraphDef_MetaInfoDef)(nil),   // 6: faas_infer.tensorflow.MetaGraphDef.MetaInfoDef
+	nil,                                // 7: faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry
+	nil,                                // 8: faas_infer.tensorflow.SignatureDef.InputsEntry
+	nil,                                // 9: faas_infer.tensorflow.SignatureDef.OutputsEntry
+	(*TensorInfo_CooSparse)(nil),       // 10: faas_infer.tensorflow.TensorInfo.CooSparse
+	(*TensorInfo_CompositeTensor)(nil), // 11: faas_infer.tensorflow.TensorInfo.CompositeTensor
+	(*TensorShapeProto_Dim)(nil),       // 12: faas_infer.tensorflow.TensorShapeProto.Dim
 }
 var file_tensorflow_proto_depIdxs = []int32{
 	2,  // 0: faas_infer.tensorflow.SavedModel.meta_graphs:type_name -> faas_infer.tensorflow.MetaGraphDef
-	15, // 1: faas_infer.tensorflow.MetaGraphDef.meta_info_def:type_name -> faas_infer.tensorflow.MetaGraphDef.MetaInfoDef
-	5,  // 2: faas_infer.tensorflow.MetaGraphDef.graph_def:type_name -> faas_infer.tensorflow.GraphDef
-	16, // 3: faas_infer.tensorflow.MetaGraphDef.signature_def:type_name -> faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry
-	17, // 4: faas_infer.tensorflow.SignatureDef.inputs:type_name -> faas_infer.tensorflow.SignatureDef.InputsEntry
-	18, // 5: faas_infer.tensorflow.SignatureDef.outputs:type_name -> faas_infer.tensorflow.SignatureDef.OutputsEntry
-	19, // 6: faas_infer.tensorflow.TensorInfo.coo_sparse:type_name -> faas_infer.tensorflow.TensorInfo.CooSparse
-	20, // 7: faas_infer.tensorflow.TensorInfo.composite_tensor:type_name -> faas_infer.tensorflow.TensorInfo.CompositeTensor
-	0,  // 8: faas_infer.tensorflow.TensorInfo.dtype:type_name -> faas_infer.tensorflow.DataType
-	14, // 9: faas_infer.tensorflow.TensorInfo.tensor_shape:type_name -> faas_infer.tensorflow.TensorShapeProto
-	6,  // 10: faas_infer.tensorflow.GraphDef.node:type_name -> faas_infer.tensorflow.NodeDef
-	9,  // 11: faas_infer.tensorflow.GraphDef.library:type_name -> faas_infer.tensorflow.FunctionDefLibrary
-	21, // 12: faas_infer.tensorflow.NodeDef.attr:type_name -> faas_infer.tensorflow.NodeDef.AttrEntry
-	22, // 13: faas_infer.tensorflow.AttrValue.list:type_name -> faas_infer.tensorflow.AttrValue.ListValue
-	0,  // 14: faas_infer.tensorflow.AttrValue.type:type_name -> faas_infer.tensorflow.DataType
-	14, // 15: faas_infer.tensorflow.AttrValue.shape:type_name -> faas_infer.tensorflow.TensorShapeProto
-	13, // 16: faas_infer.tensorflow.AttrValue.tensor:type_name -> faas_infer.tensorflow.TensorProto
-	8,  // 17: faas_infer.tensorflow.AttrValue.func:type_name -> faas_infer.tensorflow.NameAttrList
-	23, // 18: faas_infer.tensorflow.NameAttrList.attr:type_name -> faas_infer.tensorflow.NameAttrList.AttrEntry
-	10, // 19: faas_infer.tensorflow.FunctionDefLibrary.function:type_name -> faas_infer.tensorflow.FunctionDef
-	11, // 20: faas_infer.tensorflow.FunctionDef.signature:type_name -> faas_infer.tensorflow.OpDef
-	6,  // 21: faas_infer.tensorflow.FunctionDef.node_def:type_name -> faas_infer.tensorflow.NodeDef
-	24, // 22: faas_infer.tensorflow.FunctionDef.ret:type_name -> faas_infer.tensorflow.FunctionDef.RetEntry
-	25, // 23: faas_infer.tensorflow.OpDef.input_arg:type_name -> faas_infer.tensorflow.OpDef.ArgDef
-	25, // 24: faas_infer.tensorflow.OpDef.output_arg:type_name -> faas_infer.tensorflow.OpDef.ArgDef
-	26, // 25: faas_infer.tensorflow.OpDef.attr:type_name -> faas_infer.tensorflow.OpDef.AttrDef
-	11, // 26: faas_infer.tensorflow.OpList.op:type_name -> faas_infer.tensorflow.OpDef
-	0,  // 27: faas_infer.tensorflow.TensorProto.dtype:type_name -> faas_infer.tensorflow.DataType
-	14, // 28: faas_infer.tensorflow.TensorProto.tensor_shape:type_name -> faas_infer.tensorflow.TensorShapeProto
-	27, // 29: faas_infer.tensorflow.TensorShapeProto.dim:type_name -> faas_infer.tensorflow.TensorShapeProto.Dim
-	12, // 30: faas_infer.tensorflow.MetaGraphDef.MetaInfoDef.stripped_op_list:type_name -> faas_infer.tensorflow.OpList
-	3,  // 31: faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry.value:type_name -> faas_infer.tensorflow.SignatureDef
-	4,  // 32: faas_infer.tensorflow.SignatureDef.InputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
-	4,  // 33: faas_infer.tensorflow.SignatureDef.OutputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
-	4,  // 34: faas_infer.tensorflow.TensorInfo.CompositeTensor.components:type_name -> faas_infer.tensorflow.TensorInfo
-	7,  // 35: faas_infer.tensorflow.NodeDef.AttrEntry.value:type_name -> faas_infer.tensorflow.AttrValue
-	0,  // 36: faas_infer.tensorflow.AttrValue.ListValue.type:type_name -> faas_infer.tensorflow.DataType
-	14, // 37: faas_infer.tensorflow.AttrValue.ListValue.shape:type_name -> faas_infer.tensorflow.TensorShapeProto
-	13, // 38: faas_infer.tensorflow.AttrValue.ListValue.tensor:type_name -> faas_infer.tensorflow.TensorProto
-	8,  // 39: faas_infer.tensorflow.AttrValue.ListValue.func:type_name -> faas_infer.tensorflow.NameAttrList
-	7,  // 40: faas_infer.tensorflow.NameAttrList.AttrEntry.value:type_name -> faas_infer.tensorflow.AttrValue
-	0,  // 41: faas_infer.tensorflow.OpDef.ArgDef.type:type_name -> faas_infer.tensorflow.DataType
-	7,  // 42: faas_infer.tensorflow.OpDef.AttrDef.default_value:type_name -> faas_infer.tensorflow.AttrValue
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	6,  // 1: faas_infer.tensorflow.MetaGraphDef.meta_info_def:type_name -> faas_infer.tensorflow.MetaGraphDef.MetaInfoDef
+	7,  // 2: faas_infer.tensorflow.MetaGraphDef.signature_def:type_name -> faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry
+	8,  // 3: faas_infer.tensorflow.SignatureDef.inputs:type_name -> faas_infer.tensorflow.SignatureDef.InputsEntry
+	9,  // 4: faas_infer.tensorflow.SignatureDef.outputs:type_name -> faas_infer.tensorflow.SignatureDef.OutputsEntry
+	10, // 5: faas_infer.tensorflow.TensorInfo.coo_sparse:type_name -> faas_infer.tensorflow.TensorInfo.CooSparse
+	11, // 6: faas_infer.tensorflow.TensorInfo.composite_tensor:type_name -> faas_infer.tensorflow.TensorInfo.CompositeTensor
+	0,  // 7: faas_infer.tensorflow.TensorInfo.dtype:type_name -> faas_infer.tensorflow.DataType
+	5,  // 8: faas_infer.tensorflow.TensorInfo.tensor_shape:type_name -> faas_infer.tensorflow.TensorShapeProto
+	12, // 9: faas_infer.tensorflow.TensorShapeProto.dim:type_name -> faas_infer.tensorflow.TensorShapeProto.Dim
+	3,  // 10: faas_infer.tensorflow.MetaGraphDef.SignatureDefEntry.value:type_name -> faas_infer.tensorflow.SignatureDef
+	4,  // 11: faas_infer.tensorflow.SignatureDef.InputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
+	4,  // 12: faas_infer.tensorflow.SignatureDef.OutputsEntry.value:type_name -> faas_infer.tensorflow.TensorInfo
+	4,  // 13: faas_infer.tensorflow.TensorInfo.CompositeTensor.components:type_name -> faas_infer.tensorflow.TensorInfo
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_tensorflow_proto_init() }
@@ -1914,25 +791,13 @@ func file_tensorflow_proto_init() {
 		(*TensorInfo_CooSparse_)(nil),
 		(*TensorInfo_CompositeTensor_)(nil),
 	}
-	file_tensorflow_proto_msgTypes[6].OneofWrappers = []any{
-		(*AttrValue_List)(nil),
-		(*AttrValue_S)(nil),
-		(*AttrValue_I)(nil),
-		(*AttrValue_F)(nil),
-		(*AttrValue_B)(nil),
-		(*AttrValue_Type)(nil),
-		(*AttrValue_Shape)(nil),
-		(*AttrValue_Tensor)(nil),
-		(*AttrValue_Placeholder)(nil),
-		(*AttrValue_Func)(nil),
-	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tensorflow_proto_rawDesc), len(file_tensorflow_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

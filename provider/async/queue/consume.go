@@ -128,7 +128,7 @@ func (p *Pool) Wake(key string) {
 		p.workers[key] = w
 		p.loops.Go(w.loop)
 	}
-	w.poke()
+	w.wakeUp()
 }
 
 // Stop stops pulling and returns at once. Close must follow soon: until then the server

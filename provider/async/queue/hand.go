@@ -136,7 +136,7 @@ func (w *worker) work(m *Message) {
 		w.settle(m.reply, ackDone)
 	}
 	w.pool.budget.give(size)
-	poke(w.freed)
+	wakeUp(w.freed)
 }
 
 // handle calls the handler. If the handler panics, it logs that, and the message is tried
@@ -156,7 +156,7 @@ func (w *worker) executed() {
 	w.mu.Lock()
 	w.inUse.Running--
 	w.mu.Unlock()
-	poke(w.freed)
+	wakeUp(w.freed)
 }
 
 // hold takes n more bytes of the budget for a message, if the function may hold them.

@@ -95,15 +95,15 @@ func newWorker(p *Pool, key string) *worker {
 	}
 }
 
-// poke sends a signal, unless one is pending already.
-func poke(c chan struct{}) {
+// wakeUp sends a signal, unless one is pending already.
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (w *worker) poke() { poke(w.wake) }
+func (w *worker) wakeUp() { wakeUp(w.wake) }
 
 // loop runs until the pool closes or the worker retires.
 func (w *worker) loop() {

@@ -64,8 +64,8 @@ func (g *guest) cut() {
 	})
 }
 
-// poke sends a signal, unless one is pending already.
-func poke(c chan struct{}) {
+// wakeUp sends a signal, unless one is pending already.
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -87,7 +87,7 @@ func (g *guest) sendLocked(parts ...[]byte) {
 		g.slow()
 		return
 	}
-	poke(g.wake)
+	wakeUp(g.wake)
 }
 
 // slow cuts off a guest that does not read.
@@ -166,7 +166,7 @@ func (g *guest) finish() {
 	defer g.mu.Unlock()
 	g.ended, g.patience = true, closePatience
 	_ = g.conn.SetWriteDeadline(time.Now().Add(closePatience)) // It fails if the connection is gone.
-	poke(g.wake)
+	wakeUp(g.wake)
 }
 
 func (g *guest) endLocked(why error) {
@@ -351,7 +351,7 @@ func (g *guest) land(n int, reply string, answer []byte) {
 	defer g.mu.Unlock()
 	g.flying--
 	g.flyingBytes -= n
-	poke(g.landed)
+	wakeUp(g.landed)
 	if answer == nil || reply == "" {
 		return
 	}
