@@ -22,11 +22,12 @@ CLUSTER := /(kubernetes|objects|deployments|bundle/image|lab|lab/command)(/|$$)
 # checks this. Their searches take five times as long with the race detector, and linking a test
 # with it takes seconds. Packages that use them concurrently, above all the provider's, are tested with it.
 SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|shadow|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|model($$|/(adapt|cut|savedmodel|shape|tensor|zoo)$$)|instance/(frame|labelled|pixels|protocol|python/environment|shared|tensorjson)$$|provider/(annotation|async/retry|async/spare)$$|(cluster|cluster/membership|command/report/plot|filelock/workdir|gpu|postmortem)$$)
-# These tests take long with one goroutine, and 2.5 to 6 times as long with the race detector.
-# So they are tested without. A test checks that SEQUENTIAL_IN has their packages, and that
-# they start no goroutine.
-SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWhole|TestGroupsOfTheOptimisedGraph|TestSegmentsKeepTheBits|TestAsyFuncModelsRun|TestRandomNetworksInParts|TestShapesAreTheEngines)$$
-SEQUENTIAL_IN := ./instance/onnxruntime
+# These tests take long, and several times as long with the race detector. So they are tested
+# without. Those of onnxruntime use one goroutine. Those of control load a controller for minutes of
+# virtual time; 200 shorter tests run the same code with the race detector. A test checks that
+# SEQUENTIAL_IN has their packages, and that they start no goroutine themselves.
+SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWhole|TestGroupsOfTheOptimisedGraph|TestSegmentsKeepTheBits|TestAsyFuncModelsRun|TestRandomNetworksInParts|TestShapesAreTheEngines|TestCheapestAccurateVariantAnswers|TestPreferredAccuracyAnswers|TestSlowExecutionsTakeNoCapacity)$$
+SEQUENTIAL_IN := ./instance/onnxruntime ./provider/control
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./lab/kubernetes ./command/kubernetes/nodeagent
@@ -79,7 +80,7 @@ test-raced:
 	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) $(AT_A_TIME) -race -vet=off -timeout 15m -skip '$(SEQUENTIAL_TESTS)' -- $(LONGEST) $(UNIT)
 test-unraced:
 	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) $(AT_A_TIME) -vet=off -timeout 10m -- $(LONGEST_PLAIN) $(UNIT_PLAIN)
-	@$(TIMED) "long tests of one goroutine" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
+	@$(TIMED) "long tests, without the race detector" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
 # The tests themselves run without the race detector, as their load would take the cores from
 # what they test. They build the provider with it where it is to be seen.
 test-end-to-end:
