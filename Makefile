@@ -19,14 +19,15 @@ E2E := $(if $(wildcard e2e/*.go),./e2e)
 # import it are tested without, as are the tests on the cluster.
 CLUSTER := /(kubernetes|objects|deployments|bundle/image)(/|$$)
 # These packages start no goroutine and import none that does, so they cannot race; a test
-# checks this. Their searches take five times as long with the race detector. Packages that
-# use them concurrently, above all the provider's, are tested with it.
-SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|shadow|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|(model|model/cut|model/zoo|instance/pixels|cluster/membership)$$)
-# These tests take long with one goroutine, and 2.5 to 6 times as long with the race detector.
-# So they are tested without. A test checks that SEQUENTIAL_IN has their packages, and that
-# they start no goroutine.
-SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWhole|TestGroupsOfTheOptimisedGraph|TestNumbersAreExact)$$
-SEQUENTIAL_IN := ./instance/onnxruntime ./instance/tensorjson
+# checks this. Their searches take five times as long with the race detector, and linking a test
+# with it takes seconds. Packages that use them concurrently, above all the provider's, are tested with it.
+SEQUENTIAL := ^github.com/faas-infer/faas-infer/((batching|coldstart|partition|scaling|shadow|variant)(/|$$)|profiler($$|/(cop|correction|database|operator|regression)$$)|model($$|/(adapt|cut|savedmodel|shape|tensor|zoo)$$)|instance/(frame|labelled|pixels|protocol|python/environment|shared|tensorjson)$$|provider/(annotation|async/retry|async/spare)$$|(cluster|cluster/membership|command/report/plot|filelock/workdir|gpu|postmortem)$$)
+# These tests take long, and several times as long with the race detector. So they are tested
+# without. Those of onnxruntime use one goroutine. Those of control load a controller for minutes of
+# virtual time; 200 shorter tests run the same code with the race detector. A test checks that
+# SEQUENTIAL_IN has their packages, and that they start no goroutine themselves.
+SEQUENTIAL_TESTS := ^(TestPartsAnswerAsTheWhole|TestSeparateGroupsAnswerAsTheWhole|TestGroupsOfTheOptimisedGraph|TestSegmentsKeepTheBits|TestAsyFuncModelsRun|TestRandomNetworksInParts|TestShapesAreTheEngines|TestCheapestAccurateVariantAnswers|TestPreferredAccuracyAnswers|TestSlowExecutionsTakeNoCapacity)$$
+SEQUENTIAL_IN := ./instance/onnxruntime ./provider/control
 # The tests of these packages start a Kubernetes, which takes minutes to build, so they
 # belong to test-kubernetes. A test compares this list with what the packages import.
 ON_KUBERNETES := ./command/kubernetes/nodeagent
@@ -36,6 +37,12 @@ UNIT = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -Ev '$(CLUSTER)|$(SEQUEN
 UNIT_PLAIN = $$(go list ./... | grep -Ev '$(NOT_HERE)' | grep -E '$(CLUSTER)|$(SEQUENTIAL)')
 # The lab is a module of its own. It is tested without the race detector, too.
 LAB = $$(go list -C lab ./... | grep -Ev '$(NOT_HERE)')
+# Many tests wait, so one package more than there are cores is tested at a time.
+AT_A_TIME = -p $$(($$(nproc) + 1))
+# go test runs packages in this order, so the longest come first and none is left alone at the end.
+LONGEST := ./command ./provider/control ./provider/async ./instance/python/convert ./cluster/local ./instance/onnxruntime ./instance/upstream
+LONGEST_PLAIN := ./scaling
+LONGEST_LAB := ./figure ./sim
 # Prints how long a part took, if that was 5 s or more, and records it for .ci/run's table.
 TIMED := scripts/timed.sh
 # Runs go test, and tests that failed again. It lists tests that passed only then in this file.
@@ -74,11 +81,11 @@ test: ## Check formatting, vet, run all tests, with the race detector where pack
 test-packages: test-raced test-unraced
 test-raced:
 	@$(TIMED) "compiling with the race detector" go list -race -test -export -deps -f '{{""}}' $(UNIT)
-	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) -race -vet=off -timeout 15m -skip '$(SEQUENTIAL_TESTS)' -- $(UNIT)
+	@$(TIMED) "tests of packages, with the race detector" $(GOTEST) $(AT_A_TIME) -race -vet=off -timeout 15m -skip '$(SEQUENTIAL_TESTS)' -- $(LONGEST) $(UNIT)
 test-unraced:
-	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) -vet=off -timeout 10m -- $(UNIT_PLAIN)
-	@$(TIMED) "tests of the lab" $(GOTEST) -C lab -vet=off -timeout 10m -- $(LAB)
-	@$(TIMED) "long tests of one goroutine" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
+	@$(TIMED) "tests of packages, without the race detector" $(GOTEST) $(AT_A_TIME) -vet=off -timeout 10m -- $(LONGEST_PLAIN) $(UNIT_PLAIN)
+	@$(TIMED) "tests of the lab" $(GOTEST) -C lab $(AT_A_TIME) -vet=off -timeout 10m -- $(LONGEST_LAB) $(LAB)
+	@$(TIMED) "long tests, without the race detector" $(GOTEST) -vet=off -timeout 10m -run '$(SEQUENTIAL_TESTS)' -- $(SEQUENTIAL_IN)
 # The tests themselves run without the race detector, as their load would take the cores from
 # what they test. They build the provider with it where it is to be seen.
 test-end-to-end:

@@ -85,11 +85,7 @@ func TestRegistrar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(killed, []byte("#!/bin/sh\nkill -9 $$\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(environment.ReadyEnv, killed)
+	t.Setenv(environment.ReadyEnv, killedQuantizer(t))
 	if err := r.register(t.Context(), f); err == nil || !strings.Contains(err.Error(), "was killed by SIGKILL") {
 		t.Errorf("killed: %v", err)
 	}

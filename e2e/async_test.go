@@ -105,6 +105,7 @@ func (r *receiver) of(id string) (callback, int) {
 // Asynchronous requests through the stock gateway and without it are accepted at once,
 // executed, and called back with the function's answer.
 func TestAsyncCallbacks(t *testing.T) {
+	gatewayTests.takeHere(t)
 	p := newPlace(t)
 	s := p.up(t)
 	deploy(t, s.faas, ordinary("echo", "cat"))

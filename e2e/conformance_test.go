@@ -51,6 +51,7 @@ func (s *stack) ways(t *testing.T) []*way {
 // The provider meets the expectations of OpenFaaS's conformance suite, of faas-cli and of
 // the gateway, both through the gateway and without it.
 func TestConformance(t *testing.T) {
+	gatewayTests.takeHere(t)
 	p := newPlace(t)
 	s := p.up(t)
 	t.Run("all", func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 // After SIGTERM, or when its terminal closes, the provider answers all accepted requests before it
 // exits.
 func TestDrain(t *testing.T) {
+	providerTests.takeHere(t)
 	if signal.Ignored(syscall.SIGHUP) { // Under nohup, and what this process starts would ignore it, too.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		t.Cleanup(func() { signal.Ignore(syscall.SIGHUP) })
@@ -22,7 +23,7 @@ func TestDrain(t *testing.T) {
 }
 
 func testDrain(t *testing.T, stop syscall.Signal) {
-	providerTests.takeHere(t)
+	t.Helper()
 	p := newPlace(t)
 	p.slow(t)
 	d := p.provider(t, race(t))
@@ -60,6 +61,7 @@ func testDrain(t *testing.T, stop syscall.Signal) {
 // If "faas-infer up" is killed, the gateway ends too; otherwise it would keep its ports. A
 // new "faas-infer up" takes over the instances.
 func TestUpKilled(t *testing.T) {
+	gatewayTests.takeHere(t)
 	p := newPlace(t)
 	first := p.up(t)
 	if err := invokeIdentity(first.http, throughGateway("identity"), 1); err != nil {

@@ -124,6 +124,7 @@ func TestProviderKilledWithOrdinaryFunctions(t *testing.T) {
 // gets its own answer or an error that reports the loss. The children of killed instances
 // end too.
 func TestOrdinaryInstancesKilledUnderLoad(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	d := p.provider(t, race(t))
 	d.deploy(t, scaled(ordinary("pair", "cat"), "2", "2"))

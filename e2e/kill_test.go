@@ -36,6 +36,7 @@ const killPeriod = time.Second / 2
 // answer, none gets another's, and requests that cannot be retried get an error that says
 // so. One function has a second instance for retries, the other does not.
 func TestInstancesKilledUnderLoad(t *testing.T) {
+	providerTests.takeHere(t)
 	kills := 30
 	if testing.Short() {
 		kills = 5

@@ -15,6 +15,7 @@ import (
 // A model that runs with none of the sizes that are tried is deployed. The first request whose sizes run teaches
 // them and is answered; a restart knows them.
 func TestTheFirstRequestTeachesSizes(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.bundle(t, "odd:latest", edited(t, func(g *onnxpb.GraphProto) {
 		dims := g.Input[0].Type.GetTensorType().Shape

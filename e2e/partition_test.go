@@ -106,6 +106,7 @@ func cutFunction(name, how, memory string) types.FunctionDeployment {
 // answer as the whole model does, also while one of them is removed under load, and all of them
 // start and go together. None exceeds its memory.
 func TestALargeModelIsCut(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.wide(t)
 	d := p.provider(t, race(t))

@@ -17,6 +17,7 @@ import (
 // Triton's Python client through the stock gateway. It sends JSON, tensors, .npy files,
 // JPEG and PNG, compressed both ways. The model answers an image with itself.
 func TestPayloads(t *testing.T) {
+	gatewayTests.takeHere(t)
 	p := newPlace(t)
 	p.bundle(t, "same:latest", edited(t, func(g *onnxpb.GraphProto) {
 		in, out := g.Input[0], g.Output[0]

@@ -12,6 +12,7 @@ import (
 // Under every policy, distinct requests from many clients at once and in an open loop get
 // their own answers.
 func TestPoliciesUnderStress(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, race(t))

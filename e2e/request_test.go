@@ -59,6 +59,7 @@ func badBodies(t *testing.T) map[string]struct {
 // An invalid request gets 400 with the reason. The other requests of its batch get their
 // answers.
 func TestBadRequestsDoNotSpoilTheirBatch(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary, "--max-body", "65536")
@@ -139,6 +140,7 @@ func (d *daemon) otherRefusals(t *testing.T, c *http.Client) {
 // Clients that hang up while their requests wait leave nothing in the provider, whether no
 // instance will ever start or their batches are in flight.
 func TestClientsThatHangUp(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary)
@@ -198,6 +200,7 @@ func hangUp(t *testing.T, url string, requests int) {
 // An objective that no execution can meet shows once the model has been measured. Requests
 // are refused with that reason at once, and so is the next deployment.
 func TestObjectiveBelowTheFastestExecution(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.slow(t)
 	d := p.provider(t, suite.binary)

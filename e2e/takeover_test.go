@@ -15,6 +15,7 @@ import (
 // A provider that was killed under load and restarted restores its functions and takes over
 // its instances: the same processes and no others.
 func TestProviderKilledUnderLoad(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	address := freeAddress(t)

@@ -75,6 +75,7 @@ func TestNothingIsReported(t *testing.T) {
 	if _, err := exec.LookPath("ip"); os.Geteuid() != 0 || err != nil {
 		t.Skip("NOT CHECKED: that nothing is reported. It needs root and the program ip.")
 	}
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	home := t.TempDir()
 	silent := &silence{home: home, resolv: filepath.Join(home, "resolv.conf")}

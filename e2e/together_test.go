@@ -13,15 +13,15 @@ var (
 	// checks are those of one provider, which mostly wait for instances, and waits those
 	// that do hardly anything else; the longest among them begin with the first.
 	checks, waits = make(turns, 4), make(turns, 8)
-	// gatewayTests are long ones that need the stock gateway: its ports are fixed.
+	// gatewayTests need the stock gateway: its ports are fixed.
 	gatewayTests = lane{turn: make(turns, 1), left: new(sync.WaitGroup)}
 	// providerTests need no gateway, find their processes by their own directories, and
-	// judge no times; so each can run beside one of gatewayTests, on a core of its own.
-	// When these are over it runs beside another of providerTests.
+	// bear a machine that others use; so each can run beside one of gatewayTests, on a core
+	// of its own. When these are over it runs beside another of providerTests.
 	providerTests = lane{turn: make(turns, 1), after: &gatewayTests}
 )
 
-// lane holds long tests that run one after another, beside those of another lane.
+// lane holds tests that run one after another, beside those of another lane.
 type lane struct {
 	turn turns
 	// left counts the tests that have not ended, nil if nobody waits for them.

@@ -15,6 +15,7 @@ import (
 // deployed functions, deploys one, sends JSON to it and to a model, sees the reason of a
 // refused deployment, and removes what was deployed.
 func TestWebInterface(t *testing.T) {
+	gatewayTests.takeHere(t)
 	p := newPlace(t)
 	s := p.up(t)
 	deploy(t, s.faas, scaled(function("ready-model", "identity:latest", "2s"), "1", "1"))

@@ -20,6 +20,7 @@ import (
 // A user's first steps: everything starts from one stack.yml, and functions go through
 // their whole life through the stock gateway with OpenFaaS's own client.
 func TestUp(t *testing.T) {
+	gatewayTests.takeHere(t)
 	p := newPlace(t)
 	s := p.up(t)
 	t.Run("list and describe", s.listed)
@@ -225,6 +226,7 @@ func (s *stack) awaitAvailable(t *testing.T, name string, n uint64) {
 
 // A busy port of the gateway and a missing stack get a plain error, and nothing stays.
 func TestUpRefuses(t *testing.T) {
+	gatewayTests.takeHere(t)
 	awaitGatewayPorts(t)
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8082"} {
 		t.Run(address, func(t *testing.T) {

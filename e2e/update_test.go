@@ -16,6 +16,7 @@ import (
 // An update under load: the old or the new deployment answers every request with its own
 // answer, until only the new one answers.
 func TestUpdateUnderLoad(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	p.doubling(t)

@@ -10,6 +10,7 @@ import (
 // A function's instances stop as soon as they are idle. It loses no request, not even those
 // that come while an instance stops. Afterwards it has no instance.
 func TestToZeroAndBack(t *testing.T) {
+	providerTests.takeHere(t)
 	p := newPlace(t)
 	p.identity(t)
 	d := p.provider(t, suite.binary)

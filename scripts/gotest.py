@@ -172,6 +172,9 @@ def main(arguments):
     split = arguments.index("--")
     flags, packages = arguments[:split], arguments[split + 1 :]
     reruns = int(os.environ.get("FAAS_INFER_RERUNS") or 2)
+    # With the race detector, each process would sleep for a second at its end, for goroutines that
+    # race then. Tests start hundreds of processes, and goleak finds the goroutines.
+    os.environ.setdefault("GORACE", "atexit_sleep_ms=0")
 
     status, failed, _ = run(flags, packages)
     append("FAAS_INFER_FAILED", [row(p.name, t) for p in failed for t in p.names()])

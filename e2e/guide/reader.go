@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type Reader struct {
 	Replace []string
 	// Patience is how long one command may take.
 	Patience time.Duration
+	// Start starts the processes of the shell, [exec.Cmd.Start] if it is nil.
+	Start func(*exec.Cmd) error
 	// Log gets a line for each command, with the time that it took.
 	Log io.Writer
 }

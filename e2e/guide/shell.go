@@ -32,6 +32,14 @@ type shell struct {
 	number int
 }
 
+// begin starts a process.
+func (r *Reader) begin(c *exec.Cmd) error {
+	if r.Start == nil {
+		return c.Start()
+	}
+	return r.Start(c)
+}
+
 // open starts a shell in the reader's directory. Its commands' input is empty. It reports
 // their ends on file descriptor 3.
 func (r *Reader) open(scratch string) (*shell, error) {
@@ -44,7 +52,7 @@ func (r *Reader) open(scratch string) (*shell, error) {
 	// The shell has its own process group, to end its background processes with it.
 	s.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if s.commands, err = s.process.StdinPipe(); err == nil {
-		err = s.process.Start()
+		err = r.begin(s.process)
 	}
 	endWriter.Close()
 	if err != nil {
@@ -130,7 +138,7 @@ func (s *shell) start(ctx context.Context, b Block, script string) (*staying, er
 	c.process = exec.Command("bash", "--noprofile", "--norc", "-euo", "pipefail", "-c", script)
 	c.process.Dir, c.process.Env, c.process.Stdout, c.process.Stderr = s.in, s.reader.Env, out, out
 	c.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := c.process.Start(); err != nil {
+	if err := s.reader.begin(c.process); err != nil {
 		return nil, err
 	}
 	go func() {

@@ -3,10 +3,12 @@ package async
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +29,12 @@ func TestMain(m *testing.M) {
 	if run, ok := children[childRole()]; ok {
 		run()
 		return
+	}
+	flag.Parse()
+	// Parallel tests mostly wait, whatever the machine's cores.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
 }

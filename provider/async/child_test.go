@@ -219,6 +219,7 @@ func lines(t testing.TB, file string) map[string]int {
 // The provider is killed again and again while a gateway publishes. Every accepted
 // request is executed, and the gateway reconnects by itself.
 func TestProviderKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir, address := t.TempDir(), freeAddress(t)
 	log := filepath.Join(dir, "executed")
 	c := spawn(t, "provider", "CHILD_DIR="+filepath.Join(dir, "nats"), "CHILD_LISTEN="+address, "CHILD_LOG="+log)

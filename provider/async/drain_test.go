@@ -17,6 +17,7 @@ import (
 // A queue that drains takes nothing more, keeps what the provider refuses because it shuts
 // down, whatever try it is, and stores what is still in at Accept.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	dir, begun, release := t.TempDir(), make(chan struct{}), make(chan struct{})
 	once := &deployed{by: map[string]map[string]string{"echo.openfaas-fn": {retry.Attempts: "1"}}}
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
@@ -45,7 +46,7 @@ func TestDrain(t *testing.T) {
 	start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
 		return respond(200, ""), nil
-	}, func(o *Options) { o.Dir, o.Functions = dir, once })
+	}, func(o *Options) { o.Dir, o.Functions, o.AckWait = dir, once, time.Second })
 	until(t, "both are executed", func() bool { return done.different() == 2 })
 }
 

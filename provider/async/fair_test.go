@@ -14,6 +14,7 @@ import (
 // Four slow functions have more requests than there is memory for. The requests of a fast
 // one, small and large, are executed meanwhile.
 func TestSlowFunctionsDelayNoOther(t *testing.T) {
+	t.Parallel()
 	functions := &deployed{by: map[string]map[string]string{"fast.openfaas-fn": nil}}
 	for i := range 4 {
 		functions.set(fmt.Sprintf("slow%d.openfaas-fn", i), nil)

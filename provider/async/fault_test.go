@@ -31,6 +31,7 @@ func listening(address string) bool {
 // Accepted requests are executed. Others get 503 while NATS is away, and the provider
 // recovers by itself.
 func TestExternalNATSKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	dir, address := t.TempDir(), freeAddress(t)
 	server := spawn(t, "nats", "CHILD_DIR="+dir, "CHILD_LISTEN="+address)
 	until(t, "NATS listens", func() bool { return listening(address) })
@@ -85,6 +86,7 @@ func TestExternalNATSKilledUnderLoad(t *testing.T) {
 
 // A provider whose NATS is away starts, refuses, and works when it comes.
 func TestExternalNATSComesLate(t *testing.T) {
+	t.Parallel()
 	address := freeAddress(t)
 	done := make(chan struct{}, 1)
 	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
@@ -170,6 +172,7 @@ func TestFullDisk(t *testing.T) {
 
 // After failed writes, the queue is opened again when there is room.
 func TestFailedWrites(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t, 64)
 	if dir == "" {
 		return
@@ -240,6 +243,7 @@ func fill(t testing.TB, file string, left int64) {
 
 // If a stream's file was cut off in the middle, the requests before the cut are executed.
 func TestCutOffFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	hold := func(ctx context.Context, _ string, _ *frame.Request) (*frame.Response, error) {
 		<-ctx.Done()
@@ -321,6 +325,7 @@ func TestDamagedDescription(t *testing.T) {
 
 // Close gives back the requests in hand, and the next provider executes them soon.
 func TestClosedInTheMiddle(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	begun := make(chan struct{}, 10)
 	r := start(t, func(ctx context.Context, _ string, _ *frame.Request) (*frame.Response, error) {
@@ -344,12 +349,13 @@ func TestClosedInTheMiddle(t *testing.T) {
 	start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))
 		return respond(200, ""), nil
-	}, func(o *Options) { o.Dir = dir })
+	}, func(o *Options) { o.Dir, o.AckWait = dir, time.Second })
 	until(t, "all are executed", func() bool { return done.different() == 10 })
 }
 
 // The largest body, and many that are large: the bytes in hand are bounded.
 func TestLargeBodies(t *testing.T) {
+	t.Parallel()
 	var done atomic.Int32
 	body := bytes.Repeat([]byte("0123456789abcdef"), 23<<16)
 	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {

@@ -22,6 +22,7 @@ func consumers(t testing.TB, r *rig) int {
 
 // The consumers of idle functions are deleted, and created again when requests come.
 func TestIdleFunctionsCostNothing(t *testing.T) {
+	t.Parallel()
 	var done counts
 	many := &deployed{by: map[string]map[string]string{}}
 	for i := range 50 {
@@ -47,6 +48,7 @@ func TestIdleFunctionsCostNothing(t *testing.T) {
 
 // Requests come in all the time while their worker keeps going idle.
 func TestComingAndGoing(t *testing.T) {
+	t.Parallel()
 	var done counts
 	r := start(t, func(_ context.Context, _ string, r *frame.Request) (*frame.Response, error) {
 		done.add(string(r.Body))

@@ -199,6 +199,7 @@ func TestPoison(t *testing.T) {
 
 // A slow function holds up no other function.
 func TestSlowFunction(t *testing.T) {
+	t.Parallel()
 	// Were the machine to stand still for longer, they would be handed out twice.
 	const held = 4 * time.Second
 	release := make(chan struct{})

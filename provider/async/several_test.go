@@ -72,6 +72,7 @@ func TestTwoProvidersShareAQueue(t *testing.T) {
 
 // One of two providers is killed again and again, and every accepted request is executed.
 func TestOneOfTwoProvidersKilled(t *testing.T) {
+	t.Parallel()
 	url, log := shared(t), filepath.Join(t.TempDir(), "executed")
 	var both []*child
 	for range 2 {
@@ -104,6 +105,7 @@ func TestOneOfTwoProvidersKilled(t *testing.T) {
 
 // A provider does not give up requests of a function that only the other one knows yet.
 func TestAFunctionThatOneProviderKnowsFirst(t *testing.T) {
+	t.Parallel()
 	url := shared(t)
 	done := make(chan struct{}, 64)
 	var missed atomic.Int64

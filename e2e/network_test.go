@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"errors"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// network is a network of its own with a loopback interface only, so that the gateway's ports are free
+// there. It is that of one thread, which starts the processes.
+type network struct{ starts chan func() }
+
+// ownNetworks reports whether this user may make networks.
+var ownNetworks = sync.OnceValue(func() bool {
+	n, err := openNetwork()
+	if err == nil {
+		n.close()
+	}
+	return err == nil
+})
+
+// newNetwork makes a network for a test. Processes that are left end with it.
+func newNetwork(t *testing.T) *network {
+	t.Helper()
+	n, err := openNetwork()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.close)
+	return n
+}
+
+func openNetwork() (*network, error) {
+	n, ready := &network{make(chan func())}, make(chan error)
+	go func() {
+		runtime.LockOSThread() // Nobody unlocks the thread, so it ends with this goroutine.
+		err := separate()
+		ready <- err
+		if err != nil {
+			return
+		}
+		for start := range n.starts {
+			start()
+		}
+	}()
+	return n, <-ready
+}
+
+// separate gives the calling thread a network of its own.
+func separate() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	loopback, err := unix.NewIfreq("lo")
+	if err == nil {
+		loopback.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, loopback)
+	}
+	return errors.Join(err, unix.Close(fd))
+}
+
+// start starts a process in the network.
+func (n *network) start(c *exec.Cmd) error {
+	started := make(chan error)
+	n.starts <- func() { started <- c.Start() }
+	return <-started
+}
+
+func (n *network) close() { close(n.starts) }
