@@ -49,6 +49,8 @@ type peerLoads struct {
 	// looked at it. An instance that is still idle since then was never used here, and the
 	// others need no report about it.
 	idleAtFirst map[cluster.InstanceID]time.Time
+	// served: this replica has looked at the function since the last [Replica.Listen].
+	served bool
 }
 
 type timedLoad struct {
@@ -88,6 +90,14 @@ func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
 // Keep forgets the loads of replicas that have none of the function.
 func (o *peerLoads) Keep(has func(boot string) bool) {
 	maps.DeleteFunc(o.latest, func(boot string, _ timedLoad) bool { return !has(boot) })
+}
+
+// abandoned reports whether no other replica has a load of the function any more and this one has not
+// looked at it since the last call.
+func (o *peerLoads) abandoned() bool {
+	served := o.served
+	o.served = false
+	return !served && len(o.latest) == 0
 }
 
 // TakeExecuted appends the others' executed batches to into and forgets them.
@@ -131,6 +141,7 @@ func (o *peerLoads) Add(s *dispatch.Stats) {
 
 // look records in idleAtFirst the instances that were not seen before.
 func (o *peerLoads) look(s *dispatch.Stats) {
+	o.served = true
 	if o.idleAtFirst == nil {
 		o.idleAtFirst = map[cluster.InstanceID]time.Time{}
 	}
