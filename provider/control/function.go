@@ -110,8 +110,9 @@ type function struct {
 	scaledToZero bool
 	// activity is the history of its requests; unwritten: the cold-start policy has
 	// learned from it since it was last stored.
-	activity  *systems.Activity
-	unwritten bool
+	activity    *systems.Activity
+	unwritten   bool
+	keptHistory kept
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {

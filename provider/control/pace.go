@@ -47,6 +47,7 @@ type pace struct {
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
+	kept           kept
 }
 
 // observe records an execution of an instance for the times.
