@@ -76,6 +76,9 @@ type Options struct {
 	Secrets  Secrets
 	Metrics  *metrics.Metrics
 	Logger   zerolog.Logger
+	// Backlog returns how many asynchronous requests of a function, by its full name, were stored and
+	// not answered at a time of late. It is nil if there are none. It is called at every look, so it must be fast.
+	Backlog func(function string) (requests int, at time.Time)
 	// Policy is the default batching policy.
 	Policy string
 	// ColdWait is how long beyond its SLO a request without a ready instance may

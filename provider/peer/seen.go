@@ -43,8 +43,8 @@ type peerLoads struct {
 	// latest is the latest load of each replica, by its Boot.
 	latest map[string]timedLoad
 	// These counters sum up the others' counters since this replica first heard of each.
-	arrivals, cold, inTime, late, refused, slow uint64
-	executed                                    []dispatch.Executed
+	arrivals, patient, cold, inTime, late, refused, slow uint64
+	executed                                             []dispatch.Executed
 	// idleAtFirst is the time since which each instance was idle when this replica first
 	// looked at it. An instance that is still idle since then was never used here, and the
 	// others need no report about it.
@@ -72,12 +72,13 @@ func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
 		}
 		before.FunctionLoad = h.FunctionLoad
 		before.Arrivals -= min(h.Arrivals, uint64(max(0, h.Waiting)))
+		before.Patient -= min(h.Patient, uint64(max(0, h.PatientWaiting)))
 	}
 	for _, count := range []struct {
 		sum           *uint64
 		before, after uint64
 	}{
-		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.cold, before.Cold, h.Cold},
+		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.patient, before.Patient, h.Patient}, {&o.cold, before.Cold, h.Cold},
 		{&o.inTime, before.InTime, h.InTime}, {&o.late, before.Late, h.Late}, {&o.refused, before.Refused, h.Refused}, {&o.slow, before.Slow, h.Slow},
 	} {
 		if count.after >= count.before {
@@ -120,8 +121,10 @@ func (o *peerLoads) Add(s *dispatch.Stats) {
 	s.Cold += o.cold
 	s.InTime, s.Late, s.Refused = s.InTime+o.inTime, s.Late+o.late, s.Refused+o.refused
 	s.Slow += o.slow
+	s.Patient += o.patient
 	for boot, h := range o.latest {
 		s.Waiting += h.Waiting
+		s.PatientWaiting += h.PatientWaiting
 		for _, c := range h.Classes {
 			c.Replica = boot
 			s.Classes = append(s.Classes, c)
