@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/openfaas/faas-provider/auth"
 	"github.com/rs/zerolog"
@@ -34,7 +35,9 @@ type Base struct {
 	InFlight *web.Gate
 	// Identity is the provider's certificate, nil without --tls.
 	Identity *mutual.Identity
-	Log      zerolog.Logger
+	// Backlog is that of [control.Options]. It may be called once the controller runs.
+	Backlog func(function string) (requests int, at time.Time)
+	Log     zerolog.Logger
 }
 
 // Parts hold what a platform gives to a provider.

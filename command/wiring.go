@@ -166,7 +166,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 	return control.Options{
 		System: system, Cold: cold, Predict: !f.measure,
 		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log,
-		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit, Bodies: b.Bodies,
+		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit, Bodies: b.Bodies, Backlog: b.Backlog,
 		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), EngineOn: onnxruntime.CUDAName(), Machine: report.Machine(), Pace: f.childModels().pace,
 	}, nil
 }

@@ -51,9 +51,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, escaped string) 
 	s.answerError(w, r, s.async.Accept(w, r, name, path))
 }
 
-// asyncPatience is added to the deadline of a request from the queue. Requests whose
-// client waits for the answer go first.
-const asyncPatience = time.Minute
+// AsyncPatience is added to the deadline of a request from the queue. Requests whose
+// client waits for the answer go first. Capacity is planned so that the queue's requests wait no longer.
+const AsyncPatience = time.Minute
 
 // Invoke answers a request from the queue. name is the function's name or full name.
 // Metrics count the request like any other. The error is a [web.HTTPError] if the
@@ -64,7 +64,7 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 		return nil, err
 	}
 	// The function was deployed when the request was accepted, perhaps by another replica.
-	d, err := s.findOrAdopt(ctx, a, asyncPatience)
+	d, err := s.findOrAdopt(ctx, a, AsyncPatience)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Server) Invoke(ctx context.Context, name string, req *frame.Request) (*
 
 func (d *deployed) invokeQueued(ctx context.Context, req *frame.Request) (*frame.Response, error) {
 	if patient, ok := d.dispatcher.(PatientDispatcher); ok {
-		return patient.InvokePatiently(ctx, req, asyncPatience)
+		return patient.InvokePatiently(ctx, req, AsyncPatience)
 	}
 	return d.dispatcher.Invoke(ctx, req)
 }

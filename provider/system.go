@@ -79,16 +79,22 @@ func (s *Server) revise(before *deployed, d types.FunctionDeployment, in annotat
 	}
 	if before != nil {
 		f.CreatedAt = before.CreatedAt
-		// The scale route's number outlives a deployment. The minimum of the earlier
-		// deployment does not.
-		if before.Replicas != uint64(before.Inference.MinReplicas) {
-			f.Replicas = max(f.Replicas, before.Replicas)
-		}
-	}
-	if in.MaxReplicas > 0 {
-		f.Replicas = min(f.Replicas, uint64(in.MaxReplicas))
+		f.Replicas = ReplicasAfter(in, before.Replicas, uint64(before.Inference.MinReplicas))
 	}
 	return f, nil
+}
+
+// ReplicasAfter returns how many instances to keep after a deployment. Before it they were before, and
+// the minimum was minimum. The scale route's number outlives a deployment; the earlier minimum does not.
+func ReplicasAfter(now annotation.Inference, before, minimum uint64) uint64 {
+	n := uint64(now.MinReplicas)
+	if before != minimum {
+		n = max(n, before)
+	}
+	if now.MaxReplicas > 0 {
+		n = min(n, uint64(now.MaxReplicas))
+	}
+	return n
 }
 
 // replaceFunction makes f run, stores it and lets requests find it. If a step fails, it
@@ -231,13 +237,24 @@ func checkReplicas(f *Function, n uint64) error {
 	return nil
 }
 
+// scaledStore is a store that other replicas of the provider change, too. PutReplicas stores the number
+// of a function's instances and leaves the deployment as it is there: another replica may just have
+// stored a newer one.
+type scaledStore interface {
+	PutReplicas(namespace, name string, n uint64) error
+}
+
 func (s *Server) rescale(d *deployed, n uint64) error {
 	if err := s.controller.Scale(d.Name, n); err != nil {
 		return fmt.Errorf("function %s was not scaled: %w", d.Name, err)
 	}
 	f := *d.Function
 	f.Replicas = n
-	if err := s.store.PutFunction(f.record(s.now().UTC())); err != nil {
+	put := func() error { return s.store.PutFunction(f.record(s.now().UTC())) }
+	if several, ok := s.store.(scaledStore); ok {
+		put = func() error { return several.PutReplicas(f.Deployment.Namespace, f.Deployment.Service, n) }
+	}
+	if err := put(); err != nil {
 		return fmt.Errorf("function %s was scaled, but a restart will undo it: %w", d.Name, err)
 	}
 	s.publish(s.deployed(&f, d.dispatcher))

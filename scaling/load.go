@@ -11,6 +11,7 @@ import (
 // load returns the steady load and the demand in requests per second. The demand is at
 // least the steady load times the function's level.
 //
+// Requests that may wait do not count in what follows: [Backlog] has put them into the steady load.
 // At a load of R, at most R·t_slo requests can wait and still be in time. If more wait,
 // the demand is Waiting/t_slo, at which they would be. It is limited to twice the steady
 // load plus one instance of the largest r_up, so ten thousand requests at once to a cold
@@ -26,7 +27,7 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 	if v.SLO > 0 {
 		within = v.SLO
 	}
-	burst := float64(v.Waiting) / within.Seconds()
+	burst := float64(v.Waiting-v.Patient) / within.Seconds()
 	if v.joint {
 		burst = v.surge(now, steady, within)
 	}
@@ -53,12 +54,12 @@ func (v *view) load(now time.Time) (steady, demand float64) {
 // came in the time since then, which may be longer than t_slo: 8 requests after two
 // seconds are (8 − 1)/2 s = 3.5/s.
 func (v *view) surge(now time.Time, steady float64, within time.Duration) float64 {
-	m := v.memory
+	m, waiting := v.memory, v.Waiting-v.Patient
 	beyond := func() float64 {
-		return float64(v.Waiting) - math.Sqrt(max(1, steady*within.Seconds()))
+		return float64(waiting) - math.Sqrt(max(1, steady*within.Seconds()))
 	}
 	switch ready := len(v.parked) > 0 || slices.ContainsFunc(v.live, func(in Running) bool { return in.State == cluster.Ready }); {
-	case v.Waiting <= 0 || ready && beyond() <= steady*within.Seconds():
+	case waiting <= 0 || ready && beyond() <= steady*within.Seconds():
 		m.cold = time.Time{}
 	case m.cold.IsZero() && !ready:
 		m.cold = now

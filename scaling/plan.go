@@ -100,10 +100,11 @@ type Function struct {
 	// Accurate prefers the most accurate artefacts for which the nodes have room to the
 	// cheapest ones. It works only for jointly planned functions.
 	Accurate bool
-	// Rate is the measured load in requests per second. Waiting is the number of
-	// requests that are in no instance yet.
-	Rate    float64
-	Waiting int
+	// Rate is the measured load in requests per second, and that of [Backlog]. Waiting is the number of
+	// requests that are in no instance yet; Patient are those of them that count in Rate only, because
+	// they may wait for longer than the SLO.
+	Rate             float64
+	Waiting, Patient int
 	// ColdWait is how long, beyond the SLO, a request that finds no ready instance may
 	// wait. With 0, such requests do not wait for other functions' instances to live as
 	// long as Settings.EvictLoads says.

@@ -212,6 +212,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Trials = command.Trials{Dial: b.Identity.Dial}
 	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
+	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
 	o.Register, o.Cuttable = p.images.register, p.images.cuttable
 	o.Replica, o.Eligible, o.Dial = p.replica(), p.eligible, b.Identity.Dial

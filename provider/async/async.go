@@ -368,6 +368,18 @@ func (q *Queue) System(w http.ResponseWriter, r *http.Request) error { return q.
 // Status returns the state of the queue.
 func (q *Queue) Status(ctx context.Context) (Status, error) { return q.admin.Status(ctx) }
 
+// Backlog returns how many requests of a function, by its full name, were stored and not answered
+// at a time of late, without best-effort ones; the zero time before Start.
+func (q *Queue) Backlog(function string) (n int, at time.Time) {
+	q.mu.Lock()
+	pool := q.pool
+	q.mu.Unlock()
+	if pool == nil {
+		return 0, time.Time{}
+	}
+	return pool.Depth(queue.SubjectKey(function))
+}
+
 // wake tells the pool that a message has been stored.
 func (q *Queue) wake(to destination) {
 	q.mu.Lock()

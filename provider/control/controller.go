@@ -69,10 +69,16 @@ type Options struct {
 	Corrections latency.Corrections
 	// Histories may be nil: a restart then loses what Cold has learned.
 	Histories latency.Histories
-	Bundles   Bundles
-	Secrets   Secrets
-	Metrics   *metrics.Metrics
-	Logger    zerolog.Logger
+	// MaxSaves is how many records Corrections and Histories take in a minute together, 0 for any
+	// number. Without a limit each minute writes all that has changed.
+	MaxSaves int
+	Bundles  Bundles
+	Secrets  Secrets
+	Metrics  *metrics.Metrics
+	Logger   zerolog.Logger
+	// Backlog returns how many asynchronous requests of a function, by its full name, were stored and
+	// not answered at a time of late. It is nil if there are none. It is called at every look, so it must be fast.
+	Backlog func(function string) (requests int, at time.Time)
 	// Policy is the default batching policy.
 	Policy string
 	// ColdWait is how long beyond its SLO a request without a ready instance may
@@ -175,7 +181,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
 		functions: map[string]*function{}, shown: map[string]cluster.Node{},
 	}
-	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now()}
+	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now(), most: o.MaxSaves}
 	c.finder = latency.NewFinder(latency.Finder{
 		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,

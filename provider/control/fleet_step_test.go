@@ -21,7 +21,7 @@ func BenchmarkFleetStep(b *testing.B) {
 	const rate, lasts = 400, 8 * time.Second
 	runtime.LockOSThread() // Its time is measured.
 	defer runtime.UnlockOSThread()
-	r, backend := newFleet(b, 10000)
+	r, backend := newFleet(b, 40, 10000, 2000)
 	before := backend.started.Load()
 	var took, used []float64
 	for range b.N {

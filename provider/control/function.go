@@ -110,12 +110,16 @@ type function struct {
 	scaledToZero bool
 	// activity is the history of its requests; unwritten: the cold-start policy has
 	// learned from it since it was last stored.
-	activity  *systems.Activity
-	unwritten bool
+	activity *systems.Activity
+	// backlog is the load of its asynchronous requests. hasQueue: there may be some.
+	backlog     scaling.Backlog
+	hasQueue    bool
+	unwritten   bool
+	keptHistory kept
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, types: &c.types, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now())}
+	fn := &function{Function: f, rules: &c.rules, types: &c.types, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
 	var hold func(n int64) (release func(), err error)

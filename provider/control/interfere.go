@@ -199,9 +199,13 @@ func (c interference) replaceElsewhere(now time.Time, in *instance) {
 	if c.options.Eligible != nil {
 		eligible, _ = c.options.Eligible(fn.Function)
 	}
+	allowed := make(map[string]bool, len(eligible))
+	for _, name := range eligible {
+		allowed[name] = true
+	}
 	troubled := fn.troubledNodes()
 	if !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool {
-		return !troubled[n.Name] && (eligible == nil || slices.Contains(eligible, n.Name)) && n.Fits(in.Holds(), tenantOf(fn))
+		return !troubled[n.Name] && (eligible == nil || allowed[n.Name]) && n.Fits(in.Holds(), tenantOf(fn))
 	}) {
 		return
 	}
@@ -229,10 +233,24 @@ func (fn *function) avoid(allowed []string, nodes []cluster.Node) []string {
 	if !slices.ContainsFunc(fn.Sorted(), func(in *instance) bool { return in.relief.replaced }) {
 		return allowed
 	}
-	troubled, left := fn.troubledNodes(), []string(nil)
-	for _, n := range nodes {
-		if !troubled[n.Name] && (allowed == nil || slices.Contains(allowed, n.Name)) {
-			left = append(left, n.Name)
+	troubled := fn.troubledNodes()
+	return without(allowed, nodes, func(name string) bool { return troubled[name] })
+}
+
+// without returns the allowed nodes (nil for all) that are not out. It returns allowed itself if none
+// would be left. It compares no nodes with each other: there may be thousands, at every look.
+func without(allowed []string, nodes []cluster.Node, out func(name string) bool) (left []string) {
+	if allowed == nil {
+		for i := range nodes {
+			if name := nodes[i].Name; !out(name) {
+				left = append(left, name)
+			}
+		}
+		return left
+	}
+	for _, name := range allowed {
+		if !out(name) {
+			left = append(left, name)
 		}
 	}
 	if left == nil {

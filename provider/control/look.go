@@ -6,6 +6,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -142,6 +143,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	fn.running = f.Instances
 	pairs{c}.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
+	addBacklog(c, fn, &f, now, stats)
 	interference{c}.follow(now, fn, f.Rate)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
@@ -188,6 +190,9 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 		cold = fixedKeepAlive{cold, own}
 	}
 	var decision coldstart.Decision
+	if fn.hasQueue {
+		fn.activity.Apart(stats.Patient)
+	}
 	f.Rate, decision = fn.activity.Look(now, fn.Name, stats.Arrivals, busy, cold, tick)
 	fn.unwritten = fn.unwritten || fn.activity.Learned()
 	if fn.activity.Arrived() {
@@ -202,6 +207,16 @@ func (fn *function) setLoad(now time.Time, f *scaling.Function, stats dispatch.S
 	if fn.scaledToZero {
 		f.PreWarmAt, f.RetireAt = time.Time{}, now
 	}
+}
+
+// addBacklog adds the load of the queue of asynchronous requests to the function's rate.
+func addBacklog(c *Controller, fn *function, f *scaling.Function, now time.Time, stats dispatch.Stats) {
+	if c.options.Backlog == nil {
+		return
+	}
+	queued, at := c.options.Backlog(fn.Name)
+	f.Patient = stats.PatientWaiting
+	f.Rate += fn.backlog.Load(now, scaling.Queued{At: at, Requests: queued, Begun: stats.Patient, Waiting: stats.PatientWaiting, Within: provider.AsyncPatience})
 }
 
 // fixedKeepAlive is a cold-start policy with the keep-alive of a deployment.

@@ -70,16 +70,7 @@ func (s *fleetSize) staying(allowed []string, all []cluster.Node) []string {
 	if len(s.drain) == 0 {
 		return allowed
 	}
-	var left []string
-	for _, n := range all {
-		if !slices.Contains(s.drain, n.Name) && (allowed == nil || slices.Contains(allowed, n.Name)) {
-			left = append(left, n.Name)
-		}
-	}
-	if left == nil {
-		return allowed
-	}
-	return left
+	return without(allowed, all, func(name string) bool { return slices.Contains(s.drain, name) })
 }
 
 // fleetNodes returns the nodes as their number depends on them. What none of the functions holds

@@ -47,6 +47,7 @@ type pace struct {
 	observed       []correction.Observation
 	corrected      time.Time
 	fresh, unsaved bool
+	kept           kept
 }
 
 // observe records an execution of an instance for the times.
@@ -282,14 +283,5 @@ func suited(fn *function, allowed []string, nodes []cluster.Node) []string {
 	if len(unsuited) == 0 {
 		return allowed
 	}
-	var left []string
-	for _, n := range nodes {
-		if !slices.Contains(unsuited, fn.types.kind(n.Name)) && (allowed == nil || slices.Contains(allowed, n.Name)) {
-			left = append(left, n.Name)
-		}
-	}
-	if left == nil {
-		return allowed
-	}
-	return left
+	return without(allowed, nodes, func(name string) bool { return slices.Contains(unsuited, fn.types.kind(name)) })
 }

@@ -1,6 +1,9 @@
 package control
 
 import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +18,10 @@ const (
 	// of the histories of idle times, which cover days.
 	correctionPeriod = time.Minute
 	historyPeriod    = 5 * time.Minute
+	// correctionAge and historyAge are the ages from which a record with a change is written in any
+	// case, if writes are bounded. A stored correction counts with 1/e of its weight after 15 minutes.
+	correctionAge = 15 * time.Minute
+	historyAge    = time.Hour
 )
 
 // saver stores corrections of times and histories of idle times for the next start.
@@ -25,6 +32,16 @@ type saver struct {
 	// writes.
 	saving                 bool
 	corrections, histories time.Time
+	// most is the maximum number of records that are written in a minute, 0 for no limit.
+	most int
+}
+
+// kept is what is known of the stored record of a value.
+type kept struct {
+	// at is when it was last written, zero for never by this process.
+	at time.Time
+	// outline is that of the correction which was written.
+	outline correction.State
 }
 
 // due writes in the background what has changed since the last write, if a write is due.
@@ -36,13 +53,17 @@ func (s *saver) due(now time.Time) {
 	}
 	var states map[string]correction.State
 	var histories map[string][]byte
-	if now.Sub(s.corrections) >= correctionPeriod {
+	switch due := now.Sub(s.corrections) >= correctionPeriod; {
+	case due && s.most > 0:
+		states, histories = s.mostUrgent(now)
+		s.corrections = now.Add(rand.N(correctionPeriod / 8)) // Not in step with other writers.
+	case due:
 		states = s.newCorrections()
 	}
-	if now.Sub(s.histories) >= historyPeriod {
+	if s.most == 0 && now.Sub(s.histories) >= historyPeriod {
 		histories = s.newHistories()
 	}
-	if len(states) > 0 {
+	if s.most == 0 && len(states) > 0 {
 		s.corrections = now
 	}
 	if len(histories) > 0 {
@@ -58,6 +79,71 @@ func (s *saver) due(now time.Time) {
 		defer s.controller.mu.Unlock()
 		s.saving = false
 	})
+}
+
+// change is a value that has changed since it was stored.
+type change struct {
+	kept *kept
+	// record is the name of its record. take puts it among the values to write.
+	record string
+	take   func()
+}
+
+// mostUrgent returns the changes to write in this minute and marks them as saved. The lock is held.
+//
+// A correction is written if it differs from the stored one by what matters to a restart, or if that
+// is older than correctionAge. Of the changes the most are written whose records are the oldest, new
+// records first; the others stay for the next minute. So 4,000 busy functions whose times have settled
+// have 4,000/15 = 267 records to write each minute. At 60 of them a minute, each is written every 67
+// minutes, and one that has just been deployed in the next minute.
+func (s *saver) mostUrgent(now time.Time) (states map[string]correction.State, histories map[string][]byte) {
+	states, histories = map[string]correction.State{}, map[string][]byte{}
+	all := append(s.changedCorrections(now, states), s.changedHistories(now, histories)...)
+	slices.SortFunc(all, func(a, b change) int {
+		return cmp.Or(a.kept.at.Compare(b.kept.at), cmp.Compare(a.record, b.record))
+	})
+	for _, c := range all[:min(len(all), s.most)] {
+		c.kept.at = now
+		c.take()
+	}
+	return states, histories
+}
+
+func (s *saver) changedCorrections(now time.Time, into map[string]correction.State) (all []change) {
+	if s.records.Corrections == nil {
+		return nil
+	}
+	for name, fn := range s.controller.functions {
+		for _, a := range fn.artefacts {
+			for _, p := range a.paces {
+				if !p.unsaved {
+					continue
+				}
+				state, record := p.times.State(), recordName(name, a.Name, p.kind)
+				if now.Sub(p.kept.at) >= correctionAge || state.Differs(p.kept.outline) {
+					all = append(all, change{&p.kept, record, func() { into[record], p.unsaved, p.kept.outline = state, false, state.Outline() }})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (s *saver) changedHistories(now time.Time, into map[string][]byte) (all []change) {
+	if s.records.Histories == nil {
+		return nil
+	}
+	for name, fn := range s.controller.functions {
+		if fn.unwritten && now.Sub(fn.keptHistory.at) >= historyAge {
+			all = append(all, change{&fn.keptHistory, name, func() {
+				fn.unwritten = false
+				if history := s.controller.options.Cold.Marshal(name); history != nil {
+					into[name] = history
+				}
+			}})
+		}
+	}
+	return all
 }
 
 // flush writes all that has changed since the last write. The lock is not held.

@@ -51,7 +51,9 @@ type waiting struct {
 	// seen is the set of classes that came.
 	seen  uint16
 	stats [batching.MaxClasses]ClassStats
-	tight tightest
+	// patient is the number of calls that may wait for longer than their objective.
+	patient int
+	tight   tightest
 }
 
 // arrive counts a call.
@@ -64,6 +66,9 @@ func (w *waiting) arrive(c *call) {
 func (w *waiting) add(c *call) {
 	w.calls[c.id] = c
 	w.stats[c.class].Waiting++
+	if c.patient {
+		w.patient++
+	}
 }
 
 // take removes a call and returns it.
@@ -71,6 +76,9 @@ func (w *waiting) take(id batching.RequestID) *call {
 	c := w.calls[id]
 	delete(w.calls, id)
 	w.stats[c.class].Waiting--
+	if c.patient {
+		w.patient--
+	}
 	return c
 }
 

@@ -76,9 +76,11 @@ type Options struct {
 
 // Dispatcher serves one function. Its methods are safe for concurrent use.
 type Dispatcher struct {
-	options  Options
-	arrivals atomic.Uint64
-	cold     atomic.Uint64
+	options Options
+	// arrivals counts all requests, prompt those of them that are not patient. prompt is counted
+	// after arrivals and read before, so it is never more.
+	arrivals, prompt atomic.Uint64
+	cold             atomic.Uint64
 	// inTime, late and refused are the counters of Stats.
 	inTime, late, refused, slow atomic.Uint64
 
@@ -152,8 +154,9 @@ type call struct {
 	// orphaned: its instance was lost while no other was ready, or it waited before it came
 	// here ([frame.Request.Waited]).
 	orphaned bool
-	// beyond: it asks for more than capacity is planned for.
-	beyond bool
+	// beyond: it asks for more than capacity is planned for. patient: it may wait for longer than its
+	// objective.
+	beyond, patient bool
 	// look is what is seen of its body, elements the number of elements of its rows by that, 0 if unknown.
 	look     look
 	elements int64
@@ -209,7 +212,10 @@ func (d *Dispatcher) Invoke(ctx context.Context, request *frame.Request) (*frame
 // than the function's objective. Requests with earlier deadlines go first.
 func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request, patience time.Duration) (*frame.Response, error) {
 	d.arrivals.Add(1)
-	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, orphaned: request.Waited > 0, beyond: request.Beyond, look: d.sizes.lookAt(request), signal: make(chan signal, 1)}
+	if patience == 0 {
+		d.prompt.Add(1)
+	}
+	c := &call{ctx: ctx, request: request, class: request.Class, arrived: time.Now().Add(-request.Waited), slo: patience, patient: patience > 0, orphaned: request.Waited > 0, beyond: request.Beyond, look: d.sizes.lookAt(request), signal: make(chan signal, 1)}
 	batches, err := d.admit(c)
 	if err != nil {
 		return nil, err
@@ -238,10 +244,10 @@ func (d *Dispatcher) wait(c *call) signal {
 	return <-c.signal
 }
 
-// excused reports whether the call found no ready instance for its class, lost its instance, or asks
-// for more than capacity is planned for. Its lateness then says nothing about the capacity of the
-// ready instances.
-func (c *call) excused() bool { return c.cold || c.orphaned || c.retried || c.beyond }
+// excused reports whether the call found no ready instance for its class, lost its instance, asks
+// for more than capacity is planned for, or may wait. Its lateness then says nothing about the capacity
+// of the ready instances for the requests that may not.
+func (c *call) excused() bool { return c.cold || c.orphaned || c.retried || c.beyond || c.patient }
 
 // admit gives the call to the policy and returns the batches to send.
 func (d *Dispatcher) admit(c *call) ([]*batch, error) {

@@ -192,11 +192,15 @@ type Stats struct {
 	Cold     uint64
 	// InTime, Late and Refused count the requests that found a ready instance. InTime
 	// were answered within the objective, Late after it. Refused were not executed,
-	// because they could not meet it or too many waited.
+	// because they could not meet it or too many waited. Patient requests do not count.
 	InTime, Late, Refused uint64
 	// Slow are those of Late and Refused whose own execution took longer than their objective.
 	Slow    uint64
 	Waiting int
+	// Patient counts those of Arrivals that may wait for longer than their objective, and
+	// PatientWaiting those of Waiting.
+	Patient        uint64
+	PatientWaiting int
 	// Classes has the counters by class, up to the highest class that came. It is empty if
 	// all requests are of class 0.
 	Classes []ClassStats
@@ -216,9 +220,11 @@ func (d *Dispatcher) Stats() Stats {
 func (d *Dispatcher) Read(s *Stats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	prompt := d.prompt.Load()
 	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
 	s.Slow = d.slow.Load()
+	s.Patient, s.PatientWaiting = s.Arrivals-prompt, d.waiting.patient
 	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -52,7 +53,8 @@ func (s *Objects) seen(n uint64) {
 
 // PutFunction writes f and replaces an earlier object by server-side apply: the provider
 // then owns all fields of the spec. 409 if another replica has deployed a later revision
-// meanwhile.
+// meanwhile. The number of instances follows from the object that it replaces, which another
+// replica may have scaled a moment ago; the watch brings it back.
 func (s *Objects) PutFunction(f store.Function) error {
 	namespace, name := f.Deployment.Namespace, f.Deployment.Service
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -65,14 +67,13 @@ func (s *Objects) PutFunction(f store.Function) error {
 		var written *v1alpha1.Function
 		var err error
 		if known {
+			f.Replicas = s.replicasAfter(before, f)
 			written, err = s.replace(ctx, before, f)
 		} else {
 			written, err = s.create(ctx, f)
 		}
 		if err == nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.written[namespace+"/"+name] = v1alpha1.ObjectVersion(written)
+			s.wrote(written)
 			return nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -84,7 +85,77 @@ func (s *Objects) PutFunction(f store.Function) error {
 		}
 		known = err == nil
 	}
+	return busy(name)
+}
+
+// busy refuses a change of a function that other clients have changed maxTries times meanwhile.
+func busy(name string) error {
 	return web.Refuse(http.StatusConflict, "function %s is being changed by other clients; try again", name)
+}
+
+// wrote notes the version that this replica has written of a function.
+func (s *Objects) wrote(f *v1alpha1.Function) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.written[f.Namespace+"/"+f.Name] = v1alpha1.ObjectVersion(f)
+}
+
+// PutReplicas writes the number of a function's instances and nothing else, over any deployment
+// that the object has. The minimum of that deployment needs no number: a later change of the
+// minimum then counts. store.ErrAbsent if there is no such function.
+func (s *Objects) PutReplicas(namespace, name string, n uint64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for range maxTries {
+		before, err := s.typed.Functions(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			before, err = s.merge(ctx, before, v1alpha1.ManagedBy, nil, map[string]any{"replicas": s.statedAlone(before, n)})
+		}
+		switch {
+		case err == nil:
+			s.wrote(before)
+			return nil
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("function %s: %w", name, store.ErrAbsent)
+		case !apierrors.IsConflict(err):
+			return problemFrom(err, "the number of instances of function %s was not stored", name)
+		}
+	}
+	return busy(name)
+}
+
+// statedAlone returns the spec's replicas for a number of instances: nil if it is the minimum of
+// the deployment in f.
+func (s *Objects) statedAlone(f *v1alpha1.Function, n uint64) *int64 {
+	if r, err := s.record(unscaled(f)); err == nil && r.Replicas == n {
+		return nil
+	}
+	stated := int64(n)
+	return &stated
+}
+
+// unscaled returns a copy of f with the number of instances that its deployment's minimum gives.
+func unscaled(f *v1alpha1.Function) *v1alpha1.Function {
+	bare := *f
+	bare.Spec.Replicas = nil
+	return &bare
+}
+
+// replicasAfter returns how many instances to keep after f replaces before.
+func (s *Objects) replicasAfter(before *v1alpha1.Function, f store.Function) uint64 {
+	was, err := s.record(before)
+	if err != nil {
+		return f.Replicas
+	}
+	least, err := s.record(unscaled(before))
+	if err != nil {
+		return f.Replicas
+	}
+	in, err := annotation.Parse(f.Deployment)
+	if err != nil {
+		return f.Replicas
+	}
+	return provider.ReplicasAfter(in, was.Replicas, least.Replicas)
 }
 
 // refused returns the reason why a function was not written.

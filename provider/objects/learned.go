@@ -45,6 +45,10 @@ const (
 	keyValue = "value"
 )
 
+// MaxSaves is how many corrections and histories the leader writes in a minute: one write of a
+// ConfigMap a second, however many functions are busy.
+const MaxSaves = 60
+
 // historyPatience is how long the API server may take for one write.
 const historyPatience = 10 * time.Second
 

@@ -54,17 +54,21 @@ func (w *watcher) revise(ctx context.Context, key string, f *v1alpha1.Function, 
 // stamp writes a function's annotations. If another client has changed the function
 // meanwhile, stamp writes nothing and returns true, to try again.
 func (w *watcher) stamp(ctx context.Context, f *v1alpha1.Function, annotations map[string]any) (again bool) {
-	_, err := w.merge(ctx, f, annotations, nil)
+	_, err := w.merge(ctx, f, managerLeader, annotations, nil)
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		w.log.Error().Str("function", f.Name+"."+f.Namespace).Err(err).Msg("a changed function's revision could not be written; the provider tries again")
 	}
 	return err != nil
 }
 
-// merge writes annotations and fields of a function's spec, and returns the new object. It
-// returns a conflict if another client has changed the function since f was read.
-func (w *watcher) merge(ctx context.Context, f *v1alpha1.Function, annotations, spec map[string]any) (*v1alpha1.Function, error) {
-	change := map[string]any{"metadata": map[string]any{"uid": f.UID, "resourceVersion": f.ResourceVersion, "annotations": annotations}}
+// merge writes annotations and fields of a function's spec, which owner owns then, and returns the new
+// object. It returns a conflict if another client has changed the function since f was read.
+func (s *Objects) merge(ctx context.Context, f *v1alpha1.Function, owner string, annotations, spec map[string]any) (*v1alpha1.Function, error) {
+	metadata := map[string]any{"uid": f.UID, "resourceVersion": f.ResourceVersion}
+	if annotations != nil {
+		metadata["annotations"] = annotations
+	}
+	change := map[string]any{"metadata": metadata}
 	if spec != nil {
 		change["spec"] = spec
 	}
@@ -74,5 +78,5 @@ func (w *watcher) merge(ctx context.Context, f *v1alpha1.Function, annotations, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return w.typed.Functions(f.Namespace).Patch(ctx, f.Name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: managerLeader})
+	return s.typed.Functions(f.Namespace).Patch(ctx, f.Name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: owner})
 }

@@ -147,7 +147,7 @@ func (w *watcher) publish(ctx context.Context, f *v1alpha1.Function, p *publishe
 // writeCount writes the number of a function's pods, and makes Kubernetes calculate the
 // budgets again. It returns nil if the function has changed meanwhile: the next look sees it.
 func (w *watcher) writeCount(ctx context.Context, f *v1alpha1.Function, n int64) error {
-	written, err := w.merge(ctx, f, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(n, 10)}, map[string]any{"instances": n})
+	written, err := w.merge(ctx, f, managerLeader, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(n, 10)}, map[string]any{"instances": n})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
@@ -195,7 +195,7 @@ func (w *watcher) restore(ctx context.Context, f *v1alpha1.Function) (again bool
 	if scaled {
 		spec["replicas"] = n
 	}
-	written, err := w.merge(ctx, f, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(pods, 10)}, spec)
+	written, err := w.merge(ctx, f, managerLeader, map[string]any{v1alpha1.InstancesAnnotation: strconv.FormatInt(pods, 10)}, spec)
 	if err == nil {
 		err = w.recount(ctx, written, written.ResourceVersion)
 	}

@@ -38,6 +38,9 @@ type FunctionLoad struct {
 	Late    uint64 `json:"late,omitempty"`
 	Refused uint64 `json:"refused,omitempty"`
 	Slow    uint64 `json:"slow,omitempty"`
+	// Patient and PatientWaiting are the counters of dispatch.Stats.
+	Patient        uint64 `json:"patient,omitempty"`
+	PatientWaiting int    `json:"patientWaiting,omitempty"`
 	// Waiting is the number of requests in the queue, InFlight the number on instances.
 	Waiting  int `json:"waiting,omitempty"`
 	InFlight int `json:"inFlight,omitempty"`

@@ -68,7 +68,8 @@ type Replica struct {
 	ran  executedLog
 	// leftAlone holds when the leader asked this replica to leave each instance alone.
 	leftAlone map[cluster.InstanceID]time.Time
-	// functions holds what the others have reported, by function.
+	// functions holds what the others have reported, by function. Listen drops those that are gone: a
+	// replica that has not heard of a deletion yet reports the function once more after Forget.
 	functions map[string]*peerLoads
 }
 
@@ -161,6 +162,9 @@ func (r *Replica) Listen(now time.Time) (n News) {
 	}
 	for name, e := range r.functions {
 		e.Keep(func(boot string) bool { _, there := present[boot][name]; return there })
+		if e.abandoned() {
+			delete(r.functions, name)
+		}
 	}
 	for id, since := range r.leftAlone {
 		if now.Sub(since) > maxLeftAlone {

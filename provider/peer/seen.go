@@ -43,12 +43,14 @@ type peerLoads struct {
 	// latest is the latest load of each replica, by its Boot.
 	latest map[string]timedLoad
 	// These counters sum up the others' counters since this replica first heard of each.
-	arrivals, cold, inTime, late, refused, slow uint64
-	executed                                    []dispatch.Executed
+	arrivals, patient, cold, inTime, late, refused, slow uint64
+	executed                                             []dispatch.Executed
 	// idleAtFirst is the time since which each instance was idle when this replica first
 	// looked at it. An instance that is still idle since then was never used here, and the
 	// others need no report about it.
 	idleAtFirst map[cluster.InstanceID]time.Time
+	// served: this replica has looked at the function since the last [Replica.Listen].
+	served bool
 }
 
 type timedLoad struct {
@@ -70,12 +72,13 @@ func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
 		}
 		before.FunctionLoad = h.FunctionLoad
 		before.Arrivals -= min(h.Arrivals, uint64(max(0, h.Waiting)))
+		before.Patient -= min(h.Patient, uint64(max(0, h.PatientWaiting)))
 	}
 	for _, count := range []struct {
 		sum           *uint64
 		before, after uint64
 	}{
-		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.cold, before.Cold, h.Cold},
+		{&o.arrivals, before.Arrivals, h.Arrivals}, {&o.patient, before.Patient, h.Patient}, {&o.cold, before.Cold, h.Cold},
 		{&o.inTime, before.InTime, h.InTime}, {&o.late, before.Late, h.Late}, {&o.refused, before.Refused, h.Refused}, {&o.slow, before.Slow, h.Slow},
 	} {
 		if count.after >= count.before {
@@ -88,6 +91,14 @@ func (o *peerLoads) Take(boot string, load FunctionLoad, at time.Time) {
 // Keep forgets the loads of replicas that have none of the function.
 func (o *peerLoads) Keep(has func(boot string) bool) {
 	maps.DeleteFunc(o.latest, func(boot string, _ timedLoad) bool { return !has(boot) })
+}
+
+// abandoned reports whether no other replica has a load of the function any more and this one has not
+// looked at it since the last call.
+func (o *peerLoads) abandoned() bool {
+	served := o.served
+	o.served = false
+	return !served && len(o.latest) == 0
 }
 
 // TakeExecuted appends the others' executed batches to into and forgets them.
@@ -110,8 +121,10 @@ func (o *peerLoads) Add(s *dispatch.Stats) {
 	s.Cold += o.cold
 	s.InTime, s.Late, s.Refused = s.InTime+o.inTime, s.Late+o.late, s.Refused+o.refused
 	s.Slow += o.slow
+	s.Patient += o.patient
 	for boot, h := range o.latest {
 		s.Waiting += h.Waiting
+		s.PatientWaiting += h.PatientWaiting
 		for _, c := range h.Classes {
 			c.Replica = boot
 			s.Classes = append(s.Classes, c)
@@ -131,6 +144,7 @@ func (o *peerLoads) Add(s *dispatch.Stats) {
 
 // look records in idleAtFirst the instances that were not seen before.
 func (o *peerLoads) look(s *dispatch.Stats) {
+	o.served = true
 	if o.idleAtFirst == nil {
 		o.idleAtFirst = map[cluster.InstanceID]time.Time{}
 	}

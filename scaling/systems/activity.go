@@ -14,7 +14,9 @@ import (
 type Activity struct {
 	meter    rateMeter
 	arrivals uint64
-	last     time.Time
+	// patient is what Apart was called with.
+	patient uint64
+	last    time.Time
 	// arrived: the latest look saw new requests. learned: it also reported an idle time
 	// to the policy.
 	arrived, learned bool
@@ -68,7 +70,7 @@ func (m *monitor) Read(now time.Time, total uint64) float64 {
 // otherwise the decision is zero. The policy must have a comparable type. tick is the time
 // between two looks: idle times of up to two ticks do not count.
 func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, cold coldstart.Policy, tick time.Duration) (rate float64, d coldstart.Decision) {
-	rate = a.meter.Read(now, arrivals)
+	rate = a.meter.Read(now, arrivals-min(arrivals, a.patient))
 	a.arrived, a.learned = arrivals != a.arrivals, false
 	if a.arrived {
 		if idle := now.Sub(a.last); idle > 2*tick {
@@ -86,6 +88,10 @@ func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, 
 	}
 	return rate, coldstart.Decide(a.last, now, a.windows)
 }
+
+// Apart leaves requests that may wait out of the rate of the next look: so many of the arrivals since
+// the function began, never fewer than at the call before.
+func (a *Activity) Apart(patient uint64) { a.patient = patient }
 
 // Arrived reports whether the latest look saw new requests.
 func (a *Activity) Arrived() bool { return a.arrived }

@@ -209,3 +209,48 @@ func TestADeploymentIsWhole(t *testing.T) {
 	}
 	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"whole"}`)
 }
+
+// A deployment and a scaling at two replicas, one right after the other, both take effect, although
+// neither replica has seen what the other one did.
+func TestDeployedAndScaledAtTheSameTime(t *testing.T) {
+	a, b := start(t, true), start(t, false)
+	deploy := func(r *replica, image string) {
+		t.Helper()
+		r.must(t, 202, "POST", "/system/functions", deployment("both", image, nil))
+	}
+	kept := func(image string, n int64) {
+		t.Helper()
+		eventually(t, func() string {
+			f, ok := a.objects.Lookup("both.openfaas-fn")
+			if !ok || f.Spec.Image != image || f.Spec.Replicas == nil || *f.Spec.Replicas != n {
+				return fmt.Sprintf("the object is not %s with %d instances: %+v", image, n, f)
+			}
+			for _, r := range []*replica{a, b} {
+				r.mu.Lock()
+				runs, scaled := r.runs["both.openfaas-fn"], r.scaled["both.openfaas-fn"]
+				r.mu.Unlock()
+				if runs.Deployment.Image != image || runs.Replicas != uint64(n) && scaled != uint64(n) {
+					return fmt.Sprintf("%s runs with %d instances, scaled to %d", runs.Deployment.Image, runs.Replicas, scaled)
+				}
+			}
+			return ""
+		})
+	}
+	deploy(a, "both:0")
+	b.invoked(t, "both", "both:0")
+	for i := range int64(8) {
+		image, n := fmt.Sprintf("both:%d", i+1), 2+i
+		scale := fmt.Sprintf(`{"replicas":%d}`, n)
+		if i%2 == 0 {
+			a.must(t, 202, "POST", "/system/scale-function/both", scale)
+			deploy(b, image)
+		} else {
+			deploy(a, image)
+			b.must(t, 202, "POST", "/system/scale-function/both", scale)
+		}
+		kept(image, n)
+	}
+	a.must(t, 202, "DELETE", "/system/functions", `{"functionName":"both"}`)
+	a.absent(t, "both")
+	b.absent(t, "both")
+}

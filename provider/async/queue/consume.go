@@ -101,6 +101,9 @@ type Pool struct {
 	mu      sync.Mutex
 	workers map[string]*worker
 	closed  bool
+	// stored has the number of stored messages by key, as of the time counted.
+	stored  map[string]uint64
+	counted time.Time
 }
 
 // StartPool starts a pool, which hands messages to o.Handle until Close.
@@ -249,13 +252,33 @@ func (p *Pool) scanSubjects() error {
 	if err != nil {
 		return err
 	}
-	for subject := range info.State.Subjects {
+	stored := make(map[string]uint64, len(info.State.Subjects))
+	for subject, n := range info.State.Subjects {
 		key := strings.TrimPrefix(subject, p.options.Subject)
+		stored[key] = n
 		if !p.has(key) {
 			p.Wake(key)
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stored, p.counted = stored, time.Now()
 	return nil
+}
+
+// Depth returns how many messages of a key there were when the stream was last searched, and when
+// that was. Those that this process has put off do not count.
+func (p *Pool) Depth(key string) (n int, at time.Time) {
+	p.mu.Lock()
+	n, at = int(p.stored[key]), p.counted
+	w := p.workers[key]
+	p.mu.Unlock()
+	if w != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		n -= min(n, len(w.back))
+	}
+	return n, at
 }
 
 func (p *Pool) has(key string) bool {
