@@ -61,15 +61,12 @@ func (m sizedModels) runArguments(file string) []string {
 	return flags
 }
 
-// boundsOf are the bounds of a child that works on a file. A bundle that Python or a model server
-// runs may take any memory: what they load before the model is not known.
+// boundsOf are the bounds of a child that works on a file.
 func (m sizedModels) boundsOf(w weight, file string) bounds {
-	b := boundsOf(w, m.sizes.Objective, Weights(file), m.sizes.Memory)
 	if engines.IsManifest(file) {
-		b.Memory, b.CPU = 0, 0 // Installing its requirements takes time that nothing of the bundle tells.
-		b.time = waitingBy * makingTime
+		return bundleBounds(m.sizes.Memory, freeMemory())
 	}
-	return b
+	return boundsOf(w, m.sizes.Objective, Weights(file), m.sizes.Memory)
 }
 
 // Check implements [latency.Models].
