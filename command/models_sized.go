@@ -121,7 +121,8 @@ func (m sizedModels) prepare(ctx context.Context, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if seen.ready != "" && isReady(file, seen.ready) {
+	sizes := strings.Join(m.arguments(file), " ")
+	if seen.ready != "" && seen.sizes == sizes && isReady(file, seen.ready) {
 		return seen.ready, m.keepWarm(seen.ready)
 	}
 	arguments := append([]string{"instance", "prepare", "--model", file, "--cache", m.prepared}, m.runArguments(file)...)
@@ -134,7 +135,7 @@ func (m sizedModels) prepare(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	prepared := strings.TrimSpace(string(out))
-	m.keep(file, seen, prepared)
+	m.keep(file, seen, sizes, prepared)
 	return prepared, m.keepWarm(prepared)
 }
 
