@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -169,7 +170,7 @@ func TestBoundsOfBundles(t *testing.T) {
 func TestLongRunsAreRefused(t *testing.T) {
 	b := boundsOf(foreground, 100*time.Millisecond, 0, 0)
 	said := fmt.Sprintf("faas-infer: %v: one run with one request did not end within 6s of processor time", onnxruntime.ErrTooLong)
-	err := b.explain(errors.New("exit status 1"), "`instance prepare`", 7*time.Second, said)
+	err := b.explain(exec.Command("false").Run(), "`instance prepare`", 7*time.Second, said)
 	if !errors.Is(err, latency.ErrPermanent) || isPassing(err) {
 		t.Errorf("%v: permanent %v, passing %v", err, errors.Is(err, latency.ErrPermanent), isPassing(err))
 	}

@@ -175,8 +175,8 @@ func TestGatewayLogIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.store.MaxBytes = 4 * rotateEach
-	c := exec.Command("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2")
+	log.store.MaxBytes = 8 * rotateEach
+	c := exec.Command("sh", "-c", "head -c 5000000 /dev/zero; echo end >&2")
 	c.Stdout, c.Stderr = log, log
 	if err := c.Run(); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 // "" if there is no problem. It names the files of bundles relative to them, and shows no other path of
 // the machine: logs have the whole.
 func (fn *function) problem() string {
-	why := fn.wholeProblem()
+	why := wholeProblem(fn)
 	if why == "" {
 		return ""
 	}
@@ -44,7 +44,8 @@ func (fn *function) problem() string {
 	return web.ConcealBelow(why, dirs...)
 }
 
-func (fn *function) wholeProblem() string {
+// wholeProblem is the problem with whole paths.
+func wholeProblem(fn *function) string {
 	why := fn.grave()
 	if why == "" {
 		return cmp.Or(dispatch.Problem(fn.dispatcher), fn.unregistered, leftOut(fn.artefacts), fn.refusing)

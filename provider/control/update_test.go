@@ -51,7 +51,7 @@ func TestUpdateWithoutRoomForBoth(t *testing.T) {
 	try(t, func(r *rig) {
 		large := func(f *provider.Function) { f.Inference.SLO, f.Inference.Requests.CPU = 50*time.Millisecond, 3000 }
 		r.measured("f", "m", large)
-		r.answered("f", "m")
+		r.load("f", 2500*time.Microsecond, 5*time.Second) // It gets to know the load.
 		go func() {
 			time.Sleep(time.Second)
 			r.deploy("f", "m", large, func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"v": "2"} })
