@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster/local/logs"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -27,6 +28,8 @@ const (
 	gatewayMetricsAddress = "127.0.0.1:8082"
 	gatewayURL            = "http://" + gatewayAddress
 	gatewayVersion        = "0.27.14"
+	// gatewayLogName is the name of its log, without ".log".
+	gatewayLogName = "gateway"
 )
 
 // gateway is the stock OpenFaaS gateway as a child process.
@@ -97,8 +100,8 @@ type gatewayPlan struct {
 	// provider and nats are the addresses of the provider and of the NATS server for
 	// asynchronous requests. Without nats, the gateway takes no asynchronous requests.
 	provider, nats string
-	// secrets is the directory of the credentials.
-	secrets, logFile string
+	// secrets is the directory of the credentials, logs that of the log.
+	secrets, logs string
 }
 
 // environment returns the gateway's environment.
@@ -148,36 +151,67 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := newLog(p.logFile)
+	log, err := newLog(p.logs)
 	if err != nil {
 		return nil, fmt.Errorf("gateway's log: %w", err)
 	}
-	defer log.Close()
 	c := exec.Command(filepath.Join(dir, "gateway"))
 	c.Dir, c.Stdout, c.Stderr, c.Env = dir, log, log, env
 	child, err := process.Start(c, syscall.SIGKILL)
 	if err != nil {
-		return nil, fmt.Errorf("start the gateway: %w", err)
+		return nil, errors.Join(fmt.Errorf("start the gateway: %w", err), log.file.Close())
 	}
+	go func() {
+		<-child.Exited() // All of its output is written then.
+		_ = log.file.Close()
+	}()
 	g := &gateway{child}
 	if err := g.await(ctx); err != nil {
 		g.stop()
-		return nil, fmt.Errorf("%w; its log is %s", err, p.logFile)
+		return nil, fmt.Errorf("%w; its log is %s", err, log.file.Name())
 	}
 	return g, nil
 }
 
-// newLog empties the gateway's log or makes it, readable by this user only: the gateway may
+const (
+	// gatewayLogBytes bounds the gateway's log in bytes. gatewayLogFiles older ones of this size are kept.
+	gatewayLogBytes = 10 << 20
+	gatewayLogFiles = 3
+	// rotateEach is the number of bytes between two looks at its size.
+	rotateEach = 64 << 10
+)
+
+// gatewayLog is the gateway's log. Its file is moved aside when it is full.
+type gatewayLog struct {
+	file  *os.File
+	store *logs.Store
+	// unseen counts the bytes since the last look at the file's size.
+	unseen int
+}
+
+// Write implements io.Writer. It never fails, or the gateway could not print any more and would end: on a
+// full disk lines are lost.
+func (l *gatewayLog) Write(p []byte) (int, error) {
+	_, _ = l.file.Write(p)
+	if l.unseen += len(p); l.unseen >= rotateEach {
+		l.unseen = 0
+		_ = l.store.Rotate("", gatewayLogName)
+	}
+	return len(p), nil
+}
+
+// newLog empties the gateway's log in a directory or makes it, readable by this user only: the gateway may
 // log what clients send. An earlier version let everybody read it.
-func newLog(file string) (*os.File, error) {
-	log, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
+func newLog(dir string) (*gatewayLog, error) {
+	l := &gatewayLog{store: &logs.Store{Dir: dir, MaxBytes: gatewayLogBytes, Keep: gatewayLogFiles}}
+	var err error
+	if l.file, err = l.store.Open("", gatewayLogName); err != nil {
 		return nil, err
 	}
-	if err := log.Chmod(0o600); err != nil {
-		return nil, errors.Join(err, log.Close())
+	if err := errors.Join(l.file.Chmod(0o600), l.file.Truncate(0)); err != nil {
+		return nil, errors.Join(err, l.file.Close())
 	}
-	return log, nil
+	return l, nil
 }
 
 // await returns when the gateway answers.
@@ -230,7 +264,7 @@ func StartGateway(ctx context.Context, provider, nats, dir string) (url string, 
 	if _, _, err := basicAuth(secrets); err != nil {
 		return "", nil, err
 	}
-	g, err := startGateway(ctx, gatewayPlan{provider: provider, nats: nats, secrets: secrets, logFile: filepath.Join(dir, "gateway.log")})
+	g, err := startGateway(ctx, gatewayPlan{provider: provider, nats: nats, secrets: secrets, logs: dir})
 	if err != nil {
 		return "", nil, err
 	}

@@ -2,15 +2,20 @@ package command
 
 import (
 	"errors"
+	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -84,7 +89,7 @@ func TestChildrenAreBounded(t *testing.T) {
 	file := writeGraph(t, endless)
 	m := &childModels{prepared: t.TempDir()}
 	prepare := []string{"instance", "prepare", "--model", file, "--cache", m.prepared}
-	b := bounds{process.Bounds{Memory: baseMemory, CPU: 2 * time.Second}, time.Hour}
+	b := bounds{Bounds: process.Bounds{Memory: baseMemory, CPU: 2 * time.Second}, time: time.Hour}
 	if _, err := m.runBound(t.Context(), foreground, b, nil, prepare...); !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), "takes too long") {
 		t.Errorf("without end: %v", err)
 	}
@@ -118,6 +123,56 @@ func TestOutputIsBounded(t *testing.T) {
 	}
 	if got := e.String(); len(got) > 3*keptComplaint || written < 1<<20 || !strings.HasPrefix(got, "panic: first\n") || !strings.HasSuffix(got, "last") {
 		t.Errorf("%d bytes of %d are kept", len(got), written)
+	}
+}
+
+// A handler in Python that needs 8 GiB is refused with a sentence, also if a warm process forks it.
+func TestVastHandlersAreRefused(t *testing.T) {
+	t.Setenv(commandEnv, "1")
+	warm, err := python.NewWarmth(t.TempDir(), zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer warm.Close()
+	for _, w := range []*python.Warmth{nil, warm} {
+		m := sizedModels{&childModels{prepared: t.TempDir(), warm: w}, latency.Sizes{Objective: time.Second, Memory: 1 << 30}}
+		_, _, err := m.Sketch(t.Context(), pythonBundle(t, doubling+"\nvast = bytearray(8 << 30)\n"), 1, time.Second)
+		if !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), fmt.Sprintf("the model needs more than %d MiB", memoryOf(1<<30)>>20)) || !strings.Contains(err.Error(), "state limits.memory") {
+			t.Errorf("warm: %v: %v", w != nil, err)
+		}
+	}
+}
+
+// What Python or a model server runs may take what an ONNX model may, and what is free if the deployment
+// states nothing.
+func TestBoundsOfBundles(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct {
+		limit, free, want int64
+		passing           bool
+	}{{0, gib, memoryOf(0), false}, {0, 40 * gib, 40 * gib, true}, {gib, 40 * gib, memoryOf(gib), false}, {16 * gib, gib, memoryOf(16 * gib), false}} {
+		b := bundleBounds(c.limit, c.free)
+		if b.Memory != c.want || b.free != c.passing || b.time == 0 {
+			t.Errorf("limits.memory %d, %d free: %+v", c.limit, c.free, b)
+		}
+		const said = "handler.py: MemoryError"
+		if err := b.explain(errors.New("exit status 1"), "`profile model`", 0, said); errors.Is(err, latency.ErrPermanent) == c.passing {
+			t.Errorf("%+v: %v", b, err)
+		}
+	}
+	if free := freeMemory(); free <= 0 {
+		t.Errorf("%d bytes are free", free)
+	}
+}
+
+// What a child says of a model that takes a minute a run is the end of it: the deployment is refused, and
+// nobody tries again.
+func TestLongRunsAreRefused(t *testing.T) {
+	b := boundsOf(foreground, 100*time.Millisecond, 0, 0)
+	said := fmt.Sprintf("faas-infer: %v: one run with one request did not end within 6s of processor time", onnxruntime.ErrTooLong)
+	err := b.explain(exec.Command("false").Run(), "`instance prepare`", 7*time.Second, said)
+	if !errors.Is(err, latency.ErrPermanent) || isPassing(err) {
+		t.Errorf("%v: permanent %v, passing %v", err, errors.Is(err, latency.ErrPermanent), isPassing(err))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/cluster/local/cgroup"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
@@ -44,6 +45,8 @@ type bounds struct {
 	process.Bounds
 	// time is the wall-clock time after which it is killed.
 	time time.Duration
+	// free: the memory is what the machine had free. It may have more at another time.
+	free bool
 }
 
 const (
@@ -92,8 +95,45 @@ func boundsOf(w weight, objective time.Duration, bytes, limit int64) bounds {
 	if w == background {
 		cpu *= patientBy
 	}
-	memory := max(baseMemory, 2*limit) + int64(min(cores, maxCores))*coreMemory + weightsMemory*bytes
-	return bounds{process.Bounds{Memory: memory, CPU: cpu}, waitingBy * cpu}
+	memory := memoryOf(limit) + weightsMemory*bytes
+	return bounds{Bounds: process.Bounds{Memory: memory, CPU: cpu}, time: waitingBy * cpu}
+}
+
+// memoryOf is what a process may take beside a model whose instances may take limit, both in bytes.
+func memoryOf(limit int64) int64 {
+	return max(baseMemory, 2*limit) + int64(min(runtime.NumCPU(), maxCores))*coreMemory
+}
+
+// bundleBounds returns the bounds of a child that prepares or measures a bundle that Python or a model
+// server runs. limit is what an instance may take, 0 if the deployment does not say, and free what the
+// machine has now, both in bytes.
+//
+// Nothing of the bundle tells what it loads. So each of its processes may take what one of an ONNX model
+// may, without limits.memory all that is free, and any processor time: it may have to install its requirements.
+func bundleBounds(limit, free int64) bounds {
+	b := bounds{Bounds: process.Bounds{Memory: memoryOf(limit)}, time: waitingBy * makingTime}
+	if limit == 0 && free > b.Memory {
+		b.Memory, b.free = free, true
+	}
+	return b
+}
+
+// freeMemory returns the memory in bytes that new processes may take without swapping, 0 if it is unknown.
+func freeMemory() int64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), "MemAvailable:")
+	var free int64
+	if _, err := fmt.Sscanf(after, "%d kB", &free); err != nil {
+		return 0
+	}
+	free <<= 10
+	if limit := cgroup.Own().Memory; limit > 0 {
+		free = min(free, limit)
+	}
+	return free
 }
 
 // maxRun is the processor time of one run of the model with one request from which it is hopeless:
@@ -117,7 +157,7 @@ func (m *childModels) run(ctx context.Context, weight weight, of string, argumen
 		}
 		return nil // The child says what it cannot read.
 	})
-	b := bounds{process.Bounds{Memory: boundsOf(weight, 0, bytes, 0).Memory, CPU: makingTime}, waitingBy * makingTime}
+	b := bounds{Bounds: process.Bounds{Memory: boundsOf(weight, 0, bytes, 0).Memory, CPU: makingTime}, time: waitingBy * makingTime}
 	return m.runBound(ctx, weight, b, nil, arguments...)
 }
 
@@ -171,7 +211,7 @@ func used(c *exec.Cmd) time.Duration {
 
 var (
 	// shortMemory matches what programs and the engine say when an allocation fails.
-	shortMemory = regexp.MustCompile(`(?i)bad_alloc|failed to allocate|out of memory|cannot allocate memory`)
+	shortMemory = regexp.MustCompile(`(?i)bad_alloc|failed to allocate|out of memory|cannot allocate memory|can't allocate memory|unable to allocate|memoryerror`)
 	// allocation matches what the engine says of the allocation itself.
 	allocation = regexp.MustCompile(`(?i)failed to allocate memory for requested buffer of size \d+`)
 	// unchanging matches errors that the next try repeats.
@@ -191,6 +231,8 @@ func (b bounds) explain(err error, what string, cpu time.Duration, said string) 
 	case killed && b.CPU > 0 && cpu > b.CPU-2*time.Second:
 		return latency.Permanent(fmt.Errorf("the model takes too long: %s used %v of processor time, which is the most for its size and objective; "+
 			"use a smaller model, or a longer objective", what, cpu.Round(time.Second)))
+	case b.free && b.Memory > 0 && !killed && shortMemory.MatchString(text):
+		return fmt.Errorf("the model needs more than the %d MiB of memory that the machine has free (%s)", b.Memory>>20, text)
 	case b.Memory > 0 && !killed && shortMemory.MatchString(text):
 		return latency.Permanent(fmt.Errorf("the model needs more than %d MiB of memory to be prepared and run (%s); "+
 			"use a smaller model or shorter requests, or state limits.memory", b.Memory>>20, cmp.Or(allocation.FindString(text), text)))

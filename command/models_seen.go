@@ -48,8 +48,9 @@ type modelCache struct {
 type seenModel struct {
 	// stamp is stampOf the model's directory: weights may be in files of their own.
 	stamp, hash string
-	// ready is the directory of the prepared model, "" if that is not known.
-	ready string
+	// ready is the directory of the model as it was prepared last, "" if that is not known, and sizes are the
+	// flags of the sizes that it was prepared with.
+	ready, sizes string
 }
 
 // keepIn makes the cache remember ONNX files over a restart. It does not remember bundles
@@ -69,7 +70,7 @@ func (c *modelCache) keepIn(kept keptModels, log zerolog.Logger) error {
 		}
 		seen := seenModel{stamp: m.Stamp, hash: m.Hash}
 		if m.Preparer == c.preparer {
-			seen.ready = m.Prepared
+			seen.ready, seen.sizes = m.Prepared, m.Sizes
 		}
 		c.seen[file] = seen
 	}
@@ -128,19 +129,19 @@ func (c *modelCache) looked(file string) bool {
 	return ok
 }
 
-// keep remembers where the model as it was looked at is prepared.
-func (c *modelCache) keep(file string, seen seenModel, prepared string) {
+// keep remembers where the model as it was looked at is prepared for sizes.
+func (c *modelCache) keep(file string, seen seenModel, sizes, prepared string) {
 	c.mu.Lock()
 	same := c.seen[file].stamp == seen.stamp
 	if same {
-		seen.ready = prepared
+		seen.ready, seen.sizes = prepared, sizes
 		c.seen[file] = seen
 	}
 	c.mu.Unlock()
 	if !same || c.kept == nil || engines.IsManifest(file) {
 		return
 	}
-	err := c.kept.PutModel(file, store.Model{Stamp: seen.stamp, Hash: seen.hash, Prepared: prepared, Preparer: c.preparer})
+	err := c.kept.PutModel(file, store.Model{Stamp: seen.stamp, Hash: seen.hash, Prepared: prepared, Sizes: sizes, Preparer: c.preparer})
 	if err != nil { // The next start reads and prepares the model again.
 		c.log.Warn().Err(err).Str("model", file).Msg("could not remember the model for the next start")
 	}

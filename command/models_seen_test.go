@@ -45,7 +45,7 @@ func TestModelsAreRememberedOverARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen.hash = "remembered" // A file that is read again gets its real hash.
-		m.keep(f, seen, prepared)
+		m.keep(f, seen, "", prepared)
 	}
 	end()
 
@@ -102,7 +102,7 @@ func TestManifestsAreNotRemembered(t *testing.T) {
 	state, file := t.TempDir(), filepath.Join(t.TempDir(), bundle.ManifestFile)
 	m, end := remembering(t, state)
 	m.seen[file] = seenModel{stamp: "s", hash: "h"}
-	m.keep(file, m.seen[file], "prepared")
+	m.keep(file, m.seen[file], "", "prepared")
 	known, err := m.kept.Models()
 	if err != nil || len(known) != 0 {
 		t.Errorf("remembered %v, %v", known, err)

@@ -61,15 +61,12 @@ func (m sizedModels) runArguments(file string) []string {
 	return flags
 }
 
-// boundsOf are the bounds of a child that works on a file. A bundle that Python or a model server
-// runs may take any memory: what they load before the model is not known.
+// boundsOf are the bounds of a child that works on a file.
 func (m sizedModels) boundsOf(w weight, file string) bounds {
-	b := boundsOf(w, m.sizes.Objective, Weights(file), m.sizes.Memory)
 	if engines.IsManifest(file) {
-		b.Memory, b.CPU = 0, 0 // Installing its requirements takes time that nothing of the bundle tells.
-		b.time = waitingBy * makingTime
+		return bundleBounds(m.sizes.Memory, freeMemory())
 	}
-	return b
+	return boundsOf(w, m.sizes.Objective, Weights(file), m.sizes.Memory)
 }
 
 // Check implements [latency.Models].
@@ -124,7 +121,8 @@ func (m sizedModels) prepare(ctx context.Context, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if seen.ready != "" && isReady(file, seen.ready) {
+	sizes := strings.Join(m.arguments(file), " ")
+	if seen.ready != "" && seen.sizes == sizes && isReady(file, seen.ready) {
 		return seen.ready, m.keepWarm(seen.ready)
 	}
 	arguments := append([]string{"instance", "prepare", "--model", file, "--cache", m.prepared}, m.runArguments(file)...)
@@ -137,7 +135,7 @@ func (m sizedModels) prepare(ctx context.Context, file string) (string, error) {
 		return "", err
 	}
 	prepared := strings.TrimSpace(string(out))
-	m.keep(file, seen, prepared)
+	m.keep(file, seen, sizes, prepared)
 	return prepared, m.keepWarm(prepared)
 }
 

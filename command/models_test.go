@@ -69,7 +69,7 @@ func TestPreparedModelIsRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.keep(file, seen, prepared)
+	m.keep(file, seen, "", prepared)
 	if got, err := m.Prepare(t.Context(), file); err != nil || got != prepared {
 		t.Errorf("prepared in %q, %v", got, err)
 	}
@@ -77,7 +77,7 @@ func TestPreparedModelIsRemembered(t *testing.T) {
 	if seen, _ := m.look(file); seen.ready != "" {
 		t.Error("another model counts as prepared")
 	}
-	m.keep(file, seen, prepared) // The model changed while it was prepared.
+	m.keep(file, seen, "", prepared) // The model changed while it was prepared.
 	if seen, _ := m.look(file); seen.ready != "" {
 		t.Error("what was prepared of the earlier model counts for the later")
 	}

@@ -122,7 +122,7 @@ func (f *upFlags) run(ctx context.Context, out io.Writer) (err error) {
 	url, gone := "http://"+s.listener.Addr().String(), make(<-chan struct{})
 	if !f.noGateway {
 		g, err = startGateway(ctx, gatewayPlan{provider: s.listener.Addr().String(), nats: s.natsAddress(),
-			secrets: f.secrets, logFile: filepath.Join(f.state, "gateway.log")})
+			secrets: f.secrets, logs: f.state})
 		if err != nil {
 			return err
 		}

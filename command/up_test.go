@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,21 +150,59 @@ func TestWelcome(t *testing.T) {
 
 // Only this user may read the gateway's log, also one that an earlier version has made.
 func TestGatewayLogIsPrivate(t *testing.T) {
-	dir := t.TempDir()
-	old := filepath.Join(dir, "old.log")
+	used, fresh := t.TempDir(), t.TempDir()
+	old := filepath.Join(used, "gateway.log")
 	write(t, old, "what was logged")
 	if err := os.Chmod(old, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{old, filepath.Join(dir, "new.log")} {
-		log, err := newLog(file)
+	for _, dir := range []string{used, fresh} {
+		log, err := newLog(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer log.Close()
-		if info, err := log.Stat(); err != nil || info.Mode().Perm() != 0o600 || info.Size() != 0 {
-			t.Errorf("%s: %v, %d bytes, %v", file, info.Mode(), info.Size(), err)
+		defer log.file.Close()
+		if info, err := os.Stat(filepath.Join(dir, "gateway.log")); err != nil || info.Mode().Perm() != 0o600 || info.Size() != 0 {
+			t.Errorf("%s: %v, %d bytes, %v", dir, info.Mode(), info.Size(), err)
 		}
+	}
+}
+
+// The gateway's log has a bound, and what was logged last is there.
+func TestGatewayLogIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	log, err := newLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.store.MaxBytes = 8 * rotateEach
+	c := exec.Command("sh", "-c", "head -c 5000000 /dev/zero; echo end >&2")
+	c.Stdout, c.Stderr = log, log
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1+gatewayLogFiles {
+		t.Errorf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Size() > log.store.MaxBytes || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+	var text []byte
+	for _, name := range []string{"gateway.log.1", "gateway.log"} {
+		part, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
+	}
+	if !strings.HasSuffix(string(text), "end\n") {
+		t.Errorf("the last line is not among %d bytes", len(text))
 	}
 }
 

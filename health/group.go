@@ -47,13 +47,18 @@ type Group struct {
 	ejected []*Target
 	// patientUntil is the time before which no target is ejected.
 	patientUntil time.Time
+	alone        alone
 }
 
 // Answered notes an answer of a target, and returns the targets whose state has changed by it.
-// spare says that other targets serve what it serves: otherwise it is not ejected.
+// spare says that other targets serve what it serves: otherwise it is not ejected, and replaced only
+// if it has not answered well for long.
 func (g *Group) Answered(now time.Time, t *Target, failed, spare bool) (changed []*Target) {
 	g.count(now, t, failed)
 	if !failed {
+		if t.state != Gone {
+			g.alone.well()
+		}
 		if !t.probed(now) {
 			return nil
 		}
@@ -64,10 +69,16 @@ func (g *Group) Answered(now time.Time, t *Target, failed, spare bool) (changed 
 		g.Forget(t)
 		return []*Target{t}
 	}
+	if spare {
+		g.alone.target = nil
+	}
 	serving := t.state == Healthy || t.state == Suspect
 	switch {
 	case serving && spare && !now.Before(g.patientUntil) && g.worse(t):
 		g.eject(now, t)
+		return []*Target{t}
+	case serving && !spare && g.alone.failed(now, t):
+		g.lose(t, ErrAlone)
 		return []*Target{t}
 	case g.allFail(now, t):
 		return g.Reinstate(now)
@@ -151,8 +162,7 @@ func (g *Group) eject(now time.Time, t *Target) {
 	g.restart(now)
 	t.answers.row = 0
 	if t.ejections > maxEjections {
-		t.state = Gone
-		g.Forget(t)
+		g.lose(t, ErrFailing)
 		return
 	}
 	t.state = Ejected
@@ -160,6 +170,12 @@ func (g *Group) eject(now time.Time, t *Target) {
 	if !slices.Contains(g.ejected, t) {
 		g.ejected = append(g.ejected, t)
 	}
+}
+
+// lose gives a target up.
+func (g *Group) lose(t *Target, why error) {
+	t.state, t.why = Gone, why
+	g.Forget(t)
 }
 
 // Reinstate makes the ejected targets Healthy and returns them. For a window none is ejected again.
@@ -177,8 +193,9 @@ func (g *Group) Reinstate(now time.Time) []*Target {
 	return back
 }
 
-// Forget removes a target that was ejected.
+// Forget removes a target that has gone.
 func (g *Group) Forget(t *Target) {
+	g.alone.forget(t)
 	g.ejected = slices.DeleteFunc(g.ejected, func(o *Target) bool { return o == t })
 }
 

@@ -10,6 +10,9 @@
 //	   ├── fails more than its siblings ──► Ejected ── a pause ──► Probing ── fails again ──► Ejected
 //	   └───────────────────── one good answer ────────────────────────┘       a third time: Gone
 //
+// A target without siblings that fails for long is Gone, too, once: its replacement shows whether the
+// cause is the target.
+//
 // Begin with [State].
 package health
 
@@ -67,10 +70,15 @@ type Target struct {
 	ejections int
 	healed    time.Time
 	answers   answers
+	// why it is Gone although it answers.
+	why error
 }
 
 // State returns the state.
 func (t *Target) State() State { return t.state }
+
+// Why returns why a target is Gone that answers: [ErrFailing] or [ErrAlone], otherwise nil.
+func (t *Target) Why() error { return t.why }
 
 // Serves reports whether new requests may go to the target.
 func (t *Target) Serves() bool {

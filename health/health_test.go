@@ -3,6 +3,7 @@ package health
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -165,14 +166,80 @@ func TestShareOfFailures(t *testing.T) {
 	}
 }
 
-// The last one is never ejected.
-func TestLastTargetStays(t *testing.T) {
+// The only one is replaced once it has failed for long. If the next one does the same, it stays, and the
+// function is said to be the cause.
+func TestOnlyTargetIsReplacedOnce(t *testing.T) {
 	b := newBench(1)
-	for range 1000 {
+	b.request()
+	for b.now.Sub(epoch) < aloneFor {
+		if b.request(0); b.states()[0] != Healthy {
+			t.Fatalf("it goes after %v", b.now.Sub(epoch))
+		}
+	}
+	b.request(0)
+	b.request(0)
+	if s := b.states(); s[0] != Gone || b.targets[0].Why() != ErrAlone || b.Problem(b.now) != "" {
+		t.Fatalf("states %v, %v, %q", s, b.targets[0].Why(), b.Problem(b.now))
+	}
+	b.Answered(b.now, b.targets[0], false, false) // It is drained.
+	b.targets[0] = &Target{}
+	for end := b.now.Add(3 * longestRest); b.now.Before(end); b.now = b.now.Add(time.Second) {
 		b.request(0)
 	}
-	if s := b.states(); s[0] != Healthy {
-		t.Errorf("states %v", s)
+	if s := b.states(); s[0] != Healthy || !strings.Contains(b.Problem(b.now), "function itself is the cause") {
+		t.Errorf("of the second one: %v, %q", s, b.Problem(b.now))
+	}
+	b.Forget(b.targets[0])
+	if b.Problem(b.now) != "" {
+		t.Errorf("with no target: %q", b.Problem(b.now))
+	}
+	b.targets[0] = &Target{} // As after another deployment.
+	for range 10 * aloneFor / time.Second {
+		if b.now = b.now.Add(time.Second); b.states()[0] == Healthy {
+			b.request(0)
+		}
+	}
+	if s := b.states(); s[0] != Gone {
+		t.Errorf("of the next one: %v", s)
+	}
+}
+
+// One that answers well at first and then fails, again and again, is replaced ever more seldom.
+func TestReplacementsOfTheOnlyTargetRest(t *testing.T) {
+	b := newBench(1)
+	const day = 24 * time.Hour
+	replaced, latest := 0, epoch
+	for b.request(); b.now.Sub(epoch) < day; b.now = b.now.Add(time.Second) {
+		if b.request(0); b.states()[0] == Gone {
+			if rest := b.now.Sub(latest); replaced > 0 && rest < firstRest {
+				t.Errorf("replaced again after %v", rest)
+			}
+			replaced, latest, b.targets[0] = replaced+1, b.now, &Target{}
+			b.request()
+		}
+	}
+	if least := int(day / longestRest); replaced < least-1 || replaced > least+8 {
+		t.Errorf("replaced %d times in a day", replaced)
+	}
+}
+
+// A few failures, or some among good answers, leave the only one in service.
+func TestOnlyTargetStays(t *testing.T) {
+	for name, fails := range map[string]func(i int) bool{
+		"few":     func(i int) bool { return i%600 == 0 },
+		"most":    func(i int) bool { return i%50 > 0 },
+		"briefly": func(i int) bool { return i%500 > 100 },
+	} {
+		b := newBench(1)
+		for i := range 5000 {
+			var failing []int
+			if fails(i) {
+				failing = []int{0}
+			}
+			if b.request(failing...); b.states()[0] != Healthy || b.Problem(b.now) != "" {
+				t.Fatalf("%s: %v after %v, %q", name, b.states(), b.now.Sub(epoch), b.Problem(b.now))
+			}
+		}
 	}
 }
 

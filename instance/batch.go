@@ -154,6 +154,10 @@ func (s *Server) shapeOf(m member) string {
 // again alone: one member's data must not spoil its neighbours. If they must not run twice, all of
 // them fail.
 func (s *Server) runGroup(ctx context.Context, group []member, responses []frame.Response, spent *Spent) {
+	once := slices.ContainsFunc(group, func(m member) bool { return m.once })
+	if once {
+		ctx = frame.WithOnce(ctx)
+	}
 	inputs, rows, release := s.join(group)
 	outputs, failed, returned, err := s.run(ctx, rows, inputs, due(group), spent)
 	release()
@@ -180,7 +184,7 @@ func (s *Server) runGroup(ctx context.Context, group []member, responses []frame
 		for _, m := range group {
 			responses[m.at] = protocol.Failure(statusOf(err), err)
 		}
-	case slices.ContainsFunc(group, func(m member) bool { return m.once }):
+	case once:
 		err = fmt.Errorf("the batch that this request was in failed, and no request of this function runs twice: %w", err)
 		for _, m := range group { // Whose inputs are the cause is not known.
 			responses[m.at] = protocol.Failure(http.StatusInternalServerError, err)

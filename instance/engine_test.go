@@ -34,6 +34,8 @@ type doubler struct {
 	// gate, if set, is received from in every run.
 	gate chan struct{}
 	last []tensor.Tensor
+	// once: the last run was one of which nothing may run twice.
+	once bool
 }
 
 func (d *doubler) Inputs() []tensor.Info {
@@ -52,6 +54,7 @@ func (d *doubler) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]
 		return nil, errors.New("two batches run at once")
 	}
 	defer d.running.Unlock()
+	d.once = frame.Once(ctx)
 	if d.gate != nil {
 		select {
 		case <-d.gate:

@@ -218,7 +218,7 @@ type forwarding struct {
 	waited chan time.Duration
 }
 
-func (f forwarding) Forward(_ http.ResponseWriter, _ *http.Request, _ string, waited time.Duration) int {
+func (f forwarding) Forward(_ http.ResponseWriter, _ *http.Request, _ string, waited time.Duration, _ func(int64) error) int {
 	f.waited <- waited
 	return 200
 }

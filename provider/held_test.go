@@ -17,13 +17,16 @@ type waiting struct {
 	release chan struct{}
 }
 
-func (f waiting) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int {
+func (f waiting) Forward(_ http.ResponseWriter, _ *http.Request, _ string, _ time.Duration, keep func(int64) error) int {
+	if err := keep(1 << 10); err != nil {
+		panic(err)
+	}
 	<-f.release
 	return 200
 }
 
 // The heads of requests that wait for an ordinary function count as held, as those for models
-// do, until the requests end.
+// do, and so does what is kept of their bodies, until the requests end.
 func TestHeadsOfOrdinaryRequestsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := waiting{echo, make(chan struct{})}
@@ -40,8 +43,8 @@ func TestHeadsOfOrdinaryRequestsAreHeld(t *testing.T) {
 			go func() { done <- r.do("GET", "/function/mnist", "", "X-Large", head) }()
 			synctest.Wait()
 		}
-		if held := r.bodies.Held(); held < 2*50<<10 {
-			t.Errorf("two requests with heads of 50 KiB hold %d bytes", held)
+		if held := r.bodies.Held(); held < 2*51<<10 {
+			t.Errorf("two requests with heads of 50 KiB and 1 KiB of their bodies hold %d bytes", held)
 		}
 		wantSentence(t, r.do("GET", "/function/mnist", "", "X-Large", head), 429, "memory")
 		close(f.release)

@@ -150,7 +150,8 @@ func (s invocations) dispatch(w http.ResponseWriter, r *http.Request, d *deploye
 }
 
 // forward lets an ordinary function's forwarder answer one request, streaming both ways. The
-// request's head counts as held, because many may wait for an instance; its body streams.
+// request's head counts as held, because many may wait for an instance, and what is kept of its body, which
+// streams.
 func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed, path string, started time.Time, waited time.Duration) {
 	if !s.inFlight.Enter() {
 		s.bodies.LimitRest(w, r)
@@ -178,7 +179,7 @@ func (s invocations) forward(w http.ResponseWriter, r *http.Request, d *deployed
 		code = web.WriteErrorBelow(w, path, err)
 		return
 	}
-	code = d.forwarder.Forward(w, r, path, waited)
+	code = d.forwarder.Forward(w, r, path, waited, held.Take)
 }
 
 // statusBrokenOff is the status code under which metrics count an answer that broke off:

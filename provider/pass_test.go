@@ -17,7 +17,7 @@ type panicking struct {
 	with any
 }
 
-func (p panicking) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int {
+func (p panicking) Forward(http.ResponseWriter, *http.Request, string, time.Duration, func(int64) error) int {
 	panic(p.with)
 }
 

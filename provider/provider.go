@@ -127,8 +127,9 @@ type Forwarder interface {
 	// below the function: escaped, beginning with "/". Forward writes its errors with
 	// web.WriteError, as the provider's other routes do.
 	// waited is how long the request has waited already for its function; it counts towards
-	// the wait for an instance.
-	Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration) (code int)
+	// the wait for an instance. keep counts n more bytes of the body that are kept in memory, or refuses: then
+	// the body is not kept. Forward does not call it after it has returned. nil counts nothing.
+	Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration, keep func(n int64) error) (code int)
 }
 
 // PatientDispatcher is a Dispatcher that can let a request wait longer than the

@@ -93,7 +93,7 @@ func TestUnreadAnswersLeaveRoom(t *testing.T) {
 // ticking is a forwarder whose answer has one line a minute.
 type ticking struct{ dispatcherFunc }
 
-func (ticking) Forward(w http.ResponseWriter, r *http.Request, _ string, _ time.Duration) int {
+func (ticking) Forward(w http.ResponseWriter, r *http.Request, _ string, _ time.Duration, _ func(int64) error) int {
 	for i := range 10 {
 		fmt.Fprintln(w, i)
 		_ = http.NewResponseController(w).Flush()

@@ -186,7 +186,7 @@ func (p *Subjects) Begin(file, content string) (*Subject, error) {
 		read <- err
 	}()
 	var err error
-	s.Prepared, err = onnxruntime.Link(file, p.prepared, content)
+	s.Prepared, err = onnxruntime.Link(file, p.prepared, content, p.Shapes)
 	if err := cmp.Or(<-read, err); err != nil {
 		return nil, err
 	}

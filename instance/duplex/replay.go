@@ -18,6 +18,8 @@ type Replay struct {
 	// the fields below it and is never held during a read.
 	reading sync.Mutex
 	source  io.Reader
+	// keep counts n more bytes that are kept, or refuses them.
+	keep func(n int64) error
 
 	mu sync.Mutex
 	// kept is all that was read of the body. lost: it became too large to keep.
@@ -27,8 +29,14 @@ type Replay struct {
 	current *view
 }
 
-// NewReplay returns a replay that streams a body.
-func NewReplay(source io.Reader) *Replay { return &Replay{source: source} }
+// NewReplay returns a replay that streams a body. keep is called before n more bytes of it are kept; after an
+// error the body is not kept any more. It is not called after End. nil keeps all.
+func NewReplay(source io.Reader, keep func(n int64) error) *Replay {
+	if keep == nil {
+		keep = func(int64) error { return nil }
+	}
+	return &Replay{source: source, keep: keep}
+}
 
 // HeldReplay returns a replay of a body that is in memory. It does not change body.
 func HeldReplay(body []byte) *Replay {
@@ -100,7 +108,7 @@ func (v *view) Read(p []byte) (int, error) {
 	superseded := r.current != v
 	switch {
 	case r.lost:
-	case len(r.kept)+n > MaxReplay && !superseded:
+	case !superseded && len(r.kept)+n > MaxReplay, n > 0 && r.keep(int64(n)) != nil && !superseded:
 		r.kept, r.lost = nil, true
 	default:
 		r.kept = append(r.kept, p[:n]...)

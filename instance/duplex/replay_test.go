@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
 func TestReplay(t *testing.T) {
 	text := strings.Repeat("0123456789", 3000)
-	r := NewReplay(strings.NewReader(text))
+	r := NewReplay(strings.NewReader(text), nil)
 	first, _ := r.Again()
 	if _, err := io.ReadFull(first, make([]byte, 100)); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestReplay(t *testing.T) {
 
 func TestReplayOfALargeBody(t *testing.T) {
 	text := strings.Repeat("x", MaxReplay+1)
-	r := NewReplay(strings.NewReader(text))
+	r := NewReplay(strings.NewReader(text), nil)
 	first, _ := r.Again()
 	if got, err := io.ReadAll(first); err != nil || string(got) != text {
 		t.Errorf("%d bytes, %v", len(got), err)
@@ -62,7 +63,7 @@ func TestReplayOfALargeBody(t *testing.T) {
 // come are not lost.
 func TestReplayOfASlowBody(t *testing.T) {
 	reader, writer := io.Pipe()
-	r := NewReplay(reader)
+	r := NewReplay(reader, nil)
 	first, _ := r.Again()
 	stale := make(chan error, 1)
 	begun := make(chan struct{})
@@ -92,7 +93,7 @@ func TestReplayOfASlowBody(t *testing.T) {
 }
 
 func TestReplayOfABrokenBody(t *testing.T) {
-	r := NewReplay(io.MultiReader(strings.NewReader("some"), brokenReader{}))
+	r := NewReplay(io.MultiReader(strings.NewReader("some"), brokenReader{}), nil)
 	view, _ := r.Again()
 	if got, err := io.ReadAll(view); string(got) != "some" || !errors.Is(err, errBroken) {
 		t.Errorf("%q, %v", got, err)
@@ -110,3 +111,35 @@ var errBroken = errors.New("broken")
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
+
+// What is kept of a body is counted, and a body is not kept if it may not be: it is streamed once. Nothing is
+// counted after the end.
+func TestKeptBodiesAreCounted(t *testing.T) {
+	for _, bound := range []int64{0, 10, 1 << 20} {
+		kept := int64(0)
+		keep := func(n int64) error {
+			if kept+n > bound {
+				return errors.New("too much")
+			}
+			kept += n
+			return nil
+		}
+		text := strings.Repeat("x", 1000)
+		r := NewReplay(iotest.OneByteReader(strings.NewReader(text)), keep)
+		first, _ := r.Again()
+		got, err := io.ReadAll(first)
+		if err != nil || string(got) != text || kept != min(bound, 1000) {
+			t.Errorf("bound %d: %d bytes are counted, %d read: %v", bound, kept, len(got), err)
+		}
+		if _, again := r.Again(); again != (bound >= 1000) {
+			t.Errorf("bound %d: it can be sent again: %v", bound, again)
+		}
+	}
+	r := NewReplay(strings.NewReader("late"), func(int64) error {
+		t.Error("counted after the end")
+		return nil
+	})
+	view, _ := r.Again()
+	r.End()
+	_, _ = io.ReadAll(view)
+}

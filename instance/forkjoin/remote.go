@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptrace"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
@@ -68,7 +72,8 @@ func (w *Workers) Member(number, round int, outputs []cut.Tensor) *Member {
 }
 
 // Run implements [Worker]. It waits until the worker has an address. A worker that breaks off
-// gets the part once more, at its new address or, if it still listens, at the old one. After a
+// gets the part once more, at its new address or, if it still listens, at the old one, unless it
+// may have begun the part and nothing may run twice ([frame.WithOnce]). After a
 // second failure the error is an [engine.Lost]. An answer with an error status is an error at
 // once, with the worker's text. All ends with ctx.
 func (m *Member) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
@@ -76,15 +81,18 @@ func (m *Member) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	if err != nil {
 		return nil, err
 	}
-	outputs, first := m.infer(ctx, at, rows, inputs)
-	if !brokeOff(ctx, first) {
+	outputs, begun, first := m.infer(ctx, at, rows, inputs)
+	switch {
+	case !brokeOff(ctx, first):
 		return outputs, first
+	case begun && frame.Once(ctx):
+		return nil, engine.Lost{Why: unrepeated{fmt.Errorf("it broke off, and no request of this function runs twice: %w", first)}}
 	}
 	m.workers.resent.WithLabelValues(strconv.Itoa(m.number)).Inc()
 	if at, err = m.await(ctx, at); err != nil {
 		return nil, fmt.Errorf("%w, after it had broken off: %w", err, first)
 	}
-	outputs, err = m.infer(ctx, at, rows, inputs)
+	outputs, _, err = m.infer(ctx, at, rows, inputs)
 	if brokeOff(ctx, err) {
 		return nil, engine.Lost{Why: fmt.Errorf("it broke off twice: %w", err)}
 	}
@@ -112,14 +120,26 @@ func (m *Member) await(ctx context.Context, old *place) (*place, error) {
 	return at, err
 }
 
-func (m *Member) infer(ctx context.Context, at *place, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+// unrepeated is the error of a part that may have begun and was not sent again.
+type unrepeated struct{ error }
+
+// HTTPStatus is the status of its requests.
+func (unrepeated) HTTPStatus() int { return http.StatusBadGateway }
+
+// Unwrap returns why.
+func (u unrepeated) Unwrap() error { return u.error }
+
+// infer sends the part to a worker. begun: there was a connection, so that the worker may have begun it.
+func (m *Member) infer(ctx context.Context, at *place, rows int, inputs []tensor.Tensor) (outputs []tensor.Tensor, begun bool, err error) {
+	var connected atomic.Bool
 	end := m.workers.begin(at)
-	outputs, err := upstream.NewPeer(at.over, m.part).Infer(ctx, rows, inputs, m.outputs)
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	outputs, err = upstream.NewPeer(at.over, m.part).Infer(traced, rows, inputs, m.outputs)
 	end(cmp.Or(ctx.Err(), err))
 	if err != nil {
-		return nil, fmt.Errorf("worker %d at %s: %w", m.number, at.Address.Address, err)
+		return nil, connected.Load(), fmt.Errorf("worker %d at %s: %w", m.number, at.Address.Address, err)
 	}
-	return outputs, nil
+	return outputs, true, nil
 }
 
 // brokeOff reports whether a call failed because the worker did, and not because it refused or

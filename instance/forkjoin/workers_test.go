@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
 	"github.com/faas-infer/faas-infer/model/cut"
@@ -52,6 +53,8 @@ type fake struct {
 	*http.Server
 	path  string
 	calls atomic.Int64
+	// breaksAt is the number of the call at which it breaks off, 0 for none.
+	breaksAt atomic.Int64
 }
 
 // serve starts a worker that answers, or does what first says at its first call.
@@ -72,7 +75,12 @@ func serveAt(t *testing.T, l net.Listener, first http.HandlerFunc) *fake {
 	f := &fake{}
 	rules := mutual.Rules{Callers: func(string) []string { return []string{mutual.InstanceName} }}
 	f.Server = &http.Server{ConnContext: mutual.WithConn, Handler: mutual.Guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.calls.Add(1) == 1 && first != nil {
+		n := f.calls.Add(1)
+		if n == f.breaksAt.Load() {
+			_, _ = io.Copy(io.Discard, r.Body)
+			abort(w, r)
+		}
+		if n == 1 && first != nil {
 			first(w, r)
 			return
 		}
@@ -189,6 +197,46 @@ func TestAWorkerIsTriedAgain(t *testing.T) {
 	if err := run(t.Context(), m); err != nil || f.calls.Load() != 2 {
 		t.Errorf("%v after %d calls", err, f.calls.Load())
 	}
+}
+
+// If nothing may run twice, a part that a worker may have begun is not sent again, whether the connection
+// is new or was used before. One that had no connection is.
+func TestAPartThatMustNotRunTwice(t *testing.T) {
+	ctx := frame.WithOnce(t.Context())
+	for name, earlier := range map[string]int64{"new connection": 0, "used connection": 1} {
+		t.Run(name, func(t *testing.T) {
+			w, m := member(t)
+			f := serve(t, filepath.Join(t.TempDir(), "s"), nil)
+			f.breaksAt.Store(earlier + 1)
+			put(w, at(w, f.path))
+			for range earlier {
+				if err := run(ctx, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := run(ctx, m)
+			var known interface{ HTTPStatus() int }
+			if !errors.As(err, &known) || known.HTTPStatus() != http.StatusBadGateway || f.calls.Load() != earlier+1 {
+				t.Errorf("%v after %d calls", err, f.calls.Load())
+			}
+			var lost interface{ Lost() bool }
+			if !errors.As(err, &lost) || !lost.Lost() {
+				t.Errorf("the batch may run again member by member: %v", err)
+			}
+		})
+	}
+	t.Run("unsent", func(t *testing.T) {
+		w, m := member(t)
+		dir := t.TempDir()
+		put(w, at(w, filepath.Join(dir, "gone")))
+		done := make(chan error)
+		go func() { done <- run(ctx, m) }()
+		next := serve(t, filepath.Join(dir, "new"), nil)
+		put(w, at(w, next.path))
+		if err := <-done; err != nil || next.calls.Load() != 1 {
+			t.Errorf("%v after %d calls", err, next.calls.Load())
+		}
+	})
 }
 
 // A second failure is the batch's, which must not run again.

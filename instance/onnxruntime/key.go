@@ -10,20 +10,25 @@ import (
 	"sync"
 
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // keyOf returns the name of a model file's prepared directory: a hash of all that the
-// prepared form depends on. content is the hash of the model alone.
-func keyOf(modelPath string) (key, content string, err error) {
+// prepared form depends on. shapes are the sizes that were given for it, nil for none: whether rows may be
+// joined is tried with these, and so is whether the model runs. content is the hash of the model alone.
+func keyOf(modelPath string, shapes tensor.Shapes) (key, content string, err error) {
 	if content, err = model.ContentHash(modelPath); err != nil {
 		return "", "", err
 	}
-	return keyOfContent(content), content, nil
+	return keyOfContent(content, shapes), content, nil
 }
 
-func keyOfContent(content string) string {
+func keyOfContent(content string, shapes tensor.Shapes) string {
 	key := sha256.New()
 	fmt.Fprintf(key, "%s\n%s\n%s\n%s\n", content, Version(), hostCPU(), preparation)
+	if shapes != nil {
+		fmt.Fprintf(key, "%s\n", shapes)
+	}
 	return hex.EncodeToString(key.Sum(nil))[:32]
 }
 

@@ -20,15 +20,16 @@ const TooLong = "the model takes too long"
 const lookEvery = 50 * time.Millisecond
 
 // within calls run, and ends its context once this process has used more processor time since
-// then than most, 0 for any. Time in which other processes have the cores does not count. The
-// engine looks at the context between two operators, also those of a loop's body.
-func within(most time.Duration, run func(context.Context) error) error {
+// then than most, 0 for any. Time in which other processes have the cores does not count: used reads the
+// processor time. The engine looks at the context between two operators, also those of a loop's body. A run
+// that takes longer is an error, even if it does not look and ends well.
+func within(most time.Duration, used func() time.Duration, run func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if most <= 0 {
 		return run(ctx)
 	}
-	began, ended := usedTime(), make(chan struct{})
+	began, ended := used(), make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -38,7 +39,7 @@ func within(most time.Duration, run func(context.Context) error) error {
 				tick.Stop()
 				return
 			case <-tick.C:
-				if usedTime()-began > most {
+				if used()-began > most {
 					cancel()
 				}
 			}
@@ -47,7 +48,7 @@ func within(most time.Duration, run func(context.Context) error) error {
 	err := run(ctx)
 	close(ended)
 	<-watched
-	if err != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return fmt.Errorf("%w: one run with one request did not end within %v of processor time, which no useful objective allows; use a smaller model, or a longer objective", ErrTooLong, most)
 	}
 	return err

@@ -38,7 +38,7 @@ const (
 // Prepared describes a model prepared for this host: a directory with the model, its
 // optimised graph, and this description as manifest.json.
 type Prepared struct {
-	// Dir is the directory. Its name is a hash of the model's content, the engine's
+	// Dir is the directory. Its name is a hash of the model's content, the given sizes, the engine's
 	// version and the kind of CPU.
 	Dir string `json:"-"`
 	// Source is the base name of the original file, for people. Content is its
@@ -98,7 +98,7 @@ type PrepareOptions struct {
 // ErrNotPrepared is wrapped by ReadPrepared's errors.
 var ErrNotPrepared = errors.New("not a prepared model")
 
-// Prepare prepares the model file below cacheDir, once per model content, engine version
+// Prepare prepares the model file below cacheDir, once per model content, given sizes, engine version
 // and kind of CPU. Two processes that prepare the same model at once both get a complete
 // result. Each format is written and run in a child of this process, which may die, before
 // it is used: see verifier. The original model runs in this process, which meanwhile grows by
@@ -113,7 +113,7 @@ func Prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 }
 
 func prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
-	key, content, err := keyOf(modelPath)
+	key, content, err := keyOf(modelPath, o.Shapes)
 	if err != nil {
 		return Prepared{}, err
 	}

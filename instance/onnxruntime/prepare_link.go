@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/filelock/workdir"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 // ErrSmall says that a model is too small for Link: Prepare takes little time.
@@ -38,10 +39,10 @@ func current(dir string) string {
 
 // Link makes a large model usable at once by a hard link to its file. Instances begin
 // with it while [Prepare] is still at work. Each of them optimises the model itself and
-// shares no weights. content is the model's [model.ContentHash]. Link returns the
+// shares no weights. content is the model's [model.ContentHash], shapes are those of Prepare. Link returns the
 // prepared model if there is one already. For a small model the error wraps [ErrSmall].
-func Link(modelPath, cacheDir, content string) (Prepared, error) {
-	key := keyOfContent(content)
+func Link(modelPath, cacheDir, content string, shapes tensor.Shapes) (Prepared, error) {
+	key := keyOfContent(content, shapes)
 	if p, err := ReadPrepared(filepath.Join(cacheDir, key)); err == nil {
 		return p, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/model"
+	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
 func TestPrepareKeepsTheOutputs(t *testing.T) {
@@ -125,7 +126,7 @@ func TestPrepareOnlyOnce(t *testing.T) {
 // TestPrepareReplacesWhatIsNotWhole: a directory without a manifest.
 func TestPrepareReplacesWhatIsNotWhole(t *testing.T) {
 	path, cache := zooFile(t, "identity"), t.TempDir()
-	key, _, err := keyOf(path)
+	key, _, err := keyOf(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,14 +260,14 @@ func TestFormChosen(t *testing.T) {
 func TestLink(t *testing.T) {
 	cache := t.TempDir()
 	small, large := zooFile(t, "mnist"), zooFile(t, "vggnet")
-	if _, err := Link(small, cache, "small"); !errors.Is(err, ErrSmall) {
+	if _, err := Link(small, cache, "small", nil); !errors.Is(err, ErrSmall) {
 		t.Errorf("a small model: %v", err)
 	}
 	content, err := model.ContentHash(large)
 	if err != nil {
 		t.Fatal(err)
 	}
-	linked, err := Link(large, cache, content)
+	linked, err := Link(large, cache, content, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +293,31 @@ func TestLink(t *testing.T) {
 	if got, err := ReadPrepared(linked.Dir); err != nil || got.Dir != whole.Dir || PreparedContent(linked.Dir) != content {
 		t.Errorf("the link leads to %+v, %v", got, err)
 	}
-	if again, err := Link(large, cache, content); err != nil || again.Dir != whole.Dir {
+	if again, err := Link(large, cache, content, nil); err != nil || again.Dir != whole.Dir {
 		t.Errorf("a prepared model is linked: %+v, %v", again, err)
+	}
+}
+
+// What is prepared with given sizes is prepared for these alone: the model may run with some sizes and not
+// with others, and what is found with some is not true of others.
+func TestSizesAreIndependent(t *testing.T) {
+	path := modelFile(t, `initializer { name: "w" data_type: 1 dims: 4 dims: 2 float_data: [1, 2, 3, 4, 5, 6, 7, 8] } node { op_type: "MatMul" input: ["x", "w"] output: "y" }`+
+		value("input", "x", float, "n", "t", "k")+value("output", "y", float, "n", "t", "2"))
+	cache, dirs := t.TempDir(), map[string]bool{}
+	for _, shapes := range []tensor.Shapes{{"x": {1, 3, 4}}, {"x": {1, 7, 4}}, {"x": {1, 3, 4}}} {
+		p, err := Prepare(path, cache, PrepareOptions{Shapes: shapes})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Shapes.String() != shapes.String() {
+			t.Errorf("with %s it is what ran with %s", shapes, p.Shapes)
+		}
+		dirs[p.Dir] = true
+	}
+	if len(dirs) != 2 {
+		t.Errorf("two sizes have %d directories", len(dirs))
+	}
+	if _, err := Prepare(path, cache, PrepareOptions{Shapes: tensor.Shapes{"x": {1, 3, 5}}}); err == nil {
+		t.Error("sizes that do not run are taken, because others run")
 	}
 }

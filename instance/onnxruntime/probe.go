@@ -360,7 +360,7 @@ func (t *trial) run(inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	}
 	out := make([]ort.Value, len(e.signature.Outputs))
 	defer func() { destroy(out) }()
-	err = within(t.maxRun*time.Duration(inputs[0].Shape[0]), func(ctx context.Context) error { return e.compute(ctx, in, out) })
+	err = within(t.maxRun*time.Duration(inputs[0].Shape[0]), usedTime, func(ctx context.Context) error { return e.compute(ctx, in, out) })
 	switch {
 	case errors.Is(err, ErrTooLong):
 		return nil, err

@@ -21,7 +21,7 @@ import (
 const forkTime = 5 * time.Second
 
 // fork makes a warm process fork a new one. The new process adopts this process's
-// environment, cores, control group and mounts.
+// environment, cores, control group, mounts and limits.
 func fork(socket string, log *os.File, env []string) (*process, error) {
 	conn, err := net.DialTimeout("unix", socket, forkTime)
 	if err != nil {
@@ -60,10 +60,30 @@ func handOver(warm *net.UnixConn, lines *bufio.Reader, p *process, theirs ends, 
 	if pid, err = strconv.Atoi(strings.TrimSpace(line)); err != nil {
 		return 0, err
 	}
+	if err := adopt(pid); err != nil {
+		return 0, err
+	}
 	if err := p.write(hello{Env: variables(env)}); err != nil {
 		return 0, err
 	}
 	return pid, warm.SetDeadline(time.Time{})
+}
+
+// adopt gives a fork the limits of this process that a process of its own would inherit.
+func adopt(pid int) error {
+	for _, resource := range []int{unix.RLIMIT_DATA, unix.RLIMIT_CPU} {
+		var ours unix.Rlimit
+		if err := unix.Getrlimit(resource, &ours); err != nil {
+			return fmt.Errorf("read limit %d of this process: %w", resource, err)
+		}
+		if ours.Cur == unix.RLIM_INFINITY {
+			continue
+		}
+		if err := unix.Prlimit(pid, resource, &ours, nil); err != nil {
+			return fmt.Errorf("set limit %d of the process %d: %w", resource, pid, err)
+		}
+	}
+	return nil
 }
 
 // follow waits for the process's end. The warm process that forked it reports how it

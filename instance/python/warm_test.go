@@ -1,6 +1,7 @@
 package python_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"github.com/faas-infer/faas-infer/instance/python"
 )
@@ -36,23 +38,33 @@ func warmth(t testing.TB, p python.Prepared) *python.Warmth {
 	return w
 }
 
-// A forked process belongs to its instance: it has the instance's environment and log, and
+// A forked process belongs to its instance: it has the instance's environment, limits and log, and
 // ends with it.
 func TestForkedFromAWarmProcess(t *testing.T) {
 	p := handler(t, head+`
-import os, sys
-def load(path): print("libraries", "numpy" in sys.modules, "variable", os.environ.get("FAAS_INFER_TEST"))
+import os, resource, sys
+def load(path):
+    print("libraries", "numpy" in sys.modules, "variable", os.environ.get("FAAS_INFER_TEST"), resource.getrlimit(resource.RLIMIT_CPU)[0])
 def handle(batch):
     if batch[0]["x"][0, 0] == 1: os._exit(7)
     return [r["x"] + os.getppid() for r in batch]
 `)
 	w := warmth(t, p)
 	t.Setenv("FAAS_INFER_TEST", "mine")
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CPU, &limit); err != nil {
+		t.Fatal(err)
+	}
+	bound := unix.Rlimit{Cur: min(limit.Max, 1_000_000), Max: limit.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_CPU, &bound); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_CPU, &limit) }() // It may be raised to the hard one.
 	e, l := serve(t, p, func(o *python.Options) { o.Warm = w.Dir() })
 	if _, forked := e.LoadTime(); !forked {
 		t.Errorf("it was not forked:\n%s", l)
 	}
-	l.Await(t, "libraries True variable mine", 1)
+	l.Await(t, fmt.Sprintf("libraries True variable mine %d", bound.Cur), 1)
 	out, err := e.Run(t.Context(), 1, floats("x", 0))
 	if err != nil || int(values(out[0])[0]) == os.Getpid() {
 		t.Errorf("%v %v", out, err)

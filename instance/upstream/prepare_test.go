@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"io"
 	"math"
 	"net/http"
@@ -8,9 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -99,6 +102,8 @@ func TestCommandsThatDoNotServe(t *testing.T) {
 type openServer struct {
 	*httptest.Server
 	deaf chan struct{}
+	// breaks is the number of requests that it breaks off from now on, calls counts all.
+	breaks, calls atomic.Int64
 }
 
 func newOpenServer(t *testing.T) *openServer {
@@ -113,6 +118,10 @@ func newOpenServer(t *testing.T) *openServer {
 	mux.HandleFunc("GET /team/v2/models/m", say(`{"inputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}],"outputs":[{"name":"x","datatype":"FP32","shape":[-1,2]}]}`))
 	mux.HandleFunc("POST /team/v2/models/m/infer", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // Or the end of the connection is not seen.
+		s.calls.Add(1)
+		if s.breaks.Add(-1) >= 0 {
+			panic(http.ErrAbortHandler)
+		}
 		select {
 		case <-s.deaf:
 			<-r.Context().Done()
@@ -144,6 +153,26 @@ func TestServersAtAnAddress(t *testing.T) {
 	for range 2 {
 		if _, err := e.Run(t.Context(), 1, x); !lost(err) {
 			t.Errorf("a server that is gone: %v", err)
+		}
+	}
+}
+
+// A batch that a server broke off after it had kept the connection is sent once more, unless nothing may run
+// twice.
+func TestServersThatBreakOff(t *testing.T) {
+	s := newOpenServer(t)
+	p := prepare(t, write(t, map[string]string{"bundle.yaml": "name: a\nengine: mlserver\nserver_url: " + s.URL + "/team/\nmodel_name: m\n"}))
+	e, _ := serve(t, p)
+	x := []tensor.Tensor{floats("x", 1, 2)}
+	for ctx, calls := range map[context.Context]int64{t.Context(): 2, frame.WithOnce(t.Context()): 1} {
+		if _, err := e.Run(ctx, 1, x); err != nil {
+			t.Fatal(err)
+		}
+		before := s.calls.Load()
+		s.breaks.Store(1)
+		_, err := e.Run(ctx, 1, x)
+		if made := s.calls.Load() - before; made != calls || (err == nil) != (calls == 2) {
+			t.Errorf("%d calls, want %d: %v", made, calls, err)
 		}
 	}
 }

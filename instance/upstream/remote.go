@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -108,8 +109,10 @@ func (c *caller) ask(ctx context.Context, method, path string, header http.Heade
 		r.Header[name] = values
 	}
 	// This header lets the transport repeat a request if the server has just closed the
-	// idle connection. Inference is safe to repeat. An empty value is not sent.
-	r.Header["Idempotency-Key"] = []string{}
+	// idle connection, or has broken off on it. An empty value is not sent.
+	if !frame.Once(ctx) {
+		r.Header["Idempotency-Key"] = []string{}
+	}
 	response, err := c.client.Do(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)

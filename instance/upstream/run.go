@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/engine"
+	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
 
@@ -21,7 +22,7 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := e.infer(s, rows, inputs)
+	outputs, err := e.infer(s, frame.Once(ctx), rows, inputs)
 	if !errors.Is(err, ErrNoAnswer) {
 		return outputs, err
 	}
@@ -32,12 +33,15 @@ func (e *Engine) Run(ctx context.Context, rows int, inputs []tensor.Tensor) ([]t
 	return nil, engine.Lost{Why: err}
 }
 
-// infer sends the batch to the server and waits as long as a batch may take.
-func (e *Engine) infer(s *server, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+// infer sends the batch to the server and waits as long as a batch may take. once: it must not run twice.
+func (e *Engine) infer(s *server, once bool, rows int, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	// It does not use the batch's own context. A server does not stop computing when
 	// nobody waits any more, and the next batch would wait for it without knowing.
 	ctx, cancel := context.WithTimeout(e.servers.Life(), e.limit.Next())
 	defer cancel()
+	if once {
+		ctx = frame.WithOnce(ctx)
+	}
 	began := time.Now()
 	outputs, err := s.Infer(ctx, rows, inputs, e.outputs)
 	if err == nil {

@@ -38,7 +38,7 @@ var errTooLargeToResend = errors.New("the body is not kept any more")
 // RoundTrip implements http.RoundTripper.
 func (t *resender) RoundTrip(r *http.Request) (*http.Response, error) {
 	if e := exchangeOf(r); r.Body != nil && r.Body != http.NoBody && t.keeps(e) {
-		e.replay = duplex.NewReplay(r.Body)
+		e.replay = duplex.NewReplay(r.Body, nil)
 		r.Body, _ = e.replay.Again()
 		r.GetBody = func() (io.ReadCloser, error) {
 			if body, ok := e.replay.Again(); ok {

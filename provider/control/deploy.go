@@ -41,7 +41,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	}
 	f = c.knowing(f, models)
 	if err := (pairs{c}).check(ctx, f, models); err != nil {
-		return nil, web.BadRequest(err)
+		return nil, concealed{web.BadRequest(err), bundle}
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	}
 	untaught, why, err := c.check(ctx, f, models)
 	if err != nil {
-		return nil, refused(f, suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
+		return nil, concealed{refused(f, suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err)), bundle}
 	}
 	batches, err := policy(&c.rules, f)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn.classing.classifier.lesson.Store(nil)
 		fn.tell(time.Now())
 	}
-	fn.wanted, fn.replicas = f, f.Replicas
+	fn.wanted, fn.replicas, fn.bundle = f, f.Replicas, bundle
 	p := preparation{Controller: c, fn: fn, revision: revision{Function: f, bundle: bundle, models: models, secrets: secrets, values: secretVersions(c.options.Secrets, f), policy: batches}}
 	if untaught != "" {
 		p.lesson, p.untaught = p.openLesson(untaught, why), untaught
@@ -195,6 +195,19 @@ func refused(f *provider.Function, err error) error {
 	}
 	return web.BadRequest(fmt.Errorf("image %q: %w", f.Deployment.Image, err))
 }
+
+// concealed is an error about the models of a bundle. Its sentence names files relative to the bundle, and
+// shows no other path of the machine.
+type concealed struct {
+	error
+	bundle string
+}
+
+// Error implements error.
+func (e concealed) Error() string { return web.ConcealBelow(e.error.Error(), e.bundle) }
+
+// Unwrap returns the error with the whole paths.
+func (e concealed) Unwrap() error { return e.error }
 
 // secretFiles returns the files of the secrets that a deployment names, by secret name.
 func secretFiles(s Secrets, f *provider.Function) (map[string]string, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -37,8 +38,12 @@ func TestDeployRefuses(t *testing.T) {
 		if status(err) != 400 || !strings.Contains(err.Error(), "not an ONNX file") {
 			t.Errorf("bad model: %v", err)
 		}
-		if _, ok := r.Describe(full("f")); ok {
-			t.Error("a refused function is there")
+		r.models.checkFails = latency.Permanent(errors.New("the model takes too long: one run with one request did not end within 6s"))
+		if _, err = r.Deploy(t.Context(), r.function("f", "minute")); status(err) != 400 || !strings.Contains(err.Error(), "did not end within 6s") {
+			t.Errorf("a minute a run: %v", err)
+		}
+		if _, ok := r.Describe(full("f")); ok || r.models.tried() > 0 {
+			t.Errorf("a refused function is there: %v; it was measured %d times", ok, r.models.tried())
 		}
 	})
 }

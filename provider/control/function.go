@@ -35,9 +35,10 @@ type function struct {
 	paired  bool
 	// trials measure its models, and get no requests either.
 	trials keeper.Fleet[*instance]
-	// wanted is the latest deployment, nil once the function is removed. abandon
+	// wanted is the latest deployment, nil once the function is removed, and bundle its bundle. abandon
 	// ends its preparation.
 	wanted  *provider.Function
+	bundle  string
 	abandon context.CancelFunc
 	// again prepares it once more, for GPUs that searched does not know.
 	again    func()

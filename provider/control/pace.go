@@ -197,6 +197,8 @@ type nodeTypes struct {
 	// yardsticks are those of kinds when they were last read, and this machine's.
 	yardsticks []float64
 	paced      time.Time
+	// largest has the most CPU and the most memory that a node has in all.
+	largest cluster.Resources
 }
 
 // yardstickPeriod is the time between two looks at the types' yardsticks.
@@ -219,6 +221,10 @@ func (t *nodeTypes) pace(now time.Time, yardstick func(kind string) float64) (ch
 
 // look takes in the nodes. It reports whether a type is new or gone.
 func (t *nodeTypes) look(nodes []cluster.Node) (changed bool) {
+	t.largest = cluster.Resources{}
+	for i := range nodes {
+		t.largest.CPU, t.largest.Memory = max(t.largest.CPU, nodes[i].Total.CPU), max(t.largest.Memory, nodes[i].Total.Memory)
+	}
 	for i := range nodes {
 		if known, ok := t.of[nodes[i].Name]; !ok || known != nodes[i].Type {
 			return t.read(nodes)

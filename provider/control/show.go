@@ -9,7 +9,9 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
+	"github.com/faas-infer/faas-infer/provider/web"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
@@ -28,11 +30,25 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 }
 
 // problem returns why the function or its latest deployment is not served as it should be,
-// "" if there is no problem.
+// "" if there is no problem. It names the files of bundles relative to them, and shows no other path of
+// the machine: logs have the whole.
 func (fn *function) problem() string {
+	why := wholeProblem(fn)
+	if why == "" {
+		return ""
+	}
+	dirs := []string{fn.bundle}
+	for _, a := range fn.artefacts {
+		dirs = append(dirs, a.Bundle)
+	}
+	return web.ConcealBelow(why, dirs...)
+}
+
+// wholeProblem is the problem with whole paths.
+func wholeProblem(fn *function) string {
 	why := fn.servingProblem()
 	if why == "" {
-		return cmp.Or(fn.unregistered, leftOut(fn.artefacts), fn.refusing)
+		return cmp.Or(dispatch.Problem(fn.dispatcher), fn.unregistered, leftOut(fn.artefacts), fn.refusing)
 	}
 	if fn.earlier() {
 		return provider.Before(why)
@@ -42,7 +58,7 @@ func (fn *function) problem() string {
 
 // servingProblem is a problem that can keep instances from serving, "" if there is none.
 func (fn *function) servingProblem() string {
-	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible)
+	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible, tooLarge(fn.candidates(), fn.types.largest))
 }
 
 // leftOut says which GPUs a function's models do not use although they should, "" if none.
@@ -156,7 +172,7 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		// configs, so its explanation means nothing. Nor does one of an earlier revision.
 		why := unplaced[name]
 		if why != "" {
-			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), c.nodes), why)
+			why = cmp.Or(fn.ineligible, noDevice(fn.candidates(), c.nodes), tooLarge(fn.candidates(), c.types.largest), why)
 			if fn.refusing != "" {
 				why += "; " + fn.refusing
 			}
@@ -170,6 +186,29 @@ func (c *Controller) explain(now time.Time, plan scaling.Plan) {
 		}
 		fn.tell(now)
 	}
+}
+
+// tooLarge says that no node could hold an instance with any of the configs, even if nothing else were
+// there, "" if one could. largest has the most CPU and memory of a node, zero if there is no node yet. A
+// cluster may get such a node, so the function waits for it.
+func tooLarge(candidates []capacity.Candidate, largest cluster.Resources) string {
+	if len(candidates) == 0 || largest == (cluster.Resources{}) {
+		return ""
+	}
+	least := candidates[0].Config.Each()
+	for _, c := range candidates {
+		each := c.Config.Each()
+		least.CPU, least.Memory = min(least.CPU, each.CPU), min(least.Memory, each.Memory)
+	}
+	switch {
+	case least.CPU > largest.CPU:
+		return fmt.Sprintf("no node has %g cores, which an instance needs: the largest has %g; the function waits for such a node, unless it requests less",
+			float64(least.CPU)/1000, float64(largest.CPU)/1000)
+	case least.Memory > largest.Memory:
+		return fmt.Sprintf("no node has %d MiB of memory, which an instance needs: the largest has %d MiB; the function waits for such a node, unless it is limited to less",
+			least.Memory>>20, largest.Memory>>20)
+	}
+	return ""
 }
 
 // noDevice says why no GPU of the nodes can take a function that runs on shares only, even if nothing

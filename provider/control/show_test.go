@@ -85,3 +85,33 @@ func TestStatusSaysWhatIsMissing(t *testing.T) {
 		}
 	})
 }
+
+// A function whose instances are larger than any node says so at once, without a request; requests that wait in
+// vain get the same reason; and it serves once there is such a node.
+func TestSaysThatNoNodeIsLargeEnough(t *testing.T) {
+	for what, edit := range map[string]func(*provider.Function){
+		"no node has 64 cores":            func(f *provider.Function) { f.Inference.Requests.CPU = 64_000 },
+		"no node has 2097152 MiB of memo": func(f *provider.Function) { f.Inference.Limits.Memory = 2 << 40 },
+	} {
+		tryWith(t, func(o *Options) { o.ColdWait = time.Second }, func(r *rig) {
+			r.measured("f", "m", edit)
+			r.until("it is said", func() bool { return strings.Contains(r.describe("f").Problem, what) })
+			if s, _ := r.Status(full("f")); s.Slight || !strings.Contains(s.Problem, "waits for such a node") {
+				t.Errorf("the status is %+v", s)
+			}
+			if _, err := r.invoke("f", "x"); status(err) != 503 || !strings.Contains(err.Error(), what) {
+				t.Errorf("a request: %v", err)
+			}
+			r.backend.mu.Lock()
+			r.backend.nodes = append(r.backend.nodes, cluster.Node{Name: "large", Total: cluster.Resources{CPU: 96_000, Memory: 4 << 40}})
+			r.backend.mu.Unlock()
+			r.until("it serves", func() bool {
+				_, err := r.invoke("f", "x")
+				return err == nil
+			})
+			if d := r.describe("f"); d.Problem != "" {
+				t.Errorf("with such a node: %q", d.Problem)
+			}
+		})
+	}
+}

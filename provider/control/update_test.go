@@ -45,6 +45,26 @@ func TestUpdateServesWithoutAGap(t *testing.T) {
 	})
 }
 
+// If there is no room for both revisions, the only instance stops before the next one starts. Requests wait
+// for that one, also those that came before.
+func TestUpdateWithoutRoomForBoth(t *testing.T) {
+	try(t, func(r *rig) {
+		large := func(f *provider.Function) { f.Inference.SLO, f.Inference.Requests.CPU = 50*time.Millisecond, 3000 }
+		r.measured("f", "m", large)
+		r.load("f", 2500*time.Microsecond, 5*time.Second) // It gets to know the load.
+		go func() {
+			time.Sleep(time.Second)
+			r.deploy("f", "m", large, func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"v": "2"} })
+		}()
+		if failed := r.load("f", 2500*time.Microsecond, 4*time.Second); failed > 0 {
+			t.Errorf("%d requests failed during the update", failed)
+		}
+		if d := r.describe("f"); len(d.Instances) != 1 || d.Instances[0].Revision != r.revision {
+			t.Errorf("%+v", d.Instances)
+		}
+	})
+}
+
 func TestUpdateThatFailsLeavesTheOldOneServing(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("f", "old")

@@ -103,6 +103,8 @@ type Dispatcher struct {
 	notices *probe.Notices[notice]
 	// up counts the instances that take batches, parked the parked ones.
 	up, parked tally
+	// stranded: some calls may have an ownDeadline.
+	stranded bool
 	// ended is closed by Close.
 	ended chan struct{}
 	// woken counts the requests that found only parked instances, by class. They count
@@ -151,9 +153,11 @@ type call struct {
 	travel  time.Duration
 	cold    bool
 	retried bool
-	// orphaned: its instance was lost while no other was ready, or it waited before it came
+	// orphaned: its instance was lost or retired while no other was ready, or it waited before it came
 	// here ([frame.Request.Waited]).
 	orphaned bool
+	// ownDeadline is the deadline that it had before it was stranded, zero if it is not.
+	ownDeadline time.Time
 	// beyond: it asks for more than capacity is planned for. patient: it may wait for longer than its
 	// objective.
 	beyond, patient bool

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,5 +163,36 @@ func TestInstanceStopsWhileABatchIsWrittenWithTLS(t *testing.T) {
 		}
 		d.Close()
 		time.Sleep(time.Minute) // A question may be open.
+	})
+}
+
+// The only instance is lost once it has answered nothing but errors for long. The next one, which does the
+// same, stays, and the function is said to be the cause.
+func TestOnlyInstanceIsReplacedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{SLO: time.Second})
+		r.start("a").status.Store(500)
+		for began := time.Now(); len(r.lost) == 0 && time.Since(began) < time.Minute; synctest.Wait() {
+			r.answers(100*time.Millisecond, 100*time.Millisecond)
+		}
+		if len(r.lost) != 1 || Problem(r.Dispatcher) != "" {
+			t.Fatalf("%d are lost; %q", len(r.lost), Problem(r.Dispatcher))
+		}
+		<-r.lost
+		r.Forget("a")
+		next := r.start("b")
+		next.status.Store(500)
+		if failed, all := r.answers(100*time.Millisecond, 5*time.Minute); failed != all || len(r.lost) > 0 {
+			t.Errorf("%d of %d failed, %d are lost", failed, all, len(r.lost))
+		}
+		if why := Problem(r.Dispatcher); !strings.Contains(why, "the function itself is the cause") {
+			t.Errorf("%q", why)
+		}
+		next.status.Store(200)
+		r.answers(100*time.Millisecond, 100*time.Millisecond)
+		if why := Problem(r.Dispatcher); why != "" {
+			t.Errorf("it answers well: %q", why)
+		}
+		time.Sleep(time.Second) // A question may be open.
 	})
 }

@@ -69,6 +69,7 @@ func (d *Dispatcher) raise(now time.Time, m *instanceState) {
 	if !m.up {
 		m.up = true
 		d.up.add(m.Serves(), 1)
+		rescue(d, now, m.Serves())
 	}
 	if !m.lent {
 		batching.Up(d.policy, now, m.Instance)
@@ -81,6 +82,7 @@ func (d *Dispatcher) retire(now time.Time, m *instanceState) {
 	d.siblings.Forget(&m.health)
 	d.down(now, m)
 	healthDriver{d}.spareNone(now)
+	strand(d, now)
 }
 
 // down stops an instance from taking batches. The lock is held.

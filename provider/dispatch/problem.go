@@ -22,6 +22,13 @@ func (d *Dispatcher) SetProblem(reason string, refuse bool) {
 	}
 }
 
+// Problem returns why the function's answers are errors, "" if they are not, in words for users.
+func Problem(d *Dispatcher) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.siblings.Problem(time.Now())
+}
+
 // answerWaiting answers all waiting requests of those classes with an error. It begins with
 // the oldest, which the policy finds fastest. The lock is held.
 func (d *Dispatcher) answerWaiting(now time.Time, classes uint16, err error, reason metrics.Reason) {

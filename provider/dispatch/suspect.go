@@ -26,11 +26,8 @@ const (
 // rules are those of instances: they do not serve while a question is unanswered.
 var rules = health.Rules{Lose: giveUp}
 
-// The reasons why an instance is lost that accepts connections.
-var (
-	errSilent  = errors.New("its batch took far longer than usual, and it answered no health question for 2 s")
-	errFailing = errors.New("it answered with errors that the function's other instances did not have, and went on to do so")
-)
+// errSilent is why an instance is lost that accepts connections and answers nothing.
+var errSilent = errors.New("its batch took far longer than usual, and it answered no health question for 2 s")
 
 // healthDriver carries out what package health decides of the instances.
 type healthDriver struct{ *Dispatcher }
@@ -176,7 +173,7 @@ func (d healthDriver) compare(now time.Time, b *batch) {
 			d.reinstated(now, m)
 		case health.Gone:
 			d.down(now, m)
-			go d.options.OnLost(m.ID, errFailing)
+			go d.options.OnLost(m.ID, m.health.Why())
 		default:
 			d.down(now, m)
 			d.resume(now, m)

@@ -123,7 +123,7 @@ func TestNobodyReadsTheBodyAfterwards(t *testing.T) {
 		body := &guarded{ReadCloser: q.Body, misused: &misused}
 		q.Body = body
 		defer body.returned.Store(true)
-		f.Forward(w, q, "/", 0)
+		f.Forward(w, q, "/", 0, nil)
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(f.Close)

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,5 +92,36 @@ func TestLastInstanceServes(t *testing.T) {
 		if failed, all := s.answers(20*time.Millisecond, 5*time.Second); failed != all || len(s.lost) > 0 {
 			t.Errorf("%d of %d failed", failed, all)
 		}
+	})
+}
+
+// The only instance is lost once it has answered nothing but errors for long. The next one, which does the
+// same, stays, and the function is said to be the cause.
+func TestOnlyInstanceIsReplacedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoppable(t)
+		s.start("a").status.Store(500)
+		for began := time.Now(); len(s.lost) == 0 && time.Since(began) < time.Minute; synctest.Wait() {
+			s.answers(100*time.Millisecond, 100*time.Millisecond)
+		}
+		if len(s.lost) != 1 || s.Problem() != "" {
+			t.Fatalf("%d are lost; %q", len(s.lost), s.Problem())
+		}
+		<-s.lost
+		s.Forget("a")
+		next := s.start("b")
+		next.status.Store(500)
+		if failed, all := s.answers(100*time.Millisecond, 5*time.Minute); failed != all || len(s.lost) > 0 {
+			t.Errorf("%d of %d failed, %d are lost", failed, all, len(s.lost))
+		}
+		if why := s.Problem(); !strings.Contains(why, "the function itself is the cause") {
+			t.Errorf("%q", why)
+		}
+		next.status.Store(200)
+		s.answers(100*time.Millisecond, 100*time.Millisecond)
+		if why := s.Problem(); why != "" {
+			t.Errorf("it answers well: %q", why)
+		}
+		time.Sleep(time.Second) // A question may be open.
 	})
 }

@@ -198,8 +198,8 @@ func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, pat
 // Forward implements [provider.Forwarder]. It supports protocol switches, as for
 // WebSockets. If an answer breaks off after it has begun, Forward panics with
 // [http.ErrAbortHandler], which breaks off the client's answer, too.
-func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration) (code int) {
+func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration, keep func(n int64) error) (code int) {
 	c := f.begin(r.Context(), -waited)
 	defer c.end()
-	return c.proxy(w, r, path)
+	return c.proxy(w, r, path, keep)
 }

@@ -133,6 +133,13 @@ func (f *Forwarder) SetProblem(reason string, refuse bool) {
 	}
 }
 
+// Problem returns why the function's answers are errors, "" if they are not, in words for users.
+func (f *Forwarder) Problem() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.siblings.Problem(time.Now())
+}
+
 // Stats holds the counters that scaling uses.
 type Stats struct {
 	// Arrivals counts the requests since the forwarder was made, Cold those that

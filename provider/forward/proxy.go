@@ -17,10 +17,10 @@ import (
 )
 
 // proxy answers r with the function's answer and returns the status.
-func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string) (code int) {
+func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep func(n int64) error) (code int) {
 	c.source = duplex.NewBody(w, r, c.forwarder.options.BodyIdle)
 	if c.source != nil {
-		c.body = duplex.NewReplay(c.source)
+		c.body = duplex.NewReplay(c.source, keep)
 	}
 	target, err := locate(path, r.URL.RawQuery)
 	if err != nil {

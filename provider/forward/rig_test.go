@@ -113,6 +113,8 @@ type rig struct {
 	url    string
 	lost   atomic.Int64
 	woken  atomic.Int64
+	// keep, if set, counts what is kept of bodies.
+	keep func(n int64) error
 	// codes, if set, gets what Forward returns.
 	codes chan<- int
 }
@@ -129,7 +131,7 @@ func newRig(t testing.TB, o Options) *rig {
 	r.Forwarder = New(o)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("X-Call-Id", "ours")
-		code := r.Forward(w, q, strings.TrimPrefix(q.URL.EscapedPath(), "/f"), 0)
+		code := r.Forward(w, q, strings.TrimPrefix(q.URL.EscapedPath(), "/f"), 0, r.keep)
 		if r.codes != nil {
 			r.codes <- code
 		}

@@ -24,11 +24,8 @@ const (
 	giveUp       = 30 * time.Second
 )
 
-// The reasons why an instance is lost that accepts connections.
-var (
-	errSilent  = errors.New("it answered no health question for 30 s")
-	errFailing = errors.New("it answered with errors that the function's other instances did not have, and went on to do so")
-)
+// errSilent is why an instance is lost that accepts connections and answers nothing.
+var errSilent = errors.New("it answered no health question for 30 s")
 
 // rules are those of programs.
 var rules = health.Rules{Eject: suspectAfter, Lose: giveUp}
@@ -97,7 +94,7 @@ func (f *Forwarder) answered(p *instance, failed bool) {
 		}
 		f.down(p)
 		if p.health.State() == health.Gone {
-			go f.options.OnLost(p.id, errFailing)
+			go f.options.OnLost(p.id, p.health.Why())
 			continue
 		}
 		f.resume(now, p)

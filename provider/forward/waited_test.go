@@ -19,7 +19,7 @@ func TestColdWaitCountsFromTheArrival(t *testing.T) {
 		for name, ask := range map[string]func() int{
 			"streamed": func() int {
 				w := httptest.NewRecorder()
-				return f.Forward(w, httptest.NewRequest("GET", "/", nil), "/", waited)
+				return f.Forward(w, httptest.NewRequest("GET", "/", nil), "/", waited, nil)
 			},
 			"in memory": func() int {
 				_, err := f.Invoke(t.Context(), &frame.Request{Method: "GET", Path: "/", Waited: waited})

@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -258,13 +259,20 @@ func (k *Keeper[I]) Left(in I) {
 	k.Begin(func() { _ = kept.service.Dispatcher.Drain(k.Stops(), kept.ID) })
 }
 
-// Lost stops an instance that broke off an exchange, without draining it. Dispatchers call
-// it. The lock is not held.
+// Lost stops an instance that broke off an exchange, without draining it. One that only answers with
+// errors is drained: requests may be on it that it will answer well. Dispatchers call it. The lock is
+// not held.
 func (k *Keeper[I]) Lost(id cluster.InstanceID, cause error) {
 	k.options.Lock.Lock()
 	defer k.options.Lock.Unlock()
 	in, ok := k.instances[id]
 	if !ok || in.kept().Retiring {
+		return
+	}
+	if errors.Is(cause, health.ErrAlone) && k.options.Replicas.Leads() {
+		k.options.Logger.Warn().Str("function", in.kept().Function).Str("instance", string(id)).AnErr("cause", cause).Msg("replacing an instance")
+		k.Retire(in, cause.Error())
+		k.options.Wake()
 		return
 	}
 	in.kept().Retiring, in.kept().Fault = true, cause

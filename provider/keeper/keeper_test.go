@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
@@ -274,6 +275,25 @@ func TestLost(t *testing.T) {
 		}
 		if r.fleet.Tell(time.Now()); r.dispatcher.problem != want || r.dispatcher.refuse {
 			t.Errorf("told %+v", r.dispatcher)
+		}
+	})
+}
+
+// One whose answers are errors is drained, since it may answer some requests well, and its end is no failure.
+func TestLostByItsErrors(t *testing.T) {
+	in(t, &backend{}, Alone{}, func(t *testing.T, r *rig) {
+		r.dispatcher.drains = 500 * time.Millisecond
+		x := r.add("i")
+		synctest.Wait()
+		r.becomes(x, cluster.Ready)
+		began := time.Now()
+		r.Lost("i", health.ErrAlone)
+		time.Sleep(time.Minute)
+		if asked := r.backend.stopped(); x.There() || len(asked) != 1 || asked[0].Sub(began) != 500*time.Millisecond {
+			t.Errorf("stopped at %v, %+v", asked, x)
+		}
+		if r.becomes(x, cluster.Exited); r.fleet.Failures != (Failures{}) {
+			t.Errorf("%+v", r.fleet.Failures)
 		}
 	})
 }

@@ -225,7 +225,9 @@ func TestForwardersAreNotShared(t *testing.T) {
 
 type forwarder struct{ *answering }
 
-func (forwarder) Forward(http.ResponseWriter, *http.Request, string, time.Duration) int { return 200 }
+func (forwarder) Forward(http.ResponseWriter, *http.Request, string, time.Duration, func(int64) error) int {
+	return 200
+}
 
 // With hedge off, a request whose owner dies while it executes runs nowhere else.
 func TestOnceRunsAtOneReplica(t *testing.T) {

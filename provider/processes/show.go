@@ -24,7 +24,7 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 // problem returns why the function is not served as it should be, "" if there is no
 // problem.
 func (fn *function) problem() string {
-	why := cmp.Or(fn.Failures.Why, fn.Unplaced)
+	why := cmp.Or(fn.Failures.Why, fn.Unplaced, fn.forwarder.Problem())
 	if why != "" && fn.earlier() {
 		return provider.Before(why)
 	}

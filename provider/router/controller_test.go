@@ -54,7 +54,7 @@ func (d *answering) InvokePatiently(ctx context.Context, q *frame.Request, _ tim
 // streaming is an answering that can forward.
 type streaming struct{ *answering }
 
-func (d streaming) Forward(w http.ResponseWriter, r *http.Request, _ string, _ time.Duration) int {
+func (d streaming) Forward(w http.ResponseWriter, r *http.Request, _ string, _ time.Duration, _ func(int64) error) int {
 	resp, err := d.Invoke(r.Context(), nil)
 	if err != nil {
 		return web.WriteError(w, err)
@@ -209,7 +209,7 @@ func (r *rig) answers(d provider.Dispatcher, want *fakePart) {
 	}
 	if f, ok := d.(provider.Forwarder); ok {
 		w := httptest.NewRecorder()
-		if code := f.Forward(w, httptest.NewRequest("GET", "/", nil), "/", 0); code != 200 {
+		if code := f.Forward(w, httptest.NewRequest("GET", "/", nil), "/", 0, nil); code != 200 {
 			r.t.Fatalf("forwarding answered %d %s", code, w.Body)
 		}
 	}

@@ -50,10 +50,10 @@ type forwarding struct {
 }
 
 // Forward implements [provider.Forwarder].
-func (t *forwarding) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration) int {
+func (t *forwarding) Forward(w http.ResponseWriter, r *http.Request, path string, waited time.Duration, keep func(n int64) error) int {
 	t.inFlight.Add(1)
 	defer t.inFlight.Add(-1)
-	return t.forwarder.Forward(w, r, path, waited)
+	return t.forwarder.Forward(w, r, path, waited, keep)
 }
 
 // dispatcher returns the dispatcher for the routes: one that can forward if

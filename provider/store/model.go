@@ -13,9 +13,10 @@ type Model struct {
 	// Stamp changes when the file is changed. Hash is the hash of the model at that Stamp.
 	Stamp string `json:"stamp"`
 	Hash  string `json:"hash"`
-	// Prepared is the directory of the prepared model, Preparer identifies what prepared
-	// it.
+	// Prepared is the directory of the prepared model for Sizes, which are the flags of its free dimensions'
+	// sizes; Preparer identifies what prepared it.
 	Prepared string `json:"prepared"`
+	Sizes    string `json:"sizes,omitempty"`
 	Preparer string `json:"preparer"`
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -28,4 +29,15 @@ func Conceal(text string) string {
 		before := found[:strings.Index(found, "/")]
 		return before + "…" + found[strings.LastIndex(found, "/"):]
 	})
+}
+
+// ConcealBelow is [Conceal] for a sentence about files below directories: it names those relative to their
+// directory, which it leaves out. Relative directories count as none.
+func ConcealBelow(text string, dirs ...string) string {
+	for _, dir := range dirs {
+		if filepath.IsAbs(dir) {
+			text = strings.ReplaceAll(text, strings.TrimRight(dir, "/")+"/", "")
+		}
+	}
+	return Conceal(text)
 }

@@ -448,6 +448,7 @@ func TestCopies(t *testing.T) {
 		"the function was made again": func(p *ModelPlan) { p.Owner.UID = "u2" },
 		"another image":               func(p *ModelPlan) { p.Spec.Bundle += "1" },
 		"another model of the image":  func(p *ModelPlan) { p.Spec.Model += "1" },
+		"other sizes":                 func(p *ModelPlan) { p.Spec.Shapes = "x:1x7" },
 	} {
 		if got := directory(change); seen[got] {
 			t.Errorf("%s: it has the same directory", what)

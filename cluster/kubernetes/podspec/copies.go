@@ -30,8 +30,13 @@ func addCopies(spec *corev1.PodSpec, p ModelPlan) {
 }
 
 // copiesOf names the directory of a function's copies of one model. The UID is another one if the function
-// was deleted and somebody made it again; the hash is that of the image's digest and the model's path.
+// was deleted and somebody made it again; the hash is that of the image's digest, the model's path and the
+// sizes that it is prepared with.
 func copiesOf(f *v1alpha1.Function, a cluster.Artefact) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", a.Bundle, a.Model))
+	of := fmt.Appendf(nil, "%s\n%s", a.Bundle, a.Model)
+	if a.Shapes != "" || a.Images != "" {
+		of = fmt.Appendf(of, "\n%s\n%s", a.Shapes, a.Images)
+	}
+	sum := sha256.Sum256(of)
 	return fmt.Sprintf("%s-%s-%s", f.Name, f.UID, hex.EncodeToString(sum[:8]))
 }
