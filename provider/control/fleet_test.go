@@ -28,13 +28,15 @@ func (b *fleetBackend) Start(_ context.Context, spec cluster.InstanceSpec) (clus
 
 func (b *fleetBackend) Stop(context.Context, cluster.InstanceID) error { return nil }
 
-// newFleet returns a controller of 40 functions that keep this many instances on 2,000
-// nodes; the first function, "step", has one.
-func newFleet(b testing.TB, instances int) (*rig, *fleetBackend) {
-	const functions, nodes = 40, 2000
+// newFleet returns a controller of functions that keep this many instances together on the nodes; the
+// first function, "step", has one.
+func newFleet(b testing.TB, functions, instances, nodes int, edits ...func(*Options)) (*rig, *fleetBackend) {
 	r := newRig(b)
 	backend := &fleetBackend{fakeBackend: r.backend}
 	r.options.Backend, r.options.Cold = backend, coldstart.NewFixed(time.Hour)
+	for _, edit := range edits {
+		edit(&r.options)
+	}
 	backend.nodes = nil
 	for i := range nodes {
 		whole := cluster.Resources{CPU: 8000, Memory: 32 << 30}
@@ -63,7 +65,7 @@ func newFleet(b testing.TB, instances int) (*rig, *fleetBackend) {
 			b.Fatal(err)
 		}
 	}
-	want := int64(each)*(functions-1) + 1
+	want := int64(each)*int64(functions-1) + 1
 	for backend.started.Load() < want {
 		r.scale(time.Now())
 		r.until("what is begun is there", func() bool {
@@ -90,13 +92,17 @@ func (r *rig) starting() (n int) {
 
 // One look at 10,000 instances without load; the provider makes ten a second.
 func BenchmarkFleetLook(b *testing.B) {
-	r, _ := newFleet(b, 10000)
-	b.ReportAllocs()
-	for b.Loop() {
-		r.scale(time.Now())
-	}
-	b.StopTimer()
-	if err := r.Close(b.Context()); err != nil {
-		b.Fatal(err)
+	for _, functions := range []int{40, 10_000} {
+		b.Run(fmt.Sprint(functions), func(b *testing.B) {
+			r, _ := newFleet(b, functions, 10_000, 2000)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.scale(time.Now())
+			}
+			b.StopTimer()
+			if err := r.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
 }
