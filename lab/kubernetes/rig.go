@@ -13,6 +13,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -181,6 +182,11 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	if err != nil {
 		return err
 	}
+	return r.deploy(ctx, f, object)
+}
+
+// deploy deploys a function that has an object.
+func (r *Rig) deploy(ctx context.Context, f Function, object *v1alpha1.Function) error {
 	full := provider.FullName(f.Name, r.namespace)
 	r.mu.Lock()
 	r.functions[full] = object
@@ -208,14 +214,14 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 // object finds or makes a function's object.
 func (r *Rig) object(ctx context.Context, f Function) (*v1alpha1.Function, error) {
 	objects := r.objects.Functions(r.namespace)
-	if found, err := objects.Get(ctx, f.Name, metav1.GetOptions{}); err == nil {
-		return found, nil
-	}
 	made, err := objects.Create(ctx, &v1alpha1.Function{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: r.namespace},
 		Spec:       v1alpha1.FunctionSpec{Image: image(f), Annotations: map[string]string{annotation.SLOLatency: f.SLO.String()}},
 	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		made, err = objects.Get(ctx, f.Name, metav1.GetOptions{})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create function %s: %w", f.Name, err)
 	}
