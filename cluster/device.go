@@ -58,6 +58,9 @@ const NoKind = "-"
 
 // Kinds joins kinds of devices, in any order, for [Tenant]: names compare as one value.
 func Kinds(names []string) string {
+	if len(names) <= 1 {
+		return strings.Join(names, "")
+	}
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), "\n")
 }
 

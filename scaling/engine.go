@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -65,11 +66,14 @@ type Engine struct {
 	exchanges joint.Patience
 	// clock is the worth of the instances that made room last; see worth.
 	clock float64
+	// turns are those of the functions whose variants may be exchanged.
+	turns queueOfTurns
 	// crowded is when load was last left unplaced because there was no room.
 	crowded time.Time
 	// work is how many steps the joint plans of a pass may take together.
 	work int
-	// sorted, views and pointers are buffers that passes reuse.
+	// order, sorted, views and pointers are buffers that passes reuse.
+	order    []named
 	sorted   []Function
 	views    []view
 	pointers []*view
@@ -113,11 +117,7 @@ func New(s Settings) *Engine {
 // is started only if the demand is above R_max.
 func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node) Plan {
 	p := &pass{engine: e, now: now, nodes: nodes, work: packing.NewWork(e.work)}
-	inOrder := func(a, b Function) int { return strings.Compare(a.Name, b.Name) }
-	sorted := append(e.sorted[:0], functions...)
-	if e.sorted = sorted; !slices.IsSortedFunc(sorted, inOrder) {
-		slices.SortStableFunc(sorted, inOrder)
-	}
+	sorted := e.sort(functions)
 	p.views = e.observe(now, sorted)
 	at := byName(nodes)
 	for _, v := range p.views {
@@ -152,6 +152,7 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		p.merge(v)
 		reconsider(p, v)
 	}
+	e.turns.end()
 	p.exchange()
 	for _, v := range p.views {
 		if v.steady > 0 && len(v.live) > 0 {
@@ -163,6 +164,26 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		p.plan.Resize = slices.DeleteFunc(p.plan.Resize, func(x Resize) bool { return p.gone[x.ID] })
 	}
 	return p.plan
+}
+
+// sort returns the functions by name. The next call overwrites them. Functions are large: it moves each once.
+func (e *Engine) sort(functions []Function) []Function {
+	e.order = e.order[:0]
+	for i := range functions {
+		e.order = append(e.order, named{functions[i].Name, i})
+	}
+	slices.SortFunc(e.order, func(a, b named) int { return cmp.Or(strings.Compare(a.name, b.name), a.index-b.index) })
+	e.sorted = e.sorted[:0]
+	for _, n := range e.order {
+		e.sorted = append(e.sorted, functions[n.index])
+	}
+	return e.sorted
+}
+
+// named is the name and the index of a function.
+type named struct {
+	name  string
+	index int
 }
 
 // forget drops the memory of functions that are gone.
@@ -189,6 +210,8 @@ type pass struct {
 	// gone has the instances that the plan stops.
 	gone map[cluster.InstanceID]bool
 	plan Plan
+	// places has the places of lists of nodes: functions with equal constraints share a list.
+	places map[list]placing.Allowed
 	// work bounds the work of joint plans.
 	work *packing.Work
 	// patient and impatient are what victims returns, nil before that and after a change.
@@ -204,10 +227,28 @@ func (p *pass) space() *placing.Room {
 	return p.room
 }
 
+// list is a list of nodes, told apart by where it is.
+type list struct {
+	first *string
+	nodes int
+}
+
 // allowed returns the places where v's instances may start.
 func (p *pass) allowed(v *view) placing.Allowed {
 	if v.Nodes != nil && v.allowed.All() {
-		v.allowed = p.space().Allowed(v.Nodes, v.Tenant)
+		at := list{nodes: len(v.Nodes)}
+		if at.nodes > 0 {
+			at.first = &v.Nodes[0]
+		}
+		known, ok := p.places[at]
+		if !ok {
+			if p.places == nil {
+				p.places = map[list]placing.Allowed{}
+			}
+			known = p.space().Allowed(v.Nodes, v.Tenant)
+			p.places[at] = known
+		}
+		v.allowed = known
 	}
 	v.allowed.Tenant = v.Tenant
 	return v.allowed

@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"math"
 	"slices"
 
 	"github.com/faas-infer/faas-infer/scaling/capacity"
@@ -45,14 +46,23 @@ func (p *pass) demand(v *view, rps float64, crowded bool) joint.Demand {
 	return joint.Demand{Need: rps, Choices: v.choices(rps, crowded), Configs: v.Configs, Allowed: p.allowed(v)}
 }
 
-// all returns the problem of placing the whole load of all views.
-func (p *pass) all(views []*view) *joint.Problem {
-	return p.ask(views, joint.Thrift{}, func(v *view) shortage {
+// least is how few empty nodes could hold the whole load of all views. Of thousands of views, few show
+// that these are many.
+func (p *pass) least(views []*view) float64 {
+	var demands []joint.Demand
+	few := joint.Few(p.space())
+	for _, v := range views {
 		if !p.allowed(v).Any() {
-			return shortage{}
+			continue
 		}
-		return shortage{max(v.demand, capacity.SomeLoad), shareNeeds(v, func(s *set) float64 { return s.demandOf(v.demand) })}
-	}).Problem
+		d := p.demand(v, max(v.demand, capacity.SomeLoad), false)
+		d.Shares = shareNeeds(v, func(s *set) float64 { return s.demandOf(v.demand) })
+		if few -= d.Cores(); few < 0 {
+			return math.Inf(1)
+		}
+		demands = append(demands, d)
+	}
+	return joint.New(joint.Thrift{Work: p.work}, demands).Least(p.space())
 }
 
 // jointly is case (i) of §3.2 for all late-bound functions at once, first instances
@@ -75,7 +85,7 @@ func (p *pass) jointly(views []*view) {
 			return
 		}
 		if least < 0 {
-			least = p.all(views).Least(p.space())
+			least = p.least(views)
 		}
 		t, trial, placements := p.trial(views, least, need)
 		if t.yields(placements) {

@@ -45,7 +45,7 @@ func reconsider(p *pass, v *view) {
 	window := payback(v)
 	if !v.joint || len(v.live) == 0 || v.short != placing.None || v.resting || v.retired || v.prewarm || v.yielded || !v.calm(false) ||
 		p.now.Sub(v.memory.departure.at) < window || !v.memory.Settled(p.now, window) || !various(v.Configs) || !p.allowed(v).Any() ||
-		slices.ContainsFunc(v.live, func(in Running) bool { return in.Nodes != nil }) {
+		slices.ContainsFunc(v.live, func(in Running) bool { return in.Nodes != nil }) || !p.engine.turns.take(v.Name) {
 		return
 	}
 	v.memory.departure = departure{at: p.now}
@@ -132,6 +132,39 @@ func present(p *pass, v *view) (cost float64) {
 		cost += p.engine.settings.Weigh(v.live[i].Config.Resources)
 	}
 	return cost * min(1, v.peak/max(v.high().Up, capacity.SomeLoad))
+}
+
+// mostTurns is how many functions a pass reconsiders: each takes copies of the room on all nodes.
+const mostTurns = 32
+
+// queueOfTurns lets functions take turns, by name, where more than mostTurns are due in a pass. The others follow
+// in the next passes. Its zero value has nobody waiting.
+type queueOfTurns struct {
+	// after is the last that had its turn while others were left over, "" if none were.
+	after, last string
+	taken       int
+	left        bool
+}
+
+// take reports whether it is a function's turn. A pass asks for the functions in the order of their names.
+func (t *queueOfTurns) take(name string) bool {
+	if name <= t.after {
+		return false
+	}
+	if t.left = t.left || t.taken == mostTurns; t.left {
+		return false
+	}
+	t.taken, t.last = t.taken+1, name
+	return true
+}
+
+// end ends the pass.
+func (t *queueOfTurns) end() {
+	next := queueOfTurns{}
+	if t.left {
+		next.after = t.last
+	}
+	*t = next
 }
 
 // various reports whether candidates have different forms.

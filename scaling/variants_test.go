@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -122,5 +123,39 @@ func TestVariantsNeedRoom(t *testing.T) {
 		if len(f.Instances) == 0 || !slices.ContainsFunc(f.Instances, func(in Running) bool { return in.State == cluster.Ready }) {
 			t.Fatal("nothing serves")
 		}
+	}
+}
+
+// Of many functions with variants that are due at once, a pass reconsiders some: each takes copies of
+// all nodes. The others follow in the next passes, none is left out, and few take their turns at once.
+func TestReconsideringTakesTurns(t *testing.T) {
+	const functions = 2*mostTurns + 5
+	w, like := variantsWorld(200)
+	f := *like
+	w.functions = nil
+	for i := range functions {
+		more := w.function(fmt.Sprintf("f%03d", i))
+		name := more.Name
+		*more = f
+		more.Name, more.Rate, more.Min = name, 1, 1
+		w.largest[name] = 8
+	}
+	had := map[string]bool{}
+	for pass := range 30 {
+		w.scale()
+		n := 0
+		for name, m := range w.engine.memories {
+			if m.departure.at.Equal(w.now) {
+				had[name] = true
+				n++
+			}
+		}
+		if n > mostTurns {
+			t.Errorf("pass %d reconsiders %d functions", pass, n)
+		}
+		w.now = w.now.Add(10 * time.Second)
+	}
+	if len(had) != functions {
+		t.Errorf("%d of %d functions had their turns", len(had), functions)
 	}
 }

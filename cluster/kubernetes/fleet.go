@@ -37,9 +37,10 @@ type fleet struct {
 	suspect map[string]bool
 	// beside holds what a function's pods take beside their instances' shares, as they
 	// showed: webhooks and RuntimeClasses decide on it. next is the largest of it in each
-	// dimension.
+	// dimension, and forgot the time of the latest look for what is old.
 	beside map[string]beside
 	next   cluster.Resources
+	forgot time.Time
 	// refusals holds the nodes that cannot resize pods.
 	refusals map[string]refusal
 	// tolerated holds the tolerations that functions have, eligible the cached answers
@@ -62,6 +63,9 @@ type beside struct {
 // besideHolds is how long what a function's pods took is expected of its next pod.
 const besideHolds = time.Hour
 
+// forgetPause is the time between two looks for what no pod has shown for that long.
+const forgetPause = time.Minute
+
 // learn takes in what one of a function's pods takes beside its instance's share. Less than
 // other pods took does not count until they are forgotten: what init containers need beyond
 // the share depends on whether the instance is parked.
@@ -74,9 +78,7 @@ func (f *fleet) learn(function string, taken cluster.Resources, now time.Time) {
 		f.beside = map[string]beside{}
 	}
 	f.beside[function] = beside{larger(known, taken), now}
-	if taken != known {
-		f.expect(now)
-	}
+	f.expect(larger(f.next, taken))
 }
 
 // larger returns the larger CPU and memory of two pods.
@@ -84,9 +86,20 @@ func larger(a, b cluster.Resources) cluster.Resources {
 	return cluster.Resources{CPU: max(a.CPU, b.CPU), Memory: max(a.Memory, b.Memory)}
 }
 
-// expect sets next, and forgets what no pod has shown for long. A pod that runs shows it, too: a
-// stable one has no events for hours.
-func (f *fleet) expect(now time.Time) {
+// expect sets next.
+func (f *fleet) expect(next cluster.Resources) {
+	if f.next != next {
+		f.next, f.offers = next, nil
+	}
+}
+
+// forget forgets what no pod has shown for long, at most once in forgetPause: it looks at all functions. A
+// pod that runs shows it, too: a stable one has no events for hours.
+func (f *fleet) forget(now time.Time) {
+	if now.Sub(f.forgot) < forgetPause {
+		return
+	}
+	f.forgot = now
 	old := map[string]bool{}
 	for function, of := range f.beside {
 		if now.Sub(of.at) > besideHolds {
@@ -107,9 +120,7 @@ func (f *fleet) expect(now time.Time) {
 	for _, of := range f.beside {
 		next = larger(next, of.Resources)
 	}
-	if f.next != next {
-		f.next, f.offers = next, nil
-	}
+	f.expect(next)
 }
 
 // all returns the nodes by name.
@@ -174,7 +185,7 @@ func (e *entry) drop() {
 	if b.written[e.namespace] != nil && !(certificates{b}).inhabited(e.namespace) {
 		delete(b.written, e.namespace)
 	}
-	b.fleet.expect(b.options.Now())
+	b.fleet.forget(b.options.Now())
 	node := e.instance.Node
 	if delete(b.fleet.instances[node], e); len(b.fleet.instances[node]) == 0 {
 		delete(b.fleet.instances, node)

@@ -270,6 +270,19 @@ func TestSidecarsCount(t *testing.T) {
 	b.entries["m-3"].drop()
 	b.mu.Unlock()
 	check("they still run", whole.Sub(extra).Sub(extra), whole.Sub(extra).Sub(extra))
+	// A look takes all functions and instances, so thousands of ends at once make it look once.
+	looked := now
+	now = now.Add(forgetPause / 2)
+	b.mu.Lock()
+	for i := range 3 {
+		id := cluster.InstanceID(fmt.Sprint("end-", i))
+		b.newEntry(cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: id, Function: "f.n", Node: "n0001"}}, "n").enter()
+		b.entries[id].drop()
+	}
+	b.mu.Unlock()
+	if b.fleet.forgot != looked {
+		t.Errorf("it looked at %v again, %v after the last time", b.fleet.forgot, now.Sub(looked))
+	}
 	now = now.Add(2 * besideHolds)
 	b.podGone(sidecar("m-1", "n0000", "2"))
 	check("the last is just gone", whole.Sub(extra), whole.Sub(extra).Sub(extra))

@@ -38,29 +38,30 @@ func newBare(config *rest.Config, nodes int) (*bare, error) {
 // create makes n copies of a pod, with other names, nodes and sizes, and returns the time
 // that it took.
 func (b *bare) create(ctx context.Context, n int, like *corev1.Pod) (time.Duration, error) {
-	turns := make(chan struct{}, parallel)
-	errs := make(chan error, n)
-	var all sync.WaitGroup
 	began := time.Now()
+	err := atOnce(n, func(i int) error {
+		_, err := b.client.CoreV1().Pods(bareNamespace).Create(ctx, b.copied(like, b.made+i), metav1.CreateOptions{})
+		return err
+	})
+	took := time.Since(began)
+	b.made += n
+	return took, err
+}
+
+// atOnce calls f with 0 to n-1, parallel of them at the same time, and returns all errors.
+func atOnce(n int, f func(i int) error) error {
+	turns := make(chan struct{}, parallel)
+	errs := make([]error, n)
+	var all sync.WaitGroup
 	for i := range n {
-		pod := b.copied(like, b.made+i)
 		turns <- struct{}{}
 		all.Go(func() {
 			defer func() { <-turns }()
-			if _, err := b.client.CoreV1().Pods(bareNamespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-				errs <- err
-			}
+			errs[i] = f(i)
 		})
 	}
 	all.Wait()
-	took := time.Since(began)
-	b.made += n
-	close(errs)
-	var err error
-	for e := range errs {
-		err = errors.Join(err, e)
-	}
-	return took, err
+	return errors.Join(errs...)
 }
 
 // copied returns the i-th copy of a pod, bound to a node.

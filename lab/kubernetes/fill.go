@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,8 +23,7 @@ func (b *bench) fill(ctx context.Context) error {
 		return err
 	}
 	var ours, bares, ratios []float64
-	parts := b.Rounds * (b.Functions - 1)
-	each := (b.Pods + parts - 1) / parts
+	share := func(round int) int { return b.Pods * round / b.Rounds }
 	for round := range b.Rounds {
 		var rate [2]float64
 		order := []int{0, 1}
@@ -32,40 +32,54 @@ func (b *bench) fill(ctx context.Context) error {
 		}
 		for _, who := range order {
 			if who == 0 {
-				rate[0], err = b.grow(ctx, each*(round+1))
+				rate[0], err = b.grow(ctx, share(round), share(round+1))
 			} else {
-				rate[1], err = b.makeBare(ctx, each*(b.Functions-1), like)
+				rate[1], err = b.makeBare(ctx, share(round+1)-share(round), like)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		b.say("round %d: the provider made %.0f pods/s, a bare client %.0f", round+1, rate[0], rate[1])
+		b.say("round %d of %d: the provider made %.0f pods/s, a bare client %.0f", round+1, b.Rounds, rate[0], rate[1])
 		ours, bares, ratios = append(ours, rate[0]), append(bares, rate[1]), append(ratios, rate[0]/rate[1])
 	}
-	note := fmt.Sprintf("median of %d rounds of %d pods", b.Rounds, each*(b.Functions-1))
+	note := fmt.Sprintf("median of %d rounds of %d pods; %s", b.Rounds, share(1), b.size())
 	b.report.Add("pods_per_s.ours", rig.Median(ours), "pods/s", "from the first order to the last pod's creation, "+note)
 	b.report.Add("pods_per_s.bare", rig.Median(bares), "pods/s", fmt.Sprintf("a client that makes the same pods, %d at a time, and does nothing else, %s", parallel, note))
 	b.report.Add("pods_ratio", rig.Median(ratios), "×", "ours to bare, median of the rounds' own")
 	return nil
 }
 
-// grow scales each filled function to a number of instances, and returns the pods made per
-// second.
-func (b *bench) grow(ctx context.Context, each int) (float64, error) {
+// grow scales the filled functions from a number of instances that they have together to another, and
+// returns the pods made per second.
+func (b *bench) grow(ctx context.Context, from, to int) (float64, error) {
 	b.rig.Backend.Begin()
-	for i := 1; i < b.Functions; i++ {
-		if err := b.rig.Scale(b.name(i), each); err != nil {
-			return 0, err
+	filled := b.Functions - 1
+	each := func(i, pods int) int { // The first ones have one more.
+		if i <= pods%filled {
+			return pods/filled + 1
 		}
+		return pods / filled
 	}
-	err := b.until(ctx, fmt.Sprintf("every function has %d ready instances", each), func() bool {
-		for i := 1; i < b.Functions; i++ {
-			if b.rig.Ready(b.name(i)) < each {
-				return false
+	var unready []int
+	for i := 1; i <= filled; i++ {
+		if each(i, from) == each(i, to) {
+			continue
+		}
+		unready = append(unready, i)
+		for _, r := range b.all {
+			if err := r.Scale(b.name(i), each(i, to)); err != nil {
+				return 0, err
 			}
 		}
-		return true
+	}
+	looked := time.Now()
+	err := b.until(ctx, fmt.Sprintf("all functions have their part of %d instances", to), func() int {
+		if time.Since(looked) > settle/4 {
+			unready = slices.DeleteFunc(unready, func(i int) bool { return b.rig.Ready(b.name(i)) >= each(i, to) })
+			looked = time.Now()
+		}
+		return len(unready)
 	})
 	if err != nil {
 		return 0, err
@@ -74,6 +88,7 @@ func (b *bench) grow(ctx context.Context, each int) (float64, error) {
 	if s.Failed > 0 {
 		return 0, fmt.Errorf("%d of %d pods could not be created", s.Failed, s.Failed+s.Made)
 	}
+	b.decisions = append(b.decisions, b.rig.Backend.Passes()...)
 	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), rig.Pause(ctx, settle)
 }
 
@@ -84,29 +99,32 @@ func (b *bench) makeBare(ctx context.Context, n int, like *corev1.Pod) (float64,
 	if err != nil {
 		return 0, fmt.Errorf("a bare client's pods: %w", err)
 	}
-	if err := b.pods(ctx, "the bare client's pods run", func(running, _ int) bool { return running == n }); err != nil {
+	if err := b.pods(ctx, "the bare client's pods run", func(running, _ int) int { return n - running }); err != nil {
 		return 0, err
 	}
 	if err := b.bare.remove(ctx); err != nil {
 		return 0, err
 	}
-	if err := b.pods(ctx, "the bare client's pods are gone", func(_, all int) bool { return all == 0 }); err != nil {
+	if err := b.pods(ctx, "the bare client's pods are gone", func(_, all int) int { return all }); err != nil {
 		return 0, err
 	}
 	return float64(n) / took.Seconds(), rig.Pause(ctx, settle)
 }
 
-// pods waits for a condition on the bare client's pods.
-func (b *bench) pods(ctx context.Context, what string, condition func(running, all int) bool) error {
+// pods waits until left, of the numbers of the bare client's running and all pods, is 0.
+func (b *bench) pods(ctx context.Context, what string, left func(running, all int) int) error {
 	var failure error
-	looked := time.Time{}
-	err := b.until(ctx, what, func() bool {
+	looked, last := time.Time{}, 1
+	err := b.until(ctx, what, func() int {
 		if time.Since(looked) < settle/2 {
-			return false
+			return last
 		}
 		running, all, err := b.bare.running(ctx, bareNamespace)
-		looked, failure = time.Now(), err
-		return err != nil || condition(running, all)
+		if looked, failure = time.Now(), err; err != nil {
+			return 0
+		}
+		last = left(running, all)
+		return last
 	})
 	if failure != nil {
 		return failure

@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testcluster"
@@ -26,6 +27,8 @@ type Fleet struct {
 	// Functions is the number of functions. All but one share Pods instances evenly; the
 	// other one gets the load step.
 	Functions, Pods int
+	// Replicas is the number of the provider's replicas. The first one leads.
+	Replicas int
 	// Rounds is the number of parts in which the pods are made. In each, a bare client
 	// makes as many.
 	Rounds int
@@ -38,10 +41,13 @@ type Fleet struct {
 	Log io.Writer
 }
 
-// Default returns the size of INFless' largest simulation (§5.4), except for the number of
-// pods.
+// Default returns the size of INFless' largest simulation (§5.4), except for the numbers of
+// functions, pods and replicas.
 func Default() Fleet {
-	return Fleet{Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 40, Pods: 10000, Rounds: 10, Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second}
+	return Fleet{
+		Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 10000, Pods: 10000, Replicas: 10, Rounds: 10,
+		Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second,
+	}
 }
 
 // Check returns an error that names the invalid options.
@@ -50,13 +56,13 @@ func (f Fleet) Check() error {
 	for _, o := range []struct {
 		name           string
 		value, minimum int
-	}{{"nodes", f.Nodes, 1}, {"functions", f.Functions, 2}, {"pods", f.Pods, 1}, {"rounds", f.Rounds, 1}} {
+	}{{"nodes", f.Nodes, 1}, {"functions", f.Functions, 2}, {"pods", f.Pods, 1}, {"rounds", f.Rounds, 1}, {"replicas", f.Replicas, 1}} {
 		if o.value < o.minimum {
 			err = errors.Join(err, fmt.Errorf("--%s %d: it must be at least %d", o.name, o.value, o.minimum))
 		}
 	}
-	if f.Rounds > 0 && f.Functions > 1 && f.Pods < f.Rounds*(f.Functions-1) {
-		err = errors.Join(err, fmt.Errorf("--pods %d: it must be at least %d, one for each filled function and round", f.Pods, f.Rounds*(f.Functions-1)))
+	if f.Rounds > 0 && f.Pods < f.Rounds {
+		err = errors.Join(err, fmt.Errorf("--pods %d: it must be at least %d, one for each round", f.Pods, f.Rounds))
 	}
 	if !(f.Rate > 0) || f.Step <= 0 || f.Serve <= 0 {
 		err = errors.Join(err, errors.New("--rate, --step and --serve must be positive"))
@@ -65,10 +71,12 @@ func (f Fleet) Check() error {
 }
 
 const (
-	// modelTime is the time of a batch of one, objective the functions' SLO. They are
-	// long because few requests must need many instances.
-	modelTime = 400 * time.Millisecond
-	objective = 2 * time.Second
+	// modelTime is the time of a batch of one, objective the SLO of the function that gets the load
+	// step. They are long because few requests must need many instances. An instance of the others
+	// carries what a first one is planned for: none is in excess later.
+	modelTime   = 400 * time.Millisecond
+	objective   = 2 * time.Second
+	comfortable = 10 * time.Second
 	// stepped is the function that gets the load step. It has one instance before.
 	stepped = "step"
 )
@@ -77,13 +85,18 @@ const (
 type bench struct {
 	Fleet
 	cluster *testcluster.Cluster
-	rig     *testprovider.Rig
-	bare    *bare
-	writes  *writes
-	report  *report.Report
+	// rig is the leader, all are all replicas with it.
+	rig    *testprovider.Rig
+	all    []*testprovider.Rig
+	bare   *bare
+	writes *writes
+	report *report.Report
+	// decisions are the passes that filled the nodes.
+	decisions []testprovider.Pass
 }
 
-// Run starts a cluster and measures the provider on it.
+// Run starts a cluster and measures the provider on it. With an error, the report has the results so
+// far, or is nil.
 func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -103,20 +116,18 @@ func Run(ctx context.Context, f Fleet) (_ *report.Report, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, instances.Close()) }()
-	config := c.Config()
 	b.writes = newWrites(c.Config())
-	config.Wrap(b.writes.wrap)
-	if b.rig, err = testprovider.Open(ctx, testprovider.Options{Config: config, Instances: instances, Logger: zerolog.Nop()}); err != nil {
+	stop, err := b.replicate(ctx, instances)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
 		return nil, err
 	}
-	b.rig.Run()
-	defer func() { err = errors.Join(err, b.rig.Crash()) }() // The pods go with the cluster.
-	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.measureMemory, b.serve, b.step} {
+	for _, step := range []func(context.Context) error{b.deploy, b.fill, b.measureMemory} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return b.report, nil
+	return b.report, errors.Join(b.serve(ctx), b.step(ctx)) // The decisions count also if the provider does not stop writing.
 }
 
 // furnish makes nodes, the namespace and the custom resource.
@@ -155,19 +166,48 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// deploy deploys the functions. fill gives instances to all but stepped.
+// deploy deploys the functions at all replicas. fill gives instances to all but stepped.
 func (b *bench) deploy(ctx context.Context) error {
-	b.say("deploying %d functions", b.Functions)
-	for i := range b.Functions {
-		f := testprovider.Function{Name: b.name(i), SLO: objective, Exec: modelTime}
-		if i == 0 {
-			f.Min = 1
-		}
-		if err := b.rig.Deploy(ctx, f); err != nil {
+	b.say("deploying %d functions at %d replicas", b.Functions, b.Replicas)
+	deploying, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var deployed atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		_ = atOnce(b.Functions, func(i int) error { // The first error is deploying's cause.
+			err := b.deployOne(deploying, i)
+			if err != nil {
+				cancel(err)
+			} else {
+				deployed.Add(1)
+			}
+			return err
+		})
+	})
+	err := b.until(deploying, "every function is deployed", func() int { return b.Functions - int(deployed.Load()) })
+	all.Wait()
+	if err != nil {
+		return err
+	}
+	return b.until(ctx, "the first instance is ready", func() int { return 1 - b.rig.Ready(stepped) })
+}
+
+// deployOne deploys a function at all replicas, which share its object.
+func (b *bench) deployOne(ctx context.Context, i int) error {
+	f := testprovider.Function{Name: b.name(i), SLO: comfortable, Exec: modelTime}
+	if i == 0 {
+		f.Min, f.SLO = 1, objective
+	}
+	object, err := b.rig.Object(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, r := range b.all {
+		if err := r.DeployObject(ctx, f, object); err != nil {
 			return err
 		}
 	}
-	return b.until(ctx, "the first instance is ready", func() bool { return b.rig.Ready(stepped) == 1 })
+	return nil
 }
 
 func (b *bench) name(i int) string {
@@ -184,7 +224,7 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	note := fmt.Sprintf("resident set of provider, stand-in and bench in one process, %d nodes, %d pods", b.Nodes, b.Pods)
+	note := fmt.Sprintf("resident set of provider, stand-in and bench in one process, %s", b.size())
 	b.report.Add("memory_mib", resident, "MiB", note)
 	b.report.Add("memory_peak_mib", peak, "MiB", "the same, at its highest so far, the bare client's pods included")
 	return ctx.Err()
@@ -196,21 +236,42 @@ func (f Fleet) say(format string, arguments ...any) {
 	}
 }
 
-// patience bounds each wait for the cluster.
-const patience = 3 * time.Minute
+// size names what the figures depend on.
+func (f Fleet) size() string {
+	return fmt.Sprintf("%d nodes, %d functions, %d pods, %d replicas", f.Nodes, f.Functions, f.Pods, f.Replicas)
+}
 
-// until waits for a condition. what names it for the error.
-func (b *bench) until(ctx context.Context, what string, condition func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+const (
+	// patience bounds each wait for the cluster without progress.
+	patience = 3 * time.Minute
+	// notice is the time between two messages about a wait.
+	notice = 5 * time.Second
+)
+
+// until waits until left returns 0 or less. what names the condition for messages and the error.
+func (b *bench) until(ctx context.Context, what string, left func() int) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for !condition() {
+	began := time.Now()
+	least, lessAt, told := math.MaxInt, began, began
+	for {
+		n, now := left(), time.Now()
+		switch {
+		case n <= 0:
+			return nil
+		case n < least:
+			least, lessAt = n, now
+		case now.Sub(lessAt) > patience:
+			return fmt.Errorf("wait until %s: %d are left, none less than %v ago", what, n, patience)
+		}
+		if now.Sub(told) >= notice {
+			told = now
+			b.say("waiting until %s: %d left after %v", what, n, now.Sub(began).Round(time.Second))
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w", what, ctx.Err())
+			return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
 		}
 	}
-	return nil
 }

@@ -16,7 +16,7 @@ func TestSmallFleet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	f := Default()
-	f.Nodes, f.Functions, f.Pods, f.Rounds, f.Log = 20, 3, 40, 2, t.Output()
+	f.Nodes, f.Functions, f.Pods, f.Replicas, f.Rounds, f.Log = 20, 4, 40, 2, 2, t.Output()
 	f.Rate, f.Step, f.Serve = 40, 4*time.Second, 2*time.Second
 	r, got := figures(ctx, t, f)
 	if got["writes_per_request"] != 0 || got["step.answered"] < 10 {
@@ -57,6 +57,7 @@ func TestFleetsThatMakeNoSense(t *testing.T) {
 	for want, edit := range map[string]func(*Fleet){
 		"--nodes": func(f *Fleet) { f.Nodes = 0 }, "--functions": func(f *Fleet) { f.Functions = 1 },
 		"--pods 3": func(f *Fleet) { f.Pods = 3 }, "--rate": func(f *Fleet) { f.Rate = 0 },
+		"--replicas": func(f *Fleet) { f.Replicas = 0 },
 	} {
 		f := Default()
 		edit(&f)

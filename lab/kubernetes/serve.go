@@ -20,30 +20,35 @@ func (b *bench) step(ctx context.Context) error {
 	b.say("a load step of %.0f requests/s", b.Rate)
 	b.rig.Backend.Begin()
 	began := time.Now()
-	answered, failure := b.load(ctx, stepped, b.Rate, b.Step)
+	answered, failure := b.load(ctx, b.Rate, b.Step)
 	passes := b.rig.Backend.Passes()
 	if len(passes) == 0 {
 		return fmt.Errorf("the load step started no instance; %d requests were answered: %w", answered, failure)
 	}
-	longest := slices.MaxFunc(passes, func(a, b testprovider.Pass) int { return int(a.Decision() - b.Decision()) })
+	byDecision := func(a, b testprovider.Pass) int { return int(a.Decision() - b.Decision()) }
+	longest := slices.MaxFunc(passes, byDecision)
 	listing := slices.MaxFunc(passes, func(a, b testprovider.Pass) int { return int(a.Listing - b.Listing) })
 	starts := 0
 	for _, p := range passes {
 		starts += p.Starts
 	}
-	note := fmt.Sprintf("%d nodes, %d functions, %d pods", b.Nodes, b.Functions, b.Pods)
-	b.report.Add("decision_ms", rig.Milliseconds(longest.Decision()), "ms", fmt.Sprintf("from looking at the nodes to the first order, the longest of %d decisions; %s", len(passes), note))
+	b.report.Add("decision_ms", rig.Milliseconds(longest.Decision()), "ms", fmt.Sprintf("from looking at the nodes to the first order, the longest of %d decisions; %s", len(passes), b.size()))
 	b.report.Add("decision_first_ms", rig.Milliseconds(passes[0].Decision()), "ms", fmt.Sprintf("the first decision, on %d instances", passes[0].Starts))
+	filling := slices.MaxFunc(b.decisions, byDecision)
+	b.report.Add("decision_fill_ms", rig.Milliseconds(filling.Decision()), "ms", fmt.Sprintf("the longest of %d while the nodes were filled", len(b.decisions)))
 	b.report.Add("decision_nodes_ms", rig.Milliseconds(listing.Listing), "ms", "of which listing the nodes, the longest")
 	b.report.Add("step.reaction_ms", rig.Milliseconds(passes[0].First.Sub(began)), "ms", "from the first request to the first order")
 	b.report.Add("step.instances", float64(starts), "instances", fmt.Sprintf("ordered for %.0f requests/s", b.Rate))
-	note = fmt.Sprintf("of %.0f, with instances that the cluster makes meanwhile", b.Rate*b.Step.Seconds())
+	note := fmt.Sprintf("of %.0f, with instances that the cluster makes meanwhile", b.Rate*b.Step.Seconds())
 	if failure != nil {
 		note += "; the first that was not: " + failure.Error()
 	}
 	b.report.Add("step.answered", float64(answered), "requests", note)
 	return nil
 }
+
+// serveLess is how many times less than the load step serve sends.
+const serveLess = 4
 
 // serve sends requests to a function that has enough instances. It counts the writes to the
 // API server while they are served, after the writes that the load's start caused.
@@ -56,9 +61,12 @@ func (b *bench) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name := b.name(1)
-	rate := min(b.Rate, 0.5*float64(b.rig.Ready(name))) // The load must need no further instance.
-	answered, stop := b.sustain(ctx, name, rate)
+	most, rate, functions := b.Rate/serveLess, 0.0, 0 // The load must need no further instance.
+	for functions+1 < b.Functions && rate < most {
+		functions++
+		rate += 0.5 * float64(b.rig.Ready(b.name(functions)))
+	}
+	answered, stop := b.sustain(ctx, functions, min(most, rate))
 	defer stop()
 	if err := b.quiet(ctx); err != nil {
 		return err
@@ -78,21 +86,22 @@ func (b *bench) serve(ctx context.Context) error {
 	return nil
 }
 
-// sustain sends requests at a rate until stop is called, and counts the good answers.
-func (b *bench) sustain(ctx context.Context, name string, rate float64) (answered *atomic.Int64, stop func()) {
+// sustain sends requests at a rate to the first filled functions in turn until stop is called, and
+// counts the good answers.
+func (b *bench) sustain(ctx context.Context, functions int, rate float64) (answered *atomic.Int64, stop func()) {
 	answered = new(atomic.Int64)
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	all.Go(func() {
 		tick := time.NewTicker(time.Duration(float64(time.Second) / rate))
 		defer tick.Stop()
-		for {
+		for i := 0; ; i++ {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 				all.Go(func() {
-					if b.rig.Invoke(ctx, name, "request") == nil {
+					if b.at(i).Invoke(ctx, b.name(1+i%functions), "request") == nil {
 						answered.Add(1)
 					}
 				})
@@ -110,11 +119,11 @@ func (b *bench) sustain(ctx context.Context, name string, rate float64) (answere
 func (b *bench) quiet(ctx context.Context) error {
 	begun := b.writes.now()
 	last, since := -1, time.Now()
-	err := b.until(ctx, "the provider stops writing", func() bool {
+	err := b.until(ctx, "the provider stops writing", func() int {
 		if n, _ := b.writes.ours(nil); n != last {
 			last, since = n, time.Now()
 		}
-		return time.Since(since) > 3*settle
+		return int((3*settle - time.Since(since)) / time.Millisecond)
 	})
 	if err != nil {
 		_, which := b.writes.ours(begun)
@@ -123,9 +132,9 @@ func (b *bench) quiet(ctx context.Context) error {
 	return nil
 }
 
-// load sends requests at a rate, each when it is due. It returns the number of good answers
-// and the first failure.
-func (b *bench) load(ctx context.Context, name string, rate float64, d time.Duration) (answered int, failure error) {
+// load sends the stepped function requests at a rate, each when it is due. It returns the number of
+// good answers and the first failure.
+func (b *bench) load(ctx context.Context, rate float64, d time.Duration) (answered int, failure error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	began := time.Now()
@@ -136,7 +145,7 @@ func (b *bench) load(ctx context.Context, name string, rate float64, d time.Dura
 			break
 		}
 		all.Go(func() {
-			err := b.rig.Invoke(ctx, name, "request")
+			err := b.at(i).Invoke(ctx, stepped, "request")
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {

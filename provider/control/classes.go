@@ -227,7 +227,7 @@ func (fn *function) offer() {
 // remembers the accuracies of the others.
 func (fn *function) overtaken() *map[string]float64 {
 	var all map[string]float64
-	for id, in := range fn.Instances {
+	for _, in := range fn.Sorted() {
 		switch a := fn.artefact(in.Artefact.Name); {
 		case a != nil && in.Revision == fn.Revision:
 			in.accuracy = a.accuracy
@@ -235,13 +235,14 @@ func (fn *function) overtaken() *map[string]float64 {
 			if all == nil {
 				all = map[string]float64{}
 			}
-			all[string(id)] = in.accuracy
+			all[string(in.ID)] = in.accuracy
 		}
 	}
 	if all == nil {
 		return nil
 	}
-	return &all
+	found := all // Only this takes memory: nearly always there are none.
+	return &found
 }
 
 // offers lists the function's variants. One whose times are not known yet counts as slow and

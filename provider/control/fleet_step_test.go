@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,14 +15,20 @@ import (
 )
 
 // BenchmarkFleetStep measures the looks during a load step of 400 requests/s for one of 40
-// functions, which have 10,000 instances on 2,000 nodes. It reports wall-clock time and
+// or 10,000 functions, which have 10,000 instances on 2,000 nodes. It reports wall-clock time and
 // processor time; other programs on the machine hardly change the latter. It lasts 8
 // seconds.
 func BenchmarkFleetStep(b *testing.B) {
+	for _, functions := range []int{40, 10_000} {
+		b.Run(fmt.Sprint(functions), func(b *testing.B) { fleetStep(b, functions) })
+	}
+}
+
+func fleetStep(b *testing.B, functions int) {
 	const rate, lasts = 400, 8 * time.Second
 	runtime.LockOSThread() // Its time is measured.
 	defer runtime.UnlockOSThread()
-	r, backend := newFleet(b, 40, 10000, 2000)
+	r, backend := newFleet(b, functions, 10_000, 2000)
 	before := backend.started.Load()
 	var took, used []float64
 	for range b.N {

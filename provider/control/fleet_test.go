@@ -95,14 +95,18 @@ func (r *rig) starting() (n int) {
 
 // One look at 10,000 instances without load; the provider makes ten a second.
 func BenchmarkFleetLook(b *testing.B) {
-	r, _ := newFleet(b, 40, 10000, 2000)
-	b.ReportAllocs()
-	for b.Loop() {
-		r.scale(time.Now())
-	}
-	b.StopTimer()
-	if err := r.Close(b.Context()); err != nil {
-		b.Fatal(err)
+	for _, functions := range []int{40, 10_000} {
+		b.Run(fmt.Sprint(functions), func(b *testing.B) {
+			r, _ := newFleet(b, functions, 10_000, 2000)
+			b.ReportAllocs()
+			for b.Loop() {
+				r.scale(time.Now())
+			}
+			b.StopTimer()
+			if err := r.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
 }
 

@@ -157,6 +157,9 @@ func (c *Controller) EachStats(each func(function string, s dispatch.Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, fn := range c.functions {
+		if dispatch.Arrivals(fn.dispatcher) == 0 {
+			continue
+		}
 		s := fn.dispatcher.Stats()
 		fn.reported(&s)
 		each(name, s)

@@ -211,6 +211,9 @@ type Stats struct {
 	Instances map[cluster.InstanceID]time.Time
 }
 
+// Arrivals is that of [Dispatcher.Stats]. It takes no lock.
+func Arrivals(d *Dispatcher) uint64 { return d.arrivals.Load() }
+
 // Stats reads the counters.
 func (d *Dispatcher) Stats() Stats {
 	var s Stats

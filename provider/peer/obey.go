@@ -23,9 +23,6 @@ func (r replicaLocal) Load(since uint64) Load {
 	now := time.Now()
 	l := Load{Functions: map[string]FunctionLoad{}}
 	r.local.EachStats(func(function string, s dispatch.Stats) {
-		if s.Arrivals == 0 {
-			return
-		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		e := r.of(function)

@@ -37,7 +37,7 @@ type Others interface {
 type Controlled interface {
 	// Wake makes it look at the load now.
 	Wake()
-	// EachStats calls each with the stats of this replica's own dispatchers.
+	// EachStats calls each with the stats of this replica's own dispatchers that had requests.
 	EachStats(each func(function string, s dispatch.Stats))
 	// Leave makes the dispatcher send an instance nothing new. It returns when the
 	// instance has no request in flight, or with ctx's error.

@@ -18,9 +18,11 @@ type Recall struct {
 	percentile float64
 	queue      Queue
 	configs    []Candidate
-	chosen     map[chosenAt][]Choice
-	ranges     map[rangeAt]Range
-	smaller    map[smallerAt][]Choice
+	// list is the first of the caller's configs.
+	list    *Candidate
+	chosen  map[chosenAt][]Choice
+	ranges  map[rangeAt]Range
+	smaller map[smallerAt][]Choice
 }
 
 // chosenAt, rangeAt and smallerAt are the caches' keys.
@@ -47,9 +49,14 @@ type (
 // maxAnswers bounds the size of each cache.
 const maxAnswers = 256
 
-// About clears the caches if they are not for such a function.
+// About clears the caches if they are not for such a function. The caller must not change a list of
+// configs later: of thousands of functions, few have another list than at the last pass.
 func (r *Recall) About(o Options, slo time.Duration, percentile float64, queue Queue, configs []Candidate) {
-	if r.chosen != nil && r.options == o && r.slo == slo && r.percentile == percentile && r.queue == queue && slices.Equal(r.configs, configs) {
+	same := len(configs) > 0 && len(configs) == len(r.configs) && r.list == &configs[0]
+	if r.list = nil; len(configs) > 0 {
+		r.list = &configs[0]
+	}
+	if r.chosen != nil && r.options == o && r.slo == slo && r.percentile == percentile && r.queue == queue && (same || slices.Equal(r.configs, configs)) {
 		return
 	}
 	r.options, r.slo, r.percentile, r.queue, r.configs = o, slo, percentile, queue, append(r.configs[:0], configs...)

@@ -114,18 +114,35 @@ func (p *Problem) barred(place int) (barred []bool) {
 	return barred
 }
 
-// zones numbers the places by the demands that they bar. of has each place's number.
+// zones numbers the places by the demands that they bar. of has each place's number. Thousands of
+// demands share few lists of places.
 func (p *Problem) zones(places int) (of []int, barred [][]bool) {
 	of = make([]int, places)
-	if !slices.ContainsFunc(p.Demands, func(d Demand) bool { return !d.Allowed.All() }) {
+	var lists []placing.Allowed
+	known := map[*bool]bool{nil: true}
+	for _, d := range p.Demands {
+		if id := d.Allowed.List(); !known[id] {
+			known[id] = true
+			lists = append(lists, d.Allowed)
+		}
+	}
+	if len(lists) == 0 {
 		return of, [][]bool{nil}
 	}
+	zones := map[string]int{}
+	on := make([]byte, len(lists))
 	for i := range of {
-		here := p.barred(i)
-		if of[i] = slices.IndexFunc(barred, func(b []bool) bool { return slices.Equal(b, here) }); of[i] < 0 {
-			of[i] = len(barred)
-			barred = append(barred, here)
+		for n, a := range lists {
+			if on[n] = 0; a.Has(i) {
+				on[n] = 1
+			}
 		}
+		zone, there := zones[string(on)]
+		if !there {
+			zone = len(barred)
+			zones[string(on)], barred = zone, append(barred, p.barred(i))
+		}
+		of[i] = zone
 	}
 	return of, barred
 }

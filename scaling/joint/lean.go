@@ -47,9 +47,6 @@ func Lean(room *placing.Room, least float64) Thrift {
 // Least is how many empty nodes the whole problem would take, if instances could be
 // divided to fill them, whatever the nodes hold now.
 func (p *Problem) Least(room *placing.Room) float64 {
-	if p.cores(room) > fewNodes {
-		return math.Inf(1)
-	}
 	problem := packing.Problem{Demands: p.needs, Items: slices.Clone(p.items), Work: p.Work}
 	for i := range problem.Items {
 		problem.Items[i].Cost = 0
@@ -80,21 +77,24 @@ func (p *Problem) Least(room *placing.Room) float64 {
 	return s.Cost
 }
 
-// cores is a lower bound for the number of nodes of the demands, by their cores alone.
-func (p *Problem) cores(room *placing.Room) float64 {
-	least := slices.Repeat([]float64{math.Inf(1)}, len(p.needs))
-	for i := range p.items {
-		it, k := &p.items[i], p.of[i]
-		least[k] = min(least[k], float64(it.Need.CPU)*p.needs[k]/it.Rate)
-	}
-	sum, most := 0.0, 1
-	for _, need := range least {
-		if !math.IsInf(need, 1) {
-			sum += need
-		}
-	}
+// Few is how much CPU few nodes have, in millicores: a lean plan may need no more.
+func Few(room *placing.Room) float64 {
+	most := 1
 	for i := range room.Places {
 		most = max(most, room.Places[i].Total.CPU)
 	}
-	return sum / float64(most)
+	return fewNodes * float64(most)
+}
+
+// Cores is a lower bound for the CPU that the demand takes, in millicores.
+func (d *Demand) Cores() float64 {
+	least := math.Inf(1)
+	for i := range d.Choices {
+		c := &d.Choices[i]
+		least = min(least, float64(c.Config.CPU)*d.Need/c.Range.Up)
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
 }

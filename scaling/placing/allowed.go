@@ -38,6 +38,14 @@ func (a Allowed) Has(i int) bool { return a.on == nil || a.on[i] }
 // All reports whether instances may start on every place.
 func (a Allowed) All() bool { return a.on == nil }
 
+// List identifies the list of places: functions that share one have the same, nil for all places.
+func (a Allowed) List() *bool {
+	if len(a.on) == 0 {
+		return nil
+	}
+	return &a.on[0]
+}
+
 // Any reports whether instances may start on any place.
 func (a Allowed) Any() bool { return a.on == nil || slices.Contains(a.on, true) }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -70,10 +71,10 @@ type Rig struct {
 }
 
 const (
-	// tick, grace and coldWait are the provider's defaults.
-	tick     = 100 * time.Millisecond
+	// Tick, grace and ColdWait are the provider's defaults.
+	Tick     = 100 * time.Millisecond
 	grace    = 10 * time.Second
-	coldWait = 30 * time.Second
+	ColdWait = 30 * time.Second
 	// openPatience is how long a backend may take to read the cluster.
 	openPatience = 2 * time.Minute
 )
@@ -111,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Rig, error) {
 		Backend: r.Backend, System: system, Cold: coldstart.NewFixed(time.Hour),
 		Models: models{}, Profiles: &Profiles{}, Bundles: bundles{}, Secrets: secrets{},
 		Metrics: metrics.New(prometheus.NewRegistry()), Logger: o.Logger, Policy: batching.SharedName,
-		ColdWait: coldWait, QueueLimit: 20000, Tick: tick, StopGrace: grace, Engine: engine, Machine: machine, Dial: o.Instances.Dial,
+		ColdWait: ColdWait, QueueLimit: 20000, Tick: Tick, StopGrace: grace, Engine: engine, Machine: machine, Dial: o.Instances.Dial,
 	}
 	if o.Control != nil {
 		o.Control(&settings)
@@ -177,12 +178,22 @@ type Function struct {
 // Namespace is the default namespace of a rig's functions.
 var Namespace = provider.DefaultNamespace
 
+// Eligible returns the nodes that may run a function's pods, as [control.Options] asks for them.
+func (r *Rig) Eligible(f *provider.Function) (nodes []string, why string) {
+	return r.own.Eligible(f.Deployment)
+}
+
 // Deploy makes a function's object if there is none, and deploys the function.
 func (r *Rig) Deploy(ctx context.Context, f Function) error {
-	object, err := r.object(ctx, f)
+	object, err := r.Object(ctx, f)
 	if err != nil {
 		return err
 	}
+	return r.DeployObject(ctx, f, object)
+}
+
+// DeployObject deploys a function that has an object, such as one that replicas share.
+func (r *Rig) DeployObject(ctx context.Context, f Function, object *v1alpha1.Function) error {
 	full := provider.FullName(f.Name, r.namespace)
 	r.mu.Lock()
 	r.functions[full] = object
@@ -207,17 +218,17 @@ func (r *Rig) Deploy(ctx context.Context, f Function) error {
 	return nil
 }
 
-// object finds or makes a function's object.
-func (r *Rig) object(ctx context.Context, f Function) (*v1alpha1.Function, error) {
+// Object finds or makes a function's object.
+func (r *Rig) Object(ctx context.Context, f Function) (*v1alpha1.Function, error) {
 	objects := r.objects.Functions(r.namespace)
-	if found, err := objects.Get(ctx, f.Name, metav1.GetOptions{}); err == nil {
-		return found, nil
-	}
 	made, err := objects.Create(ctx, &v1alpha1.Function{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: r.namespace},
 		Spec:       v1alpha1.FunctionSpec{Image: image(f), Annotations: map[string]string{annotation.SLOLatency: f.SLO.String()}},
 	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		made, err = objects.Get(ctx, f.Name, metav1.GetOptions{})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create function %s: %w", f.Name, err)
 	}
