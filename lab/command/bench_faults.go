@@ -61,7 +61,7 @@ cannot change, and some faults cannot be brought. The gateway is built by "make 
 --soak runs a steady and then a changing load instead, and prints by how much memory,
 descriptors and the 99th percentile of latency grow per hour (soak.PHASE.…).
 
-All faults three times take about an hour, one fault once less than a minute.`,
+All faults three times take about an hour and a half, one fault once about a minute.`,
 		Example: `  faas-infer-lab bench faults --list
   faas-infer-lab bench faults --repeat 1 --only stopped
   faas-infer-lab bench faults --seed 7 --history requests.jsonl --json

@@ -175,21 +175,23 @@ func (t *trial) hostile(name string, file []byte) (image string, err error) {
 }
 
 // refused deploys a model that cannot serve, and returns what the provider says to that or later
-// about the function.
-func (t *trial) refused(ctx context.Context, name, image string) string {
+// about the function: its problem or, if none is known when ctx ends, how far finding out has come.
+func (t *trial) refused(ctx context.Context, name, image string) (said string) {
 	f := &function{name: name, deployment: rig.Function(name, image, map[string]string{"com.openfaas.slo.latency": t.SLO.String()})}
 	if err := t.guest(ctx, f); err != nil && ctx.Err() == nil {
 		return err.Error()
 	}
-	for {
+	for rig.Pause(ctx, 100*time.Millisecond) == nil {
 		s, err := t.world.now().Status(ctx, name)
-		if err == nil && s.Annotations != nil && (*s.Annotations)["com.openfaas.infer.problem"] != "" {
-			return (*s.Annotations)["com.openfaas.infer.problem"]
+		if err != nil || s.Annotations == nil {
+			continue
 		}
-		if rig.Pause(ctx, 100*time.Millisecond) != nil {
-			return ""
+		if problem := (*s.Annotations)["com.openfaas.infer.problem"]; problem != "" {
+			return problem
 		}
+		said = (*s.Annotations)["com.openfaas.infer.progress"]
 	}
+	return said
 }
 
 // endlessModel deploys one beside a model that is fine.

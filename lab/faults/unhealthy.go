@@ -18,8 +18,10 @@ import (
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/model/onnxpb"
 )
 
 // noticed is how long the provider may take until it sends an unhealthy instance nothing more, and
@@ -31,8 +33,8 @@ const (
 
 // keepsWell sends the fault's own function requests until the fault is over, and looks at those that
 // came after the time in which the instance must have been noticed.
-func (t *trial) keepsWell(ctx context.Context, rate float64) error {
-	id, err := t.burst(ctx, t.world.now().URL, t.own, rate, t.fault.lasts, t.SLO, t.SLO+beyond)
+func (t *trial) keepsWell(ctx context.Context, rate float64, slo time.Duration) error {
+	id, err := t.burst(ctx, t.world.now().URL, t.own, rate, t.fault.lasts, slo, slo+beyond)
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func programFails(ctx context.Context, t *trial) error {
 	if marked == 0 {
 		return fmt.Errorf("%w: the instance's /tmp cannot be written", errNotHere)
 	}
-	return t.keepsWell(ctx, 40)
+	return t.keepsWell(ctx, 40, t.SLO)
 }
 
 // failingProgram fails at once in the process whose token is in a file. It answers with its token to a
@@ -170,34 +172,61 @@ func modelFails(ctx context.Context, t *trial) error {
 	if err := os.WriteFile(t.badFile(), []byte(text), 0o644); err != nil {
 		return err
 	}
-	return t.keepsWell(ctx, 20)
+	return t.keepsWell(ctx, 20, t.SLO)
 }
 
-// cutModel deploys the model with so little memory that it is cut, and learns its answers.
+// cutModel deploys a model of 192 MiB of weights with less memory than that, so that it is cut.
 func cutModel(ctx context.Context, t *trial) error {
-	const name = "cut"
-	s, err := rig.NewSubject(zooModel)
+	const name, width, products = "cut", 4096, 3
+	nodes := `node { op_type: "Expand" input: "x" input: "shape" output: "r0" }
+initializer { name: "shape" data_type: 7 dims: 2 int64_data: 1 int64_data: 4096 }
+node { op_type: "ReduceMax" input: "r3" output: "y" attribute { name: "axes" type: INTS ints: 1 } }`
+	for i := range products {
+		nodes += fmt.Sprintf(` node { op_type: "MatMul" input: "r%d" input: "w%d" output: "p%d" } node { op_type: "Relu" input: "p%d" output: "r%d" }`, i, i, i, i, i+1)
+	}
+	p, err := graphOf(nodes)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	known := new(digits)
-	f, err := known.function(s, t.Seed)
+	for i := range products {
+		p.Graph.Initializer = append(p.Graph.Initializer, &onnxpb.TensorProto{
+			Name: proto.String(fmt.Sprint("w", i)), DataType: proto.Int32(1), Dims: []int64{width, width}, RawData: make([]byte, 4*width*width),
+		})
+	}
+	file, err := proto.Marshal(p)
 	if err != nil {
 		return err
 	}
-	f.name = name
-	f.deployment = rig.Function(name, modelName+":latest", map[string]string{
-		"com.openfaas.slo.latency": t.SLO.String(), "com.openfaas.infer.partition": "auto", "com.openfaas.infer.max-batch": "1",
-	})
+	image, err := t.hostile(name, file)
+	if err != nil {
+		return err
+	}
+	body := []byte(`{"inputs":[{"name":"x","datatype":"FP32","shape":[1,1],"data":[1]}]}`)
+	f := &function{
+		name: name, header: http.Header{"Content-Type": {"application/json"}},
+		body: func(int) []byte { return body }, want: func(int) Hash { return 0 },
+		hash: func(answer []byte) Hash {
+			if bytes.Contains(answer, []byte(`"data":[0]`)) {
+				return 0
+			}
+			return hashOf(answer)
+		},
+		deployment: rig.Function(name, image, map[string]string{
+			"com.openfaas.slo.latency": cutSLO.String(), "com.openfaas.infer.partition": "auto", "com.openfaas.infer.max-batch": "1",
+		}),
+	}
 	f.deployment.Labels = &map[string]string{"com.openfaas.scale.min": "1"}
-	f.deployment.Limits = &types.FunctionResources{Memory: "105Mi"}
+	f.deployment.Limits = &types.FunctionResources{Memory: "176Mi"}
 	t.own = f
 	if err := t.guest(ctx, f); err != nil {
 		return err
 	}
-	return known.learn(ctx, t.world.answerOf(f, wellWithin))
+	_, err = t.world.answerOf(f, time.Minute)(ctx, body)
+	return err
 }
+
+// cutSLO is the objective of the model that is cut.
+const cutSLO = time.Second
 
 func workerStopped(ctx context.Context, t *trial) error {
 	its, err := t.instancesOf()
@@ -214,7 +243,7 @@ func workerStopped(ctx context.Context, t *trial) error {
 			if err := t.world.signalAll(r, syscall.SIGSTOP); err != nil {
 				return err
 			}
-			return t.keepsWell(ctx, 10)
+			return t.keepsWell(ctx, 5, cutSLO)
 		}
 	}
 	return fmt.Errorf("%w: the model is not cut", errNotHere)
@@ -345,9 +374,7 @@ func parkedModel(ctx context.Context, t *trial) error {
 	const name = "parked"
 	f := *t.functions[0]
 	f.name = name
-	f.deployment = rig.Function(name, modelName+":latest", map[string]string{
-		"com.openfaas.slo.latency": t.SLO.String(), "com.openfaas.infer.keep-alive": "5m",
-	})
+	f.deployment = rig.Function(name, modelName+":latest", *f.deployment.Annotations)
 	t.own = &f
 	if err := t.guest(ctx, &f); err != nil {
 		return err
