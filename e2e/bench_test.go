@@ -28,7 +28,7 @@ func TestBenchCommandsPrintTheirResults(t *testing.T) {
 		{"coldstart --model mnist --runs 2", []string{"cold.p50_ms", "cold.library_ms", "cold.model_ms", "cold.first_run_ms", "cold.process_ms"}, 1},
 		{"sharing --model mnist", []string{"second.load_ms", "second.private_mib", "second.shared_mib"}, 1},
 		{"faults --repeat 1 --only killed --rate 10 --slo 2s --after 2s", []string{"killed.lost", "killed.wrong", "killed.unbounded", "killed.within_slo_pct",
-			"killed.within_slo_pct_during", "killed.recover_s", "killed.leaked", "lost.all", "wrong.all", "unbounded.all", "leaked.all", "generator.lag_ms"}, 1},
+			"killed.within_slo_pct_during", "killed.recover_s", "killed.leaked", "killed.memory", "lost.all", "wrong.all", "unbounded.all", "leaked.all", "memory.all", "generator.lag_ms"}, 1},
 		{"memory --functions 3", []string{"idle.rss_mib", "functions.rss_mib"}, 1},
 		{"partition --model mnist --served= --rounds 1 --requests 2 --database " + filepath.Join(p.state, "operators.jsonl"), []string{"round.p50_us.1mib",
 			"whole_ms.mnist", "threads_ms.mnist", "parts_ms.mnist", "speedup.mnist", "speedup_threads.mnist", "error_pct.latency.mnist", "rel_diff.mnist"}, 2},

@@ -31,7 +31,8 @@ an objective; what bounds the ordinary function is its exec_timeout, the SLO and
 
 Results of each fault:
   FAULT.lost                   accepted, and never answered or called back
-  FAULT.wrong                  answers that are not their requests', or one too many
+  FAULT.wrong                  answers that are not their requests', or one too many, and
+                               whatever else the fault's sentence rules out
   FAULT.unbounded              answered later than the SLO and a second
   FAULT.within_slo_pct         within the SLO outside the fault, in %
   FAULT.within_slo_pct_during  the same from the fault's beginning until all was well
@@ -39,8 +40,10 @@ Results of each fault:
                                fault that lasts, from the beginning of another
   FAULT.leaked                 processes, cgroups, descriptors, goroutines and MiB that are
                                there afterwards and were not before
+  FAULT.memory                 the provider's largest memory, in MiB
   FAULT.not_run                the fault could not be brought; the note says why
-lost.all, wrong.all, unbounded.all and leaked.all are the sums, and are to be 0.
+lost.all, wrong.all, unbounded.all and leaked.all are the sums, and are to be 0. memory.all
+is the largest; what exceeds 1.5 times --max-held and 200 MiB counts as leaked, too.
 generator.lag_ms is how late the load itself was: it is part of all latencies, and no
 request is left out for it.
 
@@ -58,7 +61,7 @@ cannot change, and some faults cannot be brought. The gateway is built by "make 
 --soak runs a steady and then a changing load instead, and prints by how much memory,
 descriptors and the 99th percentile of latency grow per hour (soak.PHASE.…).
 
-All faults three times take about an hour, one fault once less than a minute.`,
+All faults three times take about an hour and a half, one fault once about a minute.`,
 		Example: `  faas-infer-lab bench faults --list
   faas-infer-lab bench faults --repeat 1 --only stopped
   faas-infer-lab bench faults --seed 7 --history requests.jsonl --json

@@ -36,7 +36,7 @@ var catalogue = []fault{
 	{"disk_full", "The provider's directory is on a file system that is full for 20 s.", 20 * time.Second, smallDisk, diskFull},
 	{"memory_pressure", "All instances together have 16 MiB more memory than they hold, and a process fills that for 10 s.", 10 * time.Second, nil, memoryPressure},
 	{"cores_taken", "A process for each core computes for 30 s, with the priority that processes have.", 30 * time.Second, nil, coresTaken},
-	{"clock", "The clock of provider, gateway and instances goes an hour forward, and back after 5 s.", 10 * time.Second, patchClocks, clockMoved},
+	{"clock", "The clock of provider, gateway and instances goes an hour forward, two hours back after 4 s, and an hour forward after 4 s; instances must not multiply.", 12 * time.Second, patchClocks, clockMoved},
 	{"idle_sockets", "1,000 clients announce a body of 32 MiB and send nothing for 10 s.", 10 * time.Second, nil, idleSockets},
 	{"slow_senders", "200 clients send a body of 1 MiB at 1 KiB/s for 10 s.", 10 * time.Second, nil, slowSenders},
 	{"slow_readers", "Within 2 s, 100 clients send 2 MiB to the ordinary function or to one without exec_timeout, and read the answers at 1 KiB/s until 10 s are over.", 10 * time.Second, patientFunction, slowReaders},
@@ -48,6 +48,17 @@ var catalogue = []fault{
 	{"answers", "Ten asynchronous requests of one byte each have an answer of 67 MB that nobody is called back with.", 10 * time.Second, largeAnswers, answers},
 	{"heads", "18,000 connections to the provider send 60 KB of a head that never ends, for 10 s.", 10 * time.Second, nil, heads},
 	{"logs", "An ordinary function prints 1 GB, for 10 s at most.", 10 * time.Second, noisy, logs},
+	{"telemetry", "The network has a way out and a resolver on it, and all instances start anew and a new model is measured: for 15 s nothing may be sent there.", 15 * time.Second, watchNetwork, telemetry},
+	{"endless_model", "A model whose run never ends is deployed, and then a good one: that must answer within 20 s, and the first be refused or say why it does not serve.", 20 * time.Second, nil, endlessModel},
+	{"hostile_models", "Models with four million operators, with 100,000 warnings and with a tensor of 8 GiB are deployed: within 20 s the provider must say why the first and the last do not serve, and grow by 128 MiB at most.", 20 * time.Second, nil, hostileModels},
+	{"callbacks_home", "Deployments come to the provider's own address as callbacks, by a redirect, and from a function: none may be taken in 5 s.", 5 * time.Second, postman, callbacksHome},
+	{"program_fails", "One of two instances of a program answers 500 at once, for 10 s: after 5 s 95 % of its requests must be answered well.", 10 * time.Second, echoes, programFails},
+	{"model_fails", "One of two instances of a model answers 500 at once, for 10 s: after 5 s 95 % of its requests must be answered well.", 10 * time.Second, failingModel, modelFails},
+	{"worker_stopped", "A worker of a model that is cut gets SIGSTOP and is never continued: after 5 of 15 s 95 % of the requests must be answered well.", 15 * time.Second, cutModel, workerStopped},
+	{"frozen", "An instance is frozen for 10 s, so that not even SIGKILL ends it.", 10 * time.Second, nil, frozen},
+	{"hiccups", "A model takes longer than its objective in 5 % of its executions, whatever its share, for 30 s: its CPU must not be more than doubled at the end.", 30 * time.Second, hiccupModel, hiccups},
+	{"parked", "The provider's file system is full for 10 s, in which a parked model gets requests: its instance must answer all of them and go on.", 10 * time.Second, parkedModel, parked},
+	{"narrow_burst", "Eight requests at once come to a program without instances that takes one at a time, again and again for 5 s: none may be refused with 429.", 5 * time.Second, narrow, narrowBurst},
 }
 
 // names of all faults.

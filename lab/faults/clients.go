@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -113,12 +112,12 @@ func (t *trial) guest(ctx context.Context, f *function) error {
 }
 
 // burst sends a guest requests, at a gateway or provider, at a rate for a time; they must
-// be answered within bound.
-func (t *trial) burst(ctx context.Context, at string, f *function, rate float64, d, slo, bound time.Duration) error {
+// be answered within bound. id is their source.
+func (t *trial) burst(ctx context.Context, at string, f *function, rate float64, d, slo, bound time.Duration) (id int, err error) {
 	target := load.Target{URL: at + "/function/" + f.name, Rate: rate, Arrivals: load.Uniform}
-	id := t.recorder.add(source{function: f, guest: true, step: 1, slo: slo, bound: bound}, &target)
-	_, err := t.recorder.drive(ctx, id, []load.Target{target}, d, t.Seed)
-	return err
+	id = t.recorder.add(source{function: f, guest: true, step: 1, slo: slo, bound: bound}, &target)
+	_, err = t.recorder.drive(ctx, id, []load.Target{target}, d, t.Seed)
+	return id, err
 }
 
 const coldName = "cold"
@@ -144,7 +143,8 @@ func coldFunction(ctx context.Context, t *trial) error {
 
 func coldBurst(ctx context.Context, t *trial) error {
 	// The gateway would take much longer than the provider to take them in.
-	return t.burst(ctx, t.world.now().URL, t.own, 5000, 2*time.Second, t.SLO, t.SLO+beyond)
+	_, err := t.burst(ctx, t.world.now().URL, t.own, 5000, 2*time.Second, t.SLO, t.SLO+beyond)
+	return err
 }
 
 // forkScript forks until it is refused, and stays for a while.
@@ -180,7 +180,7 @@ func forks(ctx context.Context, t *trial) error {
 	}()
 	// What it does takes some seconds, and so its answer has no bound but the time until
 	// it counts as lost.
-	err := t.burst(ctx, t.world.gateway, t.own, 0.5, t.fault.lasts, timeout, timeout)
+	_, err := t.burst(ctx, t.world.gateway, t.own, 0.5, t.fault.lasts, timeout, timeout)
 	cancel()
 	t.say("at most %d processes at once", <-highest)
 	return err
@@ -217,19 +217,11 @@ func hungryModel(ctx context.Context, t *trial) error {
 		return err
 	}
 	// Its first answer comes once it has been measured.
-	for deadline := time.Now().Add(wellWithin); ; {
-		if status, _, _ := t.world.ask(ctx, f, plain.body(0)); status == http.StatusOK {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s does not answer before the fault, either", name)
-		}
-		if err := rig.Pause(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
+	_, err := t.world.answerOf(f, wellWithin)(ctx, plain.body(0))
+	return err
 }
 
 func modelMemory(ctx context.Context, t *trial) error {
-	return t.burst(ctx, t.world.gateway, t.own, 10, t.fault.lasts, t.SLO, t.SLO+beyond)
+	_, err := t.burst(ctx, t.world.gateway, t.own, 10, t.fault.lasts, t.SLO, t.SLO+beyond)
+	return err
 }

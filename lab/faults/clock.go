@@ -184,19 +184,31 @@ func patchClocks(ctx context.Context, t *trial) error {
 
 func clockMoved(ctx context.Context, t *trial) error {
 	t.after(func(context.Context) error { return t.moveClocks(0) })
-	if err := t.moveClocks(time.Hour); err != nil {
+	before, err := t.world.records()
+	if err != nil {
 		return err
 	}
-	if err := t.checkMoved(ctx, time.Hour); err != nil {
-		return err
+	most := len(before)
+	steps := []time.Duration{time.Hour, -time.Hour, 0}
+	for _, by := range steps {
+		if err := t.moveClocks(by); err != nil {
+			return err
+		}
+		if err := t.checkMoved(ctx, by); err != nil {
+			return err
+		}
+		if err := rig.Pause(ctx, t.fault.lasts/time.Duration(len(steps))); err != nil {
+			return err
+		}
+		now, err := t.world.records()
+		if err != nil {
+			return err
+		}
+		most = max(most, len(now))
 	}
-	if err := rig.Pause(ctx, t.fault.lasts/2); err != nil {
-		return err
-	}
-	if err := t.moveClocks(0); err != nil {
-		return err
-	}
-	return rig.Pause(ctx, t.fault.lasts/2)
+	t.say("%d instances before, %d at most", len(before), most)
+	t.must(most <= 2*len(before)+2, "instances multiply")
+	return nil
 }
 
 // checkMoved asks the provider for the time.

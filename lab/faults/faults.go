@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/load"
@@ -145,24 +145,7 @@ func (u *bench) deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	ask := func(ctx context.Context, body []byte) ([]byte, error) {
-		for deadline := time.Now().Add(2 * time.Minute); ; {
-			status, answer, err := u.world.ask(ctx, functions[0], body)
-			if err == nil && status == http.StatusOK {
-				return answer, nil
-			}
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			if time.Now().After(deadline) {
-				return nil, errors.Join(fmt.Errorf("status %d: %.300s", status, answer), err)
-			}
-			if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := known.learn(ctx, ask); err != nil {
+	if err := known.learn(ctx, u.world.answerOf(functions[0], 2*time.Minute)); err != nil {
 		return err
 	}
 	u.functions = functions
@@ -301,13 +284,17 @@ type trial struct {
 	repeat   int
 	rng      *rand.Rand
 	recorder *recorder
-	notes    []string
+	// mu guards notes, broken, undoes and restores: a fault may do several things at once.
+	mu    sync.Mutex
+	notes []string
 	// undoes take the fault away, restores what was prepared for it.
 	undoes, restores []func(ctx context.Context) error
 	// expectEnds is how often the fault itself ended the provider.
 	expectEnds int
 	// excess is by how many MiB something was beyond its bound.
 	excess float64
+	// broken is how much happened that must not happen under this fault.
+	broken int
 	// own is the fault's own function, if it has one.
 	own    *function
 	clocks []clock
@@ -315,12 +302,34 @@ type trial struct {
 
 // say notes what a reader of the figures should know.
 func (t *trial) say(format string, values ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.notes = append(t.notes, fmt.Sprintf(format, values...))
 }
 
+// must notes what the fault has shown if it is not what its sentence promises. Each counts as a wrong
+// answer.
+func (t *trial) must(ok bool, format string, values ...any) {
+	if !ok {
+		t.mu.Lock()
+		t.broken++
+		t.mu.Unlock()
+		t.say("NOT HELD: "+format, values...)
+	}
+}
+
 // after takes what takes the fault away, restored what takes its preparation away.
-func (t *trial) after(undo func(ctx context.Context) error)    { t.undoes = append(t.undoes, undo) }
-func (t *trial) restored(undo func(ctx context.Context) error) { t.restores = append(t.restores, undo) }
+func (t *trial) after(undo func(ctx context.Context) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.undoes = append(t.undoes, undo)
+}
+
+func (t *trial) restored(undo func(ctx context.Context) error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.restores = append(t.restores, undo)
+}
 
 // undo takes the fault away, the last thing first.
 func (t *trial) undo(ctx context.Context) error { return runAll(ctx, &t.undoes) }
@@ -365,7 +374,8 @@ func (u *bench) try(ctx context.Context, f fault, repeat int) (o outcome, err er
 	ends := u.world.ends()
 	memory := u.world.watchMemory(ctx)
 	h, begin, end, err := t.underLoad(ctx)
-	t.exceed("the provider's memory", memory(), maxMiB)
+	most := memory()
+	t.excess += max(0, most-maxMiB)
 	if err != nil {
 		return o, err
 	}
@@ -376,6 +386,8 @@ func (u *bench) try(ctx context.Context, f fault, repeat int) (o outcome, err er
 		t.say("the provider ended %d times by itself", crashes)
 	}
 	o = judge(h, f, begin, end)
+	o.verdict.Wrong += t.broken
+	o.memory = most
 	o.leaks, err = u.world.settle(ctx, before)
 	o.leaks.MiB += t.excess
 	o.notes = t.notes

@@ -62,7 +62,7 @@ func TestResults(t *testing.T) {
 	if o.recover != 250*ms || !o.recovered || o.during != (Share{6, 42}) || o.outside.within != o.outside.all {
 		t.Errorf("%+v", o)
 	}
-	o.leaks = Leaks{Processes: 1, MiB: 2}
+	o.leaks, o.memory = Leaks{Processes: 1, MiB: 2}, 90
 	var one total
 	one.add(o)
 	one.add(outcome{recover: 2 * time.Second, notes: []string{"twice"}})
@@ -76,13 +76,13 @@ func TestResults(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"cores_taken.lost": 0, "cores_taken.wrong": 0, "cores_taken.unbounded": 0, "cores_taken.within_slo_pct": 100, "cores_taken.within_slo_pct_during": 100.0 / 7,
-		"cores_taken.recover_s": 2, "cores_taken.leaked": 3, "lost.all": 0, "wrong.all": 0, "unbounded.all": 0, "leaked.all": 3, "clock.not_run": 1,
+		"cores_taken.recover_s": 2, "cores_taken.leaked": 3, "lost.all": 0, "wrong.all": 0, "unbounded.all": 0, "leaked.all": 3, "cores_taken.memory": 90, "memory.all": 90, "clock.not_run": 1,
 	} {
 		if x, ok := got[name]; !ok || math.Abs(x.Value-want) > 1e-9 {
 			t.Errorf("%s is %+v, want %v", name, x, want)
 		}
 	}
-	if len(got) != 12 || !strings.Contains(got["clock.not_run"].Note, "not run: ") || !strings.Contains(got["cores_taken.recover_s"].Note, "1 of 2") || !strings.Contains(got["cores_taken.leaked"].Note, "twice") {
+	if len(got) != 14 || !strings.Contains(got["clock.not_run"].Note, "not run: ") || !strings.Contains(got["cores_taken.recover_s"].Note, "1 of 2") || !strings.Contains(got["cores_taken.leaked"].Note, "twice") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -161,6 +161,28 @@ func (r *recorder) missing(seen observed) (n int) {
 	return n
 }
 
+// answered counts the requests of the load that began with a source, and those with a right answer, that
+// were due from a time of that load until another.
+func (r *recorder) answered(first int, from, until time.Duration) (s Share) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, seen := range r.seen {
+		if seen.first != first {
+			continue
+		}
+		for _, o := range seen.all {
+			if o.At < from || o.At >= until {
+				continue
+			}
+			q := r.request(0, seen, o, seen.began)
+			if s.all++; len(q.Answers) > 0 && q.Answers[0].good() && q.Answers[0].Hash == q.Want {
+				s.within++
+			}
+		}
+	}
+	return s
+}
+
 // callbacks is a server to which results are posted, of one run after the other.
 type callbacks struct {
 	url    string

@@ -19,7 +19,9 @@ type outcome struct {
 	recover         time.Duration
 	recovered       bool
 	leaks           Leaks
-	notes           []string
+	// memory is the provider's largest, in MiB.
+	memory float64
+	notes  []string
 }
 
 // judge sums a history up. The fault lasted from begin to end, and until the functions had
@@ -44,7 +46,7 @@ func (o outcome) String() string {
 	if !o.recovered {
 		recovered = fmt.Sprintf("not recovered in %v", o.recover.Round(time.Millisecond))
 	}
-	text := fmt.Sprintf("of %d requests %d accepted, %d lost, %d wrong, %d unbounded (%d sent late); %s; leaked: %s", v.Requests, v.Accepted, v.Lost, v.Wrong, v.Unbounded, v.SentLate, recovered, o.leaks)
+	text := fmt.Sprintf("of %d requests %d accepted, %d lost, %d wrong, %d unbounded (%d sent late); %s; leaked: %s; the provider had %.0f MiB at most", v.Requests, v.Accepted, v.Lost, v.Wrong, v.Unbounded, v.SentLate, recovered, o.leaks, o.memory)
 	if v.Example != nil {
 		text += fmt.Sprintf("; for example %+v", *v.Example)
 	}
@@ -61,6 +63,7 @@ type total struct {
 	during, outside   Share
 	recover           time.Duration
 	leaks             Leaks
+	memory            float64
 	notes             []string
 	notRun            []error
 }
@@ -69,7 +72,7 @@ func (t *total) add(o outcome) {
 	t.runs++
 	t.count(o.verdict)
 	t.during, t.outside, t.leaks = t.during.plus(o.during), t.outside.plus(o.outside), t.leaks.plus(o.leaks)
-	t.recover = max(t.recover, o.recover)
+	t.recover, t.memory = max(t.recover, o.recover), max(t.memory, o.memory)
 	if !o.recovered {
 		t.unrecovered++
 	}
@@ -95,7 +98,7 @@ func (t *total) count(v Verdict) {
 func (t *total) join(o total) {
 	t.runs += o.runs
 	t.count(o.verdict)
-	t.leaks = t.leaks.plus(o.leaks)
+	t.leaks, t.memory = t.leaks.plus(o.leaks), max(t.memory, o.memory)
 	t.notRun = append(t.notRun, o.notRun...)
 }
 
@@ -109,7 +112,7 @@ func (t *total) report(r *report.Report, f fault) {
 	}
 	v := t.verdict
 	r.Add(f.name+".lost", float64(v.Lost), "requests", fmt.Sprintf("of %d accepted, never answered or called back; runs: %d", v.Accepted, t.runs))
-	r.Add(f.name+".wrong", float64(v.Wrong), "answers", "another's, or one too many")
+	r.Add(f.name+".wrong", float64(v.Wrong), "answers", "another's, one too many, or what the fault's sentence rules out")
 	r.Add(f.name+".unbounded", float64(v.Unbounded), "requests", fmt.Sprintf("answered later than the SLO and a second; %d of them the generator sent later than the SLO", v.SentLate))
 	r.Add(f.name+".within_slo_pct", t.outside.percent(), "%", fmt.Sprintf("of %d requests outside the fault", t.outside.all))
 	r.Add(f.name+".within_slo_pct_during", t.during.percent(), "%", fmt.Sprintf("of %d from its beginning until all was well; of all, %d failed, %d refused, %d not sent, %d called back again", t.during.all, v.Failed, v.Refused, v.Unsent, v.Repeated))
@@ -127,6 +130,7 @@ func (t *total) report(r *report.Report, f fault) {
 		note += "; " + strings.Join(t.notes, ", ")
 	}
 	r.Add(f.name+".leaked", t.leaks.sum(), "", note)
+	r.Add(f.name+".memory", t.memory, "MiB", fmt.Sprintf("the provider's, at most; the bound is %d", maxMiB))
 }
 
 // reportAll adds the sums over all faults.
@@ -139,6 +143,7 @@ func (t *total) reportAll(r *report.Report) {
 	r.Add("wrong.all", float64(t.verdict.Wrong), "answers", "")
 	r.Add("unbounded.all", float64(t.verdict.Unbounded), "requests", fmt.Sprintf("%d of them the generator sent later than the SLO", t.verdict.SentLate))
 	r.Add("leaked.all", t.leaks.sum(), "", t.leaks.String())
+	r.Add("memory.all", t.memory, "MiB", fmt.Sprintf("the provider's largest; the bound is %d, what is beyond it counts as leaked", maxMiB))
 }
 
 // reportLag adds how late the generator itself was.

@@ -242,6 +242,27 @@ func (w *world) ask(ctx context.Context, f *function, body []byte) (status int, 
 	return post(ctx, &client, w.gateway+"/function/"+f.name, f.header, body)
 }
 
+// answerOf returns what asks a function until it answers well, for a time at most.
+func (w *world) answerOf(f *function, limit time.Duration) func(ctx context.Context, body []byte) ([]byte, error) {
+	return func(ctx context.Context, body []byte) ([]byte, error) {
+		for deadline := time.Now().Add(limit); ; {
+			status, answer, err := w.ask(ctx, f, body)
+			if err == nil && status == http.StatusOK {
+				return answer, nil
+			}
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if time.Now().After(deadline) {
+				return nil, errors.Join(fmt.Errorf("%s answers %d after %v: %.300s", f.name, status, limit, answer), err)
+			}
+			if err := rig.Pause(ctx, 50*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
 // enough is how many requests to each function in a row must be answered rightly and in
 // time for the world to count as well.
 const enough = 8
