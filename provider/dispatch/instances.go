@@ -197,6 +197,8 @@ type Stats struct {
 	// Slow are those of Late and Refused whose own execution took longer than their objective.
 	Slow    uint64
 	Waiting int
+	// Starting: requests wait as for a first instance until [Steady] ends that.
+	Starting bool
 	// Classes has the counters by class, up to the highest class that came. It is empty if
 	// all requests are of class 0.
 	Classes []ClassStats
@@ -218,7 +220,7 @@ func (d *Dispatcher) Read(s *Stats) {
 	defer d.mu.Unlock()
 	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
-	s.Slow = d.slow.Load()
+	s.Slow, s.Starting = d.slow.Load(), d.start.active.Load()
 	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {
 		s.Instances = make(map[cluster.InstanceID]time.Time, len(d.instances))
