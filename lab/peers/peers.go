@@ -202,6 +202,11 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 			return nil, err
 		}
 		s.due = due
+		if u.gpu == "" { // Peers are idle when their load begins, too.
+			if err := d.AwaitProfile(ctx, u.o.Log, starting); err != nil {
+				return nil, err
+			}
+		}
 		s.offered, s.refusedEarly = 0, 0
 		rate, err := s.rate(ctx, t, 0)
 		if err != nil {
