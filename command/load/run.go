@@ -120,7 +120,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 
 // drive sends the arrivals and waits until each is answered. It returns when that began, how
 // many it sent, and how long it took, at least the options' duration if it sent all.
-func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (began time.Time, sent int, elapsed time.Duration, err error) {
+func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (
+	began time.Time, sent int, elapsed time.Duration, err error,
+) {
 	pace, err := newPacer(ctx)
 	if err != nil {
 		return began, 0, 0, err

@@ -28,8 +28,10 @@ search finds every rate. It begins with the rate at which one request follows th
 and goes up or down by a factor of 2 until one rate is met and one is missed. Then it
 halves the interval until 4 % are left or the budget is spent. A trial has at least 600
 requests. All trials of one rate have the same arrivals; another rate spreads or squeezes
-them. A trial ends as soon as its rate is missed, and a missed rate is offered twice. For
-faas-infer, it deploys a function with its SLO and no other option. Each peer is the small service that its documents describe, with
+them. A trial ends as soon as its rate is missed, and a missed rate is offered twice.
+
+For faas-infer, it deploys a function with its SLO and no other option, and begins once
+the model is measured. Each peer is the small service that its documents describe, with
 the ONNX Runtime that faas-infer uses. It is tuned over a grid of largest batch, maximum
 wait of a batch, workers and protocol; the notes name the best setting. A peer's rate
 counts only if its answers equal faas-infer's up to rounding.
@@ -47,7 +49,8 @@ Results:
   missing.MODEL.PAYLOAD.PEER  why a figure is missing
 
 The first run makes each peer's Python environment from PyPI, 0.3 to 1 GB each. The bench
-needs two cores that nothing else uses, and takes about half an hour for everything.`,
+needs two cores that nothing else uses. A trial of resnet-50 takes about a minute, so that
+everything takes hours: select models and peers.`,
 		Example: `  faas-infer-lab bench peers
   faas-infer-lab bench peers --models dssm --peers triton,ray --only json
   faas-infer-lab bench peers --budget 30s --trial 3s --json`,

@@ -273,8 +273,9 @@ func (s *subject) report(rate float64, r *load.TargetResult, seen []load.Observe
 	if r.FirstError != nil && r.WithinSLO < attainment {
 		note += fmt.Sprintf(", %.120v", r.FirstError)
 	}
-	fmt.Fprintf(s.log, "    %.4g requests/s: %.2f %% within %v, median %v, p99 %v, of %d requests%s\n", rate, 100*r.WithinSLO, s.slo,
-		r.Latency.P50.Round(100*time.Microsecond), r.Latency.P99.Round(100*time.Microsecond), r.Requests, note)
+	const unit = 100 * time.Microsecond
+	fmt.Fprintf(s.log, "    %.4g requests/s: %.2f %% of %d within %v, median %v, p99 %v%s\n",
+		rate, 100*r.WithinSLO, r.Requests, s.slo, r.Latency.P50.Round(unit), r.Latency.P99.Round(unit), note)
 }
 
 // settle waits until a server answers within the objective again.

@@ -213,7 +213,8 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 			return nil, err
 		}
 		rates[payload] = rate
-		u.r.Add(fmt.Sprintf("refused_early_pct.%s.%s", m.Name, payload), 100*float64(s.refusedEarly)/float64(max(1, s.offered)), "%",
+		early := 100 * float64(s.refusedEarly) / float64(max(1, s.offered))
+		u.r.Add(fmt.Sprintf("refused_early_pct.%s.%s", m.Name, payload), early, "%",
 			fmt.Sprintf("of %d requests at all rates, aim <= 0.1", s.offered))
 		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.slo, way.Name))
 		u.step()

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,8 +29,9 @@ func refusedEarly(requests []load.Observed, slo time.Duration) (n int) {
 			continue
 		}
 		start := r.At + r.Latency
-		if i, _ := slices.BinarySearchFunc(answers, start, func(a answer, t time.Duration) int { return int(a.at - t) }); i < len(answers) && answers[i].busySince <= start {
-			start = answers[i].at
+		next, _ := slices.BinarySearchFunc(answers, start, func(a answer, t time.Duration) int { return cmp.Compare(a.at, t) })
+		if next < len(answers) && answers[next].busySince <= start {
+			start = answers[next].at
 		}
 		if start+takes <= r.At+slo {
 			n++
@@ -38,8 +40,8 @@ func refusedEarly(requests []load.Observed, slo time.Duration) (n int) {
 	return n
 }
 
-// answer is a good answer: its time from the trial's start, and the earliest time from which on
-// some request that was answered later was unanswered.
+// answer is a good answer: its time from the trial's start, and when the first of the requests that
+// were answered then or later had come.
 type answer struct{ at, busySince time.Duration }
 
 // answered returns the good answers in the order of their times, and the latencies of the
@@ -59,7 +61,7 @@ func answered(requests []load.Observed) (answers []answer, alone []time.Duration
 		}
 		end = max(end, done)
 	}
-	slices.SortFunc(answers, func(a, b answer) int { return int(a.at - b.at) })
+	slices.SortFunc(answers, func(a, b answer) int { return cmp.Compare(a.at, b.at) })
 	for i := len(answers) - 2; i >= 0; i-- {
 		answers[i].busySince = min(answers[i].busySince, answers[i+1].busySince)
 	}
