@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,19 @@ type sample struct {
 	err          error
 }
 
+// within reports whether the request was answered well within its target's SLO.
+func (s *sample) within(t *Target) bool {
+	return s.outcome == good && (t.SLO <= 0 || s.latency <= t.SLO)
+}
+
+// missed counts the requests that were not. max is how many may be.
+type missed struct {
+	count atomic.Int64
+	max   int64
+}
+
+func (m *missed) tooMany() bool { return m.count.Load() > m.max }
+
 // pool holds a target's connections. Each has a goroutine that runs one request at a
 // time. A request takes the most recently used idle connection, or a new one.
 type pool struct {
@@ -41,6 +55,7 @@ type pool struct {
 	timeout  time.Duration
 	samples  []sample
 	flight   chan struct{} // one token per request in flight, over all pools
+	missed   *missed       // of all pools
 
 	ctx     context.Context
 	workers sync.WaitGroup
@@ -74,6 +89,7 @@ func (p *pool) start(j job) {
 	select {
 	case p.flight <- struct{}{}:
 	default:
+		p.missed.count.Add(1)
 		return // The sample stays unsent.
 	}
 	p.mu.Lock()
@@ -93,7 +109,11 @@ func (p *pool) start(j job) {
 func (p *pool) work(w *worker) {
 	defer w.conn.close()
 	for j := range w.jobs {
-		p.samples[j.index] = p.one(w.conn, j)
+		s := p.one(w.conn, j)
+		if !s.within(p.target) {
+			p.missed.count.Add(1)
+		}
+		p.samples[j.index] = s
 		<-p.flight
 		if !p.rest(w) {
 			return

@@ -102,9 +102,9 @@ func summarise(t *Target, samples []sample, offered float64, elapsed time.Durati
 		}
 		if s.outcome == good {
 			latencies = append(latencies, s.latency)
-			if t.SLO <= 0 || s.latency <= t.SLO {
-				within++
-			}
+		}
+		if s.within(t) {
+			within++
 		}
 	}
 	r.Achieved = float64(r.Good) / elapsed.Seconds()

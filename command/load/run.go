@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 )
 
@@ -22,6 +23,9 @@ type Options struct {
 	// Timeout is how long after its intended time a request may be
 	// answered. 30 s if 0.
 	Timeout time.Duration
+	// MinWithin, if positive, ends the run once fewer than this share of all its requests can be
+	// answered well within their SLO. Requests that are not due by then are not part of the result.
+	MinWithin float64
 	// Progress, if it is a terminal, gets a progress bar.
 	Progress io.Writer
 	// Observe, if set, is called for every request once the last is answered, in the
@@ -75,14 +79,27 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	for _, a := range arrivals {
 		counts[a.target]++
 	}
+	missed := &missed{max: math.MaxInt64}
+	if o.MinWithin > 0 {
+		missed.max = int64((1 - o.MinWithin) * float64(len(arrivals)))
+	}
 	for i := range o.Targets {
 		if pools[i], err = newPool(ctx, &o.Targets[i], counts[i], o.Timeout, flight); err != nil {
 			return nil, err
 		}
+		pools[i].missed = missed
 	}
-	began, elapsed, err := drive(ctx, o, arrivals, pools)
+	began, sent, elapsed, err := drive(ctx, o, arrivals, pools)
 	if err != nil {
 		return nil, err
+	}
+	lasted := o.Duration
+	if sent < len(arrivals) {
+		lasted = arrivals[sent].at
+		for _, a := range arrivals[sent:] {
+			counts[a.target]--
+		}
+		arrivals = arrivals[:sent]
 	}
 	if o.Observe != nil {
 		for _, a := range arrivals {
@@ -95,46 +112,53 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	result := &Result{Began: began, Elapsed: elapsed}
 	for i, p := range pools {
-		offered := float64(counts[i]) / o.Duration.Seconds()
-		result.Targets = append(result.Targets, summarise(p.target, p.samples, offered, elapsed))
+		offered := float64(counts[i]) / lasted.Seconds()
+		result.Targets = append(result.Targets, summarise(p.target, p.samples[:counts[i]], offered, elapsed))
 	}
 	return result, nil
 }
 
-// drive sends all arrivals and waits until each is answered. It returns when that
-// began and how long it took, at least the options' duration.
-func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (began time.Time, elapsed time.Duration, err error) {
+// drive sends the arrivals and waits until each is answered. It returns when that began, how
+// many it sent, and how long it took, at least the options' duration if it sent all.
+func drive(ctx context.Context, o Options, arrivals []arrival, pools []*pool) (
+	began time.Time, sent int, elapsed time.Duration, err error,
+) {
 	pace, err := newPacer(ctx)
 	if err != nil {
-		return began, 0, err
+		return began, 0, 0, err
 	}
 	defer pace.close()
 	bar := newProgress(o.Progress, o.Duration)
 	bar.begin(pace.start)
 	defer bar.finish()
-	err = send(ctx, pace, arrivals, pools)
+	sent, err = send(ctx, pace, arrivals, pools)
 	for _, p := range pools {
 		p.finish()
 	}
 	if ctx.Err() != nil {
-		return began, 0, ctx.Err()
+		return began, 0, 0, ctx.Err()
 	}
 	if err != nil {
-		return began, 0, fmt.Errorf("waiting for the next request's time: %w", err)
+		return began, 0, 0, fmt.Errorf("waiting for the next request's time: %w", err)
 	}
-	return pace.start, max(pace.now(), o.Duration), nil
+	if elapsed = pace.now(); sent == len(arrivals) {
+		elapsed = max(elapsed, o.Duration)
+	}
+	return pace.start, sent, elapsed, nil
 }
 
-// send gives each arrival to its pool at its time.
-func send(ctx context.Context, pace *pacer, arrivals []arrival, pools []*pool) error {
-	for _, a := range arrivals {
+// send gives each arrival to its pool at its time, until too many are missed. It returns how
+// many it sent.
+func send(ctx context.Context, pace *pacer, arrivals []arrival, pools []*pool) (sent int, err error) {
+	for i, a := range arrivals {
 		if err := pace.wait(a.at); err != nil {
-			return err
+			return i, err
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		p := pools[a.target]
+		if ctx.Err() != nil || p.missed.tooMany() {
+			return i, nil
 		}
-		pools[a.target].start(job{index: a.index, intended: pace.start.Add(a.at)})
+		p.start(job{index: a.index, intended: pace.start.Add(a.at)})
 	}
-	return nil
+	return len(arrivals), nil
 }

@@ -110,6 +110,19 @@ func TestRunCountsEveryOutcome(t *testing.T) {
 	}
 }
 
+// A run ends once too many requests have missed their SLO, and leaves out those that were not due.
+func TestRunEndsWithTooManyMissed(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	observed := 0
+	r := run(t, Options{
+		Targets:  []Target{{Name: "refuses", URL: s.URL, Rate: 1000, SLO: time.Hour}},
+		Duration: time.Hour, MinWithin: 1 - 1e-6, MaxInFlight: 1, Observe: func(Observed) { observed++ },
+	}).Targets[0]
+	if r.Requests <= 3 || r.Requests > 1_000_000 || r.Refused+r.Dropped != r.Requests || observed != r.Requests {
+		t.Errorf("%d requests, %d refused, %d dropped, %d observed", r.Requests, r.Refused, r.Dropped, observed)
+	}
+}
+
 // Observe gets the result of every request in the order of their times.
 func TestRunTellsOfEachRequest(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

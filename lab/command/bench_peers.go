@@ -24,16 +24,24 @@ and Triton, one after the other. It finds the highest open-loop Poisson rate at 
 lstm-2365, 400 ms for resnet-50. Latency counts from the intended time of sending.
 
 All processes of a server share one core, the load generator has the other. The same
-search finds every rate. It goes up or down by a factor of 3 until one rate is met and
-one is missed. Then it halves the interval until 4 % are left or the budget is spent. A
-rate that is missed is offered twice. For faas-infer, it deploys a function with its SLO
-and no other option. Each peer is the small service that its documents describe, with
+search finds every rate. It begins with the rate at which one request follows the other,
+and goes up or down by a factor of 2 until one rate is met and one is missed. Then it
+halves the interval until 4 % are left or the budget is spent. A trial has at least 600
+requests. All trials of one rate have the same arrivals; another rate spreads or squeezes
+them. A trial ends as soon as its rate is missed, and a missed rate is offered twice.
+
+For faas-infer, it deploys a function with its SLO and no other option, and begins once
+the model is measured. Each peer is the small service that its documents describe, with
 the ONNX Runtime that faas-infer uses. It is tuned over a grid of largest batch, maximum
 wait of a batch, workers and protocol; the notes name the best setting. A peer's rate
 counts only if its answers equal faas-infer's up to rounding.
 
 Results:
   rps.MODEL.PAYLOAD.WHO       requests/s
+  refused_early_pct.MODEL.PAYLOAD
+                              requests that faas-infer refused and that it could have
+                              answered within the SLO, had it executed them when an
+                              instance became free
   ratio.MODEL.PAYLOAD.PEER    faas-infer's rate over the peer's
   ratio.worst, ratio.median   over all of these
   grid.PEER                   the settings that were tried
@@ -41,7 +49,8 @@ Results:
   missing.MODEL.PAYLOAD.PEER  why a figure is missing
 
 The first run makes each peer's Python environment from PyPI, 0.3 to 1 GB each. The bench
-needs two cores that nothing else uses, and takes about half an hour for everything.`,
+needs two cores that nothing else uses. A trial of resnet-50 takes about a minute, so that
+everything takes hours: select models and peers.`,
 		Example: `  faas-infer-lab bench peers
   faas-infer-lab bench peers --models dssm --peers triton,ray --only json
   faas-infer-lab bench peers --budget 30s --trial 3s --json`,
@@ -55,7 +64,7 @@ needs two cores that nothing else uses, and takes about half an hour for everyth
 	f.StringSliceVar(&b.Models, "models", nil, "models to measure: "+strings.Join(peers.Models(), ", ")+" (default: all)")
 	f.StringSliceVar(&b.Peers, "peers", nil, "peers to measure: "+strings.Join(peers.Names(), ", ")+" (default: all)")
 	f.StringSliceVar(&b.Payloads, "only", nil, "payloads to send: binary, json (default: both)")
-	f.DurationVar(&b.Trial, "trial", 1500*time.Millisecond, "how long one rate is offered, at least 12 times the SLO")
-	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take, at least seven trials")
+	f.DurationVar(&b.Trial, "trial", 1500*time.Millisecond, "how long one rate is offered, at least 12 times the SLO and 600 requests")
+	f.DurationVar(&b.Budget, "budget", 20*time.Second, "how long one search may take; it has 7 to 14 trials")
 	return c
 }

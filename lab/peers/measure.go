@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,14 +24,19 @@ const (
 	// minObjectives is the minimum length of a trial in objectives. A queue that grows
 	// must become visible.
 	minObjectives = 12
-	// minTrials is the minimum number of trials that a search has time for.
-	minTrials = 7
+	// minRequests is the minimum number of requests in the part of a trial that counts. With
+	// fewer, one late request would decide about a rate.
+	minRequests = 600
+	// seed gives the arrivals of all trials: trials of one rate have the same ones, those of
+	// another rate are closer or farther apart.
+	seed = 1
 	// patience is the number of unanswered requests, in requests of one objective's time.
 	// Further requests are not sent and count as missed. So servers have no long queue
 	// to work off, and no connection is closed while a request is in flight.
 	patience = 4
-	// first is the rate of the first trial, in requests per objective.
-	first = 16
+	// firstAsked is the number of requests, one after the other, whose median time gives the
+	// first rate.
+	firstAsked = 9
 	// challenge is the factor by which another setting must be better than the best so
 	// far.
 	challenge = 1.05
@@ -59,7 +65,9 @@ type subject struct {
 	warm time.Duration
 	// absolute and relative are the tolerance between two answers, 0 for that of rounding.
 	absolute, relative float64
-	log                io.Writer
+	// offered counts the requests of the trials so far, refusedEarly those of [refusedEarly].
+	offered, refusedEarly int
+	log                   io.Writer
 }
 
 // address is the URL of one setting for one kind of request.
@@ -163,21 +171,25 @@ func (s *subject) answers(ctx context.Context, w Way, t load.Target, wait time.D
 	return all, nil
 }
 
-// rate searches the highest rate of a target. If there is a rate to beat, it first tries
-// that rate times challenge, and returns 0 if this is missed.
+// rate searches the highest rate of a target. It begins with the rate at which one request
+// follows the other. If there is a rate to beat, it first tries that rate times challenge, and
+// returns 0 if this is missed.
 func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float64, error) {
-	// A long objective needs long trials, and so a long search.
-	search := Search{Start: first / s.slo.Seconds(), Budget: max(s.budget, minTrials*(s.counted()+s.uncounted()))}
-	if beat > 0 {
-		search.Start = beat * challenge
+	search := Search{Start: beat * challenge, Budget: s.budget}
+	if beat == 0 {
+		alone, err := s.alone(ctx, t)
+		if err != nil {
+			return 0, err
+		}
+		search.Start = 1 / alone.Seconds()
 	}
-	for try := uint64(1); ; try++ {
+	for {
 		rate, done := search.Next()
 		if done {
 			return search.Low, nil
 		}
 		began := time.Now()
-		met, err := s.met(ctx, t, rate, try)
+		met, err := s.met(ctx, t, rate)
 		if err != nil {
 			return search.Low, err // The rate met before counts.
 		}
@@ -188,16 +200,34 @@ func (s *subject) rate(ctx context.Context, t load.Target, beat float64) (float6
 	}
 }
 
-// counted returns how long a rate is offered in the part of a trial that counts.
-func (s *subject) counted() time.Duration { return max(s.trial, minObjectives*s.slo) }
+// alone returns the median time of requests that are sent one after the other.
+func (s *subject) alone(ctx context.Context, t load.Target) (time.Duration, error) {
+	var took []time.Duration
+	for i := range firstAsked {
+		began := time.Now()
+		if _, err := ask(ctx, t, t.Body(i)); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// counted returns how long a rate is offered in the part of a trial that counts. Poisson arrivals
+// may be some fewer than expected, so more than minRequests are.
+func (s *subject) counted(rate float64) time.Duration {
+	requests := time.Duration(1.05 * minRequests / rate * float64(time.Second))
+	return max(s.trial, minObjectives*s.slo, requests)
+}
 
 // uncounted returns how long a rate is offered before that.
 func (s *subject) uncounted() time.Duration { return max(s.trial/3, s.warm) }
 
 // met offers a rate and reports whether it is met. The beginning of the load does not
 // count. A missed rate is offered once more: another tenant of a shared machine may have
-// caused a pause.
-func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uint64) (bool, error) {
+// caused a pause. A trial ends as soon as it is missed.
+func (s *subject) met(ctx context.Context, t load.Target, rate float64) (bool, error) {
 	t.Rate = rate
 	o := load.Options{Targets: []load.Target{t}, Seed: seed, MaxInFlight: max(minInFlight, int(patience*rate*s.slo.Seconds())), Timeout: lost + patience*s.slo}
 	for try := range 2 {
@@ -205,20 +235,16 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uin
 		if _, err := load.Run(ctx, o); err != nil {
 			return false, err
 		}
-		o.Duration = s.counted()
-		ran, err := load.Run(ctx, o)
+		var seen []load.Observed
+		counted := o
+		counted.Duration, counted.MinWithin = s.counted(rate), attainment
+		counted.Observe = func(r load.Observed) { seen = append(seen, r) }
+		ran, err := load.Run(ctx, counted)
 		if err != nil {
 			return false, err
 		}
 		r := &ran.Targets[0]
-		lagged := ""
-		if r.Lagged() {
-			lagged = ", the generator lagged"
-		}
-		if r.FirstError != nil && r.WithinSLO < attainment {
-			lagged += fmt.Sprintf(", %.120v", r.FirstError)
-		}
-		fmt.Fprintf(s.log, "    %.4g requests/s: %.2f %% within %v, p99 %v%s\n", rate, 100*r.WithinSLO, s.slo, r.Latency.P99.Round(100*time.Microsecond), lagged)
+		s.report(rate, r, seen)
 		if r.WithinSLO >= attainment {
 			return true, nil
 		}
@@ -231,6 +257,25 @@ func (s *subject) met(ctx context.Context, t load.Target, rate float64, seed uin
 		}
 	}
 	return false, nil
+}
+
+// report logs a trial and counts its requests.
+func (s *subject) report(rate float64, r *load.TargetResult, seen []load.Observed) {
+	early := refusedEarly(seen, s.slo)
+	s.offered, s.refusedEarly = s.offered+len(seen), s.refusedEarly+early
+	note := ""
+	if r.Refused > 0 {
+		note += fmt.Sprintf(", %d refused, %d of them could have been in time", r.Refused, early)
+	}
+	if r.Lagged() {
+		note += ", the generator lagged"
+	}
+	if r.FirstError != nil && r.WithinSLO < attainment {
+		note += fmt.Sprintf(", %.120v", r.FirstError)
+	}
+	const unit = 100 * time.Microsecond
+	fmt.Fprintf(s.log, "    %.4g requests/s: %.2f %% of %d within %v, median %v, p99 %v%s\n",
+		rate, 100*r.WithinSLO, r.Requests, s.slo, r.Latency.P50.Round(unit), r.Latency.P99.Round(unit), note)
 }
 
 // settle waits until a server answers within the objective again.

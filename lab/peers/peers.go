@@ -23,8 +23,8 @@ import (
 type Bench struct {
 	// Models, Peers and Payloads select what to measure, all if empty.
 	Models, Peers, Payloads []string
-	// Trial is the minimum time for which one rate is offered. Budget is how long one
-	// search may offer load.
+	// Trial is the minimum time for which one rate is offered, if that is enough for
+	// minRequests. Budget is the time after which a search with some trials ends.
 	Trial, Budget time.Duration
 	// Core is the CPU core of the servers. This process has another (see
 	// [rig.PinCores]).
@@ -202,11 +202,20 @@ func (u *run) ours(ctx context.Context, m *rig.Subject, s *subject) (map[Payload
 			return nil, err
 		}
 		s.due = due
+		if u.gpu == "" { // Peers are idle when their load begins, too.
+			if err := d.AwaitProfile(ctx, u.o.Log, starting); err != nil {
+				return nil, err
+			}
+		}
+		s.offered, s.refusedEarly = 0, 0
 		rate, err := s.rate(ctx, t, 0)
 		if err != nil {
 			return nil, err
 		}
 		rates[payload] = rate
+		early := 100 * float64(s.refusedEarly) / float64(max(1, s.offered))
+		u.r.Add(fmt.Sprintf("refused_early_pct.%s.%s", m.Name, payload), early, "%",
+			fmt.Sprintf("of %d requests at all rates, aim <= 0.1", s.offered))
 		u.r.Add(fmt.Sprintf("rps.%s.%s.ours", m.Name, payload), rate, "requests/s", fmt.Sprintf("SLO %v, %s", s.slo, way.Name))
 		u.step()
 	}

@@ -158,7 +158,7 @@ func (b Serve) rates(ctx context.Context, o rig.Options, s *subject, at *rig.Dep
 		if _, err := rig.One(ctx, t); err != nil {
 			return nil, err
 		}
-		if err := errors.Join(known(ctx, o, at, b.Profiling), at.Remove(ctx, rig.FunctionName)); err != nil {
+		if err := errors.Join(at.AwaitProfile(ctx, o.Log, b.Profiling), at.Remove(ctx, rig.FunctionName)); err != nil {
 			return nil, err
 		}
 	}

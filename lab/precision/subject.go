@@ -127,19 +127,3 @@ func (s *subject) target(at *rig.Deployed) (load.Target, error) {
 	t.SLO, t.Arrivals = s.objective, load.Poisson
 	return t, err
 }
-
-// known waits until the provider has the full profiles of the function's models, at most for a
-// while: a busy machine leaves the profiler no CPU time.
-func known(ctx context.Context, o rig.Options, at *rig.Deployed, atMost time.Duration) error {
-	for began := time.Now(); time.Since(began) < atMost; {
-		provisional, err := at.Metric(ctx, `faas_infer_provisional_profile{function="`+rig.FunctionName+`.openfaas-fn"}`)
-		if err != nil || provisional == 0 {
-			return err
-		}
-		if err := rig.Pause(ctx, 200*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintf(o.Log, "the model's times are provisional after %v: is the machine busy?\n", atMost)
-	return nil
-}

@@ -139,7 +139,7 @@ func (b Switch) prepare(ctx context.Context, o rig.Options, s *subject, at *rig.
 	}
 	fmt.Fprintf(o.Log, "%s: profiling\n", s.Name)
 	t.Rate = b.Load * 1000 / precise
-	return t, known(ctx, o, at, b.Profiling)
+	return t, at.AwaitProfile(ctx, o.Log, b.Profiling)
 }
 
 // deploy deploys the function with an accuracy, and with one variant only if variant names it.

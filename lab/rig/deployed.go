@@ -224,3 +224,19 @@ func (d *Deployed) Metric(ctx context.Context, series string) (value float64, er
 	}
 	return 0, nil
 }
+
+// AwaitProfile waits until the provider has the full profiles of the models of [FunctionName], at
+// most for a while: a busy machine leaves the profiler no CPU time, which it then logs.
+func (d *Deployed) AwaitProfile(ctx context.Context, log io.Writer, atMost time.Duration) error {
+	for began := time.Now(); time.Since(began) < atMost; {
+		provisional, err := d.Metric(ctx, `faas_infer_provisional_profile{function="`+FunctionName+`.openfaas-fn"}`)
+		if err != nil || provisional == 0 {
+			return err
+		}
+		if err := Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(log, "the model's times are provisional after %v: is the machine busy?\n", atMost)
+	return nil
+}

@@ -88,12 +88,30 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 			fn.carried = x.Over
 		}
 	}
+	for _, fn := range c.functions {
+		if fn.stats.Starting && fn.steady() {
+			dispatch.Steady(fn.dispatcher, fn.carried < 1)
+		}
+	}
 	c.explain(now, plan)
 	if now.Sub(c.recorded) >= time.Duration(len(c.keeper.Instances()))*recordPause {
 		c.record(nodes)
 		c.recorded = now
 	}
 	return next
+}
+
+// steady reports whether instances serve and none of the function's starts, or gets another share.
+func (fn *function) steady() bool {
+	serves := false
+	for _, in := range fn.Instances {
+		starts := in.State == cluster.Starting && !in.Retiring
+		if starts || in.serves() && in.previousConfig != nil || in.away && !in.Parked {
+			return false
+		}
+		serves = serves || in.serves()
+	}
+	return serves
 }
 
 // look returns a function as the engine sees it.

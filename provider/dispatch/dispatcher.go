@@ -94,6 +94,7 @@ type Dispatcher struct {
 	samples   samples
 	tardiness tardiness
 	sizes     sizes
+	start     start
 	// siblings compares the answers of the instances.
 	siblings health.Group
 	// probing are the ejected instances whose pause is over. The policy does not know them: the
@@ -153,6 +154,8 @@ type call struct {
 	travel  time.Duration
 	cold    bool
 	retried bool
+	// starting: it found a ready instance, but waits for the start of more ([start]).
+	starting bool
 	// orphaned: its instance was lost or retired while no other was ready, or it waited before it came
 	// here ([frame.Request.Waited]).
 	orphaned bool
@@ -224,6 +227,9 @@ func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request
 	if err != nil {
 		return nil, err
 	}
+	if c.cold || c.starting {
+		defer d.start.unanswered.Add(-1)
+	}
 	if c.cold {
 		d.options.OnCold()
 	}
@@ -248,10 +254,13 @@ func (d *Dispatcher) wait(c *call) signal {
 	return <-c.signal
 }
 
-// excused reports whether the call found no ready instance for its class, lost its instance, asks
-// for more than capacity is planned for, or may wait. Its lateness then says nothing about the capacity
-// of the ready instances for the requests that may not.
-func (c *call) excused() bool { return c.cold || c.orphaned || c.retried || c.beyond || c.patient }
+// excused reports whether the call found no ready instance for its class, or too few while more
+// started, lost its instance, asks for more than capacity is planned for, or may wait. Its lateness
+// then says nothing about the capacity of the ready instances for the requests that may not.
+func (c *call) excused() bool { return c.waitsForStart() || c.retried || c.beyond || c.patient }
+
+// waitsForStart reports whether the call's deadline includes the cold wait.
+func (c *call) waitsForStart() bool { return c.cold || c.starting || c.orphaned }
 
 // admit gives the call to the policy and returns the batches to send.
 func (d *Dispatcher) admit(c *call) ([]*batch, error) {
@@ -284,8 +293,15 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		}
 	}
 	now := time.Now() // Not c.arrived: the policy's time must not go back.
-	if c.cold || c.orphaned {
-		c.extend(now, d.options.ColdWait, !c.cold)
+	if c.cold {
+		d.start.begin(c.class, now)
+	}
+	c.starting = !c.cold && d.start.covers(c.class, now, d.options.ColdWait)
+	if c.cold || c.starting {
+		d.start.unanswered.Add(1)
+	}
+	if c.waitsForStart() {
+		c.extend(now, d.options.ColdWait, c.orphaned && !c.cold && !c.starting)
 	}
 	d.lastID++
 	c.id, c.elements = d.lastID, d.sizes.estimate(c.look)
@@ -401,7 +417,7 @@ func (d *Dispatcher) reject(id batching.RequestID) {
 	switch {
 	case c.retried:
 		err, reason = ErrInstanceLost, metrics.InstanceLost
-	case (c.cold || c.orphaned) && d.up.of[c.class] == 0:
+	case c.waitsForStart() && d.up.of[c.class] == 0:
 		err, reason = d.problem.Answer(ErrCold), metrics.NoInstance
 	}
 	if !c.excused() {

@@ -213,7 +213,7 @@ func (f *flight) useless(c *call) time.Time {
 		useless = usual
 	}
 	coldWait := time.Duration(0)
-	if c.cold || c.orphaned {
+	if c.waitsForStart() {
 		coldWait = f.d.options.ColdWait
 	}
 	if latest := c.arrived.Add(Longest(c.slo, coldWait)); latest.Before(useless) {

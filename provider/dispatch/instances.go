@@ -203,6 +203,8 @@ type Stats struct {
 	// PatientWaiting those of Waiting.
 	Patient        uint64
 	PatientWaiting int
+	// Starting: requests wait as for a first instance until [Steady] ends that.
+	Starting bool
 	// Classes has the counters by class, up to the highest class that came. It is empty if
 	// all requests are of class 0.
 	Classes []ClassStats
@@ -228,7 +230,7 @@ func (d *Dispatcher) Read(s *Stats) {
 	prompt := d.prompt.Load()
 	s.Arrivals, s.Cold, s.Waiting = d.arrivals.Load(), d.cold.Load(), d.policy.Waiting()
 	s.InTime, s.Late, s.Refused = d.inTime.Load(), d.late.Load(), d.refused.Load()
-	s.Slow = d.slow.Load()
+	s.Slow, s.Starting = d.slow.Load(), d.start.active.Load()
 	s.Patient, s.PatientWaiting = s.Arrivals-prompt, d.waiting.patient
 	s.Classes = d.waiting.read(s.Classes)
 	if s.Instances == nil {

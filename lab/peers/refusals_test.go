@@ -1,0 +1,51 @@
+package peers
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/faas-infer/faas-infer/command/load"
+)
+
+func TestRefusedEarly(t *testing.T) {
+	const ms, slo = time.Millisecond, 400 * time.Millisecond
+	good := func(at, done time.Duration) load.Observed {
+		return load.Observed{At: at * ms, Latency: (done - at) * ms, Sent: true, Good: true, Status: http.StatusOK}
+	}
+	refused := func(at, done time.Duration) load.Observed {
+		return load.Observed{At: at * ms, Latency: (done - at) * ms, Sent: true, Status: http.StatusServiceUnavailable}
+	}
+	first := good(0, 80) // Executions take 80 ms.
+	for name, c := range map[string]struct {
+		requests []load.Observed
+		want     int
+	}{
+		"nothing":                          {nil, 0},
+		"no answer says how long it takes": {[]load.Observed{refused(0, 1)}, 0},
+		"the next answer is too late":      {[]load.Observed{first, good(70, 1330), refused(1000, 1310)}, 0},
+		"the next answer is early enough":  {[]load.Observed{first, good(70, 1315), refused(1000, 1310)}, 1},
+		"nothing executes":                 {[]load.Observed{first, refused(1000, 1310), good(1311, 1391)}, 1},
+		"nothing executes, but it is late": {[]load.Observed{first, refused(1000, 1325), good(1391, 1471)}, 0},
+		"only later ones are answered":     {[]load.Observed{first, refused(1000, 1001), good(1002, 1300)}, 1},
+		"no answer at all":                 {[]load.Observed{first, {At: ms, Latency: ms, Sent: true}, {At: ms}}, 0},
+	} {
+		if got := refusedEarly(c.requests, slo); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// At every rate a trial has enough requests.
+func TestTrialsHaveEnoughRequests(t *testing.T) {
+	for _, m := range subjects {
+		s := &subject{slo: m.slo, trial: 1500 * time.Millisecond}
+		for _, rate := range []float64{0.5, 7.7, 40, 611, 8640} {
+			times, err := load.Poisson.Times(rate, s.counted(rate), rand.New(rand.NewPCG(seed, 0)))
+			if err != nil || len(times) < minRequests {
+				t.Errorf("%s at %v/s: %d requests, %v", m.model, rate, len(times), err)
+			}
+		}
+	}
+}

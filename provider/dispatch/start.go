@@ -1,0 +1,51 @@
+package dispatch
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/faas-infer/faas-infer/batching"
+)
+
+// start is the time in which the first instances for a load are started, or get larger shares.
+// Requests that come then wait as those do that found no instance, since the first instance is
+// busy with these. It begins with a request that finds no ready instance, and ends by [Steady], or
+// at the latest the cold wait after the last such request.
+//
+// For example, seven requests wait for a first instance, which takes two at a time for 300 ms. The
+// next request would be refused with an objective of 400 ms, although two more instances start.
+type start struct {
+	// cold is when a request of each class last found no ready instance, zero if the time is over.
+	cold [batching.MaxClasses]time.Time
+	// active is set if one of cold is.
+	active atomic.Bool
+	// unanswered is the number of requests that wait because of it.
+	unanswered atomic.Int64
+}
+
+// begin takes in a request of a class that finds no ready instance. The lock is held.
+func (s *start) begin(class uint8, now time.Time) {
+	s.cold[class] = now
+	s.active.Store(true)
+}
+
+// covers reports whether a request that finds a ready instance waits, too. The lock is held.
+func (s *start) covers(class uint8, now time.Time, coldWait time.Duration) bool {
+	return s.active.Load() && now.Sub(s.cold[class]) < coldWait
+}
+
+// Steady says that no instance of the dispatcher's function starts or gets another share. New
+// requests are refused again if they cannot be in time: at once if the instances carry less than
+// the load (short), otherwise when those that waited for the start are answered.
+func Steady(d *Dispatcher, short bool) {
+	if !d.start.active.Load() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !short && d.start.unanswered.Load() > 0 {
+		return
+	}
+	d.start.cold = [batching.MaxClasses]time.Time{}
+	d.start.active.Store(false)
+}

@@ -1,0 +1,70 @@
+package dispatch
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A request that comes while the first instance is busy with those that waited for it waits, too.
+// Once nothing starts any more, it is refused as soon as it cannot be in time: after they are
+// answered, or at once if no more instances start although they do not carry the load.
+func TestLoadThatBeginsBeforeTheFirstInstance(t *testing.T) {
+	const slo, exec, coldWait = 400 * time.Millisecond, 300 * time.Millisecond, 5 * time.Second
+	for name, c := range map[string]struct {
+		steady, short, answered bool
+		after                   time.Duration
+		want                    error
+	}{
+		"instances start": {want: nil},
+		"nothing starts":  {steady: true, want: nil},
+		"nothing starts, and the first are answered": {steady: true, answered: true, want: ErrLate},
+		"nothing starts, but too few serve":          {steady: true, short: true, want: ErrLate},
+		"the start takes too long":                   {after: coldWait, want: ErrLate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, Options{SLO: slo, ColdWait: coldWait})
+				// The instance executes one, and has another one ahead.
+				before := []chan error{r.send(), r.send()}
+				synctest.Wait()
+				a := r.serve("a")
+				a.echo.gate = make(chan struct{})
+				in := instance("a", 1)
+				in.Exec = times(1, exec)
+				r.Up(in, "fake", "a")
+				synctest.Wait()
+				if c.answered {
+					a.echo.gate <- struct{}{}
+					a.echo.gate <- struct{}{}
+					for _, done := range before {
+						if err := <-done; err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if c.steady {
+					Steady(r.Dispatcher, c.short)
+				}
+				time.Sleep(c.after)
+				if c.answered {
+					before = []chan error{r.send(), r.send()}
+					synctest.Wait()
+				}
+				late := r.send()
+				time.Sleep(slo)
+				close(a.echo.gate)
+				if err := <-late; !errors.Is(err, c.want) {
+					t.Errorf("%v, want %v", err, c.want)
+				}
+				for _, done := range before {
+					<-done
+				}
+				if s := r.Stats(); c.want == nil && s.Refused+s.Late+s.InTime > 0 {
+					t.Errorf("the wait counts against the capacity: %+v", s)
+				}
+			})
+		})
+	}
+}
