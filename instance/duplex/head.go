@@ -1,6 +1,7 @@
 package duplex
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -14,8 +15,8 @@ const (
 	MaxAnswerHead = 64 << 10
 )
 
-// ErrFields says that an answer has more than MaxFields fields.
-var ErrFields = fmt.Errorf("its answer has more than %d header fields", MaxFields)
+// ErrHead is wrapped by the errors of CheckHead.
+var ErrHead = errors.New("its answer cannot be passed on")
 
 // CountFields returns the number of fields in a head. A name counts once for each of its values.
 func CountFields(h http.Header) int {
@@ -26,12 +27,19 @@ func CountFields(h http.Header) int {
 	return n
 }
 
-// CheckFields returns ErrFields for an answer with more than MaxFields fields, and closes it then. added is the number
-// of fields in it that may come from a proxy before the program.
-func CheckFields(answer *http.Response, added int) error {
-	if CountFields(answer.Header) <= MaxFields+added {
+// CheckHead checks an answer's status and the number of its fields, and closes an answer with a wrong one. net/http reads
+// a status from 000 to 999, and panics when it writes one below 100. added is the number of fields that may come from a
+// proxy before the program.
+func CheckHead(answer *http.Response, added int) error {
+	var err error
+	switch {
+	case answer.StatusCode < 100:
+		err = fmt.Errorf("%w: it has the status %03d", ErrHead, answer.StatusCode)
+	case CountFields(answer.Header) > MaxFields+added:
+		err = fmt.Errorf("%w: it has more than %d header fields", ErrHead, MaxFields)
+	default:
 		return nil
 	}
 	_ = answer.Body.Close()
-	return ErrFields
+	return err
 }

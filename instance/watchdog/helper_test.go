@@ -100,6 +100,7 @@ func playProgram() error {
 	})
 	http.HandleFunc("/long", curtly("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", duplex.MaxAnswerHead)+"\r\n\r\n"))
 	http.HandleFunc("/fields", curtly("HTTP/1.1 200 OK\r\n"+strings.Repeat("X:\r\n", duplex.MaxFields+1)+"\r\n"))
+	http.HandleFunc("/zero", curtly("HTTP/1.1 000 Nothing\r\n\r\n"))
 	http.HandleFunc("/nonsense", curtly("nonsense\r\n\r\n"))
 	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	address := "127.0.0.1:" + os.Getenv("PORT")

@@ -32,7 +32,7 @@ func TestHTTPForwards(t *testing.T) {
 	if response, body := i.do("GET", "/break", nil); response.StatusCode != http.StatusBadGateway || !strings.Contains(body, "did not answer") {
 		t.Error(response.Status, body)
 	}
-	for path, why := range map[string]string{"/long": "headers exceeded", "/fields": "header fields"} {
+	for path, why := range map[string]string{"/long": "headers exceeded", "/fields": "header fields", "/zero": "status 000"} {
 		if response, body := i.do("GET", path, nil); response.StatusCode != http.StatusBadGateway || !strings.Contains(body, why) {
 			t.Errorf("%s: %s %.200q", path, response.Status, body)
 		}

@@ -216,7 +216,7 @@ func (b *heldBody) replace(w http.ResponseWriter, r *http.Request) bool {
 
 // describe adds headers to the program's answer.
 func describe(response *http.Response) error {
-	if err := duplex.CheckFields(response, 0); err != nil {
+	if err := duplex.CheckHead(response, 0); err != nil {
 		return err
 	}
 	e := exchangeOf(response.Request)

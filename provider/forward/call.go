@@ -141,9 +141,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		case errors.As(err, &unreached):
 			f.lose(p, err)
 			c.letGo()
-		case errors.Is(err, duplex.ErrFields):
+		case errors.Is(err, duplex.ErrHead):
 			f.answered(p, true)
-			return nil, f.drop(metrics.InstanceLost, errFields)
+			return nil, f.drop(metrics.InstanceLost, &web.Error{Status: http.StatusBadGateway, Text: "the function gave no answer: " + err.Error()})
 		default:
 			return nil, c.lost()
 		}
@@ -199,7 +199,7 @@ func (c *call) attempt(out *http.Request) (*http.Response, error) {
 	}
 	answer, err := c.instance.transport.RoundTrip(again)
 	if err == nil {
-		err = duplex.CheckFields(answer, watchdogFields)
+		err = duplex.CheckHead(answer, watchdogFields)
 	}
 	if err != nil {
 		return nil, err

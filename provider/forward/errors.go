@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -37,7 +36,6 @@ var (
 
 var (
 	errLateBody      = &web.Error{Status: http.StatusRequestTimeout, Text: "the request body stopped coming; the provider's --body-timeout says how long it waits for more"}
-	errFields        = &web.Error{Status: http.StatusBadGateway, Text: "the function gave no answer that can be passed on: " + duplex.ErrFields.Error()}
 	errSwitchedEarly = &web.Error{Status: http.StatusBadGateway, Text: "the function switched protocols before it had read the request's body"}
 )
 

@@ -76,6 +76,24 @@ func TestARequestArrivesAsItWasSent(t *testing.T) {
 	}
 }
 
+// An answer without a status that can be written is the function's failure, and no panic.
+func TestAnswerWithoutStatus(t *testing.T) {
+	r := newRig(t, Options{})
+	r.up(start(t, "a", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n")
+	}))
+	r.answers(http.StatusBadGateway, "status 000")
+	if _, err := r.invoke(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "status 000") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // What the provider says of a request stays in its answer after interim ones.
 func TestInterimAnswers(t *testing.T) {
 	r := newRig(t, Options{})
