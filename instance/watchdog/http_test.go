@@ -66,7 +66,8 @@ func TestHTTPBuffersBodies(t *testing.T) {
 	}
 	holds(0)
 	others.Store(maxBufferedByAll - 8)
-	if response, body := i.do("POST", "/echo", io.MultiReader(strings.NewReader("something"))); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("X-OpenFaaS-Internal") == "" {
+	response, body := i.do("POST", "/echo", io.MultiReader(strings.NewReader("something")))
+	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("X-OpenFaaS-Internal") == "" {
 		t.Errorf("without room: %s %q", response.Status, body)
 	}
 	holds(maxBufferedByAll - 8)

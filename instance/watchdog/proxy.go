@@ -36,7 +36,7 @@ const (
 	maxBufferedByAll = 128 << 20
 )
 
-var errBuffersFull = errors.New("the bodies of other requests take all the memory that this instance has for bodies; try again later")
+var errBuffersFull = errors.New("the bodies of other requests take all the memory for bodies; try again later")
 
 // newProxy returns the proxy that forwards requests to the program.
 func (u *Upstream) newProxy() *httputil.ReverseProxy {
@@ -203,7 +203,8 @@ func (b *heldBody) replace(w http.ResponseWriter, r *http.Request) bool {
 	tooLarge := new(http.MaxBytesError)
 	switch {
 	case errors.As(err, &tooLarge):
-		http.Error(w, fmt.Sprintf("the body is larger than %d bytes, the limit with http_buffer_req_body", maxBuffered), http.StatusRequestEntityTooLarge)
+		http.Error(w, fmt.Sprintf("the body is larger than %d bytes, the limit with http_buffer_req_body", maxBuffered),
+			http.StatusRequestEntityTooLarge)
 	case errors.Is(err, errBuffersFull):
 		w.Header().Set("Connection", "close")
 		Refuse(w, err.Error())

@@ -70,7 +70,8 @@ const (
 // checkEnvironment checks the names and values of variables, and that a program can be started with them.
 func checkEnvironment(d types.FunctionDeployment) error {
 	if len(d.EnvProcess) > maxVariable || strings.Contains(d.EnvProcess, "\x00") {
-		return &Error{Key: "envProcess", Value: d.EnvProcess, Why: "it must have at most 127 KiB and no NUL", Example: "wc -w"}
+		return &Error{Key: "envProcess", Value: d.EnvProcess,
+			Why: "it must have at most 127 KiB and no NUL", Example: "wc -w"}
 	}
 	total := len(d.EnvProcess)
 	for _, name := range slices.Sorted(maps.Keys(d.EnvVars)) {
@@ -88,7 +89,8 @@ func checkEnvironment(d types.FunctionDeployment) error {
 	}
 	if total > maxEnvironment {
 		return &Error{Key: "envVars", Value: fmt.Sprintf("%d variables", len(d.EnvVars)),
-			Why: "together they must have at most 1 MiB, with 32 bytes for each beside its name and value: no program can be started with more"}
+			Why: "together they must have at most 1 MiB, with 32 bytes for each beside its name and value: " +
+				"no program can be started with more"}
 	}
 	return nil
 }

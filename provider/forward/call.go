@@ -143,7 +143,7 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 			c.letGo()
 		case errors.Is(err, duplex.ErrHead):
 			f.answered(p, true)
-			return nil, f.drop(metrics.InstanceLost, &web.Error{Status: http.StatusBadGateway, Text: "the function gave no answer: " + err.Error()})
+			return nil, f.drop(metrics.InstanceLost, web.Refuse(http.StatusBadGateway, "the function gave no answer: %v", err))
 		default:
 			return nil, c.lost()
 		}

@@ -172,7 +172,8 @@ func TestAnswerWithALargeHead(t *testing.T) {
 		}
 	}))
 	for sent, code := range map[string]int{
-		"1000 250": 200, "60000 0": 200, fmt.Sprint(duplex.MaxAnswerHead+8<<10, " 0"): 502, fmt.Sprint("0 ", duplex.MaxFields+watchdogFields): 502,
+		"1000 250": 200, "60000 0": 200,
+		fmt.Sprint(duplex.MaxAnswerHead+8<<10, " 0"): 502, fmt.Sprint("0 ", duplex.MaxFields+watchdogFields): 502,
 	} {
 		if got, text, _ := r.post(sent); got != code {
 			t.Errorf("%s: %d %q, want %d", sent, got, text, code)

@@ -24,7 +24,9 @@ const (
 // fields of a request's head, and the time without a request. bounds bound what the connections
 // of bounds' listeners cost together. Handlers bound bodies with a [BodyReader].
 func NewServer(handler http.Handler, bounds *Connections) *http.Server {
-	server := &http.Server{Handler: boundFields(handler), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead}
+	server := &http.Server{
+		Handler: boundFields(handler), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead,
+	}
 	bounds.apply(server)
 	return server
 }
@@ -38,7 +40,9 @@ func boundFields(handler http.Handler) http.Handler {
 		}
 		r.Header = http.Header{} // The connection keeps the request for as long as it lasts.
 		w.Header().Set("Connection", "close")
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(duplex.Linger)) // net/http reads the rest of the body.
-		WriteError(w, Refuse(http.StatusRequestHeaderFieldsTooLarge, "the request has more than %d header fields", duplex.MaxFields))
+		// net/http reads the rest of the body. It fails if the client is gone.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(duplex.Linger))
+		WriteError(w, Refuse(http.StatusRequestHeaderFieldsTooLarge,
+			"the request has more than %d header fields", duplex.MaxFields))
 	})
 }
