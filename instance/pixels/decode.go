@@ -150,8 +150,12 @@ func jpegMemory(file []byte, config image.Config) int64 {
 func frameHeader(file []byte) (components int, samples float64, progressive bool) {
 	for at := 2; at+4 <= len(file) && file[at] == 0xff; {
 		marker := file[at+1]
-		if marker == 0xff { // A fill byte.
+		switch {
+		case marker == 0xff: // A fill byte.
 			at++
+			continue
+		case marker == 0, marker >= 0xd0 && marker <= 0xd7: // The decoder skips them, and they have no length.
+			at += 2
 			continue
 		}
 		length := int(binary.BigEndian.Uint16(file[at+2:]))

@@ -211,6 +211,16 @@ func large(marker byte, width, height uint16, factors ...byte) []byte {
 	return append(out, 0xff, 0xda, 0, 12, 3, 1, 0, 2, 0, 3, 0, 0, 63, 0)
 }
 
+// hidden is a progressive JPEG behind a marker that has no length, as restart markers have none. A reader that takes
+// the next two bytes for its length, 0xfffe, comes to the head of a smaller image, within a comment.
+func hidden(marker byte) []byte {
+	const first, second = 0x1000, 0xf800
+	out := append([]byte{0xff, 0xd8, 0xff, marker, 0xff, 0xfe, first >> 8, 0}, make([]byte, first-2)...)
+	out = append(append(out, 0xff, 0xfe, second>>8, 0), make([]byte, second-2)...)
+	copy(out[4+0xfffe:], large(0xc0, 6000, 5000, 0x11)[2:])
+	return append(out, large(0xc2, 6000, 5000, 0x11, 0x11, 0x11)[2:]...)
+}
+
 // TestBombsTakeNoMemory: a small file that claims a large image is refused before
 // it is decoded.
 func TestBombsTakeNoMemory(t *testing.T) {
@@ -232,6 +242,8 @@ func TestBombsTakeNoMemory(t *testing.T) {
 		"a large JPEG":       {large(0xc0, 65000, 65000, 0x22, 0x11, 0x11), "65000x65000 pixels"},
 		"a progressive JPEG": {large(0xc2, 3000, 2000, 0x22, 0x11, 0x11), "send it smaller"},
 		"many scans":         {scans, "more than 256 scans"},
+		"a hidden head":      {hidden(0xd0), "send it smaller"},
+		"another one":        {hidden(0), "send it smaller"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

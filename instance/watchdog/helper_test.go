@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
+	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/instance/logtest"
 )
 
@@ -97,6 +98,9 @@ func playProgram() error {
 			curtly(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body))(w, r)
 		}
 	})
+	http.HandleFunc("/long", curtly("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", duplex.MaxAnswerHead)+"\r\n\r\n"))
+	http.HandleFunc("/fields", curtly("HTTP/1.1 200 OK\r\n"+strings.Repeat("X:\r\n", duplex.MaxFields+1)+"\r\n"))
+	http.HandleFunc("/zero", curtly("HTTP/1.1 000 Nothing\r\n\r\n"))
 	http.HandleFunc("/nonsense", curtly("nonsense\r\n\r\n"))
 	http.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(3) })
 	address := "127.0.0.1:" + os.Getenv("PORT")

@@ -32,6 +32,11 @@ func TestHTTPForwards(t *testing.T) {
 	if response, body := i.do("GET", "/break", nil); response.StatusCode != http.StatusBadGateway || !strings.Contains(body, "did not answer") {
 		t.Error(response.Status, body)
 	}
+	for path, why := range map[string]string{"/long": "headers exceeded", "/fields": "header fields", "/zero": "status 000"} {
+		if response, body := i.do("GET", path, nil); response.StatusCode != http.StatusBadGateway || !strings.Contains(body, why) {
+			t.Errorf("%s: %s %.200q", path, response.Status, body)
+		}
+	}
 	i.log.Await(t, " stdout: on standard output\n", 1)
 	i.log.Await(t, " stderr: on standard error\n", 1)
 }
@@ -53,6 +58,19 @@ func TestHTTPBuffersBodies(t *testing.T) {
 	if response, body := i.do("POST", "/echo", unknown); body != "something" || response.Header.Get("Got-Length") != "9" {
 		t.Errorf("%v %q", response.Header, body)
 	}
+	others := &i.server.upstream.buffered
+	holds := func(want int64) {
+		for others.Load() != want { // A request ends after its answer.
+			time.Sleep(time.Millisecond)
+		}
+	}
+	holds(0)
+	others.Store(maxBufferedByAll - 8)
+	response, body := i.do("POST", "/echo", io.MultiReader(strings.NewReader("something")))
+	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("X-OpenFaaS-Internal") == "" {
+		t.Errorf("without room: %s %q", response.Status, body)
+	}
+	holds(maxBufferedByAll - 8)
 }
 
 func TestServerSentEventsComeAtOnce(t *testing.T) {

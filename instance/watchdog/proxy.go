@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,8 +25,18 @@ var (
 	errSwitchedEarly = errors.New("it switched protocols before it had read the request's body")
 )
 
-// maxBuffered is the maximum size in bytes of a body with BufferBody.
-const maxBuffered = 64 << 20
+// maxAnswerHead is the maximum size in bytes of the head of the program's answer. The provider, which gets a few
+// fields more, takes [duplex.MaxAnswerHead].
+const maxAnswerHead = 60 << 10
+
+const (
+	// maxBuffered is the maximum size in bytes of a body with BufferBody.
+	maxBuffered = 64 << 20
+	// maxBufferedByAll bounds these bodies together. The function's limit of memory does not hold for this process.
+	maxBufferedByAll = 128 << 20
+)
+
+var errBuffersFull = errors.New("the bodies of other requests take all the memory for bodies; try again later")
 
 // newProxy returns the proxy that forwards requests to the program.
 func (u *Upstream) newProxy() *httputil.ReverseProxy {
@@ -50,7 +61,8 @@ func (u *Upstream) newProxy() *httputil.ReverseProxy {
 			// moment fails, so the proxy closes them earlier.
 			IdleConnTimeout: time.Second,
 			// The proxy does not change bodies.
-			DisableCompression: true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: maxAnswerHead,
 		}},
 		FlushInterval:  -1,
 		BufferPool:     bufferPool{},
@@ -135,8 +147,12 @@ func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if e.body = duplex.NewBody(w, r, 0); e.body != nil {
 			r.Body = e.body
 		}
-	case !u.bufferBody(w, r):
-		return
+	default:
+		held := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBuffered), all: &u.buffered}
+		defer held.release()
+		if !held.replace(w, r) {
+			return
+		}
 	}
 	u.answer(w, r, e)
 	if u.LogRequests {
@@ -161,24 +177,49 @@ func (u *Upstream) answer(w http.ResponseWriter, r *http.Request, e *exchange) {
 	linger = duplex.Linger
 }
 
-// bufferBody reads a body of unknown length into memory. If it cannot, it answers the
-// request and returns false.
-func (u *Upstream) bufferBody(w http.ResponseWriter, r *http.Request) bool {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBuffered))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		http.Error(w, fmt.Sprintf("the body is larger than %d bytes, the limit with http_buffer_req_body", maxBuffered), http.StatusRequestEntityTooLarge)
-		return false
+// heldBody reads a body of unknown length into memory. It counts its bytes among those of all requests until release.
+type heldBody struct {
+	io.Reader
+	all  *atomic.Int64
+	size int64
+}
+
+// Read implements io.Reader.
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	b.size += int64(n)
+	if b.all.Add(int64(n)) > maxBufferedByAll {
+		return n, errBuffersFull
 	}
-	if err != nil {
+	return n, err
+}
+
+// release ends the count.
+func (b *heldBody) release() { b.all.Add(-b.size) }
+
+// replace gives the request the body with its length. If it cannot, it answers the request and returns false.
+func (b *heldBody) replace(w http.ResponseWriter, r *http.Request) bool {
+	body, err := io.ReadAll(b)
+	tooLarge := new(http.MaxBytesError)
+	switch {
+	case errors.As(err, &tooLarge):
+		http.Error(w, fmt.Sprintf("the body is larger than %d bytes, the limit with http_buffer_req_body", maxBuffered),
+			http.StatusRequestEntityTooLarge)
+	case errors.Is(err, errBuffersFull):
+		w.Header().Set("Connection", "close")
+		Refuse(w, err.Error())
+	case err != nil:
 		http.Error(w, errBrokenBody.Error(), http.StatusBadRequest)
-		return false
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-	return true
+	return err == nil
 }
 
 // describe adds headers to the program's answer.
 func describe(response *http.Response) error {
+	if err := duplex.CheckHead(response, 0); err != nil {
+		return err
+	}
 	e := exchangeOf(response.Request)
 	response.Header.Set("X-Duration-Seconds", fmt.Sprintf("%f", time.Since(e.began).Seconds()))
 	switch {

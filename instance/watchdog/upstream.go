@@ -57,6 +57,8 @@ type Upstream struct {
 	pipes  *Pipes
 	logged chan struct{}
 	proxy  *httputil.ReverseProxy
+	// buffered is the number of bytes of bodies that wait in memory, with BufferBody.
+	buffered atomic.Int64
 	// deaf is closed when the program has listened no more for deafTime. watching: somebody waits for that.
 	deaf     chan struct{}
 	watching atomic.Bool

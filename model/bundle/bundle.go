@@ -53,6 +53,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Errors that opening a bundle wraps.
@@ -150,11 +151,15 @@ func directoryName(dir string) string {
 }
 
 func readManifest(inside *os.Root) (Manifest, error) {
-	f, err := inside.Open(ManifestFile)
+	// A pipe would otherwise hold its opener until somebody writes, for ever.
+	f, err := inside.OpenFile(ManifestFile, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Manifest{}, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return Manifest{}, fmt.Errorf("%w: %s is not a file", ErrManifest, ManifestFile)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
 		return Manifest{}, fmt.Errorf("read %s: %w", ManifestFile, err)

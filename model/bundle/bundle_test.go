@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -306,6 +307,26 @@ func TestNameIsTheImages(t *testing.T) {
 }
 
 // A manifest above the maximum is refused instead of cut.
+// A manifest that is a pipe or a device is refused, and nobody waits for it.
+func TestManifestThatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, ManifestFile)
+	for _, prepare := range []func() error{
+		func() error { return syscall.Mkfifo(name, 0o644) },
+		func() error { return os.Mkdir(name, 0o755) },
+	} {
+		if err := prepare(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenDir(dir); !errors.Is(err, ErrManifest) {
+			t.Errorf("error %v", err)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestManifestAboveTheMaximum(t *testing.T) {
 	dir := t.TempDir()
 	text := "name: a\nengine: onnx\nmodel: m.onnx\ndescription: " + strings.Repeat("x", maxManifest) + "\n"

@@ -2,6 +2,7 @@ package annotation
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -115,6 +116,14 @@ func TestParseRefusesFields(t *testing.T) {
 		{"envVars.", func(d *types.FunctionDeployment) { d.EnvVars = map[string]string{"": "x"} }},
 		{"envVars.A=B", func(d *types.FunctionDeployment) { d.EnvVars = map[string]string{"A=B": "x"} }},
 		{"envVars.A", func(d *types.FunctionDeployment) { d.EnvVars = map[string]string{"A": "\x00"} }},
+		{"envVars.A", func(d *types.FunctionDeployment) { d.EnvVars = map[string]string{"A": strings.Repeat("x", 128<<10)} }},
+		{"envVars", func(d *types.FunctionDeployment) {
+			d.EnvVars = map[string]string{}
+			for i := range 40_000 { // Each takes a pointer and a prefix, too.
+				d.EnvVars[fmt.Sprint("A", i)] = ""
+			}
+		}},
+		{"envProcess", func(d *types.FunctionDeployment) { d.EnvProcess = "cat " + strings.Repeat("x", 128<<10) }},
 		{"secrets", func(d *types.FunctionDeployment) { d.Secrets = []string{"../../etc/passwd"} }},
 		{"secrets", func(d *types.FunctionDeployment) { d.Secrets = []string{"a..b"} }},
 		{"secrets", func(d *types.FunctionDeployment) { d.Secrets = []string{strings.Repeat("a.", 127) + "a"} }},

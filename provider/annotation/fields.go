@@ -44,11 +44,8 @@ func checkFields(d types.FunctionDeployment) error {
 	if strings.TrimSpace(d.Image) == "" {
 		return &Error{Key: "image", Why: "it must name the bundle with the model or program", Example: "resnet-50:latest"}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.EnvVars)) {
-		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(d.EnvVars[name], "\x00") {
-			return &Error{Key: "envVars." + shorten(name), Value: d.EnvVars[name],
-				Why: `an environment variable needs a name without "=", and no NUL in name or value`}
-		}
+	if err := checkEnvironment(d); err != nil {
+		return err
 	}
 	for _, name := range d.Secrets {
 		// The name becomes a file's name under /var/openfaas/secrets.
@@ -56,6 +53,44 @@ func checkFields(d types.FunctionDeployment) error {
 			return &Error{Key: "secrets", Value: name,
 				Why: SecretRule, Example: "api-key"}
 		}
+	}
+	return nil
+}
+
+const (
+	// maxVariable is the maximum size in bytes of a variable. Linux starts no program with one of 128 KiB, and the
+	// provider puts a prefix before its name.
+	maxVariable = 127 << 10
+	// maxEnvironment bounds the sizes of all variables together: Linux takes 2 MiB, with the program's arguments.
+	maxEnvironment = 1 << 20
+	// variableOverhead is how many bytes of that a variable takes beside its name and value: the prefix and a pointer.
+	variableOverhead = 32
+)
+
+// checkEnvironment checks the names and values of variables, and that a program can be started with them.
+func checkEnvironment(d types.FunctionDeployment) error {
+	if len(d.EnvProcess) > maxVariable || strings.Contains(d.EnvProcess, "\x00") {
+		return &Error{Key: "envProcess", Value: d.EnvProcess,
+			Why: "it must have at most 127 KiB and no NUL", Example: "wc -w"}
+	}
+	total := len(d.EnvProcess)
+	for _, name := range slices.Sorted(maps.Keys(d.EnvVars)) {
+		value := d.EnvVars[name]
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
+			return &Error{Key: "envVars." + shorten(name), Value: value,
+				Why: `an environment variable needs a name without "=", and no NUL in name or value`}
+		}
+		size := len(name) + len(value)
+		if size > maxVariable {
+			return &Error{Key: "envVars." + shorten(name), Value: value,
+				Why: "a variable must have at most 127 KiB: no program can be started with more"}
+		}
+		total += size + variableOverhead
+	}
+	if total > maxEnvironment {
+		return &Error{Key: "envVars", Value: fmt.Sprintf("%d variables", len(d.EnvVars)),
+			Why: "together they must have at most 1 MiB, with 32 bytes for each beside its name and value: " +
+				"no program can be started with more"}
 	}
 	return nil
 }

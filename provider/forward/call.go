@@ -23,6 +23,9 @@ import (
 // maxAnswer is the maximum size of an answer that is held in memory, in bytes.
 const maxAnswer = 64 << 20
 
+// watchdogFields is how many fields a watchdog may add to its program's answer.
+const watchdogFields = 8
+
 // refusedHeader marks a 429 that the watchdog itself answers, without the function.
 // OpenFaaS' own watchdogs set it.
 const refusedHeader = "X-Openfaas-Internal"
@@ -138,6 +141,9 @@ func (c *call) send(out *http.Request) (*http.Response, error) {
 		case errors.As(err, &unreached):
 			f.lose(p, err)
 			c.letGo()
+		case errors.Is(err, duplex.ErrHead):
+			f.answered(p, true)
+			return nil, f.drop(metrics.InstanceLost, web.Refuse(http.StatusBadGateway, "the function gave no answer: %v", err))
 		default:
 			return nil, c.lost()
 		}
@@ -191,7 +197,14 @@ func (c *call) attempt(out *http.Request) (*http.Response, error) {
 			return nil, errors.New("the body is not kept any more")
 		}
 	}
-	return c.instance.transport.RoundTrip(again)
+	answer, err := c.instance.transport.RoundTrip(again)
+	if err == nil {
+		err = duplex.CheckHead(answer, watchdogFields)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 // busy reports whether the watchdog refused the request for having too many.

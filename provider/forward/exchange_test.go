@@ -76,6 +76,48 @@ func TestARequestArrivesAsItWasSent(t *testing.T) {
 	}
 }
 
+// An answer without a status that can be written is the function's failure, and no panic.
+func TestAnswerWithoutStatus(t *testing.T) {
+	r := newRig(t, Options{})
+	r.up(start(t, "a", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, "HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n")
+	}))
+	r.answers(http.StatusBadGateway, "status 000")
+	if _, err := r.invoke(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "status 000") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What the provider says of a request stays in its answer after interim ones.
+func TestInterimAnswers(t *testing.T) {
+	r := newRig(t, Options{})
+	r.up(start(t, "a", func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set("Link", "</style.css>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Del("Link")
+		if q.Method == http.MethodDelete {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	for method, code := range map[string]int{http.MethodGet: 200, http.MethodDelete: 502} {
+		q, _ := http.NewRequest(method, r.url+"/", nil)
+		resp, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != code || resp.Header.Get("X-Call-Id") != "ours" || resp.Header.Get("Link") != "" {
+			t.Errorf("%s: %s %v", method, resp.Status, resp.Header)
+		}
+	}
+}
+
 func TestInvoke(t *testing.T) {
 	r := newRig(t, Options{})
 	var got *http.Request
@@ -113,6 +155,32 @@ func TestAnswerTooLargeToHold(t *testing.T) {
 	}))
 	if _, err := r.invoke(t.Context(), "x"); !errors.Is(err, ErrAnswerTooLarge) {
 		t.Errorf("error %v", err)
+	}
+	r.settled()
+}
+
+// The head of an answer has a maximum size and number of fields, because its memory counts for nobody.
+func TestAnswerWithALargeHead(t *testing.T) {
+	r := newRig(t, Options{})
+	r.up(start(t, "a", func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		size, fields := 0, 0
+		fmt.Sscan(string(body), &size, &fields)
+		w.Header().Set("X-Long", strings.Repeat("x", size))
+		for i := range fields {
+			w.Header().Set(fmt.Sprint("X-", i), "")
+		}
+	}))
+	for sent, code := range map[string]int{
+		"1000 250": 200, "60000 0": 200,
+		fmt.Sprint(duplex.MaxAnswerHead+8<<10, " 0"): 502, fmt.Sprint("0 ", duplex.MaxFields+watchdogFields): 502,
+	} {
+		if got, text, _ := r.post(sent); got != code {
+			t.Errorf("%s: %d %q, want %d", sent, got, text, code)
+		}
+		if _, err := r.invoke(t.Context(), sent); (err == nil) != (code == 200) {
+			t.Errorf("%s: %v", sent, err)
+		}
 	}
 	r.settled()
 }

@@ -50,9 +50,10 @@ func (f *Forwarder) transport(network, address string) *http.Transport {
 			return f.dial(ctx, network, address)
 		},
 		// The client gets the function's answer unchanged.
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: keepConnections,
-		IdleConnTimeout:     keepIdle,
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    keepConnections,
+		IdleConnTimeout:        keepIdle,
+		MaxResponseHeaderBytes: duplex.MaxAnswerHead,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"sync"
@@ -39,6 +40,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep f
 			code = hungUp // The client has left, so nobody needs to see the answer break off.
 		}
 	}()
+	own := w.Header().Clone() // The proxy removes them when it passes an interim answer (1xx) on.
 	(&httputil.ReverseProxy{
 		Transport: roundTripper(c.send), BufferPool: buffers{}, ErrorLog: silent, FlushInterval: flushAfter,
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -49,6 +51,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep f
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			code = resp.StatusCode
+			maps.Copy(w.Header(), own)
 			// The function's headers replace those that the provider has set.
 			for name := range resp.Header {
 				delete(w.Header(), name)
@@ -56,6 +59,7 @@ func (c *call) proxy(w http.ResponseWriter, r *http.Request, path string, keep f
 			return c.early(w, resp)
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
+			maps.Copy(w.Header(), own)
 			code = c.writeError(w, path, answerable(err))
 		},
 	}).ServeHTTP(w, r)

@@ -3,6 +3,8 @@ package web
 import (
 	"net/http"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 // MaxHead is the most bytes that a request's first line and headers may take, 64 KiB.
@@ -18,11 +20,29 @@ const (
 	idleTime = 3 * time.Minute
 )
 
-// NewServer returns an HTTP server that bounds what a connection costs: the time and the
-// size of a request's head, and the time without a request. bounds bound what the connections
+// NewServer returns an HTTP server that bounds what a connection costs: the time, the size and the
+// fields of a request's head, and the time without a request. bounds bound what the connections
 // of bounds' listeners cost together. Handlers bound bodies with a [BodyReader].
 func NewServer(handler http.Handler, bounds *Connections) *http.Server {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead}
+	server := &http.Server{
+		Handler: boundFields(handler), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: MaxHead,
+	}
 	bounds.apply(server)
 	return server
+}
+
+// boundFields answers requests with more than [duplex.MaxFields] fields with 431.
+func boundFields(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if duplex.CountFields(r.Header) <= duplex.MaxFields {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		r.Header = http.Header{} // The connection keeps the request for as long as it lasts.
+		w.Header().Set("Connection", "close")
+		// net/http reads the rest of the body. It fails if the client is gone.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(duplex.Linger))
+		WriteError(w, Refuse(http.StatusRequestHeaderFieldsTooLarge,
+			"the request has more than %d header fields", duplex.MaxFields))
+	})
 }

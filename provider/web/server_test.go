@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faas-infer/faas-infer/instance/duplex"
 )
 
 // pipes is a listener of connections in memory, on which synctest's clock has an effect.
@@ -31,8 +33,17 @@ func (p pipes) dial() net.Conn {
 	return ours
 }
 
+// fields returns the end of a head with n fields.
+func fields(n int) string {
+	var out strings.Builder
+	for i := range n {
+		fmt.Fprintf(&out, "X%d: y\r\n", i)
+	}
+	return out.String() + "\r\n"
+}
+
 // A connection ends that sends no whole head, or no request for long, and a large head is
-// refused.
+// refused, also one of many small fields.
 func TestServerBoundsConnections(t *testing.T) {
 	const whole = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	for _, c := range []struct {
@@ -44,6 +55,9 @@ func TestServerBoundsConnections(t *testing.T) {
 		{"an idle one", whole, "fine", idleTime},
 		{"half a second head", whole + "GET /", "fine", headTime},
 		{"a large head", "GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", MaxHead+8<<10), " 431 ", 0},
+		{"as many fields as are allowed", "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + fields(duplex.MaxFields-1), "fine", 0},
+		{"many fields", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n" + fields(duplex.MaxFields), " 431 ", 0},
+		{"many fields of one name", "GET / HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("a:\r\n", duplex.MaxFields+1) + "\r\n", " 431 ", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
