@@ -71,9 +71,10 @@ type Rig struct {
 }
 
 const (
-	// Tick, grace and ColdWait are the provider's defaults.
-	Tick     = 100 * time.Millisecond
-	grace    = 10 * time.Second
+	// Tick is the provider's default, as is ColdWait.
+	Tick  = 100 * time.Millisecond
+	grace = 10 * time.Second
+	// ColdWait is how long a request waits for a first instance.
 	ColdWait = 30 * time.Second
 	// openPatience is how long a backend may take to read the cluster.
 	openPatience = 2 * time.Minute
