@@ -57,6 +57,9 @@ in lab/fleet, explain the keys.
 
 ` + namedList("Scenarios", scenarioList()) + `
 ` + namedList("Policies", policyList()) + `
+The policy faas-infer-greedy, which "all" leaves out, is faas-infer with --scheduler
+greedy: it places one instance after the other.
+
 INFless' published value stands beside each figure as "paper". --plot draws the
 figures of the paper's evaluation with the simulated values.
 
