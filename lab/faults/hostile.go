@@ -178,7 +178,11 @@ func (t *trial) hostile(name string, file []byte) (image string, err error) {
 // about the function: its problem or, if none is known when ctx ends, how far finding out has come.
 func (t *trial) refused(ctx context.Context, name, image string) (said string) {
 	f := &function{name: name, deployment: rig.Function(name, image, map[string]string{"com.openfaas.slo.latency": t.SLO.String()})}
-	if err := t.guest(ctx, f); err != nil && ctx.Err() == nil {
+	if err := t.guest(ctx, f); err != nil {
+		if ctx.Err() != nil {
+			t.say("the deployment of %s has no answer yet", name)
+			return ""
+		}
 		return err.Error()
 	}
 	for rig.Pause(ctx, 100*time.Millisecond) == nil {
