@@ -41,11 +41,11 @@ type Fleet struct {
 	Log io.Writer
 }
 
-// Default returns the size of INFless' largest simulation (§5.4), except for the numbers of
-// functions, pods and replicas.
+// Default returns the size of INFless' largest simulation (§5.4), except for the number of
+// pods.
 func Default() Fleet {
 	return Fleet{
-		Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 10000, Pods: 10000, Replicas: 10, Rounds: 10,
+		Nodes: 2000, NodeCPU: "8", NodeMemory: "32Gi", Functions: 40, Pods: 10000, Replicas: 1, Rounds: 10,
 		Rate: 400, Step: 8 * time.Second, Serve: 10 * time.Second,
 	}
 }
