@@ -20,9 +20,9 @@ that the provider orders. It measures how long the leader of the provider's repl
 to decide on a load step, how many pods it creates per second against a client that does
 nothing else, how much memory all replicas take, and how much they write to the API server
 for each request. Replicas, API server and the simulated nodes share this machine; messages say
-how far it is. The second example took 80 s on two cores; the others take many times as long.`,
+how far it is. The second example took 92 s on two cores; the others take many times as long.`,
 		Example: `  faas-infer-lab bench fleet
-  faas-infer-lab bench fleet --nodes 200 --functions 1000 --pods 1000 --replicas 2 --rounds 2 --rate 100
+  faas-infer-lab bench fleet --nodes 200 --functions 1000 --pods 1000 --replicas 2 --rounds 2 --rate 50
   faas-infer-lab bench fleet --functions 10000 --replicas 10`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
