@@ -88,7 +88,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 		}
 	}
 	for _, fn := range c.functions {
-		if fn.stats.Starting && fn.steady() {
+		if fn.stats.Starting && steady(fn) {
 			dispatch.Steady(fn.dispatcher, fn.carried < 1)
 		}
 	}
@@ -101,7 +101,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 }
 
 // steady reports whether instances serve and none of the function's starts, or gets another share.
-func (fn *function) steady() bool {
+func steady(fn *function) bool {
 	serves := false
 	for _, in := range fn.Instances {
 		starts := in.State == cluster.Starting && !in.Retiring
