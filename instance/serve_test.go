@@ -95,6 +95,7 @@ func TestLeavingInstanceAnswersOnKeptConnections(t *testing.T) {
 				if one.post(t).Close || two.post(t).Close {
 					t.Error("a connection is not kept")
 				}
+				synctest.Wait() // The server knows that both connections are idle.
 				began := time.Now()
 				terminate(c.cause)
 				synctest.Wait()

@@ -157,8 +157,12 @@ func readManifest(inside *os.Root) (Manifest, error) {
 		return Manifest{}, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Manifest{}, fmt.Errorf("%w: %s is not a file", ErrManifest, ManifestFile)
+	info, err := f.Stat()
+	if err != nil {
+		return Manifest{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Manifest{}, fmt.Errorf("%w: %w", ErrManifest, &fs.PathError{Op: "read", Path: ManifestFile, Err: errors.New("it is not a file")})
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
