@@ -15,7 +15,6 @@ import (
 	"github.com/openfaas/faas-provider/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -227,13 +226,15 @@ func (r *Rig) Object(ctx context.Context, f Function) (*v1alpha1.Function, error
 		ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: r.namespace},
 		Spec:       v1alpha1.FunctionSpec{Image: image(f), Annotations: map[string]string{annotation.SLOLatency: f.SLO.String()}},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		made, err = objects.Get(ctx, f.Name, metav1.GetOptions{})
+	if err == nil {
+		return made, nil
 	}
-	if err != nil {
+	// It may exist, and an API server that tests disturb may refuse to make it.
+	found, missing := objects.Get(ctx, f.Name, metav1.GetOptions{})
+	if missing != nil {
 		return nil, fmt.Errorf("create function %s: %w", f.Name, err)
 	}
-	return made, nil
+	return found, nil
 }
 
 // image returns an image whose tag is the function's time. models makes the profile from
