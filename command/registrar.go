@@ -50,7 +50,7 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 		models, err = r.cutter.WithPlans(ctx, f, models)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
+		return b.Dir, nil, fmt.Errorf("image %q: %w", f.Deployment.Image, err)
 	}
 	return b.Dir, models, nil
 }

@@ -86,7 +86,7 @@ func (b *bench) grow(ctx context.Context, from, to int) (float64, error) {
 	}
 	s := b.rig.Backend.Span()
 	if s.Failed > 0 {
-		return 0, fmt.Errorf("%d of %d pods could not be created", s.Failed, s.Failed+s.Made)
+		return 0, fmt.Errorf("%d of %d pods could not be created, the first because of: %w", s.Failed, s.Failed+s.Made, s.Err)
 	}
 	b.decisions = append(b.decisions, b.rig.Backend.Passes()...)
 	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), rig.Pause(ctx, settle)

@@ -10,10 +10,16 @@ import (
 )
 
 // machineBundles are bundles in a directory of the machine.
-type machineBundles struct{ fakeBundles }
+type machineBundles struct {
+	fakeBundles
+	fails *error
+}
 
 func (b machineBundles) Models(ctx context.Context, f *provider.Function) (bundle string, models []Model, err error) {
 	bundle, models, err = b.fakeBundles.Models(ctx, f)
+	if *b.fails != nil {
+		err = *b.fails
+	}
 	return "/tmp/state/" + bundle, models, err
 }
 
@@ -27,7 +33,8 @@ func TestRefusalsNameFilesOfTheBundle(t *testing.T) {
 			t.Errorf("%s: %q", what, text)
 		}
 	}
-	tryWith(t, func(o *Options) { o.Bundles = machineBundles{} }, func(r *rig) {
+	var fails error
+	tryWith(t, func(o *Options) { o.Bundles = machineBundles{fails: &fails} }, func(r *rig) {
 		r.models.fail(errors.New(said))
 		r.deploy("f", "m")
 		r.until("a problem", func() bool { return r.describe("f").Problem != "" })
@@ -42,5 +49,10 @@ func TestRefusalsNameFilesOfTheBundle(t *testing.T) {
 			t.Fatalf("the deployment: %v", err)
 		}
 		right(t, "the answer to a deployment", err.Error())
+		fails = errors.New(said)
+		if _, err = r.Deploy(t.Context(), r.function("h", "m")); status(err) != 400 {
+			t.Fatalf("the deployment of a bundle: %v", err)
+		}
+		right(t, "the answer to a deployment of a bundle", err.Error())
 	})
 }

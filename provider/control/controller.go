@@ -34,7 +34,8 @@ type Bundles interface {
 	// the deployment names, otherwise those of the bundle's manifest that the deployment
 	// admits. It returns none if the model is too large for one instance, may be cut, and is
 	// not yet. The bundle is a directory, or an image reference with the digest of the
-	// content. With a digest, a function whose image has other content runs another model.
+	// content. With a digest, a function whose image has other content runs another model. An error
+	// that names files of a bundle comes with the bundle.
 	Models(ctx context.Context, f *provider.Function) (bundle string, models []Model, err error)
 }
 

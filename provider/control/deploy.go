@@ -37,7 +37,10 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 	}
 	bundle, models, err := c.options.Bundles.Models(ctx, f)
 	if err != nil {
-		return nil, web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err))
+		if err = web.BadRequest(suggestion{c.options.Cuttable, &c.rules}.to(ctx, f, err)); bundle != "" {
+			err = concealed{err, bundle}
+		}
+		return nil, err
 	}
 	f = c.knowing(f, models)
 	if err := (pairs{c}).check(ctx, f, models); err != nil {

@@ -38,8 +38,10 @@ type Watched struct {
 type Span struct {
 	// Began is the time of the first order, Ended that of the last instance's creation.
 	Began, Ended time.Time
-	// Made and Failed are the numbers of created instances and of failures.
+	// Made and Failed are the numbers of created instances and of failures. Err is the first failure's
+	// error.
 	Made, Failed int
+	Err          error
 }
 
 func newWatched(b cluster.Backend) *Watched { return &Watched{Backend: b} }
@@ -79,7 +81,9 @@ func (w *Watched) Start(ctx context.Context, spec cluster.InstanceSpec) (cluster
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
-		w.span.Failed++
+		if w.span.Failed++; w.span.Err == nil {
+			w.span.Err = err
+		}
 		return in, err
 	}
 	w.span.Made++
