@@ -3,6 +3,7 @@ package async
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
@@ -242,7 +244,12 @@ func TestBestEffortSurvivesKills(t *testing.T) {
 	var accepted []string
 	for i := range 20 {
 		body := fmt.Sprint("spare", i)
-		if err := g.Publish("faas-request", classed("echo", body, spare.Header, spare.BestEffort)); err != nil {
+		var err error
+		until(t, "the gateway is connected again", func() bool {
+			err = g.Publish("faas-request", classed("echo", body, spare.Header, spare.BestEffort))
+			return !errors.Is(err, nats.ErrReconnectBufExceeded)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		accepted = append(accepted, body)
