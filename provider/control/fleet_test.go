@@ -148,13 +148,17 @@ func TestLookGrowth(t *testing.T) {
 		return w
 	}
 	few, many := of(100), of(400)
-	// n log n is 4 · log 400 / log 100 = 5.2 times as much, n² 16 times. Some runs allocate
-	// twice as much with 400 functions, once in four looks.
-	most := 2 * 4 * math.Log(400) / math.Log(100)
+	// n log n is 4 · log 400 / log 100 = 5.2 times as much, n² 16 times. The number of allocations, not their
+	// bytes, is in some runs 5.9 times as large, for a reason that is not known; so it may be twice n log n.
+	nLogN := 4 * math.Log(400) / math.Log(100)
 	for what, count := range map[string]func(w work) float64{
 		"allocations": func(w work) float64 { return w.allocations }, "bytes": func(w work) float64 { return w.bytes },
 		"questions to the policy": func(w work) float64 { return w.windows }, "questions to the platform": func(w work) float64 { return w.questions },
 	} {
+		most := nLogN
+		if what == "allocations" {
+			most *= 2
+		}
 		if count(many) > most*count(few) {
 			t.Errorf("%s: %.0f for 100 functions, %.0f for 400", what, count(few), count(many))
 		}
