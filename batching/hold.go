@@ -12,7 +12,8 @@ type patience struct {
 // hold decides whether the batch that starts at the from-th request waits to
 // fill, and until when. It holds only a batch that has every request from there on.
 // The batch may wait until d−t(b+1), where d is its first deadline: after that, one
-// more request would make the first one late. There are three reasons to wait: a
+// more request would make the first one late. A patient request is held no longer than
+// one that has just its objective. There are three reasons to wait: a
 // batch size that the load needs, fewer exchanges for a busy function (both in
 // fillWait), and a free instance for the next requests (in spacingWait).
 func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Duration, hold bool) {
@@ -20,7 +21,7 @@ func (s *Shared) hold(now time.Duration, k *kind, from, size int) (until time.Du
 		return 0, false
 	}
 	head := s.line.at(from)
-	window := head.due - k.exec[size] - timerSlack
+	window := head.hold - k.exec[size] - timerSlack
 	if now >= window {
 		return 0, false
 	}

@@ -11,10 +11,10 @@ type waiter struct {
 	id    RequestID
 	due   time.Duration
 	class uint8
-	// hold is until when a policy that waits for full batches may let it wait: due, or earlier
+	// hold is until when a policy may let it wait beside an idle instance: due, or earlier
 	// for a patient request. It may be answered much later than the objective, but is worth no
 	// more than others: held for its whole patience, it would wait half a minute for a second
-	// one beside an idle instance.
+	// one.
 	hold time.Duration
 	// elements is the size of its rows, 0 if it is not known.
 	elements int64

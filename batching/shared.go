@@ -105,7 +105,9 @@ func (s *Shared) Add(now time.Time, r Request) {
 	if s.recent.add(s.clock.since(now), r.Class, within) {
 		s.fleet.measure(s.within, &s.recent)
 	}
-	s.enqueue(waiter{id: r.ID, due: s.clock.since(r.Deadline), class: r.Class, elements: r.Elements})
+	due := s.clock.since(r.Deadline)
+	hold := min(due, s.clock.since(now)+within)
+	s.enqueue(waiter{id: r.ID, due: due, class: r.Class, hold: hold, elements: r.Elements})
 	s.waiting++
 	s.sized = s.sized || r.Elements > 0
 }

@@ -89,8 +89,8 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 		}
 	}
 	for _, fn := range c.functions {
-		if fn.stats.Starting && steady(fn) {
-			dispatch.Steady(fn.dispatcher, fn.carried < 1)
+		if fn.stats.Starting {
+			dispatch.Starts(fn.dispatcher, !steady(fn), fn.carried < 1)
 		}
 	}
 	c.explain(now, plan)

@@ -156,6 +156,8 @@ type call struct {
 	retried bool
 	// starting: it found a ready instance, but waits for the start of more ([start]).
 	starting bool
+	// counted: the start is not over before it is answered.
+	counted bool
 	// orphaned: its instance was lost or retired while no other was ready, or it waited before it came
 	// here ([frame.Request.Waited]).
 	orphaned bool
@@ -227,7 +229,7 @@ func (d *Dispatcher) InvokePatiently(ctx context.Context, request *frame.Request
 	if err != nil {
 		return nil, err
 	}
-	if c.cold || c.starting {
+	if c.counted {
 		defer d.start.unanswered.Add(-1)
 	}
 	if c.cold {
@@ -297,7 +299,7 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 		d.start.begin(c.class, now)
 	}
 	c.starting = !c.cold && d.start.covers(c.class, now, d.options.ColdWait)
-	if c.cold || c.starting {
+	if c.counted = c.cold || c.starting && !d.start.settled; c.counted {
 		d.start.unanswered.Add(1)
 	}
 	if c.waitsForStart() {

@@ -203,7 +203,7 @@ type Stats struct {
 	// PatientWaiting those of Waiting.
 	Patient        uint64
 	PatientWaiting int
-	// Starting: requests wait as for a first instance until [Steady] ends that.
+	// Starting: requests wait as for a first instance until [Starts] ends that.
 	Starting bool
 	// Classes has the counters by class, up to the highest class that came. It is empty if
 	// all requests are of class 0.

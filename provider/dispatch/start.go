@@ -9,7 +9,7 @@ import (
 
 // start is the time in which the first instances for a load are started, or get larger shares.
 // Requests that come then wait as those do that found no instance, since the first instance is
-// busy with these. It begins with a request that finds no ready instance, and ends by [Steady], or
+// busy with these. It begins with a request that finds no ready instance, and ends by [Starts], or
 // at the latest the cold wait after the last such request.
 //
 // For example, seven requests wait for a first instance, which takes two at a time for 300 ms. The
@@ -19,13 +19,17 @@ type start struct {
 	cold [batching.MaxClasses]time.Time
 	// active is set if one of cold is.
 	active atomic.Bool
-	// unanswered is the number of requests that wait because of it.
+	// settled: nothing starts any more.
+	settled bool
+	// unanswered is the number of requests that came while something started, and wait.
+	// Those that come later are not counted: at half of the capacity some request always waits,
+	// so the time would never end.
 	unanswered atomic.Int64
 }
 
 // begin takes in a request of a class that finds no ready instance. The lock is held.
 func (s *start) begin(class uint8, now time.Time) {
-	s.cold[class] = now
+	s.cold[class], s.settled = now, false
 	s.active.Store(true)
 }
 
@@ -34,16 +38,17 @@ func (s *start) covers(class uint8, now time.Time, coldWait time.Duration) bool 
 	return s.active.Load() && now.Sub(s.cold[class]) < coldWait
 }
 
-// Steady says that no instance of the dispatcher's function starts or gets another share. New
-// requests are refused again if they cannot be in time: at once if the instances carry less than
-// the load (short), otherwise when those that waited for the start are answered.
-func Steady(d *Dispatcher, short bool) {
+// Starts says whether instances of the dispatcher's function start or get other shares. If none
+// does, new requests are refused again if they cannot be in time: at once if the instances carry
+// less than the load (short), otherwise when those that came during the start are answered.
+func Starts(d *Dispatcher, starts, short bool) {
 	if !d.start.active.Load() {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !short && d.start.unanswered.Load() > 0 {
+	d.start.settled = !starts
+	if starts || !short && d.start.unanswered.Load() > 0 {
 		return
 	}
 	d.start.cold = [batching.MaxClasses]time.Time{}

@@ -45,7 +45,7 @@ func TestLoadThatBeginsBeforeTheFirstInstance(t *testing.T) {
 					}
 				}
 				if c.steady {
-					Steady(r.Dispatcher, c.short)
+					Starts(r.Dispatcher, false, c.short)
 				}
 				time.Sleep(c.after)
 				if c.answered {
@@ -67,4 +67,39 @@ func TestLoadThatBeginsBeforeTheFirstInstance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The start ends although requests wait: those that came when nothing started any more.
+func TestStartEndsUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slo, exec = 400 * time.Millisecond, 300 * time.Millisecond
+		r := newRig(t, Options{SLO: slo, ColdWait: time.Minute})
+		first := r.send()
+		synctest.Wait()
+		a := r.serve("a")
+		a.echo.gate = make(chan struct{})
+		in := instance("a", 1)
+		in.Exec = times(1, exec)
+		r.Up(in, "fake", "a")
+		synctest.Wait()
+		during := r.send()
+		synctest.Wait()
+		Starts(r.Dispatcher, false, false)
+		after := r.send()
+		synctest.Wait()
+		for _, done := range []chan error{first, during} {
+			a.echo.gate <- struct{}{}
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		Starts(r.Dispatcher, false, false)
+		if r.Stats().Starting {
+			t.Error("a request that came later prolongs the start")
+		}
+		close(a.echo.gate)
+		if err := <-after; err != nil {
+			t.Error(err)
+		}
+	})
 }
