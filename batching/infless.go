@@ -240,7 +240,7 @@ func (p *InFless) Down(_ time.Time, id cluster.InstanceID) {
 	}
 }
 
-// adapt sorts the overflow queues anew if the lanes changed, and plans every instance
+// adapt sorts the overflow queues again if the lanes changed, and plans every instance
 // again if the shortest times did.
 func (p *InFless) adapt(changed change) {
 	if changed.lanes {

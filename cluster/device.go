@@ -231,7 +231,7 @@ func (n *Node) Empty(count int) (devices []string) {
 // process, devices as a whole.
 func (n *Node) Take(s *InstanceSpec, held Resources) { n.take(s, n.mapIn(held)) }
 
-// take is Take for what the instance holds beside what others map.
+// take is Take for what the instance holds in addition to what others map.
 func (n *Node) take(s *InstanceSpec, held Resources) {
 	if s.Kind != Process || n.Devices == nil {
 		n.book(held, s.Device(), 1)

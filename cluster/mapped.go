@@ -30,7 +30,7 @@ type MappedFile struct {
 	Others    int `json:"others,omitempty"`
 }
 
-// Own returns the memory in bytes that r takes beside what is mapped.
+// Own returns the memory in bytes that r takes in addition to what is mapped.
 func (r Resources) Own() int64 { return r.Memory - r.Mapped.Bytes }
 
 // shares reports whether a part of r counts once for a node.
@@ -45,7 +45,7 @@ func (n *Node) Frees(held Resources) int64 {
 	return held.Memory
 }
 
-// Beside returns what need takes of the node beside what it maps, and what is free for that. The
+// Beside returns what need takes of the node in addition to what it maps, and what is free for that. The
 // node has so much less free if nothing maps the file there yet.
 func (n *Node) Beside(need Resources) (own, free Resources) {
 	own, free = need, n.Free
@@ -117,7 +117,7 @@ func othersOf(all []MappedFile) (left []MappedFile) {
 	return left
 }
 
-// Recount counts anew what instances hold of a node, many at once: [Node.Take] copies the node's
+// Recount counts again what instances hold of a node, many at once: [Node.Take] copies the node's
 // list of files for each of them, which for 2,000 loaded models is 87 MB a count; Recount allocates 0.6 MB.
 // Make it with [Node.Recount], call Take for each instance and then Done or Yield.
 type Recount struct {
@@ -182,7 +182,7 @@ type place struct {
 	Mapping
 }
 
-// Hold adds what an instance holds of a node, and returns what that takes beside what others map.
+// Hold adds what an instance holds of a node, and returns what that takes in addition to what others map.
 func (s *Sum) Hold(node string, held Resources) Resources {
 	if at := (place{node, held.Mapped}); held.shares() {
 		if s.mapped[at] {

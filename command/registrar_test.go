@@ -70,7 +70,7 @@ func TestModelsOfOneFunctionAreAlike(t *testing.T) {
 }
 
 // With auto the provider makes variants in its own directory, once. One that is killed halfway
-// says so, leaves nothing, and is made later. A damaged one is made anew, and one of the user's
+// says so, leaves nothing, and is made later. A damaged one is made again, and one of the user's
 // is used instead.
 func TestRegistrar(t *testing.T) {
 	quantizer(t)

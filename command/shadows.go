@@ -71,7 +71,7 @@ func (s localShadows) Unwanted() { s.beside.shadow.Drop(forShadows) }
 // Transfer implements [control.Shadows].
 func (s localShadows) Transfer() shadow.Transfer { return s.transfer() }
 
-// Pair implements [control.Shadows]: the next provider pairs a shadow anew.
+// Pair implements [control.Shadows]: the next provider pairs a shadow again.
 func (localShadows) Pair(context.Context, cluster.InstanceID, cluster.InstanceID) error { return nil }
 
 // tellTime bounds telling a body its shadows. It opens its segments meanwhile.

@@ -33,7 +33,7 @@ func (p *processor) begin() {
 	}
 }
 
-// rest returns the CPU time that the process has used beside the engine. The caller holds mu.
+// rest returns the CPU time that the process has used outside the engine. The caller holds mu.
 func (p *processor) rest() time.Duration {
 	now := used(unix.CLOCK_PROCESS_CPUTIME_ID)
 	if p.runs > 0 {
@@ -42,7 +42,7 @@ func (p *processor) rest() time.Duration {
 	return now - p.engine
 }
 
-// end records the end of a batch. It returns the CPU time used beside the engine since
+// end records the end of a batch. It returns the CPU time used outside the engine since
 // the previous end, or since begin if no other batch was open.
 func (p *processor) end() time.Duration {
 	p.mu.Lock()

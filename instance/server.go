@@ -56,7 +56,7 @@ type Options struct {
 	// would: never do their engines run more batches at once than Beside allows. They share
 	// the metrics, too.
 	Beside *Server
-	// Collectors are further metrics, which /metrics serves beside the server's own.
+	// Collectors are further metrics, which /metrics serves in addition to the server's own.
 	Collectors []prometheus.Collector
 	// Labels are the names of the model's classes by their index, nil if it has none.
 	Labels []string
@@ -76,7 +76,7 @@ type Server struct {
 	dynamic bool
 	turn    chan struct{} // holds one element for each batch that runs
 	buffers buffers
-	// processor measures the CPU time that batches cost beside the engine.
+	// processor measures the CPU time that batches cost outside the engine.
 	processor *processor
 	// distributed says that the engine is a DistributedEngine.
 	distributed bool

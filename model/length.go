@@ -15,7 +15,7 @@ type FreeLength struct {
 }
 
 // FreeLength returns the model's free length with these usual sizes: its first free dimension
-// beside the batch, with all other free ones of the same usual size. It is nil if the model has
+// other than the batch, with all other free ones of the same usual size. It is nil if the model has
 // no such dimension, or if those of an image are free: images have one size.
 func (m *Model) FreeLength(shapes tensor.Shapes) (*FreeLength, error) {
 	sized, _, err := m.Sized(shapes)

@@ -212,7 +212,7 @@ func (o *outline) field(at, end int64) (field, error) {
 func (o *outline) append(b []byte, x field) ([]byte, error) {
 	n := x.end - x.start
 	if o.kept += n; o.kept > maxPart {
-		return b, fmt.Errorf("%w: it has more than %d bytes beside its weights", ErrNotONNX, maxPart)
+		return b, fmt.Errorf("%w: it has more than %d bytes besides its weights", ErrNotONNX, maxPart)
 	}
 	have := len(b)
 	b = append(b, make([]byte, n)...)

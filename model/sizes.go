@@ -51,7 +51,7 @@ func (m *Model) ImageShapes(form ImageForm) tensor.Shapes {
 	return found
 }
 
-// Sized returns the model with a size for each free dimension of its inputs beside the batch:
+// Sized returns the model with a size for each free dimension of its inputs other than the batch:
 // that of shapes, otherwise the likeliest guess ([Model.GuessShapes]), which knows the sizes that shapes
 // give to dimensions of the same name. assumed has one sentence for each dimension whose size shapes
 // do not say so. The error is that of CheckShapes.

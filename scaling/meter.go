@@ -11,7 +11,7 @@ import (
 // It keeps means over ten, three and one seconds. Requests come at random: at λ/s a mean
 // over τ is off by √(λ/2τ), which is 13 % for 27/s and one second, and 4 % for ten. So
 // Meter uses the longest mean until a shorter one differs by three times what chance
-// explains. The longer means then begin anew from the shorter one.
+// explains. The longer means then begin again from the shorter one.
 //
 // Meter follows a jump at once. If n requests came in a tenth of a second, n ± √n are
 // normal, so the rate is at least about (n − 3√n)/0.1 s. After a jump to 1000/s, 100 ± 10

@@ -17,7 +17,7 @@ import (
 //
 // After has all stops on the node that the plan made before the start. So a stop that is not
 // in it made no room for that start: the room was free, and the stop has its own reason. A
-// stop too few costs nothing, because the next plan decides anew. One that a start waits for
+// stop too few costs nothing, because the next plan decides again. One that a start waits for
 // must stay, or the start would wait for ever.
 //
 // Resizes and parks stay: they give no room to the same plan.

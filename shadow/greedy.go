@@ -43,7 +43,7 @@ func (m *Model) Order() []int {
 // within the SLO. b_B is chosen so that both end together (line 10), t_l is Eq. 6 (line 11),
 // and the body computes its own layers for all b rows (line 12 prints it so). m_Φ counts
 // activations. It differs from the print in two ways: it looks at every b, without line 18's
-// break, and η_max starts anew for each body. Options give c, ρ, B_max and the transfers; its
+// break, and η_max starts again for each body. Options give c, ρ, B_max and the transfers; its
 // SLO, MinRows, Shadows, Runs, Synchronous, Partial and Reach do not count here. found is false if no Φ is
 // within the SLO.
 func Greedy(m *Model, o Options, burst Burst) (p Pair, found bool, err error) {

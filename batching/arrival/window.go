@@ -17,7 +17,7 @@ type Moments struct {
 
 // Window keeps the moments of the last gaps between requests. Adding a gap takes a few
 // operations on average, whatever the window's length. The moments are as exact as if
-// they were calculated anew: Window joins sums and never subtracts. So one gap of
+// they were calculated again: Window joins sums and never subtracts. So one gap of
 // 200 s leaves no trace in the sums of milliseconds after it has left the window.
 //
 // Window is a queue made of two stacks. It sums newer gaps as they come. For each

@@ -46,7 +46,7 @@ func (r Reality) validate() error {
 const maxPlayedSpread = 2.5
 
 // With returns the distribution of latencies in reality. Without a bound on instances it
-// is exact up to a numerical error of 0.1 %; each batch's execution time is drawn anew.
+// is exact up to a numerical error of 0.1 %; each batch's execution time is drawn again.
 // With a bound, it calculates how long batches wait for an instance (see [Pool]), in
 // some milliseconds. A Pool does not cover cold starts, spreads above [MaxSpread] and
 // arrivals of more than [MaxOrder] phases. With does these as [Buffer.Play] does.

@@ -86,7 +86,7 @@ type entry struct {
 	uid       types.UID
 	version   uint64
 	pod       *corev1.Pod
-	// beside is what the pod takes of its node beside the instance's own share.
+	// beside is what the pod takes of its node in addition to the instance's own share.
 	beside cluster.Resources
 	// changed is closed, and replaced, at every change.
 	changed chan struct{}

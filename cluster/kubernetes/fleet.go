@@ -35,7 +35,7 @@ type fleet struct {
 	// suspect holds the nodes whose instances are being probed because the node is not
 	// ready.
 	suspect map[string]bool
-	// beside holds what a function's pods take beside their instances' shares, as they
+	// beside holds what a function's pods take in addition to their instances' shares, as they
 	// showed: webhooks and RuntimeClasses decide on it. next is the largest of it in each
 	// dimension, and forgot the time of the latest look for what is old.
 	beside map[string]beside
@@ -53,7 +53,7 @@ type fleet struct {
 	overfull map[string]string
 }
 
-// beside is what a function's pods take beside their instances' shares, and when a pod showed
+// beside is what a function's pods take in addition to their instances' shares, and when a pod showed
 // it last.
 type beside struct {
 	cluster.Resources
@@ -66,7 +66,7 @@ const besideHolds = time.Hour
 // forgetPause is the time between two looks for what no pod has shown for that long.
 const forgetPause = time.Minute
 
-// learn takes in what one of a function's pods takes beside its instance's share. Less than
+// learn takes in what one of a function's pods takes in addition to its instance's share. Less than
 // other pods took does not count until they are forgotten: what init containers need beyond
 // the share depends on whether the instance is parked.
 func (f *fleet) learn(function string, taken cluster.Resources, now time.Time) {

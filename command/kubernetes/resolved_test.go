@@ -92,7 +92,7 @@ func (a *asked) Resolve(authn.Resource) (authn.Authenticator, error) {
 }
 
 // A provider that starts on another machine while no registry answers knows the ways to cut the
-// models that it served before, and plans nothing anew. The whole model is left out if no
+// models that it served before, and plans nothing again. The whole model is left out if no
 // instance can hold it, and only if that is not known is the registry asked.
 func TestCutModelsAreOffTheRegistry(t *testing.T) {
 	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))

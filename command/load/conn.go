@@ -45,7 +45,7 @@ func newConn(e *endpoint, keep bool) *conn {
 // do sends one request and reads its answer: the status and, if the conn was
 // made to keep them, the body, valid until the next call. A request is sent
 // once and never again, so an error says that it may or may not have been
-// executed. After an error the next call dials anew. When the ctx of the call
+// executed. After an error the next call dials again. When the ctx of the call
 // that dialled ends, the connection is cut.
 func (c *conn) do(ctx context.Context, header, body []byte, deadline time.Time) (status int, answer []byte, err error) {
 	if err := c.ready(ctx, deadline); err != nil {

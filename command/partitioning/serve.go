@@ -28,7 +28,7 @@ type Served struct {
 }
 
 const (
-	// Overhead is what a member needs in bytes beside its weights and tensors: the engine's
+	// Overhead is what a member needs in bytes besides its weights and tensors: the engine's
 	// library, Go's heap, bodies.
 	Overhead = 96 << 20
 	// mostConcurrency bounds the batches in rounds at once: each holds tensors.

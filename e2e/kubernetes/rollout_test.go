@@ -275,7 +275,7 @@ func (f *fixture) readyPods(t *testing.T, namespace, selector string) (names []s
 	return names
 }
 
-// Nothing is lost while the provider's Deployment rolls out anew at half load, nor while kubectl
+// Nothing is lost while the provider's Deployment rolls out again at half load, nor while kubectl
 // drains the only node: PodDisruptionBudgets keep the last instance of each function and the last
 // replica of the provider until a node can take others. Requests that last longer than that are
 // answered, too.

@@ -60,7 +60,7 @@ func (e *Engine) uncapturable() string {
 	return ""
 }
 
-// complete prepares all batch sizes, beside requests. The first reason why one has no graph
+// complete prepares all batch sizes, while requests come. The first reason why one has no graph
 // becomes whyNot. It ends early with ctx.
 func (e *Engine) complete(ctx context.Context) {
 	defer close(e.completed)

@@ -6,7 +6,7 @@
 // Short kernels of small models take less time than their launches. So runs of the batch sizes
 // 1, 2, 4, … are captured as CUDA graphs, and Run launches one. The captures are our own and not
 // the provider's, which keeps its graphs for each thread and waits for each. They are made after
-// Open, beside requests: see [Engine.Wait].
+// Open, while requests come: see [Engine.Wait].
 //
 // Products of 32-bit numbers have 19 bits (TF32), as is ONNX Runtime's default: resnet-50 then
 // takes 1.8 ms instead of 4.0 on an H100, and answers differ from the CPU's by some 0.2 %. The

@@ -31,7 +31,7 @@ func copies(t *testing.T, name, dir string) (difference float64, kept string, us
 }
 
 // The first engine keeps an optimised copy, which the second loads. A damaged copy, or one of another
-// model, is made anew.
+// model, is made again.
 func TestCopies(t *testing.T) {
 	onModel(t)
 	if err := onnxruntime.Load(""); err != nil {
@@ -69,7 +69,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A copy that is complete but that ONNX Runtime refuses is made anew, too.
+// A copy that is complete but that ONNX Runtime refuses is made again, too.
 func TestRefusedCopy(t *testing.T) {
 	onModel(t)
 	if err := onnxruntime.Load(""); err != nil {

@@ -8,7 +8,7 @@ import (
 
 const (
 	// MaxFields is the maximum number of fields in the head of a request or of a program's answer. Each takes some
-	// 100 bytes of memory beside its text, so a head of small fields would take 20 times its size.
+	// 100 bytes of memory in addition to its text, so a head of small fields would take 20 times its size.
 	MaxFields = 256
 	// MaxAnswerHead is the maximum size in bytes of the head of a program's answer. The function's limit of memory
 	// does not hold for the processes that read it.

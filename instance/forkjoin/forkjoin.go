@@ -193,7 +193,7 @@ func (e *Engine) round(ctx context.Context, i, rows int, have map[string]tensor.
 	}
 	if own >= 0 {
 		// The workers begin when they have their inputs. Sending would only get half of the
-		// core beside the computation.
+		// core during the computation.
 		await(&sending, mostSending)
 		fail(own, e.own(ctx, &calls[own]))
 		e.metrics.part(i, "master", time.Since(began))

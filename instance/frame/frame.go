@@ -42,7 +42,7 @@ const (
 	// in µs.
 	ExecHeader = "X-Faas-Infer-Exec-Us"
 	// BesideHeader is the response header with the CPU time that the instance has used
-	// beside the engine since the previous batch, in µs.
+	// outside the engine since the previous batch, in µs.
 	BesideHeader = "X-Faas-Infer-Beside-Us"
 	// WaitHeader is the response header with the time that the batch waited while
 	// other batches had the engine, in µs.
@@ -122,7 +122,7 @@ type Response struct {
 	Late bool
 }
 
-// Overhead returns the maximum number of bytes that a frame needs beside its members'
+// Overhead returns the maximum number of bytes that a frame needs in addition to its members'
 // bodies.
 func Overhead(members int) int64 {
 	return prefixLength + int64(members)*(memberLength+MaxHead)

@@ -142,7 +142,7 @@ func Find(plan *cut.Plan, member int, cache string) (*Parts, error) {
 }
 
 // Cut writes the parts of a member into a new directory as models, which are not prepared:
-// every process that opens them optimises them anew and shares no weights.
+// every process that opens them optimises them again and shares no weights.
 func Cut(ctx context.Context, c *forkjoin.Cutting, member int, dir string) (*Parts, error) {
 	p, err := cutInto(ctx, c, member, dir, func(Part) error { return nil })
 	if err != nil {

@@ -50,7 +50,7 @@ type Prepared struct {
 	Engine string `json:"engine"`
 	CPU    string `json:"cpu"`
 	Format Format `json:"format"`
-	// Beside is true if the files of FormatPacked are there beside those of Format.
+	// Beside is true if the files of FormatPacked are there in addition to those of Format.
 	// [Prepared.Segments] and [Options].Divided use them.
 	Beside bool `json:"packed_beside,omitempty"`
 	// LoadSeconds holds the CPU time to load each format, PlainSeconds that of the

@@ -91,7 +91,7 @@ func sessionOf(path string, s signature, threads int, save string, settings ...s
 }
 
 // Bind sets the inputs and the outputs' shapes for the next runs, in the model's order.
-// An output whose shape is nil is allocated anew in each run.
+// An output whose shape is nil is allocated again in each run.
 func (s *Single) Bind(inputs, outputs []tensor.Tensor) error {
 	s.release()
 	for _, t := range inputs {

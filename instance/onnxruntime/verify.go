@@ -78,7 +78,7 @@ func (v *verifier) attempt(format Format) attempt {
 	return v.measured(format)
 }
 
-// measured is measure with the error beside the result.
+// measured is measure with the error next to the result.
 func (v *verifier) measured(format Format) attempt {
 	m, err := v.measure(format)
 	return attempt{m, err}

@@ -20,7 +20,7 @@ import (
 )
 
 // maxMemory is the maximum memory in bytes to decode one image, enough for a photograph
-// of 20 megapixels. An instance's plan has only some tens of MB beside the model.
+// of 20 megapixels. An instance's plan has only some tens of MB in addition to the model.
 const maxMemory = 32 << 20
 
 // maxSide is the maximum width or height in pixels, which is JPEG's own limit.
@@ -104,7 +104,7 @@ func decode(file []byte) (image.Image, error) {
 func pngMemory(file []byte, config image.Config) int64 {
 	each := bytesEach(config)
 	if interlaced := len(file) > 28 && file[28] != 0; interlaced {
-		each *= 2 // The passes are images of their own, beside the whole one.
+		each *= 2 // The passes are images of their own, in addition to the whole one.
 	}
 	return pixels(config) * each
 }

@@ -73,7 +73,7 @@ func taps(n, m int) []tap {
 }
 
 // resize scales one rectangle of an image into a rectangle of another. It works line by
-// line: beside the two images it needs memory for a few lines only.
+// line: in addition to the two images it needs memory for a few lines only.
 func resize(out *image.RGBA, to image.Rectangle, img image.Image, from image.Rectangle) {
 	across, down := taps(to.Dx(), from.Dx()), taps(to.Dy(), from.Dy())
 	line := image.NewRGBA(image.Rect(0, 0, from.Dx(), 1))

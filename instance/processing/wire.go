@@ -174,7 +174,7 @@ func shapeOf(want tensor.Info, rows, size int) ([]int64, error) {
 }
 
 // checkOpen refuses tensors whose shape does not follow from their size: more than one
-// dimension beside the batch is dynamic, or the elements are strings.
+// dimension other than the batch is dynamic, or the elements are strings.
 func checkOpen(infos []tensor.Info) error {
 	for _, info := range infos {
 		if info.Type.Size() == 0 {
@@ -188,7 +188,7 @@ func checkOpen(infos []tensor.Info) error {
 			}
 		}
 		if open > 1 {
-			return fmt.Errorf("%q has the shape %v: a handler's tensor may have at most one dynamic dimension (-1) beside the batch", info.Name, info.Shape)
+			return fmt.Errorf("%q has the shape %v: a handler's tensor may have at most one dynamic dimension (-1) other than the batch", info.Name, info.Shape)
 		}
 	}
 	return nil

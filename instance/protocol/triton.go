@@ -92,7 +92,7 @@ type counted struct {
 func (d Duration) counted() counted { return counted{d.Count, d.Time.Nanoseconds()} }
 
 // stats answers GET /v2/models/NAME/stats. They are those of this instance. Inputs and outputs are
-// converted beside the runs, so their times are not measured and count nothing.
+// converted outside the runs, so their times are not measured and count nothing.
 func stats(m *Model, name string) frame.Response {
 	type object = map[string]any
 	var s Statistics

@@ -45,7 +45,7 @@ type Options struct {
 	// Environment is the function's environment as NAME=value.
 	Environment []string
 	// Identity makes listeners of TCP speak TLS, to the provider only; nil for plain HTTP. Open are
-	// paths that everybody may GET nevertheless, beside the watchdog's own.
+	// paths that everybody may GET nevertheless, in addition to the watchdog's own.
 	Identity *mutual.Identity
 	Open     []string
 }

@@ -65,7 +65,7 @@ func (w *world) pair(body *instance, s planning.Shadow) {
 	w.measure.shadows++
 }
 
-// activate sets a body's memory beside its weights.
+// activate sets a body's memory besides its weights.
 func (w *world) activate(body *instance) {
 	w.hold(body, -1)
 	all, weights := w.planner.Memory(body.rows)

@@ -10,7 +10,7 @@ import (
 )
 
 // A request joins the queue with the least work for the instance's rate, stays there, and is
-// executed however late. Requests of an instance that leaves are dealt anew.
+// executed however late. Requests of an instance that leaves are dealt again.
 func TestLeastLoaded(t *testing.T) {
 	p, now := NewLeastLoaded(), time.Unix(1000, 0)
 	sent := func() map[cluster.InstanceID][]batching.RequestID {

@@ -30,7 +30,7 @@ func published() systems.System {
 	})
 }
 
-// hourly says when BATCH as published chooses anew, and for which arrivals. The paper does not
+// hourly says when BATCH as published chooses again, and for which arrivals. The paper does not
 // say what happens in the first hour. Here the window is then all that has come, and a choice
 // is made when it has doubled: after 10, 20, 40 s, … and an hour.
 type hourly struct {

@@ -47,7 +47,7 @@ func (p Handler) memory(ctx context.Context, o rig.Options, dir string, r *repor
 	if err != nil {
 		return err
 	}
-	r.Add("memory.without_mib", mebibytes(without), "MiB", fmt.Sprintf("%d handlers with TensorFlow and the MLP, each started anew", handlers))
+	r.Add("memory.without_mib", mebibytes(without), "MiB", fmt.Sprintf("%d handlers with TensorFlow and the MLP, each started again", handlers))
 	r.Add("memory.with_mib", mebibytes(with), "MiB", "the same forked from a warm process, and that process")
 	r.Add("ratio.memory_with_over_without", mebibytes(with)/mebibytes(without), "ratio", "")
 	return nil

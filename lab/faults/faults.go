@@ -394,7 +394,7 @@ func (u *bench) try(ctx context.Context, f fault, repeat int) (o outcome, err er
 	return o, err
 }
 
-// ready waits until all functions are well, and starts all anew if they do not come to be.
+// ready waits until all functions are well, and starts all again if they do not come to be.
 func (u *bench) ready(ctx context.Context) error {
 	if !u.spoilt {
 		err := u.world.awaitWell(ctx, u.functions, u.SLO, wellWithin)

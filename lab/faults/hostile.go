@@ -31,7 +31,7 @@ import (
 const wayOut = "out"
 
 // watchNetwork gives this network a way out and a resolver on it, and starts the provider and all
-// instances anew. Nobody reads from the interface; the kernel counts what is sent.
+// instances again. Nobody reads from the interface; the kernel counts what is sent.
 func watchNetwork(ctx context.Context, t *trial) error {
 	if _, err := exec.LookPath("ip"); !t.world.alone || err != nil {
 		return fmt.Errorf("%w: it takes root, a network namespace and the program ip", errNotHere)

@@ -180,7 +180,7 @@ func (w *world) stop() error {
 	}, 10*time.Second)
 }
 
-// restart stops the provider and all of its instances, and starts it anew with its state
+// restart stops the provider and all of its instances, and starts it again with its state
 // below another directory.
 func (w *world) restart(ctx context.Context, place string) error {
 	if err := w.stop(); err != nil {

@@ -88,7 +88,7 @@ type Outcome struct {
 	During *During `json:"during,omitempty"`
 }
 
-// During are runs beside the engine's preparation, with their times in ms.
+// During are runs outside the engine's preparation, with their times in ms.
 type During struct {
 	Runs   int     `json:"runs"`
 	Median float64 `json:"median_ms"`

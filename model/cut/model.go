@@ -31,7 +31,7 @@ type operator struct {
 	model.Operator
 	links Links
 	// heavy is false for what only prepares the model's inputs. Every part that needs its
-	// result computes it anew.
+	// result computes it again.
 	heavy bool
 }
 

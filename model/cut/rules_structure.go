@@ -16,7 +16,7 @@ func transpose(n *node) (Links, bool) {
 }
 
 // reshape links the first dimensions that input and output have in common, and the last:
-// what lies between is laid out anew within each of their positions.
+// what lies between is laid out again within each of their positions.
 func reshape(n *node) (Links, bool) {
 	in, out := n.in[0], n.out
 	l := everything(n.in)

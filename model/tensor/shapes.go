@@ -58,7 +58,7 @@ func (s Shapes) String() string {
 	return strings.Join(all, ",")
 }
 
-// Fill returns inputs with the shapes' sizes in free dimensions beside the batch. It returns an
+// Fill returns inputs with the shapes' sizes in free dimensions other than the batch. It returns an
 // error for an input of another rank or with another fixed size.
 func (s Shapes) Fill(inputs []Info) ([]Info, error) {
 	if s == nil {

@@ -67,7 +67,7 @@ func expected(p *profiler.Profile) profiler.Beside {
 }
 
 // relearn updates the prediction if the learned time outside the engine makes a
-// difference, and reports whether it did. The evidence then begins anew, because it is
+// difference, and reports whether it did. The evidence then begins again, because it is
 // relative to the prediction.
 func (c *Correction) relearn() bool {
 	next, ok := c.beside.learned()

@@ -26,7 +26,7 @@ func (c *Class) weight() (sum float64) {
 }
 
 // Differs reports whether a restart with before in place of s would predict other times, or believe
-// them for another amount of evidence: a factor or the time beside the engine is 5 % away, a class
+// them for another amount of evidence: a factor or the time outside the engine is 5 % away, a class
 // is new or gone, or its weight has doubled or halved. before may be an outline.
 func (s State) Differs(before State) bool {
 	if s.Profile != before.Profile || s.Elements != before.Elements || len(s.Classes) != len(before.Classes) ||

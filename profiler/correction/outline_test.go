@@ -23,20 +23,20 @@ func TestDiffers(t *testing.T) {
 		edit func(s *State)
 		want bool
 	}{
-		"nothing":                     {nil, false},
-		"other weights, the same sum": {func(s *State) { s.Classes[0].Weights = []float64{1, 9} }, false},
-		"a factor 4 % higher":         {func(s *State) { s.Classes[0].Factor = 1.248 }, false},
-		"a factor 6 % higher":         {func(s *State) { s.Classes[0].Factor = 1.28 }, true},
-		"a first factor of 1.02":      {func(s *State) { s.Classes[1].Factor = 1.02 }, false},
-		"a first factor of 1.5":       {func(s *State) { s.Classes[1].Factor = 1.5 }, true},
-		"nearly twice the evidence":   {func(s *State) { s.Classes[1].Weights = []float64{10, 9} }, false},
-		"twice the evidence":          {func(s *State) { s.Classes[1].Weights = []float64{20} }, true},
-		"half the evidence":           {func(s *State) { s.Classes[1].Weights = []float64{5} }, true},
-		"more time beside the engine": {func(s *State) { s.Beside.Request = 11 }, true},
-		"a new class":                 {func(s *State) { s.Classes = append(s.Classes, Class{Millicores: 2000, Largest: 1}) }, true},
-		"another share":               {func(s *State) { s.Classes[0].Millicores = 500 }, true},
-		"another profile":             {func(s *State) { s.Profile = "q" }, true},
-		"other rows":                  {func(s *State) { s.Elements = 7 }, true},
+		"nothing":                      {nil, false},
+		"other weights, the same sum":  {func(s *State) { s.Classes[0].Weights = []float64{1, 9} }, false},
+		"a factor 4 % higher":          {func(s *State) { s.Classes[0].Factor = 1.248 }, false},
+		"a factor 6 % higher":          {func(s *State) { s.Classes[0].Factor = 1.28 }, true},
+		"a first factor of 1.02":       {func(s *State) { s.Classes[1].Factor = 1.02 }, false},
+		"a first factor of 1.5":        {func(s *State) { s.Classes[1].Factor = 1.5 }, true},
+		"nearly twice the evidence":    {func(s *State) { s.Classes[1].Weights = []float64{10, 9} }, false},
+		"twice the evidence":           {func(s *State) { s.Classes[1].Weights = []float64{20} }, true},
+		"half the evidence":            {func(s *State) { s.Classes[1].Weights = []float64{5} }, true},
+		"more time outside the engine": {func(s *State) { s.Beside.Request = 11 }, true},
+		"a new class":                  {func(s *State) { s.Classes = append(s.Classes, Class{Millicores: 2000, Largest: 1}) }, true},
+		"another share":                {func(s *State) { s.Classes[0].Millicores = 500 }, true},
+		"another profile":              {func(s *State) { s.Profile = "q" }, true},
+		"other rows":                   {func(s *State) { s.Elements = 7 }, true},
 	} {
 		if got := of(test.edit).Differs(before); got != test.want {
 			t.Errorf("%s: %v", name, got)

@@ -159,7 +159,7 @@ func TestBestEffortIsTriedAgain(t *testing.T) {
 	}
 }
 
-// An expired request becomes a dead letter, and its callback gets 504. Replayed, it waits anew.
+// An expired request becomes a dead letter, and its callback gets 504. Replayed, it waits again.
 func TestBestEffortExpires(t *testing.T) {
 	var ran atomic.Int32
 	s := newSpare(func(context.Context, string, *frame.Request) (*frame.Response, error) {

@@ -225,7 +225,7 @@ func (b *DeadLetters) Replay(ctx context.Context, sequences []uint64, send Sende
 	one := func(seq uint64) error {
 		l, data, err := get(ctx, s, seq)
 		if err == nil {
-			// A stream created anew counts from 1 again, so the id has its creation time.
+			// A stream that is created again counts from 1, so the id has its creation time.
 			err = send(ctx, fmt.Sprintf("replay-%d-%d", created, seq), l, data)
 		}
 		if err == nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // This file holds what a controller does for models that are cut over several instances
-// (Gillis): each way to cut a model is an artefact beside the whole one, and the engine chooses
+// (Gillis): each way to cut a model is an artefact in addition to the whole one, and the engine chooses
 // among them as among variants.
 
 // isCut reports whether some of the models are cut.

@@ -152,7 +152,7 @@ func (c preparation) attendLesson(ctx context.Context, file string, l *lesson) {
 	}
 }
 
-// taught ends a lesson whose sizes are known, and prepares the revision anew with them.
+// taught ends a lesson whose sizes are known, and prepares the revision again with them.
 func (c preparation) taught(l *lesson) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

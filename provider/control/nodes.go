@@ -59,7 +59,7 @@ func (s *fleetSize) tell(c *Controller, wanted []nodes.Wanted) {
 	}
 }
 
-// leaves reports whether an instance must start anew elsewhere, because a node of it is to go.
+// leaves reports whether an instance must start again elsewhere, because a node of it is to go.
 func (s *fleetSize) leaves(in *instance) bool {
 	return slices.ContainsFunc(s.drain, func(node string) bool { return node == in.Node || slices.Contains(in.Nodes, node) })
 }

@@ -131,7 +131,7 @@ func (a *artefact) join(f *provider.Function, rules *latency.Rules, kinds []stri
 // paces keeps the artefacts' times on the types of nodes.
 type paces struct{ *Controller }
 
-// unlike adds the artefact's paces on the types of nodes that it lacks, and makes those anew whose
+// unlike adds the artefact's paces on the types of nodes that it lacks, and makes those again whose
 // yardsticks have changed before anything ran there. A new one begins with its stored correction,
 // otherwise with what was seen on the nodes so far: a model that is slower than predicted is so
 // everywhere.
@@ -233,7 +233,7 @@ func (t *nodeTypes) look(nodes []cluster.Node) (changed bool) {
 	return len(t.of) > 2*len(nodes)+100 && t.read(nodes)
 }
 
-// read reads the types anew.
+// read reads the types again.
 func (t *nodeTypes) read(nodes []cluster.Node) (changed bool) {
 	before, all := t.kinds, map[string]bool{}
 	t.of = make(map[string]string, len(nodes))

@@ -218,7 +218,7 @@ func (c driver) Pair(p scaling.Pair) {
 	}
 	c.keeper.Begin(func() {
 		if err := c.options.Shadows.Pair(c.keeper.Context(), p.ID, p.Body); err != nil && c.keeper.Context().Err() == nil {
-			c.options.Logger.Warn().Str("instance", string(p.ID)).Err(err).Msg("could not record a shadow's body; the next provider pairs it anew")
+			c.options.Logger.Warn().Str("instance", string(p.ID)).Err(err).Msg("could not record a shadow's body; the next provider pairs it again")
 		}
 	})
 }

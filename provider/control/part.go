@@ -10,7 +10,7 @@ import (
 // It keeps three means: over ten seconds, and over the last 32 and 8 requests if these are
 // fewer. A mean of a part p over n requests is off by √(p(1−p)/2n) by chance: that of 8
 // requests of which half belong is off by 0.13. So the longest mean counts until a shorter one
-// differs by three times that; the longer ones then begin anew from the shorter. If all
+// differs by three times that; the longer ones then begin again from the shorter. If all
 // requests begin to ask for something new, this shows after four of them.
 type part struct {
 	means [len(partWindows)]float64

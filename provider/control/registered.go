@@ -78,11 +78,11 @@ func (r Registrations) read(dir string, b *bundle.Bundle) (*registered, error) {
 	}
 	found, err := variant.ReadRegistration(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; make it anew with faas-infer model variants", name, err)
+		return nil, fmt.Errorf("%s: %w; make it again with faas-infer model variants", name, err)
 	}
 	one := &registered{found, dir}
 	if err := r.check(one, b); err != nil {
-		return nil, fmt.Errorf("%s: %w; make it anew with faas-infer model variants", name, err)
+		return nil, fmt.Errorf("%s: %w; make it again with faas-infer model variants", name, err)
 	}
 	return one, nil
 }

@@ -105,7 +105,7 @@ func TestRegisteredVariantsOfOneModel(t *testing.T) {
 }
 
 // A registration that is damaged, or of another file, is refused by its name if the deployment
-// names its variants. With auto the next directory counts, and the provider makes it anew.
+// names its variants. With auto the next directory counts, and the provider makes it again.
 func TestBadRegistrations(t *testing.T) {
 	for name, c := range map[string]struct{ file, text, want string }{
 		"not YAML":         {"variants/variants.yaml", "variants: [", "variants/variants.yaml"},

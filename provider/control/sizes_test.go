@@ -124,7 +124,7 @@ func TestTheFirstRequestTeachesTheSizes(t *testing.T) {
 				t.Errorf("the instance has the shapes %q", a.Shapes)
 			}
 			r.answered("f", "m") // No lesson: its sizes do not run.
-			r.unsized(small)     // As for a provider that starts anew.
+			r.unsized(small)     // As for a provider that starts again.
 			r.models.fail(nil)
 			r.measured("g", "m")
 			if s, _ := r.Status(full("g")); s.Learnt != "ids:1x7" {

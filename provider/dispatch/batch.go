@@ -100,7 +100,7 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 			d.tardiness.add(b.predicted, total)
 		}
 		// Reconfigure's new policy has not sent the batch, and a policy that was told of
-		// the instance anew since does not count it.
+		// the instance again since does not count it.
 		if m, ok := d.instances[b.instance]; ok && b.policy == d.policy && b.generation == m.generation {
 			d.policy.Done(now, b.stream)
 		}

@@ -323,8 +323,8 @@ func (d *Dispatcher) admit(c *call) ([]*batch, error) {
 // as its deadline allows.
 func (c *call) extend(now time.Time, coldWait time.Duration, ready bool) {
 	c.deadline = c.arrived.Add(c.slo - c.travel + coldWait)
-	if anew := now.Add(c.slo - c.travel); ready && anew.Before(c.deadline) {
-		c.deadline = anew
+	if fresh := now.Add(c.slo - c.travel); ready && fresh.Before(c.deadline) {
+		c.deadline = fresh
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // Layers returns the times of a model's blocks, from which the part of a shadow is chosen. They are
 // stored with the model's profile. Otherwise [Finder.Blocks] finds them, which may take some
 // seconds. The error says why the model cannot be divided. That is stored, too, and the leader looks
-// again after a restart: the model may have been prepared anew. A replica that does not lead gets
+// again after a restart: the model may have been prepared since. A replica that does not lead gets
 // ErrFollowing until the leader has stored either, and ErrStored for a stored reason.
 func (t *Finder) Layers(ctx context.Context, f *provider.Function, file string) (*shadow.Model, error) {
 	hash, err := t.Models.Hash(file)

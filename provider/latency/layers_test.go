@@ -66,7 +66,7 @@ func TestUndivided(t *testing.T) {
 }
 
 // A restart forgets neither the layers nor why a model cannot be divided. The leader looks again, since the
-// model may have been prepared anew. Another replica shows what is stored and refuses nothing for it: the reason
+// model may have been prepared again. Another replica shows what is stored and refuses nothing for it: the reason
 // may have passed.
 func TestUndividedAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -92,7 +92,7 @@ func memory(f *provider.Function, p *profiler.Profile) (bytes int64, mapped prof
 }
 
 // leastMemory is the least default memory limit of an instance in bytes, leastOwn what it has at
-// least beside what it maps.
+// least in addition to what it maps.
 const leastMemory, leastOwn = 256 << 20, 128 << 20
 
 // memoryLimit returns the default memory limit in bytes of an instance that maps nothing together with

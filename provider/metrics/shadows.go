@@ -65,7 +65,7 @@ func (f *FunctionMetrics) SetShadows(shown bool, instances int, weights int64) {
 }
 
 // AddShadowCounts adds what a body counted from one report to the next. A body that counts less than
-// before has started anew.
+// before has started again.
 func (f *FunctionMetrics) AddShadowCounts(now, before ShadowCounts) {
 	if now.Rows < before.Rows || now.Relay.Count < before.Relay.Count {
 		before = ShadowCounts{}

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// What bodies report adds up, whatever one counts anew. Reasons that no body may give are left out.
+// What bodies report adds up, whatever one counts again. Reasons that no body may give are left out.
 func TestShadowCountsAddUp(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	f := New(r).Function("f.ns")

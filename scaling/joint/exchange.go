@@ -86,7 +86,7 @@ type swap struct {
 
 // TryExchange changes the instances of nodes to those of an ideal plan for all load. If
 // that plan's whole instances serve no more than the present ones, it packs the worst
-// nodes anew, or only the worst one. It books its changes in the room. It reports whether
+// nodes again, or only the worst one. It books its changes in the room. It reports whether
 // there is anything to change. If the work is not enough for the ideal plan, it changes
 // nothing: a rough plan is no reason to stop what serves.
 func TryExchange(room *placing.Room, functions []ExchangeFunction, early bool, work *packing.Work) (ExchangeStep, bool) {

@@ -26,7 +26,7 @@ func TestLooksThatFindNothingBecomeRare(t *testing.T) {
 }
 
 // Instances that are starting are exchanged after a quarter of a second of shortage,
-// once in a window. A new shortage begins anew.
+// once in a window. A new shortage begins again.
 func TestStartingInstancesAreExchangedOnce(t *testing.T) {
 	var w Patience
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -70,7 +70,7 @@ func (x *swap) worth(in ExchangeMember) float64 {
 	return x.prices[k] * x.serves(&in) * min(1, x.needs[k]/max(x.has[k], 1e-12))
 }
 
-// replace packs these places anew for the load that the others do not serve, if that is
+// replace packs these places again for the load that the others do not serve, if that is
 // worth more. It reports whether it did.
 func (x *swap) replace(places []int) bool {
 	left := slices.Clone(x.has)

@@ -23,7 +23,7 @@ const (
 
 // reconsider checks a plan against the recorded requests. If they meet other latencies with
 // its choice than predicted, the fitted process does not fit them. reconsider then makes the
-// plan anew: with four phases if those fit, otherwise from the recorded requests alone.
+// plan again: with four phases if those fit, otherwise from the recorded requests alone.
 func (o Objective) reconsider(plan Plan, shares []Share, runners int) (Plan, error) {
 	gaps := o.gaps()
 	record, err := latency.NewTrace(gaps)

@@ -10,7 +10,7 @@ type inverse interface {
 	pivot(step []float64, leave int)
 	// steps is about how many steps a pivot takes.
 	steps() int
-	// worn reports whether it is slow and should be calculated anew.
+	// worn reports whether it is slow and should be calculated again.
 	worn() bool
 	clone() inverse
 }

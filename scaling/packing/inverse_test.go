@@ -28,7 +28,7 @@ func sparse(r *rand.Rand, rows, row int) column {
 	return c
 }
 
-// Both inverses are the same after they were calculated anew and after pivots, and the product of
+// Both inverses are the same after they were calculated again and after pivots, and the product of
 // the inverse and the basis is the unit matrix.
 func TestInverses(t *testing.T) {
 	for seed := range uint64(50) {
@@ -194,7 +194,7 @@ func TestWork(t *testing.T) {
 }
 
 // plainFill is fill as it reads: it goes through all prices after each pattern, and appraises every
-// item anew.
+// item again.
 func (r *rounding) plainFill() {
 	for r.premium = 1.25; r.premium < 1e9; {
 		r.appraised = 0

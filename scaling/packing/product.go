@@ -16,7 +16,7 @@ type product struct {
 	entries, fill int
 }
 
-// maxFill bounds the entries that pivots add before the inverse is calculated anew.
+// maxFill bounds the entries that pivots add before the inverse is calculated again.
 const maxFill = 1 << 15
 
 // eta is one pivot of a column: its entry in the pivot's row, and its other entries.
@@ -86,7 +86,7 @@ func (p *product) pivot(step []float64, leave int) {
 	p.entries, p.fill = p.entries+len(e.rows)+1, p.fill+len(e.rows)+1
 }
 
-// steps includes a part of those after which it is calculated anew.
+// steps includes a part of those after which it is calculated again.
 func (p *product) steps() int { return 2*p.entries + len(p.every)*len(p.every)/64 }
 
 func (p *product) worn() bool { return p.fill > maxFill }

@@ -94,7 +94,7 @@ func (r *rounding) after(k int, it *Item, n int, given *Item) float64 {
 // refills bounds the nodes that refill tries, and looks the patterns for each.
 const refills, looks = 8, 32
 
-// refill packs one node anew if the demand with the smallest served part gets more by that. A
+// refill packs one node again if the demand with the smallest served part gets more by that. A
 // demand's value is higher the less of it is served, and it is adjusted after each pattern
 // (multiplicative weights). It reports whether it did.
 func (r *rounding) refill(least float64) bool {

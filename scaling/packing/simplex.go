@@ -32,7 +32,7 @@ type master struct {
 	inverse inverse
 	prices  []float64
 	known   map[string]bool // the patterns that are columns already
-	// turns counts the pivots since the inverse was last calculated anew. still counts the
+	// turns counts the pivots since the inverse was last calculated again. still counts the
 	// latest pivots that changed nothing.
 	turns, still int
 	// step is the inverse's product with the entering column, and costs has the costs of the
@@ -180,7 +180,7 @@ func (m *master) price() {
 	m.inverse.timesRow(m.costs, m.prices)
 }
 
-// invert calculates the inverse anew from the basis' columns, so rounding errors do not add up. If
+// invert calculates the inverse again from the basis' columns, so rounding errors do not add up. If
 // that fails, it returns false and changes neither inverse nor values.
 func (m *master) invert() bool {
 	m.turns = 0

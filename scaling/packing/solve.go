@@ -158,7 +158,7 @@ func (g *program) run() {
 	}
 }
 
-// again builds the program anew, with its present patterns.
+// again rebuilds the program with its present patterns.
 func (g *program) again() {
 	g.begin(slices.DeleteFunc(g.columns, func(c column) bool { return c.class < 0 }))
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Neither BATCH nor INFless says what it costs to change the config of all instances.
-// BATCH's platform starts a function's instances for each batch anew, and INFless has
+// BATCH's platform starts a function's instances for each batch again, and INFless has
 // several configs side by side. Here one set of instances is held while the next starts,
 // and requests that come meanwhile are late. So the present choice stays while it meets the
 // objective, unless another one costs so much less, for so long, that the exchange pays.

@@ -114,7 +114,7 @@ func TestTunerAfterAPause(t *testing.T) {
 	}
 }
 
-// The tuner chooses anew for a model that has become slower, at the same load, but not
+// The tuner chooses again for a model that has become slower, at the same load, but not
 // at once.
 func TestTunerFollowsTheModel(t *testing.T) {
 	times := &changing{shares: model}

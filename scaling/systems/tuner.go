@@ -11,7 +11,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
-// Tuner keeps the candidates of one function while its load changes. It chooses anew only if
+// Tuner keeps the candidates of one function while its load changes. It chooses again only if
 // the load, its burstiness, the room for instances or their execution times changed clearly,
 // and not again for a pause. So a load that moves to and fro does not cause exchanges, and
 // most calls are cheap.

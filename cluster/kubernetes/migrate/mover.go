@@ -40,7 +40,7 @@ type Mover struct {
 
 // Run carries out the steps of a plan, some at a time, and returns how many failed. A step that is
 // refused counts as failed. One that fails leaves faas-netes' Deployment serving; the same plan,
-// made anew, continues where it stopped.
+// made again, continues where it stopped.
 func (m *Mover) Run(ctx context.Context, steps []Step) (failed int) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex

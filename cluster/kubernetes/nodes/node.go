@@ -35,7 +35,7 @@ type Node struct {
 	// GPUs is its GPU inventory; Complaint says why the inventory cannot be read.
 	GPUs      gpu.Inventory
 	Complaint string
-	// Dedicated are the whole GPUs that NVIDIA's device plugin gives to containers, beside those of GPUs.
+	// Dedicated are the whole GPUs that NVIDIA's device plugin gives to containers, in addition to those of GPUs.
 	Dedicated []gpu.Device
 	// AgentHas is how many of the plugin's GPUs the node agent's pod has. They are not among Dedicated.
 	AgentHas int

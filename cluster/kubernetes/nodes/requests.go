@@ -25,7 +25,7 @@ func Requests(pod *corev1.Pod) cluster.Resources {
 	return sum.Add(amount(pod.Spec.Overhead))
 }
 
-// Beside returns what a pod takes of its node beside one of its containers: the requests of
+// Beside returns what a pod takes of its node in addition to one of its containers: the requests of
 // sidecars that webhooks added, the overhead of its RuntimeClass, and what init containers
 // need beyond that container. own is the container's name.
 func Beside(pod *corev1.Pod, own string) cluster.Resources {
@@ -40,7 +40,7 @@ func Beside(pod *corev1.Pod, own string) cluster.Resources {
 }
 
 // starting adds the init containers to the running ones. Init containers that restart
-// are sidecars and run beside the others; the others run one at a time before them.
+// are sidecars and run with the others; the others run one at a time before them.
 func starting(pod *corev1.Pod, running cluster.Resources) cluster.Resources {
 	var beside, peak cluster.Resources
 	for i := range pod.Spec.InitContainers {

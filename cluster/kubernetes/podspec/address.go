@@ -36,7 +36,7 @@ func choose(ips []corev1.PodIP, has families) string {
 	return ips[0].IP
 }
 
-// ownFamilies reads which families of addresses this machine has beside the loopback's and the
+// ownFamilies reads which families of addresses this machine has besides the loopback's and the
 // link-local ones, once: a pod's do not change.
 var ownFamilies = sync.OnceValue(func() (has families) {
 	all, err := net.InterfaceAddrs()

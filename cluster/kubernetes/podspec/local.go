@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Local bounds what each instance takes of its node besides CPU and memory. An amount of zero
+// Local bounds what each instance takes of its node in addition to its CPU and memory. An amount of zero
 // sets nothing.
 type Local struct {
 	// StorageRequest is the ephemeral storage in bytes that the node keeps free for an instance.

@@ -14,7 +14,7 @@ import (
 // pair.BodyEnv of the instance's program.
 const BodyVariable = "FAAS_INFER_BODY"
 
-// addPair adds what the pod of a body or of a shadow has beside that of another instance: the labels by
+// addPair adds what the pod of a body or of a shadow has and other pods do not: the labels by
 // which a network policy lets the one reach the other, a body's variable and a shadow's port.
 func addPair(pod *corev1.Pod, spec cluster.InstanceSpec) {
 	c := &pod.Spec.Containers[0]

@@ -124,7 +124,7 @@ const (
 
 // Measure does the child's work.
 func (c Child) Measure(ctx context.Context) (out Result, err error) {
-	m, err := model.ReadOutline(c.Model) // Its weights would stay in this process, beside the engine's.
+	m, err := model.ReadOutline(c.Model) // Its weights would stay in this process, outside the engine's.
 	if err != nil {
 		return out, err
 	}

@@ -125,7 +125,7 @@ func TestRefresh(t *testing.T) {
 	have(t, a.Database(), aRow(3, 1))
 	add(t, b, aRow(4, 1))
 	have(t, load(t, path), aRow(3, 1), aRow(4, 1))
-	// An empty file is begun anew.
+	// An empty file is begun again.
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}

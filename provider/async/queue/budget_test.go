@@ -51,7 +51,7 @@ func TestBudgetSlowFunctions(t *testing.T) {
 			t.Fatalf("function %d gets nothing, %d are free", n, b.free)
 		}
 	}
-	// As their messages end, one after the other, they share anew.
+	// As their messages end, one after the other, they share again.
 	for range 10000 {
 		i := rand.IntN(len(held))
 		done := min(held[i], mib)
