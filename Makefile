@@ -223,10 +223,17 @@ formatted:
 .PHONY: check
 check: ## Check formatting, vet, run the unit tests of what changed, within 5 minutes
 	@$(MAKE) --no-print-directory -j4 ready python
-	@$(MAKE) --no-print-directory formatted vet
+	@$(MAKE) --no-print-directory subjects formatted vet
 	@rm -f bin/flaky
 	@$(MAKE) --no-print-directory -j1 test-packages
 	@echo "All checks passed. make test runs the end-to-end tests, too."
+
+# The subjects of commits that BASE lacks have at most 60 characters.
+BASE ?= origin/main
+.PHONY: subjects
+subjects:
+	@! git rev-parse -q --verify $(BASE) >/dev/null || git log --no-merges --format=%s $(BASE)..HEAD | \
+		awk 'length > 60 { print "commit subject of " length " characters, more than 60: " $$0; bad = 1 } END { exit bad }'
 
 .PHONY: vet
 vet: ## Run go vet

@@ -254,7 +254,7 @@ func (b *Broker) look(ctx context.Context) {
 func (b *Broker) condition(ctx context.Context, before error) error {
 	if b.embedded != nil {
 		if err := b.embedded.sound(); err != nil {
-			if err := b.mend(ctx, err); err != nil {
+			if err := b.reopen(ctx, err); err != nil {
 				return err
 			}
 			before = errStarting
@@ -271,8 +271,8 @@ func (b *Broker) condition(ctx context.Context, before error) error {
 	return b.makeStreams(ctx)
 }
 
-// mend restarts the embedded server, unless the disk is still full.
-func (b *Broker) mend(ctx context.Context, wrong error) error {
+// reopen restarts the embedded server, unless the disk is still full.
+func (b *Broker) reopen(ctx context.Context, wrong error) error {
 	if err := roomIn(b.options.Dir); err != nil {
 		return err
 	}
