@@ -124,36 +124,62 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		appraise(v, at)
 	}
 	e.forget(sorted)
-	p.divide()
-	prefer(p)
-	for _, v := range p.views {
-		part(p, v)
-		p.release(v)
-		reassignShadows(p, v)
-	}
-	for _, v := range p.views {
-		p.unpark(v, v.wakes)
-		p.unparkOld(v)
-	}
-	for _, v := range p.views {
-		if !v.joint {
-			p.first(v)
+	for _, s := range steps {
+		if s.all != nil {
+			s.all(p)
+			continue
 		}
-	}
-	p.grow()
-	for _, v := range p.views {
-		if v.short == placing.NoRoom && !v.yielding && !v.retired {
-			help(p, v)
+		for _, v := range p.views {
+			for _, do := range s.each {
+				do(p, v)
+			}
 		}
-		p.fill(v)
-		p.supersede(v)
-	}
-	for _, v := range p.views {
-		p.merge(v)
-		reconsider(p, v)
 	}
 	e.turns.end()
-	p.exchange()
+	return p.plan
+}
+
+// step is a part of a pass: it plans for all functions at once, or for each in turn.
+type step struct {
+	name string
+	all  func(*pass)
+	each []func(*pass, *view)
+}
+
+// steps are the parts of a pass in their order. Each sees what those before it have planned.
+var steps = []step{
+	{name: "divide the nodes among the functions", all: (*pass).divide},
+	{name: "choose the variants that serve", all: prefer},
+	{name: "stop what the load does not need", each: []func(*pass, *view){part, (*pass).release, reassignShadows}},
+	{name: "unpark for requests that wait", each: []func(*pass, *view){unparkWaiting, (*pass).unparkOld}},
+	{name: "start first instances", each: []func(*pass, *view){firstAlone}},
+	{name: "grow beyond R_max", all: (*pass).grow},
+	{name: "help and fill", each: []func(*pass, *view){helpWithoutRoom, (*pass).fill, (*pass).supersede}},
+	{name: "merge, and reconsider variants", each: []func(*pass, *view){(*pass).merge, reconsider}},
+	{name: "exchange for better places", all: (*pass).exchange},
+	{name: "sum up", all: sumUp},
+}
+
+// unparkWaiting unparks instances for requests that wait for one.
+func unparkWaiting(p *pass, v *view) { p.unpark(v, v.wakes) }
+
+// firstAlone is [pass.first] for a function that is not planned with others.
+func firstAlone(p *pass, v *view) {
+	if !v.joint {
+		p.first(v)
+	}
+}
+
+// helpWithoutRoom starts shadows where no whole instance has room.
+func helpWithoutRoom(p *pass, v *view) {
+	if v.short == placing.NoRoom && !v.yielding && !v.retired {
+		help(p, v)
+	}
+}
+
+// sumUp says what part of its load each function's instances carry, and takes back what was planned
+// for instances that the plan stops.
+func sumUp(p *pass) {
 	for _, v := range p.views {
 		if v.steady > 0 && len(v.live) > 0 {
 			p.plan.Carried = append(p.plan.Carried, Carried{v.Name, v.capacity() / v.steady})
@@ -163,7 +189,6 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 		p.plan.Park = slices.DeleteFunc(p.plan.Park, func(x Park) bool { return p.gone[x.ID] })
 		p.plan.Resize = slices.DeleteFunc(p.plan.Resize, func(x Resize) bool { return p.gone[x.ID] })
 	}
-	return p.plan
 }
 
 // sort returns the functions by name. The next call overwrites them. Functions are large: it moves each once.
