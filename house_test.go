@@ -31,13 +31,14 @@ var layers = map[string][]string{
 	".":                  {"*"},
 	"lab":                {"*"},
 	"e2e":                {"*"},
-	"filelock":           {},
+	"backoff":            {},
+	"filelock":           {"backoff"},
 	"postmortem":         {},
-	"health":             {},
-	"command":            {"filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
+	"health":             {"backoff"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
@@ -47,13 +48,13 @@ var layers = map[string][]string{
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
-	"profiler/measuring": {"filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
-	"cluster":            {"gpu", "postmortem"},
-	"cluster/local":      {"filelock", "gpu", "postmortem"},
+	"profiler/measuring": {"backoff", "filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
+	"cluster":            {"backoff", "gpu", "postmortem"},
+	"cluster/local":      {"backoff", "filelock", "gpu", "postmortem"},
 	"cluster/sets":       {"model"},
-	"instance":           {"filelock", "model", "postmortem", "health"},
+	"instance":           {"backoff", "filelock", "model", "postmortem", "health"},
 	"model":              {"filelock"},
-	"gpu":                {"cluster"},
+	"gpu":                {"backoff", "cluster"},
 	"templates":          {},
 	"scripts":            {"*"},
 	"instance/frame":     {},
@@ -286,8 +287,9 @@ func actions(s source) []string {
 		case *ast.GoStmt:
 			found = append(found, s.at(n)+": a policy package must not start goroutines")
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && x.Name == clock && slices.Contains(clocks, n.Sel.Name) {
-				found = append(found, s.at(n)+": a policy package must take the time as an argument and not use time."+n.Sel.Name)
+			x, ok := n.X.(*ast.Ident)
+			if ok && (x.Name == clock && slices.Contains(clocks, n.Sel.Name) || x.Name == "backoff" && n.Sel.Name == "Wait") {
+				found = append(found, s.at(n)+": a policy package must take the time as an argument and not use "+x.Name+"."+n.Sel.Name)
 			}
 		}
 		return true
@@ -429,7 +431,7 @@ func TestTheRulesCatch(t *testing.T) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "x.go", `package x
 import clock "time"
-func Bare() { go func() { clock.Sleep(1) }(); _ = clock.Now }
+func Bare() { go func() { clock.Sleep(1) }(); _ = clock.Now; backoff.Wait() }
 // Fine is documented.
 func Fine() {}
 type T struct{}
@@ -442,8 +444,8 @@ const ( A = 1 // A is beside.
 		t.Fatal(err)
 	}
 	s := source{"x.go", "batching", 10, false, file, set}
-	if got := actions(s); len(got) != 3 {
-		t.Errorf("actions: %q, want three", got)
+	if got := actions(s); len(got) != 4 {
+		t.Errorf("actions: %q, want four", got)
 	}
 	if got := undocumented(s); len(got) != 4 {
 		t.Errorf("undocumented: %q, want Bare, T, Method and B", got)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
@@ -58,7 +59,7 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 			looks = fn.searched.looks + 1
 		}
 		fn.again()
-		fn.searched.looks, fn.searched.next = looks, now.Add(keeper.Backoff(looks, arrivalPause, followLongest))
+		fn.searched.looks, fn.searched.next = looks, now.Add(backoff.Pause(looks, arrivalPause, followLongest))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -67,7 +68,7 @@ func (p *planner) register(ctx context.Context, _ *provider.Function) error {
 		defer p.mu.Unlock()
 		p.calls--
 	}()
-	if !wait(ctx, took) {
+	if !backoff.Wait(ctx, took) {
 		return ctx.Err()
 	}
 	p.mu.Lock()

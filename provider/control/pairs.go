@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -379,7 +380,7 @@ func (c preparation) served(t *task) *artefact {
 // partsOf chooses the parts for the shadows of one model.
 func (c preparation) partsOf(ctx context.Context, t *task) parts {
 	m, err := c.finder.Layers(ctx, c.Function, t.File)
-	for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
+	for errors.Is(err, latency.ErrFollowing) && backoff.Wait(ctx, followPause) {
 		m, err = c.finder.Layers(ctx, c.Function, t.File)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, latency.ErrStored) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -138,14 +139,14 @@ func (c pairs) tellingFailed(now time.Time, body *instance, with []cluster.Insta
 	}
 	body.order = unknownPair
 	body.tellFailures++
-	body.tellAfter = now.Add(keeper.Backoff(body.tellFailures, tellPause, tellLongest))
+	body.tellAfter = now.Add(backoff.Pause(body.tellFailures, tellPause, tellLongest))
 	log := body.function.log.Warn().Str("instance", string(body.ID)).Err(err)
 	if len(with) == 0 || body.tellFailures < maxTellFailures {
 		log.Msg("could not tell an instance its shadows")
 		return
 	}
 	body.refused, body.refusal = body.refused+1, err.Error()
-	body.tellFailures, body.tellAfter, body.aloneUntil = 0, now, now.Add(keeper.Backoff(body.refused, alonePause, aloneLongest))
+	body.tellFailures, body.tellAfter, body.aloneUntil = 0, now, now.Add(backoff.Pause(body.refused, alonePause, aloneLongest))
 	log.Time("until", body.aloneUntil).Msg("an instance cannot use shadows and has none for a time")
 	for _, s := range with {
 		if in, ok := c.keeper.Instance(s.ID); ok && in.Body == body.ID {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
@@ -171,10 +172,8 @@ func (c *Controller) delete(name string) {
 			return
 		}
 		c.options.Logger.Error().Str("function", name).Err(err).Msg("could not delete the function's objects; trying again")
-		select {
-		case <-c.tasks.Context().Done():
+		if !backoff.Wait(c.tasks.Context(), backoff.Pause(n, time.Second, time.Minute)) {
 			return
-		case <-time.After(keeper.Backoff(n, time.Second, time.Minute)):
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -337,10 +338,7 @@ func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration, stuck chan<
 		if n == 1 && stuck != nil {
 			close(stuck)
 		}
-		select {
-		case <-k.Context().Done():
-		case <-time.After(Backoff(n, firstRetry, longestRetry)):
-		}
+		backoff.Wait(k.Context(), backoff.Pause(n, firstRetry, longestRetry))
 	}
 }
 
