@@ -183,13 +183,11 @@ func (in *instance) planned() cluster.Config {
 // running returns an instance as the engine sees it.
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
-	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Paired: in.Paired && !now.Before(in.aloneUntil), Fixed: now.Before(in.resizeAfter)}
-	r.Config, r.Largest, r.Loading = in.planned(), in.Config.Batch, in.Loading
+	r := scaling.RunningOf(&in.Instance, in.Retiring || in.Suspect)
+	r.Config, r.Largest, r.Exec, r.Loading = in.planned(), in.Config.Batch, in.exec, in.Loading
+	r.Paired, r.Fixed = in.Paired && !now.Before(in.aloneUntil), now.Before(in.resizeAfter)
 	if p := in.pace(); p != nil {
 		r.Mean = p.means.Of(p.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)
-	}
-	if in.Retiring || in.Suspect {
-		r.State = cluster.Stopping // Its room is taken, and it carries no load.
 	}
 	if fn.quick.replaces(in) || in.Revision != fn.Revision || in.useless || in.relief.replaced || !fn.accurate(fn.artefact(in.Artefact.Name)) {
 		r.Revision = 0 // Also if its revision is higher: that deployment was undone.

@@ -192,13 +192,7 @@ func pairings(fn *function) (all []scaling.Pairing) {
 // shadowsSeen are a function's shadows as the engine sees them.
 func shadowsSeen(fn *function) (all []scaling.Running) {
 	for _, in := range fn.shadows.Sorted() {
-		r := scaling.Running{
-			ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Revision: in.Revision, State: in.State, Role: in.Role, Part: in.Part, Body: in.Body,
-		}
-		if in.Retiring || in.Suspect || in.leaving != "" {
-			r.State = cluster.Stopping
-		}
-		all = append(all, r)
+		all = append(all, scaling.RunningOf(&in.Instance, in.Retiring || in.Suspect || in.leaving != ""))
 	}
 	return all
 }
