@@ -495,3 +495,104 @@ func TestMakefileKnowsWhatNeedsKubernetes(t *testing.T) {
 		t.Errorf("%s starts a Kubernetes cluster: add it to the Makefile's ON_KUBERNETES or LAB_ON_KUBERNETES", folder)
 	}
 }
+
+// maxFunctions is the maximum number of functions that may change a type's fields.
+const maxFunctions = 25
+
+// crowded lists the types that have more functions than maxFunctions, with their maximum. Numbers may
+// only fall.
+var crowded = map[string]int{}
+
+// A type is held by its methods, by those of its views, which embed a pointer to it, and by functions
+// whose first parameter is such a pointer. A view or a free function hides none of them.
+func TestTypesCanBeHeldWithTheirViews(t *testing.T) {
+	counts := held(sources(t))
+	for name, n := range counts {
+		if most := max(maxFunctions, crowded[name]); n > most {
+			t.Errorf("%s has %d functions with those of its views, more than %d", name, n, most)
+		}
+	}
+	for name, most := range crowded {
+		if n := counts[name]; n < most {
+			t.Errorf("%s has only %d functions with those of its views: lower its number in crowded", name, n)
+		}
+	}
+}
+
+// held counts the functions of each type, by "folder.Type".
+func held(all []source) map[string]int {
+	counts, of := map[string]int{}, map[string]string{}
+	var declared []func()
+	for _, s := range all {
+		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if name, viewed := view(spec); viewed != "" {
+						of[s.folder+"."+name] = s.folder + "." + viewed
+					}
+				}
+			case *ast.FuncDecl:
+				declared = append(declared, func() {
+					if name := holder(d); name != "" {
+						counts[whole(of, s.folder+"."+name)]++
+					}
+				})
+			}
+		}
+	}
+	for _, count := range declared { // Views may be declared after their methods.
+		count()
+	}
+	return counts
+}
+
+// whole returns the type of which a type is a view, or the type itself.
+func whole(of map[string]string, name string) string {
+	for of[name] != "" {
+		name = of[name]
+	}
+	return name
+}
+
+// view returns the type that a declared struct embeds, "" if it embeds no pointer and is not all of
+// another view.
+func view(spec ast.Spec) (name, viewed string) {
+	d, ok := spec.(*ast.TypeSpec)
+	if !ok {
+		return "", ""
+	}
+	fields, ok := d.Type.(*ast.StructType)
+	if !ok {
+		return "", ""
+	}
+	for _, f := range fields.Fields.List {
+		if star, ok := f.Type.(*ast.StarExpr); ok && len(f.Names) == 0 {
+			if id, ok := star.X.(*ast.Ident); ok {
+				return d.Name.Name, id.Name
+			}
+		}
+		if id, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 && len(fields.Fields.List) == 1 {
+			return d.Name.Name, id.Name
+		}
+	}
+	return "", ""
+}
+
+// holder returns the type of a method, or that of the pointer which is a function's first parameter.
+func holder(f *ast.FuncDecl) string {
+	if f.Recv != nil {
+		return receiver(f)
+	}
+	if params := f.Type.Params.List; len(params) > 0 {
+		if star, ok := params[0].Type.(*ast.StarExpr); ok {
+			if id, ok := star.X.(*ast.Ident); ok {
+				return id.Name
+			}
+		}
+	}
+	return ""
+}

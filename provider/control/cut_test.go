@@ -138,7 +138,7 @@ func TestPartsArePreparedAgain(t *testing.T) {
 				atStart = prepared()
 			}
 			if prepared() == atStart {
-				return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "part 1 of round 1 is damaged"}
+				return behaviour{ReadyAfter: -1, ExitAfter: 50 * time.Millisecond, ExitReason: "part 1 of round 1 is damaged"}
 			}
 			return behaviour{}
 		})

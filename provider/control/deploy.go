@@ -238,12 +238,9 @@ func secretVersions(s Secrets, f *provider.Function) string {
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
-	if err := c.Release(ctx, name); err != nil {
-		return err
-	}
-	c.options.Metrics.Remove(name)
+	err := c.Base.Remove(ctx, name)
 	c.saver.records.Forget(name, functionOf)
-	return nil
+	return err
 }
 
 // Release is Remove for a function that another controller has taken over: it keeps the
@@ -277,23 +274,12 @@ func (c *Controller) Release(_ context.Context, name string) error {
 }
 
 // Restoring implements [provider.Controller].
-func (c *Controller) Restoring(missing func(function string) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keeper.Restoring(missing)
-}
+func (c *Controller) Restoring(missing func(function string) bool) { c.keeper.Restoring(missing) }
 
 // Scale implements [provider.Controller]. 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
-	}
-	fn.replicas = replicas
-	fn.scaledToZero = replicas == 0
-	fn.activity.Skip(c.stats(fn).Arrivals)
-	c.Wake()
-	return nil
+	return c.Change(name, func(fn *function) {
+		fn.replicas, fn.scaledToZero = replicas, replicas == 0
+		fn.activity.Skip(c.stats(fn).Arrivals)
+	})
 }

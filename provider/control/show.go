@@ -16,17 +16,11 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Describe returns the state of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (keeper.Description, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return keeper.Description{}, false
-	}
+// description returns the state of a function. The lock is held.
+func (c *Controller) description(fn *function) keeper.Description {
 	d := fn.Describe()
 	d.Problem, d.Cold, d.Wanted, d.Measured = fn.problem(), c.stats(fn).Cold, fn.replicas, fn.measured()
-	return d, true
+	return d
 }
 
 // problem returns why the function or its latest deployment is not served as it should be,
@@ -126,16 +120,10 @@ func (fn *function) earlier() bool {
 	return others
 }
 
-// Status implements [provider.Controller]. Replicas is the larger of two numbers: the
+// status is what the provider shows of a function. Replicas is the larger of two numbers: the
 // instances that exist, and those to keep without load. A function at zero shows 0; the
-// stock gateway, configured not to scale from zero itself, still passes requests on.
-func (c *Controller) Status(name string) (provider.Status, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return provider.Status{}, false
-	}
+// stock gateway, configured not to scale from zero itself, still passes requests on. The lock is held.
+func status(c *Controller, fn *function) provider.Status {
 	s := provider.Status{Problem: fn.problem(), Slight: fn.servingProblem() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt
@@ -152,7 +140,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	atLimit := fn.Inference.MaxReplicas > 0 && s.Replicas >= uint64(fn.Inference.MaxReplicas)
 	s.Short = !atLimit && (fn.Failures.Why != "" || fn.Unplaced != "")
 	s.Replicas, s.Pods = max(s.Replicas, fn.replicas), max(s.Pods, fn.replicas)
-	return s, true
+	return s
 }
 
 // warnPause is the minimum time between two warnings that a function has too few instances.
