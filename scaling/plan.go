@@ -67,6 +67,9 @@ func RunningOf(in *cluster.Instance, leaving bool) Running {
 	return r
 }
 
+// Replace makes plans start another instance and then stop this one, as one of an earlier revision.
+func (in *Running) Replace() { in.Revision = 0 }
+
 // with is the candidate that the instance runs.
 func (in *Running) with() capacity.Candidate {
 	return capacity.Candidate{Artefact: in.Artefact, Config: in.Config, Exec: in.Exec, Mean: in.Mean}

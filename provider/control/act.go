@@ -144,7 +144,8 @@ func (c *Controller) claim(fn *function) {
 		switch a := fn.artefact(in.Artefact.Name); {
 		case in.Model != a.Model || !sameContent(in.Bundle, a.Bundle):
 			// The image's content changed while no provider ran.
-			in.Revision, in.times = 0, nil
+			in.replace()
+			in.times = nil
 		case fn.knows(&in.Instance):
 			in.Revision = fn.Revision
 		}

@@ -282,6 +282,9 @@ func (in *instance) serves() bool { return in.There() && !in.away }
 // Current implements [keeper.Instance].
 func (in *instance) Current() bool { return in.Revision == in.function.Revision }
 
+// replace makes the engine replace the instance, which no longer runs what its revision runs.
+func (in *instance) replace() { in.Revision = 0 }
+
 // Holds returns the resources that the instance takes from its node. While its CPU share is
 // changed, it holds the larger share.
 func (in *instance) Holds() cluster.Resources {

@@ -150,7 +150,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	for _, in := range instances {
 		r := in.running(now, stats)
 		if c.fleetSize.leaves(in) {
-			r.Revision = 0
+			r.Replace()
 		}
 		if in.serves() {
 			busy = busy || r.IdleSince.IsZero()
@@ -190,7 +190,7 @@ func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running
 		r.Mean = p.means.Of(p.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)
 	}
 	if fn.quick.replaces(in) || in.Revision != fn.Revision || in.useless || in.relief.replaced || !fn.accurate(fn.artefact(in.Artefact.Name)) {
-		r.Revision = 0 // Also if its revision is higher: that deployment was undone.
+		r.Replace() // Also if its revision is higher: that deployment was undone.
 	}
 	if r.IdleSince = stats.Instances[in.ID]; in.away {
 		r.IdleSince = in.idleSince

@@ -419,7 +419,7 @@ func unshadowed(fn *function) (why string) {
 func replacePlain(fn *function, a *artefact) {
 	for _, in := range fn.Instances {
 		if len(a.divisions) > 0 && in.Artefact.Name == a.Name && !in.Paired && takesShadows(fn, a, in.Config) {
-			in.Revision = 0
+			in.replace()
 		}
 	}
 }
