@@ -170,6 +170,8 @@ type Controller struct {
 	// arrivals notices new kinds of GPUs; types has the types of the nodes.
 	arrivals arrivals
 	types    nodeTypes
+	// interference relieves instances that others slow down.
+	interference interference
 	// waiting are the trials that have no place yet.
 	waiting []*trial
 }
@@ -199,6 +201,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.interference = interference{mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible}
 	o.Replica.Attach(c)
 	return c, nil
 }

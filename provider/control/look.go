@@ -162,7 +162,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	pairs{c}.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	addBacklog(c, fn, &f, now, stats)
-	interference{c}.follow(now, fn, f.Rate)
+	c.interference.follow(now, fn, f.Rate, c.nodes)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
 		fn.tune(now, &f, c.nodes)
