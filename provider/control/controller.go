@@ -172,8 +172,7 @@ type Controller struct {
 	types    nodeTypes
 	// interference relieves instances that others slow down.
 	interference interference
-	// waiting are the trials that have no place yet.
-	waiting []*trial
+	trials       trials
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
@@ -181,7 +180,7 @@ type Controller struct {
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		options: o, engine: o.System.Scaler(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
-		functions: map[string]*function{}, shown: map[string]cluster.Node{},
+		functions: map[string]*function{}, shown: map[string]cluster.Node{}, trials: trials{by: o.Trials},
 	}
 	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
 		Describe: c.description, Status: func(fn *function) provider.Status { return status(c, fn) }, Release: c.Release,

@@ -82,7 +82,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	if leading {
 		driver{c}.raiseAll(nodes)
 	}
-	trials{c}.place(leading, nodes)
+	c.trials.place(c.keeper, leading, nodes)
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {
 			fn.carried = x.Over
