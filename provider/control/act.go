@@ -23,7 +23,7 @@ func (c driver) Stop(s scaling.Stop) {
 	switch in, ok := c.keeper.Instance(s.ID); {
 	case !ok:
 	case in.Role == cluster.Shadow:
-		pairs(c).leave(in, string(s.Why))
+		c.pairs.leave(in, string(s.Why))
 	default:
 		if !in.Retiring {
 			in.function.stopped += uint64(in.Config.Members())

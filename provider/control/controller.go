@@ -172,7 +172,8 @@ type Controller struct {
 	types    nodeTypes
 	// interference relieves instances that others slow down.
 	interference interference
-	trials       trials
+	trials trials
+	pairs  pairs
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
@@ -201,6 +202,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		return nil, err
 	}
 	c.interference = interference{mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible}
+	c.pairs = pairs{shadows: o.Shadows, mu: &c.mu, keeper: c.keeper, finder: c.finder, functions: c.functions, leads: o.Replica.Leads, wake: c.Wake}
 	o.Replica.Attach(c)
 	return c, nil
 }

@@ -43,7 +43,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		return nil, err
 	}
 	f = c.knowing(f, models)
-	if err := (pairs{c}).check(ctx, f, models); err != nil {
+	if err := c.pairs.check(ctx, f, models); err != nil {
 		return nil, concealed{web.BadRequest(err), bundle}
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)

@@ -58,7 +58,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
-	pairs{c}.unwanted()
+	c.pairs.unwanted()
 	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
 }
@@ -159,7 +159,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
-	pairs{c}.look(now, fn, &f)
+	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	addBacklog(c, fn, &f, now, stats)
 	c.interference.follow(now, fn, f.Rate, c.nodes)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/backoff"
@@ -14,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -62,8 +64,18 @@ const (
 	pairWeight = 0.1
 )
 
-// pairs chooses and tells, for a controller.
-type pairs struct{ *Controller }
+// pairs tells bodies where their shadows are, and the engine which instances can have some.
+type pairs struct {
+	// shadows is nil if the backend starts none.
+	shadows   Shadows
+	mu        *sync.Mutex
+	keeper    *keeper.Keeper[*instance]
+	finder    *latency.Finder
+	functions map[string]*function
+	// leads reports whether this replica starts and stops instances.
+	leads func() bool
+	wake  func()
+}
 
 // parts are what is known of an artefact's shadows. The zero value means that this is to be found.
 type parts struct {
@@ -129,7 +141,7 @@ func (a *artefact) division(cpu int, part string) *pairing.Division {
 
 // unwanted says so if no function has shadows. The lock is held.
 func (c pairs) unwanted() {
-	if c.options.Shadows == nil {
+	if c.shadows == nil {
 		return
 	}
 	for _, fn := range c.functions {
@@ -137,7 +149,7 @@ func (c pairs) unwanted() {
 			return
 		}
 	}
-	c.options.Shadows.Unwanted()
+	c.shadows.Unwanted()
 }
 
 // look adds a function's shadows, and how its instances can be helped, to what the engine sees of it. No
@@ -161,7 +173,7 @@ func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
 	// On one machine all instances map prepared models. Pods that may have shadows share their node's copy,
 	// which a whole instance makes.
 	f.SharedWeights, f.ShadowsBeside = true, true
-	if c.options.Replica.Leads() {
+	if c.leads() {
 		c.tell(now, fn)
 	} else {
 		c.follow(fn)
@@ -296,10 +308,10 @@ func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 
 // shadowless says why the instances of a function's model can have no shadows, "" if they may.
 func (c pairs) shadowless(f *provider.Function, m Model) string {
-	if c.options.Shadows == nil {
+	if c.shadows == nil {
 		return "this backend starts no shadows"
 	}
-	switch err := c.options.Shadows.Check(f, m.File); {
+	switch err := c.shadows.Check(f, m.File); {
 	case m.Plan != nil:
 		return "the model is cut over several instances"
 	case err != nil:

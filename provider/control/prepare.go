@@ -392,7 +392,7 @@ func (c preparation) artefacts() (found []*artefact) {
 			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
-		a.shadowless = pairs{c.Controller}.shadowless(r.Function, t.Model)
+		a.shadowless = c.pairs.shadowless(r.Function, t.Model)
 		if a.named(a.promised); t.Plan != nil {
 			a.Artefact.Plan = t.Plan.String()
 		}

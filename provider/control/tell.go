@@ -67,7 +67,7 @@ type told struct {
 
 // tell tells bodies which shadows they have, if that has changed. The lock is held.
 func (c pairs) tell(now time.Time, fn *function) {
-	if c.options.Shadows == nil {
+	if c.shadows == nil {
 		return
 	}
 	fn.paired = false
@@ -117,11 +117,11 @@ func (c pairs) follow(fn *function) {
 func (c pairs) leave(s *instance, why string) {
 	switch {
 	case s.leaving != "":
-	case c.options.Shadows == nil || !s.There() || !c.used(s):
+	case c.shadows == nil || !s.There() || !c.used(s):
 		c.keeper.Retire(s, why)
 	default:
 		s.leaving, s.leavesBy = why, time.Now().Add(leaveTime)
-		c.Wake()
+		c.wake()
 	}
 }
 
@@ -153,7 +153,7 @@ func (c pairs) tellingFailed(now time.Time, body *instance, with []cluster.Insta
 			c.keeper.Retire(in, "its body cannot use it")
 		}
 	}
-	c.Wake()
+	c.wake()
 }
 
 // inform is tell for one body. A body that has lost its shadow counts as alone at once.
@@ -182,7 +182,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
-		err := c.options.Shadows.Tell(c.keeper.Context(), seen, part, with)
+		err := c.shadows.Tell(c.keeper.Context(), seen, part, with)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		body.telling = false
@@ -197,7 +197,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 				body.help(a.division(body.Config.CPU, part))
 			}
 		}
-		c.Wake()
+		c.wake()
 	})
 }
 
@@ -210,7 +210,7 @@ func (c pairs) ask(body *instance, with []cluster.Instance) {
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
-		report, err := c.options.Shadows.Look(c.keeper.Context(), seen, with)
+		report, err := c.shadows.Look(c.keeper.Context(), seen, with)
 		c.mu.Lock()
 		var again []cluster.InstanceID
 		for _, id := range report.Useless {
