@@ -169,11 +169,11 @@ type Controller struct {
 	fleetSize fleetSize
 	// arrivals notices new kinds of GPUs; types has the types of the nodes.
 	arrivals arrivals
-	types    nodeTypes
+	types    paces
 	// interference relieves instances that others slow down.
 	interference interference
-	trials trials
-	pairs  pairs
+	trials       trials
+	pairs        pairs
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
@@ -187,6 +187,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		Describe: c.description, Status: func(fn *function) provider.Status { return status(c, fn) }, Release: c.Release,
 	})
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now(), most: o.MaxSaves}
+	c.types = paces{yardstick: o.Yardstick, rules: &c.rules, records: &c.saver.records}
 	c.finder = latency.NewFinder(latency.Finder{
 		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,

@@ -120,7 +120,7 @@ type function struct {
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, types: &c.types, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil}
+	fn := &function{Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
 	var hold func(n int64) (release func(), err error)

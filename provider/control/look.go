@@ -48,8 +48,8 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	c.keeper.Free(nodes)
 	c.nodes = nodes
 	changed := c.types.look(nodes)
-	if c.types.pace(now, c.options.Yardstick) || changed {
-		paces{c}.retype()
+	if c.types.pace(now) || changed {
+		c.types.retype(c.functions)
 	}
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))

@@ -423,7 +423,7 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 			p.profile = &same
 		}
 	}
-	paces{c.Controller}.unlike(c.fn, a, r.Function)
+	c.types.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, &c.rules, c.types.kinds)
 	a.candidates = a.plan.Candidates
 	if a.plan.Refuse == nil {
