@@ -6,7 +6,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // arrivalPause is the time between two looks for kinds of GPUs that are new, followLongest the longest

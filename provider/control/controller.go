@@ -184,7 +184,7 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		functions: map[string]*function{}, shown: map[string]cluster.Node{}, trials: trials{by: o.Trials},
 	}
 	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
-		Describe: c.description, Status: func(fn *function) provider.Status { return status(c, fn) }, Release: c.Release,
+		Describe: c.description, Status: func(fn *function) provider.Status { return statusOf(c, fn) }, Release: c.Release,
 	})
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now(), most: o.MaxSaves}
 	c.types = paces{yardstick: o.Yardstick, rules: &c.rules, records: &c.saver.records}

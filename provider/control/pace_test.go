@@ -18,7 +18,7 @@ import (
 // unlike gives the rig two nodes of two types, of a core each.
 func unlike(o *Options) {
 	core := cluster.Resources{CPU: 1000, Memory: 64 << 30}
-	o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Type: "slow", Total: core}, {Name: "n2", Type: "fast", Total: core}}
+	o.Backend.(*fakeBackend).Machines = []cluster.Node{{Name: "n1", Type: "slow", Total: core}, {Name: "n2", Type: "fast", Total: core}}
 }
 
 // twoInstances keeps an instance of a core on each node.

@@ -120,10 +120,10 @@ func (fn *function) earlier() bool {
 	return others
 }
 
-// status is what the provider shows of a function. Replicas is the larger of two numbers: the
+// statusOf is what the provider shows of a function. Replicas is the larger of two numbers: the
 // instances that exist, and those to keep without load. A function at zero shows 0; the
 // stock gateway, configured not to scale from zero itself, still passes requests on. The lock is held.
-func status(c *Controller, fn *function) provider.Status {
+func statusOf(c *Controller, fn *function) provider.Status {
 	s := provider.Status{Problem: fn.problem(), Slight: fn.servingProblem() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt

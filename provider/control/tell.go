@@ -8,7 +8,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling/pairing"
 )

@@ -80,7 +80,7 @@ func withTrials(t *testing.T, kinds []string, nodes []cluster.Node, f func(r *ri
 	x := &fakeTrials{}
 	tryWith(t, func(o *Options) {
 		o.Devices, o.Trials = noMeasurement{kinds: kinds}, x
-		o.Backend.(*fakeBackend).nodes = nodes
+		o.Backend.(*fakeBackend).Machines = nodes
 	}, func(r *rig) { f(r, x) })
 }
 
@@ -217,7 +217,7 @@ func TestTrialIsLeftOver(t *testing.T) {
 		b.Machines = []cluster.Node{gpuNode("n1", smallKind, 16000)}
 		b.Mu.Lock()
 		defer b.Mu.Unlock()
-		b.add(cluster.InstanceSpec{ID: "left", Function: full("f"), Node: "n1", Devices: []string{"GPU-n1"}, Role: cluster.Trial,
+		b.Add(cluster.InstanceSpec{ID: "left", Function: full("f"), Node: "n1", Devices: []string{"GPU-n1"}, Role: cluster.Trial,
 			Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 8 << 30, GPU: 100, GPUMemory: 16000 << 20}}}, behaviour{})
 	}, func(r *rig) {
 		r.measured("f", "python", onCUDA)
@@ -236,7 +236,7 @@ func TestTrialOfADeadLeader(t *testing.T) {
 	nodes := []cluster.Node{gpuNode("n1", smallKind, 16000), gpuNode("n2", largeKind, 40000)}
 	together(t, func(o *Options) {
 		o.Devices, o.Trials = noMeasurement{kinds: []string{smallKind, largeKind}}, x
-		o.Backend.(view).nodes = nodes
+		o.Backend.(view).Machines = nodes
 	}, func(leader, follower *replica) {
 		leader.deploy("f", "python", onCUDA)
 		leader.until("the trial on the second kind is on", func() bool { return len(x.tried()) == 2 })

@@ -29,7 +29,7 @@ type function struct {
 	// answering is the revision whose instances get requests, 0 if none did.
 	answering uint64
 
-	replicas keeper.Replicas
+	replicas keeper.Scaler
 	// led: this replica led at its last look at the function, so replicas is up to date.
 	led bool
 	// arrivals counts the requests at all replicas that this one knows of. counted holds
@@ -68,7 +68,7 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 			n = d.replicas
 		}
 	}
-	fn.replicas, fn.led = keeper.Replicas{Scaler: replica.New(now, keeper.ScaleSettings(f.Inference), n), Wish: f.Replicas}, c.leading()
+	fn.replicas, fn.led = keeper.Scaler{Scaler: replica.New(now, keeper.ScaleSettings(f.Inference), n), Wish: f.Replicas}, c.leading()
 	return fn
 }
 

@@ -109,9 +109,9 @@ func (b *Base[F]) End(t *Tasks) {
 	}
 }
 
-// Replicas decides how many instances an ordinary function has. Call its methods with the
+// Scaler decides how many instances an ordinary function has. Call its methods with the
 // controller's lock held.
-type Replicas struct {
+type Scaler struct {
 	*replica.Scaler
 	// Wish is the number that the scale route or the deployment set last, and WishedAt when that was.
 	Wish     uint64
@@ -121,14 +121,14 @@ type Replicas struct {
 }
 
 // Set sets the number of instances until the load changes it.
-func (r *Replicas) Set(now time.Time, n uint64, load replica.Load) {
+func (r *Scaler) Set(now time.Time, n uint64, load replica.Load) {
 	r.Wish, r.WishedAt = n, now
 	r.Scaler.Set(now, int(n), load)
 }
 
 // Deployed takes over the settings of a deployment, and its number of instances if that differs from
 // the last one set.
-func (r *Replicas) Deployed(now time.Time, f *provider.Function, load replica.Load) {
+func (r *Scaler) Deployed(now time.Time, f *provider.Function, load replica.Load) {
 	r.Configure(ScaleSettings(f.Inference))
 	if f.Replicas != r.Wish {
 		r.Set(now, f.Replicas, load)
@@ -136,7 +136,7 @@ func (r *Replicas) Deployed(now time.Time, f *provider.Function, load replica.Lo
 }
 
 // Follow adapts the number of instances to the load and returns it. It logs a change.
-func (r *Replicas) Follow(now time.Time, load replica.Load, function string, log *zerolog.Logger) int {
+func (r *Scaler) Follow(now time.Time, load replica.Load, function string, log *zerolog.Logger) int {
 	before, after := r.Wanted(), r.Next(now, load)
 	if after != before {
 		log.Info().Str("function", function).Int("from", before).Int("to", after).Msg("scaling")
@@ -145,7 +145,7 @@ func (r *Replicas) Follow(now time.Time, load replica.Load, function string, log
 }
 
 // Busy reports whether requests have come since it was called last, or are on their way.
-func (r *Replicas) Busy(load replica.Load) bool {
+func (r *Scaler) Busy(load replica.Load) bool {
 	came := load.Arrivals != r.seen
 	r.seen = load.Arrivals
 	return came || load.InFlight > 0 || load.Waiting > 0

@@ -17,7 +17,7 @@ type function struct {
 	*revision
 	keeper.Fleet[*instance]
 	forwarder *forward.Forwarder
-	replicas  keeper.Replicas
+	replicas  keeper.Scaler
 	// handed says that the deployed revision answers, and earlier ones never again. claiming: it is
 	// not known yet which one answers, because instances of both are being taken over.
 	handed, claiming bool
@@ -87,7 +87,7 @@ func (fn *function) raise() {
 }
 
 func (c *Controller) newFunction(now time.Time, r *revision) *function {
-	fn := &function{revision: r, replicas: keeper.Replicas{Scaler: replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas)), Wish: r.Replicas}}
+	fn := &function{revision: r, replicas: keeper.Scaler{Scaler: replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas)), Wish: r.Replicas}}
 	recorder := c.options.Metrics.Function(r.Name)
 	fn.forwarder = forward.New(forward.Options{
 		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial,
