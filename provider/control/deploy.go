@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
@@ -163,14 +162,6 @@ func tooSlow(rules *latency.Rules, finder *latency.Finder, f *provider.Function,
 		return why
 	}
 	return nil
-}
-
-// named adds a variant's name to an error about its model.
-func named(variant string, err error) error {
-	if variant == cluster.Whole {
-		return err
-	}
-	return fmt.Errorf("model %s: %w", variant, err)
 }
 
 // checkAccuracy refuses an accuracy that no model reaches, and names the nearest.

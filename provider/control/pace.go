@@ -297,3 +297,11 @@ func suited(fn *function, allowed []string, nodes []cluster.Node) []string {
 	}
 	return without(allowed, nodes, func(name string) bool { return slices.Contains(unsuited, fn.types.kind(name)) })
 }
+
+// kept is what is known of the stored record of a value.
+type kept struct {
+	// at is when it was last written, zero for never by this process.
+	at time.Time
+	// outline is that of the correction which was written.
+	outline correction.State
+}

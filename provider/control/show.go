@@ -55,20 +55,6 @@ func (fn *function) servingProblem() string {
 	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible, tooLarge(fn.candidates(), fn.types.largest))
 }
 
-// leftOut says which GPUs a function's models do not use although they should, "" if none.
-func leftOut(artefacts []*artefact) string {
-	var all []string
-	for _, a := range artefacts {
-		if why := a.profile.LeftOut; why != "" && !slices.Contains(all, why) {
-			all = append(all, why)
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
-}
-
 // progress says what a function whose models are not known yet waits for, "" if they are or if that
 // failed.
 func progress(c *Controller, fn *function) string {
@@ -76,32 +62,6 @@ func progress(c *Controller, fn *function) string {
 		return ""
 	}
 	return cmp.Or(c.finder.Progress(fn.Name), "the model is being read") + "; requests wait until its times are known"
-}
-
-// unbatched says why a function's models take one request an execution, "" if none does.
-func unbatched(artefacts []*artefact) string {
-	for _, a := range artefacts {
-		if a.profile.Unbatched != "" {
-			return "the model takes one request an execution: " + a.profile.Unbatched
-		}
-	}
-	return ""
-}
-
-// reachText says for which sizes of requests the models meet the objective, "" if they have one size.
-func reachText(artefacts []*artefact) string {
-	var all []string
-	for _, a := range artefacts {
-		if a.reach == "" {
-			continue
-		}
-		text := a.reach
-		if len(artefacts) > 1 {
-			text = cmp.Or(a.Name, onlyModel) + ": " + text
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, "; ")
 }
 
 // earlier reports whether an earlier deployment serves. It does if the latest one failed, or
