@@ -33,8 +33,8 @@ type Behaviour struct {
 	Deaf, Broken, Hung bool
 }
 
+// ColdStart is how long instances take to be ready, StopTime to leave.
 const (
-	// ColdStart is how long instances take to be ready, StopTime to leave.
 	ColdStart = 100 * time.Millisecond
 	StopTime  = 20 * time.Millisecond
 )
