@@ -134,7 +134,9 @@ func (b *Backend) Put(seen cluster.Instance, how Behaviour) *Instance {
 
 // Add adds an instance that starts. Mu is held.
 func (b *Backend) Add(spec cluster.InstanceSpec, how Behaviour) *Instance {
-	in := b.Put(cluster.Instance{InstanceSpec: spec, State: cluster.Starting, Network: "fake", Address: string(spec.ID), StartedAt: time.Now()}, how)
+	in := b.Put(cluster.Instance{
+		InstanceSpec: spec, State: cluster.Starting, Network: "fake", Address: string(spec.ID), StartedAt: time.Now(),
+	}, how)
 	if how.ReadyAfter == 0 {
 		how.ReadyAfter = ColdStart
 	}

@@ -67,7 +67,9 @@ func (r *Rig) Close(t testing.TB, c Controller, b *Backend) {
 func Full(name string) string { return provider.FullName(name, provider.DefaultNamespace) }
 
 // Function is a revision of a function of an image.
-func Function(name, image string, revision uint64, in annotation.Inference, edit []func(*provider.Function)) *provider.Function {
+func Function(
+	name, image string, revision uint64, in annotation.Inference, edit []func(*provider.Function),
+) *provider.Function {
 	f := &provider.Function{
 		Name: Full(name), Revision: revision, CreatedAt: time.Now(), Inference: in,
 		Deployment: types.FunctionDeployment{Service: name, Namespace: provider.DefaultNamespace, Image: image},
@@ -101,7 +103,8 @@ func Describe(t testing.TB, c Controller, name string) keeper.Description {
 // Invoke sends a request to a deployed function.
 func (r *Rig) Invoke(t testing.TB, name, body string) (string, error) {
 	d, _ := r.Dispatchers.Load(name)
-	got, err := d.(provider.Dispatcher).Invoke(t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)})
+	request := &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte(body)}
+	got, err := d.(provider.Dispatcher).Invoke(t.Context(), request)
 	if err != nil {
 		return "", err
 	}

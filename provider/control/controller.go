@@ -202,8 +202,13 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.interference = interference{mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible}
-	c.pairs = pairs{shadows: o.Shadows, mu: &c.mu, keeper: c.keeper, finder: c.finder, functions: c.functions, leads: o.Replica.Leads, wake: c.Wake}
+	c.interference = interference{
+		mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible,
+	}
+	c.pairs = pairs{
+		shadows: o.Shadows, mu: &c.mu, keeper: c.keeper, finder: c.finder, functions: c.functions,
+		leads: o.Replica.Leads, wake: c.Wake,
+	}
 	o.Replica.Attach(c)
 	return c, nil
 }

@@ -127,7 +127,9 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		options: o, tasks: keeper.NewTasks(), applies: make(chan struct{}, maxApplies), functions: map[string]*function{},
 		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
-	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{Describe: (*function).description, Status: (*function).status, Release: c.Release})
+	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
+		Describe: (*function).description, Status: (*function).status, Release: c.Release,
+	})
 	synced, err := c.watch()
 	if err != nil {
 		return nil, err

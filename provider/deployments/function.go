@@ -68,7 +68,8 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 			n = d.replicas
 		}
 	}
-	fn.replicas, fn.led = keeper.Scaler{Scaler: replica.New(now, keeper.ScaleSettings(f.Inference), n), Wish: f.Replicas}, c.leading()
+	fn.replicas = keeper.Scaler{Scaler: replica.New(now, keeper.ScaleSettings(f.Inference), n), Wish: f.Replicas}
+	fn.led = c.leading()
 	return fn
 }
 

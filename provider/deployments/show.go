@@ -33,7 +33,10 @@ func (fn *function) description() keeper.Description {
 // The lock is held.
 func (fn *function) status() provider.Status {
 	d := fn.describe()
-	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: fn.controller.usage[fn.Name], Problem: d.Problem}
+	return provider.Status{
+		Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted),
+		Usage: fn.controller.usage[fn.Name], Problem: d.Problem,
+	}
 }
 
 // description describes a function without its instances.

@@ -84,7 +84,9 @@ type Controller struct {
 // left on the backend; Deploy claims them. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{options: o, functions: map[string]*function{}}
-	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{Describe: (*function).description, Status: (*function).status, Release: c.Release})
+	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
+		Describe: (*function).description, Status: (*function).status, Release: c.Release,
+	})
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: keeper.Alone{},

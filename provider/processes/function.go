@@ -87,7 +87,8 @@ func (fn *function) raise() {
 }
 
 func (c *Controller) newFunction(now time.Time, r *revision) *function {
-	fn := &function{revision: r, replicas: keeper.Scaler{Scaler: replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas)), Wish: r.Replicas}}
+	scaler := replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas))
+	fn := &function{revision: r, replicas: keeper.Scaler{Scaler: scaler, Wish: r.Replicas}}
 	recorder := c.options.Metrics.Function(r.Name)
 	fn.forwarder = forward.New(forward.Options{
 		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial,
