@@ -31,13 +31,14 @@ var layers = map[string][]string{
 	".":                  {"*"},
 	"lab":                {"*"},
 	"e2e":                {"*"},
-	"filelock":           {},
+	"backoff":            {},
+	"filelock":           {"backoff"},
 	"postmortem":         {},
-	"health":             {},
-	"command":            {"filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
+	"health":             {"backoff"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
@@ -47,13 +48,13 @@ var layers = map[string][]string{
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
-	"profiler/measuring": {"filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
-	"cluster":            {"gpu", "postmortem"},
-	"cluster/local":      {"filelock", "gpu", "postmortem"},
+	"profiler/measuring": {"backoff", "filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
+	"cluster":            {"backoff", "gpu", "postmortem"},
+	"cluster/local":      {"backoff", "filelock", "gpu", "postmortem"},
 	"cluster/sets":       {"model"},
-	"instance":           {"filelock", "model", "postmortem", "health"},
+	"instance":           {"backoff", "filelock", "model", "postmortem", "health"},
 	"model":              {"filelock"},
-	"gpu":                {"cluster"},
+	"gpu":                {"backoff", "cluster"},
 	"templates":          {},
 	"scripts":            {"*"},
 	"instance/frame":     {},
@@ -286,8 +287,9 @@ func actions(s source) []string {
 		case *ast.GoStmt:
 			found = append(found, s.at(n)+": a policy package must not start goroutines")
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && x.Name == clock && slices.Contains(clocks, n.Sel.Name) {
-				found = append(found, s.at(n)+": a policy package must take the time as an argument and not use time."+n.Sel.Name)
+			x, ok := n.X.(*ast.Ident)
+			if ok && (x.Name == clock && slices.Contains(clocks, n.Sel.Name) || x.Name == "backoff" && n.Sel.Name == "Wait") {
+				found = append(found, s.at(n)+": a policy package must take the time as an argument and not use "+x.Name+"."+n.Sel.Name)
 			}
 		}
 		return true
@@ -429,7 +431,7 @@ func TestTheRulesCatch(t *testing.T) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "x.go", `package x
 import clock "time"
-func Bare() { go func() { clock.Sleep(1) }(); _ = clock.Now }
+func Bare() { go func() { clock.Sleep(1) }(); _ = clock.Now; backoff.Wait() }
 // Fine is documented.
 func Fine() {}
 type T struct{}
@@ -442,8 +444,8 @@ const ( A = 1 // A is beside.
 		t.Fatal(err)
 	}
 	s := source{"x.go", "batching", 10, false, file, set}
-	if got := actions(s); len(got) != 3 {
-		t.Errorf("actions: %q, want three", got)
+	if got := actions(s); len(got) != 4 {
+		t.Errorf("actions: %q, want four", got)
 	}
 	if got := undocumented(s); len(got) != 4 {
 		t.Errorf("undocumented: %q, want Bare, T, Method and B", got)
@@ -492,4 +494,151 @@ func TestMakefileKnowsWhatNeedsKubernetes(t *testing.T) {
 	for folder := range needs {
 		t.Errorf("%s starts a Kubernetes cluster: add it to the Makefile's ON_KUBERNETES or LAB_ON_KUBERNETES", folder)
 	}
+}
+
+// maxFunctions is the maximum number of functions that may change a type's fields.
+const maxFunctions = 25
+
+// crowded lists the types that have more functions than maxFunctions, with their maximum in tens. A
+// number may only fall.
+var crowded = map[string]int{
+	"batching.Shared":                  40,
+	"cluster/kubernetes.Backend":       60,
+	"cluster/kubernetes.entry":         40,
+	"cluster/local.Backend":            50,
+	"cluster/local.entry":              40,
+	"cluster/membership.Set":           40,
+	"cluster/sets.Backend":             40,
+	"command.Cutter":                   30,
+	"command.ProviderFlags":            40,
+	"command.childModels":              50,
+	"command.instanceFlags":            40,
+	"command/kubernetes.platform":      30,
+	"instance/cuda.Engine":             50,
+	"instance/cuda.lane":               40,
+	"instance/protocol.Model":          50,
+	"model.Model":                      40,
+	"model/bundle.Manifest":            30,
+	"model/shape.call":                 120,
+	"model/zoo.network":                70,
+	"partition.Space":                  40,
+	"profiler.Profile":                 30,
+	"profiler/correction.Correction":   30,
+	"profiler/operator.Operator":       30,
+	"provider.Server":                  80,
+	"provider/async.Queue":             40,
+	"provider/async/queue.Broker":      30,
+	"provider/control.Controller":      90,
+	"provider/control.function":        60,
+	"provider/control.instance":        40,
+	"provider/deployments.Controller":  40,
+	"provider/dispatch.Dispatcher":     60,
+	"provider/forward.Forwarder":       40,
+	"provider/keeper.Tasks":            40,
+	"provider/latency.Finder":          50,
+	"provider/metrics.FunctionMetrics": 30,
+	"provider/objects.NamespaceStore":  70,
+	"provider/peer.Group":              50,
+	"provider/store.Store":             30,
+	"scaling.pass":                     70,
+	"scaling.view":                     70,
+	"scaling/joint.Problem":            30,
+	"scaling/otp.search":               30,
+	"scaling/packing.Problem":          60,
+	"scaling/placing.Room":             30,
+	"shadow.Model":                     60,
+}
+
+// A type is held by its methods, by those of its views, which embed a pointer to it, and by functions
+// whose first parameter is such a pointer. A view or a free function hides none of them.
+func TestTypesCanBeHeldWithTheirViews(t *testing.T) {
+	counts := held(sources(t))
+	for name, n := range counts {
+		if most := max(maxFunctions, crowded[name]); n > most {
+			t.Errorf("%s has %d functions with those of its views, more than %d", name, n, most)
+		}
+	}
+	for name, most := range crowded {
+		if n := counts[name]; n <= most-10 {
+			t.Errorf("%s has only %d functions with those of its views: lower its number in crowded", name, n)
+		}
+	}
+}
+
+// held counts the functions of each type, by "folder.Type".
+func held(all []source) map[string]int {
+	counts, of := map[string]int{}, map[string]string{}
+	var declared []func()
+	for _, s := range all {
+		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			switch d := d.(type) {
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if name, viewed := view(spec); viewed != "" {
+						of[s.folder+"."+name] = s.folder + "." + viewed
+					}
+				}
+			case *ast.FuncDecl:
+				declared = append(declared, func() {
+					if name := holder(d); name != "" {
+						counts[whole(of, s.folder+"."+name)]++
+					}
+				})
+			}
+		}
+	}
+	for _, count := range declared { // Views may be declared after their methods.
+		count()
+	}
+	return counts
+}
+
+// whole returns the type of which a type is a view, or the type itself.
+func whole(of map[string]string, name string) string {
+	for of[name] != "" {
+		name = of[name]
+	}
+	return name
+}
+
+// view returns the type that a declared struct embeds, "" if it embeds no pointer and is not all of
+// another view.
+func view(spec ast.Spec) (name, viewed string) {
+	d, ok := spec.(*ast.TypeSpec)
+	if !ok {
+		return "", ""
+	}
+	fields, ok := d.Type.(*ast.StructType)
+	if !ok {
+		return "", ""
+	}
+	for _, f := range fields.Fields.List {
+		if star, ok := f.Type.(*ast.StarExpr); ok && len(f.Names) == 0 {
+			if id, ok := star.X.(*ast.Ident); ok {
+				return d.Name.Name, id.Name
+			}
+		}
+		if id, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 && len(fields.Fields.List) == 1 {
+			return d.Name.Name, id.Name
+		}
+	}
+	return "", ""
+}
+
+// holder returns the type of a method, or that of the pointer which is a function's first parameter.
+func holder(f *ast.FuncDecl) string {
+	if f.Recv != nil {
+		return receiver(f)
+	}
+	if params := f.Type.Params.List; len(params) > 0 {
+		if star, ok := params[0].Type.(*ast.StarExpr); ok {
+			if id, ok := star.X.(*ast.Ident); ok {
+				return id.Name
+			}
+		}
+	}
+	return ""
 }

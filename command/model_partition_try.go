@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/partitioning"
@@ -18,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 const (
@@ -253,10 +253,5 @@ func timed(ctx context.Context, e forkjoin.Worker, inputs []tensor.Tensor) (answ
 		}
 		times = append(times, float64(time.Since(began).Microseconds())/1000)
 	}
-	return answer, median(times), nil
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
+	return answer, profiler.Quantile(times, 0.5), nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
@@ -49,12 +50,7 @@ func (c *Cutter) follow(ctx context.Context, w wanted, will bool) bool {
 		if c.adopt(w) {
 			return true
 		}
-		if !will || c.shared.Leads() || waited >= followFor {
-			return false
-		}
-		select {
-		case <-time.After(followPause):
-		case <-ctx.Done():
+		if !will || c.shared.Leads() || waited >= followFor || !backoff.Wait(ctx, followPause) {
 			return false
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // How long the steps of stopping may take, in addition to --drain. hurry replaces
@@ -156,17 +158,9 @@ func (s *runningProvider) leave(ctx context.Context) {
 		return
 	}
 	s.provider.Leave()
-	pause(ctx, min(leaveTime, s.flags.drain/4))
+	backoff.Wait(ctx, min(leaveTime, s.flags.drain/4))
 	s.http.SetKeepAlivesEnabled(false)
-	pause(ctx, settleTime)
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
+	backoff.Wait(ctx, settleTime)
 }
 
 // closeQueue gives the asynchronous requests that are still being executed back to the

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // Mode says whom a lock keeps out.
@@ -37,14 +39,12 @@ var ErrLocked = errors.New("it is locked")
 // the wait is over, and then returns [ErrLocked], or until ctx ends, and then returns its error.
 func Lock(ctx context.Context, f *os.File, mode Mode, wait time.Duration) error {
 	end := time.Now().Add(wait)
-	for poll := minPoll; ; poll = min(2*poll, maxPoll) {
+	for n := 1; ; n++ {
 		if err := Try(f, mode); !errors.Is(err, ErrLocked) || !time.Now().Before(end) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, backoff.Pause(n, minPoll, maxPoll)) {
 			return ctx.Err()
-		case <-time.After(poll):
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 const (
@@ -50,8 +52,8 @@ func (a *alone) failed(now time.Time, t *Target) bool {
 	if now.Sub(a.notBefore) >= longestRest {
 		a.count = 0
 	}
-	a.notBefore = now.Add(min(firstRest<<min(a.count, 16), longestRest))
 	a.count++
+	a.notBefore = now.Add(backoff.Pause(a.count, firstRest, longestRest))
 	a.target, a.tried = nil, true
 	return true
 }

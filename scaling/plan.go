@@ -54,6 +54,22 @@ type Running struct {
 	pairing *Pairing
 }
 
+// RunningOf returns an instance as the engine sees it. leaving: it is to stop or answers nothing now,
+// so its room is taken and it carries no load. The caller adds its times, and what its executions show.
+func RunningOf(in *cluster.Instance, leaving bool) Running {
+	r := Running{
+		ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Config: in.Config, Revision: in.Revision,
+		State: in.State, Parked: in.Parked, Role: in.Role, Paired: in.Paired, Part: in.Part, Body: in.Body,
+	}
+	if leaving {
+		r.State = cluster.Stopping
+	}
+	return r
+}
+
+// Replace makes plans start another instance and then stop this one, as one of an earlier revision.
+func (in *Running) Replace() { in.Revision = 0 }
+
 // with is the candidate that the instance runs.
 func (in *Running) with() capacity.Candidate {
 	return capacity.Candidate{Artefact: in.Artefact, Config: in.Config, Exec: in.Exec, Mean: in.Mean}

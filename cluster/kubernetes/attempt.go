@@ -6,16 +6,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
+// The pause between two tries doubles from minRetryPause to maxRetryPause.
 const (
 	minRetryPause = 50 * time.Millisecond
 	maxRetryPause = 2 * time.Second
 )
-
-// retryPause returns the wait after the n-th failure in a row: 50 ms, 100 ms, …, at
-// most 2 s.
-func retryPause(n int) time.Duration { return min(minRetryPause<<min(n-1, 10), maxRetryPause) }
 
 // isTransient reports whether the next try may succeed, for example after the API
 // server could not be reached. The failed try may still have had its effect.
@@ -36,13 +35,8 @@ func isTransient(err error) bool {
 func attempt(ctx context.Context, f func(context.Context) error) error {
 	for n := 1; ; n++ {
 		err := f(ctx)
-		if err == nil || !isTransient(err) {
+		if err == nil || !isTransient(err) || !backoff.Wait(ctx, backoff.Pause(n, minRetryPause, maxRetryPause)) {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(retryPause(n)):
 		}
 	}
 }

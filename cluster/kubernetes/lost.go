@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/nodes"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
@@ -110,10 +111,8 @@ func (b nodeWatch) doubt(node string) {
 				e.fail(fmt.Sprintf("node lost: %s is not ready and the instance does not answer", node), 0)
 			}
 		}
-		select {
-		case <-b.ctx.Done():
+		if !backoff.Wait(b.ctx, pause) {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -93,7 +94,7 @@ func (a *attempt) ended(now time.Time, err error) {
 		return
 	}
 	a.failures++
-	a.next = now.Add(pause(a.failures))
+	a.next = now.Add(backoff.Pause(a.failures, firstPause, longestPause))
 }
 
 const (
@@ -114,11 +115,6 @@ const (
 	// stopped.
 	unseen = 5 * time.Second
 )
-
-// pause returns the pause after the n-th failure in a row: 0.2 s, 0.4 s, … 30 s.
-func pause(n int) time.Duration {
-	return min(firstPause<<min(max(n-1, 0), 16), longestPause)
-}
 
 // New returns the set that is to be started by a spec, and the specs of its members. The caller
 // starts them all and tells the set with Began, and then Whole. newID returns a new ID for a
@@ -258,7 +254,7 @@ func (s *Set) exited(m *member, now time.Time) {
 	}
 	m.next = now
 	if m.exits > 1 {
-		m.next = now.Add(pause(m.exits - 1))
+		m.next = now.Add(backoff.Pause(m.exits-1, firstPause, longestPause))
 	}
 	m.there, m.in.State = false, cluster.Exited
 	s.failing, s.connect.failures, s.connect.next = time.Time{}, 0, time.Time{}

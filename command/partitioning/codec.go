@@ -5,11 +5,11 @@
 package partitioning
 
 import (
-	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/partition"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Codec measures how long it takes to copy a part's region out of a tensor, and an answer's
@@ -40,8 +40,7 @@ func Codec() (partition.Codec, error) {
 		size = len(part)
 	}
 	perMiB := func(ms []float64) partition.Line {
-		slices.Sort(ms)
-		return partition.Line{A: ms[len(ms)/2] / float64(size) * mib}
+		return partition.Line{A: profiler.Quantile(ms, 0.5) / float64(size) * mib}
 	}
 	return partition.Codec{UnitBytes: mib, Encode: perMiB(takes), Decode: perMiB(puts)}, nil
 }

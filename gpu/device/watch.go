@@ -9,6 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/gpu"
 )
 
@@ -118,7 +119,7 @@ func (w *watcher) register(uuid string, set nvml.EventSet) {
 // event waits for one event and handles it. It returns the set, or nil once that does not work.
 func (w *watcher) event(ctx context.Context, set nvml.EventSet) nvml.EventSet {
 	if set == nil {
-		pause(ctx)
+		backoff.Wait(ctx, eventWait)
 		return nil
 	}
 	data, r := set.Wait(uint32(eventWait.Milliseconds()))
@@ -128,20 +129,12 @@ func (w *watcher) event(ctx context.Context, set nvml.EventSet) nvml.EventSet {
 	case nvml.ERROR_TIMEOUT:
 	case nvml.ERROR_GPU_IS_LOST:
 		w.readAll()
-		pause(ctx) // NVML answers at once for as long as the GPU is missing.
+		backoff.Wait(ctx, eventWait) // NVML answers at once for as long as the GPU is missing.
 	default:
 		w.Note("", fmt.Sprintf("the driver's events end: %v", r))
 		return nil
 	}
 	return set
-}
-
-// pause waits as long as for an event.
-func pause(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(eventWait):
-	}
 }
 
 // handle decides what an event means for its device.

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/filelock"
 	memory "github.com/faas-infer/faas-infer/instance/shared"
 )
@@ -187,10 +188,7 @@ func (s *shared) listen() error {
 		for s.ctx.Err() == nil {
 			c, err := l.Accept()
 			if err != nil { // Such as too many open files.
-				select {
-				case <-s.ctx.Done():
-				case <-time.After(100 * time.Millisecond):
-				}
+				backoff.Wait(s.ctx, 100*time.Millisecond)
 				continue
 			}
 			s.work.Go(func() { s.pass(c.(*net.UnixConn)) })

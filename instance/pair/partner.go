@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/relay"
 )
@@ -49,7 +50,7 @@ func newPartner(a Address, dial mutual.Dial, mine relay.Identity, log zerolog.Lo
 // keep connects, and again whenever the connection has ended, until ctx ends or the shadow does
 // not fit.
 func (p *partner) keep(ctx context.Context, dial mutual.Dial, mine relay.Identity, log zerolog.Logger) {
-	pause := firstPause
+	failures := 0
 	for ctx.Err() == nil {
 		limited, cancel := context.WithTimeout(ctx, dialTime)
 		peer, err := relay.Dial(limited, dial, p.address.Network, p.address.Address, mine)
@@ -62,18 +63,14 @@ func (p *partner) keep(ctx context.Context, dial mutual.Dial, mine relay.Identit
 			return
 		}
 		if err != nil {
-			if pause == firstPause && ctx.Err() == nil {
+			if failures++; failures == 1 && ctx.Err() == nil {
 				log.Warn().Err(err).Msg("cannot connect to the shadow; trying again")
 			}
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-			pause = min(2*pause, lastPause)
+			backoff.Wait(ctx, backoff.Pause(failures, firstPause, lastPause))
 			continue
 		}
 		log.Info().Msg("paired with a shadow")
-		pause = firstPause
+		failures = 0
 		p.set(peer)
 		select {
 		case <-peer.Ended():

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // Keeper keeps one standby for each GPU, with the share that was used last, or one at a fixed socket. It
@@ -113,12 +115,7 @@ func (k *Keeper) keep(ctx context.Context, device, socket string, env []string) 
 			delete(k.kept, device) // The next instance's start tries again.
 		}
 	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(k.options.Pause):
-		}
+	for backoff.Wait(ctx, k.options.Pause) {
 		if err := k.run(ctx, device, socket, env); err != nil {
 			if ctx.Err() == nil {
 				k.options.Log.Warn().Err(err).Str("device", device).Msg("no process stands by; instances start without it")

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/instance/engine"
 )
 
@@ -141,9 +142,8 @@ func (u *Upstream) launch() error {
 
 // await returns once the program serves.
 func (u *Upstream) await(ctx context.Context) error {
-	const longestPause = 50 * time.Millisecond
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for pause := time.Millisecond; ; pause = min(2*pause, longestPause) {
+	for n := 1; ; n++ {
 		if u.serves(ctx, client) {
 			return nil
 		}
@@ -152,7 +152,7 @@ func (u *Upstream) await(ctx context.Context) error {
 			return ctx.Err()
 		case <-u.Exited():
 			return u.Exit()
-		case <-time.After(pause):
+		case <-time.After(backoff.Pause(n, time.Millisecond, 50*time.Millisecond)):
 		}
 	}
 }

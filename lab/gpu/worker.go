@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Work is the work of one process on its share of a GPU.
@@ -162,7 +163,7 @@ func (t *task) prepare(ctx context.Context) (*During, error) {
 	if t.engine == nil {
 		return nil, nil
 	}
-	return &During{Runs: len(times), Median: quantile(times, 50), Most: slices.Max(times)}, nil
+	return &During{Runs: len(times), Median: profiler.Quantile(times, 0.5), Most: slices.Max(times)}, nil
 }
 
 // measure repeats the task.
@@ -190,9 +191,9 @@ func (w Work) measure(ctx context.Context, t *task) (o Outcome, err error) {
 	}
 	o.CPU = float64(processorTime()-before) / float64(time.Microsecond) / float64(len(times))
 	o.GFLOPS = operations / time.Since(begin).Seconds() / 1e9
-	o.SMs, o.Runs, o.Median, o.P99 = t.sms, len(times), quantile(times, 50), quantile(times, 99)
+	o.SMs, o.Runs, o.Median, o.P99 = t.sms, len(times), profiler.Quantile(times, 0.5), profiler.Quantile(times, 0.99)
 	if t.engine != nil {
-		o.In, o.Compute, o.Out = quantile(in, 50), quantile(compute, 50), quantile(result, 50)
+		o.In, o.Compute, o.Out = profiler.Quantile(in, 0.5), profiler.Quantile(compute, 0.5), profiler.Quantile(result, 0.5)
 	}
 	return o, nil
 }
@@ -234,11 +235,6 @@ func (w Work) compare(ctx context.Context, t *task) (most float64, err error) {
 		most = max(most, cuda.Difference(got[i], want[i]))
 	}
 	return most, nil
-}
-
-func quantile(times []float64, percent int) float64 {
-	slices.Sort(times)
-	return times[len(times)*percent/100]
 }
 
 // processorTime is the CPU time of the process.

@@ -82,24 +82,24 @@ func (b *bookkeeper) follow() {
 	all := slices.SortedFunc(maps.Values(b.run.instances), func(x, y *instance) int { return cmp.Compare(x.number, y.number) })
 	for _, in := range all {
 		a := b.nodes[b.run.nodes[in.node].Name]
-		if !in.begun || in.config.GPU == 0 {
+		if !in.begun || in.Config.GPU == 0 {
 			continue
 		}
-		if h, known := a.held[in.id]; known {
+		if h, known := a.held[in.ID]; known {
 			h.Percent = in.holds.GPU
-			a.held[in.id] = h
+			a.held[in.ID] = h
 		}
 	}
 	for _, in := range all {
 		a := b.nodes[b.run.nodes[in.node].Name]
-		if _, known := a.held[in.id]; known || !in.begun || in.config.GPU == 0 {
+		if _, known := a.held[in.ID]; known || !in.begun || in.Config.GPU == 0 {
 			continue
 		}
-		share, err := a.inventory.Place(slices.Collect(maps.Values(a.held)), in.gpu, in.config.GPU, in.config.GPUMemory)
-		if err != nil || share.Device != in.gpu {
-			b.t.Fatalf("cluster %d: production places %s with %v on %q, the simulation on %q: %v", b.seed, in.id, in.config, share.Device, in.gpu, err)
+		share, err := a.inventory.Place(slices.Collect(maps.Values(a.held)), in.Device(), in.Config.GPU, in.Config.GPUMemory)
+		if err != nil || share.Device != in.Device() {
+			b.t.Fatalf("cluster %d: production places %s with %v on %q, the simulation on %q: %v", b.seed, in.ID, in.Config, share.Device, in.Device(), err)
 		}
-		a.held[in.id] = gpu.Held{Device: share.Device, Percent: in.holds.GPU, Memory: in.holds.GPUMemory}
+		a.held[in.ID] = gpu.Held{Device: share.Device, Percent: in.holds.GPU, Memory: in.holds.GPUMemory}
 		b.placed++
 	}
 }
@@ -114,9 +114,9 @@ func (b *bookkeeper) offer(n *cluster.Node) []cluster.DeviceRoom {
 			continue
 		}
 		if in.begun { // It claims more than it holds while it waits to take its share again.
-			seen.Change(in.claims.Sub(in.holds).OnDevice(), in.gpu)
+			seen.Change(in.claims.Sub(in.holds).OnDevice(), in.Device())
 		} else {
-			seen.Hold(in.claims.OnDevice(), in.gpu)
+			seen.Hold(in.claims.OnDevice(), in.Device())
 		}
 	}
 	return seen.Devices

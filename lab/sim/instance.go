@@ -15,25 +15,19 @@ import (
 
 // instance is one instance of a function.
 type instance struct {
-	id cluster.InstanceID
+	cluster.Instance
 	fn *function
 	// node is the index of its node. nodes are those of a set's members, by member, if they are
 	// on several; node is then the first one's.
-	node  int
-	nodes []int
-	// gpu is the device of which it has a share, "" for none.
-	gpu      string
-	artefact string
-	config   cluster.Config
-	revision uint64
-	tables   *tables
+	node   int
+	nodes  []int
+	tables *tables
 	// exec and mean are the scheduler's times of a full batch. timeout is the batch's,
 	// rate the r_i that the batching policy has.
 	exec, mean, timeout time.Duration
 	rate                float64
 	// slot is its index in run.slots. number tells it from earlier instances in the slot.
 	slot, number int32
-	state        cluster.State
 	// awaits is the number of instances that must leave before it begins. blocks are the
 	// instances that wait for this one.
 	awaits int
@@ -42,9 +36,8 @@ type instance struct {
 	// with; it is more than holds while the instance waits for others to leave.
 	holds, claims cluster.Resources
 	claimed       bool
-	// parked is set while it has given back its share. away is set while it gets no
-	// batches: it is parked or on its way back.
-	parked, away bool
+	// away is set while it gets no batches: it is parked or on its way back.
+	away bool
 	// serving has its use once it has loaded.
 	serving Ready
 	// begun is set once it holds its resources, loaded once it has been ready. heldSince
@@ -76,8 +69,13 @@ func (r *run) start(s scaling.Start) {
 	}
 	r.started++
 	in := &instance{
-		id: r.name(fn), fn: fn, node: node, nodes: nodes, gpu: s.Device, artefact: s.Artefact, config: s.Config, revision: s.Revision, tables: tables,
-		exec: s.Exec, mean: s.Mean, timeout: s.Timeout, number: r.started, state: cluster.Starting,
+		Instance: cluster.Instance{InstanceSpec: cluster.InstanceSpec{
+			ID: r.name(fn), Function: fn.Name, Revision: s.Revision, Node: s.Node, Nodes: s.Nodes, Config: s.Config, Artefact: cluster.Artefact{Name: s.Artefact},
+		}, State: cluster.Starting},
+		fn: fn, node: node, nodes: nodes, tables: tables, exec: s.Exec, mean: s.Mean, timeout: s.Timeout, number: r.started,
+	}
+	if s.Device != "" {
+		in.Devices = []string{s.Device}
 	}
 	if n := len(r.free); n > 0 {
 		in.slot, r.free = r.free[n-1], r.free[:n-1]
@@ -85,7 +83,7 @@ func (r *run) start(s scaling.Start) {
 		in.slot = int32(len(r.slots))
 		r.slots = append(r.slots, nil)
 	}
-	r.slots[in.slot], r.instances[in.id] = in, in
+	r.slots[in.slot], r.instances[in.ID] = in, in
 	fn.instances = append(fn.instances, in)
 	r.claim(in, s.Config.Resources)
 	r.result.PeakInstances = max(r.result.PeakInstances, len(r.instances))
@@ -111,7 +109,7 @@ func (r *run) awaits(in *instance, others []cluster.InstanceID) int {
 }
 
 // serves reports whether it takes batches.
-func (in *instance) serves() bool { return in.state == cluster.Ready && !in.away }
+func (in *instance) serves() bool { return in.State == cluster.Ready && !in.away }
 
 // name returns the ID of the next instance of a function. IDs are in the order of starts.
 func (r *run) name(fn *function) cluster.InstanceID {
@@ -132,12 +130,12 @@ func (r *run) find(name string) *function {
 func (r *run) begin(in *instance) {
 	in.begun, in.heldSince = true, r.now
 	on := r.now
-	for node := range in.over(in.config.Resources) {
+	for node := range in.over(in.Config.Resources) {
 		r.machines.Begin(r.now, node, cluster.Resources{})
 		on = max(on, r.booted(node))
 	}
-	r.hold(in, in.config.Resources)
-	r.events.Plan(on+in.fn.loading(in.artefact), ready, in.slot, in.number)
+	r.hold(in, in.Config.Resources)
+	r.events.Plan(on+in.fn.loading(in.Artefact.Name), ready, in.slot, in.number)
 }
 
 // over lists an instance's nodes and what it takes of each, if it takes of in all: for a set over
@@ -172,7 +170,7 @@ func (r *run) booted(node int) time.Duration {
 func (r *run) claim(in *instance, of cluster.Resources) {
 	r.unclaim(in)
 	for node, part := range in.over(of) {
-		r.nodes[node].Hold(part, in.gpu)
+		r.nodes[node].Hold(part, in.Device())
 	}
 	in.claims, in.claimed = of, true
 }
@@ -183,7 +181,7 @@ func (r *run) unclaim(in *instance) {
 		return
 	}
 	for node, was := range in.over(in.claims) {
-		r.nodes[node].Drop(was, in.gpu)
+		r.nodes[node].Drop(was, in.Device())
 	}
 	in.claims, in.claimed = cluster.Resources{}, false
 }
@@ -200,7 +198,7 @@ func (r *run) hold(in *instance, to cluster.Resources) {
 			r.err = fmt.Errorf("the plan gives node %s more than it has: %+v of %+v", n.Name, n.Total.Sub(n.Free), n.Total)
 		}
 	}
-	if in.gpu != "" {
+	if in.Device() != "" {
 		r.share(in, to)
 	}
 	in.fn.held = in.fn.held.Sub(in.holds).Add(to)
@@ -210,10 +208,10 @@ func (r *run) hold(in *instance, to cluster.Resources) {
 
 // share is hold for the device of which an instance has a share.
 func (r *run) share(in *instance, to cluster.Resources) {
-	held := r.shares[in.gpu].Sub(in.holds.OnDevice()).Add(to.OnDevice())
-	r.shares[in.gpu] = held
+	held := r.shares[in.Device()].Sub(in.holds.OnDevice()).Add(to.OnDevice())
+	r.shares[in.Device()] = held
 	for _, d := range r.nodes[in.node].Devices {
-		if d.UUID == in.gpu && r.err == nil && !held.Fits(d.Total) {
+		if d.UUID == in.Device() && r.err == nil && !held.Fits(d.Total) {
 			r.err = fmt.Errorf("the plan gives GPU %s more than it has: %+v of %+v", d.UUID, held, d.Total)
 		}
 	}
@@ -221,10 +219,10 @@ func (r *run) share(in *instance, to cluster.Resources) {
 
 // loaded makes a loaded instance ready.
 func (r *run) loaded(in *instance) {
-	if in.state != cluster.Starting {
+	if in.State != cluster.Starting {
 		return
 	}
-	in.state, in.loaded, in.readySince = cluster.Ready, true, r.now
+	in.State, in.loaded, in.readySince = cluster.Ready, true, r.now
 	in.fn.ready++
 	r.up(in)
 	r.wake()
@@ -232,20 +230,20 @@ func (r *run) loaded(in *instance) {
 
 // up lets a ready instance take batches, or passes its changes to the carrier.
 func (r *run) up(in *instance) {
-	config := in.config
+	config := in.Config
 	config.Batch = len(in.tables.predicted)
 	in.serving = in.fn.carrier.Up(r.now, Peer{
-		Instance: batching.Instance{ID: in.id, Config: config, Exec: in.tables.predicted, Rate: in.rate, Timeout: in.timeout},
+		Instance: batching.Instance{ID: in.ID, Config: config, Exec: in.tables.predicted, Rate: in.rate, Timeout: in.timeout},
 		Truth:    in.tables.truth,
 		Device:   r.device(in),
-		Quota:    in.fn.quota(in.config),
+		Quota:    in.fn.quota(in.Config),
 	})
 }
 
 // stop lets an instance leave after it has answered its batches.
 func (r *run) stop(s scaling.Stop) {
 	in, ok := r.instances[s.ID]
-	if !ok || in.state == cluster.Stopping {
+	if !ok || in.State == cluster.Stopping {
 		return
 	}
 	if r.window.Has(r.now) {
@@ -254,8 +252,8 @@ func (r *run) stop(s scaling.Stop) {
 	if in.serves() {
 		in.fn.ready--
 	}
-	in.state = cluster.Stopping
-	if !in.loaded || in.fn.carrier.Down(r.now, in.id) {
+	in.State = cluster.Stopping
+	if !in.loaded || in.fn.carrier.Down(r.now, in.ID) {
 		r.gone(in)
 	}
 }
@@ -266,23 +264,23 @@ func (r *run) gone(in *instance) {
 	r.settle(in)
 	if in.begun {
 		r.hold(in, cluster.Resources{})
-		for node := range in.over(in.config.Resources) {
+		for node := range in.over(in.Config.Resources) {
 			r.machines.End(r.now, node, cluster.Resources{})
 		}
 	}
-	in.state = cluster.Exited
-	in.fn.carrier.Forget(in.id)
+	in.State = cluster.Exited
+	in.fn.carrier.Forget(in.ID)
 	in.fn.instances = slices.DeleteFunc(in.fn.instances, func(x *instance) bool { return x == in })
 	r.unclaim(in)
-	delete(r.instances, in.id)
+	delete(r.instances, in.ID)
 	r.slots[in.slot] = nil
 	r.free = append(r.free, in.slot)
 	for _, next := range in.blocks {
 		switch next.awaits--; {
 		case next.awaits > 0:
-		case next.state == cluster.Starting:
+		case next.State == cluster.Starting:
 			r.begin(next)
-		case next.state == cluster.Ready:
+		case next.State == cluster.Ready:
 			r.resume(next)
 		}
 	}

@@ -9,13 +9,13 @@ import (
 // simulation leaves out the time that this takes: no request waits for it.
 func (r *run) park(s scaling.Park) {
 	in, ok := r.instances[s.ID]
-	if !ok || !in.serves() || !in.fn.carrier.Park(r.now, in.id) {
+	if !ok || !in.serves() || !in.fn.carrier.Park(r.now, in.ID) {
 		return
 	}
 	r.settle(in)
-	in.parked, in.away = true, true
+	in.Parked, in.away = true, true
 	in.fn.ready--
-	r.hold(in, in.config.Parked())
+	r.hold(in, in.Config.Parked())
 	r.claim(in, in.holds)
 	if r.window.Has(r.now) {
 		r.result.Parks++
@@ -25,16 +25,16 @@ func (r *run) park(s scaling.Park) {
 // unpark lets a parked instance take up a share when the instances in s.After have left.
 func (r *run) unpark(s scaling.Unpark) {
 	in, ok := r.instances[s.ID]
-	if !ok || in.state != cluster.Ready || !in.parked {
+	if !ok || in.State != cluster.Ready || !in.Parked {
 		return
 	}
-	tables := r.times(in.fn, in.artefact, s.Config)
+	tables := r.times(in.fn, in.Artefact.Name, s.Config)
 	if tables == nil {
 		return
 	}
 	r.settle(in)
-	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
-	in.parked = false
+	in.Config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
+	in.Parked = false
 	r.claim(in, s.Config.Resources)
 	if r.window.Has(r.now) {
 		r.result.Unparks++
@@ -47,13 +47,13 @@ func (r *run) unpark(s scaling.Unpark) {
 // resume lets a parked instance hold its share. It serves after Unpark.
 func (r *run) resume(in *instance) {
 	r.settle(in)
-	r.hold(in, in.config.Resources)
+	r.hold(in, in.Config.Resources)
 	r.events.Plan(r.now+r.Unpark, back, in.slot, in.number)
 }
 
 // back lets an instance that was parked serve again.
 func (r *run) back(in *instance) {
-	if in.state != cluster.Ready {
+	if in.State != cluster.Ready {
 		return
 	}
 	in.away = false

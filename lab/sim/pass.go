@@ -70,19 +70,18 @@ func (r *run) view(fn *function) scaling.Function {
 	largest := r.System.Settings().Largest(fn.list)
 	fn.running = fn.running[:0]
 	for _, in := range fn.instances {
-		x := scaling.Running{
-			ID: in.id, Node: r.nodes[in.node].Name, Nodes: r.names(in), Device: in.gpu, Artefact: in.artefact, Config: in.config, Largest: largest, Exec: in.exec, Mean: in.mean, Revision: in.revision, State: in.state,
-		}
+		x := scaling.RunningOf(&in.Instance, false)
+		x.Largest, x.Exec, x.Mean = largest, in.exec, in.mean
 		if in.loaded {
-			x.Loading = fn.loading(in.artefact)
+			x.Loading = fn.loading(in.Artefact.Name)
 			x.Busy, x.Profiled = in.serving.Executed()
 			since, idle := in.serving.IdleSince()
 			if idle {
 				x.IdleSince = TimeAt(since)
 			}
-			busy = busy || !idle && in.state == cluster.Ready
+			busy = busy || !idle && in.State == cluster.Ready
 		}
-		if x.Parked = in.parked; in.away && !in.parked {
+		if in.away && !in.Parked {
 			x.IdleSince = time.Time{}
 		}
 		fn.running = append(fn.running, x)
@@ -113,14 +112,6 @@ func (r *run) view(fn *function) scaling.Function {
 	return f
 }
 
-// names are the names of the nodes of a set's members, nil if they are not on several.
-func (r *run) names(in *instance) (names []string) {
-	for _, node := range in.nodes {
-		names = append(names, r.nodes[node].Name)
-	}
-	return names
-}
-
 // room returns the resources for a function's instances if its present ones are replaced.
 func (r *run) room(fn *function) systems.Room {
 	return systems.RoomOn(r.nodes, cluster.Tenant{}, func() map[string][]systems.Held {
@@ -142,17 +133,17 @@ func (r *run) retune(fn *function, revision uint64) {
 		return
 	}
 	for i, in := range fn.instances {
-		if in.revision != revision || in.config == choice.Config && in.timeout == choice.Timeout {
+		if in.Revision != revision || in.Config == choice.Config && in.timeout == choice.Timeout {
 			continue
 		}
-		tables := r.times(fn, in.artefact, choice.Config)
-		if tables == nil || in.config.Resources != choice.Config.Resources {
+		tables := r.times(fn, in.Artefact.Name, choice.Config)
+		if tables == nil || in.Config.Resources != choice.Config.Resources {
 			continue
 		}
 		r.settle(in)
-		in.config, in.exec, in.mean, in.timeout, in.tables = choice.Config, choice.Exec, choice.Mean, choice.Timeout, tables
+		in.Config, in.exec, in.mean, in.timeout, in.tables = choice.Config, choice.Exec, choice.Mean, choice.Timeout, tables
 		seen := &fn.running[i]
-		seen.Config, seen.Exec, seen.Mean = in.config, in.exec, in.mean
+		seen.Config, seen.Exec, seen.Mean = in.Config, in.exec, in.mean
 		if in.serves() {
 			r.up(in)
 		}
@@ -166,7 +157,7 @@ func (r *run) deal(fn *function, rate float64) {
 		if in.serves() {
 			serving = append(serving, in)
 			full := in.tables.predicted[len(in.tables.predicted)-1]
-			ranges = append(ranges, r.System.Range(in.config, full, fn.SLO))
+			ranges = append(ranges, r.System.Range(in.Config, full, fn.SLO))
 		}
 	}
 	r.serving, r.ranges = serving, ranges
@@ -176,10 +167,10 @@ func (r *run) deal(fn *function, rate float64) {
 // resize gives an instance another CPU quota at once.
 func (r *run) resize(s scaling.Resize) {
 	in, ok := r.instances[s.ID]
-	if !ok || !in.serves() && in.state != cluster.Starting || s.Config == in.config {
+	if !ok || !in.serves() && in.State != cluster.Starting || s.Config == in.Config {
 		return
 	}
-	tables := r.times(in.fn, in.artefact, s.Config)
+	tables := r.times(in.fn, in.Artefact.Name, s.Config)
 	if tables == nil {
 		return
 	}
@@ -188,7 +179,7 @@ func (r *run) resize(s scaling.Resize) {
 	if in.begun {
 		r.hold(in, s.Config.Resources)
 	}
-	in.config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
+	in.Config, in.exec, in.mean, in.tables = s.Config, s.Exec, s.Mean, tables
 	if r.window.Has(r.now) {
 		r.result.Resizes++
 	}

@@ -7,16 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"time"
 
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Bench are the options of a run.
@@ -231,7 +230,7 @@ func (t *tally) add(r *report.Report) {
 		part float64
 	}{{"p50", 0.5}, {"p90", 0.9}} {
 		if len(first) > 0 {
-			r.Add("first_answer_s."+q.name, quantile(first, q.part), "s", note)
+			r.Add("first_answer_s."+q.name, profiler.Quantile(first, q.part), "s", note)
 		}
 	}
 	for _, kind := range faultKinds {
@@ -247,10 +246,4 @@ func (t *tally) add(r *report.Report) {
 	for _, what := range t.missing {
 		r.Add("missing", 1, "model or package", what)
 	}
-}
-
-// quantile is the smallest of the numbers that is at least as large as a part of them.
-func quantile(xs []float64, part float64) float64 {
-	xs = slices.Sorted(slices.Values(xs))
-	return xs[max(0, int(math.Ceil(part*float64(len(xs))))-1)]
 }

@@ -3,6 +3,8 @@ package database
 import (
 	"math"
 	"slices"
+
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 // Ratio compares two machines by the rows that both have, of the same operator, batch, shares and
@@ -24,16 +26,10 @@ func (d *Database) Ratio(engine, from, to string) (ratio, spread float64, n int)
 	if len(all) == 0 {
 		return 0, 0, 0
 	}
-	ratio = median(all)
+	ratio = profiler.Quantile(all, 0.5)
 	off := make([]float64, len(all))
 	for i, r := range all {
 		off[i] = math.Abs(ratio/r - 1)
 	}
-	return ratio, median(off), len(all)
-}
-
-// median sorts values and returns the middle one.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
+	return ratio, profiler.Quantile(off, 0.5), len(all)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 const (
@@ -172,10 +174,8 @@ func (s *Sampler) AwaitQuiet(ctx context.Context, end time.Time) error {
 		if err != nil || pace < quiet {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(look):
+		if !backoff.Wait(ctx, look) {
+			break
 		}
 	}
 	return ctx.Err()

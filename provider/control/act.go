@@ -23,7 +23,7 @@ func (c driver) Stop(s scaling.Stop) {
 	switch in, ok := c.keeper.Instance(s.ID); {
 	case !ok:
 	case in.Role == cluster.Shadow:
-		pairs(c).leave(in, string(s.Why))
+		c.pairs.leave(in, string(s.Why))
 	default:
 		if !in.Retiring {
 			in.function.stopped += uint64(in.Config.Members())
@@ -144,7 +144,8 @@ func (c *Controller) claim(fn *function) {
 		switch a := fn.artefact(in.Artefact.Name); {
 		case in.Model != a.Model || !sameContent(in.Bundle, a.Bundle):
 			// The image's content changed while no provider ran.
-			in.Revision, in.times = 0, nil
+			in.replace()
+			in.times = nil
 		case fn.knows(&in.Instance):
 			in.Revision = fn.Revision
 		}

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
 // arrivalPause is the time between two looks for kinds of GPUs that are new, followLongest the longest
@@ -48,8 +48,8 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 		switch {
 		case len(fresh) > 0:
 			fn.log.Info().Strs("gpus", fresh).Msg("there is a new kind of GPU; the function's models may run there")
-		case leading && now.Sub(fn.searched.begun) >= trialTime && (trials{c}).untried(fn): // A GPU may be free now.
-		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts) && !(leading && (trials{c}).take(fn)):
+		case leading && now.Sub(fn.searched.begun) >= trialTime && c.trials.untried(fn): // A GPU may be free now.
+		case len(kinds) == 0 || fn.searched.led || !lackDevice(fn.artefacts) && !(leading && c.trials.take(fn)):
 			continue
 		case leading: // Nobody else finds the times any more.
 		case now.Before(fn.searched.next):
@@ -58,7 +58,7 @@ func (a *arrivals) look(c *Controller, now time.Time, leading bool) {
 			looks = fn.searched.looks + 1
 		}
 		fn.again()
-		fn.searched.looks, fn.searched.next = looks, now.Add(keeper.Backoff(looks, arrivalPause, followLongest))
+		fn.searched.looks, fn.searched.next = looks, now.Add(backoff.Pause(looks, arrivalPause, followLongest))
 	}
 }
 

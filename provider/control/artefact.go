@@ -1,7 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -117,4 +119,44 @@ func slower(before, after []capacity.Candidate, instances []*instance) float64 {
 		}
 	}
 	return max(1, least)
+}
+
+// leftOut says which GPUs a function's models do not use although they should, "" if none.
+func leftOut(artefacts []*artefact) string {
+	var all []string
+	for _, a := range artefacts {
+		if why := a.profile.LeftOut; why != "" && !slices.Contains(all, why) {
+			all = append(all, why)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
+}
+
+// unbatched says why a function's models take one request an execution, "" if none does.
+func unbatched(artefacts []*artefact) string {
+	for _, a := range artefacts {
+		if a.profile.Unbatched != "" {
+			return "the model takes one request an execution: " + a.profile.Unbatched
+		}
+	}
+	return ""
+}
+
+// reachText says for which sizes of requests the models meet the objective, "" if they have one size.
+func reachText(artefacts []*artefact) string {
+	var all []string
+	for _, a := range artefacts {
+		if a.reach == "" {
+			continue
+		}
+		text := a.reach
+		if len(artefacts) > 1 {
+			text = cmp.Or(a.Name, onlyModel) + ": " + text
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, "; ")
 }

@@ -37,7 +37,7 @@ func TestABacklogIsExecutedWithinAMinute(t *testing.T) {
 		}, func(r *rig) {
 			r.backend.widen(64_000)
 			r.measured("f", "text")
-			d, _ := r.dispatchers.Load("f")
+			d, _ := r.on.Dispatchers.Load("f")
 			began := time.Now()
 			var work sync.WaitGroup
 			for range 64 {

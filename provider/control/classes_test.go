@@ -21,7 +21,7 @@ import (
 // asks sends a request with headers, given as name and value in turn; a name without X-Infer-
 // is a path.
 func (r *rig) asks(name string, headers ...string) (*frame.Response, error) {
-	d, _ := r.dispatchers.Load(name)
+	d, _ := r.on.Dispatchers.Load(name)
 	req := &frame.Request{Method: "POST", Path: "/", Header: http.Header{}, Body: []byte("x")}
 	for i := 0; i+1 < len(headers); i += 2 {
 		if headers[i] == "path" {

@@ -148,12 +148,11 @@ type Options struct {
 
 // Controller holds the functions of one provider.
 type Controller struct {
+	keeper.Base[*function]
 	options Options
 	engine  systems.Scaler
 	rules   latency.Rules
 	finder  *latency.Finder
-
-	kick keeper.Kick
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -170,19 +169,25 @@ type Controller struct {
 	fleetSize fleetSize
 	// arrivals notices new kinds of GPUs; types has the types of the nodes.
 	arrivals arrivals
-	types    nodeTypes
-	// waiting are the trials that have no place yet.
-	waiting []*trial
+	types    paces
+	// interference relieves instances that others slow down.
+	interference interference
+	trials       trials
+	pairs        pairs
 }
 
 // New returns a controller that knows the instances which an earlier provider has left
 // on the backend; Deploy claims them. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
-		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
-		functions: map[string]*function{}, shown: map[string]cluster.Node{},
+		options: o, engine: o.System.Scaler(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
+		functions: map[string]*function{}, shown: map[string]cluster.Node{}, trials: trials{by: o.Trials},
 	}
+	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
+		Describe: c.description, Status: func(fn *function) provider.Status { return statusOf(c, fn) }, Release: c.Release,
+	})
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now(), most: o.MaxSaves}
+	c.types = paces{yardstick: o.Yardstick, rules: &c.rules, records: &c.saver.records}
 	c.finder = latency.NewFinder(latency.Finder{
 		Models: o.Models, Devices: o.Devices, Profiles: o.Profiles, Rules: c.rules, Predict: o.Predict, Longest: o.Longest, LongestOn: o.LongestOn, Engine: o.Engine, EngineOn: o.EngineOn, Machine: o.Machine, Pace: o.Pace,
 		Leading: o.Replica.Leads, Logger: o.Logger,
@@ -197,6 +202,13 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.interference = interference{
+		mu: &c.mu, keeper: c.keeper, wake: c.Wake, led: o.Replica.Led, move: o.Move, eligible: o.Eligible,
+	}
+	c.pairs = pairs{
+		shadows: o.Shadows, mu: &c.mu, keeper: c.keeper, finder: c.finder, functions: c.functions,
+		leads: o.Replica.Leads, wake: c.Wake,
+	}
 	o.Replica.Attach(c)
 	return c, nil
 }
@@ -204,13 +216,13 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 // Run follows the backend's events and asks the engine every tick, and at once after an
 // event, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	keeper.Loop{
-		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.scale, Rest: c.rest,
+	c.Loop(ctx, c.options.Tick, keeper.Loop{
+		Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.scale, Rest: c.rest,
 		Period: keeper.ReadingPeriod, Sample: func(now time.Time) {
 			c.keeper.Sample()
 			c.saver.due(now)
 		},
-	}.Run(ctx)
+	})
 }
 
 // rest returns the pause after a look that took this long. A replica that does not lead
@@ -222,19 +234,11 @@ func (c *Controller) rest(took time.Duration) time.Duration {
 	return keeper.Rest(took, c.options.Tick)
 }
 
-// Wake makes Run look at the load at once.
-func (c *Controller) Wake() { c.kick.Now() }
-
 // Close stops every instance and waits until all are gone; it kills those that remain when
 // ctx ends. A replica among several leaves the instances to the others. Run must have
 // returned.
 func (c *Controller) Close(ctx context.Context) error {
-	c.mu.Lock()
-	c.keeper.End()
-	for _, fn := range c.functions {
-		fn.dispatcher.Close()
-	}
-	c.mu.Unlock()
+	c.End(c.keeper.Tasks)
 	err := c.keeper.Close(ctx)
 	if c.options.Replica.Leads() {
 		c.saver.flush()

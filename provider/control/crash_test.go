@@ -19,7 +19,7 @@ import (
 func TestInstanceThatDiesBeforeItIsReady(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
-			return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "out of memory (limit 256 MiB)"}
+			return behaviour{ReadyAfter: -1, ExitAfter: 50 * time.Millisecond, ExitReason: "out of memory (limit 256 MiB)"}
 		})
 		r.measured("f", "m")
 		began := time.Now()
@@ -58,7 +58,7 @@ func TestOneFailedStartIsHidden(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
 			if n == 0 {
-				return behaviour{refuse: errors.New("no more processes")}
+				return behaviour{Refuse: errors.New("no more processes")}
 			}
 			return behaviour{}
 		})
@@ -69,7 +69,7 @@ func TestOneFailedStartIsHidden(t *testing.T) {
 
 func TestInstanceThatNeverBecomesReady(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{readyAfter: -1} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{ReadyAfter: -1} })
 		r.measured("f", "m")
 		began := time.Now()
 		if _, err := r.invoke("f", "x"); status(err) != 503 {
@@ -134,7 +134,7 @@ func TestDeploymentAfterAHopelessOne(t *testing.T) {
 // Instances that exit at their first batch are started with pauses.
 func TestInstancesThatDieOfRequestsAreDelayed(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{broken: true} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{Broken: true} })
 		r.measured("f", "m")
 		reasons := map[string]bool{}
 		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
@@ -161,7 +161,7 @@ func TestInstancesThatDieOfRequestsAreDelayed(t *testing.T) {
 // successor within half a second, which also gets the request. It is stopped later.
 func TestHungInstanceIsReplaced(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{hung: n == 0} })
+		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{Hung: n == 0} })
 		r.measured("f", "m", func(f *provider.Function) { f.Inference.SLO = time.Second })
 		first := make(chan error, 1)
 		go func() {
@@ -194,9 +194,9 @@ func TestStopThatFailsIsTriedAgain(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("f", "m")
 		r.answered("f", "m")
-		r.backend.mu.Lock()
-		r.backend.stopFails = 3
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.StopFails = 3
+		r.backend.Mu.Unlock()
 		if err := r.Scale(full("f"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestStopThatFailsIsTriedAgain(t *testing.T) {
 func TestEventsOfUnknownInstancesAreIgnored(t *testing.T) {
 	try(t, func(r *rig) {
 		for _, s := range []cluster.State{cluster.Ready, cluster.Stopping, cluster.Exited} {
-			r.backend.events <- cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "stranger"}, State: s}
+			r.backend.News <- cluster.Instance{InstanceSpec: cluster.InstanceSpec{ID: "stranger"}, State: s}
 		}
 		r.measured("f", "m")
 		r.answered("f", "m")
@@ -242,11 +242,11 @@ func TestCloseTellsOfWhatCannotBeStopped(t *testing.T) {
 		r.measured("f", "m")
 		r.answered("f", "m")
 		r.end()
-		r.backend.stopFails = 1
+		r.backend.StopFails = 1
 		if err := r.Close(context.Background()); err == nil {
 			t.Error("no error")
 		}
 		r.backend.crash(r.only().ID, "")
-		r.backend.work.Wait()
+		r.backend.Work.Wait()
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -67,7 +68,7 @@ func (p *planner) register(ctx context.Context, _ *provider.Function) error {
 		defer p.mu.Unlock()
 		p.calls--
 	}()
-	if !wait(ctx, took) {
+	if !backoff.Wait(ctx, took) {
 		return ctx.Err()
 	}
 	p.mu.Lock()
@@ -137,7 +138,7 @@ func TestPartsArePreparedAgain(t *testing.T) {
 				atStart = prepared()
 			}
 			if prepared() == atStart {
-				return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "part 1 of round 1 is damaged"}
+				return behaviour{ReadyAfter: -1, ExitAfter: 50 * time.Millisecond, ExitReason: "part 1 of round 1 is damaged"}
 			}
 			return behaviour{}
 		})

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/keeper"
@@ -43,7 +42,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		return nil, err
 	}
 	f = c.knowing(f, models)
-	if err := (pairs{c}).check(ctx, f, models); err != nil {
+	if err := c.pairs.check(ctx, f, models); err != nil {
 		return nil, concealed{web.BadRequest(err), bundle}
 	}
 	secrets, err := secretFiles(c.options.Secrets, f)
@@ -165,14 +164,6 @@ func tooSlow(rules *latency.Rules, finder *latency.Finder, f *provider.Function,
 	return nil
 }
 
-// named adds a variant's name to an error about its model.
-func named(variant string, err error) error {
-	if variant == cluster.Whole {
-		return err
-	}
-	return fmt.Errorf("model %s: %w", variant, err)
-}
-
 // checkAccuracy refuses an accuracy that no model reaches, and names the nearest.
 func checkAccuracy(f *provider.Function, models []Model) error {
 	if len(models) == 0 {
@@ -238,12 +229,9 @@ func secretVersions(s Secrets, f *provider.Function) string {
 
 // Remove implements [provider.Controller].
 func (c *Controller) Remove(ctx context.Context, name string) error {
-	if err := c.Release(ctx, name); err != nil {
-		return err
-	}
-	c.options.Metrics.Remove(name)
+	err := c.Base.Remove(ctx, name)
 	c.saver.records.Forget(name, functionOf)
-	return nil
+	return err
 }
 
 // Release is Remove for a function that another controller has taken over: it keeps the
@@ -277,23 +265,12 @@ func (c *Controller) Release(_ context.Context, name string) error {
 }
 
 // Restoring implements [provider.Controller].
-func (c *Controller) Restoring(missing func(function string) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keeper.Restoring(missing)
-}
+func (c *Controller) Restoring(missing func(function string) bool) { c.keeper.Restoring(missing) }
 
 // Scale implements [provider.Controller]. 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
-	}
-	fn.replicas = replicas
-	fn.scaledToZero = replicas == 0
-	fn.activity.Skip(c.stats(fn).Arrivals)
-	c.Wake()
-	return nil
+	return c.Change(name, func(fn *function) {
+		fn.replicas, fn.scaledToZero = replicas, replicas == 0
+		fn.activity.Skip(c.stats(fn).Arrivals)
+	})
 }

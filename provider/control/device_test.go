@@ -47,7 +47,7 @@ func withGPUs(t *testing.T, f func(r *rig)) {
 	t.Helper()
 	tryWith(t, func(o *Options) {
 		o.Devices = fakeGPUs{}
-		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+		o.Backend.(*fakeBackend).Machines = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
 	}, f)
 }
 
@@ -94,7 +94,7 @@ func TestLateGPU(t *testing.T) {
 	late := lateGPUs{come: &atomic.Bool{}}
 	tryWith(t, func(o *Options) {
 		o.Devices = late
-		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+		o.Backend.(*fakeBackend).Machines = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
 	}, func(r *rig) {
 		r.measured("f", "m")
 		r.measured("c", "m", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCPU })
@@ -173,7 +173,7 @@ func TestOperatorsAreLearned(t *testing.T) {
 	learning := learningGPUs{known: &atomic.Bool{}}
 	tryWith(t, func(o *Options) {
 		o.Devices = learning
-		o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
+		o.Backend.(*fakeBackend).Machines = []cluster.Node{{Name: "n1", Total: cluster.Resources{CPU: 4000, GPU: 200, Memory: 64 << 30, GPUMemory: 32 << 30}}}
 	}, func(r *rig) {
 		r.measured("f", "m")
 		r.deploy("w", "m2", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA })
@@ -218,7 +218,7 @@ func TestOneOfTwoKinds(t *testing.T) {
 			total := cluster.Resources{GPU: 100, GPUMemory: 16 << 30}
 			n.Devices = append(n.Devices, cluster.DeviceRoom{UUID: kind, Kind: kind, Total: total, Free: total})
 		}
-		o.Backend.(*fakeBackend).nodes = []cluster.Node{n}
+		o.Backend.(*fakeBackend).Machines = []cluster.Node{n}
 	}, func(r *rig) {
 		r.measured("f", "slow", func(f *provider.Function) { f.Inference.Device = annotation.DeviceCUDA })
 		r.load("f", 20*time.Millisecond, 10*time.Second)

@@ -39,8 +39,8 @@ func fleetStep(b *testing.B, functions int) {
 			began, busy := time.Now(), processorTime(b)
 			r.scale(began)
 			took, used = append(took, time.Since(began).Seconds()), append(used, (processorTime(b)-busy).Seconds())
-			for len(backend.events) > 0 {
-				r.keeper.Observe(<-backend.events)
+			for len(backend.News) > 0 {
+				r.keeper.Observe(<-backend.News)
 			}
 			select {
 			case <-tick.C:
@@ -87,8 +87,7 @@ func processorTime(b *testing.B) time.Duration {
 
 // serving makes an instance that answers.
 func (b *fleetBackend) serving(in cluster.Instance) {
-	ctx, cancel := context.WithCancel(context.Background())
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.instances[in.ID] = &fakeInstance{Instance: in, ctx: ctx, cancel: cancel}
+	b.Mu.Lock()
+	defer b.Mu.Unlock()
+	b.Put(in, behaviour{})
 }

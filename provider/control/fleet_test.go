@@ -25,7 +25,7 @@ func (b *fleetBackend) Start(_ context.Context, spec cluster.InstanceSpec) (clus
 	b.started.Add(1)
 	in := cluster.Instance{InstanceSpec: spec, State: cluster.Ready, Network: "fake", Address: string(spec.ID), StartedAt: time.Now(), ReadyAt: time.Now()}
 	b.serving(in)
-	b.events <- in
+	b.News <- in
 	return in, nil
 }
 
@@ -40,10 +40,10 @@ func newFleet(b testing.TB, functions, instances, nodes int, edits ...func(*Opti
 	for _, edit := range edits {
 		edit(&r.options)
 	}
-	backend.nodes = nil
+	backend.Machines = nil
 	for i := range nodes {
 		whole := cluster.Resources{CPU: 8000, Memory: 32 << 30}
-		backend.nodes = append(backend.nodes, cluster.Node{Name: fmt.Sprintf("kwok-%04d", i), Total: whole, Free: whole})
+		backend.Machines = append(backend.Machines, cluster.Node{Name: fmt.Sprintf("kwok-%04d", i), Total: whole, Free: whole})
 	}
 	r.open()
 	name := func(i int) string {
@@ -72,8 +72,8 @@ func newFleet(b testing.TB, functions, instances, nodes int, edits ...func(*Opti
 	for backend.started.Load() < want {
 		r.scale(time.Now())
 		r.until("what is begun is there", func() bool {
-			for len(backend.events) > 0 {
-				r.keeper.Observe(<-backend.events)
+			for len(backend.News) > 0 {
+				r.keeper.Observe(<-backend.News)
 			}
 			return r.starting() == 0
 		})

@@ -120,7 +120,7 @@ type function struct {
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, types: &c.types, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil}
+	fn := &function{Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
 	var hold func(n int64) (release func(), err error)
@@ -281,6 +281,9 @@ func (in *instance) serves() bool { return in.There() && !in.away }
 
 // Current implements [keeper.Instance].
 func (in *instance) Current() bool { return in.Revision == in.function.Revision }
+
+// replace makes the engine replace the instance, which no longer runs what its revision runs.
+func (in *instance) replace() { in.Revision = 0 }
 
 // Holds returns the resources that the instance takes from its node. While its CPU share is
 // changed, it holds the larger share.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
@@ -74,10 +74,10 @@ func (c *generation) run(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		retry := keeper.Backoff(n, generatePause, generateLongest)
+		retry := backoff.Pause(n, generatePause, generateLongest)
 		c.fn.log.Error().Err(err).Dur("retry_ms", retry).Msg("make variants of the model")
 		c.divide(ctx) // What failed before may work by now.
-		if !wait(ctx, retry) {
+		if !backoff.Wait(ctx, retry) {
 			return
 		}
 	}

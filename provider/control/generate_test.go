@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 )
@@ -47,7 +48,7 @@ func (g *generator) register(ctx context.Context, f *provider.Function) error {
 	g.calls++
 	rest := time.Until(g.began.Add(10 * time.Minute))
 	g.mu.Unlock()
-	done := made || wait(ctx, rest)
+	done := made || backoff.Wait(ctx, rest)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls--

@@ -114,10 +114,10 @@ func network(t *testing.T, n int) (*fakeBackend, []*networked) {
 		all = append(all, r)
 	}
 	fanned := make(chan struct{})
-	backend.work.Go(func() {
+	backend.Work.Go(func() {
 		for {
 			select {
-			case in := <-backend.events:
+			case in := <-backend.News:
 				for _, r := range all {
 					r.events <- in
 				}
@@ -150,7 +150,7 @@ func network(t *testing.T, n int) (*fakeBackend, []*networked) {
 			backend.crash(in.ID, "the test is over")
 		}
 		close(fanned)
-		backend.work.Wait()
+		backend.Work.Wait()
 	})
 	return backend, all
 }

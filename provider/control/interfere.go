@@ -3,12 +3,15 @@ package control
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/correction"
+	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -91,12 +94,24 @@ func (in *instance) peak(p *pace) float64 {
 	return capacity.BoundsOf(in.planned(), exec, in.function.Inference.SLO, capacity.Exact).Up
 }
 
-// interference follows the states of instances and relieves those that others slow down.
-type interference struct{ *Controller }
+// interference follows the states of instances and relieves those that others slow down. Only it
+// changes their follower and relief.
+type interference struct {
+	mu     *sync.Mutex
+	keeper *keeper.Keeper[*instance]
+	wake   func()
+	// led reports whether this replica led at its last look. move and eligible are those of Options.
+	led      func() bool
+	move     Mover
+	eligible func(f *provider.Function) (nodes []string, why string)
+	// nodes are those at the latest look.
+	nodes []cluster.Node
+}
 
 // follow updates the states of the function's instances, by its load in requests per second,
 // and relieves those that others interfere with. The lock is held.
-func (c interference) follow(now time.Time, fn *function, load float64) {
+func (c *interference) follow(now time.Time, fn *function, load float64, nodes []cluster.Node) {
+	c.nodes = nodes
 	total, calm := 0.0, map[siblings]int{}
 	for _, in := range fn.Sorted() {
 		if in.follower.Calm(now) {
@@ -140,8 +155,8 @@ func (c interference) follow(now time.Time, fn *function, load float64) {
 // movable reports whether the backend may be able to move the instance. It must have whole
 // cores: the kernel moves an instance without cores of its own by itself. A set has several
 // processes, which are not moved together. An instance on a GPU hardly computes on its cores.
-func (c interference) movable(in *instance) bool {
-	return c.options.Move != nil && in.Config.CPU%1000 == 0 && in.Config.GPU == 0 && in.Config.Members() == 1
+func (c *interference) movable(in *instance) bool {
+	return c.move != nil && in.Config.CPU%1000 == 0 && in.Config.GPU == 0 && in.Config.Members() == 1
 }
 
 // siblings are the instances of a function with the same artefact and share: if another of them is
@@ -157,8 +172,8 @@ func (in *instance) siblings() siblings {
 
 // relieve moves an instance to other cores, or has it replaced by one on another node if it
 // cannot be moved or that has not helped. The lock is held.
-func (c interference) relieve(now time.Time, in *instance) {
-	if !c.options.Replica.Led() || now.Before(in.relief.next) || in.previousConfig != nil {
+func (c *interference) relieve(now time.Time, in *instance) {
+	if !c.led() || now.Before(in.relief.next) || in.previousConfig != nil {
 		return
 	}
 	in.relief.next = now.Add(reliefPause)
@@ -168,7 +183,7 @@ func (c interference) relieve(now time.Time, in *instance) {
 		return
 	}
 	c.keeper.Begin(func() {
-		moved, err := c.options.Move(c.keeper.Context(), in.ID)
+		moved, err := c.move(c.keeper.Context(), in.ID)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		log := in.function.log.With().Str("instance", string(in.ID)).Logger()
@@ -190,14 +205,14 @@ func (c interference) relieve(now time.Time, in *instance) {
 // replaceElsewhere makes the engine start another instance on a node without interference
 // and then stop this one, if such a node has room. A set over several nodes stays. The lock is
 // held.
-func (c interference) replaceElsewhere(now time.Time, in *instance) {
+func (c *interference) replaceElsewhere(now time.Time, in *instance) {
 	fn := in.function
 	if in.relief.replaced || in.Nodes != nil || now.Sub(fn.replacedAt) < replacePause || in.follower.State() != variant.Interfered {
 		return
 	}
 	var eligible []string
-	if c.options.Eligible != nil {
-		eligible, _ = c.options.Eligible(fn.Function)
+	if c.eligible != nil {
+		eligible, _ = c.eligible(fn.Function)
 	}
 	allowed := make(map[string]bool, len(eligible))
 	for _, name := range eligible {
@@ -211,7 +226,7 @@ func (c interference) replaceElsewhere(now time.Time, in *instance) {
 	}
 	in.relief.replaced, fn.replacedAt = true, now
 	fn.log.Info().Str("instance", string(in.ID)).Str("node", in.Node).Msg("replacing an instance by one on another node, because something interferes with it")
-	c.Wake()
+	c.wake()
 }
 
 // troubledNodes are the nodes on which the function's instances are interfered with.

@@ -105,7 +105,7 @@ func TestInterferedInstanceIsReplaced(t *testing.T) {
 			tryWith(t, func(o *Options) {
 				o.Move = move
 				b := o.Backend.(*fakeBackend)
-				b.nodes = append(b.nodes, cluster.Node{Name: "n2", Total: b.nodes[0].Total})
+				b.Machines = append(b.Machines, cluster.Node{Name: "n2", Total: b.Machines[0].Total})
 			}, func(r *rig) {
 				r.backend.take(func(cluster.Config) float64 { return 1 })
 				r.measured("fn", "plain", wholeCore)

@@ -19,7 +19,7 @@ func (c *Controller) learn(now time.Time, fn *function) {
 			in.executedAsPair(now, e)
 		} else if ok && in.sameShare(now) {
 			if p := in.pace(); p != nil {
-				in.executed(p, e, interference{c}.movable(in))
+				in.executed(p, e, c.interference.movable(in))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -144,7 +145,7 @@ func (c preparation) openLesson(file, why string) *lesson {
 
 // attendLesson waits until a request has taught the sizes at another replica.
 func (c preparation) attendLesson(ctx context.Context, file string, l *lesson) {
-	for wait(ctx, followPause) {
+	for backoff.Wait(ctx, followPause) {
 		if latency.Learnt(c.finder, file) != "" {
 			c.taught(l)
 			return

@@ -48,8 +48,8 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 	c.keeper.Free(nodes)
 	c.nodes = nodes
 	changed := c.types.look(nodes)
-	if c.types.pace(now, c.options.Yardstick) || changed {
-		paces{c}.retype()
+	if c.types.pace(now) || changed {
+		c.types.retype(c.functions)
 	}
 	c.arrivals.look(c, now, leading)
 	functions = make([]scaling.Function, 0, len(c.functions))
@@ -58,7 +58,7 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
 		functions = append(functions, c.look(now, fn))
 	}
-	pairs{c}.unwanted()
+	c.pairs.unwanted()
 	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
 }
@@ -82,7 +82,7 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	if leading {
 		driver{c}.raiseAll(nodes)
 	}
-	trials{c}.place(leading, nodes)
+	c.trials.place(c.keeper, leading, nodes)
 	for _, x := range plan.Carried {
 		if fn, ok := c.functions[x.Function]; ok {
 			fn.carried = x.Over
@@ -150,7 +150,7 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 	for _, in := range instances {
 		r := in.running(now, stats)
 		if c.fleetSize.leaves(in) {
-			r.Revision = 0
+			r.Replace()
 		}
 		if in.serves() {
 			busy = busy || r.IdleSince.IsZero()
@@ -159,10 +159,10 @@ func (c *Controller) look(now time.Time, fn *function) scaling.Function {
 		f.Instances = append(f.Instances, r)
 	}
 	fn.running = f.Instances
-	pairs{c}.look(now, fn, &f)
+	c.pairs.look(now, fn, &f)
 	fn.setLoad(now, &f, stats, busy, c.options.Cold, c.options.Tick)
 	addBacklog(c, fn, &f, now, stats)
-	interference{c}.follow(now, fn, f.Rate)
+	c.interference.follow(now, fn, f.Rate, c.nodes)
 	fn.steer(now, &f, stats)
 	if fn.tuned != nil {
 		fn.tune(now, &f, c.nodes)
@@ -183,16 +183,14 @@ func (in *instance) planned() cluster.Config {
 // running returns an instance as the engine sees it.
 func (in *instance) running(now time.Time, stats dispatch.Stats) scaling.Running {
 	fn := in.function
-	r := scaling.Running{ID: in.ID, Node: in.Node, Nodes: in.Nodes, Device: in.Device(), Artefact: in.Artefact.Name, Exec: in.exec, Revision: in.Revision, State: in.State, Parked: in.Parked, Paired: in.Paired && !now.Before(in.aloneUntil), Fixed: now.Before(in.resizeAfter)}
-	r.Config, r.Largest, r.Loading = in.planned(), in.Config.Batch, in.Loading
+	r := scaling.RunningOf(&in.Instance, in.Retiring || in.Suspect)
+	r.Config, r.Largest, r.Exec, r.Loading = in.planned(), in.Config.Batch, in.exec, in.Loading
+	r.Paired, r.Fixed = in.Paired && !now.Before(in.aloneUntil), now.Before(in.resizeAfter)
 	if p := in.pace(); p != nil {
 		r.Mean = p.means.Of(p.times.Profile(), capacity.ShareOf(in.Config), in.batch, in.exec)
 	}
-	if in.Retiring || in.Suspect {
-		r.State = cluster.Stopping // Its room is taken, and it carries no load.
-	}
 	if fn.quick.replaces(in) || in.Revision != fn.Revision || in.useless || in.relief.replaced || !fn.accurate(fn.artefact(in.Artefact.Name)) {
-		r.Revision = 0 // Also if its revision is higher: that deployment was undone.
+		r.Replace() // Also if its revision is higher: that deployment was undone.
 	}
 	if r.IdleSince = stats.Instances[in.ID]; in.away {
 		r.IdleSince = in.idleSince

@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -91,4 +92,12 @@ func checkNames(all []Model, named string, bad error) error {
 		return &annotation.Error{Key: annotation.InferVariants, Value: name, Why: why}
 	}
 	return nil
+}
+
+// named adds a variant's name to an error about its model.
+func named(variant string, err error) error {
+	if variant == cluster.Whole {
+		return err
+	}
+	return fmt.Errorf("model %s: %w", variant, err)
 }

@@ -27,9 +27,9 @@ func TestNodesWanted(t *testing.T) {
 		})
 		r.until("four instances live", func() bool { return len(r.backend.living()) == 4 })
 		r.until("four of four cores are held", want(2))
-		r.backend.mu.Lock()
-		r.backend.nodes = append(r.backend.nodes, cluster.Node{Name: "n2", Total: r.backend.nodes[0].Total})
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.Machines = append(r.backend.Machines, cluster.Node{Name: "n2", Total: r.backend.Machines[0].Total})
+		r.backend.Mu.Unlock()
 		r.until("the second one is there", func() bool { w := told.Load(); return w.Present == 2 && w.Count == 2 })
 		if err := r.Scale(full("fn"), 1); err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestNodeIsDrained(t *testing.T) {
 		apart.Store(true)
 		tryWith(t, func(o *Options) {
 			b := o.Backend.(*fakeBackend)
-			b.nodes = append(b.nodes, cluster.Node{Name: "n2", Total: b.nodes[0].Total})
+			b.Machines = append(b.Machines, cluster.Node{Name: "n2", Total: b.Machines[0].Total})
 			o.Eligible = func(f *provider.Function) ([]string, string) {
 				switch {
 				case !apart.Load():

@@ -129,14 +129,20 @@ func (a *artefact) join(f *provider.Function, rules *latency.Rules, kinds []stri
 }
 
 // paces keeps the artefacts' times on the types of nodes.
-type paces struct{ *Controller }
+type paces struct {
+	nodeTypes
+	// yardstick is Options.Yardstick. records has the stored corrections.
+	yardstick func(kind string) float64
+	rules     *latency.Rules
+	records   *latency.Records
+}
 
 // unlike adds the artefact's paces on the types of nodes that it lacks, and makes those again whose
 // yardsticks have changed before anything ran there. A new one begins with its stored correction,
 // otherwise with what was seen on the nodes so far: a model that is slower than predicted is so
 // everywhere.
-func (c paces) unlike(fn *function, a *artefact, function *provider.Function) {
-	for _, kind := range c.types.kinds {
+func (c *paces) unlike(fn *function, a *artefact, function *provider.Function) {
+	for _, kind := range c.kinds {
 		at := slices.IndexFunc(a.paces, func(p *pace) bool { return p.kind == kind })
 		if kind == "" || at >= 0 && a.paces[at].seen {
 			continue
@@ -153,7 +159,7 @@ func (c paces) unlike(fn *function, a *artefact, function *provider.Function) {
 		if at >= 0 && a.paces[at].by == p.by && a.paces[at].margin == p.margin {
 			continue
 		}
-		p.times, p.seen = c.saver.records.CorrectionFrom(recordName(function.Name, a.Name, kind), p.profile, latency.Quantile(function), a.paces[0].times.State())
+		p.times, p.seen = c.records.CorrectionFrom(recordName(function.Name, a.Name, kind), p.profile, latency.Quantile(function), a.paces[0].times.State())
 		if at < 0 {
 			a.paces = append(a.paces, p)
 		} else {
@@ -167,12 +173,12 @@ func (c paces) unlike(fn *function, a *artefact, function *provider.Function) {
 
 // conversion returns by which factor the nodes of a type are slower than this machine, for which
 // p is, and the margin for the error of that.
-func (c paces) conversion(p *profiler.Profile, kind string) (by, margin float64) {
-	if c.options.Yardstick == nil {
+func (c *paces) conversion(p *profiler.Profile, kind string) (by, margin float64) {
+	if c.yardstick == nil {
 		return 1, 0
 	}
 	// The yardstick in a profile is one reading, and missing from those of earlier versions.
-	own, to := c.options.Yardstick(""), c.options.Yardstick(kind)
+	own, to := c.yardstick(""), c.yardstick(kind)
 	from := cmp.Or(own, p.Yardstick)
 	switch {
 	case own > 0 && own == to: // Nodes like this one.
@@ -205,18 +211,18 @@ type nodeTypes struct {
 const yardstickPeriod = 10 * time.Second
 
 // pace reads the types' yardsticks if that is due. It reports whether one has changed.
-func (t *nodeTypes) pace(now time.Time, yardstick func(kind string) float64) (changed bool) {
-	if yardstick == nil || len(t.kinds) == 0 || now.Sub(t.paced) < yardstickPeriod {
+func (c *paces) pace(now time.Time) (changed bool) {
+	if c.yardstick == nil || len(c.kinds) == 0 || now.Sub(c.paced) < yardstickPeriod {
 		return false
 	}
-	before := t.yardsticks
-	t.paced, t.yardsticks = now, []float64{yardstick("")}
-	for _, kind := range t.kinds {
+	before := c.yardsticks
+	c.paced, c.yardsticks = now, []float64{c.yardstick("")}
+	for _, kind := range c.kinds {
 		if kind != "" {
-			t.yardsticks = append(t.yardsticks, yardstick(kind))
+			c.yardsticks = append(c.yardsticks, c.yardstick(kind))
 		}
 	}
-	return !slices.Equal(before, t.yardsticks)
+	return !slices.Equal(before, c.yardsticks)
 }
 
 // look takes in the nodes. It reports whether a type is new or gone.
@@ -263,13 +269,13 @@ func (t *nodeTypes) kind(node string) string {
 
 // retype gives every artefact its times on the types of nodes that there are now, by their present
 // yardsticks, and every instance those of its node. The lock is held.
-func (c paces) retype() {
-	for _, fn := range c.functions {
+func (c *paces) retype(functions map[string]*function) {
+	for _, fn := range functions {
 		for _, a := range fn.artefacts {
 			own := slices.DeleteFunc(slices.Clone(fn.Sorted()), func(in *instance) bool { return in.own() != a })
 			c.unlike(fn, a, fn.Function)
 			for _, in := range own {
-				in.times = a.on(c.types.kind(in.Node)).times
+				in.times = a.on(c.kind(in.Node)).times
 			}
 			fn.replan(a)
 		}
@@ -290,4 +296,12 @@ func suited(fn *function, allowed []string, nodes []cluster.Node) []string {
 		return allowed
 	}
 	return without(allowed, nodes, func(name string) bool { return slices.Contains(unsuited, fn.types.kind(name)) })
+}
+
+// kept is what is known of the stored record of a value.
+type kept struct {
+	// at is when it was last written, zero for never by this process.
+	at time.Time
+	// outline is that of the correction which was written.
+	outline correction.State
 }

@@ -18,7 +18,7 @@ import (
 // unlike gives the rig two nodes of two types, of a core each.
 func unlike(o *Options) {
 	core := cluster.Resources{CPU: 1000, Memory: 64 << 30}
-	o.Backend.(*fakeBackend).nodes = []cluster.Node{{Name: "n1", Type: "slow", Total: core}, {Name: "n2", Type: "fast", Total: core}}
+	o.Backend.(*fakeBackend).Machines = []cluster.Node{{Name: "n1", Type: "slow", Total: core}, {Name: "n2", Type: "fast", Total: core}}
 }
 
 // twoInstances keeps an instance of a core on each node.
@@ -88,7 +88,7 @@ func TestAnotherTypeComes(t *testing.T) {
 	tryWith(t, func(o *Options) {
 		unlike(o)
 		b := o.Backend.(*fakeBackend)
-		b.nodes = b.nodes[1:]
+		b.Machines = b.Machines[1:]
 	}, func(r *rig) {
 		r.backend.take(always(2))
 		r.measured("f", "m", twoInstances)
@@ -96,10 +96,10 @@ func TestAnotherTypeComes(t *testing.T) {
 		if kept := r.only(); kept.Node != "n2" {
 			t.Fatalf("%+v", kept)
 		}
-		r.backend.mu.Lock()
-		r.backend.nodes = append(r.backend.nodes, cluster.Node{Name: "n1", Type: "slow", Total: cluster.Resources{CPU: 1000, Memory: 64 << 30}})
+		r.backend.Mu.Lock()
+		r.backend.Machines = append(r.backend.Machines, cluster.Node{Name: "n1", Type: "slow", Total: cluster.Resources{CPU: 1000, Memory: 64 << 30}})
 		r.backend.disturbed = "n1"
-		r.backend.mu.Unlock()
+		r.backend.Mu.Unlock()
 		r.until("two instances", func() bool { return len(r.byNode("f")) == 2 })
 		if first := r.byNode("f")["n1"]; first < 30*time.Millisecond {
 			t.Errorf("the new type begins with %v, and a batch takes 36 ms instead of 18 ms", first)
@@ -125,12 +125,12 @@ func TestNodesThatAreTooSlow(t *testing.T) {
 		if failed := r.load("f", 20*time.Millisecond, 10*time.Second); failed > 1 { // The first finds no instance.
 			t.Errorf("%d requests failed", failed)
 		}
-		r.backend.mu.Lock()
-		defer r.backend.mu.Unlock()
-		if len(r.backend.started) == 0 {
+		r.backend.Mu.Lock()
+		defer r.backend.Mu.Unlock()
+		if len(r.backend.Started) == 0 {
 			t.Error("nothing was started")
 		}
-		for _, in := range r.backend.started {
+		for _, in := range r.backend.Started {
 			if in.Node != "n2" {
 				t.Errorf("started on %s", in.Node)
 			}

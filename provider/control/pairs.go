@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/dispatch"
+	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling"
@@ -61,8 +64,18 @@ const (
 	pairWeight = 0.1
 )
 
-// pairs chooses and tells, for a controller.
-type pairs struct{ *Controller }
+// pairs tells bodies where their shadows are, and the engine which instances can have some.
+type pairs struct {
+	// shadows is nil if the backend starts none.
+	shadows   Shadows
+	mu        *sync.Mutex
+	keeper    *keeper.Keeper[*instance]
+	finder    *latency.Finder
+	functions map[string]*function
+	// leads reports whether this replica starts and stops instances.
+	leads func() bool
+	wake  func()
+}
 
 // parts are what is known of an artefact's shadows. The zero value means that this is to be found.
 type parts struct {
@@ -128,7 +141,7 @@ func (a *artefact) division(cpu int, part string) *pairing.Division {
 
 // unwanted says so if no function has shadows. The lock is held.
 func (c pairs) unwanted() {
-	if c.options.Shadows == nil {
+	if c.shadows == nil {
 		return
 	}
 	for _, fn := range c.functions {
@@ -136,7 +149,7 @@ func (c pairs) unwanted() {
 			return
 		}
 	}
-	c.options.Shadows.Unwanted()
+	c.shadows.Unwanted()
 }
 
 // look adds a function's shadows, and how its instances can be helped, to what the engine sees of it. No
@@ -160,7 +173,7 @@ func (c pairs) look(now time.Time, fn *function, f *scaling.Function) {
 	// On one machine all instances map prepared models. Pods that may have shadows share their node's copy,
 	// which a whole instance makes.
 	f.SharedWeights, f.ShadowsBeside = true, true
-	if c.options.Replica.Leads() {
+	if c.leads() {
 		c.tell(now, fn)
 	} else {
 		c.follow(fn)
@@ -191,13 +204,7 @@ func pairings(fn *function) (all []scaling.Pairing) {
 // shadowsSeen are a function's shadows as the engine sees them.
 func shadowsSeen(fn *function) (all []scaling.Running) {
 	for _, in := range fn.shadows.Sorted() {
-		r := scaling.Running{
-			ID: in.ID, Node: in.Node, Artefact: in.Artefact.Name, Config: in.Config, Revision: in.Revision, State: in.State, Role: in.Role, Part: in.Part, Body: in.Body,
-		}
-		if in.Retiring || in.Suspect || in.leaving != "" {
-			r.State = cluster.Stopping
-		}
-		all = append(all, r)
+		all = append(all, scaling.RunningOf(&in.Instance, in.Retiring || in.Suspect || in.leaving != ""))
 	}
 	return all
 }
@@ -301,10 +308,10 @@ func (in *instance) executedAsPair(now time.Time, e dispatch.Executed) {
 
 // shadowless says why the instances of a function's model can have no shadows, "" if they may.
 func (c pairs) shadowless(f *provider.Function, m Model) string {
-	if c.options.Shadows == nil {
+	if c.shadows == nil {
 		return "this backend starts no shadows"
 	}
-	switch err := c.options.Shadows.Check(f, m.File); {
+	switch err := c.shadows.Check(f, m.File); {
 	case m.Plan != nil:
 		return "the model is cut over several instances"
 	case err != nil:
@@ -379,7 +386,7 @@ func (c preparation) served(t *task) *artefact {
 // partsOf chooses the parts for the shadows of one model.
 func (c preparation) partsOf(ctx context.Context, t *task) parts {
 	m, err := c.finder.Layers(ctx, c.Function, t.File)
-	for errors.Is(err, latency.ErrFollowing) && wait(ctx, followPause) {
+	for errors.Is(err, latency.ErrFollowing) && backoff.Wait(ctx, followPause) {
 		m, err = c.finder.Layers(ctx, c.Function, t.File)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, latency.ErrStored) {
@@ -424,7 +431,7 @@ func unshadowed(fn *function) (why string) {
 func replacePlain(fn *function, a *artefact) {
 	for _, in := range fn.Instances {
 		if len(a.divisions) > 0 && in.Artefact.Name == a.Name && !in.Paired && takesShadows(fn, a, in.Config) {
-			in.Revision = 0
+			in.replace()
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestPairsStayWhenAShadowFails(t *testing.T) {
 		h := r.engine.(*helper)
 		h.paused.Store(false)
 		h.unpaired.Store(false)
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{Refuse: errors.New("no")} })
 		r.backend.crash(s.ID, "killed")
 		r.until("paused", h.paused.Load)
 		time.Sleep(time.Minute)
@@ -111,9 +111,9 @@ func TestBodiesAreToldBeforeShadowsStop(t *testing.T) {
 		body, s := r.helped(shadows, "model", stays)
 		r.engine.(*helper).parts.Store(true)
 		state := func() cluster.State {
-			r.backend.mu.Lock()
-			defer r.backend.mu.Unlock()
-			if in, ok := r.backend.instances[s.ID]; ok {
+			r.backend.Mu.Lock()
+			defer r.backend.Mu.Unlock()
+			if in, ok := r.backend.Running[s.ID]; ok {
 				return in.State
 			}
 			return cluster.Exited

@@ -200,7 +200,7 @@ func TestBodiesAreToldTheirShadows(t *testing.T) {
 		if s, _ := r.Status(full("f")); s.Replicas != 1 || !strings.Contains(s.Plan, "shadows: 1 for 1 instances") {
 			t.Errorf("shown as %+v", s)
 		}
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{Refuse: errors.New("no")} })
 		r.backend.crash(s.ID, "killed")
 		r.until("alone", func() bool { return shadows.last() == string(body.ID)+":" })
 		r.answered("f", "model")
@@ -434,7 +434,7 @@ func TestMetricsOfShadows(t *testing.T) {
 		shadows.mu.Lock()
 		shadows.counted.Rows = 15
 		shadows.mu.Unlock()
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{refuse: errors.New("no")} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{Refuse: errors.New("no")} })
 		r.backend.crash(s.ID, "killed")
 		r.until("alone", func() bool { return shadows.last() == string(body.ID)+":" })
 		r.until("counted once more", func() bool {

@@ -187,9 +187,9 @@ func TestUnparkThatFails(t *testing.T) {
 		r.answered("f", "m")
 		r.allParked("f")
 		lost := r.only().ID
-		r.backend.mu.Lock()
+		r.backend.Mu.Lock()
 		r.backend.resizeFails = true
-		r.backend.mu.Unlock()
+		r.backend.Mu.Unlock()
 		r.answered("f", "m")
 		r.until("the other is gone", func() bool { return len(r.backend.living()) == 1 })
 		if now := r.only(); now.ID == lost {

@@ -210,9 +210,9 @@ func BenchmarkLookHoldsTheLock(b *testing.B) {
 			backend := &fleetBackend{fakeBackend: r.backend}
 			r.options.Backend, r.options.Cold = backend, coldstart.NewFixed(time.Hour)
 			whole := cluster.Resources{CPU: 8000, Memory: 32 << 30}
-			backend.nodes = nil
+			backend.Machines = nil
 			for i := range max(1, n/20) {
-				backend.nodes = append(backend.nodes, cluster.Node{Name: fmt.Sprintf("n-%04d", i), Total: whole, Free: whole})
+				backend.Machines = append(backend.Machines, cluster.Node{Name: fmt.Sprintf("n-%04d", i), Total: whole, Free: whole})
 			}
 			r.open()
 			for i := range n {
@@ -233,8 +233,8 @@ func BenchmarkLookHoldsTheLock(b *testing.B) {
 				r.scale(began)
 				looked += time.Since(began)
 				looks++
-				for len(backend.events) > 0 {
-					r.keeper.Observe(<-backend.events)
+				for len(backend.News) > 0 {
+					r.keeper.Observe(<-backend.News)
 				}
 			}
 			b.StopTimer()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -66,7 +67,7 @@ const maxFailures = 20
 
 // pause returns how long to wait after the n-th failure in a row to measure a model or to
 // change a quota: 1 s, 2 s, 4 s, …, at most five minutes.
-func pause(n int) time.Duration { return keeper.Backoff(n, time.Second, 5*time.Minute) }
+func pause(n int) time.Duration { return backoff.Pause(n, time.Second, 5*time.Minute) }
 
 const (
 	// A replica that follows looks every followPause whether the leader has found a
@@ -115,10 +116,10 @@ func (c preparation) prepare(ctx context.Context) {
 	for n := 1; !known; {
 		pause := followLook
 		if c.options.Replica.Leads() {
-			pause = keeper.Backoff(n, generatePause, generateLongest)
+			pause = backoff.Pause(n, generatePause, generateLongest)
 			n++
 		}
-		if !wait(ctx, pause) {
+		if !backoff.Wait(ctx, pause) {
 			return
 		}
 		known = c.supplement(ctx)
@@ -163,7 +164,7 @@ func (c preparation) complete(ctx context.Context, tasks []*task) bool {
 	for open := slices.Clone(tasks); len(open) > 0; {
 		// The first one that was not tried, otherwise the one that may be tried again soonest.
 		t := slices.MinFunc(open, func(a, b *task) int { return a.next.Compare(b.next) })
-		if !wait(ctx, time.Until(t.next)) {
+		if !backoff.Wait(ctx, time.Until(t.next)) {
 			return false
 		}
 		changed := c.attempt(ctx, t)
@@ -285,19 +286,6 @@ func (c preparation) serves() bool {
 	return c.fn.measured()
 }
 
-// wait waits for d; it returns false if ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // find finds the task's profile, or the full one if the present one is provisional.
 func (c preparation) find(ctx context.Context, t *task, alone bool) (prepared string, p *profiler.Profile, err error) {
 	if t.Profile != nil {
@@ -404,7 +392,7 @@ func (c preparation) artefacts() (found []*artefact) {
 			profile: profile, promised: c.rules.Promised(r.Function, profile), reach: c.rules.Reach(r.Function, profile),
 		}
 		a.paces = []*pace{{profile: profile, times: c.saver.records.Correction(recordName(r.Name, t.Name, ""), profile, latency.Quantile(r.Function)), means: latency.Means{}}}
-		a.shadowless = pairs{c.Controller}.shadowless(r.Function, t.Model)
+		a.shadowless = c.pairs.shadowless(r.Function, t.Model)
 		if a.named(a.promised); t.Plan != nil {
 			a.Artefact.Plan = t.Plan.String()
 		}
@@ -435,7 +423,7 @@ func (c preparation) settle(a *artefact) (refuse *annotation.Error) {
 			p.profile = &same
 		}
 	}
-	paces{c.Controller}.unlike(c.fn, a, r.Function)
+	c.types.unlike(c.fn, a, r.Function)
 	a.plan = a.join(r.Function, &c.rules, c.types.kinds)
 	a.candidates = a.plan.Candidates
 	if a.plan.Refuse == nil {

@@ -21,7 +21,7 @@ func TestRefusedStart(t *testing.T) {
 	refused := atomic.Int32{}
 	tryWith(t, func(o *Options) {
 		b := o.Backend.(*fakeBackend)
-		b.nodes = append(b.nodes, cluster.Node{Name: "n2", Total: b.nodes[0].Total})
+		b.Machines = append(b.Machines, cluster.Node{Name: "n2", Total: b.Machines[0].Total})
 		o.Eligible = func(*provider.Function) ([]string, string) {
 			switch {
 			case all.Load():
@@ -34,7 +34,7 @@ func TestRefusedStart(t *testing.T) {
 		b.becomes(func(_ int, spec cluster.InstanceSpec) behaviour {
 			if spec.Node == "n1" {
 				refused.Add(1)
-				return behaviour{refuse: &cluster.RefusedError{Err: errors.New("TopologyAffinityError")}}
+				return behaviour{Refuse: &cluster.RefusedError{Err: errors.New("TopologyAffinityError")}}
 			}
 			return behaviour{}
 		})

@@ -129,8 +129,8 @@ func (r *rig) ask(engine *resizer, millicores int) {
 }
 
 func (r *rig) resized() []cluster.Config {
-	r.backend.mu.Lock()
-	defer r.backend.mu.Unlock()
+	r.backend.Mu.Lock()
+	defer r.backend.Mu.Unlock()
 	return append([]cluster.Config(nil), r.backend.resized...)
 }
 

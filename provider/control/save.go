@@ -36,14 +36,6 @@ type saver struct {
 	most int
 }
 
-// kept is what is known of the stored record of a value.
-type kept struct {
-	// at is when it was last written, zero for never by this process.
-	at time.Time
-	// outline is that of the correction which was written.
-	outline correction.State
-}
-
 // due writes in the background what has changed since the last write, if a write is due.
 func (s *saver) due(now time.Time) {
 	s.controller.mu.Lock()

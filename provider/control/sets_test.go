@@ -16,7 +16,7 @@ import (
 func TestSetOverSeveralNodes(t *testing.T) {
 	tryWith(t, func(o *Options) {
 		b := o.Backend.(*fakeBackend)
-		b.nodes = append(b.nodes, cluster.Node{Name: "n2", Total: b.nodes[0].Total})
+		b.Machines = append(b.Machines, cluster.Node{Name: "n2", Total: b.Machines[0].Total})
 	}, func(r *rig) {
 		r.measured("f", "a")
 		r.mu.Lock()

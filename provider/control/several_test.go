@@ -116,10 +116,10 @@ func together(t *testing.T, edit func(*Options), f func(leader, follower *replic
 		both[0].others, both[1].others = both[1:], both[:1]
 		both[0].leads.Store(true)
 		stop := make(chan struct{})
-		base.backend.work.Go(func() {
+		base.backend.Work.Go(func() {
 			for {
 				select {
-				case in := <-base.backend.events:
+				case in := <-base.backend.News:
 					both[0].events <- in
 					both[1].events <- in
 				case <-stop:
@@ -133,7 +133,7 @@ func together(t *testing.T, edit func(*Options), f func(leader, follower *replic
 		for _, r := range both {
 			r.run()
 		}
-		defer base.backend.work.Wait()
+		defer base.backend.Work.Wait()
 		defer close(stop)
 		defer func() {
 			for _, in := range base.backend.living() {
@@ -292,7 +292,7 @@ func TestUpdateReachesBothReplicas(t *testing.T) {
 
 func TestFollowersBrokenInstanceIsReplaced(t *testing.T) {
 	together(t, func(o *Options) {}, func(leader, follower *replica) {
-		leader.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{broken: n == 0} })
+		leader.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{Broken: n == 0} })
 		both(leader, follower, "f", "m")
 		follower.answered("f", "m") // By the second one.
 		if leader.backend.asked() < 2 {

@@ -16,17 +16,11 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 )
 
-// Describe returns the state of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (keeper.Description, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return keeper.Description{}, false
-	}
+// description returns the state of a function. The lock is held.
+func (c *Controller) description(fn *function) keeper.Description {
 	d := fn.Describe()
 	d.Problem, d.Cold, d.Wanted, d.Measured = fn.problem(), c.stats(fn).Cold, fn.replicas, fn.measured()
-	return d, true
+	return d
 }
 
 // problem returns why the function or its latest deployment is not served as it should be,
@@ -61,20 +55,6 @@ func (fn *function) servingProblem() string {
 	return cmp.Or(fn.failed, fn.Failures.Why, fn.slow(), fn.Unplaced, fn.ineligible, tooLarge(fn.candidates(), fn.types.largest))
 }
 
-// leftOut says which GPUs a function's models do not use although they should, "" if none.
-func leftOut(artefacts []*artefact) string {
-	var all []string
-	for _, a := range artefacts {
-		if why := a.profile.LeftOut; why != "" && !slices.Contains(all, why) {
-			all = append(all, why)
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return "the model does not use every GPU that it could: " + strings.Join(all, "; ")
-}
-
 // progress says what a function whose models are not known yet waits for, "" if they are or if that
 // failed.
 func progress(c *Controller, fn *function) string {
@@ -82,32 +62,6 @@ func progress(c *Controller, fn *function) string {
 		return ""
 	}
 	return cmp.Or(c.finder.Progress(fn.Name), "the model is being read") + "; requests wait until its times are known"
-}
-
-// unbatched says why a function's models take one request an execution, "" if none does.
-func unbatched(artefacts []*artefact) string {
-	for _, a := range artefacts {
-		if a.profile.Unbatched != "" {
-			return "the model takes one request an execution: " + a.profile.Unbatched
-		}
-	}
-	return ""
-}
-
-// reachText says for which sizes of requests the models meet the objective, "" if they have one size.
-func reachText(artefacts []*artefact) string {
-	var all []string
-	for _, a := range artefacts {
-		if a.reach == "" {
-			continue
-		}
-		text := a.reach
-		if len(artefacts) > 1 {
-			text = cmp.Or(a.Name, onlyModel) + ": " + text
-		}
-		all = append(all, text)
-	}
-	return strings.Join(all, "; ")
 }
 
 // earlier reports whether an earlier deployment serves. It does if the latest one failed, or
@@ -126,16 +80,10 @@ func (fn *function) earlier() bool {
 	return others
 }
 
-// Status implements [provider.Controller]. Replicas is the larger of two numbers: the
+// statusOf is what the provider shows of a function. Replicas is the larger of two numbers: the
 // instances that exist, and those to keep without load. A function at zero shows 0; the
-// stock gateway, configured not to scale from zero itself, still passes requests on.
-func (c *Controller) Status(name string) (provider.Status, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return provider.Status{}, false
-	}
+// stock gateway, configured not to scale from zero itself, still passes requests on. The lock is held.
+func statusOf(c *Controller, fn *function) provider.Status {
 	s := provider.Status{Problem: fn.problem(), Slight: fn.servingProblem() == "", Plan: joined(planText(fn.artefacts, fn.planning), unbatched(fn.artefacts), shadowText(fn)), Reach: reachText(fn.artefacts), Progress: progress(c, fn), Usage: fn.Usage(), Stopped: fn.stopped}
 	if fn.wanted != nil {
 		s.Learnt = fn.wanted.Learnt
@@ -152,7 +100,7 @@ func (c *Controller) Status(name string) (provider.Status, bool) {
 	atLimit := fn.Inference.MaxReplicas > 0 && s.Replicas >= uint64(fn.Inference.MaxReplicas)
 	s.Short = !atLimit && (fn.Failures.Why != "" || fn.Unplaced != "")
 	s.Replicas, s.Pods = max(s.Replicas, fn.replicas), max(s.Pods, fn.replicas)
-	return s, true
+	return s
 }
 
 // warnPause is the minimum time between two warnings that a function has too few instances.

@@ -102,9 +102,9 @@ func TestSaysThatNoNodeIsLargeEnough(t *testing.T) {
 			if _, err := r.invoke("f", "x"); status(err) != 503 || !strings.Contains(err.Error(), what) {
 				t.Errorf("a request: %v", err)
 			}
-			r.backend.mu.Lock()
-			r.backend.nodes = append(r.backend.nodes, cluster.Node{Name: "large", Total: cluster.Resources{CPU: 96_000, Memory: 4 << 40}})
-			r.backend.mu.Unlock()
+			r.backend.Mu.Lock()
+			r.backend.Machines = append(r.backend.Machines, cluster.Node{Name: "large", Total: cluster.Resources{CPU: 96_000, Memory: 4 << 40}})
+			r.backend.Mu.Unlock()
 			r.until("it serves", func() bool {
 				_, err := r.invoke("f", "x")
 				return err == nil

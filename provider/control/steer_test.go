@@ -24,9 +24,9 @@ func TestSlowExecutionsTakeNoCapacity(t *testing.T) {
 			})
 			r.measured("f", "m")
 			r.load("f", 20*time.Millisecond, time.Minute)
-			r.backend.mu.Lock()
+			r.backend.Mu.Lock()
 			slow = true
-			r.backend.mu.Unlock()
+			r.backend.Mu.Unlock()
 			sum := 0
 			for range 20 {
 				r.load("f", 20*time.Millisecond, 30*time.Second)

@@ -15,9 +15,9 @@ func TestStartDoesNotWaitForWhatCannotBeStopped(t *testing.T) {
 		r.answered("f", "m")
 		time.Sleep(5 * time.Second) // f is idle now.
 		r.measured("g", "m")
-		r.backend.mu.Lock()
-		r.backend.stopFails = 1 << 30
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.StopFails = 1 << 30
+		r.backend.Mu.Unlock()
 		if _, err := r.invoke("g", "x"); err == nil || !strings.Contains(err.Error(), "cannot be stopped") {
 			t.Errorf("g's first request: %v", err)
 		}
@@ -34,9 +34,9 @@ func TestStartDoesNotWaitForWhatCannotBeStopped(t *testing.T) {
 		if d := r.describe("g"); d.Ready == 0 || d.Problem != "" {
 			t.Errorf("g has %d instances and the problem %q", d.Ready, d.Problem)
 		}
-		r.backend.mu.Lock()
-		r.backend.stopFails = 0
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.StopFails = 0
+		r.backend.Mu.Unlock()
 		time.Sleep(6 * time.Minute)
 	})
 }

@@ -27,10 +27,10 @@ func leftWith(t *testing.T, edit func(*Options), specs ...cluster.InstanceSpec) 
 	r := newRig(t)
 	edit(&r.options)
 	for _, s := range specs {
-		r.backend.mu.Lock()
-		in := r.backend.add(s, behaviour{readyAfter: -1})
+		r.backend.Mu.Lock()
+		in := r.backend.Add(s, behaviour{ReadyAfter: -1})
 		in.State, in.ReadyAt = cluster.Ready, time.Now()
-		r.backend.mu.Unlock()
+		r.backend.Mu.Unlock()
 	}
 	r.open()
 	return r

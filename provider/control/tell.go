@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling/pairing"
 )
@@ -66,7 +66,7 @@ type told struct {
 
 // tell tells bodies which shadows they have, if that has changed. The lock is held.
 func (c pairs) tell(now time.Time, fn *function) {
-	if c.options.Shadows == nil {
+	if c.shadows == nil {
 		return
 	}
 	fn.paired = false
@@ -116,11 +116,11 @@ func (c pairs) follow(fn *function) {
 func (c pairs) leave(s *instance, why string) {
 	switch {
 	case s.leaving != "":
-	case c.options.Shadows == nil || !s.There() || !c.used(s):
+	case c.shadows == nil || !s.There() || !c.used(s):
 		c.keeper.Retire(s, why)
 	default:
 		s.leaving, s.leavesBy = why, time.Now().Add(leaveTime)
-		c.Wake()
+		c.wake()
 	}
 }
 
@@ -138,21 +138,21 @@ func (c pairs) tellingFailed(now time.Time, body *instance, with []cluster.Insta
 	}
 	body.order = unknownPair
 	body.tellFailures++
-	body.tellAfter = now.Add(keeper.Backoff(body.tellFailures, tellPause, tellLongest))
+	body.tellAfter = now.Add(backoff.Pause(body.tellFailures, tellPause, tellLongest))
 	log := body.function.log.Warn().Str("instance", string(body.ID)).Err(err)
 	if len(with) == 0 || body.tellFailures < maxTellFailures {
 		log.Msg("could not tell an instance its shadows")
 		return
 	}
 	body.refused, body.refusal = body.refused+1, err.Error()
-	body.tellFailures, body.tellAfter, body.aloneUntil = 0, now, now.Add(keeper.Backoff(body.refused, alonePause, aloneLongest))
+	body.tellFailures, body.tellAfter, body.aloneUntil = 0, now, now.Add(backoff.Pause(body.refused, alonePause, aloneLongest))
 	log.Time("until", body.aloneUntil).Msg("an instance cannot use shadows and has none for a time")
 	for _, s := range with {
 		if in, ok := c.keeper.Instance(s.ID); ok && in.Body == body.ID {
 			c.keeper.Retire(in, "its body cannot use it")
 		}
 	}
-	c.Wake()
+	c.wake()
 }
 
 // inform is tell for one body. A body that has lost its shadow counts as alone at once.
@@ -181,7 +181,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
-		err := c.options.Shadows.Tell(c.keeper.Context(), seen, part, with)
+		err := c.shadows.Tell(c.keeper.Context(), seen, part, with)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		body.telling = false
@@ -196,7 +196,7 @@ func (c pairs) inform(now time.Time, body *instance, part string, with []cluster
 				body.help(a.division(body.Config.CPU, part))
 			}
 		}
-		c.Wake()
+		c.wake()
 	})
 }
 
@@ -209,7 +209,7 @@ func (c pairs) ask(body *instance, with []cluster.Instance) {
 	body.telling = true
 	seen := body.Instance
 	c.keeper.Begin(func() {
-		report, err := c.options.Shadows.Look(c.keeper.Context(), seen, with)
+		report, err := c.shadows.Look(c.keeper.Context(), seen, with)
 		c.mu.Lock()
 		var again []cluster.InstanceID
 		for _, id := range report.Useless {

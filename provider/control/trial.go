@@ -38,7 +38,11 @@ const (
 )
 
 // trials are those of all functions.
-type trials struct{ *Controller }
+type trials struct {
+	// by measures models, nil if nobody does. waiting have no place yet.
+	by      Trials
+	waiting []*trial
+}
 
 // trial waits for a look of the controller, which gives it a place.
 type trial struct {
@@ -58,7 +62,7 @@ type placed struct {
 
 // findBy returns what finds the times of a task's model.
 func (c preparation) findBy(t *task) *latency.Finder {
-	if by := c.options.Trials; by == nil || !by.Takes(t.File) {
+	if by := c.trials.by; by == nil || !by.Takes(t.File) {
 		return c.finder
 	}
 	return c.finder.By(func(ctx context.Context, device string) (*profiler.Profile, error) {
@@ -98,7 +102,7 @@ func (c preparation) try(ctx context.Context, t *task, kind string) (*profiler.P
 	c.mu.Lock()
 	in := at.in.Instance
 	c.mu.Unlock()
-	p, err := c.options.Trials.Measure(ctx, in, c.Inference.MaxBatch, c.Inference.SLO/2)
+	p, err := c.trials.by.Measure(ctx, in, c.Inference.MaxBatch, c.Inference.SLO/2)
 	if err != nil {
 		return nil, fmt.Errorf("the trial on node %s: %w", in.Node, err)
 	}
@@ -126,13 +130,13 @@ func (c preparation) newTrial(t *task, prepared, kind string) *trial {
 }
 
 // take reports whether trials find the times of one of the function's models.
-func (c trials) take(fn *function) bool {
-	return c.options.Trials != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return c.options.Trials.Takes(a.file) })
+func (ts *trials) take(fn *function) bool {
+	return ts.by != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return ts.by.Takes(a.file) })
 }
 
 // untried reports whether a trial of one of the function's models was not possible on some kind of GPU.
-func (c trials) untried(fn *function) bool {
-	return c.options.Trials != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return a.profile.LeftOut != "" && c.options.Trials.Takes(a.file) })
+func (ts *trials) untried(fn *function) bool {
+	return ts.by != nil && slices.ContainsFunc(fn.artefacts, func(a *artefact) bool { return a.profile.LeftOut != "" && ts.by.Takes(a.file) })
 }
 
 // place waits until a trial has a place.
@@ -145,7 +149,7 @@ func (c preparation) place(ctx context.Context, x *trial) (placed, error) {
 		}
 		return nil, keeper.Later
 	})
-	c.waiting = append(c.waiting, x)
+	c.trials.waiting = append(c.trials.waiting, x)
 	c.mu.Unlock()
 	c.Wake()
 	select {
@@ -155,7 +159,7 @@ func (c preparation) place(ctx context.Context, x *trial) (placed, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting = slices.DeleteFunc(c.waiting, func(w *trial) bool { return w == x })
+	c.trials.waiting = slices.DeleteFunc(c.trials.waiting, func(w *trial) bool { return w == x })
 	select {
 	case p := <-x.placed: // It was placed just before.
 		if p.in != nil {
@@ -171,13 +175,13 @@ const leftTrial = "nobody waits for its trial any more"
 
 // place gives the trials that wait a place, or says why there is none. nodes are those of the look, of
 // which a plan may have used more since. The lock is held.
-func (c trials) place(leading bool, nodes []cluster.Node) {
-	for _, x := range c.waiting {
+func (ts *trials) place(k *keeper.Keeper[*instance], leading bool, nodes []cluster.Node) {
+	for _, x := range ts.waiting {
 		if !leading {
 			x.placed <- placed{err: latency.ErrFollowing}
 			continue
 		}
-		c.keeper.Free(nodes)
+		k.Free(nodes)
 		i, d, why := x.choose(nodes)
 		if d == nil {
 			x.placed <- placed{err: errors.New(why)}
@@ -187,11 +191,11 @@ func (c trials) place(leading bool, nodes []cluster.Node) {
 		spec.Node, spec.Devices = nodes[i].Name, []string{d.UUID}
 		spec.Config.GPUMemory = wholeMemory(d)
 		in := &instance{function: x.fn, config: spec.Config.String(), origin: spec.Revision}
-		c.keeper.Add(in, &x.fn.trials, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
-		c.keeper.Start(in, nil)
+		k.Add(in, &x.fn.trials, cluster.Instance{InstanceSpec: spec, State: cluster.Starting, StartedAt: time.Now()})
+		k.Start(in, nil)
 		x.placed <- placed{in: in, memory: spec.Config.GPUMemory}
 	}
-	c.waiting = nil
+	ts.waiting = nil
 }
 
 // wholeMemory is a device's memory in whole MiB, as configs have it.

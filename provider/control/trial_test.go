@@ -80,7 +80,7 @@ func withTrials(t *testing.T, kinds []string, nodes []cluster.Node, f func(r *ri
 	x := &fakeTrials{}
 	tryWith(t, func(o *Options) {
 		o.Devices, o.Trials = noMeasurement{kinds: kinds}, x
-		o.Backend.(*fakeBackend).nodes = nodes
+		o.Backend.(*fakeBackend).Machines = nodes
 	}, func(r *rig) { f(r, x) })
 }
 
@@ -147,9 +147,9 @@ func TestTrialWaitsForAGPU(t *testing.T) {
 		r.until("it says what it waits for", func() bool {
 			return strings.Contains(r.describe("f").Problem, "all 1 GPUs of this kind are in use or lost")
 		})
-		r.backend.mu.Lock()
-		r.backend.nodes = []cluster.Node{gpuNode("n2", largeKind, 40000)}
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.Machines = []cluster.Node{gpuNode("n2", largeKind, 40000)}
+		r.backend.Mu.Unlock()
 		r.until("measured", func() bool { return r.describe("f").Measured })
 	})
 	withTrials(t, []string{largeKind, smallKind}, []cluster.Node{busy, gpuNode("n1", smallKind, 16000)}, func(r *rig, x *fakeTrials) {
@@ -161,9 +161,9 @@ func TestTrialWaitsForAGPU(t *testing.T) {
 		if in := r.only(); in.Node != "n1" {
 			t.Errorf("on %s", in.Node)
 		}
-		r.backend.mu.Lock()
-		r.backend.nodes[0] = gpuNode("n2", largeKind, 40000)
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.Machines[0] = gpuNode("n2", largeKind, 40000)
+		r.backend.Mu.Unlock()
 		time.Sleep(trialTime + time.Minute)
 		if d := r.describe("f"); d.Problem != "" || len(x.tried()) != 2 {
 			t.Errorf("once the other is free: %q after %d trials", d.Problem, len(x.tried()))
@@ -182,14 +182,14 @@ func TestTrialFails(t *testing.T) {
 		r.until("measured", func() bool { return r.describe("f").Measured })
 	})
 	withTrials(t, []string{smallKind}, []cluster.Node{gpuNode("n1", smallKind, 16000)}, func(r *rig, x *fakeTrials) {
-		r.backend.mu.Lock()
-		r.backend.behave = func(n int, _ cluster.InstanceSpec) behaviour {
+		r.backend.Mu.Lock()
+		r.backend.Behave = func(n int, _ cluster.InstanceSpec) behaviour {
 			if n == 0 {
-				return behaviour{readyAfter: time.Hour, exitAfter: time.Second, reason: "no module named torch"}
+				return behaviour{ReadyAfter: time.Hour, ExitAfter: time.Second, ExitReason: "no module named torch"}
 			}
 			return behaviour{}
 		}
-		r.backend.mu.Unlock()
+		r.backend.Mu.Unlock()
 		r.deploy("f", "python", onCUDA)
 		r.until("it says why", func() bool { return strings.Contains(r.describe("f").Problem, "no module named torch") })
 		r.until("measured", func() bool { return r.describe("f").Measured })
@@ -214,10 +214,10 @@ func TestTrialIsLeftOver(t *testing.T) {
 	tryWith(t, func(o *Options) {
 		o.Devices, o.Trials = noMeasurement{kinds: []string{smallKind}}, x
 		b := o.Backend.(*fakeBackend)
-		b.nodes = []cluster.Node{gpuNode("n1", smallKind, 16000)}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.add(cluster.InstanceSpec{ID: "left", Function: full("f"), Node: "n1", Devices: []string{"GPU-n1"}, Role: cluster.Trial,
+		b.Machines = []cluster.Node{gpuNode("n1", smallKind, 16000)}
+		b.Mu.Lock()
+		defer b.Mu.Unlock()
+		b.Add(cluster.InstanceSpec{ID: "left", Function: full("f"), Node: "n1", Devices: []string{"GPU-n1"}, Role: cluster.Trial,
 			Config: cluster.Config{Batch: 1, Resources: cluster.Resources{CPU: 1000, Memory: 8 << 30, GPU: 100, GPUMemory: 16000 << 20}}}, behaviour{})
 	}, func(r *rig) {
 		r.measured("f", "python", onCUDA)
@@ -236,7 +236,7 @@ func TestTrialOfADeadLeader(t *testing.T) {
 	nodes := []cluster.Node{gpuNode("n1", smallKind, 16000), gpuNode("n2", largeKind, 40000)}
 	together(t, func(o *Options) {
 		o.Devices, o.Trials = noMeasurement{kinds: []string{smallKind, largeKind}}, x
-		o.Backend.(view).nodes = nodes
+		o.Backend.(view).Machines = nodes
 	}, func(leader, follower *replica) {
 		leader.deploy("f", "python", onCUDA)
 		leader.until("the trial on the second kind is on", func() bool { return len(x.tried()) == 2 })

@@ -140,7 +140,7 @@ func (fn *function) tune(now time.Time, f *scaling.Function, nodes []cluster.Nod
 	for i, in := range fn.Sorted() {
 		r := &f.Instances[i]
 		if in.Config.CPU != list[0].Config.CPU || in.batch < list[0].Config.Batch {
-			r.Revision = 0
+			r.Replace()
 		} else {
 			r.Config.Batch = list[0].Config.Batch
 			r.Exec, r.Mean = in.table[r.Config.Batch-1], 0

@@ -87,9 +87,9 @@ func TestOtherPoliciesAreNotTuned(t *testing.T) {
 func TestTheBufferTakesTheRoomThereIs(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.widen(4000)
-		r.backend.mu.Lock()
-		r.backend.nodes[0].Others.CPU = 3500
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.Machines[0].Others.CPU = 3500
+		r.backend.Mu.Unlock()
 		batch := func(f *provider.Function) { f.Inference.Policy = batching.BatchName }
 		r.measured("f", "model", within(200*time.Millisecond), batch)
 		began := time.Now()

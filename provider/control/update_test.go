@@ -35,9 +35,9 @@ func TestUpdateServesWithoutAGap(t *testing.T) {
 			return true
 		})
 		r.answered("f", "new")
-		r.backend.mu.Lock()
-		defer r.backend.mu.Unlock()
-		for _, spec := range r.backend.started {
+		r.backend.Mu.Lock()
+		defer r.backend.Mu.Unlock()
+		for _, spec := range r.backend.Started {
 			if (spec.Model == "new") != (spec.Revision == r.revision) || spec.Bundle != "bundles/"+spec.Model {
 				t.Errorf("an instance of revision %d was started with %q of %q", spec.Revision, spec.Model, spec.Bundle)
 			}
@@ -87,7 +87,7 @@ func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 		r.measured("f", "old")
 		r.answered("f", "old")
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
-			return behaviour{readyAfter: -1, exitAfter: 50 * time.Millisecond, reason: "no such library"}
+			return behaviour{ReadyAfter: -1, ExitAfter: 50 * time.Millisecond, ExitReason: "no such library"}
 		})
 		r.deploy("f", "new")
 		r.until("a problem", func() bool {
@@ -120,7 +120,7 @@ func TestGoingBackToAnEarlierRevision(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.dispatchers.Store("f", d)
+			r.on.Dispatchers.Store("f", d)
 		}
 		deploy(first)
 		r.until("measured", func() bool { return r.describe("f").Measured })

@@ -185,7 +185,7 @@ func TestInflessRatesAreDealt(t *testing.T) {
 // A burst of requests to a cold function asks for one look after the other.
 func TestStormOfColdRequestsDoesNotMakeTheLoopSpin(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{readyAfter: time.Second} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{ReadyAfter: time.Second} })
 		r.measured("f", "m", func(f *provider.Function) { f.Inference.SLO = 10 * time.Second })
 		before := r.backend.looks()
 		errs := make(chan error, 10000)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
@@ -50,10 +51,10 @@ func (fn *function) settle(now time.Time) bool {
 	is, exists := c.deployed[fn.Name]
 	to := target{fn.hash, fn.replicas.Wanted(), owner.UID}
 	if exists && !is.leaving && is.target() == to {
-		fn.failures = keeper.Failures{}
+		fn.Failures = keeper.Failures{}
 		return true
 	}
-	if is.leaving || fn.failures.Pausing(now) {
+	if is.leaving || fn.Failures.Pausing(now) {
 		return false
 	}
 	onlyReplicas := exists && is.hash == to.hash && is.owner == to.owner
@@ -145,7 +146,7 @@ func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
 			c.deployed[fn.Name] = now
 		}
 		if now.target() == to {
-			fn.failures = keeper.Failures{}
+			fn.Failures = keeper.Failures{}
 			return
 		}
 		err = errors.New("the cluster accepted the change and then altered it")
@@ -153,9 +154,9 @@ func (fn *function) changed(d *appsv1.Deployment, to target, err error) {
 	if c.tasks.Ended() {
 		return
 	}
-	before := fn.failures.Why
-	fn.failures.Failed(time.Now(), err.Error())
-	if fn.failures.Why != before {
+	before := fn.Failures.Why
+	fn.Failures.Failed(time.Now(), err.Error())
+	if fn.Failures.Why != before {
 		c.options.Logger.Error().Str("function", fn.Name).Err(err).Msg("could not change the function's Deployment; trying again")
 	}
 }
@@ -171,10 +172,8 @@ func (c *Controller) delete(name string) {
 			return
 		}
 		c.options.Logger.Error().Str("function", name).Err(err).Msg("could not delete the function's objects; trying again")
-		select {
-		case <-c.tasks.Context().Done():
+		if !backoff.Wait(c.tasks.Context(), backoff.Pause(n, time.Second, time.Minute)) {
 			return
-		case <-time.After(keeper.Backoff(n, time.Second, time.Minute)):
 		}
 	}
 }

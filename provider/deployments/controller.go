@@ -83,8 +83,8 @@ type Options struct {
 
 // Controller holds the ordinary functions of one replica of the provider.
 type Controller struct {
+	keeper.Base[*function]
 	options Options
-	kick    keeper.Kick
 	// applies bounds the number of concurrent changes at the API server.
 	applies chan struct{}
 
@@ -124,38 +124,30 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 		o.PullPolicy = corev1.PullAlways
 	}
 	c := &Controller{
-		options: o, kick: keeper.NewKick(), tasks: keeper.NewTasks(), applies: make(chan struct{}, maxApplies), functions: map[string]*function{},
+		options: o, tasks: keeper.NewTasks(), applies: make(chan struct{}, maxApplies), functions: map[string]*function{},
 		pods: map[string]map[cluster.InstanceID]*instance{}, deployed: map[string]deployed{}, strays: map[string]bool{}, usage: map[string]cluster.Resources{},
 	}
+	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
+		Describe: (*function).description, Status: (*function).status, Release: c.Release,
+	})
 	synced, err := c.watch()
 	if err != nil {
 		return nil, err
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		c.shut()
+		_ = c.Close(ctx) // It returns nil.
 		return nil, fmt.Errorf("list the pods and Deployments of functions: %w", cmp.Or(c.watchError, context.Cause(ctx)))
 	}
 	return c, nil
 }
 
-// idleTicks is the number of ticks between two looks while nothing happens, usagePeriod the
-// time between two readings of the pods' usage.
-const (
-	idleTicks   = 10
-	usagePeriod = 15 * time.Second
-)
+// usagePeriod is the time between two readings of the pods' usage.
+const usagePeriod = 15 * time.Second
 
 // Run looks at the load every tick, and at once after an event, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	keeper.Loop{
-		Kick: c.kick, Look: c.reconcile,
-		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
-		Period: usagePeriod, Sample: func(time.Time) { c.sample() },
-	}.Run(ctx)
+	c.Loop(ctx, c.options.Tick, keeper.Loop{Look: c.reconcile, Period: usagePeriod, Sample: func(time.Time) { c.sample() }})
 }
-
-// Wake makes Run look at the load at once.
-func (c *Controller) Wake() { c.kick.Now() }
 
 // leading reports whether this replica changes Deployments.
 func (c *Controller) leading() bool { return c.options.Leading == nil || c.options.Leading() }
@@ -163,18 +155,7 @@ func (c *Controller) leading() bool { return c.options.Leading == nil || c.optio
 // Close refuses further requests and stops watching. The functions' pods keep running. Run must
 // have returned.
 func (c *Controller) Close(context.Context) error {
-	c.mu.Lock()
-	for _, fn := range c.functions {
-		fn.forwarder.Close()
-	}
-	c.mu.Unlock()
-	c.shut()
-	return nil
-}
-
-func (c *Controller) shut() {
-	c.mu.Lock()
-	c.tasks.End()
-	c.mu.Unlock()
+	c.End(c.tasks)
 	c.tasks.Wait(context.Background())
+	return nil
 }

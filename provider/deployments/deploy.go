@@ -175,15 +175,6 @@ func (c *Controller) rehearse(ctx context.Context, f *provider.Function, m *Mani
 	return nil
 }
 
-// Remove implements [provider.Controller].
-func (c *Controller) Remove(ctx context.Context, name string) error {
-	if err := c.Release(ctx, name); err != nil {
-		return err
-	}
-	c.options.Metrics.Remove(name)
-	return nil
-}
-
 // Release is Remove for a function that another controller has taken over: it keeps the function's
 // metrics. The replica that leads deletes the function's Deployment and Service. If it does not,
 // Kubernetes deletes them with the Function object.
@@ -203,7 +194,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 		in.up, in.answers, in.wasReady, in.lost = false, false, false, false
 	}
 	fn.forwarder.Close()
-	fn.metrics.SetInstances(fn.config().String(), 0)
+	fn.Metrics.SetInstances(fn.config().String(), 0)
 	if c.leading() {
 		c.tasks.Begin(func() { c.delete(fn.Name) })
 	}
@@ -219,16 +210,9 @@ func (c *Controller) Restoring(func(function string) bool) {}
 // object.
 func (c *Controller) Scale(name string, replicas uint64) error {
 	now, peers := time.Now(), c.peers()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
-	}
-	load := fn.load(peers)
-	fn.lead(now, load)
-	fn.wish, fn.wishedAt = replicas, now
-	fn.replicas.Set(now, int(replicas), load)
-	c.Wake()
-	return nil
+	return c.Change(name, func(fn *function) {
+		load := fn.load(peers)
+		fn.lead(now, load)
+		fn.replicas.Set(now, replicas, load)
+	})
 }

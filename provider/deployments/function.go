@@ -7,7 +7,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/forward"
 	"github.com/faas-infer/faas-infer/provider/keeper"
-	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/scaling/replica"
 )
@@ -21,7 +20,8 @@ type function struct {
 	// existing Deployment, which was made for the same revision.
 	hash      string
 	forwarder *forward.Forwarder
-	metrics   *metrics.FunctionMetrics
+	// Service counts failed changes at the API server, and not those of instances, as its Failures.
+	keeper.Service
 	// readyPath is the path of the readiness probe. kubeletOnly: only the kubelet probes
 	// starting instances.
 	readyPath   string
@@ -29,26 +29,17 @@ type function struct {
 	// answering is the revision whose instances get requests, 0 if none did.
 	answering uint64
 
-	replicas *replica.Scaler
+	replicas keeper.Scaler
 	// led: this replica led at its last look at the function, so replicas is up to date.
 	led bool
-	// wish is the number that the scale route or the deployment set last, wishedAt when
-	// that was.
-	wish     uint64
-	wishedAt time.Time
 	// arrivals counts the requests at all replicas that this one knows of. counted holds
 	// the part of each replica's counter that is in arrivals already; "" is this replica.
 	arrivals uint64
 	counted  map[string]uint64
-	// seen is arrivals at the last look.
-	seen uint64
 
-	// applying: a change at the API server is in progress. failures counts failed changes
-	// in a row.
+	// applying: a change at the API server is in progress.
 	applying bool
-	failures keeper.Failures
 
-	notice keeper.Notice
 	// shown and used are the values that the metrics show.
 	shown int
 	used  cluster.Resources
@@ -60,13 +51,14 @@ func (fn *function) config() cluster.Config {
 }
 
 func (c *Controller) newFunction(now time.Time, f *provider.Function) *function {
-	fn := &function{Function: f, controller: c, metrics: c.options.Metrics.Function(f.Name), wish: f.Replicas, counted: map[string]uint64{"": 0}, shown: -1}
-	name := f.Name
+	fn := &function{Function: f, controller: c, counted: map[string]uint64{"": 0}, shown: -1}
+	name, recorder := f.Name, c.options.Metrics.Function(f.Name)
 	fn.forwarder = forward.New(forward.Options{
-		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial, Recorder: fn.metrics,
+		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial, Recorder: recorder,
 		OnCold: c.cold,
 		OnLost: func(id cluster.InstanceID, cause error) { c.lost(name, id, cause) },
 	})
+	fn.Service = keeper.Service{Dispatcher: fn.forwarder, Metrics: recorder}
 	fn.forwarder.SetExecTimeout(forward.ExecTimeout(f.Deployment.EnvVars))
 	// Keep the number of a running Deployment, unless it belongs to an earlier function of
 	// this name.
@@ -76,7 +68,8 @@ func (c *Controller) newFunction(now time.Time, f *provider.Function) *function 
 			n = d.replicas
 		}
 	}
-	fn.replicas, fn.led = replica.New(now, keeper.ScaleSettings(f.Inference), n), c.leading()
+	fn.replicas = keeper.Scaler{Scaler: replica.New(now, keeper.ScaleSettings(f.Inference), n), Wish: f.Replicas}
+	fn.led = c.leading()
 	return fn
 }
 
@@ -92,18 +85,9 @@ func (c *Controller) cold() {
 func (fn *function) change(now time.Time, f *provider.Function, load replica.Load) {
 	fn.Function = f
 	fn.forwarder.SetExecTimeout(forward.ExecTimeout(f.Deployment.EnvVars))
-	fn.replicas.Configure(keeper.ScaleSettings(f.Inference))
-	fn.want(now, f.Replicas, load)
+	fn.replicas.Deployed(now, f, load)
 	// The new deployment may not have the earlier problem.
-	fn.failures = keeper.Failures{}
-}
-
-// want sets the number of instances if it differs from the last one set.
-func (fn *function) want(now time.Time, n uint64, load replica.Load) {
-	if n != fn.wish {
-		fn.wish, fn.wishedAt = n, now
-		fn.replicas.Set(now, int(n), load)
-	}
+	fn.Failures = keeper.Failures{}
 }
 
 // load returns the function's load at all replicas.

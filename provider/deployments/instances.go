@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
@@ -188,14 +189,12 @@ func (c *Controller) answers(ctx context.Context, network, address, path string)
 	}}
 	client := &http.Client{Transport: transport, Timeout: probeTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	for pause := firstProbePause; ; pause = min(2*pause, maxProbePause) {
+	for n := 1; ; n++ {
 		if ready(ctx, client, "http://"+address+path) {
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, backoff.Pause(n, firstProbePause, maxProbePause)) {
 			return false
-		case <-time.After(pause):
 		}
 	}
 }

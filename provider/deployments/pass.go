@@ -34,7 +34,7 @@ func (c *Controller) reconcile(now time.Time) time.Duration {
 	if busy {
 		return c.options.Tick
 	}
-	return idleTicks * c.options.Tick
+	return keeper.IdleTicks * c.options.Tick
 }
 
 // wishGrace is how long, after the number was set by the scale route or a deployment, a new leader
@@ -46,12 +46,12 @@ const wishGrace = 10 * time.Second
 func (fn *function) lead(now time.Time, load replica.Load) bool {
 	leads := fn.controller.leading()
 	if leads && !fn.led {
-		n := int(fn.wish)
-		if is, ok := fn.controller.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.wishedAt) > wishGrace {
+		n := int(fn.replicas.Wish)
+		if is, ok := fn.controller.deployed[fn.Name]; ok && !is.leaving && now.Sub(fn.replicas.WishedAt) > wishGrace {
 			n = is.replicas
 		}
-		fn.replicas = replica.New(now, keeper.ScaleSettings(fn.Inference), n)
-		fn.replicas.Set(now, n, load)
+		fn.replicas.Scaler = replica.New(now, keeper.ScaleSettings(fn.Inference), n)
+		fn.replicas.Scaler.Set(now, n, load)
 	}
 	fn.led = leads
 	return leads
@@ -60,15 +60,9 @@ func (fn *function) lead(now time.Time, load replica.Load) bool {
 // decide asks the scaler how many instances one function should have. It reports whether the
 // function needs another look soon. The lock is held.
 func (fn *function) decide(now time.Time, load replica.Load) (busy bool) {
-	before, came := fn.replicas.Wanted(), load.Arrivals
-	after := fn.replicas.Next(now, load)
-	if after != before {
-		fn.controller.options.Logger.Info().Str("function", fn.Name).Int("from", before).Int("to", after).Msg("scaling")
-	}
+	fn.replicas.Follow(now, load, fn.Name, &fn.controller.options.Logger)
 	settled := fn.settle(now)
-	busy = !settled || load.InFlight > 0 || load.Waiting > 0 || came != fn.seen
-	fn.seen = came
-	return busy
+	return fn.replicas.Busy(load) || !settled
 }
 
 // prune forgets the counters of replicas that are gone. The lock is held.

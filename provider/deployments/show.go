@@ -9,16 +9,10 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// Describe returns the state of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (keeper.Description, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return keeper.Description{}, false
-	}
+// description returns the state of a function with its instances. The lock is held.
+func (fn *function) description() keeper.Description {
 	d := fn.describe().Description
-	for _, in := range c.pods[name] {
+	for _, in := range fn.controller.pods[fn.Name] {
 		if in.Leaving {
 			continue
 		}
@@ -31,20 +25,18 @@ func (c *Controller) Describe(name string) (keeper.Description, bool) {
 		d.Instances = append(d.Instances, shown)
 	}
 	slices.SortFunc(d.Instances, func(a, b cluster.Instance) int { return cmp.Compare(a.ID, b.ID) })
-	return d, true
+	return d
 }
 
-// Status implements [provider.Controller]. Replicas is the number of instances that the function
-// should have. At a replica that does not lead, it is the number that the leader has set.
-func (c *Controller) Status(name string) (provider.Status, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return provider.Status{}, false
-	}
+// status is what the provider shows of a function. Replicas is the number of instances that the
+// function should have. At a replica that does not lead, it is the number that the leader has set.
+// The lock is held.
+func (fn *function) status() provider.Status {
 	d := fn.describe()
-	return provider.Status{Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted), Usage: c.usage[name], Problem: d.Problem}, true
+	return provider.Status{
+		Replicas: d.Wanted, AvailableReplicas: min(uint64(d.Ready), d.Wanted),
+		Usage: fn.controller.usage[fn.Name], Problem: d.Problem,
+	}
 }
 
 // description describes a function without its instances.
@@ -78,8 +70,8 @@ func (fn *function) describe() description {
 	if is := fn.controller.deployed[fn.Name]; is.failure != "" && d.Unplaced == "" {
 		d.Unplaced = "the cluster creates no instance: " + is.failure
 	}
-	if fn.failures.Why != "" {
-		d.Unplaced = "could not change the function's Deployment: " + fn.failures.Why
+	if fn.Failures.Why != "" {
+		d.Unplaced = "could not change the function's Deployment: " + fn.Failures.Why
 	}
 	d.Problem = cmp.Or(d.Crash, d.Unplaced)
 	if d.Problem != "" && d.Ready > 0 && !latest { // Only instances of earlier deployments are ready.
@@ -98,7 +90,7 @@ func (fn *function) wanted() int {
 
 // tell gives the forwarder the answer for requests that find no ready instance.
 func (fn *function) tell(d description) {
-	fn.notice.Tell(fn.forwarder, cmp.Or(d.Crash, d.Unplaced), d.Crash != "" && d.hopeless)
+	fn.Announce(cmp.Or(d.Crash, d.Unplaced), d.Crash != "" && d.hopeless)
 }
 
 // record updates the function's metrics that have changed. The lock is held.
@@ -106,11 +98,11 @@ func (fn *function) record(d description) {
 	if d.Ready != fn.shown {
 		fn.shown = d.Ready
 		held := fn.config().Resources
-		fn.metrics.SetInstances(fn.config().String(), d.Ready)
-		fn.metrics.SetAllocated(cluster.Resources{CPU: d.Ready * held.CPU, Memory: int64(d.Ready) * held.Memory})
+		fn.Metrics.SetInstances(fn.config().String(), d.Ready)
+		fn.Metrics.SetAllocated(cluster.Resources{CPU: d.Ready * held.CPU, Memory: int64(d.Ready) * held.Memory})
 	}
 	if used := fn.controller.usage[fn.Name]; used != fn.used {
 		fn.used = used
-		fn.metrics.SetUsed(used)
+		fn.Metrics.SetUsed(used)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/instance/duplex"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -62,18 +63,13 @@ func (f *Forwarder) transport(network, address string) *http.Transport {
 func (f *Forwarder) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	for n := 1; ; n++ {
 		conn, err := f.options.Dial(ctx, network, address)
 		if err == nil {
 			return duplex.Conn(conn), nil
 		}
-		if !errors.Is(err, syscall.EAGAIN) {
+		if !errors.Is(err, syscall.EAGAIN) || !backoff.Wait(ctx, backoff.Pause(n, time.Millisecond, 50*time.Millisecond)) {
 			return nil, &dialError{err}
-		}
-		select {
-		case <-ctx.Done():
-			return nil, &dialError{err}
-		case <-time.After(pause):
 		}
 	}
 }

@@ -43,8 +43,12 @@ func (k *Keeper[I]) Claim(function string, adopt func(cluster.Instance) (in I, u
 	}
 }
 
-// Restoring tells which functions are still to be deployed after a restart.
-func (k *Keeper[I]) Restoring(missing func(function string) bool) { k.missing = missing }
+// Restoring tells which functions are still to be deployed after a restart. The lock is not held.
+func (k *Keeper[I]) Restoring(missing func(function string) bool) {
+	k.options.Lock.Lock()
+	defer k.options.Lock.Unlock()
+	k.missing = missing
+}
 
 // StopUnclaimed stops unclaimed instances of functions that neither are deployed nor will be
 // after a restart. With several replicas it waits for orphanGrace first. known reports whether

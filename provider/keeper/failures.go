@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 const (
@@ -25,12 +27,6 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// Backoff returns the pause after the n-th failure in a row: first, 2 first, 4 first, …, at
-// most longest.
-func Backoff(n int, first, longest time.Duration) time.Duration {
-	return min(first<<min(max(n-1, 0), 16), longest)
-}
-
 // Failures counts failures in a row: instances that exited early, or refused changes. The
 // zero value means no failure.
 type Failures struct {
@@ -48,7 +44,7 @@ type Failures struct {
 // Failed records one more failure.
 func (f *Failures) Failed(now time.Time, why string) {
 	f.Count++
-	f.NotBefore = now.Add(Backoff(f.Count, firstPause, longestPause))
+	f.NotBefore = now.Add(backoff.Pause(f.Count, firstPause, longestPause))
 	f.Why = why
 }
 

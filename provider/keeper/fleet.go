@@ -46,8 +46,10 @@ type Service struct {
 	// Unplaced is why there are too few instances, "" if there are enough.
 	Unplaced string
 
-	notice Notice
+	notice notice
 }
+
+func (s *Service) service() *Service { return s }
 
 // Tell passes the failures, otherwise Unplaced, to the dispatcher as the answer to requests
 // without a ready instance.
@@ -59,9 +61,12 @@ func (s *Service) Tell(now time.Time) {
 	s.Announce(s.Unplaced, false)
 }
 
-// Announce is Tell for any other problem.
+// Announce is Tell for any other problem. It tells the dispatcher nothing twice.
 func (s *Service) Announce(problem string, refuse bool) {
-	s.notice.Tell(s.Dispatcher, problem, refuse)
+	if now := (notice{problem, refuse}); now != s.notice {
+		s.notice = now
+		s.Dispatcher.SetProblem(problem, refuse)
+	}
 }
 
 // Fleet holds the instances of one function. A controller's type of function embeds it.
@@ -92,18 +97,10 @@ func (f *Fleet[I]) Sorted() []I {
 	return f.order
 }
 
-// Notice is the problem that was last passed to a dispatcher.
-type Notice struct {
+// notice is the problem that was last passed to a dispatcher.
+type notice struct {
 	problem string
 	refuse  bool
-}
-
-// Tell passes a problem to a dispatcher if it differs from the last one.
-func (n *Notice) Tell(d Dispatcher, problem string, refuse bool) {
-	if now := (Notice{problem, refuse}); now != *n {
-		*n = now
-		d.SetProblem(problem, refuse)
-	}
 }
 
 // Description is the state of a function.

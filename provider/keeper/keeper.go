@@ -2,7 +2,8 @@
 // retires and stops them, follows their state on the backend and reads their usage. It does
 // not decide how many there should be: provider/control asks the scaling engine for models,
 // provider/processes and provider/deployments ask scaling/replica for ordinary functions.
-// Begin with Keeper. A Fleet holds one function's instances, a Loop looks at the load every
+// A controller embeds a Base, which answers the provider's questions about its functions. Begin with
+// Keeper. A Fleet holds one function's instances, a Loop looks at the load every
 // tick and sooner after a Kick, Tasks run in the background.
 package keeper
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/health"
 	"github.com/faas-infer/faas-infer/provider/metrics"
@@ -337,10 +339,7 @@ func (k *Keeper[I]) stop(id cluster.InstanceID, grace time.Duration, stuck chan<
 		if n == 1 && stuck != nil {
 			close(stuck)
 		}
-		select {
-		case <-k.Context().Done():
-		case <-time.After(Backoff(n, firstRetry, longestRetry)):
-		}
+		backoff.Wait(k.Context(), backoff.Pause(n, firstRetry, longestRetry))
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
@@ -47,10 +47,8 @@ func (g *Group) wakeLoop(ctx context.Context) {
 			_, err := g.call(ctx, m, http.MethodPost, wakePath, bytes.NewReader(body))
 			return err
 		})
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, wakePause) {
 			return
-		case <-time.After(wakePause):
 		}
 	}
 }

@@ -72,8 +72,8 @@ type Options struct {
 
 // Controller holds the ordinary functions of one provider.
 type Controller struct {
+	keeper.Base[*function]
 	options Options
-	kick    keeper.Kick
 
 	mu        sync.Mutex
 	functions map[string]*function
@@ -83,7 +83,10 @@ type Controller struct {
 // New returns a controller that knows the instances which an earlier provider has
 // left on the backend; Deploy claims them. Call Run to make it work.
 func New(ctx context.Context, o Options) (*Controller, error) {
-	c := &Controller{options: o, kick: keeper.NewKick(), functions: map[string]*function{}}
+	c := &Controller{options: o, functions: map[string]*function{}}
+	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
+		Describe: (*function).description, Status: (*function).status, Release: c.Release,
+	})
 	var err error
 	c.keeper, err = keeper.New[*instance](ctx, keeper.Options{
 		Backend: o.Backend, Logger: o.Logger, Lock: &c.mu, Wake: c.Wake, StopGrace: o.StopGrace, Replicas: keeper.Alone{},
@@ -94,30 +97,18 @@ func New(ctx context.Context, o Options) (*Controller, error) {
 	return c, nil
 }
 
-// idleTicks is the number of ticks between two looks while nothing happens.
-const idleTicks = 10
-
 // Run follows the backend's events and looks at the load every tick, and at once
 // after an event, until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
-	keeper.Loop{
-		Kick: c.kick, Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.look,
-		Rest:   func(took time.Duration) time.Duration { return keeper.Rest(took, c.options.Tick) },
+	c.Loop(ctx, c.options.Tick, keeper.Loop{
+		Events: c.options.Backend.Events(), Observe: c.keeper.Observe, Look: c.look,
 		Period: keeper.ReadingPeriod, Sample: func(time.Time) { c.keeper.Sample() },
-	}.Run(ctx)
+	})
 }
-
-// Wake makes Run look at the load at once.
-func (c *Controller) Wake() { c.kick.Now() }
 
 // Close stops every instance and waits until all are gone; it kills those that
 // remain when ctx ends. Run must have returned.
 func (c *Controller) Close(ctx context.Context) error {
-	c.mu.Lock()
-	c.keeper.End()
-	for _, fn := range c.functions {
-		fn.forwarder.Close()
-	}
-	c.mu.Unlock()
+	c.End(c.keeper.Tasks)
 	return c.keeper.Close(ctx)
 }

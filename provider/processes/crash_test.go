@@ -33,7 +33,7 @@ func TestInstanceThatDiesIsReplaced(t *testing.T) {
 func TestCrashLoopBacksOff(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
-			return behaviour{readyAfter: -1, exitAfter: 10 * time.Millisecond, reason: "exit status 3: no such file"}
+			return behaviour{ReadyAfter: -1, ExitAfter: 10 * time.Millisecond, ExitReason: "exit status 3: no such file"}
 		})
 		r.deploy("f", "a", between(3, 3))
 		time.Sleep(5 * time.Second)
@@ -67,7 +67,7 @@ func TestInstancesOfAnUpdateThatDie(t *testing.T) {
 		r.deploy("f", "a")
 		r.ready("f", 1)
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
-			return behaviour{readyAfter: -1, exitAfter: 10 * time.Millisecond, reason: "exit status 3"}
+			return behaviour{ReadyAfter: -1, ExitAfter: 10 * time.Millisecond, ExitReason: "exit status 3"}
 		})
 		r.deploy("f", "b")
 		r.until("a problem", func() bool { return r.describe("f").Problem != "" })
@@ -92,7 +92,7 @@ func TestCrashLoopThatEnds(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour {
 			if n < 3 {
-				return behaviour{refuse: errors.New("no space left on device")}
+				return behaviour{Refuse: errors.New("no space left on device")}
 			}
 			return behaviour{}
 		})
@@ -111,7 +111,7 @@ func TestUpdateThatCrashes(t *testing.T) {
 		r.deploy("f", "good", between(2, 2))
 		r.ready("f", 2)
 		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
-			return behaviour{readyAfter: 20 * time.Millisecond, exitAfter: 50 * time.Millisecond, reason: "panic"}
+			return behaviour{ReadyAfter: 20 * time.Millisecond, ExitAfter: 50 * time.Millisecond, ExitReason: "panic"}
 		})
 		r.deploy("f", "bad", between(2, 2))
 		time.Sleep(5 * time.Minute)
@@ -133,7 +133,7 @@ func TestUpdateThatCrashes(t *testing.T) {
 // An instance that no longer accepts connections is killed and replaced.
 func TestDeafInstance(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{deaf: n == 0} })
+		r.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{Deaf: n == 0} })
 		r.deploy("f", "a")
 		r.ready("f", 1)
 		deaf := r.only().ID
@@ -149,9 +149,9 @@ func TestStopThatFailsIsTriedAgain(t *testing.T) {
 	try(t, func(r *rig) {
 		r.deploy("f", "a")
 		r.ready("f", 1)
-		r.backend.mu.Lock()
-		r.backend.stopFails = 3
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.StopFails = 3
+		r.backend.Mu.Unlock()
 		if err := r.Remove(t.Context(), full("f")); err != nil {
 			t.Fatal(err)
 		}
@@ -196,9 +196,9 @@ func TestNoRoom(t *testing.T) {
 // The controller leaves what other kinds of instances hold.
 func TestRoomOfOthers(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.mu.Lock()
-		r.backend.nodes[0].Others.CPU = 3500
-		r.backend.mu.Unlock()
+		r.backend.Mu.Lock()
+		r.backend.Machines[0].Others.CPU = 3500
+		r.backend.Mu.Unlock()
 		r.deploy("f", "a", func(f *provider.Function) { f.Inference.Requests.CPU = 1000 })
 		time.Sleep(time.Minute)
 		if n := r.backend.asked(); n != 0 {

@@ -2,7 +2,6 @@ package processes
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/faas-infer/faas-infer/provider"
@@ -39,15 +38,6 @@ func (c *Controller) Deploy(_ context.Context, f *provider.Function) (provider.D
 	return fn.forwarder, nil
 }
 
-// Remove implements [provider.Controller].
-func (c *Controller) Remove(ctx context.Context, name string) error {
-	if err := c.Release(ctx, name); err != nil {
-		return err
-	}
-	c.options.Metrics.Remove(name)
-	return nil
-}
-
 // Release is Remove for a function that another controller has taken over: it keeps
 // the function's metrics.
 func (c *Controller) Release(_ context.Context, name string) error {
@@ -67,23 +57,10 @@ func (c *Controller) Release(_ context.Context, name string) error {
 }
 
 // Restoring implements [provider.Controller].
-func (c *Controller) Restoring(missing func(function string) bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keeper.Restoring(missing)
-}
+func (c *Controller) Restoring(missing func(function string) bool) { c.keeper.Restoring(missing) }
 
 // Scale implements [provider.Controller]. The number applies at once, until the load
 // changes it; 0 retires all instances until the next request.
 func (c *Controller) Scale(name string, replicas uint64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return fmt.Errorf("%s: %w", name, keeper.ErrAbsent)
-	}
-	fn.wish = replicas
-	fn.replicas.Set(time.Now(), int(replicas), fn.load())
-	c.Wake()
-	return nil
+	return c.Change(name, func(fn *function) { fn.replicas.Set(time.Now(), replicas, fn.load()) })
 }

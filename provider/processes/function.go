@@ -17,11 +17,7 @@ type function struct {
 	*revision
 	keeper.Fleet[*instance]
 	forwarder *forward.Forwarder
-	replicas  *replica.Scaler
-	// wish is the number that the scale route or the deployment set last.
-	wish uint64
-	// arrivals is the counter at the last look.
-	arrivals uint64
+	replicas  keeper.Scaler
 	// handed says that the deployed revision answers, and earlier ones never again. claiming: it is
 	// not known yet which one answers, because instances of both are being taken over.
 	handed, claiming bool
@@ -91,7 +87,8 @@ func (fn *function) raise() {
 }
 
 func (c *Controller) newFunction(now time.Time, r *revision) *function {
-	fn := &function{revision: r, wish: r.Replicas, replicas: replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas))}
+	scaler := replica.New(now, keeper.ScaleSettings(r.Inference), int(r.Replicas))
+	fn := &function{revision: r, replicas: keeper.Scaler{Scaler: scaler, Wish: r.Replicas}}
 	recorder := c.options.Metrics.Function(r.Name)
 	fn.forwarder = forward.New(forward.Options{
 		ColdWait: c.options.ColdWait, QueueLimit: c.options.QueueLimit, BodyIdle: c.options.BodyTimeout, Dial: c.options.Dial,
@@ -118,19 +115,10 @@ func (fn *function) change(now time.Time, r *revision) {
 	}
 	fn.raise() // Those that stay run as the new revision.
 	fn.forwarder.SetExecTimeout(forward.ExecTimeout(r.env))
-	fn.replicas.Configure(keeper.ScaleSettings(r.Inference))
-	fn.want(now, r.Replicas)
+	fn.replicas.Deployed(now, r.Function, fn.load())
 	// The new deployment may not have the earlier problem.
 	fn.Unplaced, fn.Failures = "", keeper.Failures{}
 	fn.Tell(now)
-}
-
-// want sets the number of instances if it differs from the last one set.
-func (fn *function) want(now time.Time, n uint64) {
-	if n != fn.wish {
-		fn.wish = n
-		fn.replicas.Set(now, int(n), fn.load())
-	}
 }
 
 // staying lists the instances that are not being retired: current ones, which run the
@@ -192,7 +180,7 @@ func (c *Controller) claim(now time.Time, fn *function) {
 			old++
 		}
 	}
-	fn.handed = keeper.HandOver(float64(current), float64(old), float64(fn.wish))
+	fn.handed = keeper.HandOver(float64(current), float64(old), float64(fn.replicas.Wish))
 	fn.raise()
 	if n := len(fn.Instances); n > 0 {
 		fn.replicas.Resume(now, n)

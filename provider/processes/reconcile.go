@@ -37,7 +37,7 @@ func (c *Controller) look(now time.Time) time.Duration {
 	if busy {
 		return c.options.Tick
 	}
-	return idleTicks * c.options.Tick
+	return keeper.IdleTicks * c.options.Tick
 }
 
 // decide asks the scaler of each function how many instances it should have. It
@@ -46,13 +46,8 @@ func (c *Controller) decide(now time.Time) (short bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, fn := range c.functions {
-		before := fn.replicas.Wanted()
-		after := fn.replicas.Next(now, fn.load())
-		if after != before {
-			c.options.Logger.Info().Str("function", fn.Name).Int("from", before).Int("to", after).Msg("scaling")
-		}
 		current, _ := fn.staying()
-		short = short || len(current) < after
+		short = len(current) < fn.replicas.Follow(now, fn.load(), fn.Name, &c.options.Logger) || short
 	}
 	return short
 }
@@ -94,10 +89,7 @@ func (c *Controller) reconcile(now time.Time, fn *function, free *room) (busy bo
 	} else if missing <= 0 {
 		fn.Unplaced = ""
 	}
-	load := fn.load()
-	busy = missing > 0 || ready < wanted || len(old) > 0 || load.InFlight > 0 || load.Waiting > 0 || load.Arrivals != fn.arrivals
-	fn.arrivals = load.Arrivals
-	return busy
+	return fn.replicas.Busy(fn.load()) || missing > 0 || ready < wanted || len(old) > 0
 }
 
 // steady is how long an instance must have been ready before it replaces one of an

@@ -67,7 +67,7 @@ func TestScalingSwitchedOff(t *testing.T) {
 
 func TestScaleByCapacity(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: time.Second} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{AnswerAfter: time.Second} })
 		r.deploy("f", "a", func(f *provider.Function) {
 			f.Inference.ScaleType, f.Inference.ScaleTarget = annotation.TypeCapacity, 2
 		})
@@ -122,7 +122,7 @@ func TestScaleRoute(t *testing.T) {
 // Requests in flight when a function is scaled to zero are answered.
 func TestScaleToZeroLosesNothing(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: 20 * time.Second} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{AnswerAfter: 20 * time.Second} })
 		r.deploy("f", "a")
 		r.ready("f", 1)
 		answered := make(chan error)

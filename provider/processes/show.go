@@ -7,18 +7,12 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 )
 
-// Describe returns the state of a function; false if it is not deployed.
-func (c *Controller) Describe(name string) (keeper.Description, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return keeper.Description{}, false
-	}
+// description returns the state of a function. The lock is held.
+func (fn *function) description() keeper.Description {
 	d := fn.Describe()
 	d.Cold, d.Wanted = fn.forwarder.Stats().Cold, uint64(fn.replicas.Wanted())
 	d.Problem = fn.problem()
-	return d, true
+	return d
 }
 
 // problem returns why the function is not served as it should be, "" if there is no
@@ -43,21 +37,15 @@ func (fn *function) earlier() bool {
 	return earlier
 }
 
-// Status implements [provider.Controller]. Replicas is the number of instances that
+// status is what the provider shows of a function. Replicas is the number of instances that
 // the function should have: right after a deployment its minimum, right after the
-// scale route that route's number.
-func (c *Controller) Status(name string) (provider.Status, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fn, ok := c.functions[name]
-	if !ok {
-		return provider.Status{}, false
-	}
+// scale route that route's number. The lock is held.
+func (fn *function) status() provider.Status {
 	s := provider.Status{Replicas: uint64(fn.replicas.Wanted()), Usage: fn.Usage(), Problem: fn.problem()}
 	for _, in := range fn.Instances {
 		if in.There() && s.AvailableReplicas < s.Replicas {
 			s.AvailableReplicas++
 		}
 	}
-	return s, true
+	return s
 }

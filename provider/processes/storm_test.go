@@ -43,12 +43,12 @@ func (s *storm) step() {
 			s.t.Error(err)
 		}
 	case n < 7:
-		s.backend.mu.Lock()
-		for _, in := range s.backend.instances {
-			s.backend.exit(in, "killed by signal 9")
+		s.backend.Mu.Lock()
+		for _, in := range s.backend.Running {
+			s.backend.Exit(in, "killed by signal 9")
 			break
 		}
-		s.backend.mu.Unlock()
+		s.backend.Mu.Unlock()
 	case n < 17:
 		s.wait.Go(func() { s.invoke(name, "x") }) // Anything may be the answer.
 	default:
@@ -67,17 +67,17 @@ func TestStorm(t *testing.T) {
 			defer s.close()
 			var mu sync.Mutex
 			fate := rand.New(rand.NewPCG(seed, 2))
-			s.backend.behave = func(int, cluster.InstanceSpec) behaviour {
+			s.backend.Behave = func(int, cluster.InstanceSpec) behaviour {
 				mu.Lock()
 				defer mu.Unlock()
-				how := behaviour{answerAfter: time.Duration(fate.IntN(500)) * time.Millisecond, readyAfter: time.Duration(1+fate.IntN(300)) * time.Millisecond}
+				how := behaviour{AnswerAfter: time.Duration(fate.IntN(500)) * time.Millisecond, ReadyAfter: time.Duration(1+fate.IntN(300)) * time.Millisecond}
 				switch fate.IntN(10) {
 				case 0:
-					how.refuse = errors.New("no")
+					how.Refuse = errors.New("no")
 				case 1:
-					how.readyAfter, how.exitAfter, how.reason = -1, 50*time.Millisecond, "exit status 1"
+					how.ReadyAfter, how.ExitAfter, how.ExitReason = -1, 50*time.Millisecond, "exit status 1"
 				case 2:
-					how.deaf = true
+					how.Deaf = true
 				}
 				return how
 			}

@@ -81,7 +81,7 @@ func TestEventsBeforeTheClaim(t *testing.T) {
 		first := newRig(t)
 		first.open()
 		first.run()
-		first.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{readyAfter: time.Second} })
+		first.backend.becomes(func(n int, _ cluster.InstanceSpec) behaviour { return behaviour{ReadyAfter: time.Second} })
 		first.deploy("f", "a", between(2, 2))
 		time.Sleep(500 * time.Millisecond)
 		r := first.again()

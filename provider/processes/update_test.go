@@ -25,7 +25,7 @@ import (
 func TestUpdateLosesNothing(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.becomes(func(_ int, s cluster.InstanceSpec) behaviour {
-			return behaviour{answerAfter: 300 * time.Millisecond, readyAfter: 2 * time.Second}
+			return behaviour{AnswerAfter: 300 * time.Millisecond, ReadyAfter: 2 * time.Second}
 		})
 		r.deploy("f", "old", between(3, 3))
 		r.ready("f", 3)
@@ -59,7 +59,7 @@ func TestNoEarlierRevisionAnswersAfterALater(t *testing.T) {
 			readyAfter := 100 * time.Millisecond
 			r.backend.becomes(func(int, cluster.InstanceSpec) behaviour {
 				readyAfter += 300 * time.Millisecond // They are ready one after the other.
-				return behaviour{readyAfter: readyAfter, answerAfter: 5 * time.Millisecond}
+				return behaviour{ReadyAfter: readyAfter, AnswerAfter: 5 * time.Millisecond}
 			})
 			edit := func(f *provider.Function) {
 				between(4, 4)(f)
@@ -75,7 +75,7 @@ func TestNoEarlierRevisionAnswersAfterALater(t *testing.T) {
 			}()
 			latest := uint64(0)
 			for range 2000 {
-				d, _ := r.dispatchers.Load("f")
+				d, _ := r.on.Dispatchers.Load("f")
 				got, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}})
 				if err != nil {
 					r.t.Fatalf("%s: %v", what, err)
@@ -101,7 +101,7 @@ func TestInstancesThatStayAnswerAsTheNewRevision(t *testing.T) {
 		for want := range uint64(3) {
 			r.deploy("f", "a")
 			r.ready("f", 1)
-			d, _ := r.dispatchers.Load("f")
+			d, _ := r.on.Dispatchers.Load("f")
 			got, err := d.(provider.Dispatcher).Invoke(r.t.Context(), &frame.Request{Method: "POST", Path: "/", Header: http.Header{}})
 			if err != nil || got.Header.Get("X-Infer-Revision") != strconv.FormatUint(want+1, 10) {
 				r.t.Errorf("%v, %v", got, err)
@@ -187,7 +187,7 @@ func TestGoingBackToAnEarlierRevision(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.dispatchers.Store("f", d)
+			r.on.Dispatchers.Store("f", d)
 		}
 		deploy(before)
 		r.ready("f", 1)
@@ -285,7 +285,7 @@ func TestRefusedDeployments(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: 5 * time.Second} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{AnswerAfter: 5 * time.Second} })
 		r.deploy("f", "a", between(2, 2))
 		r.ready("f", 2)
 		answered := make(chan error)
@@ -348,7 +348,7 @@ func TestDrainGrace(t *testing.T) {
 // Close ends a long drain.
 func TestCloseDoesNotWaitForDrains(t *testing.T) {
 	try(t, func(r *rig) {
-		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{answerAfter: time.Hour} })
+		r.backend.becomes(func(int, cluster.InstanceSpec) behaviour { return behaviour{AnswerAfter: time.Hour} })
 		r.deploy("f", "a", func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"exec_timeout": "1h"} })
 		r.ready("f", 1)
 		go r.invoke("f", "x")
@@ -365,7 +365,7 @@ func TestCloseDoesNotWaitForDrains(t *testing.T) {
 // as there are any.
 func TestWholeGPUs(t *testing.T) {
 	try(t, func(r *rig) {
-		n := &r.backend.nodes[0]
+		n := &r.backend.Machines[0]
 		for _, uuid := range []string{"a", "b", "c", "d", "e"} {
 			d := cluster.DeviceRoom{UUID: uuid, Total: cluster.Resources{GPU: 100, GPUMemory: 40 << 30}}
 			switch uuid {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/web"
@@ -160,13 +161,13 @@ func (c *Controller) leave(name string, kind cluster.Kind, from, next *target) *
 		for next.before.Load() != nil {
 			if ready, _ := c.parts[cluster.Model].able(name); ready {
 				next.before.Store(nil)
-			} else if !pause(ctx) {
+			} else if !backoff.Wait(ctx, moveLook) {
 				return
 			}
 		}
 		from.next.Store(next)
 		for began := time.Now(); time.Since(began) < leastStay || from.inFlight.Load() > 0 && time.Since(began) < longestStay; {
-			if !pause(ctx) {
+			if !backoff.Wait(ctx, moveLook) {
 				return
 			}
 		}
@@ -176,14 +177,4 @@ func (c *Controller) leave(name string, kind cluster.Kind, from, next *target) *
 		}
 	})
 	return l
-}
-
-// pause waits for moveLook; it returns false if ctx ends first.
-func pause(ctx context.Context) bool {
-	select {
-	case <-time.After(moveLook):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

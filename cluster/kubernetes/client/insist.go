@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // startPause is the time between two tries at the start of a program.
@@ -27,10 +29,8 @@ func Insist(ctx context.Context, log zerolog.Logger, f func(ctx context.Context)
 			log.Warn().Err(err).Msg("the provider cannot start yet; it tries again")
 		}
 		last = err
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, startPause) {
 			return last
-		case <-time.After(startPause):
 		}
 	}
 }

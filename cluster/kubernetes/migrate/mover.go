@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
 )
 
@@ -263,13 +264,12 @@ func await(ctx context.Context, look func() (missing string, err error)) error {
 		if err != nil && ctx.Err() == nil || err == nil && missing == "" {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			if err != nil {
-				return err
-			}
+		switch waited := backoff.Wait(ctx, pause); {
+		case waited:
+		case err != nil:
+			return err
+		default:
 			return fmt.Errorf("it took too long: %s; faas-netes still serves", missing)
-		case <-time.After(pause):
 		}
 	}
 }

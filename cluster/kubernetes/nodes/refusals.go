@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 const (
@@ -57,7 +59,7 @@ func (r refusal) again(now time.Time, why string, longest time.Duration) refusal
 	if now.Sub(r.until) > refusalMemory {
 		r.count = 0
 	}
-	return refusal{why: why, until: now.Add(min(firstRefusal<<min(r.count, 16), longest)), count: r.count + 1}
+	return refusal{why: why, until: now.Add(backoff.Pause(r.count+1, firstRefusal, longest)), count: r.count + 1}
 }
 
 // of returns a function's refusals, without those of an earlier revision.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // reopenPause is the wait before a log is opened again after its stream broke off.
@@ -74,10 +76,8 @@ func (f *follower) tail(pod *corev1.Pod, from time.Time) {
 		case err != nil:
 			f.complain(f.ctx, err)
 		}
-		select {
-		case <-f.ctx.Done():
+		if !backoff.Wait(f.ctx, reopenPause) {
 			return
-		case <-time.After(reopenPause):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/backoff"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/gpu/device"
 )
@@ -291,7 +292,7 @@ func (g *GPUs) keep(ctx context.Context, d *daemon) {
 		if err := d.kill(); err != nil {
 			g.log.Error().Err(err).Msg("a failed MPS daemon is left")
 		}
-		for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		for n := 1; ; n++ {
 			if err = d.start(ctx); err == nil {
 				break
 			}
@@ -300,10 +301,8 @@ func (g *GPUs) keep(ctx context.Context, d *daemon) {
 			}
 			g.log.Error().Err(err).Str("device", d.device).Msg("the MPS daemon of a GPU does not start")
 			g.pause(d.device, err.Error())
-			select {
-			case <-ctx.Done():
+			if !backoff.Wait(ctx, backoff.Pause(n, firstPause, longestPause)) {
 				return
-			case <-time.After(pause):
 			}
 		}
 		g.pause(d.device, "")

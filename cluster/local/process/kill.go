@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // KillAll sends SIGKILL to all processes that list returns. It repeats this until list
@@ -18,7 +20,7 @@ import (
 // kills this process. If some are left after timeout, the error says how many.
 func KillAll(list func() ([]int, error), timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
-	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+	for n := 1; ; n++ {
 		pids, err := others(list)
 		if err != nil {
 			return err
@@ -32,7 +34,7 @@ func KillAll(list func() ([]int, error), timeout time.Duration) error {
 		if err := killListed(pids, list); err != nil {
 			return err
 		}
-		time.Sleep(pause)
+		time.Sleep(backoff.Pause(n, 100*time.Microsecond, 10*time.Millisecond))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // The smallest and the largest number of bytes that a worker asks for in one pull.
@@ -121,9 +123,7 @@ func (w *worker) loop() {
 		if errors.Is(err, errReopen) && failures == 0 {
 			continue
 		}
-		select {
-		case <-time.After(min(250*time.Millisecond<<min(failures, 5), 5*time.Second)):
-		case <-w.pool.run.Done():
+		if !backoff.Wait(w.pool.run, backoff.Pause(failures+1, 250*time.Millisecond, 5*time.Second)) {
 			return
 		}
 	}

@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/backoff"
 )
 
 // The annotations that Parse reads.
@@ -156,11 +158,7 @@ func codes(value string) ([]int, error) {
 
 // Wait returns how long to wait after try number tries, counted from 1.
 func (s Settings) Wait(tries int) time.Duration {
-	d := max(s.MinWait, time.Millisecond)
-	for ; tries > 1 && d < s.MaxWait; tries-- {
-		d *= 2
-	}
-	return min(d, max(s.MaxWait, time.Millisecond))
+	return backoff.Pause(tries, max(s.MinWait, time.Millisecond), max(s.MaxWait, time.Millisecond))
 }
 
 // spread makes a wait shorter by up to a quarter, as luck in [0, 1) says: messages that failed together
