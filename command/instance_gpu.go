@@ -47,7 +47,7 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 		end() // Open does without a copy, so none is at fault.
 		return nil, instance.Startup{}, err
 	}
-	e.AfterWait(ctx, func(err error) {
+	cuda.AfterWait(ctx, e, func(err error) {
 		defer end()
 		if err == nil {
 			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Interface("weights", e.Weights()).Msg("all batch sizes are prepared")

@@ -321,8 +321,8 @@ func (e *Engine) Wait(ctx context.Context) error {
 	}
 }
 
-// AfterWait calls done in the background with the result of Wait.
-func (e *Engine) AfterWait(ctx context.Context, done func(error)) {
+// AfterWait calls done in the background with the result of [Engine.Wait].
+func AfterWait(ctx context.Context, e *Engine, done func(error)) {
 	go func() { done(e.Wait(ctx)) }()
 }
 

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"cmp"
@@ -20,14 +20,15 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/command/partitioning"
-	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/cut"
+	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
@@ -35,10 +36,11 @@ import (
 // children of this program.
 type Cutter struct {
 	// dir has a directory for each model and each set of limits.
-	dir     string
-	models  *childModels
-	makings makings
-	// loading is how many times a part's size an instance takes beside partitioning.Overhead while
+	dir    string
+	models *children.Models
+	log    zerolog.Logger
+	jobs   jobs
+	// loading is how many times a part's size an instance takes beside partition.Overhead while
 	// it loads the part, 1 if it maps what was prepared.
 	loading float64
 	// read has what was read of directories, by path.
@@ -90,7 +92,7 @@ func (c *Cutter) begin(work func(ctx context.Context)) bool {
 type readPlans struct {
 	stamp string
 	files []string
-	plans []*partitioning.Served
+	plans []*partition.Served
 }
 
 // podLoading is how many times a part's size a pod takes that cuts and loads it by itself: 2.7 for
@@ -106,12 +108,11 @@ type Files interface {
 	Here(ctx context.Context, file string) error
 }
 
-// Cutter makes a cutter for instances that cut their parts out of their own images. It reads a
-// model's file only to make plans, or to find out whether it has some.
-func (f *ProviderFlags) Cutter(shared Sharing, files Files, log zerolog.Logger) *Cutter {
-	models := f.childModels()
-	models.log = log
-	return &Cutter{dir: filepath.Join(f.state, plansDir), models: models, loading: podLoading, shared: shared, files: files}
+// NewCutter makes a cutter for instances that cut their parts out of their own images, with the plans
+// below a provider's directory. It reads a model's file only to make plans, or to find out whether it
+// has some.
+func NewCutter(state string, models *children.Models, shared Sharing, files Files, log zerolog.Logger) *Cutter {
+	return &Cutter{dir: filepath.Join(state, plansDir), models: models, loading: podLoading, shared: shared, files: files, log: log}
 }
 
 // hash is the hash of a model's file, which need not be here.
@@ -161,11 +162,11 @@ func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 		asked = append(asked, "--memory", strconv.FormatInt(c.held(in.Limits.Memory), 10))
 	}
 	w = wanted{Model: m, content: hash, arguments: append([]string{"model", "partition", m.File}, asked...)}
-	w.shared = strings.Join(append(asked, hash, onnxruntime.Name(), report.Machine()), " ")
-	if c.models.database != "" {
-		w.arguments = append(w.arguments, "--database", c.models.database)
+	w.shared = strings.Join(append(asked, hash, onnxruntime.Name(), c.models.Machine), " ")
+	if c.models.Database != "" {
+		w.arguments = append(w.arguments, "--database", c.models.Database)
 	}
-	sum := sha256.Sum256([]byte(strings.Join(append(w.arguments, hash, onnxruntime.Name(), report.Machine()), "\n")))
+	sum := sha256.Sum256([]byte(strings.Join(append(w.arguments, hash, onnxruntime.Name(), c.models.Machine), "\n")))
 	w.key = hex.EncodeToString(sum[:])
 	w.dir = filepath.Join(c.dir, w.key[:32])
 	return w, nil
@@ -174,7 +175,7 @@ func (c *Cutter) want(f *provider.Function, m control.Model) (w wanted, err erro
 // held is the memory for which to plan a member of a limit in bytes: less than the limit if the
 // member takes more while it loads its parts.
 func (c *Cutter) held(limit int64) int64 {
-	return partitioning.Overhead + int64(float64(limit-partitioning.Overhead)/c.loading)
+	return partition.Overhead + int64(float64(limit-partition.Overhead)/c.loading)
 }
 
 // plans returns a model's plans, and false if they are not made yet.
@@ -186,7 +187,7 @@ func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
 		return nil, false, nil
 	}
 	if damaged := (*damagedError)(nil); errors.As(err, &damaged) {
-		c.models.log.Warn().Err(err).Msg("a plan for cutting a model cannot be used; it is made again")
+		c.log.Warn().Err(err).Msg("a plan for cutting a model cannot be used; it is made again")
 		return nil, false, nil
 	}
 	if err != nil {
@@ -205,7 +206,7 @@ func (c *Cutter) plans(w wanted) (all []control.Model, made bool, err error) {
 
 // readDir reads a directory of plans, unless it was read before and has not changed since.
 func (c *Cutter) readDir(w wanted) (*readPlans, error) {
-	stamp, err := stampOf(w.dir)
+	stamp, err := children.Stamp(w.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -239,12 +240,12 @@ type damagedError struct {
 func (e *damagedError) Error() string { return fmt.Sprintf("%s: %v", e.file, e.why) }
 
 // readServed reads the file of a plan. The model's content has this hash.
-func readServed(file, content string) (*partitioning.Served, error) {
+func readServed(file, content string) (*partition.Served, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	s := new(partitioning.Served)
+	s := new(partition.Served)
 	switch err := json.Unmarshal(text, s); {
 	case err != nil:
 		return nil, &damagedError{file, err}
@@ -264,6 +265,27 @@ func readServed(file, content string) (*partitioning.Served, error) {
 	return s, nil
 }
 
+// plansIn has directories of plans.
+func plansIn(dir string) workdir.Store { return workdir.Store{Dir: dir, Work: ".plans-"} }
+
+// WritePlans writes plans into a directory that appears with all of them. It does nothing if the directory
+// is there.
+func WritePlans(dir string, served []*partition.Served) error {
+	return plansIn(filepath.Dir(dir)).Make(filepath.Base(dir), workdir.Exists, func(work string) error {
+		for _, s := range served {
+			text, err := json.MarshalIndent(s, "", "  ")
+			if err != nil {
+				return err
+			}
+			name := filepath.Join(work, s.Name+forkjoin.Suffix)
+			if err := os.WriteFile(name, append(text, '\n'), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // make makes a model's plans, unless they are there, or the leader of several replicas will.
 func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 	if _, made, err := c.plans(w); made || err != nil {
@@ -278,14 +300,14 @@ func (c *Cutter) make(ctx context.Context, w wanted, leaderWill bool) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
-	return c.makings.run(ctx, w.dir, w.key, func(ctx context.Context) error {
+	return c.jobs.run(ctx, w.dir, w.key, func(ctx context.Context) error {
 		if made, err := c.settle(w, true); made || err != nil {
 			return err
 		}
 		if err := c.here(ctx, w.File); err != nil {
 			return err
 		}
-		_, failed := c.models.run(ctx, background, filepath.Dir(w.File), append(slices.Clone(w.arguments), "--serve", w.dir)...)
+		_, failed := c.models.Run(ctx, children.Background, filepath.Dir(w.File), append(slices.Clone(w.arguments), "--serve", w.dir)...)
 		// The child fails also if adopt has written the directory meanwhile.
 		made, err := c.settle(w, false)
 		switch {
@@ -313,23 +335,23 @@ func (c *Cutter) settle(w wanted, discard bool) (made bool, err error) {
 // roomless returns an [annotation.Error] if some operator of the model is too large for one instance: no
 // plan would help. Other errors say that this is not known.
 func (c *Cutter) roomless(ctx context.Context, f *provider.Function, m control.Model) error {
-	memory := c.held(f.Inference.Limits.Memory) - partitioning.Overhead
+	memory := c.held(f.Inference.Limits.Memory) - partition.Overhead
 	if memory <= 0 {
-		return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("an instance needs %d MiB beside its part of a model", partitioning.Overhead>>20)}
+		return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("an instance needs %d MiB beside its part of a model", partition.Overhead>>20)}
 	}
 	err := c.here(ctx, m.File)
 	if err != nil {
 		return err
 	}
 	// The published times of a platform take no measuring. Only the sizes matter.
-	_, err = c.models.run(ctx, foreground, filepath.Dir(m.File), "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
+	_, err = c.models.Run(ctx, children.Foreground, filepath.Dir(m.File), "model", "partition", m.File, "--platform", "lambda", "--memory", strconv.FormatInt(memory, 10), "--json")
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if wrong := c.models.assumed().check(ctx, m.File); wrong != nil {
+	if wrong := c.models.CheckFile(ctx, m.File); wrong != nil {
 		return wrong // The file is no model, and not its size is the reason.
 	}
-	return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model cannot be cut for it: %v, and %d MiB beside that", err, partitioning.Overhead>>20)}
+	return &annotation.Error{Key: "limits.memory", Value: limitOf(f), Why: fmt.Sprintf("the model cannot be cut for it: %v, and %d MiB beside that", err, partition.Overhead>>20)}
 }
 
 func limitOf(f *provider.Function) string {
@@ -350,7 +372,7 @@ func (c *Cutter) oversized(f *provider.Function, m control.Model) (bytes int64, 
 		_, bytes = c.files.Known(m.File)
 	}
 	if bytes == 0 {
-		bytes = Weights(m.File)
+		bytes = children.Weights(m.File)
 	}
 	return bytes, bytes > limit, float64(bytes)*c.loading > float64(limit)
 }
@@ -428,7 +450,7 @@ const (
 // Suggestions returns the plans of a function's models as if it could be cut, as far as they
 // are known within suggestWithin.
 func (c *Cutter) Suggestions(ctx context.Context, f *provider.Function, models []control.Model) (all []control.Model) {
-	if limit := f.Inference.Limits.Memory; limit > 0 && c.held(limit) <= partitioning.Overhead {
+	if limit := f.Inference.Limits.Memory; limit > 0 && c.held(limit) <= partition.Overhead {
 		return nil // No part fits.
 	}
 	as := *f

@@ -1,9 +1,8 @@
-package command
+package bundles
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,17 +11,15 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model/cut"
-	"github.com/faas-infer/faas-infer/model/onnxpb"
-	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
@@ -37,7 +34,7 @@ type planned struct {
 func newPlanned(t *testing.T) *planned {
 	t.Helper()
 	dir := withModels(t, "models: [{name: a, model: a.onnx}]\n", "mnist")
-	p := &planned{Cutter: &Cutter{dir: t.TempDir(), models: &childModels{}, loading: 1}, f: &provider.Function{}}
+	p := &planned{Cutter: &Cutter{dir: t.TempDir(), models: &children.Models{}, loading: 1}, f: &provider.Function{}}
 	p.f.Inference.Partition, p.f.Inference.SLO, p.f.Inference.MaxBatch = annotation.PartitionAuto, time.Second, 1
 	p.model = control.Model{Name: cluster.Whole, Of: "app", File: filepath.Join(dir, "a.onnx")}
 	var err error
@@ -49,19 +46,19 @@ func newPlanned(t *testing.T) *planned {
 }
 
 // servedMnist is a plan for mnist on two members.
-func servedMnist(w wanted) *partitioning.Served {
-	return &partitioning.Served{
+func servedMnist(w wanted) *partition.Served {
+	return &partition.Served{
 		Name: "parts-2", Source: w.File, Plan: &cut.Plan{Model: w.content, Members: 2, Rounds: []cut.Round{{End: 2, Cut: "2x1", On: []int{0, 1}}, {First: 2, End: 5, Cut: "whole", On: []int{0}}}},
 		Profile: &profiler.Profile{Parts: 2, Memory: 1 << 30, Measurements: []profiler.Measurement{{Batch: 1, Threads: 2, Median: 1000, P95: 1000, CPU: 2000, Predicted: true}}},
 	}
 }
 
-func (p *planned) write(t *testing.T, all ...*partitioning.Served) {
+func (p *planned) write(t *testing.T, all ...*partition.Served) {
 	t.Helper()
 	if err := os.RemoveAll(p.wanted.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := writePlans(p.wanted.dir, all); err != nil {
+	if err := WritePlans(p.wanted.dir, all); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -135,7 +132,7 @@ func TestDamagedPlans(t *testing.T) {
 func TestACutterLogs(t *testing.T) {
 	p := newPlanned(t)
 	var log bytes.Buffer
-	p.Cutter = (&ProviderFlags{state: t.TempDir()}).Cutter(Sharing{}, nil, zerolog.New(&log))
+	p.Cutter = NewCutter(t.TempDir(), &children.Models{}, Sharing{}, nil, zerolog.New(&log))
 	var err error
 	if p.wanted, err = p.want(p.f, p.model); err != nil {
 		t.Fatal(err)
@@ -172,7 +169,7 @@ func TestALargeModelWithoutPlans(t *testing.T) {
 func TestNoSuggestionsForTinyInstances(t *testing.T) {
 	p := newPlanned(t)
 	p.f.Inference.Partition, p.f.Inference.Limits.Memory = "", 1<<20
-	p.models.place = func(int, bool) error {
+	p.models.Place = func(int, bool) error {
 		t.Error("it is planned")
 		return nil
 	}
@@ -196,31 +193,5 @@ func TestCloseEndsSuggestions(t *testing.T) {
 	}
 	if c.begin(func(context.Context) {}) {
 		t.Error("a closed cutter began")
-	}
-}
-
-// Weights count wherever they are, and other files of a bundle do not.
-func TestWeightsOf(t *testing.T) {
-	m, err := zoo.Make("identity", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := proto.Clone(m.Proto()).(*onnxpb.ModelProto)
-	p.Graph.Initializer = []*onnxpb.TensorProto{{
-		Name: proto.String("w"), Dims: []int64{1 << 18}, DataType: proto.Int32(1), DataLocation: onnxpb.TensorProto_EXTERNAL.Enum(),
-		ExternalData: []*onnxpb.StringStringEntryProto{{Key: proto.String("location"), Value: proto.String("sub/w.bin")}},
-	}}
-	text, err := proto.Marshal(p)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "model.onnx")
-	if err := errors.Join(err, os.Mkdir(filepath.Join(dir, "sub"), 0o755), os.WriteFile(file, text, 0o644),
-		os.WriteFile(filepath.Join(dir, "sub", "w.bin"), make([]byte, 1<<20), 0o644), os.WriteFile(filepath.Join(dir, "labels"), make([]byte, 1<<20), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := Weights(file), int64(len(text))+1<<20; got != want {
-		t.Errorf("%d bytes, want %d", got, want)
-	}
-	if got := Weights(filepath.Join(dir, "absent.onnx")); got != 0 {
-		t.Errorf("a file that is not there has %d bytes", got)
 	}
 }

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// makings are the runs that make the variants of bundles. All callers that want the same of a
+// jobs are the runs that make the variants of bundles. All callers that want the same of a
 // directory share one run, whatever revision of a function they act for. It ends early when the
 // last of them leaves, or when one wants something else of the directory. Runs take turns: times
 // that are measured together are wrong. The zero value is ready.
-type makings struct {
+type jobs struct {
 	mu sync.Mutex
 	// running are the runs by the directory that they write. turn has one element while one works.
-	running map[string]*making
+	running map[string]*job
 	turn    chan struct{}
 }
 
-// making is one run.
-type making struct {
+// job is one run.
+type job struct {
 	// key identifies what is made.
 	key    string
 	cancel context.CancelCauseFunc
@@ -34,7 +34,7 @@ var errOvertaken = errors.New("other variants are wanted there")
 
 // run returns the result of work, which makes what the key identifies in a directory, or of the
 // run that already makes that. It returns errOvertaken if that run gave way to another one.
-func (m *makings) run(ctx context.Context, dir, key string, work func(ctx context.Context) error) error {
+func (m *jobs) run(ctx context.Context, dir, key string, work func(ctx context.Context) error) error {
 	m.mu.Lock()
 	one := m.running[dir]
 	if one != nil && one.key != key {
@@ -65,12 +65,12 @@ func (m *makings) run(ctx context.Context, dir, key string, work func(ctx contex
 }
 
 // begin begins a run that does not end with ctx. The lock is held.
-func (m *makings) begin(ctx context.Context, dir, key string, work func(ctx context.Context) error) *making {
+func (m *jobs) begin(ctx context.Context, dir, key string, work func(ctx context.Context) error) *job {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	if m.running == nil {
-		m.running, m.turn = map[string]*making{}, make(chan struct{}, 1)
+		m.running, m.turn = map[string]*job{}, make(chan struct{}, 1)
 	}
-	one := &making{key: key, cancel: cancel, done: make(chan struct{})}
+	one := &job{key: key, cancel: cancel, done: make(chan struct{})}
 	m.running[dir] = one
 	go func() {
 		defer close(one.done)
@@ -88,7 +88,7 @@ func (m *makings) begin(ctx context.Context, dir, key string, work func(ctx cont
 	return one
 }
 
-func (m *makings) inTurn(ctx context.Context, work func(ctx context.Context) error) error {
+func (m *jobs) inTurn(ctx context.Context, work func(ctx context.Context) error) error {
 	select {
 	case m.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -100,7 +100,7 @@ func (m *makings) inTurn(ctx context.Context, work func(ctx context.Context) err
 
 // end ends the run for a directory, if there is one. The next run waits for its turn until this
 // one has ended. The lock is held.
-func (m *makings) end(dir string, why error) {
+func (m *jobs) end(dir string, why error) {
 	if one := m.running[dir]; one != nil {
 		one.cancel(why)
 		delete(m.running, dir)
@@ -108,7 +108,7 @@ func (m *makings) end(dir string, why error) {
 }
 
 // idle calls f unless something is being made, and lets nothing begin meanwhile.
-func (m *makings) idle(f func()) {
+func (m *jobs) idle(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.running) == 0 {
@@ -118,7 +118,7 @@ func (m *makings) idle(f func()) {
 
 // drop ends the run for a directory because nothing is wanted there any more. Its callers look
 // again what they want.
-func (m *makings) drop(dir string) {
+func (m *jobs) drop(dir string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.end(dir, errOvertaken)

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -29,9 +29,9 @@ func (w *takes) work(ctx context.Context) error {
 }
 
 // A caller that leaves does not end a run that another one waits for, and the last one does.
-func TestMakingsAreShared(t *testing.T) {
+func TestJobsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := &makings{}, &takes{err: errors.New("made")}
+		m, w := &jobs{}, &takes{err: errors.New("made")}
 		ctx, leave := context.WithCancel(t.Context())
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- m.run(ctx, "a", "key", w.work) }()
@@ -59,9 +59,9 @@ func TestMakingsAreShared(t *testing.T) {
 
 // A caller that wants something else of a directory ends the run there. Callers of that one hear of
 // it. Runs for several directories take turns.
-func TestMakingsTakeTurns(t *testing.T) {
+func TestJobsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, w := &makings{}, &takes{}
+		m, w := &jobs{}, &takes{}
 		results := map[string]chan error{}
 		for _, x := range []struct{ dir, key string }{{"a", "old"}, {"b", "other"}, {"a", "new"}} {
 			results[x.key] = make(chan error, 1)

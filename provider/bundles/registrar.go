@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -7,36 +7,43 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/instance/labelled"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
-// registrar finds the models of bundles with their registered variants, and makes variants for
+// Registrar finds the models of bundles with their registered variants, and makes variants for
 // functions with com.openfaas.infer.variants: auto.
-type registrar struct {
-	bundles
+type Registrar struct {
+	bundles Dir
 	// state is the provider's directory. Variants that the provider makes are below it: a
 	// bundle belongs to its user.
 	state string
-	// models hashes files, and runs children. makings let deployments share what these make.
-	models  *childModels
-	makings makings
+	// Children hashes files, and makes variants and plans. jobs let deployments share these runs.
+	Children *children.Models
+	jobs     jobs
+	log      zerolog.Logger
 	// cutter has the plans of models that are cut over several instances, below state, too.
 	cutter *Cutter
 }
 
-// newRegistrar makes a registrar for a directory of bundles and the provider's own.
-func newRegistrar(root bundles, state string, models *childModels) *registrar {
-	return &registrar{bundles: root, state: state, models: models, cutter: &Cutter{dir: filepath.Join(state, plansDir), models: models, loading: 1}}
+// New makes a registrar for a directory of bundles and the provider's own.
+func New(root Dir, state string, models *children.Models, log zerolog.Logger) *Registrar {
+	return &Registrar{bundles: root, state: state, Children: models, log: log, cutter: &Cutter{dir: filepath.Join(state, plansDir), models: models, log: log, loading: 1}}
 }
 
-var _ control.Bundles = (*registrar)(nil)
+// Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.
+func (r *Registrar) Close() error { return r.cutter.Close() }
+
+var _ control.Bundles = (*Registrar)(nil)
 
 // Models implements [control.Bundles].
-func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
+func (r *Registrar) Models(ctx context.Context, f *provider.Function) (dir string, models []control.Model, err error) {
 	b, err := r.open(f)
 	if err != nil {
 		return "", nil, err
@@ -44,7 +51,7 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 	r.used(b)
 	models, err = control.ModelsOf(b, f, r.registrations(b))
 	if err == nil && len(models) > 1 {
-		err = r.models.Alike(ctx, b)
+		err = r.Children.Alike(ctx, b)
 	}
 	if err == nil {
 		models, err = r.cutter.WithPlans(ctx, f, models)
@@ -56,7 +63,7 @@ func (r *registrar) Models(ctx context.Context, f *provider.Function) (dir strin
 }
 
 // uncut returns a function's models without the ways to cut them.
-func (r *registrar) uncut(f *provider.Function) ([]control.Model, error) {
+func (r *Registrar) uncut(f *provider.Function) ([]control.Model, error) {
 	b, err := r.open(f)
 	if err != nil {
 		return nil, err
@@ -64,8 +71,8 @@ func (r *registrar) uncut(f *provider.Function) ([]control.Model, error) {
 	return control.ModelsOf(b, f, r.registrations(b))
 }
 
-// cuttable implements Cuttable of [control.Options].
-func (r *registrar) cuttable(ctx context.Context, f *provider.Function) []control.Model {
+// Cuttable implements Cuttable of [control.Options].
+func (r *Registrar) Cuttable(ctx context.Context, f *provider.Function) []control.Model {
 	models, err := r.uncut(f)
 	if err != nil {
 		return nil
@@ -74,8 +81,8 @@ func (r *registrar) cuttable(ctx context.Context, f *provider.Function) []contro
 }
 
 // open opens the bundle of a function's model.
-func (r *registrar) open(f *provider.Function) (*bundle.Bundle, error) {
-	b, err := r.bundles.open(f.Deployment.Image)
+func (r *Registrar) open(f *provider.Function) (*bundle.Bundle, error) {
+	b, err := r.bundles.Open(f.Deployment.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +93,17 @@ func (r *registrar) open(f *provider.Function) (*bundle.Bundle, error) {
 }
 
 // registrations are those of the bundle's user, and behind them those of the provider.
-func (r *registrar) registrations(b *bundle.Bundle) control.Registrations {
-	return control.Registrations{Dirs: []string{r.users(b), r.own(b)}, Hash: r.models.Hash, Remade: true}
+func (r *Registrar) registrations(b *bundle.Bundle) control.Registrations {
+	return control.Registrations{Dirs: []string{r.users(b), r.own(b)}, Hash: r.Children.Hash, Remade: true}
 }
 
 // users is where "model variants" writes.
-func (r *registrar) users(b *bundle.Bundle) string {
+func (r *Registrar) users(b *bundle.Bundle) string {
 	return filepath.Join(b.Dir, variant.RegistrationDir)
 }
 
 // own is where the provider writes: the bundle's path below its own directory.
-func (r *registrar) own(b *bundle.Bundle) string {
+func (r *Registrar) own(b *bundle.Bundle) string {
 	path, err := filepath.Rel(string(r.bundles), b.Dir)
 	if err != nil || !filepath.IsLocal(path) { // Open returns only directories below it.
 		path = filepath.Base(b.Dir)
@@ -104,11 +111,11 @@ func (r *registrar) own(b *bundle.Bundle) string {
 	return filepath.Join(r.state, variant.RegistrationDir, path)
 }
 
-// register makes the variants of a function's models, unless their user has made them. A child
+// Register makes the variants of a function's models, unless their user has made them. A child
 // does the work with CPU time that nobody else wants. It does nothing for what it has made
 // already. Calls for models with the same content share the work: a deployment that changes
 // something else does not make it begin again.
-func (r *registrar) register(ctx context.Context, f *provider.Function) error {
+func (r *Registrar) Register(ctx context.Context, f *provider.Function) error {
 	if f.Inference.Partition != "" {
 		models, err := r.uncut(f)
 		if err == nil {
@@ -125,9 +132,9 @@ func (r *registrar) register(ctx context.Context, f *provider.Function) error {
 	}
 }
 
-// registerNow is register for the bundle as it is now. It returns errOvertaken if the bundle has
+// registerNow is Register for the bundle as it is now. It returns errOvertaken if the bundle has
 // changed meanwhile.
-func (r *registrar) registerNow(ctx context.Context, f *provider.Function) error {
+func (r *Registrar) registerNow(ctx context.Context, f *provider.Function) error {
 	b, err := r.open(f)
 	if err != nil {
 		return err
@@ -138,22 +145,22 @@ func (r *registrar) registerNow(ctx context.Context, f *provider.Function) error
 	where := r.registrations(b)
 	where.Dirs = where.Dirs[:1]
 	if dir, _ := where.Find(b); dir != "" { // A bad one is the reason to make another.
-		r.makings.drop(r.own(b))
+		r.jobs.drop(r.own(b))
 		return nil
 	}
 	key, err := r.key(b)
 	if err != nil {
 		return err
 	}
-	return r.makings.run(ctx, r.own(b), key, func(ctx context.Context) error {
-		_, err := r.models.run(ctx, background, b.Dir, "model", "variants", b.Dir, "--out", r.own(b), "--json")
+	return r.jobs.run(ctx, r.own(b), key, func(ctx context.Context) error {
+		_, err := r.Children.Run(ctx, children.Background, b.Dir, "model", "variants", b.Dir, "--out", r.own(b), "--json")
 		return err
 	})
 }
 
 // key identifies what variants of a bundle's models are made of.
-func (r *registrar) key(b *bundle.Bundle) (string, error) {
-	data, models, err := contents(b, r.models.Hash, identify)
+func (r *Registrar) key(b *bundle.Bundle) (string, error) {
+	data, models, err := Contents(b, r.Children.Hash, identify)
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +193,7 @@ func identify(data string) (string, error) {
 		return "", err
 	}
 	if size > largeData {
-		return stampOf(data)
+		return children.Stamp(data)
 	}
 	return labelled.Hash(data)
 }

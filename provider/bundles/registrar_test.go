@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"errors"
@@ -8,14 +8,55 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/rs/zerolog"
+
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
 	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/variant"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/children"
 )
 
+// withModels makes a bundle of models of the zoo, each with its own seed.
+func withModels(t *testing.T, manifest string, models ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range models {
+		writeZoo(t, filepath.Join(dir, string(rune('a'+i))+".onnx"), name, uint64(i+1))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// writeZoo writes a model of the zoo to a file.
+func writeZoo(t *testing.T, file, name string, seed uint64) {
+	t.Helper()
+	m, err := zoo.Make(name, seed)
+	if err == nil {
+		err = m.WriteFile(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists a directory.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // registrarOf returns a registrar for the image app:v1 with a bundle, and a function with auto.
-func registrarOf(t *testing.T, dir string) (*registrar, *provider.Function) {
+func registrarOf(t *testing.T, dir string) (*Registrar, *provider.Function) {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(root, "app"), 0o755); err != nil {
@@ -26,11 +67,11 @@ func registrarOf(t *testing.T, dir string) (*registrar, *provider.Function) {
 	}
 	f := &provider.Function{}
 	f.Deployment.Image, f.Inference.Auto = "app:v1", true
-	return newRegistrar(bundles(root), t.TempDir(), &childModels{prepared: t.TempDir()}), f
+	return New(Dir(root), t.TempDir(), children.New(children.Config{Prepared: t.TempDir()}), zerolog.Nop()), f
 }
 
 // names lists the names of a function's models, and fails the test if they cannot be found.
-func (r *registrar) names(t *testing.T, f *provider.Function) (names []string) {
+func (r *Registrar) names(t *testing.T, f *provider.Function) (names []string) {
 	t.Helper()
 	_, models, err := r.Models(t.Context(), f)
 	if err != nil {
@@ -62,84 +103,11 @@ func TestModelsOfOneFunctionAreAlike(t *testing.T) {
 	if f.Inference.Variants = ""; !slices.Equal(r.names(t, f), []string{"a", "b"}) {
 		t.Error("models that are alike are refused")
 	}
-	r.models.place = func(int, bool) error {
+	r.Children.Place = func(int, bool) error {
 		t.Error("the models are read again")
 		return nil
 	}
 	r.names(t, f)
-}
-
-// With auto the provider makes variants in its own directory, once. One that is killed halfway
-// says so, leaves nothing, and is made later. A damaged one is made anew, and one of the user's
-// is used instead.
-func TestRegistrar(t *testing.T) {
-	quantizer(t)
-	dir := withModels(t, "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", "mnist")
-	labelledBy(t, dir)
-	r, f := registrarOf(t, dir)
-	b, err := r.open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := b.Fingerprint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(environment.ReadyEnv, killedQuantizer(t))
-	if err := r.register(t.Context(), f); err == nil || !strings.Contains(err.Error(), "was killed by SIGKILL") {
-		t.Errorf("killed: %v", err)
-	}
-	own := filepath.Join(r.state, "variants", "app", "v1")
-	if got := files(t, own); !slices.Equal(got, []string{".lock"}) {
-		t.Errorf("left behind: %q", got)
-	}
-	if got := r.names(t, f); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("before they are made: %q", got)
-	}
-	t.Setenv(environment.ReadyEnv, "")
-	made := func() os.FileInfo {
-		t.Helper()
-		if err := r.register(t.Context(), f); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.names(t, f); len(got) < 2 || got[0] != "a" || !strings.HasPrefix(got[1], "a-int8") {
-			t.Fatalf("%q", got)
-		}
-		info, err := os.Stat(filepath.Join(own, variant.RegistrationFile))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info
-	}
-	first := made()
-	if again := made(); !again.ModTime().Equal(first.ModTime()) {
-		t.Error("they were made twice")
-	}
-	if after, err := b.Fingerprint(); err != nil || after != before {
-		t.Errorf("the bundle was changed, %v", err)
-	}
-	damaged, err := filepath.Glob(filepath.Join(own, "*.onnx"))
-	if err == nil {
-		err = os.WriteFile(damaged[0], []byte("?"), 0o644)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.names(t, f); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("with a damaged one: %q", got)
-	}
-	if again := made(); again.ModTime().Equal(first.ModTime()) {
-		t.Error("a damaged one was not made anew")
-	}
-	if err := os.Rename(own, filepath.Join(b.Dir, variant.RegistrationDir)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.register(t.Context(), f); err != nil || len(r.names(t, f)) < 2 {
-		t.Errorf("the user's own: %v", err)
-	}
-	if _, err := os.Stat(own); !os.IsNotExist(err) {
-		t.Errorf("made although the user has made them: %v", err)
-	}
 }
 
 // What is made of a bundle is the same for a copy of it, and another after a change of its models, of
@@ -187,7 +155,7 @@ func TestRegistrarOfAnotherEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, f := registrarOf(t, dir)
-	if err := r.register(t.Context(), f); err != nil {
+	if err := r.Register(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.names(t, f); !slices.Equal(got, []string{""}) {
@@ -200,7 +168,7 @@ func TestRegistrarOfAnotherEngine(t *testing.T) {
 
 // A built-in bundle that somebody has removed is written again when it is deployed.
 func TestBuiltinBundlesComeBack(t *testing.T) {
-	root := bundles(t.TempDir())
+	root := Dir(t.TempDir())
 	for range 2 {
 		if _, err := root.Program("functions/alpine"); err != nil {
 			t.Fatal(err)
@@ -211,5 +179,37 @@ func TestBuiltinBundlesComeBack(t *testing.T) {
 	}
 	if _, err := root.Program("functions/other"); !errors.Is(err, bundle.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+func TestBundlesFindModels(t *testing.T) {
+	root := t.TempDir()
+	m, err := zoo.Make("identity", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.Write(root, "team/id:v1", bundle.Manifest{}, m); err != nil {
+		t.Fatal(err)
+	}
+	find := func(image, model string) (bundle, file string, err error) {
+		f := &provider.Function{Inference: annotation.Inference{Model: model}}
+		f.Deployment.Image = image
+		bundle, models, err := New(Dir(root), t.TempDir(), &children.Models{}, zerolog.Nop()).Models(t.Context(), f)
+		if err != nil || len(models) != 1 {
+			return "", "", err
+		}
+		return bundle, models[0].File, nil
+	}
+	dir, file, err := find("team/id:v1", "")
+	if err != nil || filepath.Dir(file) != dir {
+		t.Errorf("the manifest's model: %q in %q, %v", file, dir, err)
+	}
+	if _, named, err := find("team/id:v1", filepath.Base(file)); err != nil || named != file {
+		t.Errorf("the model by name: %q, %v", named, err)
+	}
+	for _, c := range [][2]string{{"team/id:v2", ""}, {"team/id:v1", "other.onnx"}, {"team/id:v1", "../../../etc/passwd"}, {"../team/id:v1", ""}} {
+		if _, _, err := find(c[0], c[1]); err == nil {
+			t.Errorf("image %q, model %q: found", c[0], c[1])
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -82,7 +82,7 @@ func (c *Cutter) adopt(w wanted) bool {
 	if errors.Is(err, store.ErrAbsent) {
 		return false
 	}
-	var all []*partitioning.Served
+	var all []*partition.Served
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
@@ -97,14 +97,14 @@ func (c *Cutter) adopt(w wanted) bool {
 		err = errors.Join(os.MkdirAll(c.dir, 0o700), os.RemoveAll(w.dir)) // What is there is damaged.
 	}
 	if err == nil {
-		err = writePlans(w.dir, all)
+		err = WritePlans(w.dir, all)
 	}
 	made := false
 	if err == nil {
 		_, made, err = c.plans(w)
 	}
 	if err != nil {
-		c.models.log.Warn().Err(err).Msg("cannot use the plan of another replica for cutting a model")
+		c.log.Warn().Err(err).Msg("cannot use the plan of another replica for cutting a model")
 	}
 	return made && err == nil
 }
@@ -118,7 +118,7 @@ func (c *Cutter) publish(w wanted) {
 		return
 	}
 	if err := c.share(w); err != nil {
-		c.models.log.Warn().Err(err).Msg("the plan for cutting a model is not shared with other replicas")
+		c.log.Warn().Err(err).Msg("the plan for cutting a model is not shared with other replicas")
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *Cutter) share(w wanted) error {
 	if err != nil {
 		return err
 	}
-	var all []*partitioning.Served
+	var all []*partition.Served
 	for _, file := range read.files {
 		s, err := readServed(file, w.content) // As it was made.
 		if err != nil {
@@ -159,7 +159,7 @@ func (c *Cutter) note(f *provider.Function, all []wanted) {
 // prepared from plans.
 func (c *Cutter) BeginTidying(functions func(namespace string) ([]store.Function, error)) {
 	c.begin(func(ctx context.Context) {
-		tidyEvery(ctx, c.models.log, func() ([]string, error) {
+		tidyEvery(ctx, c.log, func() ([]string, error) {
 			stored, err := functions("")
 			if err != nil {
 				return nil, err

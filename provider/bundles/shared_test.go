@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/openfaas/faas-provider/types"
 
-	"github.com/faas-infer/faas-infer/command/partitioning"
+	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 	"github.com/faas-infer/faas-infer/provider/control"
@@ -64,7 +64,7 @@ func replicas(t *testing.T) (shared *sharedMap, leader, follower *planned) {
 	leader.shared = Sharing{shared, func() bool { return true }}
 	follower.shared = Sharing{shared, func() bool { return false }}
 	for _, p := range []*planned{leader, follower} {
-		p.models.place = func(int, bool) error {
+		p.models.Place = func(int, bool) error {
 			t.Error("a plan is made")
 			return nil
 		}
@@ -202,7 +202,7 @@ func TestPlansAreNotKnownWithoutTheRegistry(t *testing.T) {
 		}
 	}
 	p.files = away{p.wanted.content, 50 << 20}
-	p.f.Inference.Limits.Memory = partitioning.Overhead
+	p.f.Inference.Limits.Memory = partition.Overhead
 	if got, err := p.WithPlans(t.Context(), p.f, []control.Model{p.model}); err != nil || len(got) != 1 {
 		t.Errorf("no part fits: %+v, %v", got, err)
 	}
@@ -218,7 +218,7 @@ func TestPlansAreAdoptedWhileTheyAreMade(t *testing.T) {
 	text := shared.plans
 	shared.plans = map[string][]byte{}
 	adopted := false
-	follower.models.place = func(child int, _ bool) error {
+	follower.models.Place = func(child int, _ bool) error {
 		shared.plans = text
 		adopted = follower.adopt(follower.wanted)
 		return syscall.Kill(child, syscall.SIGKILL)
@@ -233,7 +233,7 @@ func TestPlansAreAdoptedWhileTheyAreMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared.plans = map[string][]byte{}
-	follower.models.place = func(child int, _ bool) error { return syscall.Kill(child, syscall.SIGKILL) }
+	follower.models.Place = func(child int, _ bool) error { return syscall.Kill(child, syscall.SIGKILL) }
 	if err := follower.make(t.Context(), follower.wanted, false); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("a killed child: %v", err)
 	}

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -26,39 +26,30 @@ const (
 	tidyPeriod = 10 * time.Minute
 )
 
-// beginTidying removes unused variants and plans at once and every tidyPeriod, in the background, until stop is
-// called. functions lists the stored functions, and instances the running instances: after a restart
+// BeginTidying removes unused variants and plans at once and every tidyPeriod, in the background, until
+// Close. functions lists the stored functions, and instances the running instances: after a restart
 // both are there before any function is restored.
-func (r *registrar) beginTidying(functions func(namespace string) ([]store.Function, error), instances func(context.Context) ([]cluster.Instance, error), log zerolog.Logger) (stop func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	look := func() (removed []string, err error) {
-		running, err := instances(ctx)
-		if err != nil {
-			return nil, err
-		}
-		stored, err := functions("")
-		if err != nil {
-			return nil, err
-		}
-		var images []string
-		for _, f := range stored {
-			images = append(images, f.Deployment.Image)
-		}
-		now := time.Now()
-		removed, err = r.tidy(now, images, running)
-		plans, failed := r.tidyPlans(now, stored, running)
-		return append(removed, plans...), errors.Join(err, failed)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tidyEvery(ctx, log, look)
-	}()
-	return func() error {
-		cancel()
-		<-ended
-		return nil
-	}
+func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Function, error), instances func(context.Context) ([]cluster.Instance, error)) {
+	r.cutter.begin(func(ctx context.Context) {
+		tidyEvery(ctx, r.log, func() (removed []string, err error) {
+			running, err := instances(ctx)
+			if err != nil {
+				return nil, err
+			}
+			stored, err := functions("")
+			if err != nil {
+				return nil, err
+			}
+			var images []string
+			for _, f := range stored {
+				images = append(images, f.Deployment.Image)
+			}
+			now := time.Now()
+			removed, err = r.tidy(now, images, running)
+			plans, failed := r.tidyPlans(now, stored, running)
+			return append(removed, plans...), errors.Join(err, failed)
+		})
+	})
 }
 
 // tidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
@@ -85,7 +76,7 @@ func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []s
 // function uses those of its image, unless the models have changed since or the user has made others;
 // an instance uses the one that it has loaded. The time of the last use is the directory's time of
 // modification, so a restart does not change it. images are those of all functions.
-func (r *registrar) tidy(now time.Time, images []string, running []cluster.Instance) (removed []string, err error) {
+func (r *Registrar) tidy(now time.Time, images []string, running []cluster.Instance) (removed []string, err error) {
 	root := filepath.Join(r.state, variant.RegistrationDir)
 	dirs, err := registeredBelow(root)
 	if err != nil {
@@ -105,7 +96,7 @@ func (r *registrar) tidy(now time.Time, images []string, running []cluster.Insta
 			errs = append(errs, os.Chtimes(dir, now, now))
 			continue
 		}
-		r.makings.idle(func() {
+		r.jobs.idle(func() {
 			gone, err := removeUnused(root, path, now.Add(-unusedFor))
 			if errs = append(errs, err); gone {
 				removed = append(removed, dir)
@@ -117,16 +108,16 @@ func (r *registrar) tidy(now time.Time, images []string, running []cluster.Insta
 
 // used notes that a function of a bundle is being deployed, which may find variants of the provider's
 // own. If they are removed at this moment, it does not find them.
-func (r *registrar) used(b *bundle.Bundle) {
-	r.makings.mu.Lock()
-	defer r.makings.mu.Unlock()
+func (r *Registrar) used(b *bundle.Bundle) {
+	r.jobs.mu.Lock()
+	defer r.jobs.mu.Unlock()
 	now := time.Now()
 	_ = os.Chtimes(r.own(b), now, now) // There are none.
 }
 
 // finds reports whether a function of the image gets its variants from the directory. It does, if its
 // bundle cannot be read now.
-func (r *registrar) finds(image, dir string) bool {
+func (r *Registrar) finds(image, dir string) bool {
 	b, err := bundle.Open(string(r.bundles), image)
 	if err != nil {
 		return true
@@ -186,8 +177,8 @@ func removeUnused(root, path string, after time.Time) (gone bool, err error) {
 	if err != nil || info.ModTime().After(after) {
 		return false, err
 	}
-	lock, err := lockDir(dir)
-	if errors.Is(err, errBusy) {
+	lock, err := LockDir(dir)
+	if errors.Is(err, ErrBusy) {
 		return false, nil
 	}
 	if err != nil {

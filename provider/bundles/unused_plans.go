@@ -1,10 +1,9 @@
-package command
+package bundles
 
 import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -19,7 +18,7 @@ import (
 // those of its models as they are now, for its limits and its objective; an instance uses the parts
 // that it has loaded. The time of the last use is a directory's time of modification. Other providers
 // of this user note their uses in the same directory of parts.
-func (r *registrar) tidyPlans(now time.Time, functions []store.Function, running []cluster.Instance) (removed []string, err error) {
+func (r *Registrar) tidyPlans(now time.Time, functions []store.Function, running []cluster.Instance) (removed []string, err error) {
 	for _, s := range functions {
 		in, err := annotation.Parse(s.Deployment)
 		if err != nil || in.Partition == "" {
@@ -36,7 +35,7 @@ func (r *registrar) tidyPlans(now time.Time, functions []store.Function, running
 		}
 	}
 	removed, err = r.cutter.removeUnused(now.Add(-unusedFor))
-	parts, failed := member.RemoveUnused(r.models.prepared, now.Add(-unusedFor))
+	parts, failed := member.RemoveUnused(r.Children.Prepared, now.Add(-unusedFor))
 	return append(removed, parts...), errors.Join(err, failed)
 }
 
@@ -47,7 +46,7 @@ func unreadable(err error) bool {
 }
 
 // usePlans notes that a function uses its plans, and the parts that are prepared for them.
-func (r *registrar) usePlans(now time.Time, f *provider.Function) error {
+func (r *Registrar) usePlans(now time.Time, f *provider.Function) error {
 	models, err := r.uncut(f)
 	if err != nil {
 		return err
@@ -71,8 +70,8 @@ func (c *Cutter) use(now time.Time, f *provider.Function, m control.Model) error
 		return err
 	}
 	for _, p := range plans {
-		if seen, ok := c.models.known(p.File); ok && seen.ready != "" {
-			_ = member.Use(seen.ready, now) // Damaged parts are prepared again for the next instance.
+		if parts := c.models.PreparedAt(p.File); parts != "" {
+			_ = member.Use(parts, now) // Damaged parts are prepared again for the next instance.
 		}
 	}
 	if err := os.Chtimes(w.dir, now, now); !errors.Is(err, fs.ErrNotExist) {
@@ -84,20 +83,9 @@ func (c *Cutter) use(now time.Time, f *provider.Function, m control.Model) error
 // removeUnused removes the plans that were not used after a time, and what is left of children that
 // were killed while they wrote some.
 func (c *Cutter) removeUnused(after time.Time) (removed []string, err error) {
-	c.makings.idle(func() {
-		var all []string
-		all, err = filepath.Glob(filepath.Join(c.dir, "*")) // Also those whose names begin with a dot.
-		for _, dir := range all {
-			if info, gone := os.Stat(dir); gone != nil || info.ModTime().After(after) {
-				continue
-			}
-			c.read.Delete(dir)
-			if failed := os.RemoveAll(dir); failed != nil {
-				err = errors.Join(err, failed)
-				continue
-			}
-			removed = append(removed, dir)
-		}
-	})
+	c.jobs.idle(func() { removed, err = plansIn(c.dir).RemoveUnused("*", after) }) // Also those whose names begin with a dot.
+	for _, dir := range removed {
+		c.read.Delete(dir)
+	}
 	return removed, err
 }

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func TestUnusedPlansAreRemoved(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(left, 0o755), os.Chtimes(left, time.Unix(0, 0), time.Unix(0, 0))); err != nil {
 			t.Fatal(err)
 		}
-		if parts, err = r.models.Prepare(t.Context(), filepath.Join(w.dir, "parts-2"+forkjoin.Suffix)); err != nil {
+		if parts, err = r.Children.Prepare(t.Context(), filepath.Join(w.dir, "parts-2"+forkjoin.Suffix)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package command
+package bundles
 
 import (
 	"context"
@@ -22,7 +22,8 @@ import (
 func makes(t *testing.T, bundle, dir string) {
 	t.Helper()
 	const file = "static-0123456789abcdef.onnx"
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, unfinished+"1"), 0o755), os.Rename(zooModel(t, "mnist", 9), filepath.Join(dir, file)))
+	err := os.MkdirAll(filepath.Join(dir, Unfinished+"1"), 0o755)
+	writeZoo(t, filepath.Join(dir, file), "mnist", 9)
 	var r variant.Registration
 	for _, v := range []variant.Registered{{Name: "a", File: filepath.Join(bundle, "a.onnx")}, {Name: "a-int8", File: filepath.Join(dir, file), Generated: true}} {
 		hash, wrong := model.ContentHash(v.File)
@@ -56,7 +57,7 @@ func TestUnusedVariantsAreRemoved(t *testing.T) {
 		makes(t, bundle, own)
 		makes(t, bundle, below)
 		now = time.Now()
-		r = newRegistrar(r.bundles, r.state, r.models) // As after a restart.
+		r = New(r.bundles, r.state, r.Children, zerolog.Nop()) // As after a restart.
 		if got := r.names(t, f); !slices.Equal(got, []string{"a", "a-int8"}) {
 			t.Fatalf("%q", got)
 		}
@@ -94,7 +95,7 @@ func TestUnusedVariantsAreRemoved(t *testing.T) {
 	}
 	r.names(t, f)
 	after("it is being deployed", 59*time.Minute, nil, nil, true)
-	lock, err := lockDir(own)
+	lock, err := LockDir(own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestUnusedVariantsAreRemoved(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = r.makings.run(ctx, own, "key", func(ctx context.Context) error {
+		_ = r.jobs.run(ctx, own, "key", func(ctx context.Context) error {
 			close(begun)
 			<-ctx.Done()
 			return nil
@@ -148,9 +149,9 @@ func TestTidyingBegins(t *testing.T) {
 	}
 	stored := store.Function{}
 	stored.Deployment.Image = "app:v1"
-	stop := r.beginTidying(func(string) ([]store.Function, error) { return []store.Function{stored}, nil },
-		func(context.Context) ([]cluster.Instance, error) { return nil, nil }, zerolog.Nop())
-	if err := stop(); err != nil {
+	r.BeginTidying(func(string) ([]store.Function, error) { return []store.Function{stored}, nil },
+		func(context.Context) ([]cluster.Instance, error) { return nil, nil })
+	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(gone); !errors.Is(err, os.ErrNotExist) {

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"errors"
@@ -67,12 +67,11 @@ func writeGraph(t *testing.T, nodes string) (file string) {
 // A model whose run does not end, and one that needs 8 GiB, are refused with a sentence, whatever the
 // machine has. Nobody tries them again.
 func TestHopelessModelsAreRefused(t *testing.T) {
-	t.Setenv(commandEnv, "1")
 	for name, c := range map[string]struct{ graph, want string }{
 		"endless": {endless, "one run with one request did not end within 5.01s of processor time"},
 		"vast":    {vast, "the model needs more than "},
 	} {
-		m := sizedModels{&childModels{prepared: t.TempDir()}, latency.Sizes{Objective: time.Millisecond}}
+		m := sizedModels{&Models{Config: Config{Prepared: t.TempDir()}}, latency.Sizes{Objective: time.Millisecond}}
 		began := time.Now()
 		_, err := m.Prepare(t.Context(), writeGraph(t, c.graph))
 		if !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), c.want) {
@@ -85,17 +84,16 @@ func TestHopelessModelsAreRefused(t *testing.T) {
 // A model that uses all the processor time that its child may use is hopeless, also if no run can be
 // interrupted. A child that is stopped is not the model's fault.
 func TestChildrenAreBounded(t *testing.T) {
-	t.Setenv(commandEnv, "1")
 	file := writeGraph(t, endless)
-	m := &childModels{prepared: t.TempDir()}
-	prepare := []string{"instance", "prepare", "--model", file, "--cache", m.prepared}
+	m := &Models{Config: Config{Prepared: t.TempDir()}}
+	prepare := []string{"instance", "prepare", "--model", file, "--cache", m.Prepared}
 	b := bounds{Bounds: process.Bounds{Memory: baseMemory, CPU: 2 * time.Second}, time: time.Hour}
-	if _, err := m.runBound(t.Context(), foreground, b, nil, prepare...); !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), "takes too long") {
+	if _, err := m.runBound(t.Context(), Foreground, b, nil, prepare...); !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), "takes too long") {
 		t.Errorf("without end: %v", err)
 	}
-	m.place = func(pid int, _ bool) error { return syscall.Kill(pid, syscall.SIGSTOP) }
+	m.Place = func(pid int, _ bool) error { return syscall.Kill(pid, syscall.SIGSTOP) }
 	b.CPU, b.time = time.Hour, 100*time.Millisecond
-	if _, err := m.runBound(t.Context(), foreground, b, nil, prepare...); errors.Is(err, latency.ErrPermanent) || err == nil || !strings.Contains(err.Error(), "did not end within") {
+	if _, err := m.runBound(t.Context(), Foreground, b, nil, prepare...); errors.Is(err, latency.ErrPermanent) || err == nil || !strings.Contains(err.Error(), "did not end within") {
 		t.Errorf("stopped: %v", err)
 	}
 }
@@ -128,14 +126,13 @@ func TestOutputIsBounded(t *testing.T) {
 
 // A handler in Python that needs 8 GiB is refused with a sentence, also if a warm process forks it.
 func TestVastHandlersAreRefused(t *testing.T) {
-	t.Setenv(commandEnv, "1")
 	warm, err := python.NewWarmth(t.TempDir(), zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer warm.Close()
 	for _, w := range []*python.Warmth{nil, warm} {
-		m := sizedModels{&childModels{prepared: t.TempDir(), warm: w}, latency.Sizes{Objective: time.Second, Memory: 1 << 30}}
+		m := sizedModels{&Models{Config: Config{Prepared: t.TempDir(), Warm: w}}, latency.Sizes{Objective: time.Second, Memory: 1 << 30}}
 		_, _, err := m.Sketch(t.Context(), pythonBundle(t, doubling+"\nvast = bytearray(8 << 30)\n"), 1, time.Second)
 		if !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), fmt.Sprintf("the model needs more than %d MiB", memoryOf(1<<30)>>20)) || !strings.Contains(err.Error(), "state limits.memory") {
 			t.Errorf("warm: %v: %v", w != nil, err)
@@ -168,27 +165,27 @@ func TestBoundsOfBundles(t *testing.T) {
 // What a child says of a model that takes a minute a run is the end of it: the deployment is refused, and
 // nobody tries again.
 func TestLongRunsAreRefused(t *testing.T) {
-	b := boundsOf(foreground, 100*time.Millisecond, 0, 0)
+	b := boundsOf(Foreground, 100*time.Millisecond, 0, 0)
 	said := fmt.Sprintf("faas-infer: %v: one run with one request did not end within 6s of processor time", onnxruntime.ErrTooLong)
 	err := b.explain(exec.Command("false").Run(), "`instance prepare`", 7*time.Second, said)
-	if !errors.Is(err, latency.ErrPermanent) || isPassing(err) {
-		t.Errorf("%v: permanent %v, passing %v", err, errors.Is(err, latency.ErrPermanent), isPassing(err))
+	if !errors.Is(err, latency.ErrPermanent) || Passing(err) {
+		t.Errorf("%v: permanent %v, passing %v", err, errors.Is(err, latency.ErrPermanent), Passing(err))
 	}
 }
 
 // The bounds follow the objective, the model's size and what the deployment says, and so does the
 // time that a run may take.
 func TestBounds(t *testing.T) {
-	least := boundsOf(foreground, 100*time.Millisecond, 0, 0)
+	least := boundsOf(Foreground, 100*time.Millisecond, 0, 0)
 	for what, b := range map[string]bounds{
-		"objective": boundsOf(foreground, time.Minute, 0, 0), "unknown objective": boundsOf(foreground, 0, 0, 0),
-		"size": boundsOf(foreground, 100*time.Millisecond, 1<<30, 0), "background": boundsOf(background, 100*time.Millisecond, 0, 0),
+		"objective": boundsOf(Foreground, time.Minute, 0, 0), "unknown objective": boundsOf(Foreground, 0, 0, 0),
+		"size": boundsOf(Foreground, 100*time.Millisecond, 1<<30, 0), "background": boundsOf(Background, 100*time.Millisecond, 0, 0),
 	} {
 		if b.CPU <= least.CPU || b.time <= b.CPU || b.Memory < least.Memory {
 			t.Errorf("a larger %s: %+v instead of %+v", what, b, least)
 		}
 	}
-	if b := boundsOf(foreground, time.Second, 0, 16<<30); b.Memory < 32<<30 {
+	if b := boundsOf(Foreground, time.Second, 0, 16<<30); b.Memory < 32<<30 {
 		t.Errorf("limits.memory of 16 GiB: %d MiB", b.Memory>>20)
 	}
 	if least.Memory >= 8<<30 {

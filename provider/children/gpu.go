@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"cmp"
@@ -11,23 +11,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/gpu"
 	"github.com/faas-infer/faas-infer/instance/cuda"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
-	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/profiler/database"
-	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
+
+// GPUs finds models' times on the nodes' GPUs. inventory lists this machine's GPUs, others those of the
+// other nodes; others may be nil.
+func (m *Models) GPUs(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
+	return gpuModels{Models: m, inventory: inventory, others: others, installed: cuda.Installed}
+}
 
 // gpuModels finds models' times on the nodes' GPUs in child processes of this program. It
 // implements [latency.Devices].
 type gpuModels struct {
-	*childModels
+	*Models
 	// inventory lists this machine's GPUs and says how instances share them.
 	inventory func() gpu.Inventory
 	// others lists the inventories of the other nodes, nil if there are none.
@@ -45,7 +47,7 @@ func (m gpuModels) SizedDevices(sizes latency.Sizes) latency.Devices {
 }
 
 // sized are the models with the deployment's sizes.
-func (m gpuModels) sized() sizedModels { return sizedModels{m.childModels, m.sizes} }
+func (m gpuModels) sized() sizedModels { return sizedModels{m.Models, m.sizes} }
 
 // Devices implements [latency.Devices].
 func (m gpuModels) Devices() (names []string) {
@@ -143,10 +145,10 @@ func (m gpuModels) OnDevice(ctx context.Context, file, device string, maxBatch i
 		return m.whole(ctx, file, device, maxBatch, until)
 	}
 	if at >= 0 { // The child must not be idle work: it measures.
-		_, p, err := m.sized().profile(ctx, foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
+		_, p, err := m.sized().profile(ctx, Foreground, "model", file, maxBatch, until, measureOn(i, &all[at])...)
 		return p, err
 	}
-	_, p, err := m.sized().profile(ctx, background, "predict", file, maxBatch, until, gpuName, device)
+	_, p, err := m.sized().profile(ctx, Background, "predict", file, maxBatch, until, gpuName, device)
 	if err == nil {
 		return p, nil
 	}
@@ -167,7 +169,7 @@ func (m gpuModels) whole(ctx context.Context, file, device string, maxBatch int,
 	if !most.Whole {
 		arguments = append(arguments, "--mps-pipe", m.inventory().On(most.UUID, 100, 0).PipeDirectory)
 	}
-	_, p, err := m.sized().profile(ctx, foreground, "model", file, maxBatch, until, arguments...)
+	_, p, err := m.sized().profile(ctx, Foreground, "model", file, maxBatch, until, arguments...)
 	if err != nil {
 		return nil, err
 	}
@@ -198,22 +200,3 @@ func measureOn(i gpu.Inventory, d *gpu.Device) []string {
 // deploymentShares are the shares in % that are measured while a function waits for its GPU. The
 // times on the others lie between them.
 const deploymentShares = "10,20,50,100"
-
-// GPUModels finds models' times on the nodes' GPUs. inventory lists this machine's, others those
-// of the other nodes; others may be nil.
-func (f *ProviderFlags) GPUModels(inventory func() gpu.Inventory, others func() []gpu.Inventory) latency.Devices {
-	return gpuModels{childModels: f.childModels(), inventory: inventory, others: others, installed: cuda.Installed}
-}
-
-// ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.
-func (f *ProviderFlags) ImportOperators(rows *database.Database) (database.Merged, error) {
-	file, err := operators.Open(f.childModels().database, nil)
-	if err != nil {
-		return database.Merged{}, err
-	}
-	merged, err := file.Import(rows)
-	return merged, errors.Join(err, file.Close())
-}
-
-// OperatorEngines are the engines whose operators' profiles the provider uses, on GPUs and on cores.
-func OperatorEngines() []string { return []string{shares.EngineName(), onnxruntime.Name()} }

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"errors"
@@ -47,8 +47,7 @@ func TestMeasureOn(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	// The times of a MIG instance follow from those of a whole GPU, which is not here.
-	t.Setenv(commandEnv, "1")
-	m := gpuModels{childModels: &childModels{prepared: t.TempDir(), database: t.TempDir() + "/operators.jsonl"}, inventory: func() gpu.Inventory { return i }}
+	m := gpuModels{Models: &Models{Config: Config{Prepared: t.TempDir(), Database: t.TempDir() + "/operators.jsonl"}}, inventory: func() gpu.Inventory { return i }}
 	if _, err := m.OnDevice(t.Context(), mnistFile(t), "NVIDIA A100, driver 1", 4, 0); err == nil || !strings.Contains(err.Error(), "no NVIDIA A100, driver 1 as a whole") {
 		t.Errorf("%v", err)
 	}
@@ -61,12 +60,11 @@ func TestMeasureOn(t *testing.T) {
 
 // A GPU of this machine is measured, not predicted.
 func TestMeasuredBeforePredicted(t *testing.T) {
-	t.Setenv(commandEnv, "1")
 	var idle []bool
-	m := gpuModels{childModels: &childModels{prepared: t.TempDir(), database: t.TempDir() + "/operators.jsonl"}, inventory: func() gpu.Inventory {
+	m := gpuModels{Models: &Models{Config: Config{Prepared: t.TempDir(), Database: t.TempDir() + "/operators.jsonl"}}, inventory: func() gpu.Inventory {
 		return gpu.Inventory{Driver: "1", Sharing: gpu.MPS, Devices: []gpu.Device{{UUID: "GPU-none", Model: "NVIDIA T4", PipeDirectory: "/none"}}}
 	}}
-	m.place = func(_ int, background bool) error {
+	m.Place = func(_ int, background bool) error {
 		idle = append(idle, background)
 		return nil
 	}
@@ -174,8 +172,7 @@ func TestGPUUnusable(t *testing.T) {
 
 // A model is refused on a GPU whose operators are unknown and that this machine does not have.
 func TestGPUElsewhere(t *testing.T) {
-	m := gpuModels{childModels: &childModels{prepared: t.TempDir(), database: t.TempDir() + "/operators.jsonl"}, inventory: func() gpu.Inventory { return gpu.Inventory{} }}
-	t.Setenv(commandEnv, "1")
+	m := gpuModels{Models: &Models{Config: Config{Prepared: t.TempDir(), Database: t.TempDir() + "/operators.jsonl"}}, inventory: func() gpu.Inventory { return gpu.Inventory{} }}
 	_, err := m.OnDevice(t.Context(), mnistFile(t), "NVIDIA T4, driver 1", 4, 0)
 	if err == nil || !strings.Contains(err.Error(), "this machine has no NVIDIA T4, driver 1") || !strings.Contains(err.Error(), "no operators") {
 		t.Errorf("%v", err)

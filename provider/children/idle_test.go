@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"os/exec"
@@ -13,14 +13,14 @@ import (
 
 // Work that nobody waits for gets only CPU time that nobody else wants.
 func TestBackgroundWorkIsIdle(t *testing.T) {
-	before := startIdle
-	startIdle = process.StartIdle // As in the program; the other tests wait for such work.
-	defer func() { startIdle = before }()
-	for weight, want := range map[weight]int{foreground: unix.SCHED_NORMAL, background: unix.SCHED_IDLE} {
+	before := StartIdle
+	StartIdle = process.StartIdle // As in the program; the other tests wait for such work.
+	defer func() { StartIdle = before }()
+	for weight, want := range map[Weight]int{Foreground: unix.SCHED_NORMAL, Background: unix.SCHED_IDLE} {
 		var out strings.Builder
 		c := exec.Command("cat", "/proc/self/stat")
 		c.Stdout = &out
-		if err := new(childModels).runChild(c, weight); err != nil {
+		if err := new(Models).runChild(c, weight); err != nil {
 			t.Fatal(err)
 		}
 		// The policy is field 41 of proc_pid_stat(5). The second one ends with the last parenthesis.

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"context"
@@ -52,8 +52,7 @@ func writeOdd(t *testing.T) string {
 
 // A model that runs with one size only takes it from a request, in any of the clients' formats.
 func TestSizesAreLearntFromARequest(t *testing.T) {
-	t.Setenv(commandEnv, "1")
-	file, m := writeOdd(t), &childModels{prepared: t.TempDir()}
+	file, m := writeOdd(t), &Models{Config: Config{Prepared: t.TempDir()}}
 	if err := m.Check(t.Context(), file, func(string) bool { return false }); !errors.Is(err, latency.ErrNoSizes) {
 		t.Fatalf("a check says %v", err)
 	}

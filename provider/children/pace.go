@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider/latency"
@@ -22,16 +21,17 @@ var ownYardstick struct {
 }
 
 // yardstick returns this machine's [profiler.Profile.Yardstick]; 0 if it cannot be read now.
-func (m *childModels) yardstick(ctx context.Context) float64 {
+func (m *Models) yardstick(ctx context.Context) float64 {
 	if took := keepYardstick(0); took > 0 {
 		return took
 	}
-	return m.readYardstick(ctx)
+	return m.Yardstick(ctx)
 }
 
-// readYardstick reads the yardstick again and returns the least of all readings.
-func (m *childModels) readYardstick(ctx context.Context) float64 {
-	out, err := m.run(ctx, foreground, "", "profile", "yardstick")
+// Yardstick reads the [profiler.Profile.Yardstick] of this machine, which takes a moment, and
+// returns the least of all readings in µs; 0 if there is none.
+func (m *Models) Yardstick(ctx context.Context) float64 {
+	out, err := m.Run(ctx, Foreground, "", "profile", "yardstick")
 	if err != nil {
 		return keepYardstick(0)
 	}
@@ -53,11 +53,11 @@ func keepYardstick(took float64) float64 {
 	return ownYardstick.took
 }
 
-// pace implements [latency.Pace]: by the operators' rows that both machines have, otherwise by
+// Pace implements [latency.Pace]: by the operators' rows that both machines have, otherwise by
 // their yardsticks.
-func (m *childModels) pace(ctx context.Context, of *profiler.Profile) (by, off float64) {
-	if db, _, err := operators.Load(m.database); err == nil {
-		if ratio, spread, n := db.Ratio(of.Engine, of.Machine, report.Machine()); n >= commonRows {
+func (m *Models) Pace(ctx context.Context, of *profiler.Profile) (by, off float64) {
+	if db, _, err := operators.Load(m.Database); err == nil {
+		if ratio, spread, n := db.Ratio(of.Engine, of.Machine, m.Machine); n >= commonRows {
 			return profiler.Paces(1, ratio), spread
 		}
 	}
@@ -65,10 +65,4 @@ func (m *childModels) pace(ctx context.Context, of *profiler.Profile) (by, off f
 		return profiler.Paces(of.Yardstick, own), latency.PacedByYardstick
 	}
 	return 1, latency.Unpaced
-}
-
-// Yardstick reads the [profiler.Profile.Yardstick] of this machine, which takes a moment, and
-// returns the least of all readings; 0 if there is none.
-func (f *ProviderFlags) Yardstick(ctx context.Context) float64 {
-	return f.childModels().readYardstick(ctx)
 }

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"cmp"
@@ -24,20 +24,14 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-func init() {
-	if err := process.BindSelf(); err != nil { // The parent said so, and relies on it.
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// weight is a child's CPU priority when cores are short.
-type weight bool
+// Weight is a child's CPU priority when cores are short.
+type Weight bool
 
 const (
-	// foreground is for work that somebody waits for, background for other work.
-	foreground weight = false
-	background weight = true
+	// Foreground is for work that somebody waits for.
+	Foreground Weight = false
+	// Background is for other work.
+	Background Weight = true
 )
 
 // bounds are what a child may take.
@@ -86,13 +80,13 @@ const (
 // and 40 times the objective; five times that if nobody waits for it. It may last four times as
 // long. It may take 6 GiB of memory, 16 MiB for each of up to 64 cores and 8 times the model's size; more if
 // limits.memory is more than 3 GiB: twice that.
-func boundsOf(w weight, objective time.Duration, bytes, limit int64) bounds {
+func boundsOf(w Weight, objective time.Duration, bytes, limit int64) bounds {
 	cores := runtime.NumCPU()
 	if objective <= 0 {
 		objective = anyObjective
 	}
 	cpu := baseTime + time.Duration(cores)*coreTime + time.Duration(bytes/readRate)*time.Second + usefulRuns*objective
-	if w == background {
+	if w == Background {
 		cpu *= patientBy
 	}
 	memory := memoryOf(limit) + weightsMemory*bytes
@@ -141,15 +135,16 @@ func freeMemory() int64 {
 // do not have.
 func maxRun(objective time.Duration) time.Duration { return 5*time.Second + 10*objective }
 
-// errDied is wrapped by run's error if the child did not end by itself.
+// errDied is wrapped by Run's error if the child did not end by itself.
 var errDied = errors.New("the process of")
 
 // childDir is the beginning of the names of children's directories of temporary files.
 const childDir = "faas-infer-child-"
 
-// run is runBound for a child that makes something of the models at a path, "" for none. It may
-// take weightsMemory times the size of all files there.
-func (m *childModels) run(ctx context.Context, weight weight, of string, arguments ...string) ([]byte, error) {
+// Run executes this program with other arguments and returns its standard output. The child makes
+// something of the models at a path, "" for none, and may take 8 times the size of all files there
+// of memory. If it fails, the error says what the child said, or how it died.
+func (m *Models) Run(ctx context.Context, weight Weight, of string, arguments ...string) ([]byte, error) {
 	bytes := int64(0)
 	_ = filepath.WalkDir(of, func(path string, _ fs.DirEntry, err error) error {
 		if info, failed := os.Stat(path); err == nil && failed == nil && info.Mode().IsRegular() {
@@ -164,7 +159,7 @@ func (m *childModels) run(ctx context.Context, weight weight, of string, argumen
 // runBound executes this program with other arguments and returns its standard output. The
 // program inherits file, unless file is nil. If it fails, the error says what the program
 // said, or how it died. The error wraps [latency.ErrPermanent] if another try would fail, too.
-func (m *childModels) runBound(ctx context.Context, weight weight, b bounds, file *os.File, arguments ...string) ([]byte, error) {
+func (m *Models) runBound(ctx context.Context, weight Weight, b bounds, file *os.File, arguments ...string) ([]byte, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -254,22 +249,22 @@ func asNoSizes(err error) error {
 	return err
 }
 
-// startIdle starts work that nobody waits for. Tests, which do wait, replace it: beside another
+// StartIdle starts work that nobody waits for. Tests, which do wait, replace it: beside another
 // package's tests that use the cores it would hardly run.
-var startIdle = process.StartIdle
+var StartIdle = process.StartIdle
 
 // runChild runs a command to its end.
-func (m *childModels) runChild(c *exec.Cmd, weight weight) error {
+func (m *Models) runChild(c *exec.Cmd, weight Weight) error {
 	start := process.Start
-	if weight == background {
-		start = startIdle
+	if weight == Background {
+		start = StartIdle
 	}
 	p, err := start(c, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
-	if m.place != nil {
-		_ = m.place(c.Process.Pid, bool(weight)) // An error means that it has ended, or has more weight than it should.
+	if m.Place != nil {
+		_ = m.Place(c.Process.Pid, bool(weight)) // An error means that it has ended, or has more weight than it should.
 	}
 	return p.Wait()
 }

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"crypto/sha256"
@@ -21,8 +21,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// keptModels stores what is known of model files over a restart. *store.Store implements it.
-type keptModels interface {
+// Kept stores what is known of model files over a restart. *store.Store implements it.
+type Kept interface {
 	Models() (map[string]store.Model, error)
 	PutModel(file string, m store.Model) error
 	DeleteModels(files []string) error
@@ -34,7 +34,7 @@ type keptModels interface {
 type modelCache struct {
 	// reading locks by path.
 	reading web.KeyedMutex
-	kept    keptModels
+	kept    Kept
 	// preparer identifies what prepares models, for kept.
 	preparer string
 	log      zerolog.Logger
@@ -46,17 +46,17 @@ type modelCache struct {
 
 // seenModel is what is known of a model file for as long as its stamp holds.
 type seenModel struct {
-	// stamp is stampOf the model's directory: weights may be in files of their own.
+	// stamp is [Stamp] of the model's directory: weights may be in files of their own.
 	stamp, hash string
 	// ready is the directory of the model as it was prepared last, "" if that is not known, and sizes are the
 	// flags of the sizes that it was prepared with.
 	ready, sizes string
 }
 
-// keepIn makes the cache remember ONNX files over a restart. It does not remember bundles
+// KeepIn makes the cache remember ONNX files over a restart. It does not remember bundles
 // that Python or a model server runs: their hash depends on the interpreter, too, which no
 // stamp covers.
-func (c *modelCache) keepIn(kept keptModels, log zerolog.Logger) error {
+func (c *modelCache) KeepIn(kept Kept, log zerolog.Logger) error {
 	known, err := kept.Models()
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func preparer() string {
 // something in its directory has changed.
 func (c *modelCache) look(file string) (seenModel, error) {
 	defer c.reading.Lock(file)()
-	stamp, err := stampOf(filepath.Dir(file))
+	stamp, err := Stamp(filepath.Dir(file))
 	if err != nil {
 		return seenModel{}, fmt.Errorf("read model: %w", err)
 	}
@@ -147,11 +147,11 @@ func (c *modelCache) keep(file string, seen seenModel, sizes, prepared string) {
 	}
 }
 
-// stampOf changes when a file below a directory is edited, replaced, added or removed. It
+// Stamp changes when a file below a directory is edited, replaced, added or removed. It
 // covers path, size, times of modification and change, and inode, and reads no file. The time
 // of change tells of a replacement with the same size, time of modification and inode, which a
 // reproducible archive can make.
-func stampOf(dir string) (string, error) {
+func Stamp(dir string) (string, error) {
 	stamp := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

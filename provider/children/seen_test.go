@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"errors"
@@ -15,14 +15,14 @@ import (
 
 // remembering returns models on a store, as a provider that starts has them. end closes the
 // store, as at the end of a provider.
-func remembering(t *testing.T, state string) (m *childModels, end func()) {
+func remembering(t *testing.T, state string) (m *Models, end func()) {
 	t.Helper()
 	kept, err := store.Open(filepath.Join(state, "faas-infer.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m = &childModels{prepared: filepath.Join(state, "prepared")}
-	if err := m.keepIn(kept, zerolog.Nop()); err != nil {
+	m = &Models{Config: Config{Prepared: filepath.Join(state, "prepared")}}
+	if err := m.KeepIn(kept, zerolog.Nop()); err != nil {
 		t.Fatal(errors.Join(err, kept.Close()))
 	}
 	return m, func() {
@@ -116,7 +116,7 @@ func TestManifestsAreNotRemembered(t *testing.T) {
 // Two files are read at the same time: one that cannot be read to its end does not keep
 // another from being read.
 func TestFilesAreReadAtTheSameTime(t *testing.T) {
-	var m childModels
+	var m Models
 	slow, quick := filepath.Join(t.TempDir(), "slow.onnx"), filepath.Join(t.TempDir(), "quick.onnx")
 	write(t, quick, "q")
 	unlock := m.reading.Lock(slow) // As while it is read.

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/faas-infer/faas-infer/command/profile"
-	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/engines"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/profiler"
@@ -24,15 +22,15 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// sizedModels are childModels whose models have given sizes of free dimensions, objective and
+// sizedModels are Models whose models have given sizes of free dimensions, objective and
 // memory.
 type sizedModels struct {
-	*childModels
+	*Models
 	sizes latency.Sizes
 }
 
 // Sized implements [latency.Sized].
-func (m *childModels) Sized(sizes latency.Sizes) latency.Models { return sizedModels{m, sizes} }
+func (m *Models) Sized(sizes latency.Sizes) latency.Models { return sizedModels{m, sizes} }
 
 // arguments are the flags that tell a child the sizes of a model in a file: those that the
 // deployment states, otherwise those of its images.
@@ -62,7 +60,7 @@ func (m sizedModels) runArguments(file string) []string {
 }
 
 // boundsOf are the bounds of a child that works on a file.
-func (m sizedModels) boundsOf(w weight, file string) bounds {
+func (m sizedModels) boundsOf(w Weight, file string) bounds {
 	if engines.IsManifest(file) {
 		return bundleBounds(m.sizes.Memory, freeMemory())
 	}
@@ -89,7 +87,7 @@ func (m sizedModels) Check(ctx context.Context, file string, known func(hash str
 // check reads a model, infers its graph, and tries it. It checks a bundle without running it.
 func (m sizedModels) check(ctx context.Context, file string) error {
 	arguments := append([]string{"model", "read", file}, m.arguments(file)...)
-	if _, err := m.runBound(ctx, foreground, m.boundsOf(foreground, file), nil, arguments...); err != nil {
+	if _, err := m.runBound(ctx, Foreground, m.boundsOf(Foreground, file), nil, arguments...); err != nil {
 		return err
 	}
 	return m.try(ctx, file)
@@ -125,8 +123,8 @@ func (m sizedModels) prepare(ctx context.Context, file string) (string, error) {
 	if seen.ready != "" && seen.sizes == sizes && isReady(file, seen.ready) {
 		return seen.ready, m.keepWarm(seen.ready)
 	}
-	arguments := append([]string{"instance", "prepare", "--model", file, "--cache", m.prepared}, m.runArguments(file)...)
-	out, err := m.runBound(ctx, foreground, m.boundsOf(foreground, file), nil, arguments...)
+	arguments := append([]string{"instance", "prepare", "--model", file, "--cache", m.Prepared}, m.runArguments(file)...)
+	out, err := m.runBound(ctx, Foreground, m.boundsOf(Foreground, file), nil, arguments...)
 	if errors.Is(err, errDied) {
 		const way = "export it with other operators, or give the machine more memory"
 		return "", fmt.Errorf("the model ends the process that prepares it (%w); %s", err, way)
@@ -156,7 +154,7 @@ func (m sizedModels) Measure(ctx context.Context, file string, maxBatch int, unt
 	if err := m.forkable(ctx, file); err != nil {
 		return "", nil, err
 	}
-	return m.profile(ctx, background, "model", file, maxBatch, until)
+	return m.profile(ctx, Background, "model", file, maxBatch, until)
 }
 
 // Sketch implements [latency.Models].
@@ -165,13 +163,13 @@ func (m sizedModels) Sketch(ctx context.Context, file string, maxBatch int, unti
 		return "", nil, err
 	}
 	if engines.IsManifest(file) {
-		return m.profile(ctx, foreground, "model", file, maxBatch, until, "--sketch")
+		return m.profile(ctx, Foreground, "model", file, maxBatch, until, "--sketch")
 	}
 	hash, err := m.Hash(file)
 	if err != nil {
 		return "", nil, err
 	}
-	return m.profile(ctx, foreground, "predict", file, maxBatch, until, "--sketch", "--content", hash)
+	return m.profile(ctx, Foreground, "predict", file, maxBatch, until, "--sketch", "--content", hash)
 }
 
 // Predict implements [latency.Models].
@@ -179,7 +177,7 @@ func (m sizedModels) Predict(ctx context.Context, file string, maxBatch int, unt
 	if engines.IsManifest(file) {
 		return "", nil, fmt.Errorf("%w: the operators of a model in Python, a model server or a handler are not known", latency.ErrUnpredictable)
 	}
-	prepared, p, err := m.profile(ctx, background, "predict", file, maxBatch, until)
+	prepared, p, err := m.profile(ctx, Background, "predict", file, maxBatch, until)
 	switch {
 	case err != nil:
 		return "", nil, asUnpredictable(err)
@@ -193,7 +191,7 @@ func (m sizedModels) Predict(ctx context.Context, file string, maxBatch int, unt
 const maxProfile = 64 << 20
 
 // profile runs one of the profile commands on a model file.
-func (m sizedModels) profile(ctx context.Context, weight weight, command, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
+func (m sizedModels) profile(ctx context.Context, weight Weight, command, file string, maxBatch int, until time.Duration, more ...string) (string, *profiler.Profile, error) {
 	// The file disappears with the last process that has it open.
 	fd, err := unix.MemfdCreate("profile", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -201,17 +199,17 @@ func (m sizedModels) profile(ctx context.Context, weight weight, command, file s
 	}
 	out := os.NewFile(uintptr(fd), "profile")
 	defer out.Close()
-	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.prepared,
+	arguments := []string{"profile", command, file, "--json", "--out", inherited, "--prepared", m.Prepared,
 		"--max-batch", strconv.Itoa(maxBatch), "--until", until.String()}
 	arguments = append(append(arguments, m.runArguments(file)...), more...)
-	if m.warm != nil && engines.IsManifest(file) {
-		arguments = append(arguments, "--warm", m.warm.Dir())
+	if m.Warm != nil && engines.IsManifest(file) {
+		arguments = append(arguments, "--warm", m.Warm.Dir())
 	}
 	if command == "predict" {
-		arguments = append(arguments, "--database", m.database)
-		longest := m.longest
+		arguments = append(arguments, "--database", m.Database)
+		longest := m.Longest
 		if slices.Contains(more, gpuName) {
-			longest = m.longestOn
+			longest = m.LongestOn
 		}
 		if longest {
 			arguments = append(arguments, "--longest-path")
@@ -229,14 +227,14 @@ func (m sizedModels) profile(ctx context.Context, weight weight, command, file s
 	if err != nil {
 		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
-	var measured profile.Measured
+	var measured profiler.Measured
 	if err := json.Unmarshal(text, &measured); err != nil {
 		return "", nil, fmt.Errorf("read the profile: %w", err)
 	}
 	if measured.Profile == nil {
 		return "", nil, errors.New("the profile is empty")
 	}
-	if measured.Profile.Machine == report.Machine() {
+	if measured.Profile.Machine == m.Machine {
 		measured.Profile.Yardstick = m.yardstick(ctx)
 	}
 	return measured.Prepared, measured.Profile, measured.Profile.Validate()

@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"context"
@@ -49,14 +49,15 @@ func (m sizedModels) try(ctx context.Context, file string) error {
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	if !errors.Is(err, latency.ErrPermanent) && isPassing(err) {
+	if !errors.Is(err, latency.ErrPermanent) && Passing(err) {
 		return nil
 	}
 	return err
 }
 
-// isPassing reports whether an error has one of the parts in passing.
-func isPassing(err error) bool {
+// Passing reports whether an error may be gone at the next try: the machine lacks something, and the model
+// is not at fault.
+func Passing(err error) bool {
 	text := strings.ToLower(err.Error())
 	return slices.ContainsFunc(passing, func(part string) bool { return strings.Contains(text, strings.ToLower(part)) })
 }

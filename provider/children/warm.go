@@ -1,4 +1,4 @@
-package command
+package children
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 )
 
 // keepWarm makes sure that a model in Python has a warm process, or will have one.
-func (m *childModels) keepWarm(prepared string) error {
+func (m *Models) keepWarm(prepared string) error {
 	_, err := m.startWarm(prepared)
 	return err
 }
 
 // awaitWarm is keepWarm that also waits until the process is ready or has failed.
-func (m *childModels) awaitWarm(ctx context.Context, prepared string) error {
+func (m *Models) awaitWarm(ctx context.Context, prepared string) error {
 	ready, err := m.startWarm(prepared)
 	if err != nil || ready == nil {
 		return err
@@ -27,13 +27,13 @@ func (m *childModels) awaitWarm(ctx context.Context, prepared string) error {
 }
 
 // startWarm starts a warm process; ready is nil if the model needs none.
-func (m *childModels) startWarm(prepared string) (ready <-chan struct{}, err error) {
-	if m.warm == nil || !python.IsPrepared(prepared) {
+func (m *Models) startWarm(prepared string) (ready <-chan struct{}, err error) {
+	if m.Warm == nil || !python.IsPrepared(prepared) {
 		return nil, nil
 	}
 	p, err := python.Read(prepared)
 	if err != nil {
 		return nil, err
 	}
-	return m.warm.Keep(p)
+	return m.Warm.Keep(p)
 }
