@@ -163,7 +163,8 @@ func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served
 		mux.HandleFunc("GET "+path, func(http.ResponseWriter, *http.Request) {})
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	return &served{mux, instance.Startup{Began: f.began, Library: onnxruntime.LibraryTime(), Load: s.Load()}, closing(stop)}, nil
+	startup := instance.Startup{Began: f.began, Library: onnxruntime.LibraryTime(), Load: s.Load()}
+	return &served{mux, startup, closing(stop)}, nil
 }
 
 // closing is a function that closes.

@@ -103,7 +103,8 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		return p, err
 	}
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
-	p.Logs, p.Defaults, p.FunctionUser = functionLogs{files: backend.Logs(), log: b.Log}, bundles.Dir(f.bundles).Defaults, sandbox.FunctionUser
+	p.Logs, p.FunctionUser = functionLogs{files: backend.Logs(), log: b.Log}, sandbox.FunctionUser
+	p.Defaults = bundles.Dir(f.bundles).Defaults
 	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
 	return p, nil
 }

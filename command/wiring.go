@@ -136,7 +136,8 @@ func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cl
 		return nil, err
 	}
 	o.OneMachine = true
-	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.Children, found, found.Register, found.Cuttable, secrets
+	o.Backend, o.Models, o.Secrets = models, found.Children, secrets
+	o.Bundles, o.Register, o.Cuttable = found, found.Register, found.Cuttable
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
 	o.Shadows = localShadows{Shadows{found.Children, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
 	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)

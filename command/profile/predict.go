@@ -154,7 +154,8 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 		return err
 	}
 	if o.Out != "" {
-		if err := writeMeasured(profiler.Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}, o.Out); err != nil {
+		measured := profiler.Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}
+		if err := writeMeasured(measured, o.Out); err != nil {
 			return err
 		}
 	}

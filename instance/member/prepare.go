@@ -47,7 +47,11 @@ func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache strin
 		return p, Use(p.Dir, time.Now())
 	}
 	name := dirOf(&c.Plan, member)
-	err := store(cache).Make(name, func(dir string) bool { _, err := Read(dir); return err == nil }, func(work string) error {
+	whole := func(dir string) bool {
+		_, err := Read(dir)
+		return err == nil
+	}
+	err := store(cache).Make(name, whole, func(work string) error {
 		return prepareInto(ctx, c, member, work, prepare)
 	})
 	if err != nil {

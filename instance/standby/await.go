@@ -151,9 +151,9 @@ func descriptors(conn *net.UnixConn) ([]int, error) {
 	return fds, err
 }
 
-// Follow works in the background. It ends the context when the instance's first process passes a signal on. If that process is gone,
-// Follow calls lost, which ends this one: whoever looks at the instance sees it as exited. It ends at
-// [Became.Exit].
+// Follow works in the background until [Became.Exit]. It ends the context when the instance's first
+// process passes a signal on. If that process is gone, Follow calls lost, which ends this one: whoever
+// looks at the instance sees it as exited.
 func (b *Became) Follow(cancel context.CancelFunc, lost func()) { go b.follow(cancel, lost) }
 
 func (b *Became) follow(cancel context.CancelFunc, lost func()) {

@@ -120,7 +120,9 @@ func (e *Engine) start() (*server, error) {
 func (e *Engine) layOut(how serving) (string, error) {
 	root := filepath.Join(filepath.Dir(e.options.Prepared.Dir), "served")
 	dir := filepath.Join(root, fmt.Sprintf("b%d-t%d", how.Batch, how.Threads))
-	err := workdir.Store{Dir: root, Work: ".lay-out-"}.Make(filepath.Base(dir), workdir.Exists, func(work string) error { return e.kind.layOut(work, how) })
+	err := workdir.Store{Dir: root, Work: ".lay-out-"}.Make(filepath.Base(dir), workdir.Exists, func(work string) error {
+		return e.kind.layOut(work, how)
+	})
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		if dir, err = os.MkdirTemp("", "faas-infer-served-"); err != nil {
 			return "", err

@@ -112,7 +112,9 @@ type Files interface {
 // below a provider's directory. It reads a model's file only to make plans, or to find out whether it
 // has some.
 func NewCutter(state string, models *children.Models, shared Sharing, files Files, log zerolog.Logger) *Cutter {
-	return &Cutter{dir: filepath.Join(state, plansDir), models: models, loading: podLoading, shared: shared, files: files, log: log}
+	return &Cutter{
+		dir: filepath.Join(state, plansDir), models: models, log: log, loading: podLoading, shared: shared, files: files,
+	}
 }
 
 // hash is the hash of a model's file, which need not be here.

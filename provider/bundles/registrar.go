@@ -34,7 +34,8 @@ type Registrar struct {
 
 // New makes a registrar for a directory of bundles and the provider's own.
 func New(root Dir, state string, models *children.Models, log zerolog.Logger) *Registrar {
-	return &Registrar{bundles: root, state: state, Children: models, log: log, cutter: &Cutter{dir: filepath.Join(state, plansDir), models: models, log: log, loading: 1}}
+	cutter := &Cutter{dir: filepath.Join(state, plansDir), models: models, log: log, loading: 1}
+	return &Registrar{bundles: root, state: state, Children: models, log: log, cutter: cutter}
 }
 
 // Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.

@@ -29,7 +29,8 @@ const (
 // BeginTidying removes unused variants and plans at once and every tidyPeriod, in the background, until
 // Close. functions lists the stored functions, and instances the running instances: after a restart
 // both are there before any function is restored.
-func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Function, error), instances func(context.Context) ([]cluster.Instance, error)) {
+func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Function, error),
+	instances func(context.Context) ([]cluster.Instance, error)) {
 	r.cutter.begin(func(ctx context.Context) {
 		tidyEvery(ctx, r.log, func() (removed []string, err error) {
 			running, err := instances(ctx)

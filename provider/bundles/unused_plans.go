@@ -83,7 +83,8 @@ func (c *Cutter) use(now time.Time, f *provider.Function, m control.Model) error
 // removeUnused removes the plans that were not used after a time, and what is left of children that
 // were killed while they wrote some.
 func (c *Cutter) removeUnused(after time.Time) (removed []string, err error) {
-	c.jobs.idle(func() { removed, err = plansIn(c.dir).RemoveUnused("*", after) }) // Also those whose names begin with a dot.
+	// The names of those that were not finished begin with a dot. They match, too.
+	c.jobs.idle(func() { removed, err = plansIn(c.dir).RemoveUnused("*", after) })
 	for _, dir := range removed {
 		c.read.Delete(dir)
 	}
