@@ -39,6 +39,8 @@ var layers = map[string][]string{
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
 	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
+	"provider/bundles":   {"backoff", "filelock", "partition", "variant", "cluster", "instance", "model"},
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"scaling/otp":        {"batching", "cluster"},
@@ -423,6 +425,22 @@ func TestFilesAreShort(t *testing.T) {
 		if !s.test() && s.lines > maxLines {
 			t.Errorf("%s has %d lines, more than %d", s.name, s.lines, maxLines)
 		}
+	}
+}
+
+// Package command parses flags and connects packages. Work in the background belongs to the room that
+// does it.
+func TestCommandStartsNoGoroutine(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.folder != "command" || s.test() {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if g, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: package command must not start goroutines", s.at(g))
+			}
+			return true
+		})
 	}
 }
 

@@ -34,20 +34,9 @@ func (f functionLogs) Query(ctx context.Context, q openfaas.Request) (<-chan ope
 	if err != nil {
 		return nil, err
 	}
-	messages := make(chan openfaas.Message, pendingLines)
-	go func() {
-		defer close(messages)
-		err := reader.Run(ctx, func(l logs.Line) error {
-			select {
-			case messages <- openfaas.Message{Name: q.Name, Namespace: q.Namespace, Instance: l.Instance, Timestamp: l.Time, Text: l.Text}:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-		if err != nil {
-			f.log.Error().Err(err).Str("function", function).Msg("cannot read a function's logs to their end")
-		}
-	}()
-	return messages, nil
+	return logs.Stream(ctx, reader, pendingLines, func(l logs.Line) openfaas.Message {
+		return openfaas.Message{Name: q.Name, Namespace: q.Namespace, Instance: l.Instance, Timestamp: l.Time, Text: l.Text}
+	}, func(err error) {
+		f.log.Error().Err(err).Str("function", function).Msg("cannot read a function's logs to their end")
+	}), nil
 }

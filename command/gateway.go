@@ -161,10 +161,7 @@ func startGateway(ctx context.Context, p gatewayPlan) (*gateway, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the gateway: %w", err), log.file.Close())
 	}
-	go func() {
-		<-child.Exited() // All of its output is written then.
-		_ = log.file.Close()
-	}()
+	child.AfterExit(func() { _ = log.file.Close() })
 	g := &gateway{child}
 	if err := g.await(ctx); err != nil {
 		g.stop()

@@ -234,7 +234,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 	}
 	defer s.closer.Close()
 	defer f.shared.Close()
-	endWithGPU(ctx, s.closer, end)
+	instance.EndWithGPU(ctx, s.closer, end)
 	if err := f.measured(s); err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func (f *instanceFlags) run(c *cobra.Command) error {
 		}
 		return instance.AnnounceReady()
 	})
-	if why := context.Cause(ctx); errors.Is(why, errGPU) {
+	if why := context.Cause(ctx); errors.Is(why, instance.ErrBroken) {
 		return errors.Join(why, err)
 	}
 	return err

@@ -1,9 +1,6 @@
 package command
 
 import (
-	"context"
-	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -55,26 +52,6 @@ func TestThreadsOnGPU(t *testing.T) {
 		if err == nil || strings.HasPrefix(err.Error(), "--threads is 2") != refused {
 			t.Errorf("%s: %v", device, err)
 		}
-	}
-}
-
-// brokenGPU is an engine whose GPU fails.
-type brokenGPU struct{ failed chan error }
-
-func (brokenGPU) Close() error           { return nil }
-func (b brokenGPU) Failed() <-chan error { return b.failed }
-
-// An instance whose GPU has failed ends with the reason. Another engine never ends it.
-func TestEndsWithGPU(t *testing.T) {
-	ctx, end := context.WithCancelCause(t.Context())
-	defer end(nil)
-	endWithGPU(ctx, io.NopCloser(nil), end)
-	b := brokenGPU{make(chan error, 1)}
-	endWithGPU(ctx, b, end)
-	b.failed <- errors.New("cuEventSynchronize: 700")
-	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, errGPU) || !strings.Contains(err.Error(), "700") {
-		t.Errorf("%v", err)
 	}
 }
 

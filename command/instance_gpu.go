@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -28,25 +27,6 @@ func (f *instanceFlags) onGPU() bool {
 	return f.device == onCUDA || f.device == automatic && gpu.Shared(os.Getenv)
 }
 
-// errGPU ends an instance that cannot compute any more.
-var errGPU = fmt.Errorf("the GPU's context has ended, so this instance ends: %w", instance.ErrBroken)
-
-// endWithGPU calls end once an engine's GPU has failed. An instance that went on would answer every
-// request with an error, and under MPS keep the GPU from those that start.
-func endWithGPU(ctx context.Context, e io.Closer, end context.CancelCauseFunc) {
-	f, ok := e.(interface{ Failed() <-chan error })
-	if !ok || f.Failed() == nil {
-		return
-	}
-	go func() {
-		select {
-		case <-ctx.Done():
-		case err := <-f.Failed():
-			end(fmt.Errorf("%w: %w", errGPU, err))
-		}
-	}()
-}
-
 // loadOnGPU loads the model onto the GPU and runs one row. CUDA graphs are captured beside
 // requests. The share limits the memory, so the engine does not.
 func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (instance.Engine, instance.Startup, error) {
@@ -67,11 +47,11 @@ func (f *instanceFlags) loadOnGPU(ctx context.Context, logger zerolog.Logger) (i
 		end() // Open does without a copy, so none is at fault.
 		return nil, instance.Startup{}, err
 	}
-	go func() {
+	cuda.AfterWait(ctx, e, func(err error) {
 		defer end()
-		if e.Wait(ctx) == nil {
+		if err == nil {
 			logger.Info().Bool("graphs", e.Graphs()).Str("why_not", e.WhyNot()).Interface("stages", e.Stages()).Interface("weights", e.Weights()).Msg("all batch sizes are prepared")
 		}
-	}()
+	})
 	return e, instance.Startup{Library: e.LibraryTime(), Load: e.LoadTime(), FirstRun: e.FirstRun()}, nil
 }

@@ -149,28 +149,22 @@ func (f *instanceFlags) openShadow(ctx context.Context, o pair.Options) (*served
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(ctx, l, o.Logger) }()
+	stop := s.Start(ctx, l, o.Logger)
 	mapped := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "faas_infer_instance_mapped_weights_bytes", Help: "Size of the weights of the blocks that a shadow holds.",
 	})
 	mapped.Set(float64(s.Weights()))
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(mapped); err != nil {
-		cancel()
-		return nil, errors.Join(err, <-ended, s.Close())
+		return nil, errors.Join(err, stop())
 	}
 	mux := http.NewServeMux()
 	for _, path := range []string{"/_/health", "/_/ready", "/v2/health/live", "/v2/health/ready"} {
 		mux.HandleFunc("GET "+path, func(http.ResponseWriter, *http.Request) {})
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	closer := closing(func() error {
-		cancel()
-		return errors.Join(<-ended, s.Close())
-	})
-	return &served{mux, instance.Startup{Began: f.began, Library: onnxruntime.LibraryTime(), Load: s.Load()}, closer}, nil
+	startup := instance.Startup{Began: f.began, Library: onnxruntime.LibraryTime(), Load: s.Load()}
+	return &served{mux, startup, closing(stop)}, nil
 }
 
 // closing is a function that closes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -90,32 +89,14 @@ func newStandByCommand() *cobra.Command {
 		Hidden:  true,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// The provider's end closes the input.
-			ctx, cancel := context.WithCancel(c.Context())
+			ctx, cancel := standby.UntilEnd(c.Context(), c.InOrStdin())
 			defer cancel()
-			go func() {
-				_, _ = io.Copy(io.Discard, c.InOrStdin())
-				cancel()
-			}()
-			warm := make(chan error, 1)
-			go func() {
-				if empty {
-					warm <- onnxruntime.Load("")
-				} else {
-					warm <- cuda.Warm("")
-				}
-			}()
-			select {
-			case err := <-warm:
-				if err != nil {
-					return err
-				}
-			case <-ctx.Done():
-				return nil // The process ends, whatever CUDA does.
-			}
-			healthy := cuda.Healthy
+			initialise, healthy := cuda.Warm, cuda.Healthy
 			if empty {
-				healthy = func() error { return nil }
+				initialise, healthy = onnxruntime.Load, func() error { return nil }
+			}
+			if done, err := standby.Initialise(ctx, func() error { return initialise("") }); !done || err != nil {
+				return err
 			}
 			b, err := standby.Await(ctx, socket, c.OutOrStdout(), healthy)
 			if b == nil {
@@ -148,7 +129,7 @@ func become(ctx context.Context, b *standby.Became) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go b.Follow(cancel, func() { os.Exit(1) })
+	b.Follow(cancel, func() { os.Exit(1) })
 	c := newInstanceCommand()
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetArgs(b.Arguments)

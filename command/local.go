@@ -18,6 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster/local/sandbox"
 	"github.com/faas-infer/faas-infer/cluster/sets"
 	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/router"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
@@ -79,12 +80,12 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if warm != nil { // A fork outside an instance's group is being measured.
 		warm.Started = func(pid int) { _ = backend.Place(pid, false) }
 	}
-	looked := f.childModels()
-	looked.warm, looked.place = warm, backend.Place
-	if err := looked.keepIn(kept, b.Log); err != nil {
+	looked := f.Models()
+	looked.Warm, looked.Place = warm, backend.Place
+	if err = looked.KeepIn(kept, b.Log); err != nil {
 		return p, err
 	}
-	found := newRegistrar(bundles(f.bundles), f.state, looked)
+	found := bundles.New(bundles.Dir(f.bundles), f.state, looked, b.Log)
 	models, ordinary := router.Split(backend)
 	made, err := sets.New(ctx, models, sets.Options{Logger: b.Log})
 	if err != nil {
@@ -95,15 +96,15 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 	if err != nil {
 		return p, err
 	}
-	close = append(close, found.cutter.Close, found.beginTidying(kept.Functions, backend.Instances, b.Log))
+	found.BeginTidying(kept.Functions, backend.Instances)
+	close = append(close, found.Close)
 	builder, err := f.Builder(b.Log, nil)
 	if err != nil {
 		return p, err
 	}
 	p.Store, p.Secrets, p.Controller, p.Nodes = kept, secrets, controller, backend.Nodes
-	p.Logs = functionLogs{files: backend.Logs(), log: b.Log}
-	p.Defaults = bundles(f.bundles).defaults
-	p.FunctionUser = sandbox.FunctionUser
+	p.Logs, p.FunctionUser = functionLogs{files: backend.Logs(), log: b.Log}, sandbox.FunctionUser
+	p.Defaults = bundles.Dir(f.bundles).Defaults
 	p.Build, p.PublicKey = builder, http.HandlerFunc(build.PublicKey)
 	return p, nil
 }

@@ -1,9 +1,7 @@
 package command
 
 import (
-	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +9,7 @@ import (
 	"github.com/faas-infer/faas-infer/model/bundle"
 )
 
-// newModelAlikeCommand returns the child process of [childModels.Alike].
+// newModelAlikeCommand returns the process that compares the models of a bundle.
 func newModelAlikeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "alike DIR",
@@ -50,33 +48,5 @@ func sameRequests(b *bundle.Bundle) error {
 	if err := bundle.Alike(models, signatures); err != nil {
 		return fmt.Errorf("%s: %w", bundle.ManifestFile, err)
 	}
-	return nil
-}
-
-// Alike returns an error unless all models of a bundle answer the same requests. It reads them
-// in a child process, and again only after one has changed.
-func (m *childModels) Alike(ctx context.Context, b *bundle.Bundle) error {
-	if len(b.Models) < 2 {
-		return nil
-	}
-	var key strings.Builder
-	for _, one := range b.Registered() {
-		file, err := b.File(one.Model)
-		if err != nil {
-			return err
-		}
-		hash, err := m.Hash(file)
-		if err != nil {
-			return fmt.Errorf("model %s: %w", one.Name, err)
-		}
-		fmt.Fprintf(&key, "%s %s %q\n", one.Name, hash, one.Image)
-	}
-	if known, _ := m.alike.Load(b.Dir); known == key.String() {
-		return nil
-	}
-	if _, err := m.run(ctx, foreground, b.Dir, "model", "alike", b.Dir); err != nil {
-		return err
-	}
-	m.alike.Store(b.Dir, key.String())
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -163,7 +164,7 @@ func (o *evaluateOptions) prepare(ctx context.Context, file string) (onnxruntime
 	if err != nil {
 		return opens, err
 	}
-	opens.Prepared, err = (&childModels{prepared: cache}).Prepare(ctx, file)
+	opens.Prepared, err = children.New(children.Config{Prepared: cache}).Prepare(ctx, file)
 	return opens, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/protocol"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -166,7 +167,7 @@ func classesOf(t *testing.T, file string, rows int) []int64 {
 	if err := onnxruntime.Load(""); err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := (&childModels{prepared: t.TempDir()}).Prepare(t.Context(), file)
+	prepared, err := children.New(children.Config{Prepared: t.TempDir()}).Prepare(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}

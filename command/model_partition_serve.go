@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,11 +10,11 @@ import (
 
 	"github.com/faas-infer/faas-infer/command/partitioning"
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 )
 
 // validateServe checks the flags of --serve.
@@ -58,8 +57,8 @@ func (o *partitionOptions) writeServed(ctx context.Context, m *model.Model, file
 	}
 	if o.memory != "" {
 		serving.Memory = p.Memory()
-		if p.MemoryMiB -= partitioning.Overhead >> 20; p.MemoryMiB <= 0 {
-			return fmt.Errorf("--memory is %s: an instance needs %d MiB beside its part", o.memory, partitioning.Overhead>>20)
+		if p.MemoryMiB -= partition.Overhead >> 20; p.MemoryMiB <= 0 {
+			return fmt.Errorf("--memory is %s: an instance needs %d MiB beside its part", o.memory, partition.Overhead>>20)
 		}
 	}
 	planner, err := partitioning.NewPlanner(ctx, m, p, partitioning.Goal{
@@ -73,30 +72,7 @@ func (o *partitionOptions) writeServed(ctx context.Context, m *model.Model, file
 	if err != nil {
 		return err
 	}
-	return writePlans(o.serve, served)
-}
-
-// writePlans writes plans into a directory that appears with all of them.
-func writePlans(dir string, served []*partitioning.Served) error {
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".plans-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(work)
-	for _, s := range served {
-		text, err := json.MarshalIndent(s, "", "  ")
-		if err != nil {
-			return err
-		}
-		name := filepath.Join(work, s.Name+forkjoin.Suffix)
-		if err := os.WriteFile(name, append(text, '\n'), 0o644); err != nil {
-			return err
-		}
-	}
-	if err := os.Chmod(work, 0o755); err != nil {
-		return err
-	}
-	return os.Rename(work, dir)
+	return bundles.WritePlans(o.serve, served)
 }
 
 // prepareLarge prepares a large part in a process of its own.

@@ -28,15 +28,13 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
-const (
-	// tableFile is the table in the directory of variants.
-	tableFile = "variants.csv"
-	// unfinished begins the name of a directory that a run has not finished.
-	unfinished = ".new-"
-)
+// tableFile is the table in the directory of variants.
+const tableFile = "variants.csv"
 
 // generated matches the names of generated models in out.
 var generated = regexp.MustCompile(`^(static|dynamic)-[0-9a-f]{16}\.onnx$`)
@@ -66,7 +64,7 @@ func (r *registering) register(ctx context.Context) (_ *variant.Registration, fr
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return nil, false, fmt.Errorf("the directory of the variants (--out): %w", err)
 	}
-	lock, err := lockDir(r.out)
+	lock, err := bundles.LockDir(r.out)
 	if err != nil {
 		return nil, false, fmt.Errorf("the directory of the variants (--out): %w", err)
 	}
@@ -81,7 +79,7 @@ func (r *registering) register(ctx context.Context) (_ *variant.Registration, fr
 	if known := r.known(want.Key); known != nil {
 		return known, false, nil
 	}
-	if r.work, err = os.MkdirTemp(r.out, unfinished); err != nil {
+	if r.work, err = os.MkdirTemp(r.out, bundles.Unfinished); err != nil {
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(r.work)) }()
@@ -122,7 +120,7 @@ func (r *registering) describe() (*variant.Registration, error) {
 	want := &variant.Registration{Machine: report.Machine(), Engine: onnxruntime.Name(), Metric: r.metric}
 	var models string
 	var err error
-	if want.Data, models, err = contents(r.bundle, model.ContentHash, labelled.Hash); err != nil {
+	if want.Data, models, err = bundles.Contents(r.bundle, model.ContentHash, labelled.Hash); err != nil {
 		return nil, err
 	}
 	key := sha256.New()
@@ -130,28 +128,6 @@ func (r *registering) describe() (*variant.Registration, error) {
 	fmt.Fprintf(key, "%s\n%s", want.Data, models)
 	want.Key = hex.EncodeToString(key.Sum(nil)[:16])
 	return want, nil
-}
-
-// contents describes what the variants of a bundle's models are made of: the hash of the labelled
-// data, "" for none, and a line for each model, with its content and what is stated of it.
-func contents(b *bundle.Bundle, hash, hashData func(path string) (string, error)) (data, models string, err error) {
-	if b.Validation != nil {
-		if data, err = hashData(filepath.Join(b.Dir, b.Validation.Data)); err != nil {
-			return "", "", fmt.Errorf("validation.data: %w", err)
-		}
-	}
-	for _, m := range b.Registered() {
-		content, err := hash(filepath.Join(b.Dir, m.Model))
-		if err != nil {
-			return "", "", err
-		}
-		stated := 0.0
-		if m.Accuracy != nil {
-			stated = *m.Accuracy
-		}
-		models += fmt.Sprintf("%q %q %s %q %g\n", m.Name, m.Model, content, m.Image, stated)
-	}
-	return data, models, nil
 }
 
 // known returns the registration in out if it has the key and all its files.
@@ -263,7 +239,7 @@ func (r *registering) judgedBy(m bundle.ManifestModel, original string) []string
 // measure runs "model evaluate" in a child of idle weight.
 func (r *registering) measure(ctx context.Context, m bundle.ManifestModel, file string, flags ...string) (*variant.Registered, error) {
 	args := append([]string{"model", "evaluate", file, "--json", "--prepared", filepath.Join(r.work, "prepared")}, flags...)
-	out, err := new(childModels).run(ctx, background, file, args...)
+	out, err := new(children.Models).Run(ctx, children.Background, file, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +275,7 @@ func figuresOf(found *report.Report) *variant.Registered {
 
 // runIdle runs a command to its end with CPU time that nobody else wants.
 func runIdle(c *exec.Cmd) error {
-	p, err := startIdle(c, syscall.SIGKILL)
+	p, err := children.StartIdle(c, syscall.SIGKILL)
 	if err != nil {
 		return err
 	}
@@ -376,7 +352,7 @@ func (r *registering) sweep(keep *variant.Registration) error {
 		return err
 	}
 	for _, e := range entries {
-		stale := strings.HasPrefix(e.Name(), unfinished) && filepath.Join(r.out, e.Name()) != r.work
+		stale := strings.HasPrefix(e.Name(), bundles.Unfinished) && filepath.Join(r.out, e.Name()) != r.work
 		if keep != nil && generated.MatchString(e.Name()) {
 			stale = !slices.ContainsFunc(keep.Variants, func(v variant.Registered) bool { return v.Generated && v.File == e.Name() })
 		}

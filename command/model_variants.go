@@ -2,10 +2,8 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"text/tabwriter"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/report"
-	"github.com/faas-infer/faas-infer/filelock"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/variant"
@@ -166,22 +163,4 @@ func accuracyOf(v *variant.Registered) string {
 		return fmt.Sprintf("unknown; agrees in %.1f %% (%.1f to %.1f)", v.Agreement.Value, v.Agreement.Low, v.Agreement.High)
 	}
 	return "unknown"
-}
-
-// errBusy refuses a second run for the same directory.
-var errBusy = errors.New("another process makes variants there; wait until it ends")
-
-// lockDir locks a directory for this process. Closing the file unlocks it.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := filelock.Try(f, filelock.Exclusive); err != nil {
-		if errors.Is(err, filelock.ErrLocked) {
-			err = errBusy
-		}
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), f.Close())
-	}
-	return f, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/faas-infer/faas-infer/instance/python/environment"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -193,12 +194,12 @@ func TestModelVariantsRefuses(t *testing.T) {
 	if _, err := execute(t, "model", "variants", dir); err == nil || !strings.Contains(err.Error(), "model a: labelled data: row 7 has the label 10") {
 		t.Errorf("labels that do not fit: %v", err)
 	}
-	lock, err := lockDir(filepath.Join(dir, "variants"))
+	lock, err := bundles.LockDir(filepath.Join(dir, "variants"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, errBusy) {
+	if _, err := execute(t, "model", "variants", dir); !errors.Is(err, bundles.ErrBusy) {
 		t.Errorf("a second run at once: %v", err)
 	}
 }

@@ -2,92 +2,20 @@ package command
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/bundle"
-	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/provider"
-	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/latency"
+	"github.com/faas-infer/faas-infer/provider/children"
 )
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A model file is read again when it, or a file of weights beside it, has
-// changed, and only then.
-func TestModelHashIsRemembered(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "model.onnx")
-	m := &childModels{}
-	if _, err := m.Hash(file); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no such file: %v", err)
-	}
-	write(t, file, "one")
-	hash := func() string {
-		t.Helper()
-		h, err := m.Hash(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want, err := model.ContentHash(file); err != nil || h != want {
-			t.Errorf("hash %s, %v; want %s", h, err, want)
-		}
-		return h
-	}
-	first := hash()
-	m.seen[file] = seenModel{stamp: m.seen[file].stamp, hash: "remembered"}
-	if h, _ := m.Hash(file); h != "remembered" {
-		t.Error("a file that has not changed is read again")
-	}
-	write(t, filepath.Join(filepath.Dir(file), "weights.bin"), "w")
-	if hash() != first {
-		t.Error("the model's content has not changed, its hash has")
-	}
-	write(t, file, "two, longer")
-	if hash() == first {
-		t.Error("the model's content has changed, its hash has not")
-	}
-}
-
-func TestPreparedModelIsRemembered(t *testing.T) {
-	file, prepared := filepath.Join(t.TempDir(), "model.onnx"), t.TempDir()
-	write(t, file, "one")
-	m := &childModels{}
-	seen, err := m.look(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.keep(file, seen, "", prepared)
-	if got, err := m.Prepare(t.Context(), file); err != nil || got != prepared {
-		t.Errorf("prepared in %q, %v", got, err)
-	}
-	write(t, file, "two, longer")
-	if seen, _ := m.look(file); seen.ready != "" {
-		t.Error("another model counts as prepared")
-	}
-	m.keep(file, seen, "", prepared) // The model changed while it was prepared.
-	if seen, _ := m.look(file); seen.ready != "" {
-		t.Error("what was prepared of the earlier model counts for the later")
-	}
-}
-
-func TestChildrenEndWithTheirContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := (&childModels{}).assumed().check(ctx, "model.onnx"); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -102,7 +30,7 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "model.onnx")
 		write(t, file, head)
-		deployed := (&childModels{}).assumed().check(t.Context(), file)
+		deployed := new(children.Models).CheckFile(t.Context(), file)
 		_, checked := execute(t, "model", "check", file, "--prepared", t.TempDir())
 		_, shown := execute(t, "model", "show", file)
 		_, bundled := execute(t, "model", "bundle", file, "--root", t.TempDir(), "--image", "m:latest")
@@ -110,69 +38,6 @@ func TestForeignFilesAreRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "not an ONNX model: it is") || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", what, err, want)
 			}
-		}
-	}
-}
-
-// The error of a child that was killed says by what, not what it printed last.
-func TestDeathsOfChildren(t *testing.T) {
-	t.Setenv(commandEnv, "1")
-	file := filepath.Join(t.TempDir(), "model.onnx")
-	write(t, file, "text")
-	for signal, want := range map[syscall.Signal]string{
-		syscall.SIGSEGV: "SIGSEGV", // Go's runtime may have begun to handle it, and then exits with status 2.
-		syscall.SIGKILL: "the process of `instance prepare` was killed by SIGKILL; the kernel does this when the memory limit is reached",
-	} {
-		m := &childModels{prepared: t.TempDir(), place: func(pid int, _ bool) error { return syscall.Kill(pid, signal) }}
-		_, err := m.Prepare(t.Context(), file)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "export it with other operators") {
-			t.Errorf("%v: %v", signal, err)
-		}
-	}
-	m := &childModels{prepared: t.TempDir()}
-	if _, err := m.Prepare(t.Context(), file); err == nil || errors.Is(err, errDied) || !strings.Contains(err.Error(), "model.onnx") {
-		t.Errorf("a file that is no model: %v", err)
-	}
-}
-
-func TestUnpredictableModels(t *testing.T) {
-	err := asUnpredictable(errors.New("cannot be predicted: node \"loop\" is a Loop"))
-	if !errors.Is(err, latency.ErrUnpredictable) || err.Error() != "cannot be predicted: node \"loop\" is a Loop" {
-		t.Errorf("error %v", err)
-	}
-	if err := asUnpredictable(errors.New("killed by signal 9")); errors.Is(err, latency.ErrUnpredictable) {
-		t.Errorf("%v counts as subject.Unpredictable", err)
-	}
-}
-
-func TestBundlesFindModels(t *testing.T) {
-	root := t.TempDir()
-	m, err := zoo.Make("identity", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bundle.Write(root, "team/id:v1", bundle.Manifest{}, m); err != nil {
-		t.Fatal(err)
-	}
-	find := func(image, model string) (bundle, file string, err error) {
-		f := &provider.Function{Inference: annotation.Inference{Model: model}}
-		f.Deployment.Image = image
-		bundle, models, err := newRegistrar(bundles(root), t.TempDir(), &childModels{}).Models(t.Context(), f)
-		if err != nil || len(models) != 1 {
-			return "", "", err
-		}
-		return bundle, models[0].File, nil
-	}
-	dir, file, err := find("team/id:v1", "")
-	if err != nil || filepath.Dir(file) != dir {
-		t.Errorf("the manifest's model: %q in %q, %v", file, dir, err)
-	}
-	if _, named, err := find("team/id:v1", filepath.Base(file)); err != nil || named != file {
-		t.Errorf("the model by name: %q, %v", named, err)
-	}
-	for _, c := range [][2]string{{"team/id:v2", ""}, {"team/id:v1", "other.onnx"}, {"team/id:v1", "../../../etc/passwd"}, {"../team/id:v1", ""}} {
-		if _, _, err := find(c[0], c[1]); err == nil {
-			t.Errorf("image %q, model %q: found", c[0], c[1])
 		}
 	}
 }
@@ -240,19 +105,5 @@ func TestProviderFlags(t *testing.T) {
 		if _, err := f.start(t.Context(), machine{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
-	}
-}
-
-// A known model is not checked again.
-func TestKnownModelsAreNotChecked(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "model.onnx")
-	if err := os.WriteFile(file, []byte("no model"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	m := &childModels{}
-	asked := ""
-	err := m.Check(t.Context(), file, func(hash string) bool { asked = hash; return true })
-	if hash, _ := m.Hash(file); err != nil || asked == "" || asked != hash {
-		t.Errorf("asked for %q, %v; the hash is %q", asked, err, hash)
 	}
 }

@@ -123,8 +123,8 @@ func TestINFlessFlags(t *testing.T) {
 	if cold, err := f.cold(); err != nil || !reflect.DeepEqual(cold, coldstart.NewLSTH(0.7)) {
 		t.Errorf("γ: %+v, %v", cold, err)
 	}
-	if m := f.childModels(); m.longest || !m.longestOn {
-		t.Errorf("the longest path: %v, %v", m.longest, m.longestOn)
+	if m := f.Models(); m.Longest || !m.LongestOn {
+		t.Errorf("the longest path: %v, %v", m.Longest, m.LongestOn)
 	}
 	if o, err := f.ControlOptions(Base{}); err != nil || o.Longest || !o.LongestOn {
 		t.Errorf("the longest path: %+v, %v", o, err)

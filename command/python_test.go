@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/profiler"
+	"github.com/faas-infer/faas-infer/provider/children"
 )
 
 // pythonBundle is a bundle whose handler doubles numbers.
@@ -48,7 +49,7 @@ func TestProfileOfWhatPythonRuns(t *testing.T) {
 	if err := p.Validate(); err != nil || p.MaxBatch() != 4 || p.Memory < 1<<20 || p.Model == "" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if hash, err := (&childModels{}).Hash(manifest); err != nil || hash != p.Model {
+	if hash, err := new(children.Models).Hash(manifest); err != nil || hash != p.Model {
 		t.Errorf("hash %s, %v; the profile has %s", hash, err, p.Model)
 	}
 	if printed, err := execute(t, "instance", "prepare", "--model", manifest, "--cache", filepath.Dir(measured.Prepared)); err != nil || strings.TrimSpace(printed) != measured.Prepared {

@@ -5,13 +5,22 @@ package command
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/command/load"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 )
+
+func init() {
+	if err := process.BindSelf(); err != nil { // The parent said so, and relies on it.
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // NewRootCommand returns the faas-infer command with all its subcommands.
 func NewRootCommand() *cobra.Command {

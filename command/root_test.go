@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
+	"github.com/faas-infer/faas-infer/provider/children"
 )
 
 // commandEnv makes this test binary the faas-infer command, for commands that start it
@@ -19,7 +20,7 @@ import (
 const commandEnv = "FAAS_INFER_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
-	startIdle = process.Start // In children, too.
+	children.StartIdle = process.Start // In children, too.
 	if os.Getenv(commandEnv) == "" {
 		goleak.VerifyTestMain(m)
 		return

@@ -24,6 +24,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/async"
 	"github.com/faas-infer/faas-infer/provider/metrics"
+	"github.com/faas-infer/faas-infer/provider/shutdown"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
@@ -47,10 +48,10 @@ type runningProvider struct {
 	restore    func(context.Context)
 	endRestore func()
 	stopRun    context.CancelFunc
-	ran        chan struct{}
-	served     chan error
-	// insists ends at the user's second signal; release stops waiting for it.
-	insists context.Context
+	ran        <-chan struct{}
+	served     <-chan error
+	// steps end it; release stops waiting for the user's second signal.
+	steps   shutdown.Steps
 	release func()
 }
 
@@ -62,7 +63,7 @@ func (f *ProviderFlags) start(ctx context.Context, platform Platform) (_ *runnin
 	}
 	TuneCollector(collectorLimit(f.maxHeld))
 	s := &runningProvider{flags: f}
-	s.insists, s.release = insistence()
+	s.steps.Insists, s.release = shutdown.Insistence()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.closeParts())
@@ -144,17 +145,9 @@ func (f *ProviderFlags) credentials() (*auth.BasicAuthCredentials, error) {
 // while they run.
 func (s *runningProvider) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.stopRun, s.ran, s.served = cancel, make(chan struct{}), make(chan error, 1)
-	go func() {
-		defer close(s.ran)
-		s.parts.Controller.Run(ctx)
-	}()
-	ended := make(chan struct{})
+	s.stopRun, s.ran = cancel, shutdown.Background(func() { s.parts.Controller.Run(ctx) })
 	restoreCtx, endRestore := context.WithCancel(context.Background())
-	go func() {
-		defer close(ended)
-		s.restore(restoreCtx)
-	}()
+	ended := shutdown.Background(func() { s.restore(restoreCtx) })
 	s.endRestore = func() {
 		endRestore()
 		<-ended
@@ -173,5 +166,5 @@ func (s *runningProvider) run() {
 	s.http = web.NewServer(handler, s.bounds)
 	bound := s.http.ConnContext
 	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return mutual.WithConn(bound(ctx, c), c) }
-	go func() { s.served <- s.http.Serve(listener) }()
+	s.served = web.Serve(s.http, listener)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/scaling/pairing"
@@ -29,7 +30,7 @@ import (
 // Shadows are the shadows of instances on any platform: it finds the layers of models and talks to bodies.
 // Platforms add what differs.
 type Shadows struct {
-	models *childModels
+	models *children.Models
 	// dial connects to bodies.
 	dial mutual.Dial
 	// relay is where bodies connect to a shadow that listens at an address.
@@ -39,7 +40,7 @@ type Shadows struct {
 // Shadows returns the shadows of a platform on which bodies connect to relay(a) if a shadow listens at a.
 // dial connects to bodies.
 func (f *ProviderFlags) Shadows(dial mutual.Dial, relay func(address string) string) Shadows {
-	return Shadows{f.childModels(), dial, relay}
+	return Shadows{f.Models(), dial, relay}
 }
 
 // localShadows are the shadows of instances on this machine.
@@ -90,7 +91,7 @@ func (Shadows) Check(_ *provider.Function, file string) error {
 
 // Blocks implements [control.Shadows].
 func (s Shadows) Blocks(ctx context.Context, file string) (*shadow.Model, error) {
-	text, err := s.models.run(ctx, background, filepath.Dir(file), "profile", "layers", file, "--json", "--database", s.models.database, "--prepared", s.models.prepared)
+	text, err := s.models.Run(ctx, children.Background, filepath.Dir(file), "profile", "layers", file, "--json", "--database", s.models.Database, "--prepared", s.models.Prepared)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,8 +12,6 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/tensor"
-	"github.com/faas-infer/faas-infer/provider/annotation"
-	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
 // writeFree writes a model that answers an image of any size with itself.
@@ -66,67 +62,6 @@ func TestInstancesAreToldTheSizes(t *testing.T) {
 	}
 }
 
-// Sizes that contradict the model are the deployment's fault.
-func TestShapesAreCheckedWithTheModel(t *testing.T) {
-	t.Setenv(commandEnv, "1")
-	file, m := writeFree(t), &childModels{prepared: t.TempDir()}
-	check := func(s latency.Sizes) error {
-		return m.Sized(s).Check(context.Background(), file, func(string) bool { return false })
-	}
-	if err := check(latency.Sizes{Shapes: "image:1x3x320x240", Max: "image:1x3x640x640", Image: "32x32"}); err != nil {
-		t.Error(err)
-	}
-	for _, c := range []struct {
-		sizes    latency.Sizes
-		key, why string
-	}{
-		{latency.Sizes{Shapes: "picture:1x3x8x8"}, annotation.InferShapes, `is "picture:1x3x8x8": the model has no input "picture"; name one of [image]`},
-		{latency.Sizes{Shapes: "image:1x4x8x8"}, annotation.InferShapes, "is fixed at 3"},
-		{latency.Sizes{Max: "image:1x3x8"}, annotation.InferMaxShapes, "has 4 dimensions, [-1 3 -1 -1], and its shape here has 3"},
-	} {
-		err := check(c.sizes)
-		if wrong := new(annotation.Error); !errors.As(err, &wrong) || wrong.Key != c.key || !strings.Contains(err.Error(), c.why) {
-			t.Errorf("%+v: %v, want an Error of %s that says %q", c.sizes, err, c.key, c.why)
-		}
-	}
-}
-
-// The size of a function's images is that of its model's free dimensions. The child reads the model.
-func TestImagesGiveShapes(t *testing.T) {
-	file, m := writeFree(t), &childModels{}
-	for want, sizes := range map[string]latency.Sizes{
-		"--image-form 320x240 fit=crop":                     {Image: "320x240 fit=crop"},
-		"--shapes image:1x3x8x8 --max-shapes image:1x3x9x9": {Image: "320x240", Shapes: "image:1x3x8x8", Max: "image:1x3x9x9"},
-		"": {},
-	} {
-		if got := strings.Join(sizedModels{m, sizes}.arguments(file), " "); got != want {
-			t.Errorf("%+v: %q, want %q", sizes, got, want)
-		}
-	}
-	tried := profile.TryFlags{ImageForm: "320x240 fit=crop"}
-	if got, err := tried.Shapes(file, nil); err != nil || got.String() != "image:1x3x240x320" {
-		t.Errorf("the child takes %v, %v", got, err)
-	}
-	given := tensor.Shapes{"image": {1, 3, 8, 8}}
-	if got, err := tried.Shapes(file, given); err != nil || got.String() != given.String() {
-		t.Errorf("the child takes %v instead of the given shapes, %v", got, err)
-	}
-}
-
-// The text of a child says that no sizes were found, whatever it was doing.
-func TestNoSizes(t *testing.T) {
-	for text, want := range map[string]string{
-		"preparing m.onnx: no sizes found: tried 16": "no sizes found: tried 16", "no sizes found: tried 32": "no sizes found: tried 32",
-	} {
-		if err := asNoSizes(errors.New(text)); !errors.Is(err, latency.ErrNoSizes) || err.Error() != want {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-	if err := asNoSizes(errors.New("killed by signal 9")); errors.Is(err, latency.ErrNoSizes) {
-		t.Errorf("%v has no sizes", err)
-	}
-}
-
 func TestShowSized(t *testing.T) {
 	file := writeFree(t)
 	out, err := execute(t, "model", "show", file, "--shapes", "image:1x3x32x16", "--json")
@@ -135,5 +70,18 @@ func TestShowSized(t *testing.T) {
 	}
 	if _, err := execute(t, "instance", "prepare", "--model", file, "--cache", t.TempDir(), "--shapes", "image:1x3"); err == nil || !strings.Contains(err.Error(), "--shapes: the input") {
 		t.Errorf("prepared with another rank: %v", err)
+	}
+}
+
+// The size of a function's images is that of its model's free dimensions.
+func TestImagesGiveShapes(t *testing.T) {
+	file := writeFree(t)
+	tried := profile.TryFlags{ImageForm: "320x240 fit=crop"}
+	if got, err := tried.Shapes(file, nil); err != nil || got.String() != "image:1x3x240x320" {
+		t.Errorf("the child takes %v, %v", got, err)
+	}
+	given := tensor.Shapes{"image": {1, 3, 8, 8}}
+	if got, err := tried.Shapes(file, given); err != nil || got.String() != given.String() {
+		t.Errorf("the child takes %v instead of the given shapes, %v", got, err)
 	}
 }

@@ -2,18 +2,13 @@ package command
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/openfaas/faas-provider/types"
@@ -24,71 +19,6 @@ import (
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
-
-// The first signal ends the command's context, the second one that of insistence. A closed terminal
-// never insists, however often it sends its signal.
-func TestInsistence(t *testing.T) {
-	for _, first := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		t.Run(first.String(), func(t *testing.T) { testInsistence(t, first) })
-	}
-}
-
-func testInsistence(t *testing.T, first syscall.Signal) {
-	// They come here, too, and none ends this process once nobody else waits for it.
-	came := make(chan os.Signal, 1)
-	signal.Notify(came, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(came)
-	insists, release := insistence()
-	defer release()
-	raise := func(s syscall.Signal) {
-		t.Helper()
-		if err := syscall.Kill(syscall.Getpid(), s); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		// Of two that come before the first one was seen, the kernel tells once.
-		case <-came:
-		case <-time.After(time.Minute):
-			t.Fatal("the signal does not come")
-		}
-	}
-	raise(first)
-	if first == syscall.SIGHUP {
-		raise(first)
-	}
-	select {
-	case <-insists.Done():
-		t.Errorf("%v insists", first)
-	case <-time.After(50 * time.Millisecond):
-	}
-	raise(syscall.SIGTERM)
-	select {
-	case <-insists.Done():
-	case <-time.After(time.Minute):
-		t.Fatal("two signals do not")
-	}
-}
-
-func TestStopContext(t *testing.T) {
-	insists, insist := context.WithCancel(t.Context())
-	s := &runningProvider{insists: insists}
-	long, cancel := s.stopContext(time.Hour, time.Hour)
-	defer cancel()
-	short, cancelShort := s.stopContext(time.Hour, 0)
-	defer cancelShort()
-	if long.Err() != nil || short.Err() != nil {
-		t.Error("the context ended before anybody insisted")
-	}
-	insist()
-	select {
-	case <-short.Done():
-	case <-time.After(time.Minute):
-		t.Error("insisting does not end it")
-	}
-	if long.Err() != nil {
-		t.Error("it ends before what was granted all the same")
-	}
-}
 
 // resident is a platform with one function, whose requests take until release is closed.
 type resident struct {
@@ -275,22 +205,6 @@ func stopWithEndless(t *testing.T, drain time.Duration) time.Duration {
 		t.Error(err)
 	}
 	return time.Since(began)
-}
-
-// A stage that does not heed its limit is left behind.
-func TestWithin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &runningProvider{insists: t.Context()}
-		began, release := time.Now(), make(chan struct{})
-		err := s.within("waiting", time.Minute, 0, func(context.Context) error { <-release; return nil })
-		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "waiting took too long") || took != time.Minute+lag {
-			t.Errorf("%v after %v", err, took)
-		}
-		close(release)
-		if err := s.within("failing", time.Minute, 0, func(context.Context) error { return fs.ErrExist }); !errors.Is(err, fs.ErrExist) {
-			t.Error(err)
-		}
-	})
 }
 
 // A pod has the time for all stages of stopping, and its --drain is enough for any request

@@ -11,21 +11,24 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/openfaas/faas-provider/types"
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/local"
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/coldstart"
+	"github.com/faas-infer/faas-infer/command/profile/shares"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/instance/python"
 	"github.com/faas-infer/faas-infer/instance/watchdog"
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/profiler/measuring/operators"
 	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/bundles"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/processes"
@@ -127,23 +130,24 @@ func (f *ProviderFlags) warmth(ctx context.Context, log zerolog.Logger) *python.
 
 // control makes the controllers of models and of ordinary functions, each with the instances of its
 // kind. machine is the backend that runs them all, beside keeps processes beside these.
-func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cluster.Backend, machine *local.Backend, kept *store.Store, secrets *store.Secrets, found *registrar, beside *standbys) (*router.Controller, error) {
+func (f *ProviderFlags) control(ctx context.Context, b Base, models, ordinary cluster.Backend, machine *local.Backend, kept *store.Store, secrets *store.Secrets, found *bundles.Registrar, beside *standbys) (*router.Controller, error) {
 	o, err := f.ControlOptions(b)
 	if err != nil {
 		return nil, err
 	}
 	o.OneMachine = true
-	o.Backend, o.Models, o.Bundles, o.Register, o.Cuttable, o.Secrets = models, found.models, found, found.register, found.cuttable, secrets
+	o.Backend, o.Models, o.Secrets = models, found.Children, secrets
+	o.Bundles, o.Register, o.Cuttable = found, found.Register, found.Cuttable
 	o.Move, o.CPU, o.Mapped = machine.Move, machine.CPU, onnxruntime.MappedWeights
-	o.Shadows = localShadows{Shadows{found.models, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
-	o.Devices = f.GPUModels(machine.GPUs().Inventory, nil)
+	o.Shadows = localShadows{Shadows{found.Children, (*mutual.Identity)(nil).Dial, relayOf}, beside, crossed(ctx, b.Log)}
+	o.Devices = found.Children.GPUs(machine.GPUs().Inventory, nil)
 	o.Profiles, o.Corrections, o.Histories = kept, kept, kept
 	m, err := control.New(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	p, err := processes.New(ctx, processes.Options{
-		Backend: ordinary, Bundles: bundles(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
+		Backend: ordinary, Bundles: bundles.Dir(f.bundles), Validate: validate, Secrets: secrets, Metrics: b.Metrics, Logger: b.Log,
 		ColdWait: f.coldWait, QueueLimit: f.queueLimit, BodyTimeout: f.bodyTimeout, Tick: tick, DrainGrace: f.drain, StopGrace: grace,
 	})
 	if err != nil {
@@ -167,7 +171,7 @@ func (f *ProviderFlags) ControlOptions(b Base) (control.Options, error) {
 		System: system, Cold: cold, Predict: !f.measure,
 		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU), Metrics: b.Metrics, Logger: b.Log,
 		Policy: f.policy, ColdWait: f.coldWait, QueueLimit: f.queueLimit, Bodies: b.Bodies, Backlog: b.Backlog,
-		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), EngineOn: onnxruntime.CUDAName(), Machine: report.Machine(), Pace: f.childModels().pace,
+		Tick: tick, StopGrace: grace, Engine: onnxruntime.Name(), EngineOn: onnxruntime.CUDAName(), Machine: report.Machine(), Pace: f.Models().Pace,
 	}, nil
 }
 
@@ -177,13 +181,40 @@ func (f *ProviderFlags) warmDir() string { return filepath.Join(f.state, "warm")
 // standbyDir returns the directory where processes stand by for GPUs and for shadows.
 func (f *ProviderFlags) standbyDir() string { return filepath.Join(f.state, "standby") }
 
-// childModels returns models that are read and measured in child processes.
-func (f *ProviderFlags) childModels() *childModels {
-	return &childModels{
-		prepared: f.prepared, database: filepath.Join(f.state, operators.FileName),
-		longest: f.infless.takesLongest(engineCPU), longestOn: f.infless.takesLongest(engineGPU),
+// Models returns models that are read and measured in child processes of this program.
+func (f *ProviderFlags) Models() *children.Models { return children.New(f.children()) }
+
+// children says how child processes read and measure models.
+func (f *ProviderFlags) children() children.Config {
+	return children.Config{
+		Prepared: f.prepared, Database: filepath.Join(f.state, operators.FileName), Machine: report.Machine(),
+		Longest: f.infless.takesLongest(engineCPU), LongestOn: f.infless.takesLongest(engineGPU),
 	}
 }
+
+// ModelsIn returns models that are read and measured in child processes of this program,
+// and prepared in a directory.
+func ModelsIn(prepared string) latency.Models {
+	return children.New(children.Config{Prepared: prepared, Machine: report.Machine()})
+}
+
+// Cutter makes a cutter for instances that cut their parts out of their own images.
+func (f *ProviderFlags) Cutter(shared bundles.Sharing, files bundles.Files, log zerolog.Logger) *bundles.Cutter {
+	return bundles.NewCutter(f.state, f.Models(), shared, files, log)
+}
+
+// ImportOperators adds rows to the provider's operators' profiles, as "faas-infer profile import" does.
+func (f *ProviderFlags) ImportOperators(rows *database.Database) (database.Merged, error) {
+	file, err := operators.Open(f.children().Database, nil)
+	if err != nil {
+		return database.Merged{}, err
+	}
+	merged, err := file.Import(rows)
+	return merged, errors.Join(err, file.Close())
+}
+
+// OperatorEngines are the engines whose operators' profiles the provider uses, on GPUs and on cores.
+func OperatorEngines() []string { return []string{shares.EngineName(), onnxruntime.Name()} }
 
 // system returns the default system with the scheduler of --scheduler, α and β.
 func (f *ProviderFlags) system() (systems.System, error) {
@@ -205,47 +236,6 @@ func (f *ProviderFlags) cold() (coldstart.Policy, error) {
 	return coldstart.New(f.coldStart, coldstart.Options{Unparked: !f.park, Gamma: f.infless.gamma})
 }
 
-// bundles is the directory of bundles.
-type bundles string
-
-// open opens the bundle of an image. One that is built in is written again if it is gone.
-func (root bundles) open(image string) (*bundle.Bundle, error) {
-	b, err := bundle.Open(string(root), image)
-	if !errors.Is(err, bundle.ErrNotFound) || !bundle.Builtin(image) {
-		return b, err
-	}
-	if writeErr := bundle.WriteBuiltin(string(root)); writeErr != nil {
-		return nil, errors.Join(err, writeErr)
-	}
-	return bundle.Open(string(root), image)
-}
-
-// defaults implements [provider.Defaults]: it returns the annotations in the bundle's
-// manifest.
-func (root bundles) defaults(_ context.Context, d types.FunctionDeployment) (map[string]string, error) {
-	b, err := root.open(d.Image)
-	if err != nil {
-		return nil, nil // The deployment reports the error.
-	}
-	return b.Annotations, nil
-}
-
-// Program implements [processes.Bundles].
-func (root bundles) Program(image string) (processes.Program, error) {
-	b, err := root.open(image)
-	if err != nil {
-		return processes.Program{}, err
-	}
-	if err := b.CheckProgram(); err != nil {
-		return processes.Program{}, fmt.Errorf("image %q: %w", image, err)
-	}
-	fingerprint, err := b.Fingerprint()
-	if err != nil {
-		return processes.Program{}, fmt.Errorf("image %q: %w", image, err)
-	}
-	return processes.Program{Dir: b.Dir, Env: b.Environment(), Network: b.Network, Fingerprint: fingerprint}, nil
-}
-
 // Publish brings a bundle to the registry of its image; nil keeps the bundle on this
 // machine.
 type Publish = func(ctx context.Context, image string, b *bundle.Bundle, say func(format string, args ...any)) error
@@ -264,30 +254,15 @@ func (f *ProviderFlags) Builder(log zerolog.Logger, publish Publish) (http.Handl
 	if secret = bytes.TrimSpace(secret); len(secret) == 0 {
 		return nil, errors.New("--payload-secret: the file is empty; write a secret into it, for example with: openssl rand -hex 16")
 	}
-	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: checkModelFile(f.childModels()), Publish: publish}
+	o := build.Options{Root: f.bundles, Secret: secret, MaxBytes: f.maxBuild, Logger: log, CheckModel: f.Models().CheckFile, Publish: publish}
 	if publish == nil { // A published function runs elsewhere.
 		o.Install = func(ctx context.Context, manifest string) error {
-			_, err := f.childModels().Prepare(ctx, manifest)
+			_, err := f.Models().Prepare(ctx, manifest)
 			return err
 		}
 	}
 	return build.New(o)
 }
-
-// checkModelFile returns what checks a model that was built.
-func checkModelFile(m *childModels) func(ctx context.Context, file string) error {
-	return func(ctx context.Context, file string) error { return m.assumed().check(ctx, file) }
-}
-
-// BundleModels are [latency.Models] that also compare the models of a bundle.
-type BundleModels interface {
-	latency.Models
-	// Alike returns an error unless all models of a bundle answer the same requests.
-	Alike(ctx context.Context, b *bundle.Bundle) error
-}
-
-// Models returns models that are read and measured in child processes of this program.
-func (f *ProviderFlags) Models() BundleModels { return f.childModels() }
 
 // Builds reports whether the provider accepts builds of faas-cli's remote builder.
 func (f *ProviderFlags) Builds() bool { return f.payloadSecret != "" }

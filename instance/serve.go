@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -71,6 +72,26 @@ func abandoned(path string) bool {
 // ErrBroken is wrapped by the cause of a context's end if the instance would only answer with
 // errors.
 var ErrBroken = errors.New("it can compute no more")
+
+// errGPU ends an instance that cannot compute any more.
+var errGPU = fmt.Errorf("the GPU's context has ended, so this instance ends: %w", ErrBroken)
+
+// EndWithGPU calls end in the background with a cause that wraps [ErrBroken] once an engine's GPU has
+// failed: then a method Failed of the engine sends why. An instance that went on would answer every
+// request with an error, and under MPS keep the GPU from those that start.
+func EndWithGPU(ctx context.Context, e io.Closer, end context.CancelCauseFunc) {
+	f, ok := e.(interface{ Failed() <-chan error })
+	if !ok || f.Failed() == nil {
+		return
+	}
+	go func() {
+		select {
+		case <-ctx.Done():
+		case err := <-f.Failed():
+			end(fmt.Errorf("%w: %w", errGPU, err))
+		}
+	}()
+}
 
 // Serve answers requests at all the listeners until ctx ends. Then it still answers for up to
 // leaveTime, until its clients have closed their connections, unless ctx's cause wraps

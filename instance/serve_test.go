@@ -3,6 +3,8 @@ package instance
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -111,5 +113,25 @@ func TestLeavingInstanceAnswersOnKeptConnections(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// brokenGPU is an engine whose GPU fails.
+type brokenGPU struct{ failed chan error }
+
+func (brokenGPU) Close() error           { return nil }
+func (b brokenGPU) Failed() <-chan error { return b.failed }
+
+// An instance whose GPU has failed ends with the reason. Another engine never ends it.
+func TestEndsWithGPU(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	EndWithGPU(ctx, io.NopCloser(nil), end)
+	b := brokenGPU{make(chan error, 1)}
+	EndWithGPU(ctx, b, end)
+	b.failed <- errors.New("cuEventSynchronize: 700")
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "700") {
+		t.Errorf("%v", err)
 	}
 }

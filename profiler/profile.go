@@ -66,6 +66,13 @@ type Mapped struct {
 	Bytes int64
 }
 
+// Measured is the result of a process that measures or predicts a model: its profile, and the directory
+// that instances load.
+type Measured struct {
+	Prepared string   `json:"prepared"`
+	Profile  *Profile `json:"profile"`
+}
+
 // Profile holds one model's times on one machine.
 type Profile struct {
 	// Model is the SHA-256 of the model file, in hex.

@@ -15,13 +15,13 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/podspec"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/instance/frame"
 	"github.com/faas-infer/faas-infer/model/bundle"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/variant"
@@ -50,7 +50,7 @@ type images struct {
 	// alike returns an error unless all models of a bundle answer the same requests.
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// cutter plans how models are cut over several pods.
-	cutter *command.Cutter
+	cutter *bundles.Cutter
 	// function returns the object of a function by its full name.
 	function func(full string) (*v1alpha1.Function, bool)
 	// own are the provider's credentials for registries, nil for none.
@@ -263,7 +263,7 @@ type origin struct {
 var (
 	_ latency.Models    = (*imageModels)(nil)
 	_ latency.Teachable = (*imageModels)(nil)
-	_ command.Files     = (*imageModels)(nil)
+	_ bundles.Files     = (*imageModels)(nil)
 )
 
 // keep remembers where a model comes from.
@@ -277,13 +277,13 @@ func (m *imageModels) inside(file string) (string, error) {
 	return "", fmt.Errorf("%s is not from an image", file)
 }
 
-// Known implements [command.Files].
+// Known implements [bundles.Files].
 func (m *imageModels) Known(file string) (hash string, weights int64) {
 	from, _ := m.seen.get(file)
 	return from.hash, from.weights
 }
 
-// Here implements [command.Files].
+// Here implements [bundles.Files].
 func (m *imageModels) Here(ctx context.Context, file string) error {
 	from, _ := m.seen.get(file)
 	if _, err := os.Stat(file); err == nil || from.fetch == nil {

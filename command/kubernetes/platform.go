@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/profiler/database"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/build"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/control"
 	"github.com/faas-infer/faas-infer/provider/deployments"
 	"github.com/faas-infer/faas-infer/provider/objects"
@@ -210,7 +211,7 @@ func (p *platform) openControllers(opening context.Context) (command.Controller,
 	o.Shadows = podShadows{f.Shadows(b.Identity.Dial, relayAt), f, models, p.backend}
 	// The provider's own node has no part in it.
 	o.Trials = command.Trials{Dial: b.Identity.Dial}
-	o.Devices = f.GPUModels(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
+	o.Devices = local.GPUs(func() gpu.Inventory { return gpu.Inventory{} }, p.backend.GPUs)
 	o.Profiles, o.Corrections, o.Histories, o.Yardstick = p.history, p.history, p.history, p.yardstick
 	o.MaxSaves = objects.MaxSaves
 	p.learnType(opening) // Stored corrections hold for times that were converted in the same way.
@@ -258,8 +259,8 @@ func (p *platform) followOperators(opening context.Context) (err error) {
 }
 
 // cutter makes the cutter of models, which shares its plans with the other replicas.
-func (p *platform) cutter(files command.Files) *command.Cutter {
-	c := p.flags.Cutter(command.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
+func (p *platform) cutter(files bundles.Files) *bundles.Cutter {
+	c := p.flags.Cutter(bundles.Sharing{Plans: p.history, Leads: p.election.Leading}, files, p.base.Log)
 	c.BeginTidying(p.objects.Functions)
 	return c
 }

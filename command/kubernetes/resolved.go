@@ -12,9 +12,9 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/model/bundle/image"
 	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/children"
 	"github.com/faas-infer/faas-infer/provider/control"
 )
 
@@ -63,7 +63,7 @@ func (i *images) note(f *provider.Function, b *image.Bundle, models []control.Mo
 		n.files = append(n.files, m.File)
 		known := v1alpha1.ResolvedModel{Name: m.Name, Of: m.Of, File: below, Images: m.Images, Accuracy: m.Accuracy}
 		if f.Inference.Partition != "" {
-			known.Weights = command.Weights(m.File)
+			known.Weights = children.Weights(m.File)
 		}
 		n.image.Models = append(n.image.Models, known)
 	}

@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/provider"
 	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/provider/objects"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
@@ -49,10 +49,10 @@ func (r reading) Measure(ctx context.Context, file string, n int, until time.Dur
 
 // startedImages are those of a provider that has just started with an empty directory, beside
 // a function's object; nil for none.
-func startedImages(t *testing.T, object *v1alpha1.Function, shared ...command.SharedPlans) *images {
+func startedImages(t *testing.T, object *v1alpha1.Function, shared ...bundles.SharedPlans) *images {
 	t.Helper()
 	t.Chdir(t.TempDir()) // The flags' own directory is the present one.
-	flags, models, sharing := &providerFlags{}, &imageModels{local: reading{}, root: t.TempDir()}, command.Sharing{Leads: func() bool { return true }}
+	flags, models, sharing := &providerFlags{}, &imageModels{local: reading{}, root: t.TempDir()}, bundles.Sharing{Leads: func() bool { return true }}
 	for _, sharing.Plans = range shared {
 	}
 	cutter := flags.Cutter(sharing, models, zerolog.Nop())

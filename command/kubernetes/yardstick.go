@@ -26,7 +26,7 @@ func (p *platform) publishYardstick(ctx context.Context) {
 		if kind == "" {
 			return
 		}
-		took := p.flags.Yardstick(ctx)
+		took := p.flags.Models().Yardstick(ctx)
 		if took == 0 || ctx.Err() != nil {
 			return
 		}

@@ -12,28 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// Served is a plan as the provider serves it, and the content of a file *.plan.json.
-type Served struct {
-	// Name is unique among the plans of a model.
-	Name string    `json:"name"`
-	Plan *cut.Plan `json:"plan"`
-	// Source is the path of the model that is cut.
-	Source string `json:"source"`
-	// MemberMemory is what a member needs in bytes for the largest batch of the profile.
-	MemberMemory int64 `json:"member_memory"`
-	// Concurrency is the number of batches that the members compute at the same time.
-	Concurrency int `json:"concurrency"`
-	// Profile has the predicted times of the set.
-	Profile *profiler.Profile `json:"profile"`
-}
-
-const (
-	// Overhead is what a member needs in bytes besides its weights and tensors: the engine's
-	// library, Go's heap, bodies.
-	Overhead = 96 << 20
-	// mostConcurrency bounds the batches in rounds at once: each holds tensors.
-	mostConcurrency = 8
-)
+// mostConcurrency bounds the batches in rounds at once: each holds tensors.
+const mostConcurrency = 8
 
 // Serving says for what a plan is served.
 type Serving struct {
@@ -65,12 +45,12 @@ func (p *Planned) Members(content string, memory int64, most int) (*cut.Plan, []
 }
 
 // Serve assigns a plan's parts to members and predicts the set's times by batch.
-func (p *Planned) Serve(ctx context.Context, on *partition.Platform, s Serving) (*Served, error) {
+func (p *Planned) Serve(ctx context.Context, on *partition.Platform, s Serving) (*partition.Served, error) {
 	plan, members, err := p.Members(s.Content, on.Memory(), s.Members)
 	if err != nil {
 		return nil, err
 	}
-	out := &Served{Plan: plan, Source: s.Source, Profile: &profiler.Profile{
+	out := &partition.Served{Plan: plan, Source: s.Source, Profile: &profiler.Profile{
 		Model: plan.Hash(), Engine: s.Engine, Machine: s.Machine, Parts: len(members), Active: plan.Active(), MeasuredAt: time.Now(),
 	}}
 	parts, err := p.timeParts(ctx, s)
@@ -83,7 +63,7 @@ func (p *Planned) Serve(ctx context.Context, on *partition.Platform, s Serving) 
 		batch, point := t.batch(b, len(members), out.Profile.Computing())
 		need := int64(0)
 		for _, m := range members {
-			need = max(need, Overhead+m.Weights+int64(batch)*m.Activations)
+			need = max(need, partition.Overhead+m.Weights+int64(batch)*m.Activations)
 		}
 		if s.Memory > 0 && need > s.Memory && batch > 1 {
 			break
@@ -185,7 +165,7 @@ func (t *timing) batch(b, members, active int) (rows int, out point) {
 // Served makes the plans that are worth serving: for every number of parts that may run at
 // once, the fastest, if it is not one of the plans before. The error is about the last number
 // if there is no plan at all.
-func (p *Planner) Served(ctx context.Context, s Serving) (all []*Served, err error) {
+func (p *Planner) Served(ctx context.Context, s Serving) (all []*partition.Served, err error) {
 	seen := make(map[string]bool)
 	var why error
 	for parts := 1; parts <= min(s.Members, p.on.MaxParts); parts++ {

@@ -103,7 +103,7 @@ func (o *DeviceOptions) open(ctx context.Context) (*shares.Card, error) {
 }
 
 // measureDevice measures the model on shares of a GPU.
-func (o *Options) measureDevice(ctx context.Context, file string) (measured *Measured, err error) {
+func (o *Options) measureDevice(ctx context.Context, file string) (measured *profiler.Measured, err error) {
 	if engines.IsManifest(file) {
 		return o.measureWhole(ctx, file)
 	}
@@ -142,13 +142,13 @@ func (o *Options) measureDevice(ctx context.Context, file string) (measured *Mea
 		Measurements: found.Measurements, MeasuredAt: time.Now(),
 		Payloads: measurePayloads(ctx, Signature{m.Inputs(), m.Outputs()}),
 	}
-	return &Measured{Profile: p}, p.Validate()
+	return &profiler.Measured{Profile: p}, p.Validate()
 }
 
 // measureWhole measures a bundle that Python or a model server runs with the whole GPU. Its engine
 // takes the GPU from the environment. The profile has one share, of 100 %, with all of the GPU's
 // memory: nobody knows what the engine takes of it.
-func (o *Options) measureWhole(ctx context.Context, manifest string) (measured *Measured, err error) {
+func (o *Options) measureWhole(ctx context.Context, manifest string) (measured *profiler.Measured, err error) {
 	if !slices.Equal(o.Shares, []int{100}) {
 		return nil, fmt.Errorf("%s: only ONNX models are measured on shares of a GPU, since the engine of this bundle takes a GPU by itself; measure it on a whole one with --shares 100", manifest)
 	}

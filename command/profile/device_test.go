@@ -94,7 +94,7 @@ func TestPredictOnDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got Measured
+	var got profiler.Measured
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}

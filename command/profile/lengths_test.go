@@ -9,6 +9,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 )
 
 func TestBySize(t *testing.T) {
@@ -65,7 +66,7 @@ func TestMeasuredSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
-	var found Measured
+	var found profiler.Measured
 	if err == nil {
 		err = json.Unmarshal(text, &found)
 	}
@@ -89,7 +90,7 @@ func TestPredictedSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
-	var found Measured
+	var found profiler.Measured
 	if err == nil {
 		err = json.Unmarshal(text, &found)
 	}
@@ -106,7 +107,7 @@ func TestSketchedSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(out)
-	var found Measured
+	var found profiler.Measured
 	if err == nil {
 		err = json.Unmarshal(text, &found)
 	}

@@ -142,7 +142,7 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 	if o.GPUName != "" {
 		p, err := o.onDevice(ctx, argument)
 		if err == nil && o.Out != "" {
-			err = Measured{Profile: p}.write(o.Out)
+			err = writeMeasured(profiler.Measured{Profile: p}, o.Out)
 		}
 		if err != nil {
 			return err
@@ -154,7 +154,8 @@ func (o *PredictOptions) run(ctx context.Context, argument string, out io.Writer
 		return err
 	}
 	if o.Out != "" {
-		if err := (Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}).write(o.Out); err != nil {
+		measured := profiler.Measured{Prepared: found.Subject.Prepared.Dir, Profile: found.Profile}
+		if err := writeMeasured(measured, o.Out); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/onnxpb"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/profiler/cop"
 )
 
@@ -49,12 +50,12 @@ func TestPredict(t *testing.T) {
 	if _, err := profiles(t, dir, "predict", "mnist", "--max-batch", "4", "--out", file); err != nil {
 		t.Fatal(err)
 	}
-	read := func() Measured {
+	read := func() profiler.Measured {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var m Measured
+		var m profiler.Measured
 		if err := json.Unmarshal(text, &m); err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,7 @@ func (o *Options) run(ctx context.Context, file string, out io.Writer) error {
 		return err
 	}
 	if o.Out != "" {
-		if err := measured.write(o.Out); err != nil {
+		if err := writeMeasured(*measured, o.Out); err != nil {
 			return err
 		}
 	}
@@ -186,15 +186,8 @@ func printProfile(what string, p *profiler.Profile, asJSON bool, out io.Writer) 
 	return r.Table(out)
 }
 
-// Measured is the result of a measurement or prediction for the provider.
-type Measured struct {
-	// Prepared is the directory that instances load.
-	Prepared string            `json:"prepared"`
-	Profile  *profiler.Profile `json:"profile"`
-}
-
-// write writes the result to a file.
-func (m Measured) write(path string) error {
+// writeMeasured writes a result for the provider to a file.
+func writeMeasured(m profiler.Measured, path string) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
@@ -206,7 +199,7 @@ func (m Measured) write(path string) error {
 }
 
 // measure prepares the model in a file and measures it as a whole.
-func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
+func (o *Options) measure(ctx context.Context, file string) (*profiler.Measured, error) {
 	if engines.IsManifest(file) {
 		return o.measurePython(ctx, file)
 	}
@@ -258,7 +251,7 @@ func (o *Options) measure(ctx context.Context, file string) (*Measured, error) {
 			return nil, err
 		}
 	}
-	return &Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
+	return &profiler.Measured{Prepared: prepared.Dir, Profile: &profiler.Profile{
 		BySize: sizes,
 		Model:  prepared.Content, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: memory, Own: own, Measurements: points, MeasuredAt: time.Now(),

@@ -21,7 +21,7 @@ import (
 
 // measurePython prepares a bundle that Python or a model server runs and measures it
 // as a whole.
-func (o *Options) measurePython(ctx context.Context, manifest string) (*Measured, error) {
+func (o *Options) measurePython(ctx context.Context, manifest string) (*profiler.Measured, error) {
 	measured, _, err := o.Describe(ctx, manifest)
 	return measured, err
 }
@@ -30,7 +30,7 @@ func (o *Options) measurePython(ctx context.Context, manifest string) (*Measured
 type Signature struct{ Inputs, Outputs []tensor.Info }
 
 // Describe is measurePython that also returns the signature.
-func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Signature, error) {
+func (o *Options) Describe(ctx context.Context, manifest string) (*profiler.Measured, Signature, error) {
 	cache, err := PreparedDir(o.Prepared)
 	if err != nil {
 		return nil, Signature{}, err
@@ -60,7 +60,7 @@ func (o *Options) Describe(ctx context.Context, manifest string) (*Measured, Sig
 	if err != nil {
 		return nil, Signature{}, err
 	}
-	return &Measured{Prepared: dir, Profile: &profiler.Profile{
+	return &profiler.Measured{Prepared: dir, Profile: &profiler.Profile{
 		Model: hash, Engine: onnxruntime.Name(), Machine: report.Machine(), Provisional: o.Sketch,
 		Memory: residentPeak() + r.memory, Measurements: points, MeasuredAt: time.Now(),
 		Payloads: measurePayloads(ctx, Signature{r.sample, r.signature.Outputs}),

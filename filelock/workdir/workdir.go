@@ -1,7 +1,7 @@
 // Package workdir makes directories for unfinished work and removes those of processes that
 // were killed. A lock tells them apart: the kernel releases it with the process, so a reused
 // process ID misleads nobody. It says nothing about what is in the directories. Begin
-// reading at [Make].
+// reading at [Make]; [Store] keeps what is finished.
 package workdir
 
 import (

@@ -321,6 +321,11 @@ func (e *Engine) Wait(ctx context.Context) error {
 	}
 }
 
+// AfterWait calls done in the background with the result of [Engine.Wait].
+func AfterWait(ctx context.Context, e *Engine, done func(error)) {
+	go func() { done(e.Wait(ctx)) }()
+}
+
 // Stages returns the parts of Open and of the preparation after it, in their order.
 func (e *Engine) Stages() []Stage {
 	e.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -75,31 +74,15 @@ func (r Record) Write(dir string, what any) error {
 // Keep copies a bundle's directory to DIR/bundle and writes a record beside it. describe
 // returns the record's content from the path of the copy. Keep does nothing if dir has
 // the record. The directory appears as a whole: readers see all of it or nothing.
-func (r Record) Keep(bundle, dir string, describe func(bundle string) any) (err error) {
-	if r.In(dir) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	const unfinished = ".prepare-"
-	workdir.Sweep(filepath.Dir(dir), unfinished+"*")
-	made, err := workdir.Make(filepath.Dir(dir), unfinished)
+func (r Record) Keep(bundle, dir string, describe func(bundle string) any) error {
+	kept := workdir.Store{Dir: filepath.Dir(dir), Work: ".prepare-"}
+	err := kept.Make(filepath.Base(dir), r.In, func(work string) error {
+		if err := os.CopyFS(filepath.Join(work, "bundle"), os.DirFS(bundle)); err != nil {
+			return err
+		}
+		return r.Write(work, describe(filepath.Join(dir, "bundle")))
+	})
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, made.Remove()) }()
-	work := made.Path
-	if err := os.CopyFS(filepath.Join(work, "bundle"), os.DirFS(bundle)); err != nil {
-		return fmt.Errorf("keep the bundle: %w", err)
-	}
-	if err := r.Write(work, describe(filepath.Join(dir, "bundle"))); err != nil {
-		return err
-	}
-	if err := os.Chmod(work, 0o755); err != nil {
-		return err
-	}
-	if err := os.Rename(work, dir); err != nil && !r.In(dir) {
 		return fmt.Errorf("keep the bundle: %w", err)
 	}
 	return nil

@@ -1,9 +1,7 @@
 package member
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -68,21 +66,5 @@ func Use(dir string, now time.Time) error {
 // RemoveUnused removes the prepared parts below cache of which no use was noted after a time:
 // [Prepare] notes one, and [Use]. Instances that have loaded them keep what they have.
 func RemoveUnused(cache string, since time.Time) (removed []string, err error) {
-	all, err := filepath.Glob(filepath.Join(cache, finished+"*"))
-	for _, dir := range all {
-		info, gone := os.Stat(dir)
-		if gone != nil || !info.IsDir() || info.ModTime().After(since) {
-			continue
-		}
-		// Nobody finds it from now on. It is removed later if that fails.
-		aside := filepath.Join(cache, unfinished+filepath.Base(dir))
-		switch failed := os.Rename(dir, aside); {
-		case failed == nil:
-			removed = append(removed, dir)
-			err = errors.Join(err, os.RemoveAll(aside))
-		case !errors.Is(failed, fs.ErrNotExist): // Another provider was quicker.
-			err = errors.Join(err, failed)
-		}
-	}
-	return removed, err
+	return store(cache).RemoveUnused(finished+"*", since)
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
 	"github.com/faas-infer/faas-infer/model"
@@ -38,27 +39,29 @@ func Prepare(ctx context.Context, c *forkjoin.Cutting, member int, cache string,
 	return p, nil
 }
 
-func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache string, prepare Preparer) (_ *Parts, err error) {
+func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache string, prepare Preparer) (*Parts, error) {
 	if err := checkMember(&c.Plan, member); err != nil {
 		return nil, err
 	}
 	if p, err := Find(&c.Plan, member, cache); err == nil {
 		return p, Use(p.Dir, time.Now())
 	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return nil, err
+	name := dirOf(&c.Plan, member)
+	whole := func(dir string) bool {
+		_, err := Read(dir)
+		return err == nil
 	}
-	if err := removeLeft(cache, time.Now().Add(-leftFor)); err != nil {
-		return nil, err
-	}
-	work, err := os.MkdirTemp(cache, unfinished)
+	err := store(cache).Make(name, whole, func(work string) error {
+		return prepareInto(ctx, c, member, work, prepare)
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	if err := os.Chmod(work, 0o755); err != nil {
-		return nil, err
-	}
+	return Read(filepath.Join(cache, name))
+}
+
+// prepareInto prepares the parts of a member, or of All, in an empty directory.
+func prepareInto(ctx context.Context, c *forkjoin.Cutting, member int, work string, prepare Preparer) error {
 	raw := filepath.Join(work, ".cut")
 	p, err := cutInto(ctx, c, member, raw, func(part Part) error {
 		file := filepath.Join(raw, part.Dir, forkjoin.ModelFile)
@@ -69,54 +72,20 @@ func prepareIn(ctx context.Context, c *forkjoin.Cutting, member int, cache strin
 		return errors.Join(os.Rename(made, filepath.Join(work, part.Dir)), os.RemoveAll(filepath.Dir(file)))
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := errors.Join(os.RemoveAll(raw), os.RemoveAll(filepath.Join(work, ".made")), share(work)); err != nil {
-		return nil, err
+		return err
 	}
 	p.Dir, p.plain = work, false
-	if err := errors.Join(p.measure(), p.write()); err != nil {
-		return nil, err
-	}
-	return publish(work, filepath.Join(cache, dirOf(&c.Plan, member)))
+	return errors.Join(p.measure(), p.write())
 }
 
-const (
-	// finished begins the names of directories of parts, unfinished those of directories in
-	// which parts are prepared. leftFor is the age from which such a directory was left by a
-	// process that was killed.
-	unfinished = ".parts-"
-	finished   = "parts-"
-	leftFor    = 24 * time.Hour
-)
+// finished begins the names of directories of parts.
+const finished = "parts-"
 
-// removeLeft removes the directories below cache in which nothing was prepared since a time.
-func removeLeft(cache string, since time.Time) error {
-	left, err := filepath.Glob(filepath.Join(cache, unfinished+"*"))
-	for _, dir := range left {
-		if info, gone := os.Stat(dir); gone == nil && info.ModTime().Before(since) {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-	}
-	return err
-}
-
-// publish moves a finished directory to its place. If another process was quicker, it keeps
-// that process's directory.
-func publish(work, dir string) (*Parts, error) {
-	if err := os.Rename(work, dir); err != nil {
-		if p, err := Read(dir); err == nil {
-			return p, nil
-		}
-		if err := os.RemoveAll(dir); err != nil { // Its record is damaged.
-			return nil, err
-		}
-		if err := os.Rename(work, dir); err != nil {
-			return nil, err
-		}
-	}
-	return Read(dir)
-}
+// store has the parts that are prepared below a directory.
+func store(cache string) workdir.Store { return workdir.Store{Dir: cache, Work: ".parts-"} }
 
 // dirOf is the name of the directory of a plan's parts.
 func dirOf(p *cut.Plan, member int) string {

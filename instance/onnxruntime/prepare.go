@@ -117,53 +117,30 @@ func prepare(modelPath, cacheDir string, o PrepareOptions) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	dir := filepath.Join(cacheDir, key)
-	if p, err := ReadPrepared(dir); err == nil {
-		return p, nil
+	dir, fresh := filepath.Join(cacheDir, key), false
+	err = workdir.Store{Dir: cacheDir, Work: "." + key[:12] + "-"}.Make(key, isPrepared, func(work string) error {
+		for _, pattern := range unfinished {
+			workdir.Sweep(cacheDir, pattern)
+		}
+		fresh = true
+		return build(modelPath, content, work, o)
+	})
+	if err == nil && fresh {
+		err = os.RemoveAll(dir + linked) // Running instances have already loaded the linked model.
 	}
-	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
-		return Prepared{}, err
-	}
-	for _, pattern := range unfinished {
-		workdir.Sweep(cacheDir, pattern)
-	}
-	work, err := workdir.Make(cacheDir, "."+key[:12]+"-")
 	if err != nil {
 		return Prepared{}, err
 	}
-	defer work.Remove()
-	if err := os.Chmod(work.Path, 0o755); err != nil {
-		return Prepared{}, err
-	}
-	if err := build(modelPath, content, work.Path, o); err != nil {
-		return Prepared{}, err
-	}
-	p, err := publish(work.Path, dir)
-	if err != nil {
-		return Prepared{}, err
-	}
-	return p, os.RemoveAll(dir + linked) // Running instances have already loaded the linked model.
+	return ReadPrepared(dir)
 }
 
 // unfinished matches the names of the directories in which Prepare and Link work.
 var unfinished = []string{"." + strings.Repeat("[0-9a-f]", 12) + "-*", linking + "*"}
 
-// publish moves a finished directory to its place. If another process was quicker, it
-// keeps that process's directory.
-func publish(work, dir string) (Prepared, error) {
-	if err := os.Rename(work, dir); err != nil {
-		if p, readErr := ReadPrepared(dir); readErr == nil {
-			return p, nil
-		}
-		// The directory is incomplete: the manifest is written last.
-		if err := os.RemoveAll(dir); err != nil {
-			return Prepared{}, err
-		}
-		if err := os.Rename(work, dir); err != nil {
-			return Prepared{}, err
-		}
-	}
-	return ReadPrepared(dir)
+// isPrepared reports whether a directory has a complete model for this host: the manifest is written last.
+func isPrepared(dir string) bool {
+	_, err := ReadPrepared(dir)
+	return err == nil
 }
 
 // PreparedContent returns the content hash of the model that dir was prepared of, whatever for; "" if dir

@@ -72,26 +72,18 @@ func link(modelPath, cacheDir, dir, content string) (Prepared, error) {
 		return Prepared{}, ErrSmall
 	}
 	p := Prepared{Source: filepath.Base(modelPath), Content: content, Engine: Version(), CPU: hostCPU(), Format: FormatPlain, signature: form.signature}
-	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
-		return Prepared{}, err
-	}
-	work, err := workdir.Make(cacheDir, linking)
-	if err != nil {
-		return Prepared{}, err
-	}
-	defer work.Remove()
-	if err := os.Chmod(work.Path, 0o755); err != nil {
-		return Prepared{}, err
-	}
-	if err := os.Link(modelPath, filepath.Join(work.Path, formats[FormatPlain].file)); err != nil {
-		return Prepared{}, err
-	}
 	manifest, err := json.Marshal(p)
 	if err != nil {
 		return Prepared{}, err
 	}
-	if err := os.WriteFile(filepath.Join(work.Path, manifestFile), manifest, 0o644); err != nil {
+	err = workdir.Store{Dir: cacheDir, Work: linking}.Make(filepath.Base(dir), isPrepared, func(work string) error {
+		if err := os.Link(modelPath, filepath.Join(work, formats[FormatPlain].file)); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(work, manifestFile), manifest, 0o644)
+	})
+	if err != nil {
 		return Prepared{}, err
 	}
-	return publish(work.Path, dir)
+	return ReadPrepared(dir)
 }

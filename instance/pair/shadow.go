@@ -122,9 +122,16 @@ func (s *Shadow) Run(ctx context.Context, segment, rows int, inputs []tensor.Ten
 	return err
 }
 
-// Serve answers bodies at a listener until ctx ends. It closes the listener.
-func (s *Shadow) Serve(ctx context.Context, l net.Listener, log zerolog.Logger) error {
-	return relay.Serve(ctx, l, s.identity, s, log)
+// Start answers bodies at a listener in the background until ctx ends or stop is called, which waits for
+// the end and closes the shadow. It closes the listener.
+func (s *Shadow) Start(ctx context.Context, l net.Listener, log zerolog.Logger) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- relay.Serve(ctx, l, s.identity, s, log) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-ended, s.Close())
+	}
 }
 
 // Close frees the segments, after a job in progress has ended.

@@ -31,6 +31,29 @@ type Became struct {
 	Report int
 }
 
+// UntilEnd returns a context that ends with ctx, or at the end of in: the provider's end closes it.
+func UntilEnd(ctx context.Context, in io.Reader) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// Initialise returns what initialise does. If ctx ends before, it reports false and does not wait: the
+// process ends, whatever CUDA does.
+func Initialise(ctx context.Context, initialise func() error) (done bool, err error) {
+	result := make(chan error, 1)
+	go func() { result <- initialise() }()
+	select {
+	case err := <-result:
+		return true, err
+	case <-ctx.Done():
+		return false, nil
+	}
+}
+
 // Await listens at socket, writes "ready\n" to out, and waits for the first process of this user that
 // hands its order over. It writes "taken\n" to out, and this process then has that one's output, control groups and cores. The caller
 // runs the order, with the environment and in the directory that it names. Without an order before ctx
@@ -128,10 +151,12 @@ func descriptors(conn *net.UnixConn) ([]int, error) {
 	return fds, err
 }
 
-// Follow ends the context when the instance's first process passes a signal on. If that process is gone,
-// Follow calls lost, which ends this one: whoever looks at the instance sees it as exited. It returns at
-// [Became.Exit].
-func (b *Became) Follow(cancel context.CancelFunc, lost func()) {
+// Follow works in the background until [Became.Exit]. It ends the context when the instance's first
+// process passes a signal on. If that process is gone, Follow calls lost, which ends this one: whoever
+// looks at the instance sees it as exited.
+func (b *Became) Follow(cancel context.CancelFunc, lost func()) { go b.follow(cancel, lost) }
+
+func (b *Became) follow(cancel context.CancelFunc, lost func()) {
 	var signal [1]byte
 	for {
 		_, err := io.ReadFull(b.conn, signal[:])

@@ -44,7 +44,7 @@ func stand(socket string) int {
 		return 1
 	}
 	run, end := context.WithCancel(context.Background())
-	go b.Follow(end, func() { os.Exit(1) })
+	b.Follow(end, func() { os.Exit(1) })
 	fmt.Println(b.Arguments, b.Env)
 	if b.Report > 0 {
 		_, _ = os.NewFile(uintptr(b.Report), "").WriteString("ready\n")

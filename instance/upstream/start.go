@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/faas-infer/faas-infer/filelock/workdir"
 	"github.com/faas-infer/faas-infer/instance/engine"
 	"github.com/faas-infer/faas-infer/model/tensor"
 )
@@ -119,14 +120,9 @@ func (e *Engine) start() (*server, error) {
 func (e *Engine) layOut(how serving) (string, error) {
 	root := filepath.Join(filepath.Dir(e.options.Prepared.Dir), "served")
 	dir := filepath.Join(root, fmt.Sprintf("b%d-t%d", how.Batch, how.Threads))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	err := os.MkdirAll(root, 0o755)
-	work := ""
-	if err == nil {
-		work, err = os.MkdirTemp(root, ".lay-out-")
-	}
+	err := workdir.Store{Dir: root, Work: ".lay-out-"}.Make(filepath.Base(dir), workdir.Exists, func(work string) error {
+		return e.kind.layOut(work, how)
+	})
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		if dir, err = os.MkdirTemp("", "faas-infer-served-"); err != nil {
 			return "", err
@@ -134,19 +130,6 @@ func (e *Engine) layOut(how serving) (string, error) {
 		return dir, e.kind.layOut(dir, how)
 	}
 	if err != nil {
-		return "", err
-	}
-	if err = e.kind.layOut(work, how); err == nil {
-		err = os.Chmod(work, 0o755)
-	}
-	if err == nil {
-		err = os.Rename(work, dir)
-	}
-	if err != nil {
-		err = errors.Join(err, os.RemoveAll(work))
-		if _, there := os.Stat(dir); there == nil { // Another instance was faster.
-			return dir, nil
-		}
 		return "", fmt.Errorf("write the files for %s: %w", e.options.Prepared.Engine, err)
 	}
 	return dir, nil

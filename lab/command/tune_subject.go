@@ -99,7 +99,7 @@ func savedProfile(file string) (systems.Times, error) {
 	if err != nil {
 		return nil, err
 	}
-	var m profile.Measured
+	var m profiler.Measured
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("%s was not written by \"profile model --out\": %w", file, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
+	"github.com/faas-infer/faas-infer/partition"
 	"github.com/faas-infer/faas-infer/provider/annotation"
 )
 
@@ -65,7 +66,7 @@ func (s *served) large(ctx context.Context) error {
 	if err := s.Remove(ctx, "parts"); err != nil {
 		return err
 	}
-	line, err := newPipeline(s.dir, subject, limit-partitioning.Overhead)
+	line, err := newPipeline(s.dir, subject, limit-partition.Overhead)
 	if err != nil {
 		return err
 	}

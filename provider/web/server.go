@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net"
 	"net/http"
 	"time"
 
@@ -29,6 +30,13 @@ func NewServer(handler http.Handler, bounds *Connections) *http.Server {
 	}
 	bounds.apply(server)
 	return server
+}
+
+// Serve serves at a listener in the background. The channel gets the result of [http.Server.Serve].
+func Serve(server *http.Server, l net.Listener) <-chan error {
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	return served
 }
 
 // boundFields answers requests with more than [duplex.MaxFields] fields with 431.

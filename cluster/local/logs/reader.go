@@ -59,6 +59,27 @@ func (r *Reader) Run(ctx context.Context, emit func(Line) error) error {
 	return err
 }
 
+// Stream runs r in the background and sends what as makes of its lines, until the lines or ctx end.
+// size items may wait for their receiver; beyond that, r waits. failed gets an error of r.
+func Stream[T any](ctx context.Context, r *Reader, size int, as func(Line) T, failed func(error)) <-chan T {
+	items := make(chan T, size)
+	go func() {
+		defer close(items)
+		err := r.Run(ctx, func(l Line) error {
+			select {
+			case items <- as(l):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			failed(err)
+		}
+	}()
+	return items
+}
+
 // past emits the existing lines.
 func (r *Reader) past(ctx context.Context, emit func(Line) error) error {
 	starts, err := r.starts()

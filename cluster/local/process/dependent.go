@@ -66,6 +66,14 @@ func Run(c *exec.Cmd, atDeath syscall.Signal) error {
 // Exited is closed when the process has ended.
 func (p *Child) Exited() <-chan struct{} { return p.exited }
 
+// AfterExit calls f in the background once the process has ended and all of its output is written.
+func (p *Child) AfterExit(f func()) {
+	go func() {
+		<-p.exited
+		f()
+	}()
+}
+
 // Wait waits for the process's end and returns the result of [exec.Cmd.Wait].
 func (p *Child) Wait() error {
 	<-p.exited

@@ -1,0 +1,215 @@
+package bundles
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/provider"
+	"github.com/faas-infer/faas-infer/provider/annotation"
+	"github.com/faas-infer/faas-infer/provider/children"
+)
+
+// withModels makes a bundle of models of the zoo, each with its own seed.
+func withModels(t *testing.T, manifest string, models ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range models {
+		writeZoo(t, filepath.Join(dir, string(rune('a'+i))+".onnx"), name, uint64(i+1))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bundle.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// writeZoo writes a model of the zoo to a file.
+func writeZoo(t *testing.T, file, name string, seed uint64) {
+	t.Helper()
+	m, err := zoo.Make(name, seed)
+	if err == nil {
+		err = m.WriteFile(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// files lists a directory.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// registrarOf returns a registrar for the image app:v1 with a bundle, and a function with auto.
+func registrarOf(t *testing.T, dir string) (*Registrar, *provider.Function) {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "app"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, filepath.Join(root, "app", "v1")); err != nil {
+		t.Fatal(err)
+	}
+	f := &provider.Function{}
+	f.Deployment.Image, f.Inference.Auto = "app:v1", true
+	return New(Dir(root), t.TempDir(), children.New(children.Config{Prepared: t.TempDir()}), zerolog.Nop()), f
+}
+
+// names lists the names of a function's models, and fails the test if they cannot be found.
+func (r *Registrar) names(t *testing.T, f *provider.Function) (names []string) {
+	t.Helper()
+	_, models, err := r.Models(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range models {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// A deployment is refused if the models of its bundle do not answer the same requests, unless it
+// uses one of them only.
+func TestModelsOfOneFunctionAreAlike(t *testing.T) {
+	dir := withModels(t, "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}, {name: c, model: c.onnx}]\n", "mnist", "mnist", "identity")
+	r, f := registrarOf(t, dir)
+	f.Inference.Auto = false
+	if _, _, err := r.Models(t.Context(), f); err == nil || !strings.Contains(err.Error(), "bundle.yaml: models[2] (c) has the inputs") {
+		t.Errorf("%v", err)
+	}
+	f.Inference.Variants = "c"
+	if got := r.names(t, f); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("%v", got)
+	}
+	manifest := "models: [{name: a, model: a.onnx}, {name: b, model: b.onnx}]\n"
+	if err := os.WriteFile(filepath.Join(string(r.bundles), "app", "v1", "bundle.yaml"), []byte(manifest), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f.Inference.Variants = ""; !slices.Equal(r.names(t, f), []string{"a", "b"}) {
+		t.Error("models that are alike are refused")
+	}
+	r.Children.Place = func(int, bool) error {
+		t.Error("the models are read again")
+		return nil
+	}
+	r.names(t, f)
+}
+
+// What is made of a bundle is the same for a copy of it, and another after a change of its models, of
+// what is said of them or of the labelled data.
+func TestRegistrarsKey(t *testing.T) {
+	dir := withModels(t, "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n", "mnist", "mnist")
+	if err := os.WriteFile(filepath.Join(dir, "v.npz"), []byte("rows"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, f := registrarOf(t, dir)
+	keys := map[string]string{}
+	for _, x := range []struct{ change, file, content string }{
+		{"none", "README", "new"}, {"description", "bundle.yaml", "description: d\nmodels: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz}\n"},
+		{"data", "v.npz", "ROWS"}, {"metric", "bundle.yaml", "models: [{name: a, model: a.onnx}]\nvalidation: {data: v.npz, metric: top-5}\n"},
+		{"accuracy", "bundle.yaml", "models: [{name: a, model: a.onnx, accuracy: 70}]\n"}, {"model", "bundle.yaml", "models: [{name: a, model: b.onnx}]\n"},
+	} {
+		// A copy, as a build makes one: all files are new.
+		b, err := r.open(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := filepath.Join(t.TempDir(), "copy")
+		if err := errors.Join(os.CopyFS(again, os.DirFS(b.Dir)), os.WriteFile(filepath.Join(again, x.file), []byte(x.content), 0o644),
+			os.RemoveAll(b.Dir), os.Rename(again, b.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = r.open(f); err != nil {
+			t.Fatal(err)
+		}
+		key, err := r.key(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before, known := keys[key]; known != (x.change == "description") {
+			t.Errorf("%s: the key is that of %q", x.change, before)
+		}
+		keys[key] = x.change
+	}
+}
+
+// A model of another engine has one variant, and nothing is made.
+func TestRegistrarOfAnotherEngine(t *testing.T) {
+	dir := withModels(t, "engine: python\nhandler: handler.py\n", "mnist")
+	if err := os.WriteFile(filepath.Join(dir, "handler.py"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, f := registrarOf(t, dir)
+	if err := r.Register(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.names(t, f); !slices.Equal(got, []string{""}) {
+		t.Errorf("%q", got)
+	}
+	if got := files(t, r.state); len(got) > 0 {
+		t.Errorf("made: %q", got)
+	}
+}
+
+// A built-in bundle that somebody has removed is written again when it is deployed.
+func TestBuiltinBundlesComeBack(t *testing.T) {
+	root := Dir(t.TempDir())
+	for range 2 {
+		if _, err := root.Program("functions/alpine"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(string(root), "functions")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := root.Program("functions/other"); !errors.Is(err, bundle.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestBundlesFindModels(t *testing.T) {
+	root := t.TempDir()
+	m, err := zoo.Make("identity", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.Write(root, "team/id:v1", bundle.Manifest{}, m); err != nil {
+		t.Fatal(err)
+	}
+	find := func(image, model string) (bundle, file string, err error) {
+		f := &provider.Function{Inference: annotation.Inference{Model: model}}
+		f.Deployment.Image = image
+		bundle, models, err := New(Dir(root), t.TempDir(), &children.Models{}, zerolog.Nop()).Models(t.Context(), f)
+		if err != nil || len(models) != 1 {
+			return "", "", err
+		}
+		return bundle, models[0].File, nil
+	}
+	dir, file, err := find("team/id:v1", "")
+	if err != nil || filepath.Dir(file) != dir {
+		t.Errorf("the manifest's model: %q in %q, %v", file, dir, err)
+	}
+	if _, named, err := find("team/id:v1", filepath.Base(file)); err != nil || named != file {
+		t.Errorf("the model by name: %q, %v", named, err)
+	}
+	for _, c := range [][2]string{{"team/id:v2", ""}, {"team/id:v1", "other.onnx"}, {"team/id:v1", "../../../etc/passwd"}, {"../team/id:v1", ""}} {
+		if _, _, err := find(c[0], c[1]); err == nil {
+			t.Errorf("image %q, model %q: found", c[0], c[1])
+		}
+	}
+}
