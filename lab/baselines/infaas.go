@@ -245,7 +245,7 @@ func (x *infaasScaler) inactive(app *application) int {
 			of = append(of, i)
 		}
 	}
-	row, ok := variant.NewTable(rows).Get(variant.Query{})
+	row, ok := infaas.NewTable(rows).Get(variant.Query{})
 	if !ok {
 		return -1
 	}

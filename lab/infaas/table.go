@@ -1,16 +1,18 @@
-package variant
+package infaas
 
 import (
 	"cmp"
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 // Table answers queries over the variants of an application (Algorithm 1). It does not change;
 // make a new one when variants or states do. Many may read it at once.
 type Table struct {
-	rows   []Placed
+	rows   []variant.Placed
 	all    *group
 	models map[string]*group
 }
@@ -23,8 +25,8 @@ type group struct {
 	front []int32
 }
 
-// NewTable returns the table of variants. They must be valid: see [Variant.Check].
-func NewTable(rows []Placed) *Table {
+// NewTable returns the table of variants. They must be valid: see [variant.Variant.Check].
+func NewTable(rows []variant.Placed) *Table {
 	t := &Table{rows: slices.Clone(rows), models: map[string]*group{}}
 	all := make([]int32, len(rows))
 	of := map[string][]int32{}
@@ -46,18 +48,18 @@ func (t *Table) group(members []int32) *group {
 	for _, i := range members {
 		class := 2
 		switch t.rows[i].State {
-		case Active:
+		case variant.Active:
 			class = 0
-		case Inactive:
+		case variant.Inactive:
 			class = 1
 		}
 		of[class] = append(of[class], i)
 	}
-	for class, order := range []func(a, b *Placed) int{byCost, byReady, byCost} {
+	for class, order := range []func(a, b *variant.Placed) int{byCost, byReady, byCost} {
 		g.classes[class] = t.index(of[class], order)
 	}
 	front := slices.Clone(members)
-	t.sort(front, func(a, b *Placed) int {
+	t.sort(front, func(a, b *variant.Placed) int {
 		return cmp.Or(cmp.Compare(a.Latency, b.Latency), cmp.Compare(b.Accuracy, a.Accuracy), byCost(a, b))
 	})
 	for _, i := range front {
@@ -70,22 +72,22 @@ func (t *Table) group(members []int32) *group {
 
 // byCost is the order in which loaded variants are taken: the cheapest per request, then the
 // fastest, then by name.
-func byCost(a, b *Placed) int {
+func byCost(a, b *variant.Placed) int {
 	return cmp.Or(cmp.Compare(a.PerRequest(), b.PerRequest()), cmp.Compare(a.Latency, b.Latency), byName(a, b))
 }
 
 // byReady is the order in which inactive variants are taken: the soonest answer, then as the
 // loaded ones.
-func byReady(a, b *Placed) int {
+func byReady(a, b *variant.Placed) int {
 	return cmp.Or(cmp.Compare(a.Load+a.Latency, b.Load+b.Latency), byCost(a, b))
 }
 
-func byName(a, b *Placed) int {
+func byName(a, b *variant.Placed) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Model, b.Model), strings.Compare(a.Hardware, b.Hardware))
 }
 
 // sort orders rows; equal ones stay in the order of the table.
-func (t *Table) sort(members []int32, order func(a, b *Placed) int) {
+func (t *Table) sort(members []int32, order func(a, b *variant.Placed) int) {
 	slices.SortFunc(members, func(a, b int32) int {
 		return cmp.Or(order(&t.rows[a], &t.rows[b]), cmp.Compare(a, b))
 	})
@@ -96,7 +98,7 @@ func (t *Table) sort(members []int32, order func(a, b *Placed) int) {
 // least loading and inference time. If all that meet the query are Overloaded or Interfered,
 // it is one of these. It returns false if none meets the query; [Table.Suggest] then names
 // the nearest.
-func (t *Table) Get(q Query) (row int, ok bool) {
+func (t *Table) Get(q variant.Query) (row int, ok bool) {
 	g := t.all
 	if q.Model != "" {
 		if g = t.models[q.Model]; g == nil {
@@ -112,10 +114,10 @@ func (t *Table) Get(q Query) (row int, ok bool) {
 }
 
 // Suggest is suggestVariant of Algorithm 1: it returns the row with the least
-// [Query.Shortfall], of these the fastest and then the most accurate. It looks at the
+// [variant.Query.Shortfall], of these the fastest and then the most accurate. It looks at the
 // query's model, or at all if no row has that model, which known tells. The row is -1 in an
 // empty table.
-func (t *Table) Suggest(q Query) (row int, known bool) {
+func (t *Table) Suggest(q variant.Query) (row int, known bool) {
 	g, known := t.all, true
 	if q.Model != "" {
 		if g, known = t.models[q.Model]; !known {
@@ -162,14 +164,14 @@ type step struct {
 }
 
 // index indexes some rows for an order.
-func (t *Table) index(members []int32, order func(a, b *Placed) int) index {
+func (t *Table) index(members []int32, order func(a, b *variant.Placed) int) index {
 	x := index{order: slices.Clone(members)}
 	t.sort(x.order, order)
 	places := make([]int32, len(members))
 	for p := range places {
 		places[p] = int32(p)
 	}
-	row := func(place int32) *Placed { return &t.rows[x.order[place]] }
+	row := func(place int32) *variant.Placed { return &t.rows[x.order[place]] }
 	slices.SortStableFunc(places, func(a, b int32) int { return cmp.Compare(row(a).Latency, row(b).Latency) })
 	x.blocks = make([][]step, len(places)+1)
 	for k := 1; k <= len(places); k++ {
@@ -199,7 +201,7 @@ func narrowed(block []step) []step {
 }
 
 // first returns the first row that meets a query, or -1. It does not ask for the model.
-func (x *index) first(q Query) int32 {
+func (x *index) first(q variant.Query) int32 {
 	k := len(x.latencies)
 	if q.Latency > 0 {
 		k = sort.Search(k, func(i int) bool { return x.latencies[i] > int64(q.Latency) })

@@ -1,4 +1,4 @@
-package variant
+package infaas
 
 import (
 	"encoding/csv"
@@ -10,13 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/faas-infer/faas-infer/variant"
 )
 
-// variantColumns and queryColumns are the headers of the two kinds of tables.
-var (
-	variantColumns = []string{"model", "variant", "hardware", "state", "latency_ms", "rps", "load_ms", "memory_mb", "accuracy", "cost"}
-	queryColumns   = []string{"accuracy", "latency_ms", "model"}
-)
+// queryColumns is the header of a table of queries.
+var queryColumns = []string{"accuracy", "latency_ms", "model"}
 
 // MaxRows is the maximum number of rows of a table.
 const MaxRows = 1_000_000
@@ -27,10 +26,10 @@ const MaxRows = 1_000_000
 //
 // in any order. Each row is a variant on one node; two rows may have the same variant. An
 // error names row and column; rows count from 1 after the header.
-func ReadVariants(r io.Reader) ([]Placed, error) {
-	var all []Placed
-	err := read(r, variantColumns, func(c *cells) error {
-		p := Placed{Variant: Variant{
+func ReadVariants(r io.Reader) ([]variant.Placed, error) {
+	var all []variant.Placed
+	err := read(r, variant.Columns, func(c *cells) error {
+		p := variant.Placed{Variant: variant.Variant{
 			Model: c.text("model"), Name: c.text("variant"), Hardware: c.text("hardware"),
 			Latency: c.time("latency_ms"), RPS: c.number("rps"), Load: c.time("load_ms"),
 			Memory: c.number("memory_mb"), Accuracy: c.optional("accuracy"), Cost: c.number("cost"),
@@ -39,7 +38,7 @@ func ReadVariants(r io.Reader) ([]Placed, error) {
 			return c.err
 		}
 		var err error
-		if p.State, err = ParseState(c.text("state")); err != nil {
+		if p.State, err = variant.ParseState(c.text("state")); err != nil {
 			return err
 		}
 		all = append(all, p)
@@ -53,14 +52,14 @@ func ReadVariants(r io.Reader) ([]Placed, error) {
 
 // ReadQueries reads a table of queries with the columns accuracy, latency_ms and model, in any
 // order. An empty field asks nothing. Errors are as in [ReadVariants].
-func ReadQueries(r io.Reader) ([]Query, error) {
-	var all []Query
+func ReadQueries(r io.Reader) ([]variant.Query, error) {
+	var all []variant.Query
 	err := read(r, queryColumns, func(c *cells) error {
-		q := Query{Model: c.text("model"), Accuracy: c.optional("accuracy")}
+		q := variant.Query{Model: c.text("model"), Accuracy: c.optional("accuracy")}
 		if c.text("latency_ms") != "" {
 			q.Latency = c.time("latency_ms")
 			if c.err == nil && q.Latency <= 0 {
-				return &FieldError{"latency_ms", fmt.Sprintf("is %s: it must be more than 0, or empty", c.text("latency_ms"))}
+				return &variant.FieldError{Field: "latency_ms", Problem: fmt.Sprintf("is %s: it must be more than 0, or empty", c.text("latency_ms"))}
 			}
 		}
 		if c.err != nil {
@@ -85,7 +84,7 @@ func (c *cells) number(column string) float64 {
 	x, err := strconv.ParseFloat(c.text(column), 64)
 	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
 		if c.err == nil {
-			c.err = &FieldError{column, fmt.Sprintf("is %q: it must be a number", c.text(column))}
+			c.err = &variant.FieldError{Field: column, Problem: fmt.Sprintf("is %q: it must be a number", c.text(column))}
 		}
 		return 0
 	}
@@ -106,7 +105,7 @@ const longest = 1000 * time.Hour
 func (c *cells) time(column string) time.Duration {
 	ms := c.number(column)
 	if math.Abs(ms) > milliseconds(longest) && c.err == nil {
-		c.err = &FieldError{column, fmt.Sprintf("is %s: it must be at most %.0f", c.text(column), milliseconds(longest))}
+		c.err = &variant.FieldError{Field: column, Problem: fmt.Sprintf("is %s: it must be at most %.0f", c.text(column), milliseconds(longest))}
 		return 0
 	}
 	return time.Duration(math.Round(ms * float64(time.Millisecond)))
@@ -142,7 +141,7 @@ func read(r io.Reader, columns []string, each func(*cells) error) error {
 			return fmt.Errorf("row %d, column %d: there is no such column; give %d columns", row, len(at)+1, len(at))
 		}
 		if err := each(&cells{at: at, line: line}); err != nil {
-			var field *FieldError
+			var field *variant.FieldError
 			if errors.As(err, &field) {
 				return fmt.Errorf("row %d, column %s %s", row, field.Field, field.Problem)
 			}
@@ -178,3 +177,5 @@ func columnAt(at map[string]int, place int) string {
 	}
 	return strconv.Itoa(place + 1)
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,16 +1,18 @@
-package variant
+package infaas
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/faas-infer/faas-infer/variant"
 )
 
 const header = "model,variant,hardware,state,latency_ms,rps,load_ms,memory_mb,accuracy,cost\n"
 
 func TestReadVariants(t *testing.T) {
 	rows, err := ReadVariants(strings.NewReader("\ufeff" + header + "resnet50,A,cpu,active,200.5,5,0,90,76.1,1\r\nresnet50,B,gpu,inactive,20,100,0,0,,3\n"))
-	want := Placed{Variant{"resnet50", "A", "cpu", 200500 * time.Microsecond, 0, 5, 90, 76.1, 1}, Active}
+	want := variant.Placed{Variant: variant.Variant{Model: "resnet50", Name: "A", Hardware: "cpu", Latency: 200500 * time.Microsecond, RPS: 5, Memory: 90, Accuracy: 76.1, Cost: 1}, State: variant.Active}
 	if err != nil || len(rows) != 2 || rows[0] != want || rows[1].Accuracy != 0 {
 		t.Errorf("%+v, %v", rows, err)
 	}
@@ -18,7 +20,7 @@ func TestReadVariants(t *testing.T) {
 
 func TestReadQueries(t *testing.T) {
 	all, err := ReadQueries(strings.NewReader("accuracy,latency_ms,model\n70,20,\n,,resnet50\n,,\n"))
-	if err != nil || len(all) != 3 || all[0] != (Query{"", 70, 20 * time.Millisecond}) || all[1] != (Query{Model: "resnet50"}) || all[2] != (Query{}) {
+	if err != nil || len(all) != 3 || all[0] != (variant.Query{Accuracy: 70, Latency: 20 * time.Millisecond}) || all[1] != (variant.Query{Model: "resnet50"}) || all[2] != (variant.Query{}) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if all, err := ReadQueries(strings.NewReader("model,accuracy,latency_ms\n")); err != nil || len(all) != 0 {
@@ -88,6 +90,6 @@ func FuzzReadVariants(f *testing.F) {
 				t.Fatalf("%+v: %v", rows[i], err)
 			}
 		}
-		NewTable(rows).Get(Query{})
+		NewTable(rows).Get(variant.Query{})
 	})
 }
