@@ -34,15 +34,15 @@ var layers = map[string][]string{
 	"filelock":           {},
 	"postmortem":         {},
 	"health":             {},
-	"command":            {"filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
+	"command":            {"filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
 	"provider":           {"scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
-	"scaling/otp":        {"batching", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
+	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},
@@ -67,7 +67,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
@@ -220,6 +220,38 @@ func TestLayers(t *testing.T) {
 			if to, ours := strings.CutPrefix(p, module+"/"); ours && !mayImport(s.folder, to) {
 				t.Errorf("%s: %s must not import %s", s.name, s.folder, to)
 			}
+		}
+	}
+}
+
+// A paper's room knows the core and no other room. The core knows none: command/papers.go lists them.
+func TestTheCoreKnowsNoPaper(t *testing.T) {
+	room := func(folder string) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(folder, "papers/"), "/")
+		return name
+	}
+	rooms, listed := map[string]bool{}, map[string]bool{}
+	for _, s := range sources(t) {
+		if within(s.folder, "papers") {
+			rooms[room(s.folder)] = true
+		}
+		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
+			continue
+		}
+		for _, p := range s.imports() {
+			to, ours := strings.CutPrefix(p, module+"/")
+			switch {
+			case !ours || !within(to, "papers"):
+			case s.name == "command/papers.go":
+				listed[room(to)] = true
+			case !within(s.folder, "papers") || room(s.folder) != room(to):
+				t.Errorf("%s: %s must not import %s, the room of a paper", s.name, s.folder, to)
+			}
+		}
+	}
+	for name := range rooms {
+		if !listed[name] {
+			t.Errorf("command/papers.go does not list papers/%s", name)
 		}
 	}
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
-	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/papers/batch"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // paper is AsyFunc and its ablations.
@@ -21,7 +22,7 @@ func (c *paper) batching() string {
 	if c.adaptive {
 		return batching.AsyFuncName
 	}
-	return batching.BatchName
+	return batch.Name
 }
 
 func (c *paper) tick(w *world) {
@@ -75,7 +76,7 @@ func (c *uniform) batching() string {
 	if c.adaptive {
 		return batching.AsyFuncName
 	}
-	return batching.BatchName
+	return batch.Name
 }
 
 func (c *uniform) tick(*world) {}
