@@ -97,7 +97,8 @@ func (c *uniform) choose(w *world) {
 		shares = append(shares, share)
 	}
 	const quantile = 0.95
-	best, _ := otp.Optimise(otp.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares)
+	plan, _ := otp.Solve(otp.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares, 0)
+	best := plan.Best // It is zero if there is nothing to choose from.
 	c.cores, c.rows, c.timeout, c.chosen = best.Share+1, max(1, best.Batch), best.Timeout, true
 }
 

@@ -32,6 +32,17 @@ func two() []Share {
 	}
 }
 
+// Optimise is Solve for the best choice alone, whether or not it meets the objective. Without
+// an SLO and a budget, it assumes an SLO of a second. ok is false if there is nothing to
+// choose from.
+func Optimise(o Objective, shares []Share) (best Choice, ok bool) {
+	if o.SLO <= 0 && o.Budget <= 0 {
+		o.SLO = time.Second
+	}
+	plan, err := Solve(o, shares, 0)
+	return plan.Best, err == nil
+}
+
 func TestOptimise(t *testing.T) {
 	for _, c := range []struct {
 		name  string
