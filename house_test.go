@@ -35,7 +35,7 @@ var layers = map[string][]string{
 	"filelock":           {"backoff"},
 	"postmortem":         {},
 	"health":             {"backoff"},
-	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
 	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
@@ -43,9 +43,9 @@ var layers = map[string][]string{
 	"provider/bundles":   {"backoff", "filelock", "partition", "variant", "cluster", "instance", "model"},
 	"scaling":            {"profiler", "cluster", "shadow"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
-	"scaling/otp":        {"batching", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
+	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
 	"shadow":             {"model", "profiler"},
@@ -70,7 +70,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
@@ -223,6 +223,48 @@ func TestLayers(t *testing.T) {
 			if to, ours := strings.CutPrefix(p, module+"/"); ours && !mayImport(s.folder, to) {
 				t.Errorf("%s: %s must not import %s", s.name, s.folder, to)
 			}
+		}
+	}
+}
+
+// papersList is the only file of the core that imports rooms of papers.
+const papersList = "command/papers.go"
+
+// paperOf is the room of a paper to which a folder belongs, "" if it belongs to none.
+func paperOf(folder string) string {
+	if !within(folder, "papers") {
+		return ""
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(folder, "papers/"), "/")
+	return name
+}
+
+// mayKnow reports whether a file may import a folder as far as papers go: the core knows no room but in
+// papersList, and a room knows no other.
+func mayKnow(file, to string) bool {
+	return paperOf(to) == "" || file == papersList || paperOf(path.Dir(file)) == paperOf(to)
+}
+
+func TestTheCoreKnowsNoPaper(t *testing.T) {
+	rooms, listed := map[string]bool{}, map[string]bool{}
+	for _, s := range sources(t) {
+		if s.test() || within(s.folder, "lab") || within(s.folder, "e2e") {
+			continue
+		}
+		rooms[paperOf(s.folder)] = true
+		for _, p := range s.imports() {
+			to, ours := strings.CutPrefix(p, module+"/")
+			if ours && !mayKnow(s.name, to) {
+				t.Errorf("%s: %s must not import %s, the room of a paper", s.name, s.folder, to)
+			}
+			if ours && s.name == papersList {
+				listed[paperOf(to)] = true
+			}
+		}
+	}
+	for name := range rooms {
+		if name != "" && !listed[name] {
+			t.Errorf("%s does not list papers/%s", papersList, name)
 		}
 	}
 }
@@ -480,6 +522,13 @@ const ( A = 1 // A is beside.
 	} {
 		if got := mayImport(c.from, c.to); got != c.want {
 			t.Errorf("%s imports %s: %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+	for file, want := range map[string]bool{
+		"provider/x.go": false, "command/x.go": false, papersList: true, "papers/batch/x.go": true, "papers/batch/latency/x.go": true, "papers/other/x.go": false,
+	} {
+		if got := mayKnow(file, "papers/batch/otp"); got != want {
+			t.Errorf("%s imports papers/batch/otp: %v, want %v", file, got, want)
 		}
 	}
 }

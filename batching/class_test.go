@@ -10,6 +10,11 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 )
 
+// The tests of all policies include the buffer, which a paper's package registers.
+func init() {
+	Register(Kind{Name: "batch", Tuned: true, New: func(o Options) Policy { return NewBuffer(o) }})
+}
+
 // class returns a random class of a request.
 func (h *harness) class(random *rand.Rand) uint8 {
 	if h.classes == 1 {

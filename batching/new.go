@@ -10,7 +10,6 @@ const (
 	OneToOneName = "one-to-one"
 	InFlessName  = "infless"
 	SharedName   = "shared"
-	BatchName    = "batch"
 	AsyFuncName  = "asyfunc"
 )
 
@@ -22,20 +21,29 @@ type Kind struct {
 	OwnQueues bool
 	// Single: every batch has one request.
 	Single bool
-	// Tuned: BATCH's optimiser sets batch size and timeout. Only it keeps to a
-	// budget.
+	// Tuned: the tuner of the system of this name sets batch size and timeout (scaling/systems).
+	// Only it keeps to a budget.
 	Tuned bool
-
-	make func(Options) Policy
+	// New makes a policy.
+	New func(Options) Policy
 }
 
-// policies lists all policies in the order of [Names]. A new one is a row here.
+// policies lists all policies in the order of [Names]. A new one is a row here; [Register] adds one from
+// elsewhere.
 var policies = []Kind{
-	{Name: OneToOneName, Single: true, make: func(o Options) Policy { return newOneToOne(o) }},
-	{Name: InFlessName, OwnQueues: true, make: func(o Options) Policy { return NewInFless(o) }},
-	{Name: SharedName, make: func(o Options) Policy { return NewShared(o) }},
-	{Name: BatchName, Tuned: true, make: func(o Options) Policy { return newBuffer(o) }},
-	{Name: AsyFuncName, make: func(o Options) Policy { return NewAsyFunc(o) }},
+	{Name: OneToOneName, Single: true, New: func(o Options) Policy { return newOneToOne(o) }},
+	{Name: InFlessName, OwnQueues: true, New: func(o Options) Policy { return NewInFless(o) }},
+	{Name: SharedName, New: func(o Options) Policy { return NewShared(o) }},
+	{Name: AsyFuncName, New: func(o Options) Policy { return NewAsyFunc(o) }},
+}
+
+// Register adds a policy. Packages of papers call it when they are initialised. It panics if the name
+// is taken.
+func Register(k Kind) {
+	if Of(k.Name).New != nil {
+		panic("batching: " + k.Name + " is registered already")
+	}
+	policies = append(policies, k)
 }
 
 // Names lists the policies' names.
@@ -60,7 +68,7 @@ func Of(name string) Kind {
 // CheckName returns an error that lists the known policies if name is not one of
 // them.
 func CheckName(name string) error {
-	if Of(name).make == nil {
+	if Of(name).New == nil {
 		return fmt.Errorf("unknown batching policy %q: it is one of %s", name, strings.Join(Names(), ", "))
 	}
 	return nil
@@ -71,5 +79,5 @@ func New(name string, o Options) (Policy, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	return Of(name).make(o), nil
+	return Of(name).New(o), nil
 }

@@ -1,10 +1,24 @@
 package variant
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 )
+
+// random returns variants with few different values, so that many are equal.
+func random(r *rand.Rand, n int) []Placed {
+	rows := make([]Placed, n)
+	for i := range rows {
+		rows[i] = Placed{Variant: Variant{
+			Model: fmt.Sprint("m", r.IntN(3)), Name: fmt.Sprint("v", r.IntN(n+1)), Hardware: "cpu",
+			Latency: time.Duration(1+r.IntN(9)) * time.Millisecond, Load: time.Duration(r.IntN(9)) * time.Millisecond,
+			RPS: float64(1 + r.IntN(4)), Accuracy: float64(10 * r.IntN(11)), Cost: float64(r.IntN(5)),
+		}, State: State(r.IntN(4))}
+	}
+	return rows
+}
 
 // dominates reports whether a is at least as good as b in all, and better in one.
 func dominates(a, b *Variant) bool {
@@ -33,8 +47,8 @@ func FuzzDominators(f *testing.F) {
 }
 
 // Of Table 2's variants the GPU's is the fastest, Inferentia's costs less per request than the
-// GPU's 0.02 × 1.5, and the CPU's is dominated. It serves all the same while it is loaded.
-func TestDominatedStillServes(t *testing.T) {
+// GPU's 0.02 × 1.5, and the CPU's is dominated.
+func TestDominatorsOfTable2(t *testing.T) {
 	ms := time.Millisecond
 	rows := []Placed{
 		{Variant{"resnet50", "A", "cpu", 200 * ms, 0, 5, 0, 75, 1}, Active},
@@ -43,8 +57,5 @@ func TestDominatedStillServes(t *testing.T) {
 	}
 	if by := Dominators(rows); by[0] < 0 || by[1] != 2 || by[2] != -1 {
 		t.Errorf("dominators are %d", by)
-	}
-	if row, ok := NewTable(rows).Get(Query{Latency: 300 * ms}); !ok || row != 0 {
-		t.Errorf("row %d answers, %v", row, ok)
 	}
 }

@@ -204,10 +204,14 @@ func ReadRegistration(text []byte) (*Registration, error) {
 	return &r, nil
 }
 
-// WriteVariants writes a table that [ReadVariants] reads. It rounds to six digits.
+// Columns is the header of a table of variants.
+var Columns = []string{"model", "variant", "hardware", "state", "latency_ms", "rps", "load_ms", "memory_mb", "accuracy", "cost"}
+
+// WriteVariants writes a table of comma-separated values with [Columns] as its header. It rounds to six
+// digits.
 func WriteVariants(w io.Writer, rows []Placed) error {
 	out := csv.NewWriter(w)
-	if err := out.Write(variantColumns); err != nil {
+	if err := out.Write(Columns); err != nil {
 		return err
 	}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/papers/batch/arrival"
 )
 
 // twitter has the processes that BATCH's authors fitted to each hour of the day that AsyFunc

@@ -6,7 +6,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
-	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/papers/batch"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // paper is AsyFunc and its ablations.
@@ -21,7 +22,7 @@ func (c *paper) batching() string {
 	if c.adaptive {
 		return batching.AsyFuncName
 	}
-	return batching.BatchName
+	return batch.Name
 }
 
 func (c *paper) tick(w *world) {
@@ -75,7 +76,7 @@ func (c *uniform) batching() string {
 	if c.adaptive {
 		return batching.AsyFuncName
 	}
-	return batching.BatchName
+	return batch.Name
 }
 
 func (c *uniform) tick(*world) {}
@@ -96,7 +97,8 @@ func (c *uniform) choose(w *world) {
 		shares = append(shares, share)
 	}
 	const quantile = 0.95
-	best, _ := otp.Optimise(otp.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares)
+	plan, _ := otp.Solve(otp.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares, 0)
+	best := plan.Best // It is zero if there is nothing to choose from.
 	c.cores, c.rows, c.timeout, c.chosen = best.Share+1, max(1, best.Batch), best.Timeout, true
 }
 

@@ -11,12 +11,14 @@ import (
 	"strings"
 
 	"github.com/faas-infer/faas-infer/batching"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// The names of the systems that package systems has not.
+// The names of the systems that the core has not.
 const (
+	Batch    = paper.Name
 	OpenFaaS = "openfaas+"
 	// OpenFaaSCores has two physical cores, four threads, for each instance. The others have
 	// two threads. OpenFaaSRandom and OpenFaaSCoresRandom dispatch at random.
@@ -44,9 +46,9 @@ const (
 	Greedy = "faas-infer-greedy"
 )
 
-// The systems of package systems.
+// The systems of the core and of BATCH.
 var (
-	batch     = core(systems.Batch)
+	batch     = core(Batch)
 	infless   = core(systems.INFless)
 	released  = release()
 	faasInfer = core(systems.FaaSInfer)
@@ -60,7 +62,7 @@ var all = slices.Concat([]systems.System{
 	scattering(openFaaS(OpenFaaSRandom, "openfaas+ whose requests go to an instance at random")),
 	scattering(openFaaS(OpenFaaSCoresRandom, "openfaas+4t whose requests go to an instance at random")),
 	batch,
-	published(),
+	asPrinted(),
 	infless,
 	infless.Change(INFlessBB, "INFless without batching: every batch is one request", chosen(single)),
 	infless.Change(INFlessRS, "INFless without its scheduling: of each batch size only the config with the highest throughput", strongest),
@@ -73,11 +75,11 @@ var all = slices.Concat([]systems.System{
 	released.Change(ReleaseOP2, "infless-release with times twice as long", margin(2)),
 }, infaasSystems(), []systems.System{faasInfer})
 
-// core returns a system of package systems.
+// core returns a system that is registered in package systems.
 func core(name string) systems.System {
 	s, err := systems.ByName(name)
 	if err != nil {
-		panic(err) // The names are that package's own.
+		panic(err) // The names are those of the core and of BATCH.
 	}
 	return s
 }

@@ -54,8 +54,8 @@ var infaasRows = []infaasRow{
 // infaasSystems returns the systems of infaasRows.
 func infaasSystems() (found []systems.System) {
 	for _, row := range infaasRows {
-		s := core(systems.Batch).Change(row.name, row.says, func(r *systems.Rules) {
-			r.Batching, r.Margin, r.Meter = "", 1, monitorPoll
+		s := core(Batch).Change(row.name, row.says, func(r *systems.Rules) {
+			r.Batching, r.Margin, r.Meter, r.Tuner = "", 1, monitorPoll, nil
 			r.Policy = func() batching.Policy { return NewLeastLoaded() }
 			r.Choose = every
 			if row.pinned {
@@ -245,7 +245,7 @@ func (x *infaasScaler) inactive(app *application) int {
 			of = append(of, i)
 		}
 	}
-	row, ok := variant.NewTable(rows).Get(variant.Query{})
+	row, ok := infaas.NewTable(rows).Get(variant.Query{})
 	if !ok {
 		return -1
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -27,8 +27,8 @@ var plainShares = map[string]cluster.Resources{
 
 // openFaaS returns OpenFaaS+ whose instances have the system's plain share (INFless §5.1).
 func openFaaS(name, says string) systems.System {
-	return core(systems.Batch).Change(name, says, func(r *systems.Rules) {
-		r.Batching, r.Margin, r.Choose = batching.OneToOneName, 1, one
+	return core(Batch).Change(name, says, func(r *systems.Rules) {
+		r.Batching, r.Margin, r.Choose, r.Tuner = batching.OneToOneName, 1, one, nil
 	})
 }
 

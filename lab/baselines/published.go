@@ -1,12 +1,15 @@
 package baselines
 
 import (
+	"slices"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/published"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
+	"github.com/faas-infer/faas-infer/papers/batch/arrival"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -19,13 +22,13 @@ const (
 	firstWindow = 10 * time.Second
 )
 
-// published returns BATCH as its authors run it.
-func published() systems.System {
-	return core(systems.Batch).Change(BatchPublished, "BATCH as its authors run it: its own latency formula, an instance for every batch, chosen each hour, times by regression", func(r *systems.Rules) {
+// asPrinted returns BATCH as its authors run it.
+func asPrinted() systems.System {
+	return core(Batch).Change(BatchPublished, "BATCH as its authors run it: its own latency formula, an instance for every batch, chosen each hour, times by regression", func(r *systems.Rules) {
 		r.Margin, r.Choose, r.Believes = 1, asPublished, regressed
 		s := systems.New(BatchPublished, "", *r)
-		r.Tuning = func(f systems.Function, t systems.Times) systems.Tuning {
-			return &tuning{system: s, function: f, times: regressed(t)}
+		r.Tuner = func(_ systems.System, f systems.Function, t systems.Times) systems.Tuner {
+			return &tuner{system: s, function: f, times: regressed(t)}
 		}
 	})
 }
@@ -70,29 +73,58 @@ func (h *hourly) due(now time.Time) (o otp.Objective, ok bool) {
 	return o, ok
 }
 
-// tuning chooses for one function by the hours.
-type tuning struct {
+// tuner chooses for one function by the hours.
+type tuner struct {
 	system   systems.System
 	function systems.Function
 	times    systems.Times
 	hours    hourly
+	list     []capacity.Candidate
+	revision uint64
 }
 
-// Arrived implements [systems.Tuning].
-func (u *tuning) Arrived(at time.Time) { u.hours.add(at) }
+// Arrived implements [systems.Tuner].
+func (u *tuner) Arrived(at time.Time) { u.hours.add(at) }
 
-// Due implements [systems.Tuning]. Before the first window has ended, the choice is for requests
+// Within implements [systems.Tuner]. The room does not count.
+func (u *tuner) Within(systems.Room) {}
+
+// Instances implements [systems.Tuner].
+func (u *tuner) Instances() int { return 0 }
+
+// Begin implements [systems.Tuner]. Before the first window has ended, the choice is for requests
 // that come at random at the present rate.
-func (u *tuning) Due(now time.Time, rate float64, first bool) *systems.Search {
+func (u *tuner) Begin(now time.Time, rate float64) systems.Search {
 	o, ok := u.hours.due(now)
 	switch {
 	case ok:
-	case first:
+	case u.revision == 0:
 		o.Rate = rate
 	default:
 		return nil
 	}
-	return systems.NewSearch(publish(u.system, u.function, o, u.times))
+	return &search{tuner: u, run: publish(u.system, u.function, o, u.times)}
+}
+
+// search is a search of a tuner.
+type search struct {
+	tuner *tuner
+	run   func() []capacity.Candidate
+	list  []capacity.Candidate
+}
+
+// Run implements [systems.Search].
+func (x *search) Run() { x.list = x.run() }
+
+// Take implements [systems.Search].
+func (x *search) Take() (list []capacity.Candidate, revision uint64) {
+	u := x.tuner
+	alike := func(a, b capacity.Candidate) bool { return a.Config.Resources == b.Config.Resources }
+	if u.revision == 0 || !slices.EqualFunc(x.list, u.list, alike) {
+		u.revision++
+	}
+	u.list = x.list
+	return u.list, u.revision
 }
 
 // publish returns the search of BATCH as published: the whole SLO, no margin, no spread, and
@@ -104,7 +136,7 @@ func publish(s systems.System, f systems.Function, arrivals otp.Objective, t sys
 		all = append(all, c.Config)
 	}
 	arrivals.SLO, arrivals.Quantile, arrivals.Budget = f.SLO, f.Quantile(), f.Budget
-	shares, configs := systems.Shares(all, func(c cluster.Config) []time.Duration {
+	shares, configs := paper.Shares(all, func(c cluster.Config) []time.Duration {
 		table := make([]time.Duration, c.Batch)
 		for k := range table {
 			table[k], _ = t.Exec(c, k+1)
@@ -113,9 +145,9 @@ func publish(s systems.System, f systems.Function, arrivals otp.Objective, t sys
 			}
 		}
 		return table
-	}, f.Pricing())
+	}, paper.PricingOf(f))
 	return func() []capacity.Candidate {
-		best, err := otp.Published(arrivals, shares)
+		best, err := published.Optimise(arrivals, shares)
 		if err != nil {
 			return nil
 		}
@@ -128,7 +160,7 @@ func publish(s systems.System, f systems.Function, arrivals otp.Objective, t sys
 
 // asPublished considers only the config that BATCH's optimiser as published chooses.
 func asPublished(s systems.System, f systems.Function, rate float64, t systems.Times) []capacity.Candidate {
-	return publish(s, f, otp.Objective{Arrivals: f.Arrivals, Rate: rate}, regressed(t))()
+	return publish(s, f, otp.Objective{Rate: rate}, regressed(t))()
 }
 
 // regressed returns the times that BATCH's regression estimates from all measured rows
@@ -136,13 +168,13 @@ func asPublished(s systems.System, f systems.Function, rate float64, t systems.T
 // profile has fewer rows than the regression has terms for that. It returns t if there is
 // nothing to fit to.
 func regressed(t systems.Times) systems.Times {
-	var rows []otp.Row
+	var rows []published.Row
 	for _, c := range t.Configs() {
 		if at, ok := t.Exec(c, c.Batch); ok && at > 0 {
-			rows = append(rows, otp.Row{Batch: c.Batch, Resources: c.Resources, Time: at})
+			rows = append(rows, published.Row{Batch: c.Batch, Resources: c.Resources, Time: at})
 		}
 	}
-	p, err := otp.FitPolynomial(rows)
+	p, err := published.FitPolynomial(rows)
 	if err != nil {
 		return t
 	}
@@ -152,7 +184,7 @@ func regressed(t systems.Times) systems.Times {
 // estimated are the times of regressed.
 type estimated struct {
 	systems.Times
-	polynomial *otp.Polynomial
+	polynomial *published.Polynomial
 }
 
 // Exec implements [systems.Times].

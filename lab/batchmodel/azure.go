@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/arrival"
-	"github.com/faas-infer/faas-infer/batching/latency"
 	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/papers/batch/arrival"
+	"github.com/faas-infer/faas-infer/papers/batch/latency"
 )
 
 // azureTrace is the name of the recording in lab/arrivals.

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/lab/published"
+	"github.com/faas-infer/faas-infer/papers/batch/latency"
 )
 
 // Compared is a vector with the percentiles of the two models.
@@ -14,7 +15,7 @@ type Compared struct {
 	// simulated ones; for BATCH's own evaluation, those of the exact model.
 	Truth [3]float64
 	// Exact and Paper are the models' percentiles in s. Published are those of BATCH's
-	// equations as printed, errors included ([latency.Published]).
+	// equations as printed, errors included ([published.Model]).
 	Exact, Paper, Published [3]float64
 	// Distance is the largest difference between the two distributions, as a part
 	// of the requests.
@@ -41,7 +42,7 @@ func compare(v *Vector) (*Compared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vector %s: the published model: %w", v.Name, err)
 	}
-	printed, err := analysis.Published(v.B, v.T)
+	printed, err := published.NewModel(b.Arrivals, analysis, v.B, v.T)
 	if err != nil {
 		return nil, fmt.Errorf("vector %s: the published model: %w", v.Name, err)
 	}

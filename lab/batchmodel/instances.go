@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/arrival"
-	"github.com/faas-infer/faas-infer/batching/latency"
 	"github.com/faas-infer/faas-infer/lab/figure"
+	"github.com/faas-infer/faas-infer/papers/batch/arrival"
+	"github.com/faas-infer/faas-infer/papers/batch/latency"
 )
 
 // Among is a case with a bounded number of instances behind the buffer.

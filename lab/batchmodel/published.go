@@ -23,9 +23,9 @@ var (
 	}
 )
 
-// published lists the cases. They have no simulated percentiles; those of the exact model
+// publishedCases lists the cases. They have no simulated percentiles; those of the exact model
 // take their place.
-func published() ([]*Vector, error) {
+func publishedCases() ([]*Vector, error) {
 	var all []*Vector
 	for _, model := range lambda.Models() {
 		for _, memory := range publishedMemories {
@@ -50,7 +50,7 @@ func published() ([]*Vector, error) {
 // comparePublished compares the paper's model with the exact one in the settings of the
 // paper's validation.
 func comparePublished() ([]*Compared, error) {
-	cases, err := published()
+	cases, err := publishedCases()
 	if err != nil {
 		return nil, err
 	}

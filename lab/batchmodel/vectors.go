@@ -9,8 +9,8 @@ import (
 	"io"
 	"math"
 
-	"github.com/faas-infer/faas-infer/batching/arrival"
-	"github.com/faas-infer/faas-infer/batching/latency"
+	"github.com/faas-infer/faas-infer/papers/batch/arrival"
+	"github.com/faas-infer/faas-infer/papers/batch/latency"
 )
 
 // Vector is a dispatching buffer with simulated percentiles of its latency.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/faas-infer/faas-infer/command/report"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -35,11 +36,11 @@ variant is accurate and fast enough; the note then names the nearest.`,
   faas-infer-lab model pick --variants variants.csv --queries queries.csv --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rows, err := readTable("variants", variants, variant.ReadVariants)
+			rows, err := readTable("variants", variants, infaas.ReadVariants)
 			if err != nil {
 				return err
 			}
-			asked, err := readTable("queries", queries, variant.ReadQueries)
+			asked, err := readTable("queries", queries, infaas.ReadQueries)
 			if err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func readTable[T any](flag, file string, read func(io.Reader) ([]T, error)) ([]T
 // pick answers queries from a table of variants.
 func pick(command string, rows []variant.Placed, queries []variant.Query) *report.Report {
 	r := report.New(command, time.Now())
-	table, dominators := variant.NewTable(rows), variant.Dominators(rows)
+	table, dominators := infaas.NewTable(rows), variant.Dominators(rows)
 	for n, q := range queries {
 		name := fmt.Sprintf("pick.%d", n+1)
 		row, ok := table.Get(q)
@@ -103,7 +104,7 @@ func title(p *variant.Placed) string {
 }
 
 // unmet says why no variant answers a query, and which is the nearest.
-func unmet(table *variant.Table, rows []variant.Placed, q variant.Query) string {
+func unmet(table *infaas.Table, rows []variant.Placed, q variant.Query) string {
 	row, known := table.Suggest(q)
 	p := &rows[row]
 	var short []string

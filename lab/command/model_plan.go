@@ -46,7 +46,7 @@ load time × price for each that must be loaded.`,
 			if err := o.check(); err != nil {
 				return err
 			}
-			rows, err := readTable("variants", o.variants, variant.ReadVariants)
+			rows, err := readTable("variants", o.variants, infaas.ReadVariants)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func (o *planOptions) check() error {
 // plan plans for the load in all three ways.
 func (o *planOptions) plan(rows []variant.Placed) (*report.Report, error) {
 	query := variant.Query{Accuracy: o.accuracy, Latency: o.latency}
-	table := variant.NewTable(rows)
+	table := infaas.NewTable(rows)
 	if _, ok := table.Get(query); !ok {
 		return nil, errors.New("--latency, --accuracy: " + unmet(table, rows, query))
 	}

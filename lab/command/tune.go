@@ -9,15 +9,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/faas-infer/faas-infer/batching/latency"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 	"github.com/faas-infer/faas-infer/lab/batchmodel"
 	"github.com/faas-infer/faas-infer/lab/plot"
-	"github.com/faas-infer/faas-infer/scaling/otp"
-	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/papers/batch"
+	"github.com/faas-infer/faas-infer/papers/batch/latency"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // tuneOptions are the flags of "tune".
@@ -177,7 +177,7 @@ func (t *tuned) choose() error {
 	objective := otp.Objective{
 		Arrivals: &t.fit.Process, Recorded: t.gaps(), Composed: true, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget, Spread: t.spread(),
 	}
-	t.shares, t.configs = systems.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
+	t.shares, t.configs = batch.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
 	for i := range t.shares {
 		t.shares[i].Instances = o.instances
 	}

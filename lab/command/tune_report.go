@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/plot"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // tuneQuantiles are the printed quantiles of the latencies.

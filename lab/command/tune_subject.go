@@ -17,9 +17,9 @@ import (
 	"github.com/faas-infer/faas-infer/lab/lambda"
 	"github.com/faas-infer/faas-infer/lab/testbed"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -28,7 +28,7 @@ type tuneSubject struct {
 	// name includes the prefix of --profile. unit is that of costs.
 	name, unit string
 	times      systems.Times
-	price      otp.Pricing
+	price      systems.Pricing
 }
 
 func testbedModels() []string { return testbed.INFlessTestbed().Models() }
@@ -49,7 +49,7 @@ func (o *tuneOptions) subject(ctx context.Context) (tuneSubject, error) {
 		s.times, err = testbed.FromTestbed(testbed.INFlessTestbed(), model, testbed.Memory{})
 	case "lambda":
 		s.times, err = testbed.FromLambda(model)
-		s.unit, s.price = "$", otp.DefaultLambda()
+		s.unit, s.price = "$", lambda.DefaultPricing()
 	case "local":
 		s.times, err = o.local(ctx, model)
 	case "file":
@@ -142,7 +142,7 @@ func (s tuneSubject) table(c cluster.Config) []time.Duration {
 
 // resources returns the CPU and GPU share of a config in words, or its memory on Lambda.
 func (s tuneSubject) resources(c cluster.Config) string {
-	if _, ok := s.price.(otp.Lambda); ok {
+	if _, ok := s.price.(lambda.Pricing); ok {
 		return fmt.Sprintf("%d MB", c.Memory>>20)
 	}
 	text := fmt.Sprintf("%g cores", float64(c.CPU)/1000)

@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/scenario"
-	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -53,7 +53,7 @@ type tuningJob struct {
 }
 
 // price returns the profile's prices, or the cluster's if the profile has none.
-func (j tuningJob) price() otp.Pricing {
+func (j tuningJob) price() systems.Pricing {
 	if j.Function.Price != nil {
 		return j.Function.Price
 	}
@@ -61,7 +61,7 @@ func (j tuningJob) price() otp.Pricing {
 }
 
 // buffers are the tuned buffers, by their names in tables.
-var buffers = []struct{ name, system string }{{"BATCH", systems.Batch}, {"BATCH as published", baselines.BatchPublished}}
+var buffers = []struct{ name, system string }{{"BATCH", baselines.Batch}, {"BATCH as published", baselines.BatchPublished}}
 
 // run simulates the function's day in each way.
 func (j tuningJob) run(ctx context.Context, part func(float64)) (*day, error) {

@@ -24,7 +24,7 @@ const noDeadline = 1 << 20 * time.Second
 // platform that executes every batch at once.
 type buffered struct {
 	job    tuningJob
-	tuner  *systems.Tuner
+	tuner  *sim.Tuner
 	buffer batching.Policy
 	meter  scaling.Meter
 
@@ -63,7 +63,7 @@ func newBuffered(j tuningJob, system systems.System) (*buffered, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &buffered{job: j, tuner: system.Tuner(f, j.Times), buffer: buffer, came: map[batching.RequestID]time.Duration{}}, nil
+	return &buffered{job: j, tuner: sim.NewTuner(system, f, j.Times), buffer: buffer, came: map[batching.RequestID]time.Duration{}}, nil
 }
 
 // run sends the arrivals of a duration through the buffer.

@@ -9,7 +9,6 @@ import (
 	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/figure/draw"
 	"github.com/faas-infer/faas-infer/lab/plot"
-	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // day is a function's day in each of several ways: the buffers, the largest size, the cheapest.
@@ -76,7 +75,7 @@ func (d *day) sum(w way) (s daySums) {
 }
 
 // wayNames are the names of the ways in results.
-var wayNames = []string{systems.Batch, baselines.BatchPublished, "one_to_one_largest", "one_to_one_cheapest"}
+var wayNames = []string{baselines.Batch, baselines.BatchPublished, "one_to_one_largest", "one_to_one_cheapest"}
 
 // largest is the index of the way with one call per request at the largest size; the one at the
 // cheapest follows.

@@ -110,10 +110,10 @@ functions:
 `
 
 func TestTraces(t *testing.T) {
-	held := map[string]float64{baselines.OpenFaaS: 400, systems.Batch: 200, systems.INFless: 100}
+	held := map[string]float64{baselines.OpenFaaS: 400, baselines.Batch: 200, systems.INFless: 100}
 	run := served(func(s sim.Setup) (uint64, uint64, float64, float64) { return 30, 15, 10, held[s.System.Name] })
 	out, err := Run(t.Context(), parsed(t, "traces", "kind: run\n"+withTraces), Options{
-		Systems: systemsOf(t, baselines.OpenFaaS, systems.Batch, systems.INFless), Drawings: true,
+		Systems: systemsOf(t, baselines.OpenFaaS, baselines.Batch, systems.INFless), Drawings: true,
 		run: func(ctx context.Context, s sim.Setup) (*sim.Result, error) {
 			r, err := run(ctx, s)
 			r.Functions[0].Served, r.Functions[0].Rejected = 995, 5
@@ -184,7 +184,7 @@ func TestColdStart(t *testing.T) {
 
 // Only the schedulers run here, and all that they place fits.
 func TestScale(t *testing.T) {
-	names := []string{baselines.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer}
+	names := []string{baselines.OpenFaaS, baselines.Batch, systems.INFless, systems.FaaSInfer}
 	out, err := Run(t.Context(), parsed(t, "scale", text("scale", "instances: [10, 40]")), Options{Systems: systemsOf(t, names...), Drawings: true})
 	if err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestError(t *testing.T) {
 	broken := errors.New("broken")
 	for _, text := range []string{text("max-rps", ""), "kind: run" + withTraces, "kind: coldstart" + withTraces} {
 		_, err := Run(t.Context(), parsed(t, "mine", text), Options{
-			Systems: systemsOf(t, systems.Batch, systems.FaaSInfer), Workers: 2,
+			Systems: systemsOf(t, baselines.Batch, systems.FaaSInfer), Workers: 2,
 			run: func(context.Context, sim.Setup) (*sim.Result, error) { return nil, broken },
 		})
 		if !errors.Is(err, broken) || !strings.Contains(err.Error(), "under ") {

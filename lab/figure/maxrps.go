@@ -18,7 +18,7 @@ import (
 var factors = []float64{0.75, 1, 1.25, 1.5, 1.75, 2}
 
 // varied are the systems in the figures that vary the objective.
-var varied = []string{systems.Batch, systems.INFless, systems.FaaSInfer}
+var varied = []string{baselines.Batch, systems.INFless, systems.FaaSInfer}
 
 // relaxed returns the scenario with all objectives multiplied by factor.
 func relaxed(c *scenario.Scenario, factor float64) *scenario.Scenario {
@@ -81,13 +81,13 @@ func applicationOf(c *scenario.Scenario) string {
 
 // compared are the pairs of systems whose ratio of throughputs is a result.
 var compared = [][2]string{
-	{systems.INFless, baselines.OpenFaaS}, {systems.INFless, systems.Batch}, {systems.Batch, baselines.BatchPublished},
+	{systems.INFless, baselines.OpenFaaS}, {systems.INFless, baselines.Batch}, {baselines.Batch, baselines.BatchPublished},
 	{baselines.INFlessBB, systems.INFless}, {baselines.INFlessRS, systems.INFless},
 	{baselines.INFlessOP1, systems.INFless}, {baselines.INFlessOP2, systems.INFless},
-	{baselines.Release, baselines.OpenFaaS}, {baselines.Release, baselines.OpenFaaSCores}, {baselines.Release, baselines.OpenFaaSCoresRandom}, {baselines.Release, systems.Batch}, {baselines.Release, baselines.BatchPublished},
+	{baselines.Release, baselines.OpenFaaS}, {baselines.Release, baselines.OpenFaaSCores}, {baselines.Release, baselines.OpenFaaSCoresRandom}, {baselines.Release, baselines.Batch}, {baselines.Release, baselines.BatchPublished},
 	{baselines.ReleaseBB, baselines.Release}, {baselines.ReleaseRS, baselines.Release},
 	{baselines.ReleaseOP1, baselines.Release}, {baselines.ReleaseOP2, baselines.Release},
-	{systems.FaaSInfer, baselines.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, systems.Batch}, {systems.FaaSInfer, baselines.BatchPublished}, {systems.FaaSInfer, baselines.OpenFaaS},
+	{systems.FaaSInfer, baselines.Release}, {systems.FaaSInfer, systems.INFless}, {systems.FaaSInfer, baselines.Batch}, {systems.FaaSInfer, baselines.BatchPublished}, {systems.FaaSInfer, baselines.OpenFaaS},
 }
 
 // maxResults adds the named results.
@@ -136,7 +136,7 @@ func maxTable(out *Outcome, application string, peaks []*peak) {
 	for _, p := range peaks {
 		v, ok := draw.PaperThroughput(application, p.system.Name)
 		a, ap := over(p.system.Name, systems.INFless)
-		b, bp := over(p.system.Name, systems.Batch)
+		b, bp := over(p.system.Name, baselines.Batch)
 		c, cp := over(p.system.Name, baselines.OpenFaaS)
 		held, fragments := p.held()
 		d, _ := over(p.system.Name, baselines.Release)

@@ -49,8 +49,8 @@ func configs(s sim.Setup) []sim.ConfigResult {
 func TestMaxRPS(t *testing.T) {
 	told := 0
 	out, err := Run(t.Context(), parsed(t, "testbed-osvt", text("max-rps", "")), Options{
-		Systems: systemsOf(t, baselines.OpenFaaS, systems.Batch, systems.INFless, baselines.INFlessBB, systems.FaaSInfer), Drawings: true,
-		run:      capacities(map[string]float64{baselines.OpenFaaS: 100, systems.Batch: 200, systems.INFless: 500, systems.FaaSInfer: 800}),
+		Systems: systemsOf(t, baselines.OpenFaaS, baselines.Batch, systems.INFless, baselines.INFlessBB, systems.FaaSInfer), Drawings: true,
+		run:      capacities(map[string]float64{baselines.OpenFaaS: 100, baselines.Batch: 200, systems.INFless: 500, systems.FaaSInfer: 800}),
 		Progress: func(done, total int) { told = 100 * done / total },
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func TestCauses(t *testing.T) {
 // Without INFless there is no such table. If INFless bears no load, the table has no use of
 // the machines.
 func TestNoCauses(t *testing.T) {
-	for _, name := range []string{systems.Batch, systems.INFless} {
+	for _, name := range []string{baselines.Batch, systems.INFless} {
 		out, err := Run(t.Context(), parsed(t, "mine", text("max-rps", "")), Options{Systems: systemsOf(t, name), run: capacities(nil)})
 		if err != nil {
 			t.Fatal(err)

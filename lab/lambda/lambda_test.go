@@ -4,7 +4,18 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/cluster"
 )
+
+// Eq. 1 of BATCH §II-B: a thousand calls of 2 s with 3008 MB cost
+// 2·(3008/1024)·1000·1.66667e-5 + 1000·2e-7 = 0.0979 + 0.0002 $.
+func TestSection2Cost(t *testing.T) {
+	p := DefaultPricing().Price(cluster.Resources{Memory: 3008 << 20})
+	if got := 1000 * (2*p.PerSecond + p.PerCall); math.Abs(got-0.0981167) > 1e-6 {
+		t.Errorf("%v $", got)
+	}
+}
 
 // BATCH §II-D has ResNet-v2 from 1280 MB on, and Lambda's largest size was 3008 MB. With
 // the release's polynomials, one request of ResNet-v2 takes 1.527 s there and 20 take 12.41

@@ -5,23 +5,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/scaling/otp"
+	"github.com/faas-infer/faas-infer/lab/published"
+	"github.com/faas-infer/faas-infer/papers/batch/arrival"
+	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // BATCH §VI-B: a regression over less than 3 % of the 560 settings of a model on Lambda is less
 // than 2 % off the others on average. Its times are here those of the release.
 func TestSection6Regression(t *testing.T) {
 	for _, model := range Models() {
-		var all, few []otp.Row
+		var all, few []published.Row
 		for i, m := range Memories() {
 			times, err := Service(model, m)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for k, x := range times {
-				r := otp.Row{Batch: k + 1, Resources: cluster.Resources{CPU: Millicores(m), Memory: int64(m) << 20}, Time: time.Duration(x * float64(time.Second))}
+				r := published.Row{Batch: k + 1, Resources: cluster.Resources{CPU: Millicores(m), Memory: int64(m) << 20}, Time: time.Duration(x * float64(time.Second))}
 				all = append(all, r)
 				if (i == 0 || i == 9 || i == 18 || i == 27) && (k == 0 || k == 6 || k == 13 || k == 19) {
 					few = append(few, r)
@@ -31,7 +32,7 @@ func TestSection6Regression(t *testing.T) {
 		if len(few) != 16 || len(all) != 560 {
 			t.Fatalf("%d of %d rows", len(few), len(all))
 		}
-		p, err := otp.FitPolynomial(few)
+		p, err := published.FitPolynomial(few)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func lambdaShares(tb testing.TB) []otp.Share {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		p := otp.DefaultLambda().Price(cluster.Resources{Memory: int64(m) << 20})
+		p := DefaultPricing().Price(cluster.Resources{Memory: int64(m) << 20})
 		s := otp.Share{Cost: p.PerSecond, Call: p.PerCall}
 		for k, x := range times {
 			s.Exec, s.Batches = append(s.Exec, time.Duration(x*float64(time.Second))), append(s.Batches, k+1)

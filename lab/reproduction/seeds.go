@@ -29,7 +29,7 @@ var seeds = []Seed{
 	},
 	{
 		Name: "batch", Paper: "BATCH (SC 2020)",
-		About: "Judged is what the text of §VI-C states of the model's error: `published` are the equations as printed (`latency.Published`), against the exact distribution, while the paper compares with AWS Lambda. The MMPPs are ours, as the paper's have no printed parameters. Fig. 14 prints no values and has other traces: `batch-fig14` is shown, not judged. There `batch` is BATCH with the exact latencies, chosen anew when the load changes; `batch-published` has its own formula and a choice each hour.",
+		About: "Judged is what the text of §VI-C states of the model's error: `published` are the equations as printed (`published.Model`), against the exact distribution, while the paper compares with AWS Lambda. The MMPPs are ours, as the paper's have no printed parameters. Fig. 14 prints no values and has other traces: `batch-fig14` is shown, not judged. There `batch` is BATCH with the exact latencies, chosen anew when the load changes; `batch-published` has its own formula and a choice each hour.",
 		parts: []part{latencies(), simulated("batch-fig14", "", 0)},
 		rules: []rule{
 			{pattern: "batch-model/worst_pct.published.mmpp", test: most, paper: 9, where: "§VI-C, Fig. 12"},

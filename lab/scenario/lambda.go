@@ -2,8 +2,8 @@ package scenario
 
 import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
+	"github.com/faas-infer/faas-infer/lab/lambda"
 	"github.com/faas-infer/faas-infer/lab/testbed"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
 // lambdaProfile is the name of BATCH's published profile of AWS Lambda.
@@ -22,6 +22,6 @@ func (r *reader) onLambda(o *fleet.Object, f *Function) bool {
 		return true
 	}
 	t.SetSpread(spread)
-	f.Times, f.Price = t, otp.DefaultLambda()
+	f.Times, f.Price = t, lambda.DefaultPricing()
 	return true
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/faas-infer/faas-infer/lab/fleet"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/variant"
 )
@@ -110,7 +109,7 @@ type Function struct {
 	// Times are the execution times of the model's batches. Price is the price of
 	// resources; nil is the policies' default.
 	Times systems.Times
-	Price otp.Pricing
+	Price systems.Pricing
 	// Peak is the highest mean rate of the arrivals in requests/s at load 1.
 	Peak float64
 	// Variants are those that are accurate enough for the function, nil if its instances

@@ -15,6 +15,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/fleet"
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/lab/variants"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 	"github.com/faas-infer/faas-infer/variant"
@@ -56,7 +57,7 @@ func openTable(name string) ([]variant.Placed, error) {
 		return nil, err
 	}
 	defer file.Close()
-	rows, err := variant.ReadVariants(file)
+	rows, err := infaas.ReadVariants(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -24,7 +24,7 @@ func cpu() time.Duration {
 // BenchmarkRequests measures the simulated requests per second on one core, for systems
 // with different batching, with few instances and with many.
 func BenchmarkRequests(b *testing.B) {
-	for _, name := range []string{baselines.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
+	for _, name := range []string{baselines.OpenFaaS, baselines.Batch, systems.INFless, systems.FaaSInfer} {
 		for _, rate := range []float64{500, 4000} {
 			b.Run(fmt.Sprintf("%s/%g", name, rate), func(b *testing.B) {
 				b.ReportAllocs()

@@ -25,7 +25,7 @@ func day(highest float64, seed uint64) *stream {
 // otherwise the choice of configs depends on the steps in which the measured rate happens
 // to rise.
 func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
-	for _, name := range []string{baselines.OpenFaaS, systems.Batch, systems.INFless, systems.FaaSInfer} {
+	for _, name := range []string{baselines.OpenFaaS, baselines.Batch, systems.INFless, systems.FaaSInfer} {
 		var results [2]*Result
 		for i := range results {
 			s := three(t, name, 0)
@@ -34,7 +34,7 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 			for k := range s.Functions {
 				s.Functions[k].Arrivals = day(300, uint64(k))
 			}
-			if name == systems.Batch {
+			if name == baselines.Batch {
 				s.Functions = s.Functions[1:2] // Most of the time is its optimiser's.
 			}
 			results[i] = simulate(t, s)
@@ -45,9 +45,9 @@ func TestAFluidRunIsLikeOneOfRequests(t *testing.T) {
 				t.Errorf("%s: %s is %.4g as a flow, %.4g by requests", name, what, b, a)
 			}
 		}
-		if name == baselines.OpenFaaS || name == systems.Batch {
+		if name == baselines.OpenFaaS || name == baselines.Batch {
 			tolerance := 0.25
-			if name == systems.Batch {
+			if name == baselines.Batch {
 				tolerance = 0.34 // It keeps what does until something else costs two thirds.
 			}
 			near("resources", exact.ResourceSeconds, fluid.ResourceSeconds, tolerance)

@@ -45,7 +45,7 @@ type function struct {
 	*Function
 	carrier  carrier
 	activity *systems.Activity
-	tuner    *systems.Tuner
+	tuner    *Tuner
 	upcoming upcoming
 	// list are the candidates of the latest pass.
 	list []capacity.Candidate
@@ -76,7 +76,7 @@ type tables struct {
 
 func (r *run) newFunction(index int) (*function, error) {
 	f := &r.Functions[index]
-	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: r.System.Tuner(f.Function, f.Times), tables: map[loads]*tables{}}
+	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: NewTuner(r.System, f.Function, f.Times), tables: map[loads]*tables{}}
 	fn.result.Name = f.Name
 	wake := func() { r.wake() }
 	if rate, ok := f.Arrivals.(Rate); ok && r.Fluid {

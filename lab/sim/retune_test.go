@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/scaling/systems"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 )
 
 // BATCH's buffer gets other batch sizes as the load changes. The existing instances execute
 // them; none is started for it.
 func TestTheBufferIsSetWithoutNewInstances(t *testing.T) {
-	s := three(t, systems.Batch, 0)
+	s := three(t, baselines.Batch, 0)
 	s.Duration, s.Warmup, s.Functions = 3*time.Minute, 0, s.Functions[:1]
 	rate := func(at time.Duration) float64 {
 		if at < time.Minute {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/published"
 	"github.com/faas-infer/faas-infer/profiler"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -127,12 +127,12 @@ func TestSpread(t *testing.T) {
 func TestRegression(t *testing.T) {
 	for _, model := range []string{"ssd", "resnet-50", "mobilenet", "textcnn-69"} {
 		p, off := testbed(t, model), 0.0
-		var rows []otp.Row
+		var rows []published.Row
 		for _, c := range p.Configs() {
 			at, _ := p.Exec(c, c.Batch)
-			rows = append(rows, otp.Row{Batch: c.Batch, Resources: c.Resources, Time: at})
+			rows = append(rows, published.Row{Batch: c.Batch, Resources: c.Resources, Time: at})
 		}
-		fitted, err := otp.FitPolynomial(rows)
+		fitted, err := published.FitPolynomial(rows)
 		if err != nil {
 			t.Fatal(err)
 		}

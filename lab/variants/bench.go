@@ -67,7 +67,7 @@ const checked = 200
 func (b Bench) decide(r *report.Report, name string, active int, named bool) error {
 	random := rand.New(rand.NewPCG(1, uint64(active)))
 	rows := table(random, active)
-	decisions := variant.NewTable(rows)
+	decisions := infaas.NewTable(rows)
 	took := make([]float64, b.Decisions)
 	for n := range took {
 		q := variant.Query{Accuracy: 50 + 32*random.Float64(), Latency: time.Duration(6e9 * random.Float64())}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/faas-infer/faas-infer/lab/infaas"
 	"github.com/faas-infer/faas-infer/variant"
 )
 
@@ -30,5 +31,5 @@ func Table(name string) ([]variant.Placed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("there is no table %q: it is one of %v", name, Tables())
 	}
-	return variant.ReadVariants(bytes.NewReader(text))
+	return infaas.ReadVariants(bytes.NewReader(text))
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/faas-infer/faas-infer/lab/lambda"
 )
 
 // The release's fit of Lambda, per element of 4 bytes.
@@ -190,6 +192,16 @@ func TestRoundTripOfAddedParameters(t *testing.T) {
 		near(t, "CDF", l.RoundTrip(0, 0).CDF(x), e.CDF(x), 1e-9)
 	}
 	near(t, "mean of 1 MiB each way", l.RoundTrip(1<<20, 1<<20).Moments().Mean, 68.33, 0.01)
+}
+
+// OrderStatistic returns the largest of n round trips.
+func OrderStatistic(n int, r RoundTrip) Largest {
+	d := Delay{r.Moments().Mean, newNoise(r)}
+	l := Largest{Floor: math.Inf(-1)}
+	for range n {
+		l.Delays = append(l.Delays, d)
+	}
+	return l
 }
 
 func TestOrderStatistics(t *testing.T) {

@@ -1,11 +1,16 @@
 package annotation
 
-import "github.com/faas-infer/faas-infer/batching"
+import (
+	"slices"
+	"strings"
+
+	"github.com/faas-infer/faas-infer/batching"
+)
 
 // SLOBudget is the maximum average cost of a request, in seconds of execution times 0.6
-// for each core and 1 for each % of a GPU: a number above 0; no bound if absent. Only the
-// policy [batching.BatchName] accepts it. That policy then looks for the fastest config
-// within the budget (BATCH Eq. 3), and not for the cheapest that meets SLOLatency.
+// for each core and 1 for each % of a GPU: a number above 0; no bound if absent. Only a
+// policy that is tuned ([batching.Kind]) accepts it. Its tuner then looks for the fastest config
+// within the budget, and not for the cheapest that meets SLOLatency.
 const SLOBudget = "com.openfaas.slo.budget"
 
 func budget(key, value string) (float64, error) {
@@ -18,8 +23,12 @@ func budget(key, value string) (float64, error) {
 
 // checkBudget refuses a budget for a policy that ignores budgets.
 func (in *Inference) checkBudget(values map[string]string) error {
-	if in.Budget > 0 && !batching.Of(in.Policy).Tuned {
-		return &Error{Key: SLOBudget, Value: values[SLOBudget], Why: "only the policy " + batching.BatchName + " keeps to a budget; set " + InferPolicy + " to " + batching.BatchName + ", too"}
+	if in.Budget <= 0 || batching.Of(in.Policy).Tuned {
+		return nil
 	}
-	return nil
+	tuned := strings.Join(slices.DeleteFunc(batching.Names(), func(name string) bool { return !batching.Of(name).Tuned }), " or ")
+	if tuned == "" {
+		return &Error{Key: SLOBudget, Value: values[SLOBudget], Why: "no policy of this provider keeps to a budget"}
+	}
+	return &Error{Key: SLOBudget, Value: values[SLOBudget], Why: "only the policy " + tuned + " keeps to a budget; set " + InferPolicy + " to " + tuned + ", too"}
 }

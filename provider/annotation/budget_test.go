@@ -3,6 +3,8 @@ package annotation
 import (
 	"strings"
 	"testing"
+
+	_ "github.com/faas-infer/faas-infer/papers/batch" // It keeps to budgets.
 )
 
 func TestBudget(t *testing.T) {

@@ -54,7 +54,7 @@ type function struct {
 	dispatcher *dispatch.Dispatcher
 	classing   classing
 	handover   handover
-	// tuned is the function's batching policy if that is BATCH's, otherwise nil.
+	// tuned is the function's batching policy if a tuner sets it, otherwise nil.
 	tuned *tuned
 	// stats, running and executed are the results of the latest look. The next look
 	// reuses their memory: 10,000 instances take 3 MB, ten times a second.
@@ -142,7 +142,7 @@ func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) 
 func policy(rules *latency.Rules, f *provider.Function) (batching.Policy, error) {
 	p, err := batching.New(rules.PolicyName(f), batching.Options{SLO: f.Inference.SLO, MaxBatch: f.Inference.MaxBatch})
 	if err == nil && batching.Of(rules.PolicyName(f)).Tuned {
-		p = &tuned{Policy: p}
+		p = &tuned{Policy: p, name: rules.PolicyName(f)}
 	}
 	return p, err
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// tuned is BATCH's buffer of one function (BATCH §III): a batching policy that records
-// arrivals, and whose batch size and timeout follow them. All its instances have one config.
+// tuned is a batching policy of one function that records arrivals, and whose batch size and timeout a
+// tuner chooses. All its instances have one config. The tuner is that of the system with the policy's name.
 type tuned struct {
 	batching.Policy
-	mu sync.Mutex
+	name string
+	mu   sync.Mutex
 	// arrivals are the times of requests since the controller's last look. choice and
 	// timeout are the optimiser's latest choice.
 	arrivals []time.Time
@@ -25,11 +26,11 @@ type tuned struct {
 	timeout  time.Duration
 	// tuner was made for the function in tunedFor; list are the candidates that it
 	// considered last. Only the controller uses them.
-	tuner    *systems.Tuner
+	tuner    systems.Tuner
 	tunedFor systems.Function
 	list     []capacity.Candidate
 	// search runs until found is closed; it is nil if none runs.
-	search *systems.Search
+	search systems.Search
 	found  chan struct{}
 }
 
@@ -61,11 +62,14 @@ func (t *tuned) takeArrivals() []time.Time {
 // background, and a later look takes their result; requests arrive meanwhile.
 func (t *tuned) choose(now time.Time, rate float64, of systems.Function, times systems.Times, room systems.Room) (list []capacity.Candidate, changed bool) {
 	if t.tuner == nil || t.tunedFor != of {
-		system, err := systems.ByName(systems.Batch)
+		system, err := systems.ByName(t.name)
 		if err != nil {
 			return nil, false
 		}
 		t.tuner, t.tunedFor, t.list, t.search = system.Tuner(of, times), of, nil, nil
+	}
+	if t.tuner == nil {
+		return nil, false
 	}
 	for _, at := range t.takeArrivals() {
 		t.tuner.Arrived(at)
@@ -91,7 +95,7 @@ func (t *tuned) choose(now time.Time, rate float64, of systems.Function, times s
 	}
 	found := make(chan struct{})
 	t.found = found
-	go func(s *systems.Search) {
+	go func(s systems.Search) {
 		defer close(found)
 		s.Run()
 	}(t.search)
@@ -100,13 +104,13 @@ func (t *tuned) choose(now time.Time, rate float64, of systems.Function, times s
 
 // take applies the result of the finished search.
 func (t *tuned) take() (list []capacity.Candidate, changed bool) {
-	list, _ = t.tuner.Take(t.search)
+	list, _ = t.search.Take()
 	t.search = nil
 	if len(list) == 0 {
 		return t.list, false
 	}
 	t.list = list
-	choice, timeout := list[0].Config, t.tuner.Timeout(list[0].Config)
+	choice, timeout := list[0].Config, list[0].Timeout
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed = choice != t.choice || timeout != t.timeout
@@ -127,7 +131,7 @@ func (fn *function) tune(now time.Time, f *scaling.Function, nodes []cluster.Nod
 	if !fn.measured() || len(f.Configs) == 0 {
 		return
 	}
-	// BATCH's buffer serves one model: the first that is accurate enough.
+	// A tuner chooses for one model: the first that is accurate enough.
 	of := fn.artefacts[slices.IndexFunc(fn.artefacts, fn.accurate)]
 	list, changed := fn.tuned.choose(now, f.Rate, promisedOf(fn.Function), corrected{fn, of}, fn.room(f, nodes))
 	if len(list) == 0 {

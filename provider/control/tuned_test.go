@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
@@ -16,7 +16,7 @@ func (r *rig) set(name string) (choice cluster.Config, timeout time.Duration) {
 	defer r.mu.Unlock()
 	t := r.functions[full(name)].tuned
 	if t == nil {
-		r.t.Fatalf("%s has no buffer of BATCH's", name)
+		r.t.Fatalf("%s is not tuned", name)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -28,7 +28,7 @@ func (r *rig) set(name string) (choice cluster.Config, timeout time.Duration) {
 func TestTheBufferFollowsTheLoad(t *testing.T) {
 	try(t, func(r *rig) {
 		r.backend.take(func(cluster.Config) float64 { return 1 })
-		r.measured("f", "model", within(200*time.Millisecond), func(f *provider.Function) { f.Inference.Policy = batching.BatchName })
+		r.measured("f", "model", within(200*time.Millisecond), func(f *provider.Function) { f.Inference.Policy = batch.Name })
 		if failed := r.load("f", 2*time.Millisecond, 30*time.Second); failed > 0 {
 			t.Errorf("%d requests were not answered", failed)
 		}
@@ -59,8 +59,8 @@ func TestOtherPoliciesAreNotTuned(t *testing.T) {
 			t.Error("the shared queue is tuned")
 		}
 		r.mu.Unlock()
-		batch := func(f *provider.Function) { f.Inference.Policy, f.Inference.Budget = batching.BatchName, 0.5 }
-		r.deploy("f", "model", within(200*time.Millisecond), batch)
+		buffered := func(f *provider.Function) { f.Inference.Policy, f.Inference.Budget = batch.Name, 0.5 }
+		r.deploy("f", "model", within(200*time.Millisecond), buffered)
 		r.until("changed", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -90,8 +90,8 @@ func TestTheBufferTakesTheRoomThereIs(t *testing.T) {
 		r.backend.Mu.Lock()
 		r.backend.Machines[0].Others.CPU = 3500
 		r.backend.Mu.Unlock()
-		batch := func(f *provider.Function) { f.Inference.Policy = batching.BatchName }
-		r.measured("f", "model", within(200*time.Millisecond), batch)
+		buffered := func(f *provider.Function) { f.Inference.Policy = batch.Name }
+		r.measured("f", "model", within(200*time.Millisecond), buffered)
 		began := time.Now()
 		r.answered("f", "model")
 		if took := time.Since(began); took > 8*time.Second {

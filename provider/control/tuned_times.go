@@ -12,7 +12,7 @@ import (
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
-// corrected gives BATCH's optimiser a function's present times: their means and their
+// corrected gives a tuner a function's present times: their means and their
 // spread. The lock is held during its methods.
 type corrected struct {
 	*function

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/batching"
-	"github.com/faas-infer/faas-infer/batching/arrival"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
 // Function is what a system must know of a function to configure its instances.
@@ -24,12 +22,9 @@ type Function struct {
 	// MaxBatch bounds every batch; 0 means no bound.
 	MaxBatch int
 	// Budget is the maximum mean cost of a request; 0 means no bound. Price is the price
-	// of resources; nil means βc + g. Only [Batch] supports budgets.
+	// of resources; nil means βc + g. Only a [Tuner] reads them.
 	Budget float64
-	Price  otp.Pricing
-	// Arrivals is the process fitted to the function's requests; nil means Poisson. Only
-	// [Batch] reads it, and its [Tuner] sets it.
-	Arrivals *arrival.MAP
+	Price  Pricing
 	// Variants are what its instances may load. If it is nil, they all load the same, whose
 	// times the methods of [System] get.
 	Variants *Variants
@@ -60,12 +55,16 @@ type Pin struct {
 	Instances int
 }
 
-// Pricing returns the function's pricing of resources.
-func (f Function) Pricing() otp.Pricing {
-	if f.Price == nil {
-		return own
-	}
-	return f.Price
+// Price is the price of execution on some resources.
+type Price struct {
+	// PerSecond is the price of a second of execution, PerCall that of each batch.
+	PerSecond, PerCall float64
+}
+
+// Pricing returns the price of resources.
+type Pricing interface {
+	// Price is the price of an instance with these resources.
+	Price(r cluster.Resources) Price
 }
 
 // DefaultPercentile is the percentile of functions that name none.
@@ -96,7 +95,7 @@ type Times interface {
 // Candidates lists the configs that the system considers for a function whose load is rate
 // requests per second. Each has the times that the system predicts from the mean ones t,
 // and the timeout that it sets. Equal arguments give equal lists. A driver that calls it
-// repeatedly as the load changes should use a [Tuner].
+// repeatedly as the load changes should use the system's [Tuner] if it has one.
 //
 // If no config meets the objective by these predictions, requests are not refused. The
 // config with the fastest single requests is the only one then, as if it met the objective.
@@ -127,11 +126,11 @@ func (s System) Table(f Function, c cluster.Config, t Times) []time.Duration {
 	if s.rules.Believes != nil {
 		t = s.rules.Believes(t)
 	}
-	return s.table(f, c, t, s.factor(f, t))
+	return TableOf(f, c, t, s.Factor(f, t))
 }
 
-// table is Table with mean times multiplied by a factor.
-func (s System) table(f Function, c cluster.Config, t Times, factor float64) []time.Duration {
+// TableOf is [System.Table] with mean times multiplied by a factor.
+func TableOf(f Function, c cluster.Config, t Times, factor float64) []time.Duration {
 	table := make([]time.Duration, c.Batch)
 	last := time.Duration(0)
 	for b := c.Batch; b > 0; b-- {
@@ -149,8 +148,8 @@ func (s System) table(f Function, c cluster.Config, t Times, factor float64) []t
 	return table
 }
 
-// factor is the factor by which the system multiplies mean times.
-func (s System) factor(f Function, t Times) float64 {
+// Factor is the factor by which the system multiplies mean times.
+func (s System) Factor(f Function, t Times) float64 {
 	if s.rules.Margin > 0 {
 		return s.rules.Margin
 	}
@@ -197,7 +196,7 @@ func (s System) Predicted(f Function, t Times) []capacity.Candidate {
 // predictedOf is Predicted for one variant.
 func (s System) predictedOf(f Function, v Variant) []capacity.Candidate {
 	t := v.Times
-	factor := s.factor(f, t)
+	factor := s.Factor(f, t)
 	var all []capacity.Candidate
 	for _, c := range t.Configs() {
 		if f.MaxBatch > 0 && c.Batch > f.MaxBatch {

@@ -1,5 +1,5 @@
-// Package systems defines the ways to run functions as a whole, each under its name: faas-infer,
-// INFless and BATCH. The lab adds the papers' baselines and ablations by [New]. A [System] decides
+// Package systems defines the ways to run functions as a whole, each under its name: faas-infer and
+// INFless. A paper's package adds its own by [Register], and the lab the baselines and ablations by [New]. A [System] decides
 // how a function's instances are configured ([System.Candidates]), how many there are and where
 // ([System.Scaler]), how requests reach them ([System.Batching], [System.Queue]) and how long idle
 // ones stay ([System.Cold]). The provider and the simulator both use it, so the simulator runs what
@@ -11,6 +11,7 @@ package systems
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +55,8 @@ type Rules struct {
 	// times that the system derives from the measured ones for its tables.
 	Choose   Chooser
 	Believes func(Times) Times
-	// Tuning, if it is not nil, makes what chooses for a function in place of the tuner's own rules.
-	Tuning func(f Function, t Times) Tuning
+	// Tuner, if it is not nil, makes the system's tuner of one function with mean times t.
+	Tuner func(s System, f Function, t Times) Tuner
 	// Instances, if it is not nil, is the number of instances that a developer wants; 0 is none.
 	Instances func(f Function) int
 }
@@ -68,6 +69,15 @@ func (s System) Change(name, says string, change func(*Rules)) System {
 	s.Name, s.Says = name, says
 	change(&s.rules)
 	return s
+}
+
+// Register adds a system to those of [ByName]. Packages of papers call it when they are initialised. It
+// panics if the name is taken.
+func Register(s System) {
+	if _, err := ByName(s.Name); err == nil {
+		panic("systems: " + s.Name + " is registered already")
+	}
+	systems = slices.Insert(systems, 0, s)
 }
 
 // Default is the name of the system that production runs.
@@ -119,6 +129,14 @@ func (s System) Batching(o batching.Options) (batching.Policy, error) {
 // load follow from them ([Deal]).
 func (s System) Range(c cluster.Config, exec, slo time.Duration) capacity.Range {
 	return s.rules.Settings.Bounds(c, exec, slo, capacity.PerInstance)
+}
+
+// Instances is the number of instances of a function that a developer wants, 0 if there is none.
+func (s System) Instances(f Function) int {
+	if s.rules.Instances == nil {
+		return 0
+	}
+	return s.rules.Instances(f)
 }
 
 // Queue says how requests reach instances.

@@ -55,7 +55,7 @@ func system(t *testing.T, name string) System {
 
 // Every system has all parts, and the names are known.
 func TestByName(t *testing.T) {
-	for _, name := range []string{Batch, INFless, FaaSInfer} {
+	for _, name := range []string{INFless, FaaSInfer} {
 		s := system(t, name)
 		if s.Says == "" || s.Cold() == nil || s.Scaler() == nil {
 			t.Errorf("%s lacks something", name)
@@ -64,7 +64,7 @@ func TestByName(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of batch, infless, faas-infer` {
+	if _, err := ByName("openwhisk"); err == nil || err.Error() != `unknown policy "openwhisk": it is one of infless, faas-infer` {
 		t.Errorf("an unknown name: %v", err)
 	}
 	if system(t, Default).Name != FaaSInfer {
@@ -150,7 +150,7 @@ func TestWhereNothingMeetsTheObjective(t *testing.T) {
 func TestTableOfGaps(t *testing.T) {
 	gaps := gappy{1: 30 * ms, 2: 20 * ms, 4: 50 * ms}
 	want := []time.Duration{30 * ms, 30 * ms, 50 * ms, 50 * ms}
-	if got := system(t, Batch).table(Function{}, cluster.Config{Batch: 4}, gaps, 1); !slices.Equal(got, want) {
+	if got := TableOf(Function{}, cluster.Config{Batch: 4}, gaps, 1); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -163,68 +163,3 @@ func (g gappy) Exec(_ cluster.Config, b int) (time.Duration, bool) {
 	return t, ok
 }
 func (g gappy) Spread() float64 { return 0 }
-
-// BATCH: one config for all, larger batches under more load, and answers within the
-// objective.
-func TestUniform(t *testing.T) {
-	s, f := system(t, Batch), Function{SLO: 100 * ms, Percentile: 95}
-	last := 0
-	for _, rate := range []float64{0, 20, 100, 1000} {
-		got := s.Candidates(f, rate, model)
-		if len(got) != 1 {
-			t.Fatalf("at %v/s: %v", rate, got)
-		}
-		c := got[0]
-		if c.Config.Batch < last || c.Timeout+s.Table(f, c.Config, model)[0] > f.SLO || c.Exec > f.SLO {
-			t.Errorf("at %v/s: %+v", rate, c)
-		}
-		last = c.Config.Batch
-	}
-	if last != 8 {
-		t.Errorf("at 1000/s batches have %d", last)
-	}
-}
-
-func TestTuner(t *testing.T) {
-	model := model
-	model.sigma = 0
-	u := system(t, Batch).Tuner(Function{SLO: 100 * ms}, model)
-	at := time.Unix(1000, 0)
-	for _, c := range []struct {
-		after    time.Duration
-		rate     float64
-		batch    int
-		revision uint64
-	}{
-		{0, 0, 1, 1},                    // nothing is known yet
-		{100 * ms, 1000, 8, 2},          // the first load counts at once
-		{100 * ms, 1, 8, 2},             // but not the next
-		{10 * time.Second, 1100, 8, 2},  // about the same
-		{time.Second, 1000 / 1.2, 8, 2}, // still
-		{time.Second, 0, 8, 2},          // none any more: nothing is exchanged for nobody
-		{100 * ms, 1000, 8, 2},          // and again
-		{time.Hour, math.Inf(1), 8, 2},  // other loads with the same choice
-		{time.Hour, 1e9, 8, 2},          // ...
-		{9 * time.Second, 1e-9, 8, 2},   // not yet
-		{1 * time.Second, 1e-9, 8, 2},   // (how large batches are to be does not matter then)
-		{100 * time.Second, 1000, 8, 2},
-	} {
-		at = at.Add(c.after)
-		list, revision := u.Candidates(at, c.rate)
-		if revision != c.revision || c.rate != 1e-9 && list[0].Config.Batch != c.batch {
-			t.Errorf("at %v/s: %v, revision %d, want %d, %d", c.rate, list, revision, c.batch, c.revision)
-		}
-		if got := u.Timeout(list[0].Config); got != list[0].Timeout {
-			t.Errorf("at %v/s the timeout of %v is %v", c.rate, list[0], got)
-		}
-	}
-	if got := u.Timeout(cluster.Config{Batch: 77}); got != 0 {
-		t.Errorf("an unknown config has a timeout of %v", got)
-	}
-	ours := system(t, FaaSInfer).Tuner(Function{}, model)
-	before, _ := ours.Candidates(at, 0)
-	after, revision := ours.Candidates(at.Add(time.Hour), 1000)
-	if revision != 1 || !slices.Equal(before, after) {
-		t.Errorf("ours chooses anew under load: %d", revision)
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/scaling/otp"
 )
 
 // Room returns the number of instances with some resources for which there is room, if they
@@ -64,28 +63,4 @@ func often(r, free cluster.Resources) int {
 		}
 	}
 	return int(most)
-}
-
-// bound limits each share's instances to the room for it, and drops the shares without room.
-// It returns the resources of those. If no share has room, bound limits none: others must
-// make room first, and how much is not known.
-func bound(shares []otp.Share, configs []cluster.Config, room Room) (none []cluster.Resources) {
-	if room == nil {
-		return nil
-	}
-	rooms := make([]int, len(shares))
-	for i, c := range configs {
-		if rooms[i] = room(c.Resources); rooms[i] < 1 {
-			none = append(none, c.Resources)
-		}
-	}
-	if len(none) == len(shares) {
-		return none
-	}
-	for i, n := range rooms {
-		if shares[i].Instances = n * configs[i].Streams(); n < 1 {
-			shares[i].Batches = nil
-		}
-	}
-	return none
 }

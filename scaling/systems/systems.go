@@ -11,7 +11,6 @@ import (
 
 // The names of the systems.
 const (
-	Batch     = "batch"
 	INFless   = "infless"
 	FaaSInfer = "faas-infer"
 )
@@ -26,11 +25,8 @@ const (
 	inflessRelease = 30 * time.Second
 )
 
-// systems lists all systems, faas-infer last.
+// systems lists all systems, faas-infer last. [Register] adds others.
 var systems = []System{
-	New(Batch, "BATCH atop OpenFaaS: one config, batch size and timeout for all instances, from its optimiser, kept alive for 300 s", Rules{
-		Settings: baseline(), Cold: "fixed", Batching: batching.BatchName, Queue: capacity.LateBound, Margin: 1.1, Choose: uniform,
-	}),
 	infless(),
 	New(FaaSInfer, "ours: configs and places chosen together, one queue per function, the percentile that was promised", Rules{
 		Settings: ours(), Cold: "faas-infer", Batching: batching.SharedName, Queue: capacity.LateBound, Choose: every,
@@ -44,17 +40,6 @@ func infless() System {
 	return New(INFless, "INFless as published: Algorithm 1, a queue per instance, predictions + 10 %, LSTH", Rules{
 		Settings: s, Period: inflessPeriod, Cold: "lsth", Batching: batching.InFlessName, Queue: capacity.PerInstance, Margin: 1.1, Choose: fitting,
 	})
-}
-
-// baseline returns the settings of OpenFaaS and BATCH: as many instances as the load needs,
-// where Kubernetes' scheduler puts them by default, each with its own keep-alive. INFless'
-// Fig. 17 shows that the places are Kubernetes': BATCH has fewer fragments with INFless'
-// placement.
-func baseline() scaling.Settings {
-	s := scaling.DefaultSettings()
-	s.Options, s.KeepAlive = capacity.Greedy(), baselineKeepAlive
-	s.HalfSLO, s.Placement = false, capacity.Spread
-	return s
 }
 
 // ours returns faas-infer's settings: it plans for all functions at once.

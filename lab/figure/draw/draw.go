@@ -48,7 +48,7 @@ func colour(name string) int {
 	}
 	// faas-infer, INFless and the two baselines get the first four. INFless' ablations
 	// share its colour.
-	order := []string{systems.FaaSInfer, systems.INFless, systems.Batch, baselines.OpenFaaS, "lsth", "hhp", "fixed", "hhp-window", "least", baselines.BatchPublished}
+	order := []string{systems.FaaSInfer, systems.INFless, baselines.Batch, baselines.OpenFaaS, "lsth", "hhp", "fixed", "hhp-window", "least", baselines.BatchPublished}
 	if i := slices.Index(order, name); i >= 0 {
 		return i
 	}

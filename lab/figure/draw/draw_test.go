@@ -52,7 +52,7 @@ func TestThroughput(t *testing.T) {
 }
 
 func objectives() (all []Objective) {
-	for _, name := range []string{systems.Batch, systems.INFless, systems.FaaSInfer} {
+	for _, name := range []string{baselines.Batch, systems.INFless, systems.FaaSInfer} {
 		for i, ms := range []int{150, 200, 250, 300, 350, 400} {
 			all = append(all, Objective{
 				Policy: name, SLO: time.Duration(ms) * time.Millisecond, PerResource: float64(i + 1), Model: "resnet-50",
@@ -108,7 +108,7 @@ func TestTraces(t *testing.T) {
 		}
 		return r
 	}
-	all := Traces([]Trace{{"bursty", []string{systems.Batch, baselines.INFlessBB, systems.FaaSInfer}, []*sim.Result{result(40), result(20), result(10)}}})
+	all := Traces([]Trace{{"bursty", []string{baselines.Batch, baselines.INFlessBB, systems.FaaSInfer}, []*sim.Result{result(40), result(20), result(10)}}})
 	if len(all) != 3 {
 		t.Fatalf("%d drawings", len(all))
 	}
@@ -147,5 +147,5 @@ func TestColdStartsAndScale(t *testing.T) {
 	if first, again := written(t, d), written(t, Scheduling([]Placed{{systems.INFless, 100, 20, 1}})); first == again || strings.Count(again, "(paper)</title>") != 4 {
 		t.Error("the paper has four lines")
 	}
-	written(t, Large([]Efficiency{{systems.INFless, 10, 2}, {systems.INFless, 20, 3}, {systems.Batch, 10, 1}}, []Efficiency{{systems.INFless, 150, 2}}))
+	written(t, Large([]Efficiency{{systems.INFless, 10, 2}, {systems.INFless, 20, 3}, {baselines.Batch, 10, 1}}, []Efficiency{{systems.INFless, 150, 2}}))
 }

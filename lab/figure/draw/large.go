@@ -79,7 +79,7 @@ func Scheduling(all []Placed) Drawing {
 	}
 	took.Series = append(took.Series, line("infless (paper)", colour(systems.INFless), true, s.Instances, times))
 	f := Paper().Fragments
-	for name, shares := range map[string][]float64{systems.INFless: f.INFless, systems.Batch: f.BATCH, baselines.OpenFaaS: f.OpenFaaS} {
+	for name, shares := range map[string][]float64{systems.INFless: f.INFless, baselines.Batch: f.BATCH, baselines.OpenFaaS: f.OpenFaaS} {
 		percents := slices.Clone(shares)
 		for i := range percents {
 			percents[i] *= 100
@@ -128,7 +128,7 @@ func Large(byFunctions, bySLO []Efficiency) Drawing {
 		}
 		p := plot.Panel{Title: of.title, X: plot.Axis{Label: of.x}, Y: plot.Axis{Label: "relative throughput"}, Series: []plot.Series{
 			line("infless (paper)", colour(systems.INFless), true, xs, of.there.INFless),
-			line("batch (paper)", colour(systems.Batch), true, xs, of.there.BATCH),
+			line("batch (paper)", colour(baselines.Batch), true, xs, of.there.BATCH),
 			line("openfaas+ (paper)", colour(baselines.OpenFaaS), true, xs, of.there.OpenFaaS),
 		}}
 		var here []plot.Series

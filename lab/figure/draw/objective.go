@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/plot"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -67,7 +68,7 @@ func perResource(application string, all []Objective) Drawing {
 	if application == "osvt" {
 		by := Paper().BySLO
 		published = []plot.Series{
-			line("batch (paper)", colour(systems.Batch), true, by.SLO, by.BATCH),
+			line("batch (paper)", colour(baselines.Batch), true, by.SLO, by.BATCH),
 			line("infless (paper)", colour(systems.INFless), true, by.SLO, by.INFless),
 		}
 	}
@@ -97,7 +98,7 @@ func batches(application string, all []Objective) Drawing {
 			}
 		}
 		f.Panels = append(f.Panels, stacked(name+", simulated", categories, sizes, parts, false))
-		rows := map[string][][]float64{systems.INFless: published.INFless, systems.Batch: published.BATCH}[name]
+		rows := map[string][][]float64{systems.INFless: published.INFless, baselines.Batch: published.BATCH}[name]
 		if rows == nil || application != "osvt" {
 			continue
 		}
