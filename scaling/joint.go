@@ -43,7 +43,31 @@ func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) shortage)
 
 // demand returns v's demand of rps requests per second.
 func (p *pass) demand(v *view, rps float64, crowded bool) joint.Demand {
-	return joint.Demand{Need: rps, Choices: v.choices(rps, crowded), Configs: v.Configs, Allowed: p.allowed(v)}
+	d := joint.Demand{Need: rps, Choices: v.choices(rps, crowded), Configs: v.Configs, Allowed: p.allowed(v)}
+	if v.count() == 0 && rps <= capacity.SomeLoad && len(v.sets) == 0 {
+		d.Need, d.Choices = single(d.Need, d.Choices)
+	}
+	return d
+}
+
+// single returns the part of a need that one instance meets, and the choices of which one is enough for
+// that. A function without load gets one first instance: of two, one would be in excess as soon as the
+// load is known. It meets the whole need, unless smaller instances that do so together cost less: then it
+// is one of those.
+//
+// For example 1 request/s is needed, of which 250m serve 0.7 and 500m serve 1.8. One instance of 500m costs no
+// more than two of 250m, so it is chosen. If less than 1750m served below 1/s, two of 250m would be the
+// cheapest, and one of them would be chosen.
+func single(need float64, choices []capacity.Choice) (float64, []capacity.Choice) {
+	least, fewest, part := math.Inf(1), math.Inf(1), need
+	for _, c := range choices {
+		n := math.Ceil(need/c.Range.Up - capacity.Negligible)
+		cost := n * c.Cost
+		if same := math.Abs(cost-least) <= capacity.Negligible*cost; same && n < fewest || !same && cost < least {
+			least, fewest, part = cost, n, min(need, c.Range.Up)
+		}
+	}
+	return part, slices.DeleteFunc(slices.Clone(choices), func(c capacity.Choice) bool { return c.Range.Up < part })
 }
 
 // least is how few empty nodes could hold the whole load of all views. Of thousands of views, few show
@@ -174,7 +198,7 @@ func (v *view) residual() float64 {
 
 // wholeResidual is residual without regard to classes.
 func (v *view) wholeResidual() float64 {
-	if v.resting {
+	if v.resting || v.demand == 0 {
 		return 0
 	}
 	if residual := v.demand - v.capacity(); residual > capacity.Negligible*v.demand {

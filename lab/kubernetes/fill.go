@@ -88,6 +88,9 @@ func (b *bench) grow(ctx context.Context, from, to int) (float64, error) {
 	if s.Failed > 0 {
 		return 0, fmt.Errorf("%d of %d pods could not be created, the first because of: %w", s.Failed, s.Failed+s.Made, s.Err)
 	}
+	if s.Made > to-from {
+		return 0, fmt.Errorf("%d pods were created for %d instances", s.Made, to-from)
+	}
 	b.decisions = append(b.decisions, b.rig.Backend.Passes()...)
 	return float64(s.Made) / s.Ended.Sub(s.Began).Seconds(), rig.Pause(ctx, settle)
 }

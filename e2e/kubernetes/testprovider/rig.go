@@ -66,7 +66,8 @@ type Rig struct {
 	mu          sync.Mutex
 	functions   map[string]*v1alpha1.Function
 	dispatchers map[string]provider.Dispatcher
-	revision    uint64
+	// revisions counts the deployments of each function: replicas that deploy many at the same time agree.
+	revisions map[string]uint64
 }
 
 const (
@@ -87,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Rig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	r := &Rig{namespace: cmp.Or(o.Namespace, Namespace), functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, group: o.Group, ran: make(chan struct{})}
+	r := &Rig{namespace: cmp.Or(o.Namespace, Namespace), functions: map[string]*v1alpha1.Function{}, dispatchers: map[string]provider.Dispatcher{}, revisions: map[string]uint64{}, group: o.Group, ran: make(chan struct{})}
 	if r.objects, err = v1alpha1.NewClient(o.Config); err != nil {
 		return nil, err
 	}
@@ -197,8 +198,8 @@ func (r *Rig) DeployObject(ctx context.Context, f Function, object *v1alpha1.Fun
 	full := provider.FullName(f.Name, r.namespace)
 	r.mu.Lock()
 	r.functions[full] = object
-	r.revision++
-	revision := r.revision
+	r.revisions[full]++
+	revision := r.revisions[full]
 	r.mu.Unlock()
 	function := &provider.Function{
 		Name: full, Revision: revision, CreatedAt: time.Now(), Replicas: uint64(f.Min),
