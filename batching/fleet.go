@@ -56,6 +56,8 @@ type member struct {
 	// should be done, and behind is how long the last takes.
 	inFlight       int
 	freeAt, behind time.Duration
+	// began is when it began the first, which takes current by its kind's times.
+	began, current time.Duration
 }
 
 // fleet holds a function's instances for [Shared]: the free ones by kind, and
@@ -73,6 +75,7 @@ type fleet struct {
 	// lanes are those of the kinds' classes, served has what serves each.
 	lanes  lanes
 	served [MaxClasses]served
+	pace   Pace
 }
 
 // served says what serves a lane.
@@ -258,8 +261,10 @@ func (f *fleet) engage(slot int, now time.Duration, n int, k *kind) {
 		f.busy.Remove(Busy{Until: m.freeAt, Slot: slot})
 		start = max(now, m.freeAt)
 	}
-	m.inFlight++
 	m.behind = max(k.real, k.time(n))
+	if m.inFlight++; m.inFlight == 1 {
+		m.began, m.current = start, m.behind
+	}
 	m.freeAt = start + m.behind
 	f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 }
@@ -272,8 +277,10 @@ func (f *fleet) done(id cluster.InstanceID, now time.Duration) {
 	}
 	m := &f.members[slot]
 	f.busy.Remove(Busy{Until: m.freeAt, Slot: slot})
+	f.pace.Add(now-m.began, m.current)
 	if m.inFlight--; m.inFlight > 0 {
-		m.freeAt = now + m.behind // The batch behind begins now.
+		m.began, m.current = now, m.behind // The batch behind begins now.
+		m.freeAt = now + m.behind
 		f.busy.Add(Busy{Until: m.freeAt, Slot: slot})
 		return
 	}

@@ -22,6 +22,9 @@ const lookAhead = 256
 func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed bool) {
 	// The first request that the instance can serve in time.
 	first := s.line.before(start + k.exec[0])
+	if first == s.line.len() {
+		return s.likely(now, start, k)
+	}
 	waiting := s.line.len() - first
 	limit := min(waiting, s.limit(now, k), s.line.limit)
 	from, size = first, k.largest(s.line.at(first).due-start, limit)
@@ -46,6 +49,15 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	return from, size, from > first
 }
 
+// likely chooses the batch if no request is sure to be in time: the largest that likely is. Nothing
+// better is to do, so it loses nothing.
+func (s *Shared) likely(now, start time.Duration, k *kind) (from, size int, passed bool) {
+	pace := &s.fleet.pace
+	from = s.line.before(start + pace.Of(k.exec[0]))
+	limit := min(s.line.len()-from, s.limit(now, k), s.line.limit)
+	return from, max(1, k.largest(pace.exec(s.line.at(from).due-start), limit)), false
+}
+
 // later returns the earliest batch of b requests that meets its deadlines if it
 // starts at start. The batch is smaller if fewer requests wait. size is 0 if there
 // is none.
@@ -66,7 +78,8 @@ func (s *Shared) later(start time.Duration, k *kind, b int) (from, size int) {
 // lost counts the requests that miss their deadlines if an instance of the kind
 // executes size requests from the from-th at start. The rest follows in the largest
 // batches that their heads allow. All instances serve the rest together: a batch
-// that one instance executes in t takes them t·(k.rate / capacity).
+// that one instance executes in t takes them t·(k.rate / capacity). A batch must be in time
+// by Exec, but those before it take their median times: a sum of times varies little.
 //
 // lost also counts requests that arrive meanwhile. Full batches serve them if they
 // wait at most within − t(full). A backlog that takes d longer than that loses
@@ -74,7 +87,7 @@ func (s *Shared) later(start time.Duration, k *kind, b int) (from, size int) {
 func (s *Shared) lost(start time.Duration, k *kind, from, size int, load load, limit float64) float64 {
 	lost := from
 	part := k.rate / load.capacity
-	at := start + time.Duration(part*float64(k.time(size)))
+	at := start + time.Duration(part*float64(s.fleet.pace.Of(k.time(size))))
 	end := min(s.line.len(), from+size+lookAhead)
 	for i := from + size; i < end && float64(lost) < limit; {
 		left, slack := min(k.reach, end-i), s.line.at(i).due-at
@@ -84,7 +97,7 @@ func (s *Shared) lost(start time.Duration, k *kind, from, size int, load load, l
 			continue
 		}
 		b := k.largest(slack, left)
-		at += time.Duration(part * float64(k.time(b)))
+		at += time.Duration(part * float64(s.fleet.pace.Of(k.time(b))))
 		i += b
 	}
 	at += seconds(float64(s.line.total()-end) / load.capacity)

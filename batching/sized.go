@@ -94,12 +94,12 @@ func (f *fleet) fastest(lane int, w *waiter) time.Duration {
 func (s *Shared) latestStart(lane int) time.Duration {
 	q := &s.queues[lane]
 	if !s.sized || !s.fleet.sized {
-		return q.at(0).due - s.fleet.served[lane].fastest
+		return q.at(0).due - s.fleet.pace.Of(s.fleet.served[lane].fastest)
 	}
 	at := farthest
 	for i := range min(q.len(), lookAhead) {
 		w := q.at(i)
-		at = min(at, w.due-s.fleet.fastest(lane, w))
+		at = min(at, w.due-s.fleet.pace.Of(s.fleet.fastest(lane, w)))
 	}
 	return at
 }
@@ -109,7 +109,7 @@ func (s *Shared) expireSized(now time.Duration, lane int) {
 	q, late := &s.queues[lane], 0
 	for i := 0; i < min(q.len(), lookAhead); {
 		w := q.at(i)
-		if now+s.fleet.fastest(lane, w) <= w.due {
+		if now+s.fleet.pace.Of(s.fleet.fastest(lane, w)) <= w.due {
 			i++
 			continue
 		}
@@ -165,7 +165,7 @@ func (s *Shared) look(k *kind, start time.Duration) {
 	var next [MaxClasses]int
 	for waiting, _ := s.count(k); waiting > 0 && len(s.soon) < lookAhead; waiting-- {
 		w := s.earliest(s.line.lanes, &next)
-		if of := k.of(w.elements); start+of.exec[0] <= w.due && (of.real == 0 || !s.fleet.inTimeElsewhere(&w)) {
+		if of := k.of(w.elements); start+s.fleet.pace.Of(of.exec[0]) <= w.due && (of.real == 0 || !s.fleet.inTimeElsewhere(&w)) {
 			s.soon = append(s.soon, candidate{waiter: w, of: of})
 		}
 	}

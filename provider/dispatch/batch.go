@@ -23,7 +23,8 @@ type batch struct {
 	policy batching.Policy
 	// limit is the maximum number of requests that the instance executes at once.
 	limit int
-	// least is the time of a batch of one on the instance, predicted that of this batch.
+	// least is the median time of a batch of one on the instance, predicted the time that few batches
+	// such as this one exceed.
 	least, predicted time.Duration
 	// overdue is the time after which the instance is suspected; slo is the objective.
 	// slow: the instance is too slow for the objective and answers late as a rule. once:
@@ -98,6 +99,9 @@ func (d *Dispatcher) done(b *batch, total time.Duration, ran Executed) {
 		}
 		if total > 0 {
 			d.tardiness.add(b.predicted, total)
+		}
+		if ran.Size == len(b.calls) {
+			d.pace.Add(ran.Exec, b.predicted)
 		}
 		// Reconfigure's new policy has not sent the batch, and a policy that was told of
 		// the instance again since does not count it.

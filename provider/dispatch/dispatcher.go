@@ -93,6 +93,7 @@ type Dispatcher struct {
 	problem   web.Problem
 	samples   samples
 	tardiness tardiness
+	pace      batching.Pace
 	sizes     sizes
 	start     start
 	// siblings compares the answers of the instances.
@@ -390,6 +391,7 @@ func (d *Dispatcher) batch(now time.Time, m *instanceState, stream cluster.Insta
 	b.generation, b.variant, b.revision = m.generation, m.Variant, m.Revision
 	b.link, b.limit, b.slow, b.once, b.slo = m.link, m.Config.Batch, m.Slow, d.options.Once, d.options.SLO
 	b.predict(&m.Instance)
+	b.least = d.pace.Of(b.least)
 	b.overdue = d.tardiness.overdue(b.predicted)
 	return b
 }

@@ -87,7 +87,7 @@ func (f *flight) lead(own *call) (mine signal) {
 	return f.run(own)
 }
 
-// prune answers the members of the batch that can no longer be in time, and keeps the
+// prune answers the members of the batch that are no longer likely in time, and keeps the
 // others: on a busy machine the leader may begin long after the policy decided.
 func (f *flight) prune(own *call, now time.Time) {
 	kept := f.calls[:0]

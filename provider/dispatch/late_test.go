@@ -146,3 +146,26 @@ func TestInstanceStopsInItsAnswer(t *testing.T) {
 		time.Sleep(time.Second) // It answers for its health.
 	})
 }
+
+// A leader that begins late sends a request that is more likely in time than late. Here few batches take
+// as long as the 100 ms of Exec, and most take 60.
+func TestLateLeadersSendWhatIsLikelyInTime(t *testing.T) {
+	d, _ := newDispatcher(t, batching.SharedName, Options{SLO: patience})
+	in := instance("a", 1)
+	in.Exec = times(1, 100*time.Millisecond)
+	d.Up(in, "unix", "none")
+	for range 100 {
+		d.pace.Add(60*time.Millisecond, in.Exec[0])
+	}
+	for late, sent := range map[time.Duration]bool{0: true, 30 * time.Millisecond: true, 50 * time.Millisecond: false} {
+		now := time.Now()
+		c := &call{request: request("x"), deadline: now.Add(100 * time.Millisecond), signal: make(chan signal, 1)}
+		d.mu.Lock()
+		f := d.flight(d.batch(now, d.instances["a"], "a", []*call{c}))
+		d.release("a", now)
+		d.mu.Unlock()
+		if f.prune(c, now.Add(late)); (len(f.calls) == 1) != sent {
+			t.Errorf("a leader that begins %v late sends %d requests of 1, want %v", late, len(f.calls), sent)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package batching
+
+import "time"
+
+const (
+	// paceStep is how far one batch moves a Pace: after a change of a fifth, twenty batches show it.
+	paceStep = 0.01
+	// maxEarly bounds a Pace, because batches that fail at once say nothing.
+	maxEarly = 0.5
+)
+
+// Pace estimates the median of how long batches take, as a part of [Instance.Exec]. Few batches take
+// longer than Exec, so a batch that is planned with it is in time. Most take less: a request that can
+// be in time only if its batch does is worth a try if nothing else is to do. The zero value has seen
+// no batch, and its median is Exec.
+type Pace struct {
+	// early is how far the median is below Exec, as a part of it.
+	early float64
+}
+
+// Add counts a batch that took real and has the time exec in Exec. As many batches take longer than the
+// median as take less, so each moves the estimate by the same step.
+func (p *Pace) Add(real, exec time.Duration) {
+	switch median := p.Of(exec); {
+	case real > median:
+		p.early = max(0, p.early-paceStep)
+	case real < median:
+		p.early = min(maxEarly, p.early+paceStep)
+	}
+}
+
+// Of returns the median time of a batch that has the time exec in Exec.
+func (p *Pace) Of(exec time.Duration) time.Duration {
+	return exec - time.Duration(p.early*float64(exec))
+}
+
+// exec is the time in Exec of a batch with that median.
+func (p *Pace) exec(median time.Duration) time.Duration {
+	return time.Duration(float64(median) / (1 - p.early))
+}
