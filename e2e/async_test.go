@@ -25,7 +25,7 @@ func (p *place) gateway(t *testing.T, provider, nats string) {
 // gatewayWith is gateway with further settings.
 func (p *place) gatewayWith(t *testing.T, provider, nats string, settings ...string) {
 	t.Helper()
-	awaitGatewayPorts(t)
+	p.awaitGatewayPorts(t)
 	log, err := os.CreateTemp(p.dir, "gateway-log-*")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func (p *place) gatewayWith(t *testing.T, provider, nats string, settings ...str
 		"read_timeout=1m", "write_timeout=1m", "upstream_timeout=1m", "faas_nats_address="+natsHost, "faas_nats_port="+natsPort)
 	c.Env = append(c.Env, settings...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	if err := p.network.start(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -51,7 +51,7 @@ func (p *place) gatewayWith(t *testing.T, provider, nats string, settings ...str
 			t.Logf("the gateway's log ends with\n%s", text[max(0, len(text)-4000):])
 		}
 	})
-	probe := client(t)
+	probe := p.network.client(t)
 	await(t, patience, "the gateway", func() bool {
 		a, err := try(probe, http.MethodGet, gatewayURL+"/healthz", nil)
 		return err == nil && a.status == http.StatusOK
@@ -72,9 +72,14 @@ type callback struct {
 	body   string
 }
 
-func newReceiver(t *testing.T) *receiver {
+func (p *place) newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	l, err := p.network.listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &receiver{times: map[string]int{}, last: map[string]callback{}}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+	r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
 			return // The provider was killed in the middle; it calls again.
@@ -85,6 +90,11 @@ func newReceiver(t *testing.T) *receiver {
 		r.times[id]++
 		r.last[id] = callback{request.Header.Clone(), string(body)}
 	}))
+	if err := r.Listener.Close(); err != nil {
+		t.Error(err)
+	}
+	r.Listener = l
+	r.Start()
 	t.Cleanup(r.Close)
 	return r
 }
@@ -105,13 +115,12 @@ func (r *receiver) of(id string) (callback, int) {
 // Asynchronous requests through the stock gateway and without it are accepted at once,
 // executed, and called back with the function's answer.
 func TestAsyncCallbacks(t *testing.T) {
-	gatewayTests.takeHere(t)
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	s := p.up(t)
 	deploy(t, s.faas, ordinary("echo", "cat"))
 	deploy(t, s.faas, ordinary("failing", "false"))
 	deploy(t, s.faas, ordinary("environment", "env"))
-	r := newReceiver(t)
+	r := p.newReceiver(t)
 	for _, w := range s.ways(t) {
 		t.Run(w.name, func(t *testing.T) {
 			send := func(id, function, body string) {
@@ -154,9 +163,8 @@ func TestAsyncCallbacks(t *testing.T) {
 // The provider is killed twice while it has two thousand asynchronous requests to a model
 // and an ordinary function. Each accepted request is called back.
 func TestAsyncOutlastsKills(t *testing.T) {
-	gatewayTests.takeHere(t)
 	const each = 1000
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	p.identity(t)
 	address, nats := freeAddress(t), freeAddress(t)
 	d := p.providerAt(t, suite.binary, address, "--nats-listen", nats)
@@ -166,11 +174,11 @@ func TestAsyncOutlastsKills(t *testing.T) {
 	d.awaitReady(t, "echo", 2)
 	groups := p.cgroups()
 	p.gateway(t, address, nats)
-	r := newReceiver(t)
+	r := p.newReceiver(t)
 
 	var sent sync.WaitGroup
 	t.Cleanup(sent.Wait)
-	c := client(t)
+	c := p.network.client(t)
 	for worker := range 16 {
 		sent.Go(func() {
 			for i := worker; i < each; i += 16 {

@@ -85,7 +85,7 @@ func (d *daemon) deploy(t *testing.T, f types.FunctionDeployment) {
 // remove removes a function, and fails the test if the provider refuses.
 func (d *daemon) remove(t *testing.T, name string) {
 	t.Helper()
-	if a := do(t, client(t), http.MethodDelete, d.url+"/system/functions", fmt.Appendf(nil, `{"functionName":%q}`, name)); a.status != http.StatusAccepted {
+	if a := do(t, d.network.client(t), http.MethodDelete, d.url+"/system/functions", fmt.Appendf(nil, `{"functionName":%q}`, name)); a.status != http.StatusAccepted {
 		t.Fatalf("remove %s: %d %s", name, a.status, a.body)
 	}
 }
@@ -96,7 +96,7 @@ func (d *daemon) put(t *testing.T, method string, f types.FunctionDeployment) an
 	if err != nil {
 		t.Fatal(err)
 	}
-	return do(t, client(t), method, d.url+"/system/functions", text)
+	return do(t, d.network.client(t), method, d.url+"/system/functions", text)
 }
 
 // status returns the provider's status of a function.

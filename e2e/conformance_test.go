@@ -40,7 +40,7 @@ func (s *stack) ways(t *testing.T) []*way {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plain := client(t)
+		plain := s.network.client(t)
 		plain.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		auth := &sdk.BasicAuth{Username: "admin", Password: s.password}
 		all = append(all, &way{stack: s, name: name, base: base, faas: sdk.NewClient(at, auth, plain), http: plain})
@@ -51,8 +51,7 @@ func (s *stack) ways(t *testing.T) []*way {
 // The provider meets the expectations of OpenFaaS's conformance suite, of faas-cli and of
 // the gateway, both through the gateway and without it.
 func TestConformance(t *testing.T) {
-	gatewayTests.takeHere(t)
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	s := p.up(t)
 	t.Run("all", func(t *testing.T) {
 		for _, c := range []struct {

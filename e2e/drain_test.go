@@ -61,8 +61,7 @@ func testDrain(t *testing.T, stop syscall.Signal) {
 // If "faas-infer up" is killed, the gateway ends too; otherwise it would keep its ports. A
 // new "faas-infer up" takes over the instances.
 func TestUpKilled(t *testing.T) {
-	gatewayTests.takeHere(t)
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	first := p.up(t)
 	if err := invokeIdentity(first.http, throughGateway("identity"), 1); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/faas-infer/faas-infer/provider/web"
 )
 
-// gatewayURL is the only address of the stock gateway. Tests that need it run one after
-// another.
+// gatewayURL is the only address of the stock gateway. Tests that need it have a network of their own,
+// or run one after another.
 const gatewayURL = "http://127.0.0.1:8080"
 
 // stack is "faas-infer up" with the gateway in front of it.
@@ -32,9 +32,9 @@ func (p *place) up(t *testing.T, arguments ...string) *stack {
 	if onCluster != nil {
 		return onCluster.up(t, p, arguments...)
 	}
-	awaitGatewayPorts(t)
+	p.awaitGatewayPorts(t)
 	arguments = append([]string{"up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml")}, arguments...)
-	s := &stack{daemon: p.run(t, suite.binary, arguments...), http: client(t)}
+	s := &stack{daemon: p.run(t, suite.binary, arguments...), http: p.network.client(t)}
 	s.await(t, patience, "the welcome", func() bool { return strings.Contains(s.output(), "Ctrl-C stops") })
 	for line := range strings.Lines(s.output()) {
 		if rest, ok := strings.CutPrefix(line, "Provider"); ok {
@@ -56,9 +56,29 @@ func (s *stack) connect(t *testing.T) {
 	s.faas = sdk.NewClient(at, &sdk.BasicAuth{Username: "admin", Password: s.password}, s.http)
 }
 
-// awaitGatewayPorts waits until the ports of the gateway and of the queue are free.
-func awaitGatewayPorts(t *testing.T) {
+// gatewayPlace waits for a turn and makes a place for the gateway: in a network of its own if the user may make
+// one, otherwise while no other test has the gateway.
+func gatewayPlace(t *testing.T) *place {
 	t.Helper()
+	apart := onCluster == nil && ownNetworks()
+	if apart {
+		providerTests.takeHere(t)
+	} else {
+		gatewayTests.takeHere(t)
+	}
+	p := newPlace(t)
+	if apart {
+		p.network = newNetwork(t)
+	}
+	return p
+}
+
+// awaitGatewayPorts waits until the ports of the gateway and of the queue are free.
+func (p *place) awaitGatewayPorts(t *testing.T) {
+	t.Helper()
+	if p.network != nil {
+		return
+	}
 	await(t, patience, "ports 8080, 8082 and 4222 to be free", func() bool {
 		for _, address := range []string{":8080", ":8082", "127.0.0.1:4222"} {
 			if web.CheckFree(address) != nil {

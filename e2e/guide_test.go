@@ -18,8 +18,8 @@ import (
 )
 
 // guidePatience is how long one command of the guide may take. Some build the program or
-// install Python packages.
-const guidePatience = 5 * time.Minute
+// install Python packages, and models are cut and variants made with CPU time that nothing else needs.
+const guidePatience = 10 * time.Minute
 
 // pages are the pages of docs/ about one machine, and the preparations for their commands.
 var pages = map[string]func(*desk, *testing.T){
@@ -43,6 +43,8 @@ var elsewhere = []string{"README", "reference", "models", "kubernetes", "from-fa
 // checkout.
 func TestGuide(t *testing.T) {
 	if onCluster == nil {
+		providerTests.begun.Add(1) // Until its pages are in the lanes.
+		defer providerTests.begun.Done()
 		t.Parallel()
 	}
 	for _, file := range pagesOnDisk(t) {
@@ -60,18 +62,8 @@ func TestGuide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A page whose preparation uses the gateway takes that of the tests.
-			apart := onCluster == nil && prepare == nil && ownNetworks()
-			if apart {
-				providerTests.takeHere(t)
-			} else {
-				gatewayTests.takeHere(t)
-				awaitGatewayPorts(t)
-			}
 			d := newDesk(t, name != "first-function")
-			if apart {
-				d.reader.Start = newNetwork(t).start
-			}
+			d.awaitGatewayPorts(t)
 			if prepare != nil {
 				prepare(d, t)
 			}
@@ -114,7 +106,7 @@ type desk struct {
 // newDesk makes a desk. With checkout it has a checkout after make, otherwise none.
 func newDesk(t *testing.T, checkout bool) *desk {
 	t.Helper()
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	d := &desk{place: p, home: filepath.Join(p.dir, "home"), work: filepath.Join(p.dir, "work")}
 	known := p.state
 	p.state = filepath.Join(d.home, ".local", "state", "faas-infer")
@@ -137,7 +129,7 @@ func newDesk(t *testing.T, checkout bool) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.reader = &guide.Reader{Dir: d.work, Env: d.environment(t), Patience: guidePatience, Log: t.Output()}
+	d.reader = &guide.Reader{Dir: d.work, Env: d.environment(t), Patience: guidePatience, Start: p.network.start, Log: t.Output()}
 	return d
 }
 

@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"net"
+	"net/http"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -11,7 +15,7 @@ import (
 )
 
 // network is a network of its own with a loopback interface only, so that the gateway's ports are free
-// there. It is that of one thread, which starts the processes.
+// there. It is that of one thread, which starts the processes and opens the sockets.
 type network struct{ starts chan func() }
 
 // ownNetworks reports whether this user may make networks.
@@ -67,11 +71,53 @@ func separate() error {
 	return errors.Join(err, unix.Close(fd))
 }
 
+// do calls f in the network. A nil network is that of the tests.
+func (n *network) do(f func() error) error {
+	if n == nil {
+		return f()
+	}
+	done := make(chan error)
+	n.starts <- func() { done <- f() }
+	return <-done
+}
+
 // start starts a process in the network.
-func (n *network) start(c *exec.Cmd) error {
-	started := make(chan error)
-	n.starts <- func() { started <- c.Start() }
-	return <-started
+func (n *network) start(c *exec.Cmd) error { return n.do(c.Start) }
+
+// run starts a process in the network, waits for its end, and returns its output.
+func (n *network) run(c *exec.Cmd) ([]byte, error) {
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := n.start(c)
+	if err == nil {
+		err = c.Wait()
+	}
+	return out.Bytes(), err
+}
+
+// dial connects to an address in the network.
+func (n *network) dial(ctx context.Context, network, address string) (c net.Conn, err error) {
+	err = n.do(func() (err error) {
+		c, err = new(net.Dialer).DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// listen listens at an address in the network.
+func (n *network) listen(address string) (l net.Listener, err error) {
+	err = n.do(func() (err error) {
+		l, err = net.Listen("tcp", address)
+		return err
+	})
+	return l, err
+}
+
+// client is [client] in the network.
+func (n *network) client(t *testing.T) *http.Client {
+	c := client(t)
+	c.Transport.(*http.Transport).DialContext = n.dial
+	return c
 }
 
 func (n *network) close() { close(n.starts) }

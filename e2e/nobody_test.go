@@ -20,9 +20,9 @@ import (
 // Everything works without privileges: as the user nobody if the tests run as root,
 // otherwise as the tests' user. The provider says once what it cannot do.
 func TestWithoutPrivileges(t *testing.T) {
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	p.asNobody(t)
-	awaitGatewayPorts(t)
+	p.awaitGatewayPorts(t)
 	d := p.run(t, suite.binary, "up", "--demo", "--json", "--duration", "3s", "--rate", "60",
 		"--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
 	d.await(t, patience, "instances", func() bool { return len(p.instances()) > 0 })

@@ -17,8 +17,7 @@ import (
 // Triton's Python client through the stock gateway. It sends JSON, tensors, .npy files,
 // JPEG and PNG, compressed both ways. The model answers an image with itself.
 func TestPayloads(t *testing.T) {
-	gatewayTests.takeHere(t)
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	p.bundle(t, "same:latest", edited(t, func(g *onnxpb.GraphProto) {
 		in, out := g.Input[0], g.Output[0]
 		for _, v := range []*onnxpb.ValueInfoProto{in, out} {
@@ -36,7 +35,7 @@ func TestPayloads(t *testing.T) {
 	s := p.up(t)
 	deploy(t, s.faas, scaled(function("photos", "same:latest", "2s", "infer.image", "32x32"), "1", "1"))
 	python := clientsPython(t)
-	out, err := exec.Command(python, filepath.Join("..", "command", "testdata", "clients.py"), throughGateway("photos"), "photos").CombinedOutput()
+	out, err := p.network.run(exec.Command(python, filepath.Join("..", "command", "testdata", "clients.py"), throughGateway("photos"), "photos"))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -69,7 +68,7 @@ func (s *stack) described(t *testing.T, name string) string {
 	run := func(input string, arguments ...string) string {
 		c := exec.Command(cli, append(arguments, "--gateway", gatewayURL)...)
 		c.Env, c.Stdin = append(os.Environ(), "OPENFAAS_CONFIG="+s.dir), strings.NewReader(input)
-		out, err := c.CombinedOutput()
+		out, err := s.network.run(c)
 		if err != nil {
 			t.Fatalf("faas-cli %v: %v: %s", arguments, err, out)
 		}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,15 +22,6 @@ func wantWords(t *testing.T, text string, words ...string) {
 			t.Errorf("%q does not say %q", strings.TrimSpace(text), w)
 		}
 	}
-}
-
-func occupy(t *testing.T, address string) (release func()) {
-	t.Helper()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() { l.Close() }
 }
 
 // badDeployments sends deployments that must be refused with 400 and a sentence that names

@@ -24,7 +24,7 @@ func TestTenThousandRequestsAtOnce(t *testing.T) {
 	allowOpenFiles(t, stormSize+500)
 	p := newPlace(t)
 	p.identity(t)
-	const limit, coldWait = 7000, 15 * time.Second
+	const limit, coldWait = 7000, 5 * time.Second
 	d := p.provider(t, suite.binary, "--queue-limit", fmt.Sprint(limit), "--cold-wait", coldWait.String(), "--max-connections", fmt.Sprint(stormSize*5/4+100)) // An address may have four times what is free.
 	// A moment before the storm nothing runs. On a machine that stands still no instance
 	// may be ready in time, but not each time.

@@ -110,18 +110,25 @@ func TestTemplates(t *testing.T) {
 	p := newPlace(t)
 	s := p.up(t, "--stack", "")
 	repository := templatesRepository(t)
-	for _, lang := range []string{"onnx-infer", "onnx-go-infer", "python-infer", "tensorflow-infer", "triton", "tensorflow-serving"} {
-		t.Run(lang, func(t *testing.T) {
-			w := newWorkbench(t, s, repository)
-			w.firstAnswer(t, lang)
-			w.loosen(t, lang)
-			w.answersTogether(t, lang)
-			if handler(t, lang) != "" {
-				w.handlerOfTheReadme(t, lang)
-			}
+	t.Run("all", func(t *testing.T) {
+		users := make(turns, 2)
+		for _, lang := range []string{"triton", "tensorflow-serving", "tensorflow-infer", "python-infer", "onnx-infer", "onnx-go-infer"} {
+			t.Run(lang, func(t *testing.T) {
+				users.take(t)
+				w := newWorkbench(t, s, repository)
+				w.firstAnswer(t, lang)
+				w.loosen(t, lang)
+				w.answersTogether(t, lang)
+				if handler(t, lang) != "" {
+					w.handlerOfTheReadme(t, lang)
+				}
+			})
+		}
+		t.Run("requirements that cannot be installed", func(t *testing.T) {
+			users.take(t)
+			newWorkbench(t, s, repository).cannotInstall(t)
 		})
-	}
-	t.Run("requirements that cannot be installed", func(t *testing.T) { newWorkbench(t, s, repository).cannotInstall(t) })
+	})
 	s.stop(t)
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"flag"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -13,12 +14,16 @@ var (
 	// checks are those of one provider, which mostly wait for instances, and waits those
 	// that do hardly anything else; the longest among them begin with the first.
 	checks, waits = make(turns, 4), make(turns, 8)
-	// gatewayTests need the stock gateway: its ports are fixed.
+	// gatewayTests need the stock gateway, whose ports are fixed, and the network of this machine. Without the
+	// right to make networks all tests of the gateway are among them.
 	gatewayTests = lane{turn: make(turns, 1), left: new(sync.WaitGroup)}
 	// providerTests need no gateway, find their processes by their own directories, and
-	// bear a machine that others use; so each can run beside one of gatewayTests, on a core
-	// of its own. When these are over it runs beside another of providerTests.
-	providerTests = lane{turn: make(turns, 1), after: &gatewayTests}
+	// bear a machine that others use. Most of a test's time is waiting, so two of them run beside one of
+	// gatewayTests, and three when these are over. The longest begin first: none is left alone at the end.
+	providerTests = lane{turn: make(turns, 2), after: &gatewayTests, longest: []string{
+		"TestGuide/variants", "TestGuide/tensorflow", "TestGuide/partition", "TestConformance", "TestRandomGraphs",
+		"TestModelsOfStrangers", "TestModelServers", "TestALargeModelIsCut", "TestBenchCommandsPrintTheirResults",
+	}, begun: new(sync.WaitGroup)}
 )
 
 // lane holds tests that run one after another, beside those of another lane.
@@ -29,6 +34,9 @@ type lane struct {
 	// after, if it is not nil, is the lane whose turns these tests take as well once it has no
 	// tests left.
 	after *lane
+	// longest are the names of tests before whose turns no other gets one. begun counts those without one.
+	longest []string
+	begun   *sync.WaitGroup
 }
 
 // boundedByTurns raises the flag for parallel tests to a value without effect: turns bound
@@ -54,7 +62,14 @@ func (l *lane) takeHere(t *testing.T) {
 		l.left.Add(1)
 		t.Cleanup(l.left.Done)
 	}
+	long := slices.Contains(l.longest, t.Name())
+	if long {
+		l.begun.Add(1)
+	}
 	t.Parallel()
+	if l.begun != nil && !long {
+		l.begun.Wait()
+	}
 	turn, other, over := l.turn, l.turn, make(chan struct{})
 	if l.after != nil {
 		other = l.after.turn
@@ -71,6 +86,9 @@ func (l *lane) takeHere(t *testing.T) {
 		case other <- struct{}{}:
 			turn = other
 		}
+	}
+	if long {
+		l.begun.Done()
 	}
 	t.Cleanup(func() { <-turn })
 }

@@ -20,8 +20,7 @@ import (
 // A user's first steps: everything starts from one stack.yml, and functions go through
 // their whole life through the stock gateway with OpenFaaS's own client.
 func TestUp(t *testing.T) {
-	gatewayTests.takeHere(t)
-	p := newPlace(t)
+	p := gatewayPlace(t)
 	s := p.up(t)
 	t.Run("list and describe", s.listed)
 	t.Run("basic auth", s.guarded)
@@ -226,13 +225,15 @@ func (s *stack) awaitAvailable(t *testing.T, name string, n uint64) {
 
 // A busy port of the gateway and a missing stack get a plain error, and nothing stays.
 func TestUpRefuses(t *testing.T) {
-	gatewayTests.takeHere(t)
-	awaitGatewayPorts(t)
+	p := gatewayPlace(t)
+	p.awaitGatewayPorts(t)
 	for _, address := range []string{"127.0.0.1:8080", "127.0.0.1:8082"} {
 		t.Run(address, func(t *testing.T) {
-			close := occupy(t, address)
-			defer close()
-			p := newPlace(t)
+			l, err := p.network.listen(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
 			d := p.run(t, suite.binary, "up", "--listen", "127.0.0.1:0", "--stack", filepath.Join("testdata", "stack.yml"))
 			if code := d.exit(t, patience); code != 1 {
 				t.Errorf("exit code %d", code)
@@ -241,7 +242,6 @@ func TestUpRefuses(t *testing.T) {
 			d.nothingLeft(t)
 		})
 	}
-	p := newPlace(t)
 	d := p.run(t, suite.binary, "up", "--listen", "127.0.0.1:0", "--stack", filepath.Join(p.dir, "absent.yml"))
 	if code := d.exit(t, patience); code != 1 {
 		t.Errorf("exit code %d", code)

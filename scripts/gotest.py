@@ -23,7 +23,7 @@ passed, as it does if a goroutine is left, runs again as a whole.
 
 At the end it prints "flaky: PACKAGE TEST" for each test that failed first and passed later,
 and "failed: PACKAGE TEST" for the others. If FAAS_INFER_FLAKY names a file, the flaky lines
-are appended to it, and all lines of the file are printed. If FAAS_INFER_FAILED names a file,
+are appended to it: make test prints the file at its end. If FAAS_INFER_FAILED names a file,
 a line "PACKAGE TEST" for each first failure is appended to that.
 
 Examples:
@@ -200,10 +200,6 @@ def main(arguments):
 
     lines = [f"flaky: {r}" for r in rows]
     append("FAAS_INFER_FLAKY", lines)
-    shared = os.environ.get("FAAS_INFER_FLAKY", "")
-    if os.path.exists(shared):
-        with open(shared, encoding="utf-8") as file:
-            lines = file.read().splitlines()
     print("".join(line + "\n" for line in lines + [f"failed: {r}" for r in bad]), end="", flush=True)
     if bad or (status and not failed):
         return status or 1

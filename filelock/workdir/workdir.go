@@ -47,28 +47,31 @@ func (d *Dir) Remove() error { return errors.Join(os.RemoveAll(d.Path), d.held.C
 
 // Sweep removes the directories below parent that Make made in processes that have ended.
 // pattern is that of their names for [filepath.Match]. Sweep leaves the directories of other
-// users and any that it cannot remove: nothing depends on it.
-func Sweep(parent, pattern string) {
+// users and any that it cannot remove: nothing depends on it. It returns those that it removed.
+func Sweep(parent, pattern string) (removed []string) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
 	all, _ := os.ReadDir(parent)
 	for _, entry := range all {
-		if match, _ := filepath.Match(pattern, entry.Name()); match && entry.IsDir() {
-			sweep(filepath.Join(parent, entry.Name()))
+		path := filepath.Join(parent, entry.Name())
+		if match, _ := filepath.Match(pattern, entry.Name()); match && entry.IsDir() && sweep(path) {
+			removed = append(removed, path)
 		}
 	}
+	return removed
 }
 
-func sweep(path string) {
+// sweep reports whether it removed the directory.
+func sweep(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
-		return
+		return false
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || time.Since(info.ModTime()) < grace || filelock.Try(f, filelock.Exclusive) != nil {
-		return
+		return false
 	}
-	_ = os.RemoveAll(path)
+	return os.RemoveAll(path) == nil
 }

@@ -64,7 +64,11 @@ func TestSweep(t *testing.T) {
 	}
 	expect := func(when string, want ...string) {
 		t.Helper()
-		Sweep(parent, ".work-*")
+		for _, dir := range Sweep(parent, ".work-*") {
+			if when != "after one was killed" || dir != theirs {
+				t.Errorf("%s: %s was removed", when, dir)
+			}
+		}
 		all, err := os.ReadDir(parent)
 		if err != nil || len(all) != len(want) {
 			t.Errorf("%s: %v, %v", when, all, err)

@@ -304,7 +304,7 @@ func (m *machine) profile(ctx context.Context, f Function) error {
 	}
 	fmt.Fprintf(m.o.Log, "profiling %s\n", f.Model)
 	for {
-		provisional, err := m.server.Metric(ctx, `faas_infer_provisional_profile{function="`+f.name()+`.openfaas-fn"}`)
+		provisional, err := m.server.FunctionMetric(ctx, "provisional_profile", f.name())
 		if err != nil {
 			return err
 		}

@@ -137,7 +137,7 @@ func (m *machine) meanCores(ctx context.Context, s Scenario, at *rig.Deployed) f
 		}
 		n++
 		for _, f := range s.Functions {
-			held, err := at.Metric(ctx, `faas_infer_allocated_cpu_cores{function="`+f.name()+`.openfaas-fn"}`)
+			held, err := at.FunctionMetric(ctx, "allocated_cpu_cores", f.name())
 			if err == nil {
 				sum += held
 			}

@@ -154,7 +154,7 @@ func (u *bench) deploy(ctx context.Context) error {
 	for deadline := time.Now().Add(5 * time.Second); ; {
 		provisional := 0.0
 		for _, f := range functions[:2] {
-			p, err := u.world.now().Metric(ctx, `faas_infer_provisional_profile{function="`+f.name+`.openfaas-fn"}`)
+			p, err := u.world.now().FunctionMetric(ctx, "provisional_profile", f.name)
 			if err != nil {
 				return err
 			}

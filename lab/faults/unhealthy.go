@@ -383,7 +383,7 @@ func parkedModel(ctx context.Context, t *trial) error {
 		return err
 	}
 	for deadline := time.Now().Add(wellWithin); ; {
-		n, err := t.world.now().Metric(ctx, `faas_infer_parked_instances{function="`+name+`.openfaas-fn"}`)
+		n, err := t.world.now().FunctionMetric(ctx, "parked_instances", name)
 		if err != nil || n > 0 {
 			return err
 		}

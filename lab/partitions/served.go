@@ -284,9 +284,8 @@ func (s *served) fast(ctx context.Context) error {
 
 // settled waits until the function's profile is a full one, so nothing is measured beside.
 func (s *served) settled(ctx context.Context, name string) error {
-	series := fmt.Sprintf(`faas_infer_provisional_profile{function_name="%s.openfaas-fn"}`, name)
 	for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(time.Second) {
-		value, err := s.Metric(ctx, series)
+		value, err := s.FunctionMetric(ctx, "provisional_profile", name)
 		if err != nil || value == 0 {
 			return err
 		}

@@ -225,11 +225,17 @@ func (d *Deployed) Metric(ctx context.Context, series string) (value float64, er
 	return 0, nil
 }
 
+// FunctionMetric is Metric for the series of a function in the default namespace. name is the metric's
+// without the prefix faas_infer_.
+func (d *Deployed) FunctionMetric(ctx context.Context, name, function string) (float64, error) {
+	return d.Metric(ctx, fmt.Sprintf(`faas_infer_%s{function="%s.openfaas-fn"}`, name, function))
+}
+
 // AwaitProfile waits until the provider has the full profiles of the models of [FunctionName], at
 // most for a while: a busy machine leaves the profiler no CPU time, which it then logs.
 func (d *Deployed) AwaitProfile(ctx context.Context, log io.Writer, atMost time.Duration) error {
 	for began := time.Now(); time.Since(began) < atMost; {
-		provisional, err := d.Metric(ctx, `faas_infer_provisional_profile{function="`+FunctionName+`.openfaas-fn"}`)
+		provisional, err := d.FunctionMetric(ctx, "provisional_profile", FunctionName)
 		if err != nil || provisional == 0 {
 			return err
 		}

@@ -1,9 +1,15 @@
 package rig
 
 import (
+	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/faas-infer/faas-infer/provider/metrics"
 )
 
 func TestMedian(t *testing.T) {
@@ -29,5 +35,22 @@ func TestProcessFigures(t *testing.T) {
 	}
 	if _, err := StatusField(os.Getpid(), "NoSuchField"); err == nil {
 		t.Error("a field that is not there is found")
+	}
+}
+
+// The benchmarks read the series that the provider has.
+func TestFunctionMetric(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	all := metrics.New(registry)
+	s := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer s.Close()
+	d := &Deployed{URL: s.URL}
+	for _, provisional := range []bool{true, false} {
+		all.Function("whole.openfaas-fn").SetProvisional(provisional)
+		all.Function("other.openfaas-fn").SetProvisional(!provisional)
+		got, err := d.FunctionMetric(t.Context(), "provisional_profile", "whole")
+		if err != nil || (got == 1) != provisional {
+			t.Errorf("%v, %v, want %v", got, err, provisional)
+		}
 	}
 }

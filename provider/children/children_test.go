@@ -3,11 +3,14 @@ package children
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -124,6 +127,56 @@ func TestDeathsOfChildren(t *testing.T) {
 	m := &Models{Config: Config{Prepared: t.TempDir()}}
 	if _, err := m.Prepare(t.Context(), file); err == nil || errors.Is(err, errDied) || !strings.Contains(err.Error(), "model.onnx") {
 		t.Errorf("a file that is no model: %v", err)
+	}
+}
+
+// Processes that a killed child has started are killed as well, also if this program was killed with the child.
+func TestChildrenOfKilledChildren(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	start := func(temporary string) <-chan error {
+		c := exec.Command("sleep", "600")
+		c.Env, c.SysProcAttr = append(os.Environ(), "TMPDIR="+temporary), &syscall.SysProcAttr{Setsid: true}
+		ended := make(chan error, 1)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- c.Wait() }()
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		return ended
+	}
+	earlier, err := os.MkdirTemp("", childDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(earlier, long, long); err != nil {
+		t.Fatal(err)
+	}
+	left, other := start(earlier), start(os.TempDir())
+	var its <-chan error
+	m := &Models{Config: Config{Prepared: t.TempDir(), Place: func(pid int, _ bool) error {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		_, after, _ := strings.Cut(string(text), "TMPDIR="+filepath.Join(os.TempDir(), childDir))
+		name, _, _ := strings.Cut(after, "\x00")
+		its = start(filepath.Join(os.TempDir(), childDir+name))
+		return errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
+	}}}
+	file := filepath.Join(t.TempDir(), "model.onnx")
+	write(t, file, "text")
+	if _, err := m.Prepare(t.Context(), file); !errors.Is(err, errDied) {
+		t.Fatal(err)
+	}
+	for _, ended := range []<-chan error{left, its} {
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("a process is left")
+		}
+	}
+	select {
+	case err := <-other:
+		t.Errorf("a process of somebody else has ended: %v", err)
+	default:
 	}
 }
 

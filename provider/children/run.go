@@ -165,7 +165,9 @@ func (m *Models) runBound(ctx context.Context, weight Weight, b bounds, file *os
 		return nil, err
 	}
 	// A killed child's temporary files are removed with its directory.
-	workdir.Sweep("", childDir+"*")
+	for _, dir := range workdir.Sweep("", childDir+"*") {
+		endRest(dir)
+	}
 	temporary, err := workdir.Make("", childDir)
 	if err != nil {
 		return nil, err
@@ -181,6 +183,9 @@ func (m *Models) runBound(ctx context.Context, weight Weight, b bounds, file *os
 		c.ExtraFiles = []*os.File{file}
 	}
 	err = m.runChild(c, weight)
+	if err != nil {
+		endRest(temporary.Path)
+	}
 	what := fmt.Sprintf("`%s %s`", arguments[0], arguments[1])
 	switch {
 	case out.over:
@@ -194,6 +199,16 @@ func (m *Models) runBound(ctx context.Context, weight Weight, b bounds, file *os
 			what, b.time.Round(time.Second), used(c).Round(time.Second))
 	}
 	return nil, b.explain(err, what, used(c), complaint.String())
+}
+
+// restTime is how long the processes that endRest kills may take to end.
+const restTime = 5 * time.Second
+
+// endRest kills what a child that was killed has left: it started a model server in a session of its own,
+// and that has started others. All inherit the child's directory of temporary files.
+func endRest(temporary string) {
+	// A process that cannot be killed keeps nobody from going on.
+	_ = process.KillAll(func() ([]int, error) { return process.Marked("TMPDIR=" + temporary) }, restTime)
 }
 
 // used is the processor time of a process that has ended, and of those that it waited for.

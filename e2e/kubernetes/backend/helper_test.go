@@ -6,6 +6,7 @@ package backend_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -40,6 +41,12 @@ var shared struct {
 const patience = 4 * time.Minute
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// They mostly wait, whatever the machine's cores.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code, err := runAll(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -48,6 +48,7 @@ func scale(t *testing.T, r *testprovider.Rig, name string, n int) {
 // without an answer. The final state is still that of an undisturbed run, and no request is
 // lost.
 func TestDisturbedRunsEndAlike(t *testing.T) {
+	t.Parallel() // Beside tests that are apart.
 	var want string
 	t.Run("undisturbed", func(t *testing.T) { want = play(t, shared.Config()) })
 	if want == "" {
@@ -103,6 +104,7 @@ func proxy(t *testing.T, plan disturb.Plan) *disturb.Proxy {
 // Hanging watches stay open without events. Requests are still served. Once the watches
 // continue or break, the provider catches up with all missed events.
 func TestWatchesThatHang(t *testing.T) {
+	apart(t)
 	nodes(t, 3, "4")
 	p := proxy(t, disturb.Plan{})
 	r := open(t, p.Config(), nil)

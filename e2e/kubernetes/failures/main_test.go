@@ -19,7 +19,7 @@ import (
 	"github.com/faas-infer/faas-infer/e2e/kubernetes/testprovider"
 )
 
-// shared is what all tests use, one after the other except for those that are apart.
+// shared is what all tests use. Those that are apart run beside each other, when the others are over.
 var shared struct {
 	*testcluster.Cluster
 	client    *clientset.Clientset

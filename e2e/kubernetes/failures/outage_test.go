@@ -33,9 +33,12 @@ func TestAPIServerStopped(t *testing.T) {
 	timer := time.NewTimer(away)
 	defer timer.Stop()
 	<-timer.C
-	if got := r.Ready("b"); got != 3 {
-		t.Errorf("%d instances of b serve while the API server is away, want 3", got)
-	}
+	eventually(t, "b's instances serve while the API server is away", func() string {
+		if got := r.Ready("b"); got != 3 { // On a busy machine one may be late for a moment.
+			return fmt.Sprintf("%d do, want 3", got)
+		}
+		return ""
+	})
 	if err := shared.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +59,7 @@ func TestAPIServerStopped(t *testing.T) {
 // A node is lost with its instances. Others answer their requests, and the instance is
 // replaced on another node.
 func TestNodeGone(t *testing.T) {
+	apart(t)
 	nodes(t, 8, "300m") // One instance each.
 	r := open(t, shared.Config(), nil)
 	defer end(t, r)
@@ -99,6 +103,7 @@ func TestNodeGone(t *testing.T) {
 // A pod is evicted, as for an upgrade of its node. No request is lost, and another pod
 // replaces it.
 func TestPodEvicted(t *testing.T) {
+	apart(t)
 	nodes(t, 3, "4")
 	r := open(t, shared.Config(), nil)
 	defer end(t, r)
@@ -117,6 +122,7 @@ func TestPodEvicted(t *testing.T) {
 // An image that cannot be pulled is reported long before the timeout of its start. Other
 // functions keep serving.
 func TestImageThatCannotBePulled(t *testing.T) {
+	apart(t)
 	played := nodes(t, 2, "4")
 	r := open(t, shared.Config(), nil)
 	defer end(t, r)

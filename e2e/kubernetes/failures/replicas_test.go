@@ -88,7 +88,7 @@ func replicas(t *testing.T, n int, plan disturb.Plan) []*replica {
 func (r *replica) elect(t *testing.T, config *rest.Config) {
 	t.Helper()
 	var err error
-	r.election, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: leaseNamespace, Name: "failures", Identity: r.id, Lease: 3 * time.Second,
+	r.election, err = client.NewElection(client.ElectionOptions{Config: config, Namespace: leaseNamespace, Name: label(t), Identity: r.id, Lease: 3 * time.Second,
 		Changed: func(bool) {
 			if r.Rig != nil {
 				r.Controller.Wake()
@@ -133,6 +133,7 @@ func leading(t *testing.T, all []*replica) (first *replica, others []*replica) {
 // both know the same. When the leader loses the API server, the other leads within seconds
 // and keeps the existing instances. No request is lost at either.
 func TestTwoProvidersAndTheLeaderIsCutOff(t *testing.T) {
+	apart(t)
 	nodes(t, 3, "4")
 	all := replicas(t, 2, disturb.Plan{})
 	first, others := leading(t, all)
@@ -204,6 +205,7 @@ func (r *replica) abandon(t *testing.T) {
 // finds its instances and does the rest. All requests sent to the other replica are
 // answered.
 func TestLeaderKilled(t *testing.T) {
+	apart(t)
 	nodes(t, 3, "4")
 	all := replicas(t, 2, disturb.Plan{})
 	first, others := leading(t, all)
@@ -232,6 +234,7 @@ func TestLeaderKilled(t *testing.T) {
 
 // Two providers with differently disturbed watches reach the same final state.
 func TestTwoProvidersDisturbed(t *testing.T) {
+	apart(t)
 	nodes(t, 3, "4")
 	all := replicas(t, 2, disturb.Plan{Seed: 11, Watch: disturb.Watch{Delay: 0.2, Latest: 200 * time.Millisecond, Duplicate: 0.2, Drop: 0.05, Unseen: 300 * time.Millisecond, Cut: 0.05, Expire: 0.05}})
 	first, others := leading(t, all)

@@ -87,6 +87,7 @@ const tries = 3
 // When a leader is killed, another leads after its lease of 3 s. When a leader leaves,
 // another leads at once.
 func TestLeader(t *testing.T) {
+	t.Parallel() // It uses a lease of its own only.
 	for range tries {
 		if followed(t) {
 			return
@@ -159,6 +160,7 @@ func followed(t *testing.T) bool {
 
 // A leader that cannot reach the API server stops leading before another can lead.
 func TestLeaderWithoutAPIServer(t *testing.T) {
+	t.Parallel() // It uses a lease of its own only.
 	config := cluster.Config()
 	cut := newSwitch()
 	config.Dial = cut.dial

@@ -14,6 +14,7 @@ import (
 // A leader writes its lease no more often than client-go's own components: 30 times a minute. The
 // API server of others must bear it.
 func TestWritesOfALease(t *testing.T) {
+	t.Parallel() // It uses a lease of its own only.
 	if n := client.Renewals(client.DefaultLease); n > 30 {
 		t.Errorf("%v writes a minute", n)
 	}

@@ -30,7 +30,7 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A cluster has 1,000 namespaces of functions. The provider opens in a moment, since it lists each
 // kind of object once, and checks its rights with one question for each namespace at most. The
-// namespaces stay: it is the last test of this package.
+// namespaces stay: it is the last test of this package that lists them.
 func TestThousandNamespaces(t *testing.T) {
 	const n = 1000
 	config := cluster.Config()
