@@ -80,7 +80,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		warm.Started = func(pid int) { _ = backend.Place(pid, false) }
 	}
 	looked := f.childModels()
-	looked.warm, looked.place = warm, backend.Place
+	looked.warm, looked.place, looked.largest = warm, backend.Place, largestModel()
 	if err := looked.keepIn(kept, b.Log); err != nil {
 		return p, err
 	}
