@@ -31,16 +31,29 @@ const (
 // [provider.DefaultMaxHeld].
 func defaultMaxHeld() int64 {
 	memory := cgroup.Own().Memory
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		if machine := int64(info.Totalram) * int64(info.Unit); memory == 0 || machine < memory {
-			memory = machine
-		}
+	if machine, _ := machineMemory(); memory == 0 || machine > 0 && machine < memory {
+		memory = machine
 	}
 	if memory == 0 {
 		return provider.DefaultMaxHeld
 	}
 	return min(memory/4, provider.DefaultMaxHeld)
+}
+
+// machineMemory returns the sizes of the machine's memory and swap space in bytes, 0 if they are unknown.
+func machineMemory() (memory, swap int64) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, 0
+	}
+	return int64(info.Totalram) * int64(info.Unit), int64(info.Totalswap) * int64(info.Unit)
+}
+
+// largestModel returns the size in bytes of the largest model that this machine can run, 0 if it is unknown: at each
+// execution the engine reads all weights.
+func largestModel() int64 {
+	memory, swap := machineMemory()
+	return memory + swap
 }
 
 // defaultMaxConnections returns how many connections clients may open if the process may open

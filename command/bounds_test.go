@@ -28,3 +28,9 @@ func TestBoundsFollowMaxHeld(t *testing.T) {
 		}
 	}
 }
+
+func TestLargestModel(t *testing.T) {
+	if largestModel() < 64<<20 {
+		t.Errorf("%d bytes for models", largestModel())
+	}
+}

@@ -81,7 +81,7 @@ func (machine) Open(ctx context.Context, b Base) (p Parts, err error) {
 		warm.Started = func(pid int) { _ = backend.Place(pid, false) }
 	}
 	looked := f.Models()
-	looked.Warm, looked.Place = warm, backend.Place
+	looked.Warm, looked.Place, looked.Largest = warm, backend.Place, largestModel()
 	if err = looked.KeepIn(kept, b.Log); err != nil {
 		return p, err
 	}

@@ -39,8 +39,12 @@ type victim struct {
 // instance has a least lifetime: see view.patient. Pre-warming, and replacing a revision
 // without load, take nothing from others.
 func (p *pass) evict(v *view, d capacity.Demand) bool {
-	choices := v.choices(d.RPS, false)
-	others, own := p.victims(v), v.superseded(p.space())
+	return evictAny(p, v, d, p.victims(v))
+}
+
+// evictAny is evict for given victims of other functions, per node.
+func evictAny(p *pass, v *view, d capacity.Demand, others [][]victim) bool {
+	choices, own := v.choices(d.RPS, false), v.superseded(p.space())
 	var best []victim
 	at := -1
 	for i := range p.space().Places {
@@ -202,7 +206,7 @@ func (x victim) may(v *view, taken map[*view]int) bool {
 		return false
 	}
 	left := len(x.view.live) - taken[x.view]
-	if x.tier == 0 {
+	if x.Parked { // The minimum number of instances keep their shares.
 		left += len(x.view.parked)
 	}
 	if x.tier < 2 && left <= x.keeps() {

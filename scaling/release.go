@@ -118,8 +118,8 @@ func (v *view) worstFirst() []Running {
 }
 
 // supersede stops instances of older revisions once the newer ones are ready and carry
-// the load or have reached Max. If there is no room for enough newer ones, it stops the
-// older ones one by one.
+// the load or have reached Max. If there is no room for enough newer ones, it exchanges
+// them (succeed).
 func (p *pass) supersede(v *view) {
 	if len(v.old) == 0 || len(v.live)+len(v.parked) == 0 || v.started > 0 {
 		return
@@ -133,10 +133,36 @@ func (p *pass) supersede(v *view) {
 	case v.short == placing.NoRoom && v.memory.departure.from != nil:
 		v.memory.departure.from = nil // Others took the room meanwhile, so these stay.
 	case v.short == placing.NoRoom:
-		p.stop(v, v.old[0], Superseded)
+		succeed(p, v)
 	case v.short == placing.AtLimit, v.capacity() >= v.demand && v.residual() == 0 && v.all() >= v.floor:
 		for _, in := range slices.Clone(v.old) {
 			p.stop(v, in, Superseded)
 		}
+	}
+}
+
+// maxSucceeding is how many instances of a function a plan exchanges for those of a newer revision.
+const maxSucceeding = 8
+
+// succeed stops instances of older revisions where there is no room for both, and starts newer ones in
+// their room. Before, the first newer one has become ready, so they start well. Only one revision
+// answers at a time, so it goes on until the newer ones carry as much as the others, which the newer
+// ones then replace at once: one exchange after the other would leave the function short for longer.
+//
+// For example, 8 instances fill the machine. The first of them has made room before. Then 3 are
+// exchanged together, and 4 newer ones take over from the other 4.
+func succeed(p *pass, v *view) {
+	for n := range maxSucceeding {
+		if n > 0 && (len(v.old) == 0 || v.capacity() >= total(v.old, v.bounds).Up) {
+			return
+		}
+		rps := max(v.residual(), capacity.SomeLoad)
+		if !evictAny(p, v, v.wanted(rps), make([][]victim, len(p.space().Places))) {
+			if n == 0 {
+				p.stop(v, v.old[0], Superseded)
+			}
+			return
+		}
+		p.start(v, p.more(v, rps).Placed)
 	}
 }

@@ -55,3 +55,31 @@ def handle(batch):
 		l.Await(t, "batch of", before+c.calls)
 	}
 }
+
+// A handler that forks, and returns in both processes, gives one answer: a second one would be that of the next
+// batch. A process that it leaves behind does not hide that its own has ended.
+func TestHandlersThatFork(t *testing.T) {
+	e, l := serve(t, handler(t, head+`
+import os, signal
+def handle(batch):
+    value = batch[0]["x"][0, 0]
+    if value < 0:
+        if value == -1 and os.fork() == 0: signal.pause()
+        if value == -2: os.system("sleep 600 &")
+        os._exit(7)
+    os.fork()
+    return [r["x"] for r in batch]
+`), func(o *python.Options) { o.Timeout = time.Minute })
+	s, err := instance.NewServer(e, instance.Options{Name: "test", MaxBatch: 8, Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct{ value, want string }{
+		{"1", "[[1]]"}, {"2", "[[2]]"}, {"3", "[[3]]"}, {"4", "[[4]]"}, {"-1", "exited with status 7"}, {"5", "[[5]]"}, {"-2", "exited with status 7"}, {"6", "[[6]]"},
+	} {
+		responses, _ := s.HandleBatch(t.Context(), []frame.Request{{Method: http.MethodPost, Path: "/", Body: []byte(`{"instances":[[` + c.value + `]]}`)}})
+		if got := string(responses[0].Body); !strings.Contains(got, c.want) {
+			t.Errorf("answer %d to %s is %d %s, want %s\n%s", i, c.value, responses[0].Status, got, c.want, l)
+		}
+	}
+}

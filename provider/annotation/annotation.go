@@ -185,8 +185,10 @@ const (
 	// for CPU quotas in periods of 10 ms, and a smaller quota does not exist.
 	LeastCPU = 100
 	// LeastMemory is the smallest memory limit in bytes. A process cannot start with
-	// less, so the user has forgotten the unit.
-	LeastMemory = 1 << 20
+	// less, so the user has forgotten the unit. LeastModelMemory is that of a model: an idle
+	// instance of a model of 26 KB has 12.5 MB that the kernel cannot take back.
+	LeastMemory      = 1 << 20
+	LeastModelMemory = 16 << 20
 )
 
 // knownKeys lists the keys of the two prefixes under which an unknown key is refused. Such a

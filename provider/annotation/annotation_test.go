@@ -130,6 +130,8 @@ func TestParseRefusesFields(t *testing.T) {
 		{"limits.cpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{CPU: "half"} }},
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128m"} }},
 		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "128"} }}, // no unit
+		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "1Mi"} }},
+		{"limits.memory", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{Memory: "15Mi"} }}, // enough for a program
 		{"limits.nvidia.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{NvidiaGPU: "1"} }},
 		{ScaleFactor, func(d *types.FunctionDeployment) { d.Labels = &map[string]string{ScaleFactor: "20%"} }},
 		{"limits.amd.com/gpu", func(d *types.FunctionDeployment) { d.Limits = &types.FunctionResources{AmdGPU: "half"} }},

@@ -121,7 +121,7 @@ func (in *Inference) resources(d types.FunctionDeployment) (err error) {
 		return err
 	}
 	if in.Limits.Memory > 0 && in.Limits.Memory < LeastMemory {
-		return &Error{Key: "limits.memory", Value: d.Limits.Memory, Why: "it must be at least 1Mi; without a unit, it is bytes", Example: "128Mi"}
+		return tooLittleMemory(d, LeastMemory, "a process takes")
 	}
 	if in.Limits.CPU > 0 && in.Requests.CPU > in.Limits.CPU {
 		return &Error{Key: "requests.cpu", Value: d.Requests.CPU, Why: fmt.Sprintf("it must not be above limits.cpu, which is %q", d.Limits.CPU)}
@@ -130,6 +130,12 @@ func (in *Inference) resources(d types.FunctionDeployment) (err error) {
 		return &Error{Key: "requests.memory", Value: d.Requests.Memory, Why: fmt.Sprintf("it must not be above limits.memory, which is %q", d.Limits.Memory)}
 	}
 	return nil
+}
+
+// tooLittleMemory is the error of a limit below the least, in bytes.
+func tooLittleMemory(d types.FunctionDeployment, least int64, taken string) error {
+	return &Error{Key: "limits.memory", Value: d.Limits.Memory, Example: "256Mi",
+		Why: fmt.Sprintf("it must be at least %dMi, which %s before it does anything; without a unit, it is bytes", least>>20, taken)}
 }
 
 func parseResources(field string, r *types.FunctionResources) (out cluster.Resources, err error) {

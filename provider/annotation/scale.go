@@ -62,6 +62,9 @@ func (in *Inference) complete(d types.FunctionDeployment, values map[string]stri
 	if in.IsInference && in.Limits.CPU > 0 && in.Limits.CPU < LeastCPU {
 		return &Error{Key: "limits.cpu", Value: d.Limits.CPU, Why: fmt.Sprintf("it must be at least %dm for a model", LeastCPU), Example: "250m"}
 	}
+	if in.IsInference && in.Limits.Memory > 0 && in.Limits.Memory < LeastModelMemory {
+		return tooLittleMemory(d, LeastModelMemory, "an instance of a model takes beside the weights")
+	}
 	if err := in.refuseWholeGPUs(d); err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 const (
 	// maxKept is the maximum size in bytes of an answer that is kept for a callback.
 	maxKept = 64 << 20
+	// maxDiscarded is the maximum size in bytes of an answer that nobody is called back with.
+	maxDiscarded = 1 << 30
 	// maxInMemory is the size in bytes above which an answer goes to a file.
 	maxInMemory = 1 << 20
 	// maxSpooled is the maximum size in bytes of the files of all answers. One function may
@@ -29,8 +31,24 @@ const (
 var errAnswerTooLarge = &web.Error{Status: http.StatusInsufficientStorage,
 	Text: fmt.Sprintf("the function's answer is larger than %d MiB, the limit for callbacks", maxKept>>20)}
 
+// errEndlessAnswer ends the execution of a request without a callback that answers more than
+// maxDiscarded.
+var errEndlessAnswer = &web.Error{Status: http.StatusInsufficientStorage, Final: true,
+	Text: fmt.Sprintf("the function's answer is larger than %d MiB, the limit without a callback", maxDiscarded>>20)}
+
 // errNoRoom puts a request off whose answer finds no room.
 var errNoRoom = web.Unavailable(time.Second, "the answers that wait for their callbacks take all the room allowed, or this function's share of it")
+
+// discarded is the size in bytes of an answer that nobody is called back with.
+type discarded int64
+
+// Write implements io.Writer. It keeps nothing. The error is errEndlessAnswer.
+func (d *discarded) Write(p []byte) (int, error) {
+	if *d += discarded(len(p)); *d > maxDiscarded {
+		return 0, errEndlessAnswer
+	}
+	return len(p), nil
+}
 
 // spool is where answers are kept that memory has no room for.
 type spool struct {

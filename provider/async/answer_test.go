@@ -55,6 +55,28 @@ func TestAnswerWithoutCallbackIsDiscarded(t *testing.T) {
 	}
 }
 
+// An answer without an end is not read for ever where nobody is called back with it: its request is
+// given up, and not executed again.
+func TestEndlessAnswerWithoutCallback(t *testing.T) {
+	tried := counts{}
+	r := start(t, func(_ context.Context, _ string, f *frame.Request) (*frame.Response, error) {
+		tried.add("endless")
+		large := make([]byte, 32<<20)
+		for {
+			if _, err := f.Sink.Write(large); err != nil {
+				return nil, err
+			}
+		}
+	}, nil)
+	if w := r.do("POST", "/async-function/echo", "x"); w.Code != 202 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	letter := r.letters(t, 1)[0]
+	if letter.Reason != retry.Failed || letter.Detail != errEndlessAnswer.Text || tried.add("endless") != 2 {
+		t.Errorf("%+v, executed %d times", letter, tried.add("endless")-2)
+	}
+}
+
 // An answer reaches its callback whole, from memory or from a file, and what it held is given
 // back. One that is too large is told to the callback, and its request is not executed again.
 func TestAnswerUntilItsCallback(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -183,6 +182,8 @@ func (j *job) execute(ctx context.Context) outcome {
 		o.try.Absent = o.try.Status == http.StatusNotFound && !known
 		o.unserved = o.try.Status == http.StatusServiceUnavailable
 		o.try.Expired, o.elsewhere = errors.As(err, new(expiredError)), errors.Is(err, errElsewhere)
+		var refusal *web.Error
+		o.try.Final = errors.As(err, &refusal) && refusal.Final
 		o.detail = err.Error()
 		response = failure(o.try.Status, err)
 		result.Body, result.Size = bytes.NewReader(response.Body), int64(len(response.Body))
@@ -219,10 +220,10 @@ func (j *job) invoke(ctx context.Context, deaths int) (*frame.Response, error) {
 }
 
 // run executes the request and notes that it does. Nothing of an answer is kept that nobody is
-// called back with.
+// called back with, and it is read up to a bound.
 func (j *job) run(execute func(*frame.Request) (*frame.Response, error)) (*frame.Response, error) {
 	r := j.request.Frame()
-	if r.Sink = io.Discard; j.answer != nil {
+	if r.Sink = new(discarded); j.answer != nil {
 		r.Sink = j.answer
 	}
 	j.noted(j.executing.begin(j.m))

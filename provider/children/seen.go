@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -16,7 +17,9 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster/local/process"
 	"github.com/faas-infer/faas-infer/instance/engines"
+	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/store"
 	"github.com/faas-infer/faas-infer/provider/web"
 )
@@ -38,6 +41,8 @@ type modelCache struct {
 	// preparer identifies what prepares models, for kept.
 	preparer string
 	log      zerolog.Logger
+	// Largest is the size in bytes of the largest model that instances here can run, 0 for no bound.
+	Largest int64
 
 	mu sync.Mutex
 	// seen are the model files that were looked at, by path.
@@ -102,6 +107,9 @@ func (c *modelCache) look(file string) (seenModel, error) {
 	if seen, ok := c.known(file); ok && seen.stamp == stamp {
 		return seen, nil
 	}
+	if err := c.fits(file); err != nil {
+		return seenModel{}, err
+	}
 	hash, err := contentHash(file)
 	if err != nil {
 		return seenModel{}, err
@@ -114,6 +122,20 @@ func (c *modelCache) look(file string) (seenModel, error) {
 	}
 	c.seen[file] = seen
 	return seen, nil
+}
+
+// fits refuses a model that no instance here could run, by its size alone: reading it would take a core for as long
+// as its size says, also if it is a sparse file. Bundles that Python or a model server runs may have files that
+// are never in memory as a whole.
+func (c *modelCache) fits(file string) error {
+	if c.Largest == 0 || forkjoin.IsCutting(file) || engines.IsManifest(file) {
+		return nil
+	}
+	if bytes := Weights(file); bytes > c.Largest {
+		return latency.Permanent(web.Refuse(http.StatusBadRequest, "the model %s has %d MiB with its weights, and this machine has %d MiB of memory and swap; "+
+			"use a smaller model, or a larger machine", filepath.Base(file), bytes>>20, c.Largest>>20))
+	}
+	return nil
 }
 
 func (c *modelCache) known(file string) (seenModel, bool) {

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/faas-infer/faas-infer/model/bundle"
+	"github.com/faas-infer/faas-infer/provider/latency"
 	"github.com/faas-infer/faas-infer/provider/store"
 )
 
@@ -123,5 +125,24 @@ func TestFilesAreReadAtTheSameTime(t *testing.T) {
 	defer unlock()
 	if _, err := m.Hash(quick); err != nil {
 		t.Error(err)
+	}
+}
+
+// A model larger than the machine is refused by its size: reading a sparse file of 1 TiB would take a core for
+// many minutes.
+func TestModelLargerThanTheMachine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "vast.onnx")
+	write(t, file, "")
+	if err := os.Truncate(file, 1<<40); err != nil {
+		t.Skip(err)
+	}
+	m := &Models{}
+	m.Largest = 8 << 30
+	_, hashed := m.Hash(file)
+	checked := m.Check(t.Context(), file, func(string) bool { return false })
+	for _, err := range []error{hashed, checked} {
+		if !errors.Is(err, latency.ErrPermanent) || !strings.Contains(err.Error(), "vast.onnx has 1048576 MiB with its weights, and this machine has 8192 MiB") {
+			t.Errorf("%v", err)
+		}
 	}
 }

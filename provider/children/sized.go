@@ -69,6 +69,9 @@ func (m sizedModels) boundsOf(w Weight, file string) bounds {
 
 // Check implements [latency.Models].
 func (m sizedModels) Check(ctx context.Context, file string, known func(hash string) bool) error {
+	if err := m.fits(file); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	checked := sync.OnceValue(func() error { return m.asAnnotation(m.check(ctx, file)) })
 	var early sync.WaitGroup

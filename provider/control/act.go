@@ -27,6 +27,7 @@ func (c driver) Stop(s scaling.Stop) {
 	default:
 		if !in.Retiring {
 			in.function.stopped += uint64(in.Config.Members())
+			in.leaves()
 		}
 		c.keeper.Retire(in, string(s.Why))
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/provider/dispatch"
 	"github.com/faas-infer/faas-infer/provider/keeper"
 	"github.com/faas-infer/faas-infer/scaling"
 )
@@ -152,6 +153,14 @@ func (c handovers) supersede(in *instance) {
 	_ = in.function.dispatcher.Drain(done, in.ID) // done has ended, so Drain does not wait: the keeper does.
 	if c.options.Replica.Leads() {
 		driver{c.Controller}.Stop(scaling.Stop{ID: in.ID, Why: scaling.Superseded})
+	}
+}
+
+// leaves makes requests wait for the new revision, as for a first instance, if an instance of an earlier
+// one stops that answers until then: its successor starts in its room. Call it before it is drained.
+func (in *instance) leaves() {
+	if fn := in.function; in.up && in.earlier() && !fn.handover.over {
+		dispatch.Await(fn.dispatcher)
 	}
 }
 

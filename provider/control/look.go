@@ -101,10 +101,14 @@ func (c *Controller) carryOut(now time.Time, leading bool, plan scaling.Plan, fu
 	return next
 }
 
-// steady reports whether instances serve and none of the function's starts, or gets another share.
+// steady reports whether instances serve, none of the function's starts or gets another share, and none of an
+// earlier revision holds the room of one that is to start.
 func steady(fn *function) bool {
 	serves := false
 	for _, in := range fn.Instances {
+		if in.earlier() {
+			return false
+		}
 		starts := in.State == cluster.Starting && !in.Retiring
 		if starts || in.serves() && in.previousConfig != nil || in.away && !in.Parked {
 			return false

@@ -174,6 +174,7 @@ func (c *Controller) Leave(ctx context.Context, id cluster.InstanceID) error {
 		c.mu.Unlock()
 		return nil
 	}
+	in.leaves()
 	in.Retiring = true
 	c.mu.Unlock()
 	return in.function.dispatcher.Drain(ctx, id)

@@ -65,6 +65,34 @@ func TestUpdateWithoutRoomForBoth(t *testing.T) {
 	})
 }
 
+// Several instances fill the machine, and none of their load is refused: what they do not carry during the
+// update waits as for a first instance.
+func TestUpdateOfSeveralWithoutRoomForBoth(t *testing.T) {
+	try(t, func(r *rig) {
+		r.backend.widen(6000)
+		one := func(f *provider.Function) {
+			f.Inference.SLO, f.Inference.MaxBatch, f.Inference.Requests.CPU, f.Inference.Limits.CPU = 50*time.Millisecond, 1, 1000, 1000
+		}
+		r.measured("f", "m", one)
+		const pause = 800 * time.Microsecond // 1,250/s; each carries 250/s.
+		r.load("f", pause, 10*time.Second)   // It gets to know the load.
+		go func() {
+			time.Sleep(time.Second)
+			r.deploy("f", "m", one, func(f *provider.Function) { f.Deployment.EnvVars = map[string]string{"v": "2"} })
+		}()
+		before := len(r.describe("f").Instances)
+		if failed := r.load("f", pause, 10*time.Second); failed > 0 || before != 6 {
+			t.Errorf("%d requests failed during the update of %d instances", failed, before)
+		}
+		for _, in := range r.describe("f").Instances {
+			if in.Revision != r.revision {
+				t.Errorf("%+v", in)
+			}
+		}
+		r.until("steady", func() bool { return !r.functions[full("f")].dispatcher.Stats().Starting })
+	})
+}
+
 func TestUpdateThatFailsLeavesTheOldOneServing(t *testing.T) {
 	try(t, func(r *rig) {
 		r.measured("f", "old")

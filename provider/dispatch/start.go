@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 
 // start is the time in which the first instances for a load are started, or get larger shares.
 // Requests that come then wait as those do that found no instance, since the first instance is
-// busy with these. It begins with a request that finds no ready instance, and ends by [Starts], or
+// busy with these. It begins with a request that finds no ready instance, or by [Await], and ends by [Starts], or
 // at the latest the cold wait after the last such request.
 //
 // For example, seven requests wait for a first instance, which takes two at a time for 300 ms. The
@@ -36,6 +38,23 @@ func (s *start) begin(class uint8, now time.Time) {
 // covers reports whether a request that finds a ready instance waits, too. The lock is held.
 func (s *start) covers(class uint8, now time.Time, coldWait time.Duration) bool {
 	return s.active.Load() && now.Sub(s.cold[class]) < coldWait
+}
+
+// Await says that instances stop before those that take their load have room. Requests that wait, and
+// those that come until [Starts], wait as for a first instance.
+func Await(d *Dispatcher) {
+	d.delegate(d.locked(func(now time.Time) {
+		for class := range d.start.cold {
+			d.start.begin(uint8(class), now)
+		}
+		for _, id := range slices.Sorted(maps.Keys(d.waiting.calls)) {
+			if c := d.waiting.calls[id]; !c.waitsForStart() && d.policy.Cancel(now, id) {
+				c.orphaned = true
+				c.extend(now, d.options.ColdWait, false)
+				d.policy.Add(now, c.asPolicy())
+			}
+		}
+	}), nil)
 }
 
 // Starts says whether instances of the dispatcher's function start or get other shares. If none

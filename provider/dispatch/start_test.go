@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,53 @@ func TestStartEndsUnderLoad(t *testing.T) {
 		close(a.echo.gate)
 		if err := <-after; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Requests that wait, and those that come, are not refused where an instance stops before its successor
+// has its room, until nothing starts any more.
+func TestInstancesThatStopBeforeTheirSuccessorsStart(t *testing.T) {
+	const slo, exec, coldWait, n = 400 * time.Millisecond, 150 * time.Millisecond, 5 * time.Second, 3
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{SLO: slo, ColdWait: coldWait})
+		a, b := r.serve("a"), r.serve("b")
+		for id, e := range map[string]*process{"a": a, "b": b} {
+			e.echo.gate = make(chan struct{})
+			in := instance(id, 1)
+			in.Exec = times(1, exec)
+			r.Up(in, "fake", id)
+		}
+		var before []chan error
+		for range 2 * n {
+			before = append(before, r.send())
+			synctest.Wait()
+		}
+		Await(r.Dispatcher)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = r.Drain(gone, "b")
+		for range n {
+			before = append(before, r.send())
+			synctest.Wait()
+		}
+		close(b.echo.gate)
+		for range len(before) - 1 {
+			time.Sleep(exec)
+			select {
+			case a.echo.gate <- struct{}{}:
+			default:
+			}
+		}
+		close(a.echo.gate)
+		for i, done := range before {
+			if err := <-done; err != nil {
+				t.Errorf("request %d: %v", i, err)
+			}
+		}
+		Starts(r.Dispatcher, false, false)
+		if s := r.Stats(); s.Starting || s.Refused > 0 {
+			t.Errorf("at the end: %+v", s)
 		}
 	})
 }

@@ -24,6 +24,9 @@ var (
 	// ErrExecTimeout: the instance has not begun to answer within the function's
 	// exec_timeout.
 	ErrExecTimeout = &web.Error{Status: http.StatusGatewayTimeout, Text: "the function took longer than exec_timeout, and its watchdog did not say so"}
+	// ErrEndless: no client waits for the answer, and it did not end in time.
+	ErrEndless = &web.Error{Status: http.StatusGatewayTimeout, Final: true,
+		Text: fmt.Sprintf("the answer did not end within exec_timeout, or within %v because the function has none; set exec_timeout if it may take longer", maxHeldTime)}
 	// ErrExhausted: the provider has no file descriptor or memory left to
 	// reach an instance.
 	ErrExhausted = unavailable("the provider is out of connections; try again later")

@@ -30,7 +30,9 @@
 // 499. A client may thus send one byte a second for as long as the function allows:
 // the function's read_timeout and exec_timeout bound the whole request, as everywhere
 // in OpenFaaS. Only its author knows how long is too long. An instance that has not begun to
-// answer shortly after exec_timeout keeps nobody waiting: the answer is 504 (limit.go).
+// answer shortly after exec_timeout keeps nobody waiting: the answer is 504 (limit.go). A request
+// from the queue has no client that may leave, so its whole answer is bounded: by exec_timeout, or
+// by maxHeldTime without one.
 //
 // An instance may answer before the end of the body, and read no more. That answer
 // counts. The client may keep sending for a moment, so that it reads the answer, and
@@ -47,6 +49,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -168,8 +171,19 @@ func (f *Forwarder) Invoke(ctx context.Context, req *frame.Request) (*frame.Resp
 }
 
 // InvokePatiently is Invoke for a request that may wait for an instance by patience
-// longer than ColdWait.
+// longer than ColdWait. Its whole answer is bounded in time (ErrEndless).
 func (f *Forwarder) InvokePatiently(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, f.options.ColdWait+patience+f.heldTime(), ErrEndless)
+	defer cancel()
+	response, err := f.invoke(bounded, req, patience)
+	if err != nil && errors.Is(context.Cause(bounded), ErrEndless) {
+		return nil, f.drop(metrics.Late, ErrEndless)
+	}
+	return response, err
+}
+
+// invoke is InvokePatiently without the bound.
+func (f *Forwarder) invoke(ctx context.Context, req *frame.Request, patience time.Duration) (*frame.Response, error) {
 	c := f.begin(ctx, patience-req.Waited)
 	defer c.end()
 	out, err := request(ctx, req)

@@ -11,6 +11,22 @@ import (
 // the instance's watchdog comes first, and knows what the program said.
 const execGrace = 100 * time.Millisecond
 
+const (
+	// maxHeldTime is the time for a request that no client waits for, and its answer, if the
+	// function has no exec_timeout.
+	maxHeldTime = time.Hour
+	// answerGrace is the time beyond exec_timeout in which the watchdog may end such an answer.
+	answerGrace = 10 * time.Second
+)
+
+// heldTime is the time for a request that no client waits for, from when it has an instance to the end of its answer.
+func (f *Forwarder) heldTime() time.Duration {
+	if limit := time.Duration(f.execTimeout.Load()); limit > 0 {
+		return limit + answerGrace
+	}
+	return maxHeldTime
+}
+
 // ExecTimeout reads the exec_timeout of a function's environment, which bounds a request in
 // OpenFaaS' watchdogs. It is 0 if there is none.
 func ExecTimeout(env map[string]string) time.Duration { return Timeout(env, "exec_timeout") }

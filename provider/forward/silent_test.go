@@ -57,9 +57,14 @@ func (p *process) goOn() {
 	close(p.running)
 }
 
-// ServeHTTP answers at once, but at /slow after 10 s.
+// ServeHTTP answers at once, but at /slow after 10 s, and at /endless for ever.
 func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/slow" {
+		time.Sleep(10 * time.Second)
+	}
+	for r.URL.Path == "/endless" && r.Context().Err() == nil {
+		_, _ = io.WriteString(w, "more")
+		_ = http.NewResponseController(w).Flush()
 		time.Sleep(10 * time.Second)
 	}
 	p.mu.Lock()
@@ -202,6 +207,27 @@ func TestStoppedInstanceWithExecTimeout(t *testing.T) {
 		}
 		a.goOn()
 	})
+}
+
+// A request that no client waits for is ended if its answer does not end, whatever it sends
+// meanwhile.
+func TestEndlessAnswer(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": maxHeldTime, "1m": time.Minute + answerGrace} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStoppable(t)
+			s.SetExecTimeout(ExecTimeout(map[string]string{"exec_timeout": text}))
+			s.start("a")
+			began := time.Now()
+			err := <-s.send("/endless")
+			if took := time.Since(began) - s.options.ColdWait; !errors.Is(err, ErrEndless) || took != want {
+				t.Errorf("exec_timeout %q: %v after %v, want %v", text, err, took, want)
+			}
+			if stats := s.Stats(); stats.InFlight != 0 || len(s.lost)+len(s.suspects) > 0 {
+				t.Errorf("%+v, lost %v, suspected %v", stats, s.lost, s.suspects)
+			}
+			time.Sleep(time.Minute) // The program notices it with its next write.
+		})
+	}
 }
 
 // A bad exec_timeout is none, as for the watchdog.

@@ -12,6 +12,8 @@ type Error struct {
 	Status int
 	// After is how long to wait before another try that may succeed, 0 if not known.
 	After time.Duration
+	// Final says that another try of the same request would end in the same way.
+	Final bool
 	// Text is a sentence for the client.
 	Text string
 	// Cause is the underlying error, nil if there is none.

@@ -415,6 +415,7 @@ class Server:
 
     def __init__(self, channel, inputs, outputs):
         self.channel, self.inputs, self.outputs = channel, Memory(inputs), Memory(outputs)
+        self.pid = os.getpid()
         # How the latest answers lay and where, and the message that told it.
         self.lay = self.told = None
 
@@ -460,6 +461,8 @@ class Server:
             batch.append({name: a[row:row + rows] for name, a in arrays.items()})
             row += rows
         self.given = self.subject.run(batch)
+        if os.getpid() != self.pid:  # The handler has forked and came back twice. A second answer would be the next batch's.
+            os._exit(0)
         return self.put(self.given, message["taken"])
 
     def put(self, answers, taken):
@@ -510,6 +513,20 @@ def places(layout, at):
     return found
 
 
+def keep_own(channel, life, *memories):
+    """Lets no process that the handler starts hold what tells the instance of this one's end, or answer for it."""
+    for fd in (channel.sock.fileno(), life, *memories):
+        os.set_inheritable(fd, False)
+    held = [life]
+
+    def close():
+        channel.sock.close()
+        while held:
+            os.close(held.pop())
+
+    os.register_at_fork(after_in_child=close)
+
+
 def serve(control, life, inputs, outputs):
     # When the instance has gone, however it did, so has this: the kernel sees to it,
     # whatever the handler is doing.
@@ -531,7 +548,9 @@ def serve(control, life, inputs, outputs):
         pass
     os.dup2(2, 1)  # What a handler prints is the log's.
     sys.stdout.reconfigure(line_buffering=True)
-    Server(Channel(socket.socket(fileno=control)), inputs, outputs).run()
+    channel = Channel(socket.socket(fileno=control))
+    keep_own(channel, life, inputs, outputs)
+    Server(channel, inputs, outputs).run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -606,11 +625,16 @@ def become(conn):
 
 
 def reap(children):
-    """Tells those whose processes have ended how."""
+    """Tells those whose processes have ended how, and ends what these have left behind."""
     while children:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
             return
+        try:
+            os.killpg(ended.si_pid, signal.SIGKILL)
+        except OSError:  # It led no group yet.
+            pass
+        pid, status = os.waitpid(ended.si_pid, 0)
         conn = children.pop(pid)
         try:
             conn.sendall(b"%d\n" % status)

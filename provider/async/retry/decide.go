@@ -22,7 +22,8 @@ const (
 	Malformed = "malformed"
 	// Absent: there is no such function.
 	Absent = "no_function"
-	// Failed: every try ended in a status after which there is another try.
+	// Failed: every try ended in a status after which there is another try, or one exceeded a bound
+	// of executions.
 	Failed = "failed"
 	// Crashed: the provider ended MaxDeaths times while it executed the message, or the message
 	// was delivered again and again and never acknowledged.
@@ -75,6 +76,8 @@ type Try struct {
 	Deaths int
 	// Expired: a best-effort request that waited too long. It was not executed.
 	Expired bool
+	// Final: the execution exceeded a bound that the next one would exceed, too.
+	Final bool
 	// Luck is random, in [0, 1): it spreads the waits of messages that failed together.
 	Luck float64
 }
@@ -94,6 +97,8 @@ func (s Settings) After(now time.Time, t Try) Action {
 		return Action{Kind: Dead, Reason: Absent}
 	case t.Expired:
 		return Action{Kind: Dead, Reason: Expired}
+	case t.Final:
+		return Action{Kind: Dead, Reason: Failed}
 	case t.Status != 0 && !slices.Contains(s.Codes, t.Status):
 		return Action{Kind: Done}
 	case t.Number >= s.Attempts:

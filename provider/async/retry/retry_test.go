@@ -60,6 +60,7 @@ func TestAfter(t *testing.T) {
 		{Try{Number: 2, Status: 200, Deaths: MaxDeaths - 1}, "done"},
 		{Try{Number: 3, Status: 500, Deaths: MaxDeaths}, "dead: crashed"},
 		{Try{Number: 1, Status: 504, Expired: true}, "dead: expired"},
+		{Try{Number: 1, Status: 504, Final: true}, "dead: failed"},
 	} {
 		if got := s.After(now, c.try).String(); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.try, got, c.want)
