@@ -151,23 +151,17 @@ var steps = []step{
 	{name: "divide the nodes among the functions", all: (*pass).divide},
 	{name: "choose the variants that serve", all: prefer},
 	{name: "stop what the load does not need", each: []func(*pass, *view){part, (*pass).release, reassignShadows}},
-	{name: "unpark for requests that wait", each: []func(*pass, *view){unparkWaiting, (*pass).unparkOld}},
-	{name: "start first instances", each: []func(*pass, *view){firstAlone}},
+	{name: "unpark for requests that wait", each: []func(*pass, *view){func(p *pass, v *view) { p.unpark(v, v.wakes) }, (*pass).unparkOld}},
+	{name: "start first instances", each: []func(*pass, *view){func(p *pass, v *view) {
+		if !v.joint {
+			p.first(v)
+		}
+	}}},
 	{name: "grow beyond R_max", all: (*pass).grow},
 	{name: "help and fill", each: []func(*pass, *view){helpWithoutRoom, (*pass).fill, (*pass).supersede}},
 	{name: "merge, and reconsider variants", each: []func(*pass, *view){(*pass).merge, reconsider}},
 	{name: "exchange for better places", all: (*pass).exchange},
 	{name: "sum up", all: sumUp},
-}
-
-// unparkWaiting unparks instances for requests that wait for one.
-func unparkWaiting(p *pass, v *view) { p.unpark(v, v.wakes) }
-
-// firstAlone is [pass.first] for a function that is not planned with others.
-func firstAlone(p *pass, v *view) {
-	if !v.joint {
-		p.first(v)
-	}
 }
 
 // helpWithoutRoom starts shadows where no whole instance has room.
