@@ -192,6 +192,16 @@ func TestRoundTripOfAddedParameters(t *testing.T) {
 	near(t, "mean of 1 MiB each way", l.RoundTrip(1<<20, 1<<20).Moments().Mean, 68.33, 0.01)
 }
 
+// OrderStatistic returns the largest of n round trips.
+func OrderStatistic(n int, r RoundTrip) Largest {
+	d := Delay{r.Moments().Mean, newNoise(r)}
+	l := Largest{Floor: math.Inf(-1)}
+	for range n {
+		l.Delays = append(l.Delays, d)
+	}
+	return l
+}
+
 func TestOrderStatistics(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	trip := lambda.RoundTrip(1<<20, 1<<19)

@@ -100,16 +100,6 @@ type Largest struct {
 	Delays []Delay
 }
 
-// OrderStatistic returns the largest of n round trips.
-func OrderStatistic(n int, r RoundTrip) Largest {
-	d := Delay{r.Moments().Mean, newNoise(r)}
-	l := Largest{Floor: math.Inf(-1)}
-	for range n {
-		l.Delays = append(l.Delays, d)
-	}
-	return l
-}
-
 // bounds returns the range outside of which the largest is not, and the finest deviation
 // inside.
 func (l *Largest) bounds() (low, high, deviation float64) {

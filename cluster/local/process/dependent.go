@@ -54,15 +54,6 @@ func startChild(c *exec.Cmd, atDeath syscall.Signal, idle bool) (*Child, error) 
 	return p, <-started
 }
 
-// Run starts c as [Start] does and waits for its end, like [exec.Cmd.Run].
-func Run(c *exec.Cmd, atDeath syscall.Signal) error {
-	p, err := Start(c, atDeath)
-	if err != nil {
-		return err
-	}
-	return p.Wait()
-}
-
 // Exited is closed when the process has ended.
 func (p *Child) Exited() <-chan struct{} { return p.exited }
 

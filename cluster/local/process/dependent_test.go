@@ -17,6 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Run starts c as [Start] does and waits for its end, like [exec.Cmd.Run].
+func Run(c *exec.Cmd, atDeath syscall.Signal) error {
+	p, err := Start(c, atDeath)
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
 // motherEnv makes this test's program a process that starts a dependent one.
 const motherEnv = "FAAS_INFER_TEST_MOTHER"
 

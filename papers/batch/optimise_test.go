@@ -1,4 +1,4 @@
-package otp
+package batch
 
 import (
 	"errors"
@@ -11,8 +11,6 @@ import (
 	"github.com/faas-infer/faas-infer/papers/batch/latency"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
-
-const ms = time.Millisecond
 
 // Eq. 1 of BATCH §II-B for a request.
 func TestSection2Cost(t *testing.T) {
@@ -30,6 +28,17 @@ func two() []Share {
 		{Cost: 1, Exec: []time.Duration{40 * ms, 60 * ms, 80 * ms, 100 * ms}, Batches: []int{1, 2, 4}},
 		{Cost: 3, Exec: []time.Duration{10 * ms, 14 * ms, 18 * ms, 22 * ms}, Batches: []int{1, 2, 4}},
 	}
+}
+
+// Optimise is Solve for the best choice alone, whether or not it meets the objective. Without
+// an SLO and a budget, it assumes an SLO of a second. ok is false if there is nothing to
+// choose from.
+func Optimise(o Objective, shares []Share) (best Choice, ok bool) {
+	if o.SLO <= 0 && o.Budget <= 0 {
+		o.SLO = time.Second
+	}
+	plan, err := Solve(o, shares, 0)
+	return plan.Best, err == nil
 }
 
 func TestOptimise(t *testing.T) {

@@ -1,4 +1,4 @@
-package otp
+package batch
 
 import (
 	"errors"
@@ -124,17 +124,6 @@ var (
 
 // errNothing is the error of a search without any choice.
 var errNothing = errors.New("there is no share with a batch size and a time to choose from")
-
-// Optimise is Solve for the best choice alone, whether or not it meets the objective. Without
-// an SLO and a budget, it assumes an SLO of a second. ok is false if there is nothing to
-// choose from.
-func Optimise(o Objective, shares []Share) (best Choice, ok bool) {
-	if o.SLO <= 0 && o.Budget <= 0 {
-		o.SLO = time.Second
-	}
-	plan, err := Solve(o, shares, 0)
-	return plan.Best, err == nil
-}
 
 // Solve searches all shares, batch sizes and timeouts (BATCH §IV: “solved via exhaustive
 // search”), with the exact distribution of latencies, for the best choice and a number of
