@@ -527,8 +527,8 @@ const ( A = 1 // A is beside.
 	for file, want := range map[string]bool{
 		"provider/x.go": false, "command/x.go": false, papersList: true, "papers/batch/x.go": true, "papers/batch/latency/x.go": true, "papers/other/x.go": false,
 	} {
-		if got := mayKnow(file, "papers/batch/otp"); got != want {
-			t.Errorf("%s imports papers/batch/otp: %v, want %v", file, got, want)
+		if got := mayKnow(file, "papers/batch/latency"); got != want {
+			t.Errorf("%s imports papers/batch/latency: %v, want %v", file, got, want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package asyfunc repeats the evaluation of AsyFunc (SoCC 2023, §7, and Fig. 1) on simulated
 // nodes: bodies and shadows against BATCH and against ours. The decisions are those of packages
-// lab/asyfunc/planning, shadow, batching and papers/batch/otp; lab/sim carries the requests. The paper
+// lab/asyfunc/planning, shadow, batching and papers/batch; lab/sim carries the requests. The paper
 // prints no layer times, so [Law] states them, or they are profiles of this machine.
 //
 // Begin with [Run]. A [world] is one run: one model, one objective, one policy.

@@ -7,7 +7,6 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/lab/asyfunc/planning"
 	"github.com/faas-infer/faas-infer/papers/batch"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // paper is AsyFunc and its ablations.
@@ -85,9 +84,9 @@ func (c *uniform) tick(*world) {}
 // the objective.
 func (c *uniform) choose(w *world) {
 	s := &w.planner.Settings
-	var shares []otp.Share
+	var shares []batch.Share
 	for n := 1; n <= s.MaxCores; n++ {
-		share := otp.Share{}
+		share := batch.Share{}
 		for b, t := range w.planner.Times(n) {
 			share.Exec = append(share.Exec, ms(t))
 			share.Batches = append(share.Batches, b+1)
@@ -97,7 +96,7 @@ func (c *uniform) choose(w *world) {
 		shares = append(shares, share)
 	}
 	const quantile = 0.95
-	plan, _ := otp.Solve(otp.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares, 0)
+	plan, _ := batch.Solve(batch.Objective{Rate: w.load.Mean(), SLO: w.slo() - batching.Travel(w.slo()), Quantile: quantile}, shares, 0)
 	best := plan.Best // It is zero if there is nothing to choose from.
 	c.cores, c.rows, c.timeout, c.chosen = best.Share+1, max(1, best.Batch), best.Timeout, true
 }

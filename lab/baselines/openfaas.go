@@ -7,7 +7,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -46,7 +46,7 @@ func one(s systems.System, f systems.Function, rate float64, t systems.Times) []
 }
 
 // own is the price of a cluster's resources, βc + g.
-var own = otp.Cluster{Beta: capacity.DefaultBeta}
+var own = paper.Cluster{Beta: capacity.DefaultBeta}
 
 // away is how far a config is from a share.
 func away(share cluster.Resources, c cluster.Config) float64 {

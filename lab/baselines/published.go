@@ -8,7 +8,6 @@ import (
 	"github.com/faas-infer/faas-infer/lab/published"
 	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -56,7 +55,7 @@ func (h *hourly) add(at time.Time) {
 
 // due returns the arrivals of the window that has ended. ok is false if none has, or if nothing
 // came in it; the choice stays then.
-func (h *hourly) due(now time.Time) (o otp.Objective, ok bool) {
+func (h *hourly) due(now time.Time) (o paper.Objective, ok bool) {
 	if h.began.IsZero() || now.Sub(h.began) < h.length {
 		return o, false
 	}
@@ -130,7 +129,7 @@ func (x *search) Take() (list []capacity.Candidate, revision uint64) {
 // publish returns the search of BATCH as published: the whole SLO, no margin, no spread, and
 // an instance for every batch. It has no number of instances: on a cluster the engine starts as many
 // as the load needs, and batches may wait for one.
-func publish(s systems.System, f systems.Function, arrivals otp.Objective, t systems.Times) func() []capacity.Candidate {
+func publish(s systems.System, f systems.Function, arrivals paper.Objective, t systems.Times) func() []capacity.Candidate {
 	var all []cluster.Config
 	for _, c := range s.Predicted(f, t) {
 		all = append(all, c.Config)
@@ -160,7 +159,7 @@ func publish(s systems.System, f systems.Function, arrivals otp.Objective, t sys
 
 // asPublished considers only the config that BATCH's optimiser as published chooses.
 func asPublished(s systems.System, f systems.Function, rate float64, t systems.Times) []capacity.Candidate {
-	return publish(s, f, otp.Objective{Rate: rate}, regressed(t))()
+	return publish(s, f, paper.Objective{Rate: rate}, regressed(t))()
 }
 
 // regressed returns the times that BATCH's regression estimates from all measured rows

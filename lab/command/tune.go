@@ -15,9 +15,8 @@ import (
 	"github.com/faas-infer/faas-infer/lab/arrivals"
 	"github.com/faas-infer/faas-infer/lab/batchmodel"
 	"github.com/faas-infer/faas-infer/lab/plot"
-	"github.com/faas-infer/faas-infer/papers/batch"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/papers/batch/latency"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // tuneOptions are the flags of "tune".
@@ -121,9 +120,9 @@ type tuned struct {
 	subject tuneSubject
 	times   []time.Duration
 	fit     batchmodel.Fitted
-	shares  []otp.Share
+	shares  []paper.Share
 	configs []cluster.Config
-	plan    otp.Plan
+	plan    paper.Plan
 	// Latencies with the chosen settings: exact and paper are the two models'
 	// predictions, replayed is a replay of the recorded requests.
 	exact, paper, replayed *latency.Distribution
@@ -174,15 +173,15 @@ func (t *tuned) fitArrivals() (err error) {
 // choose searches for the best settings and predicts their latencies.
 func (t *tuned) choose() error {
 	o := t.options
-	objective := otp.Objective{
+	objective := paper.Objective{
 		Arrivals: &t.fit.Process, Recorded: t.gaps(), Composed: true, SLO: o.slo, Quantile: o.percentile / 100, Budget: o.budget, Spread: t.spread(),
 	}
-	t.shares, t.configs = batch.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
+	t.shares, t.configs = paper.Shares(t.subject.configs(o.maxBatch), t.subject.table, t.subject.price)
 	for i := range t.shares {
 		t.shares[i].Instances = o.instances
 	}
 	var err error
-	if t.plan, err = otp.Solve(objective, t.shares, o.runners); err != nil {
+	if t.plan, err = paper.Solve(objective, t.shares, o.runners); err != nil {
 		return err
 	}
 	if t.plan.Short != nil {
@@ -231,7 +230,7 @@ func (t *tuned) spread() float64 {
 }
 
 // describe returns a choice in words.
-func (t *tuned) describe(c otp.Choice) string {
+func (t *tuned) describe(c paper.Choice) string {
 	text := fmt.Sprintf("batches of %d, a timeout of %v, %s", c.Batch, c.Timeout.Round(time.Microsecond), t.subject.resources(t.configs[c.Share]))
 	if c.Instances > 0 {
 		text = fmt.Sprintf("%d × %s", c.Instances, text)

@@ -13,7 +13,7 @@ import (
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/plot"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 )
 
 // tuneQuantiles are the printed quantiles of the latencies.
@@ -64,7 +64,7 @@ func (t *tuned) basis() string {
 }
 
 // met says what a choice reaches: the percentile's latency and the share within the SLO.
-func (t *tuned) met(c otp.Choice) string {
+func (t *tuned) met(c paper.Choice) string {
 	text := fmt.Sprintf("%v %% within %.4g ms", t.options.percentile, rig.Milliseconds(c.Percentile))
 	if t.options.slo > 0 {
 		text += fmt.Sprintf(", %.2f %% within %v", 100*c.Within, t.options.slo)
@@ -178,7 +178,7 @@ func (t *tuned) report() *report.Report {
 	return r
 }
 
-func (t *tuned) addChoice(r *report.Report, name string, c otp.Choice) {
+func (t *tuned) addChoice(r *report.Report, name string, c paper.Choice) {
 	config := t.configs[c.Share]
 	r.Add(name+".batch", float64(c.Batch), "requests", t.describe(c))
 	r.Add(name+".timeout_ms", rig.Milliseconds(c.Timeout), "ms", "")

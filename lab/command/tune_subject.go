@@ -17,7 +17,7 @@ import (
 	"github.com/faas-infer/faas-infer/lab/lambda"
 	"github.com/faas-infer/faas-infer/lab/testbed"
 	"github.com/faas-infer/faas-infer/model/zoo"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/profiler"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -36,7 +36,7 @@ func lambdaModels() []string  { return lambda.Models() }
 
 // subject finds the model that --profile names.
 func (o *tuneOptions) subject(ctx context.Context) (tuneSubject, error) {
-	own := otp.Cluster{Beta: capacity.DefaultBeta}
+	own := paper.Cluster{Beta: capacity.DefaultBeta}
 	s := tuneSubject{name: o.profile, unit: "resource·s", price: own}
 	from, model, prefixed := strings.Cut(o.profile, ":")
 	if !prefixed {

@@ -8,7 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/scenario"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -57,7 +57,7 @@ func (j tuningJob) price() systems.Pricing {
 	if j.Function.Price != nil {
 		return j.Function.Price
 	}
-	return otp.Cluster{Beta: j.Beta}
+	return paper.Cluster{Beta: j.Beta}
 }
 
 // buffers are the tuned buffers, by their names in tables.

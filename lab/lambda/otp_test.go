@@ -7,8 +7,8 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/published"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // BATCH §VI-B: a regression over less than 3 % of the 560 settings of a model on Lambda is less
@@ -48,15 +48,15 @@ func TestSection6Regression(t *testing.T) {
 }
 
 // lambdaShares returns the 28 sizes with batches of 1 to 20.
-func lambdaShares(tb testing.TB) []otp.Share {
-	var all []otp.Share
+func lambdaShares(tb testing.TB) []paper.Share {
+	var all []paper.Share
 	for _, m := range Memories() {
 		times, err := Service("resnet-v2", m)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		p := DefaultPricing().Price(cluster.Resources{Memory: int64(m) << 20})
-		s := otp.Share{Cost: p.PerSecond, Call: p.PerCall}
+		s := paper.Share{Cost: p.PerSecond, Call: p.PerCall}
 		for k, x := range times {
 			s.Exec, s.Batches = append(s.Exec, time.Duration(x*float64(time.Second))), append(s.Batches, k+1)
 		}
@@ -69,14 +69,14 @@ func lambdaShares(tb testing.TB) []otp.Share {
 func BenchmarkSolve(b *testing.B) {
 	shares := lambdaShares(b)
 	m := arrival.MMPP2(20, 120, 0.05, 0.05)
-	for name, o := range map[string]otp.Objective{
+	for name, o := range map[string]paper.Objective{
 		"cost":    {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95},
 		"latency": {Arrivals: &m, SLO: 8 * time.Second, Quantile: 0.95, Budget: 4e-5},
 	} {
 		for _, runners := range []int{0, 5} {
 			b.Run(name+map[int]string{0: "", 5: "WithRunners"}[runners], func(b *testing.B) {
 				for b.Loop() {
-					if _, err := otp.Solve(o, shares, runners); err != nil {
+					if _, err := paper.Solve(o, shares, runners); err != nil {
 						b.Fatal(err)
 					}
 				}

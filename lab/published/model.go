@@ -1,6 +1,6 @@
 // Package published is BATCH (SC 2020) as its authors print and run it, errors included: the model of
-// a buffer's latency, the optimiser, and the regression of execution times. Package otp of
-// papers/batch is what the product runs instead. Begin with [Optimise].
+// a buffer's latency, the optimiser, and the regression of execution times. The product runs papers/batch
+// instead. Begin with [Optimise].
 package published
 
 import (

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/papers/batch/latency"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // The timeouts that the release of BATCH's authors tries (solver.py); the paper names none.
@@ -19,7 +19,7 @@ const (
 // sizes and timeouts (§IV) with the latencies of [Model], for the least cost within
 // the SLO (Eq. 2), or with a budget the lowest percentile within it (Eq. 3). It takes the
 // arrivals, the SLO, the quantile and the budget of the objective. There is an instance for
-// every batch, and execution times have no spread. Compare [otp.Solve], which has the exact
+// every batch, and execution times have no spread. Compare [paper.Solve], which has the exact
 // latencies, a bounded number of instances and spread.
 //
 // The paper is silent on these points:
@@ -33,14 +33,14 @@ const (
 //     release gives up.
 //
 // Optimise fails if the arrivals are not valid or there is nothing to choose from.
-func Optimise(o otp.Objective, shares []otp.Share) (otp.Choice, error) {
+func Optimise(o paper.Objective, shares []paper.Share) (paper.Choice, error) {
 	process, batches, _, err := o.Process(shares)
 	if err != nil {
-		return otp.Choice{}, err
+		return paper.Choice{}, err
 	}
 	analysis, err := latency.NewAnalysis(process, batches[len(batches)-1])
 	if err != nil {
-		return otp.Choice{}, err
+		return paper.Choice{}, err
 	}
 	p := &search{Objective: o, shares: shares}
 	p.Quantile = min(max(o.Quantile, 0), 1-1e-9)
@@ -55,7 +55,7 @@ func Optimise(o otp.Objective, shares []otp.Share) (otp.Choice, error) {
 		for timeout := first; timeout <= last; timeout += publishedStep {
 			model, err := NewModel(process, analysis, b, timeout.Seconds())
 			if err != nil {
-				return otp.Choice{}, fmt.Errorf("batches of %d, a timeout of %v: %w", b, timeout, err)
+				return paper.Choice{}, fmt.Errorf("batches of %d, a timeout of %v: %w", b, timeout, err)
 			}
 			p.with(model, b, timeout)
 		}
@@ -65,12 +65,12 @@ func Optimise(o otp.Objective, shares []otp.Share) (otp.Choice, error) {
 
 // search is one search of Optimise.
 type search struct {
-	otp.Objective
-	shares []otp.Share
+	paper.Objective
+	shares []paper.Share
 	// exec has the shares' times in s.
 	exec [][]float64
 	// best is the best choice so far, if any, and good whether it meets the goal.
-	best      otp.Choice
+	best      paper.Choice
 	any, good bool
 }
 
@@ -80,8 +80,8 @@ func (p *search) with(model *Model, b int, timeout time.Duration) {
 		if b > len(at.Exec) || !slices.Contains(at.Batches, b) {
 			continue
 		}
-		c := otp.Choice{Share: i, Batch: b, Timeout: timeout, MeanBatch: model.MeanBatch()}
-		c.Cost = otp.Cost(at, p.exec[i], model.Batches(), c.MeanBatch)
+		c := paper.Choice{Share: i, Batch: b, Timeout: timeout, MeanBatch: model.MeanBatch()}
+		c.Cost = paper.Cost(at, p.exec[i], model.Batches(), c.MeanBatch)
 		for k, part := range model.Batches() {
 			c.Busy += p.Load() / c.MeanBatch * part * p.exec[i][k]
 		}
@@ -100,7 +100,7 @@ func (p *search) with(model *Model, b int, timeout time.Duration) {
 }
 
 // better reports whether a choice is better than the best one, which meets the goal as it does.
-func (p *search) better(c otp.Choice, meets bool) bool {
+func (p *search) better(c paper.Choice, meets bool) bool {
 	if meets == (p.Budget > 0) { // The lowest percentile counts.
 		return c.Percentile < p.best.Percentile || c.Percentile == p.best.Percentile && p.before(c)
 	}
@@ -108,7 +108,7 @@ func (p *search) better(c otp.Choice, meets bool) bool {
 }
 
 // before reports whether a choice costs less than the best one, or as much and comes before it.
-func (p *search) before(c otp.Choice) bool {
+func (p *search) before(c paper.Choice) bool {
 	b := p.best
 	switch {
 	case c.Cost != b.Cost:

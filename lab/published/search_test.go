@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	paper "github.com/faas-infer/faas-infer/papers/batch"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
 	"github.com/faas-infer/faas-infer/papers/batch/latency"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 const ms = time.Millisecond
 
 // two returns a slow share and a dear one.
-func two() []otp.Share {
-	return []otp.Share{
+func two() []paper.Share {
+	return []paper.Share{
 		{Cost: 1, Exec: []time.Duration{40 * ms, 60 * ms, 80 * ms, 100 * ms}, Batches: []int{1, 2, 4}},
 		{Cost: 3, Exec: []time.Duration{10 * ms, 14 * ms, 18 * ms, 22 * ms}, Batches: []int{1, 2, 4}},
 	}
@@ -25,7 +25,7 @@ func two() []otp.Share {
 // percentile within the SLO, the choice costs least by Eq. 1.
 func TestSection4PublishedMinimisesCost(t *testing.T) {
 	m := arrival.MMPP2(20, 200, 1, 2)
-	o := otp.Objective{Arrivals: &m, SLO: 150 * ms, Quantile: 0.95}
+	o := paper.Objective{Arrivals: &m, SLO: 150 * ms, Quantile: 0.95}
 	best, err := Optimise(o, two())
 	if err != nil || best.Within < o.Quantile || best.Percentile > o.SLO {
 		t.Fatalf("%+v, %v", best, err)
@@ -43,7 +43,7 @@ func TestSection4PublishedMinimisesCost(t *testing.T) {
 					t.Fatal(err)
 				}
 				if p.Within(seconds(s.Exec), o.SLO.Seconds()) >= o.Quantile {
-					least = min(least, otp.Cost(s, seconds(s.Exec), p.Batches(), p.MeanBatch()))
+					least = min(least, paper.Cost(s, seconds(s.Exec), p.Batches(), p.MeanBatch()))
 				}
 			}
 		}
@@ -59,13 +59,13 @@ func TestSection4PublishedMinimisesLatency(t *testing.T) {
 	m := arrival.MMPP2(20, 200, 1, 2)
 	last := time.Hour
 	for _, budget := range []float64{0.026, 0.028, 0.03, 0.035, 0.04} {
-		c, err := Optimise(otp.Objective{Arrivals: &m, Quantile: 0.95, Budget: budget}, two())
+		c, err := Optimise(paper.Objective{Arrivals: &m, Quantile: 0.95, Budget: budget}, two())
 		if err != nil || c.Cost > budget || c.Percentile > last {
 			t.Errorf("%v: %+v, %v after %v", budget, c, err, last)
 		}
 		last = c.Percentile
 	}
-	short, err := Optimise(otp.Objective{Arrivals: &m, Quantile: 0.95, Budget: 0.001}, two())
+	short, err := Optimise(paper.Objective{Arrivals: &m, Quantile: 0.95, Budget: 0.001}, two())
 	if err != nil || short.Cost > 0.026 {
 		t.Errorf("%+v, %v", short, err)
 	}
@@ -74,11 +74,11 @@ func TestSection4PublishedMinimisesLatency(t *testing.T) {
 // With an objective out of reach the choice has the lowest percentile: one request on the
 // faster share.
 func TestPublishedOutOfReach(t *testing.T) {
-	c, err := Optimise(otp.Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}, two())
+	c, err := Optimise(paper.Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}, two())
 	if err != nil || c.Share != 1 || c.Batch != 1 || c.Timeout != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := Optimise(otp.Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}, nil); err == nil {
+	if _, err := Optimise(paper.Objective{Rate: 50, SLO: 5 * ms, Quantile: 0.95}, nil); err == nil {
 		t.Errorf("%v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
@@ -66,7 +65,7 @@ func TestTunerWithoutAShape(t *testing.T) {
 func TestShares(t *testing.T) {
 	small, large := cluster.Resources{CPU: 1000}, cluster.Resources{CPU: 2000, GPU: 10}
 	all := []cluster.Config{{Batch: 1, Resources: small}, {Batch: 4, Resources: large}, {Batch: 2, Resources: small}}
-	shares, configs := Shares(all, func(c cluster.Config) []time.Duration { return make([]time.Duration, c.Batch) }, otp.Cluster{Beta: 0.6})
+	shares, configs := Shares(all, func(c cluster.Config) []time.Duration { return make([]time.Duration, c.Batch) }, Cluster{Beta: 0.6})
 	if len(shares) != 2 || configs[0] != all[2] || configs[1] != all[1] {
 		t.Fatalf("%+v, %+v", shares, configs)
 	}

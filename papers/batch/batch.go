@@ -1,8 +1,8 @@
-// Package batch is BATCH (SC 2020) beside the core: the system and the batching policy of that name,
-// and the tuner that chooses the config, batch size and timeout of a function's instances. It does
-// not gather requests: [batching.Buffer] does, with the batch size and timeout of its instances. It is
-// pure. Begin with [Tuner]; package otp is the optimiser, latency the analysis behind it and arrival
-// the process of the requests.
+// Package batch is BATCH (SC 2020) beside the core: the system and the batching policy of that name, the
+// optimiser of batch size, timeout and resources (§III-C), and the tuner that asks it as a function's
+// load changes. It does not gather requests: [batching.Buffer] does, with the batch size and timeout of
+// its instances. It is pure. Begin with [Tuner], then [Solve]; package latency is the analysis behind it,
+// and arrival the process of the requests.
 //
 // Importing the package registers the policy and the system.
 package batch
@@ -10,7 +10,6 @@ package batch
 import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/coldstart"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -42,7 +41,7 @@ func settings() scaling.Settings {
 }
 
 // own is the price of a cluster's resources, βc + g.
-var own = otp.Cluster{Beta: capacity.DefaultBeta}
+var own = Cluster{Beta: capacity.DefaultBeta}
 
 // PricingOf returns a function's pricing of resources, βc + g if it has none.
 func PricingOf(f systems.Function) systems.Pricing {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 )
 
 // Neither BATCH nor INFless says what it costs to change the config of all instances.
@@ -27,7 +26,7 @@ const (
 // plan returns the choice that the function should have. If the present choice no longer
 // meets the objective, even with other batches, plan takes the best one. If nothing meets
 // the objective, it takes only one that is clearly nearer to it.
-func (x *search) plan() (otp.Plan, error) {
+func (x *tunerSearch) plan() (Plan, error) {
 	since := x.since
 	x.since = time.Time{}
 	held, ok := x.held()
@@ -37,7 +36,7 @@ func (x *search) plan() (otp.Plan, error) {
 		}
 		return held, nil
 	}
-	best, err := otp.Solve(x.objective, x.shares, 0)
+	best, err := Solve(x.objective, x.shares, 0)
 	if ok && err == nil && best.Short != nil && x.distance(held)/x.distance(best) < exchangeRatio {
 		return held, nil
 	}
@@ -46,30 +45,30 @@ func (x *search) plan() (otp.Plan, error) {
 
 // meets reports whether a plan meets the objective. A plan also counts if it lacks only
 // instances, and there is room for as many as are worth being held ready.
-func (x *search) meets(plan otp.Plan) bool {
+func (x *tunerSearch) meets(plan Plan) bool {
 	room := x.shares[plan.Best.Share].Instances
-	return plan.Short == nil || errors.Is(plan.Short, otp.ErrRoom) && otp.Ready(plan.Best.Busy) <= room
+	return plan.Short == nil || errors.Is(plan.Short, ErrRoom) && Ready(plan.Best.Busy) <= room
 }
 
 // held returns the plan for the present resources: with the present timeout, with another
 // one, or with other batches. ok is false if nothing can be kept.
-func (x *search) held() (plan otp.Plan, ok bool) {
+func (x *tunerSearch) held() (plan Plan, ok bool) {
 	now := slices.IndexFunc(x.configs, func(c cluster.Config) bool { return c.Keeping(x.present).Resources == x.present.Resources })
 	if now < 0 || x.present.Batch < 1 {
 		return plan, false
 	}
-	same := otp.Only(x.shares, now, x.present.Batch)
+	same := Only(x.shares, now, x.present.Batch)
 	if slices.Contains(x.shares[now].Batches, x.present.Batch) {
-		if plan, err := otp.Check(x.objective, same, otp.Choice{Share: now, Batch: x.present.Batch, Timeout: x.timeout}); err == nil && x.meets(plan) {
+		if plan, err := Check(x.objective, same, Choice{Share: now, Batch: x.present.Batch, Timeout: x.timeout}); err == nil && x.meets(plan) {
 			return x.retuned(plan, now), true
 		}
 		var err error
-		if plan, err = otp.Solve(x.objective, same, 0); err == nil && x.meets(plan) {
+		if plan, err = Solve(x.objective, same, 0); err == nil && x.meets(plan) {
 			return plan, true
 		}
 		ok = err == nil
 	}
-	other, err := otp.Solve(x.objective, otp.Only(x.shares, now, x.shares[now].Batches...), 0)
+	other, err := Solve(x.objective, Only(x.shares, now, x.shares[now].Batches...), 0)
 	if err == nil && (x.meets(other) || !ok) {
 		return other, true
 	}
@@ -78,14 +77,14 @@ func (x *search) held() (plan otp.Plan, ok bool) {
 
 // retuned returns the plan, or a cheaper one on the same resources: with another timeout if
 // that is better by retimeRatio, or with other batches if they are by exchangeRatio.
-func (x *search) retuned(plan otp.Plan, share int) otp.Plan {
+func (x *tunerSearch) retuned(plan Plan, share int) Plan {
 	for _, to := range []struct {
 		batches []int
 		worse   float64
 	}{{[]int{x.present.Batch}, retimeRatio}, {x.shares[share].Batches, exchangeRatio}} {
 		o := x.objective
 		o.Below = plan.Best.Cost / to.worse
-		other, err := otp.Solve(o, otp.Only(x.shares, share, to.batches...), 0)
+		other, err := Solve(o, Only(x.shares, share, to.batches...), 0)
 		if err == nil && other.Short == nil && x.worse(plan, other) >= to.worse {
 			plan = other
 		}
@@ -95,7 +94,7 @@ func (x *search) retuned(plan otp.Plan, share int) otp.Plan {
 
 // worse is the ratio of a request's costs under two plans. With a budget it is the ratio of
 // latencies.
-func (x *search) worse(plan, other otp.Plan) float64 {
+func (x *tunerSearch) worse(plan, other Plan) float64 {
 	if x.objective.Budget > 0 {
 		return plan.Best.Percentile.Seconds() / other.Best.Percentile.Seconds()
 	}
@@ -105,11 +104,11 @@ func (x *search) worse(plan, other otp.Plan) float64 {
 // distance measures how far a plan is from an objective that it misses. It is the busy part
 // of the instances that have room, or the cost over the budget, or the percentile over the
 // objective.
-func (x *search) distance(plan otp.Plan) float64 {
+func (x *tunerSearch) distance(plan Plan) float64 {
 	switch {
-	case errors.Is(plan.Short, otp.ErrRoom):
+	case errors.Is(plan.Short, ErrRoom):
 		return plan.Best.Busy / float64(x.shares[plan.Best.Share].Instances)
-	case errors.Is(plan.Short, otp.ErrBudget):
+	case errors.Is(plan.Short, ErrBudget):
 		return plan.Best.Cost / x.objective.Budget
 	}
 	return plan.Best.Percentile.Seconds() / x.objective.SLO.Seconds()
@@ -117,10 +116,10 @@ func (x *search) distance(plan otp.Plan) float64 {
 
 // cheaper returns the best plan, and whether instances should be exchanged for it: it must
 // have been better than held, by exchangeRatio, for long enough since since.
-func (x *search) cheaper(held otp.Plan, since time.Time) (otp.Plan, bool) {
+func (x *tunerSearch) cheaper(held Plan, since time.Time) (Plan, bool) {
 	o := x.objective
 	o.Below = held.Best.Cost / exchangeRatio
-	other, err := otp.Solve(o, x.shares, 0)
+	other, err := Solve(o, x.shares, 0)
 	if err != nil || other.Short != nil || x.worse(held, other) < exchangeRatio {
 		return other, false
 	}
@@ -154,11 +153,11 @@ func payback(r float64) time.Duration {
 // meetsAtPeak reports whether a plan's config, with any timeout, also meets the objective at
 // the recent peak load. Otherwise all instances would be exchanged again as soon as that
 // load comes back.
-func (x *search) meetsAtPeak(plan otp.Plan) bool {
+func (x *tunerSearch) meetsAtPeak(plan Plan) bool {
 	if x.peak.Rate <= x.objective.Rate*retune {
 		return true
 	}
 	o := x.objective
 	o.Rate, o.Arrivals = x.peak.Rate, x.peak.Arrivals
-	return otp.Bears(o, x.shares, plan.Best)
+	return Bears(o, x.shares, plan.Best)
 }

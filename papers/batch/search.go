@@ -6,7 +6,6 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -24,15 +23,15 @@ type seen struct {
 	present cluster.Config
 	timeout time.Duration
 	// peak is the recent peak load, with the arrivals at that load.
-	peak otp.Objective
+	peak Objective
 }
 
-// search implements [systems.Search].
-type search struct {
+// tunerSearch implements [systems.Search].
+type tunerSearch struct {
 	tuner     *Tuner
 	slo       time.Duration
-	objective otp.Objective
-	shares    []otp.Share
+	objective Objective
+	shares    []Share
 	configs   []cluster.Config
 	// promised has [systems.System.Table]'s times by share.
 	promised [][]time.Duration
@@ -55,7 +54,7 @@ type search struct {
 // the times' spread. It also searches for the least number of instances with which batches
 // wait short enough. The optimiser gets the objective less the answer's way back. If no
 // choice meets the objective, the result is the nearest one.
-func optimise(s systems.System, f systems.Function, o seen, t systems.Times) *search {
+func optimise(s systems.System, f systems.Function, o seen, t systems.Times) *tunerSearch {
 	var all []cluster.Config
 	for _, c := range s.Predicted(f, t) {
 		all = append(all, c.Config)
@@ -64,7 +63,7 @@ func optimise(s systems.System, f systems.Function, o seen, t systems.Times) *se
 	if t.Spread() > 0 {
 		factor = 1 // A margin stands for an unknown spread; this one is known.
 	}
-	x := &search{slo: f.SLO, seen: o, objective: otp.Objective{
+	x := &tunerSearch{slo: f.SLO, seen: o, objective: Objective{
 		Arrivals: o.arrivals, Rate: o.rate, Recorded: o.recorded,
 		SLO: f.SLO - batching.Travel(f.SLO), Quantile: f.Quantile(), Budget: f.Budget, Spread: t.Spread(),
 	}}
@@ -80,8 +79,8 @@ func optimise(s systems.System, f systems.Function, o seen, t systems.Times) *se
 }
 
 // Run implements [systems.Search]. It limits the number of instances to those worth being held ready
-// ([otp.Ready]).
-func (x *search) Run() {
+// ([Ready]).
+func (x *tunerSearch) Run() {
 	if x.list != nil {
 		return
 	}
@@ -96,9 +95,9 @@ func (x *search) Run() {
 	x.list = []capacity.Candidate{systems.Tolerated(capacity.Candidate{Config: config, Exec: exec, Mean: exec, Timeout: best.Timeout}, x.slo)}
 	// To the optimiser an instance that executes k batches at the same time is k instances.
 	k := config.Streams()
-	x.instances, x.phases = (min(best.Instances, otp.Ready(best.Busy))+k-1)/k, plan.Phases
+	x.instances, x.phases = (min(best.Instances, Ready(best.Busy))+k-1)/k, plan.Phases
 	x.fit, x.short = x.shares[best.Share].Instances/k, plan.Short != nil
 }
 
 // Take implements [systems.Search].
-func (x *search) Take() (list []capacity.Candidate, revision uint64) { return x.tuner.take(x) }
+func (x *tunerSearch) Take() (list []capacity.Candidate, revision uint64) { return x.tuner.take(x) }

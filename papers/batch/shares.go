@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
 
 // Shares groups configs by their resources, as BATCH's optimiser needs them. A share has all
 // batch sizes of its configs, table's times of the config with the largest one, and the price
 // of its resources for one batch's time. configs[i] is that config of shares[i].
-func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, price systems.Pricing) (shares []otp.Share, configs []cluster.Config) {
+func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, price systems.Pricing) (shares []Share, configs []cluster.Config) {
 	for _, c := range all {
 		i := slices.IndexFunc(configs, func(l cluster.Config) bool {
 			return l.Resources == c.Resources && l.Streams() == c.Streams() && l.Members() == c.Members() && l.Apart == c.Apart
@@ -20,7 +19,7 @@ func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, pr
 		if i < 0 {
 			costs := price.Price(c.Resources)
 			i, configs = len(configs), append(configs, c)
-			shares = append(shares, otp.Share{Cost: costs.PerSecond / float64(c.Streams()), Call: costs.PerCall})
+			shares = append(shares, Share{Cost: costs.PerSecond / float64(c.Streams()), Call: costs.PerCall})
 		}
 		if c.Batch >= configs[i].Batch {
 			configs[i] = c
@@ -36,7 +35,7 @@ func Shares(all []cluster.Config, table func(cluster.Config) []time.Duration, pr
 // bound limits each share's instances to the room for it, and drops the shares without room.
 // It returns the resources of those. If no share has room, bound limits none: others must
 // make room first, and how much is not known.
-func bound(shares []otp.Share, configs []cluster.Config, room systems.Room) (none []cluster.Resources) {
+func bound(shares []Share, configs []cluster.Config, room systems.Room) (none []cluster.Resources) {
 	if room == nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/papers/batch/arrival"
-	"github.com/faas-infer/faas-infer/papers/batch/otp"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -120,7 +119,7 @@ func (u *Tuner) lowest() float64 {
 
 // take makes the result of a search the tuner's choice. The revision changes with the resources
 // only: instances can stay when batch size or timeout changes.
-func (u *Tuner) take(x *search) (list []capacity.Candidate, revision uint64) {
+func (u *Tuner) take(x *tunerSearch) (list []capacity.Candidate, revision uint64) {
 	alike := func(a, b capacity.Candidate) bool { return a.Config.Resources == b.Config.Resources }
 	if u.revision == 0 || !slices.EqualFunc(x.list, u.list, alike) {
 		u.revision++
@@ -189,9 +188,9 @@ func (u *Tuner) crowded() bool {
 
 // search returns the search for a load. It passes the present choice, which is kept if it is
 // nearly as good.
-func (u *Tuner) search(before, rate float64) *search {
+func (u *Tuner) search(before, rate float64) *tunerSearch {
 	peak := max(rate, u.peaks.max())
-	o := seen{rate: rate, room: u.room, peak: otp.Objective{Rate: peak, Arrivals: u.arrivals.fit(peak)}}
+	o := seen{rate: rate, room: u.room, peak: Objective{Rate: peak, Arrivals: u.arrivals.fit(peak)}}
 	u.process = u.arrivals.fit(rate)
 	if o.arrivals = u.process; o.arrivals != nil {
 		o.recorded = u.arrivals.recorded()

@@ -1,4 +1,4 @@
-package otp
+package batch
 
 import (
 	"errors"

@@ -1,8 +1,4 @@
-// Package otp is BATCH's optimiser (SC 2020, §III-C). It searches for the batch size, timeout
-// and resources with which a function meets its objective at the lowest cost, on AWS Lambda
-// and on a cluster of instances. It does not measure arrivals or execution times; callers
-// pass both. Begin with [Optimise], then [Solve].
-package otp
+package batch
 
 import (
 	"math"

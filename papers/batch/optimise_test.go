@@ -1,4 +1,4 @@
-package otp
+package batch
 
 import (
 	"errors"
@@ -11,8 +11,6 @@ import (
 	"github.com/faas-infer/faas-infer/papers/batch/latency"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
-
-const ms = time.Millisecond
 
 // Eq. 1 of BATCH §II-B for a request.
 func TestSection2Cost(t *testing.T) {

@@ -1,4 +1,4 @@
-package otp
+package batch
 
 import (
 	"github.com/faas-infer/faas-infer/cluster"
