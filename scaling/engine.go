@@ -166,8 +166,16 @@ func (e *Engine) Scale(now time.Time, functions []Function, nodes []cluster.Node
 	return p.plan
 }
 
-// sort returns the functions by name. The next call overwrites them. Functions are large: it moves each once.
+// sort returns the functions by name. The next call overwrites them. Functions are large: it moves each once,
+// and none if they are sorted already.
 func (e *Engine) sort(functions []Function) []Function {
+	sorted := true
+	for i := 1; i < len(functions) && sorted; i++ {
+		sorted = functions[i-1].Name < functions[i].Name
+	}
+	if sorted {
+		return functions
+	}
 	e.order = e.order[:0]
 	for i := range functions {
 		e.order = append(e.order, named{functions[i].Name, i})

@@ -24,6 +24,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/nodes"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -157,7 +158,10 @@ type Controller struct {
 
 	mu        sync.Mutex
 	functions map[string]*function
-	keeper    *keeper.Keeper[*instance]
+	// order has the functions by name, nil when it must be made again. seen are those of the latest look.
+	order  []*function
+	seen   []scaling.Function
+	keeper *keeper.Keeper[*instance]
 	// nodes are the nodes at the latest look, with their free resources.
 	nodes []cluster.Node
 	// shown holds the nodes as the metrics show them, recorded is when the metrics
@@ -165,6 +169,9 @@ type Controller struct {
 	shown    map[string]cluster.Node
 	recorded time.Time
 	saver    saver
+	// few is fewFunctions, and lookedAt when the functions were last looked at.
+	few      int
+	lookedAt time.Time
 	shares   shares
 	// fleetSize decides how many nodes are wanted.
 	fleetSize fleetSize
@@ -180,7 +187,7 @@ type Controller struct {
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		options: o, engine: o.System.Scaler(), kick: keeper.NewKick(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
-		functions: map[string]*function{}, shown: map[string]cluster.Node{},
+		functions: map[string]*function{}, shown: map[string]cluster.Node{}, few: fewFunctions,
 	}
 	c.saver = saver{controller: c, records: latency.Records{Corrections: o.Corrections, Histories: o.Histories, Logger: o.Logger}, corrections: time.Now(), histories: time.Now(), most: o.MaxSaves}
 	c.finder = latency.NewFinder(latency.Finder{
