@@ -185,8 +185,16 @@ func sumUp(p *pass) {
 	}
 }
 
-// sort returns the functions by name. The next call overwrites them. Functions are large: it moves each once.
+// sort returns the functions by name. The next call overwrites them. Functions are large: it moves each once,
+// and none if they are sorted already.
 func (e *Engine) sort(functions []Function) []Function {
+	sorted := true
+	for i := 1; i < len(functions) && sorted; i++ {
+		sorted = functions[i-1].Name < functions[i].Name
+	}
+	if sorted {
+		return functions
+	}
 	e.order = e.order[:0]
 	for i := range functions {
 		e.order = append(e.order, named{functions[i].Name, i})

@@ -62,6 +62,9 @@ func (p *pass) expire(v *view) {
 // others could not carry it. Parked instances count as capacity, but none of them
 // replaces one that serves.
 func (p *pass) surplus(v *view) {
+	if v.all() <= max(1, v.floor) {
+		return
+	}
 	s := p.engine.settings
 	live, parked := v.high(), total(v.parked, v.peaked)
 	under := func() bool {

@@ -24,6 +24,7 @@ import (
 	"github.com/faas-infer/faas-infer/provider/metrics"
 	"github.com/faas-infer/faas-infer/provider/peer"
 	"github.com/faas-infer/faas-infer/provider/web"
+	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/nodes"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -156,7 +157,10 @@ type Controller struct {
 
 	mu        sync.Mutex
 	functions map[string]*function
-	keeper    *keeper.Keeper[*instance]
+	// order has the functions by name, nil when it must be made again. seen are those of the latest look.
+	order  []*function
+	seen   []scaling.Function
+	keeper *keeper.Keeper[*instance]
 	// nodes are the nodes at the latest look, with their free resources.
 	nodes []cluster.Node
 	// shown holds the nodes as the metrics show them, recorded is when the metrics
@@ -164,6 +168,9 @@ type Controller struct {
 	shown    map[string]cluster.Node
 	recorded time.Time
 	saver    saver
+	// few is fewFunctions, and lookedAt when the functions were last looked at.
+	few      int
+	lookedAt time.Time
 	shares   shares
 	// fleetSize decides how many nodes are wanted.
 	fleetSize fleetSize
@@ -181,7 +188,7 @@ type Controller struct {
 func New(ctx context.Context, o Options) (*Controller, error) {
 	c := &Controller{
 		options: o, engine: o.System.Scaler(), rules: latency.Rules{Policy: o.Policy, Scaling: o.System.Settings().Options},
-		functions: map[string]*function{}, shown: map[string]cluster.Node{}, trials: trials{by: o.Trials},
+		functions: map[string]*function{}, shown: map[string]cluster.Node{}, trials: trials{by: o.Trials}, few: fewFunctions,
 	}
 	c.Base = keeper.NewBase(&c.mu, c.functions, o.Metrics, keeper.Answers[*function]{
 		Describe: c.description, Status: func(fn *function) provider.Status { return statusOf(c, fn) }, Release: c.Release,

@@ -68,7 +68,7 @@ func (c *Controller) Deploy(ctx context.Context, f *provider.Function) (provider
 		fn = c.newFunction(f, batches)
 		fn.unknown, fn.classing.stale = models, true
 		fn.offer()
-		c.functions[f.Name] = fn
+		c.functions[f.Name], c.order = fn, nil
 		c.saver.remember(f.Name, history)
 	} else {
 		fn.abandon()
@@ -244,6 +244,7 @@ func (c *Controller) Release(_ context.Context, name string) error {
 		return nil
 	}
 	delete(c.functions, name)
+	c.order = nil
 	fn.abandon()
 	fn.making.keep(false, "")
 	fn.wanted = nil

@@ -62,6 +62,10 @@ type function struct {
 	running  []scaling.Running
 	executed []dispatch.Executed
 
+	// number spreads the examinations of functions at rest.
+	number int
+	rest   rest
+
 	// artefacts are what its instances load; none until the model's times are known.
 	// artefacts, secrets and values belong to the revision in Function.
 	artefacts []*artefact
@@ -120,7 +124,7 @@ type function struct {
 }
 
 func (c *Controller) newFunction(f *provider.Function, batches batching.Policy) *function {
-	fn := &function{Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil}
+	fn := &function{Function: f, rules: &c.rules, types: &c.types.nodeTypes, replica: c.options.Replica, grace: c.options.StopGrace, log: c.options.Logger.With().Str("function", f.Name).Logger(), parked: -1, activity: systems.NewActivity(time.Now()), hasQueue: c.options.Backlog != nil, number: len(c.functions)}
 	fn.tuned, _ = batches.(*tuned)
 	recorder := c.options.Metrics.Function(f.Name)
 	var hold func(n int64) (release func(), err error)

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
@@ -35,7 +37,7 @@ func (c *Controller) scale(now time.Time) time.Duration {
 }
 
 // lookAll returns the functions as the engine sees them, and sets the free resources of
-// nodes. The next call overwrites the functions' instances. busy says that a function pauses
+// nodes. The next call overwrites the functions. busy says that a function pauses
 // after a failure and needs a look soon.
 func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) (functions []scaling.Function, busy bool) {
 	news := c.options.Replica.Listen(now)
@@ -52,15 +54,25 @@ func (c *Controller) lookAll(now time.Time, leading bool, nodes []cluster.Node) 
 		c.types.retype(c.functions)
 	}
 	c.arrivals.look(c, now, leading)
-	functions = make([]scaling.Function, 0, len(c.functions))
-	for _, fn := range c.functions {
+	functions = c.seen[:0]
+	for _, fn := range sorted(c) {
 		handovers{c}.decide(fn)
 		busy = busy || fn.Failures.Pausing(now) || fn.shadows.Failures.Pausing(now)
-		functions = append(functions, c.look(now, fn))
+		functions = append(functions, examined(c, now, fn, leading))
 	}
+	c.lookedAt, c.seen = now, functions
 	c.pairs.unwanted()
 	c.fleetSize.look(c, now, leading, functions)
 	return functions, busy
+}
+
+// sorted returns the functions by name, as the engine needs them. They seldom change.
+func sorted(c *Controller) []*function {
+	if c.order == nil {
+		byName := func(a, b *function) int { return strings.Compare(a.Name, b.Name) }
+		c.order = slices.SortedFunc(maps.Values(c.functions), byName)
+	}
+	return c.order
 }
 
 // carryOut does what was planned for the functions, as far as that still fits. Functions may

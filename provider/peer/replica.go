@@ -204,6 +204,21 @@ func (r *Replica) Add(function string, s *dispatch.Stats) {
 	}
 }
 
+// Arrivals is how many requests of a function the others have seen, as [Replica.Add] adds them.
+func (r *Replica) Arrivals(function string) uint64 {
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.functions[function]
+	if !ok {
+		return 0
+	}
+	e.served = true
+	return e.arrivals
+}
+
 // Executed appends the others' executed batches of a function to own, those of this replica. It
 // keeps own for the others to read.
 func (r *Replica) Executed(function string, own []dispatch.Executed) []dispatch.Executed {

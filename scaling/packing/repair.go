@@ -231,9 +231,7 @@ func (r *rounding) drop(o *open) bool {
 // fitsAny reports whether some demanded item fits into a room on a node of a class.
 func (r *rounding) fitsAny(class int, room cluster.Resources) bool {
 	c := &r.Classes[class]
-	return slices.ContainsFunc(r.Items, func(it Item) bool {
-		return r.asked(&it) && it.Need.Fits(room) && !c.bars(&it)
-	})
+	return slices.ContainsFunc(r.least, func(i int) bool { return r.Items[i].Need.Fits(room) && !c.bars(&r.Items[i]) })
 }
 
 // reduce exchanges one instance for one that costs less, if the free room is useful: another item

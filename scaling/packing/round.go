@@ -104,8 +104,10 @@ type rounding struct {
 	premium, appraised float64
 	changed            []int
 	worthless          bool
-	// items has the items of each demand.
+	// items has the items of each demand, and least the demanded items that need least: if none of them
+	// fits somewhere, no other one does.
 	items [][]int
+	least []int
 }
 
 func newRounding(g *program, s *Solution) *rounding {
@@ -115,6 +117,18 @@ func newRounding(g *program, s *Solution) *rounding {
 		for _, k := range it.Demands {
 			r.items[k] = append(r.items[k], i)
 		}
+	}
+	barred := slices.ContainsFunc(g.Classes, func(c Class) bool { return c.Barred != nil })
+	for i := range g.Items {
+		need := g.Items[i].Need
+		fits := func(k int) bool { return g.Items[k].Need.Fits(need) }
+		if !g.asked(&g.Items[i]) || !barred && slices.ContainsFunc(r.least, fits) {
+			continue
+		}
+		if !barred {
+			r.least = slices.DeleteFunc(r.least, func(k int) bool { return need.Fits(g.Items[k].Need) })
+		}
+		r.least = append(r.least, i)
 	}
 	// A demand without a price gets a small one.
 	least := g.missing / 10 / float64(len(g.demands))

@@ -89,6 +89,9 @@ func (a *Activity) Look(now time.Time, name string, arrivals uint64, busy bool, 
 	return rate, coldstart.Decide(a.last, now, a.windows)
 }
 
+// Still says that no request came between the latest look and a later time at which there was none.
+func (a *Activity) Still(at time.Time) { a.meter.Read(at, a.arrivals-min(a.arrivals, a.patient)) }
+
 // Apart leaves requests that may wait out of the rate of the next look: so many of the arrivals since
 // the function began, never fewer than at the call before.
 func (a *Activity) Apart(patient uint64) { a.patient = patient }

@@ -88,3 +88,27 @@ func TestActivityOfASystemWithAPeriod(t *testing.T) {
 		}
 	}
 }
+
+// The rate of requests that come after a time without looks is what it would be with them.
+func TestActivityThatWasStill(t *testing.T) {
+	const tick = 100 * time.Millisecond
+	start := time.Unix(1000, 0)
+	cold := &recorder{}
+	looked, still := NewActivity(start), NewActivity(start)
+	both := func(i int, arrivals uint64) (a, b float64) {
+		at := start.Add(time.Duration(i) * tick)
+		a, _ = looked.Look(at, "f", arrivals, false, cold, tick)
+		b, _ = still.Look(at, "f", arrivals, false, cold, tick)
+		return a, b
+	}
+	both(0, 0)
+	for i := 1; i < 10; i++ {
+		looked.Look(start.Add(time.Duration(i)*tick), "f", 0, false, cold, tick)
+	}
+	still.Still(start.Add(9 * tick))
+	for i := 10; i < 20; i++ {
+		if a, b := both(i, uint64(20*(i-9))); a < 0.9*b || b < 0.9*a {
+			t.Errorf("after %d ticks of 200/s the rate is %.1f/s, with looks %.1f/s", i-9, b, a)
+		}
+	}
+}
