@@ -524,7 +524,7 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
-// What a process left that was killed while it prepared parts is removed a day later.
+// What a process left that was killed while it prepared parts is removed, and what another one prepares is not.
 func TestWhatKilledProcessesLeave(t *testing.T) {
 	c, cache := mnist(t), t.TempDir()
 	for name, age := range map[string]time.Duration{".parts-old": 25 * time.Hour, ".parts-now": 0} {
