@@ -5,8 +5,10 @@ import "time"
 const (
 	// paceStep is how far one batch moves a Pace: after a change of a fifth, twenty batches show it.
 	paceStep = 0.01
-	// maxEarly bounds a Pace, because batches that fail at once say nothing.
+	// maxEarly bounds a Pace.
 	maxEarly = 0.5
+	// atOnce is the part of Exec before which a batch failed, or had no member left: it says nothing.
+	atOnce = 1.0 / 8
 )
 
 // Pace estimates the median of how long batches take, as a part of [Instance.Exec]. Few batches take
@@ -22,6 +24,7 @@ type Pace struct {
 // median as take less, so each moves the estimate by the same step.
 func (p *Pace) Add(real, exec time.Duration) {
 	switch median := p.Of(exec); {
+	case float64(real) < atOnce*float64(exec):
 	case real > median:
 		p.early = max(0, p.early-paceStep)
 	case real < median:

@@ -133,3 +133,25 @@ func TestSharedServesMoreThanTakingWhatWaits(t *testing.T) {
 		}
 	}
 }
+
+// A Pace finds the median of unequal times, and batches that end at once do not count.
+func TestPaceIsTheMedian(t *testing.T) {
+	var p Pace
+	if got := p.Of(ms(100)); got != ms(100) {
+		t.Errorf("without batches: %v", got)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		p.Add(ms(80*math.Exp(0.1*random.NormFloat64())), ms(100))
+		p.Add(ms(1), ms(100))
+	}
+	if got := p.Of(ms(100)); got < ms(75) || got > ms(85) {
+		t.Errorf("half of the batches take 80 ms: %v", got)
+	}
+	for range 100 {
+		p.Add(ms(120), ms(100))
+	}
+	if got := p.Of(ms(100)); got != ms(100) {
+		t.Errorf("all batches take 120 ms: %v", got)
+	}
+}

@@ -23,7 +23,7 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	// The first request that the instance can serve in time.
 	first := s.line.before(start + k.exec[0])
 	if first == s.line.len() {
-		return s.likely(now, start, k)
+		return likely(s, now, start, k)
 	}
 	waiting := s.line.len() - first
 	limit := min(waiting, s.limit(now, k), s.line.limit)
@@ -49,9 +49,9 @@ func (s *Shared) size(now, start time.Duration, k *kind) (from, size int, passed
 	return from, size, from > first
 }
 
-// likely chooses the batch if no request is sure to be in time: the largest that likely is. Nothing
+// likely is [Shared.size] if no request is in time by Exec: the largest batch that is by the median. Nothing
 // better is to do, so it loses nothing.
-func (s *Shared) likely(now, start time.Duration, k *kind) (from, size int, passed bool) {
+func likely(s *Shared, now, start time.Duration, k *kind) (from, size int, passed bool) {
 	pace := &s.fleet.pace
 	from = s.line.before(start + pace.Of(k.exec[0]))
 	limit := min(s.line.len()-from, s.limit(now, k), s.line.limit)
