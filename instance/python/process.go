@@ -107,8 +107,9 @@ func start(python string, log *os.File, env []string) (*process, error) {
 		defer close(p.ended)
 		for errors.Is(unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 		}
-		_ = unix.Kill(-p.pid, unix.SIGKILL) // What the handler has started must not outlive it. Until Wait nobody else gets the number.
-		_ = c.Wait()                        // ProcessState holds the result.
+		// What the handler has started must not outlive it. Until Wait nobody else gets the number.
+		_ = unix.Kill(-p.pid, unix.SIGKILL)
+		_ = c.Wait() // ProcessState holds the result.
 		status, _ := c.ProcessState.Sys().(syscall.WaitStatus)
 		p.how, p.killed = postmortem.Status(status), killed(status)
 	}()

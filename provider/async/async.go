@@ -188,7 +188,7 @@ func Open(ctx context.Context, o Options) (*Queue, error) {
 	posting := retry.Default()
 	posting.Attempts, posting.MaxWait = cmp.Or(o.CallbackAttempts, DefaultCallbackAttempts), maxPostWait
 	q.executor = &Executor{
-		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters,
+		Invoker: o.Invoker, Functions: o.Functions, Poster: NewPoster(o.Callback), Posting: posting, Dead: letters, Stored: b.Stored,
 		Metrics: q.metrics, Draining: q.draining, Patience: q.patience(),
 		executing: running, spool: newSpool(o.Dir),
 		// Any request can cause these lines, so at most 5 a second are written.

@@ -46,6 +46,8 @@ type Executor struct {
 	// Posting says how often and when a callback is tried.
 	Posting retry.Settings
 	Dead    *DeadLetters
+	// Stored returns the content of a message by its number in the stream.
+	Stored  func(ctx context.Context, sequence uint64) ([]byte, error)
 	Metrics *Metrics
 	// Draining is closed when the provider shuts down. Handle then waits for no other try
 	// of a callback, and keeps requests that the Invoker refuses with 503.
@@ -135,6 +137,8 @@ func (j *job) handle(ctx context.Context) queue.Verdict {
 	}
 	if o.result != nil && j.request.CallbackURL != nil {
 		m.Executed()
+		m.Forget() // A callback may take minutes.
+		j.request.Body = nil
 		if verdict, delivered := j.deliver(ctx, o); !delivered {
 			return verdict
 		}
@@ -298,7 +302,14 @@ func (j *job) bury(ctx context.Context, reason string, o outcome) queue.Verdict 
 	id := fmt.Sprintf("dead-%d-%d", j.m.Sequence, j.m.Stored.UnixNano())
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := j.Dead.Put(ctx, id, j.m.Key, l, j.m.Data); err != nil {
+	data, err := j.m.Data, error(nil)
+	if data == nil {
+		data, err = j.Stored(ctx, j.m.Sequence)
+	}
+	if err == nil {
+		err = j.Dead.Put(ctx, id, j.m.Key, l, data)
+	}
+	if err != nil {
 		j.Logger.Error().Err(err).Str("function", j.name).Msg("a failed request stays in the queue, because its dead letter cannot be stored; purge or replay some: faas-infer async purge, faas-infer async replay")
 		return queue.Verdict{Keep: true, Delay: buryPause}
 	}

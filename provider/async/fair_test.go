@@ -3,12 +3,14 @@ package async
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/frame"
+	"github.com/faas-infer/faas-infer/provider/async/retry"
 )
 
 // Four slow functions have more requests than there is memory for. The requests of a fast
@@ -60,4 +62,37 @@ func settled(n *atomic.Int64) bool {
 	before := n.Load()
 	time.Sleep(100 * time.Millisecond)
 	return before > 0 && n.Load() == before
+}
+
+// Callbacks that are not answered hold nothing of their requests, so these keep no other request of their function
+// waiting for memory. A dead letter has the whole request all the same.
+func TestCallbacksHoldNoRequests(t *testing.T) {
+	const n, size = 40, 1 << 20 // The function may hold 16 MiB, each request takes 2.3 MiB.
+	release := make(chan struct{})
+	to := recorder(t, func(w http.ResponseWriter, r *http.Request) {
+		<-release
+		http.Error(w, "no", http.StatusBadRequest)
+	})
+	var executed atomic.Int64
+	r := start(t, func(context.Context, string, *frame.Request) (*frame.Response, error) {
+		executed.Add(1)
+		return respond(200, "ok"), nil
+	}, func(o *Options) { o.MaxHeld, o.Callback.Timeout = 64<<20, time.Minute })
+	body := strings.Repeat("x", size)
+	for range n {
+		if w := r.do("POST", "/async-function/echo", body, "X-Callback-Url", to); w.Code != 202 {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); executed.Load() < n && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	}
+	close(release)
+	if executed.Load() < n {
+		t.Fatalf("%d of %d requests are executed while callbacks are not answered", executed.Load(), n)
+	}
+	for _, l := range r.letters(t, n) {
+		if l.Reason != retry.Undelivered || l.Size < size {
+			t.Errorf("%+v", l)
+		}
+	}
 }

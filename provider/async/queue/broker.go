@@ -214,3 +214,16 @@ func (b *Broker) close() {
 		b.embedded.close()
 	}
 }
+
+// Stored returns the content of a queued message by its number.
+func (b *Broker) Stored(ctx context.Context, sequence uint64) ([]byte, error) {
+	s, err := b.JetStream().Stream(ctx, WorkStream)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.GetMsg(ctx, sequence)
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
+}

@@ -28,9 +28,9 @@ type Message struct {
 	worker *worker
 	// reply is the subject for acknowledgements.
 	reply string
-	// size is the number of bytes of the budget that it holds.
-	size int64
-	once sync.Once
+	// size is the number of bytes of the budget that it holds, data those of Data and its decoded body.
+	size, data int64
+	once       sync.Once
 }
 
 // Executed says that the execution is over and only the result is still to be delivered.
@@ -45,6 +45,15 @@ func (m *Message) Hold(n int64) bool { return m.worker.hold(m, n) }
 func (m *Message) Release(n int64) {
 	m.worker.release(m, n)
 	m.worker.pool.budget.give(n)
+}
+
+// Forget drops Data and gives back what it and its decoded body hold. The stream still has it
+// ([Broker.Stored]).
+func (m *Message) Forget() {
+	m.Data = nil
+	m.Release(m.data)
+	m.data = 0
+	wakeUp(m.worker.freed)
 }
 
 // Verdict says what becomes of a message.
