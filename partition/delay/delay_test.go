@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/faas-infer/faas-infer/lab/lambda"
 )
 
 // The release's fit of Lambda, per element of 4 bytes.
