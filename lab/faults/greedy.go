@@ -111,12 +111,13 @@ func logs(ctx context.Context, t *trial) error {
 	ctx, cancel := context.WithTimeout(ctx, t.fault.lasts)
 	defer cancel()
 	dir := filepath.Join(t.world.now().State, "local", "logs", t.own.name+".openfaas-fn")
+	before := sizeOf(dir) // The logs of exited instances are kept: those of the runs before.
 	var most int64
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		for rig.Pause(ctx, 10*time.Millisecond) == nil {
-			most = max(most, sizeOf(dir))
+			most = max(most, sizeOf(dir)-before)
 		}
 	}()
 	// The answer may take longer than the fault.
