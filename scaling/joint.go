@@ -44,16 +44,16 @@ func (p *pass) ask(views []*view, by joint.Thrift, short func(v *view) shortage)
 // demand returns v's demand of rps requests per second.
 func (p *pass) demand(v *view, rps float64, crowded bool) joint.Demand {
 	d := joint.Demand{Need: rps, Choices: v.choices(rps, crowded), Configs: v.Configs, Allowed: p.allowed(v)}
-	if v.count() == 0 && rps <= capacity.SomeLoad && len(v.sets) == 0 {
+	if v.count() == 0 && v.Waiting == 0 && rps <= capacity.SomeLoad && len(v.sets) == 0 {
 		d.Need, d.Choices = single(d.Need, d.Choices)
 	}
 	return d
 }
 
 // single returns the part of a need that one instance meets, and the choices of which one is enough for
-// that. A function without load gets one first instance: of two, one would be in excess as soon as the
-// load is known. It meets the whole need, unless smaller instances that do so together cost less: then it
-// is one of those.
+// that. A function without load and without a request that waits gets one first instance: of two, one would
+// be in excess as soon as the load is known. Where a request waits, others mostly follow. The one instance
+// meets the whole need, unless smaller instances that do so together cost less: then it is one of those.
 //
 // For example 1 request/s is needed, of which 250m serve 0.7 and 500m serve 1.8. One instance of 500m costs no
 // more than two of 250m, so it is chosen. If less than 1750m served below 1/s, two of 250m would be the

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/cluster"
-	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
 )
@@ -46,7 +45,7 @@ type pretence struct {
 func pretend(t *testing.T, name string, slo time.Duration) *pretence {
 	s := system(t, name)
 	f := systems.Function{Name: "f", SLO: slo, Variants: table2()}
-	u := sim.NewTuner(s, f, f.Variants.All[0].Times)
+	u := NewTuner(s, f, f.Variants.All[0].Times)
 	list, revision := u.Candidates(time.Unix(1000, 0), 4)
 	return &pretence{
 		scaler: s.Scaler(), f: scaling.Function{Name: "f", Revision: revision, SLO: slo, Configs: list, Min: u.Instances()},

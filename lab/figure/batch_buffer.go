@@ -8,6 +8,7 @@ import (
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/lab/arrivals"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/lab/sim"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -24,7 +25,7 @@ const noDeadline = 1 << 20 * time.Second
 // platform that executes every batch at once.
 type buffered struct {
 	job    tuningJob
-	tuner  *sim.Tuner
+	tuner  *baselines.Tuner
 	buffer batching.Policy
 	meter  scaling.Meter
 
@@ -63,7 +64,7 @@ func newBuffered(j tuningJob, system systems.System) (*buffered, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &buffered{job: j, tuner: sim.NewTuner(system, f, j.Times), buffer: buffer, came: map[batching.RequestID]time.Duration{}}, nil
+	return &buffered{job: j, tuner: baselines.NewTuner(system, f, j.Times), buffer: buffer, came: map[batching.RequestID]time.Duration{}}, nil
 }
 
 // run sends the arrivals of a duration through the buffer.

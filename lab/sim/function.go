@@ -8,6 +8,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/batching"
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/lab/baselines"
 	"github.com/faas-infer/faas-infer/scaling"
 	"github.com/faas-infer/faas-infer/scaling/capacity"
 	"github.com/faas-infer/faas-infer/scaling/systems"
@@ -45,7 +46,7 @@ type function struct {
 	*Function
 	carrier  carrier
 	activity *systems.Activity
-	tuner    *Tuner
+	tuner    *baselines.Tuner
 	upcoming upcoming
 	// list are the candidates of the latest pass.
 	list []capacity.Candidate
@@ -76,7 +77,7 @@ type tables struct {
 
 func (r *run) newFunction(index int) (*function, error) {
 	f := &r.Functions[index]
-	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: NewTuner(r.System, f.Function, f.Times), tables: map[loads]*tables{}}
+	fn := &function{Function: f, activity: r.System.Activity(TimeAt(0)), tuner: baselines.NewTuner(r.System, f.Function, f.Times), tables: map[loads]*tables{}}
 	fn.result.Name = f.Name
 	wake := func() { r.wake() }
 	if rate, ok := f.Arrivals.(Rate); ok && r.Fluid {
