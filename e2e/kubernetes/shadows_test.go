@@ -110,11 +110,13 @@ func TestShadows(t *testing.T) {
 	}
 	profiled()
 	answered("pairs") // By the instance that may have shadows.
-	began := time.Now()
-	for range 5 {
+	fastest := time.Hour // Where others take the cores meanwhile, the mean would be too little load later.
+	for range 10 {
+		began := time.Now()
 		answered("pairs")
+		fastest = min(fastest, time.Since(began))
 	}
-	rate := 1.4 * 5 / time.Since(began).Seconds()
+	rate := 1.4 / fastest.Seconds()
 	const loaded = 9 * time.Second
 	under := func(d time.Duration, during func(ctx context.Context)) {
 		t.Helper()
