@@ -109,7 +109,7 @@ func TestShadows(t *testing.T) {
 		})
 	}
 	profiled()
-	answered("pairs") // By the instance that may have shadows.
+	answered("pairs")    // By the instance that may have shadows.
 	fastest := time.Hour // Where others take the cores meanwhile, the mean would be too little load later.
 	for range 10 {
 		began := time.Now()

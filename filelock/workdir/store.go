@@ -10,7 +10,7 @@ import (
 
 // Store is a directory of directories that processes make of something else, such as prepared models:
 // each once, under a name that says of what it is made. A directory appears as a whole, so readers see
-// all of it or nothing. What a killed process has left of one goes with the next Make.
+// all of it or nothing. The next Make removes what a killed process has left of one.
 type Store struct {
 	// Dir is the directory, which Make makes.
 	Dir string
