@@ -257,6 +257,7 @@ func frozen(ctx context.Context, t *trial) error {
 		return err
 	}
 	group := filepath.Join(cgroupMount, "freezer", fmt.Sprintf("faas-infer-bench-%d", os.Getpid()))
+	_ = os.Remove(group) // An earlier bench with this pid may have left it; one with processes stays.
 	if err := os.Mkdir(group, 0o755); err != nil {
 		return fmt.Errorf("%w: only cgroups of version 1 freeze what cannot be killed then: %w", errNotHere, err)
 	}

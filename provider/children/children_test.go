@@ -229,3 +229,26 @@ func TestWeightsOf(t *testing.T) {
 		t.Errorf("a file that is not there has %d bytes", got)
 	}
 }
+
+// A deployment does not wait longer for its model's turn than for the model itself: two hostile ones in front
+// would make it wait as long as both take.
+func TestTheTurnOfACheckIsBounded(t *testing.T) {
+	for range cap(checking) {
+		checking <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range cap(checking) {
+			<-checking
+		}
+	})
+	file := writeGraph(t, `node { op_type: "Identity" input: "x" output: "y" }`)
+	m := New(Config{Prepared: t.TempDir()}).assumed()
+	if err := m.try(t.Context(), file, time.Millisecond); err != nil {
+		t.Errorf("a model whose turn did not come is refused: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.try(gone, file, tryTime); !errors.Is(err, context.Canceled) {
+		t.Errorf("the check of a client that left ends with %v", err)
+	}
+}

@@ -93,7 +93,7 @@ func (m sizedModels) check(ctx context.Context, file string) error {
 	if _, err := m.runBound(ctx, Foreground, m.boundsOf(Foreground, file), nil, arguments...); err != nil {
 		return err
 	}
-	return m.try(ctx, file)
+	return m.try(ctx, file, tryTime)
 }
 
 // asAnnotation makes an error about one of the flags of arguments one about the annotation from

@@ -15,8 +15,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// tryTime is the maximum time that a deployment waits for a model to be tried. A model that
-// takes longer is prepared in the background, and its function's description says what fails.
+// tryTime is the maximum time that a deployment waits for a model to be tried, its turn included: faas-cli
+// waits for a minute. A model that takes longer is prepared in the background, and its function's
+// description says what fails.
 const tryTime = 10 * time.Second
 
 // passing are parts of errors that are not the model's: they may be gone at the next try.
@@ -32,19 +33,21 @@ var checking = make(chan struct{}, max(2, runtime.NumCPU()))
 // far longer than the objective or more memory than a child may have. A failure now
 // would be one whenever an instance starts, so the deployment is refused. A large model takes too
 // long for that.
-func (m sizedModels) try(ctx context.Context, file string) error {
+// within is [tryTime].
+func (m sizedModels) try(ctx context.Context, file string, within time.Duration) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() >= largeModel || engines.IsManifest(file) || forkjoin.IsCutting(file) {
 		return nil
 	}
+	caller := ctx
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	select {
 	case checking <- struct{}{}:
 		defer func() { <-checking }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return caller.Err()
 	}
-	ctx, cancel := context.WithTimeout(ctx, tryTime)
-	defer cancel()
 	_, err = m.prepare(ctx, file)
 	if err == nil || ctx.Err() != nil {
 		return nil
