@@ -87,13 +87,15 @@ func (m sizedModels) Check(ctx context.Context, file string, known func(hash str
 	return checked()
 }
 
-// check reads a model, infers its graph, and tries it. It checks a bundle without running it.
+// check reads a model, infers its graph, and tries it in what is left of tryTime. It checks a bundle without
+// running it.
 func (m sizedModels) check(ctx context.Context, file string) error {
+	began := time.Now()
 	arguments := append([]string{"model", "read", file}, m.arguments(file)...)
 	if _, err := m.runBound(ctx, Foreground, m.boundsOf(Foreground, file), nil, arguments...); err != nil {
 		return err
 	}
-	return m.try(ctx, file, tryTime)
+	return m.try(ctx, file, tryTime-time.Since(began))
 }
 
 // asAnnotation makes an error about one of the flags of arguments one about the annotation from

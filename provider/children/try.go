@@ -15,9 +15,9 @@ import (
 	"github.com/faas-infer/faas-infer/provider/latency"
 )
 
-// tryTime is the maximum time that a deployment waits for a model to be tried, its turn included: faas-cli
-// waits for a minute. A model that takes longer is prepared in the background, and its function's
-// description says what fails.
+// tryTime is the maximum time that a deployment waits for a model to be read and tried, its turn included:
+// faas-cli waits for a minute. Only reading may take longer, because what it finds refuses the deployment. A
+// model that takes longer is prepared in the background, and its function's description says what fails.
 const tryTime = 10 * time.Second
 
 // passing are parts of errors that are not the model's: they may be gone at the next try.
