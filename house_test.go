@@ -35,20 +35,20 @@ var layers = map[string][]string{
 	"filelock":           {"backoff"},
 	"postmortem":         {},
 	"health":             {"backoff"},
-	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
 	"provider/bundles":   {"backoff", "filelock", "partition", "variant", "cluster", "instance", "model"},
-	"scaling":            {"profiler", "cluster", "shadow"},
+	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
+	"papers/asyfunc":     {"backoff", "scaling", "profiler", "cluster", "provider", "instance", "model", "command/profile", "command/report"},
 	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
 	"variant":            {},
 	"partition":          {"model", "profiler"},
-	"shadow":             {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"backoff", "filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"backoff", "gpu", "postmortem"},
@@ -70,7 +70,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "shadow", "profiler", "cluster", "model/cut", "health", "papers/batch"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/shadow", "papers/asyfunc/pairing", "papers/batch"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
@@ -586,6 +586,7 @@ var crowded = map[string]int{
 	"model/bundle.Manifest":            30,
 	"model/shape.call":                 120,
 	"model/zoo.network":                70,
+	"papers/asyfunc/shadow.Model":      60,
 	"partition.Space":                  40,
 	"profiler.Profile":                 30,
 	"profiler/correction.Correction":   30,
@@ -612,7 +613,6 @@ var crowded = map[string]int{
 	"scaling/joint.Problem":            30,
 	"scaling/packing.Problem":          60,
 	"scaling/placing.Room":             30,
-	"shadow.Model":                     60,
 }
 
 // A type is held by its methods, by those of its views, which embed a pointer to it, and by functions

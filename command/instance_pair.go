@@ -18,7 +18,7 @@ import (
 	"github.com/faas-infer/faas-infer/instance/member"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/onnxruntime"
-	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // ofPair reports whether the instance is a body or a shadow, and refuses flags that do not fit

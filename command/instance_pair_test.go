@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/faas-infer/faas-infer/instance/mutual"
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // A body and its shadow, each a process: the shadow is killed every while, stopped and woken, and

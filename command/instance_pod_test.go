@@ -16,10 +16,10 @@ import (
 	"github.com/faas-infer/faas-infer/instance/copies"
 	"github.com/faas-infer/faas-infer/instance/mutual"
 	"github.com/faas-infer/faas-infer/instance/mutual/mutualtest"
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/instance/upstream"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // order tells the body at a socket its shadows and returns the answer.

@@ -8,19 +8,19 @@ import (
 	"github.com/openfaas/faas-provider/types"
 
 	"github.com/faas-infer/faas-infer/cluster"
+	"github.com/faas-infer/faas-infer/command"
 	"github.com/faas-infer/faas-infer/provider"
 )
 
 // Instances have shadows only where pods share prepared copies. The refusal says what to do.
 func TestShadowsNeedCopies(t *testing.T) {
-	s := podShadows{flags: &providerFlags{copies: []string{"team-a"}}}
-	for _, c := range []struct{ namespace, file, want string }{
-		{"team-a", "/images/1/model.onnx", ""},
-		{"team-b", "/images/1/model.onnx", `namespace "team-b" share no prepared copies`},
-		{"team-a", "/images/1/bundle.yaml", "runs in Python"},
+	p := (&providerFlags{copies: []string{"team-a"}}).shadowPlatform(command.Base{}, nil, nil, nil)
+	for _, c := range []struct{ namespace, want string }{
+		{"team-a", ""},
+		{"team-b", `namespace "team-b" share no prepared copies`},
 	} {
 		f := &provider.Function{Deployment: types.FunctionDeployment{Service: "f", Namespace: c.namespace}}
-		err := s.Check(f, c.file)
+		err := p.Check(f)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", c.namespace, err)
 		}

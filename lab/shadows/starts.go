@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/faas-infer/faas-infer/command/profile"
 	"github.com/faas-infer/faas-infer/command/report"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/layers"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // startTimes is the number of starts that are measured.
@@ -130,7 +130,7 @@ func (s *subject) wake(ctx context.Context) (float64, error) {
 
 // transfer measures the relay over a Unix socket.
 func transfer(ctx context.Context, r *report.Report) (shadow.Transfer, error) {
-	t, err := profile.Crossing(ctx)
+	t, err := layers.Crossing(ctx)
 	if err == nil {
 		r.Add("transfer.fixed_ms", 2*t.Fixed, "ms", "a message there and back")
 		r.Add("transfer.ms_per_mib", t.PerMiB, "ms/MiB", "one way, copied once")

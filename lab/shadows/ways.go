@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/faas-infer/faas-infer/instance/pair"
 	"github.com/faas-infer/faas-infer/lab/rig"
-	"github.com/faas-infer/faas-infer/shadow"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/shadow"
 )
 
 // The names of the ways to compute batches.

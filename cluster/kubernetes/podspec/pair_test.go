@@ -10,7 +10,7 @@ import (
 
 	"github.com/faas-infer/faas-infer/cluster"
 	"github.com/faas-infer/faas-infer/cluster/kubernetes/v1alpha1"
-	"github.com/faas-infer/faas-infer/instance/pair"
+	"github.com/faas-infer/faas-infer/papers/asyfunc/pair"
 )
 
 // asShadow makes a plan that of a shadow.
