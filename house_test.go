@@ -35,20 +35,20 @@ var layers = map[string][]string{
 	"filelock":           {"backoff"},
 	"postmortem":         {},
 	"health":             {"backoff"},
-	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
+	"command":            {"backoff", "filelock", "provider", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance", "model", "gpu", "postmortem", "papers"},
 	"command/report":     {},
 	"command/load":       {"command/report", "model"},
-	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "partition", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
+	"provider":           {"backoff", "scaling", "batching", "coldstart", "variant", "profiler", "cluster", "instance/frame", "instance/duplex", "model", "health"},
 	"provider/children":  {"backoff", "filelock", "postmortem", "gpu", "profiler", "cluster", "instance", "model"},
-	"provider/bundles":   {"backoff", "filelock", "partition", "variant", "cluster", "instance", "model"},
+	"provider/bundles":   {"backoff", "filelock", "variant", "cluster", "instance", "model"},
 	"scaling":            {"profiler", "cluster"},
 	"scaling/systems":    {"scaling", "batching", "coldstart", "cluster"},
 	"batching":           {"cluster"},
 	"coldstart":          {},
-	"papers/asyfunc":     {"backoff", "scaling", "profiler", "cluster", "provider", "instance", "model", "command/profile", "command/report"},
+	"papers/asyfunc":     {"backoff", "scaling", "profiler", "cluster", "provider", "instance", "model", "command/instances", "command/plug", "command/profile", "command/report"},
 	"papers/batch":       {"batching", "coldstart", "cluster", "scaling"},
+	"papers/gillis":      {"backoff", "filelock", "command/instances", "command/plug", "command/profile", "command/report", "provider", "profiler", "cluster", "instance", "model", "health"},
 	"variant":            {},
-	"partition":          {"model", "profiler"},
 	"profiler":           {"model", "gpu"},
 	"profiler/measuring": {"backoff", "filelock", "profiler", "model", "instance", "command/report", "cluster/local/cgroup"},
 	"cluster":            {"backoff", "gpu", "postmortem"},
@@ -70,7 +70,7 @@ var alone = []string{"cluster", "instance/frame", "instance/duplex", "model/tens
 // pure lists the packages that decide and do not act, with all below them. drivers
 // lists the exceptions: the backends and the measuring packages.
 var (
-	pure    = []string{"batching", "scaling", "coldstart", "variant", "partition", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/shadow", "papers/asyfunc/pairing", "papers/batch"}
+	pure    = []string{"batching", "scaling", "coldstart", "variant", "profiler", "cluster", "model/cut", "health", "papers/asyfunc/pairing", "papers/asyfunc/shadow", "papers/batch", "papers/gillis/partition"}
 	drivers = []string{"cluster/local", "cluster/kubernetes", "cluster/sets", "profiler/measuring", "health/probe"}
 )
 
@@ -577,7 +577,7 @@ var crowded = map[string]int{
 	"cluster/membership.Set":           40,
 	"cluster/sets.Backend":             40,
 	"command.ProviderFlags":            40,
-	"command.instanceFlags":            40,
+	"command/instances.Flags":          40,
 	"command/kubernetes.platform":      30,
 	"instance/cuda.Engine":             50,
 	"instance/cuda.lane":               40,
@@ -587,11 +587,10 @@ var crowded = map[string]int{
 	"model/shape.call":                 120,
 	"model/zoo.network":                70,
 	"papers/asyfunc/shadow.Model":      60,
-	"partition.Space":                  40,
+	"papers/gillis/partition.Space":    40,
 	"profiler.Profile":                 30,
 	"profiler/correction.Correction":   30,
 	"profiler/operator.Operator":       30,
-	"provider/bundles.Cutter":          30,
 	"provider/children.Models":         50,
 	"provider.Server":                  80,
 	"provider/async.Queue":             40,

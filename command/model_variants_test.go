@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faas-infer/faas-infer/command/commandtest"
 	"github.com/faas-infer/faas-infer/instance/python/environment"
 	"github.com/faas-infer/faas-infer/provider/bundles"
 	"github.com/faas-infer/faas-infer/variant"
@@ -17,10 +18,9 @@ import (
 // withModels makes a bundle of models of the zoo, each with its own seed.
 func withModels(t *testing.T, manifest string, models ...string) string {
 	t.Helper()
-	t.Setenv(commandEnv, "1")
 	dir := t.TempDir()
 	for i, name := range models {
-		if err := os.Rename(zooModel(t, name, uint64(i+1)), filepath.Join(dir, string(rune('a'+i))+".onnx")); err != nil {
+		if err := os.Rename(commandtest.ZooModel(t, name, uint64(i+1)), filepath.Join(dir, string(rune('a'+i))+".onnx")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,7 +50,7 @@ type images struct {
 	// alike returns an error unless all models of a bundle answer the same requests.
 	alike func(ctx context.Context, b *bundle.Bundle) error
 	// cutter plans how models are cut over several pods.
-	cutter *bundles.Cutter
+	cutter bundles.Cutter
 	// function returns the object of a function by its full name.
 	function func(full string) (*v1alpha1.Function, bool)
 	// own are the provider's credentials for registries, nil for none.
@@ -211,15 +211,12 @@ func (i *images) keychain(ctx context.Context, d types.FunctionDeployment) (auth
 // instanceArguments returns the arguments of the image's program in a model's pod.
 func (f *providerFlags) instanceArguments(spec cluster.InstanceSpec) []string {
 	file, _, _ := strings.Cut(spec.Model, "@")
-	args := append([]string{"instance", "--model", file, "--listen", image.Listen}, f.InstanceArguments(spec)...)
+	args := append(f.InstanceArguments(spec, image.Listen), "--model", file, "--listen", image.Listen)
 	if spec.Role == cluster.Shadow {
 		args = append(args, shadowArguments(spec)...)
 	}
 	if f.instances.tls != "" {
 		args = append(args, "--tls", podspec.CertificatePath)
-	}
-	if spec.Set != "" { // It cuts its own part out of the model in its image.
-		args = append(args, "--plan", spec.Plan)
 	}
 	return args
 }

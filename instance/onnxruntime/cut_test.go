@@ -11,11 +11,11 @@ import (
 
 	ort "github.com/yalue/onnxruntime_go"
 
-	"github.com/faas-infer/faas-infer/instance/forkjoin"
 	"github.com/faas-infer/faas-infer/model"
 	"github.com/faas-infer/faas-infer/model/cut"
 	"github.com/faas-infer/faas-infer/model/tensor"
 	"github.com/faas-infer/faas-infer/model/zoo"
+	"github.com/faas-infer/faas-infer/papers/gillis/forkjoin"
 )
 
 // extended is the level up to which parts answer as the whole model does, bit for bit. The

@@ -3,8 +3,8 @@
 // and removes those that nothing has used for an hour. It does not choose between them.
 //
 // Begin reading at [Registrar]. The files follow a deployment: bundles.go opens an image's bundle,
-// registrar.go lists its models, variants.go and jobs.go have variants made, cutter.go has plans made and
-// shared.go shares them between replicas; unused.go and unused_plans.go remove what nothing uses.
+// registrar.go lists its models, variants.go and jobs.go have variants made, cutter.go is where a room adds
+// ways to cut models; unused.go removes what nothing uses.
 package bundles
 
 import (

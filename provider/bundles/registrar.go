@@ -26,20 +26,21 @@ type Registrar struct {
 	state string
 	// Children hashes files, and makes variants and plans. jobs let deployments share these runs.
 	Children *children.Models
-	jobs     jobs
+	jobs     Jobs
 	log      zerolog.Logger
 	// cutter has the plans of models that are cut over several instances, below state, too.
-	cutter *Cutter
+	cutter Cutter
+	Background
 }
 
 // New makes a registrar for a directory of bundles and the provider's own.
 func New(root Dir, state string, models *children.Models, log zerolog.Logger) *Registrar {
-	cutter := &Cutter{dir: filepath.Join(state, plansDir), models: models, log: log, loading: 1}
+	cutter := NewCutter(CutterOptions{State: state, Models: models, Logger: log})
 	return &Registrar{bundles: root, state: state, Children: models, log: log, cutter: cutter}
 }
 
 // Close ends what is being planned for suggestions, and BeginTidying, and waits for their end.
-func (r *Registrar) Close() error { return r.cutter.Close() }
+func (r *Registrar) Close() error { return errors.Join(r.Background.Close(), r.cutter.Close()) }
 
 var _ control.Bundles = (*Registrar)(nil)
 
@@ -153,7 +154,7 @@ func (r *Registrar) registerNow(ctx context.Context, f *provider.Function) error
 	if err != nil {
 		return err
 	}
-	return r.jobs.run(ctx, r.own(b), key, func(ctx context.Context) error {
+	return r.jobs.Run(ctx, r.own(b), key, func(ctx context.Context) error {
 		_, err := r.Children.Run(ctx, children.Background, b.Dir, "model", "variants", b.Dir, "--out", r.own(b), "--json")
 		return err
 	})

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// unusedFor is how long variants and plans that the provider has made are kept after their last use:
+	// UnusedFor is how long variants and plans that the provider has made are kept after their last use:
 	// making them takes minutes, and a function may come back.
-	unusedFor = time.Hour
+	UnusedFor = time.Hour
 	// tidyPeriod is the time between two looks for unused ones.
 	tidyPeriod = 10 * time.Minute
 )
@@ -31,8 +31,8 @@ const (
 // both are there before any function is restored.
 func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Function, error),
 	instances func(context.Context) ([]cluster.Instance, error)) {
-	r.cutter.begin(func(ctx context.Context) {
-		tidyEvery(ctx, r.log, func() (removed []string, err error) {
+	r.Begin(func(ctx context.Context) {
+		TidyEvery(ctx, r.log, func() (removed []string, err error) {
 			running, err := instances(ctx)
 			if err != nil {
 				return nil, err
@@ -47,14 +47,14 @@ func (r *Registrar) BeginTidying(functions func(namespace string) ([]store.Funct
 			}
 			now := time.Now()
 			removed, err = r.tidy(now, images, running)
-			plans, failed := r.tidyPlans(now, stored, running)
+			plans, failed := r.cutter.Tidy(now, stored, running, r.uncut)
 			return append(removed, plans...), errors.Join(err, failed)
 		})
 	})
 }
 
-// tidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
-func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
+// TidyEvery looks at once and every tidyPeriod until ctx ends, and logs what was removed.
+func TidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []string, err error)) {
 	tick := time.NewTicker(tidyPeriod)
 	defer tick.Stop()
 	for {
@@ -73,7 +73,7 @@ func tidyEvery(ctx context.Context, log zerolog.Logger, look func() (removed []s
 	}
 }
 
-// tidy removes the variants that the provider has made and that nothing has used for unusedFor. A
+// tidy removes the variants that the provider has made and that nothing has used for UnusedFor. A
 // function uses those of its image, unless the models have changed since or the user has made others;
 // an instance uses the one that it has loaded. The time of the last use is the directory's time of
 // modification, so a restart does not change it. images are those of all functions.
@@ -97,8 +97,8 @@ func (r *Registrar) tidy(now time.Time, images []string, running []cluster.Insta
 			errs = append(errs, os.Chtimes(dir, now, now))
 			continue
 		}
-		r.jobs.idle(func() {
-			gone, err := removeUnused(root, path, now.Add(-unusedFor))
+		r.jobs.Idle(func() {
+			gone, err := removeUnused(root, path, now.Add(-UnusedFor))
 			if errs = append(errs, err); gone {
 				removed = append(removed, dir)
 			}

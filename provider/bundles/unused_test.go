@@ -107,7 +107,7 @@ func TestUnusedVariantsAreRemoved(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = r.jobs.run(ctx, own, "key", func(ctx context.Context) error {
+		_ = r.jobs.Run(ctx, own, "key", func(ctx context.Context) error {
 			close(begun)
 			<-ctx.Done()
 			return nil
