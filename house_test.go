@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -265,6 +266,25 @@ func TestTheCoreKnowsNoPaper(t *testing.T) {
 	for name := range rooms {
 		if name != "" && !listed[name] {
 			t.Errorf("%s does not list papers/%s", papersList, name)
+		}
+	}
+}
+
+// With the tag nopapers the programs have no room of a paper in them. The list of rooms declares nothing, so that
+// they compile without it.
+func TestTheProgramWithoutPapers(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "nopapers", ".", "./command/kubernetes/program").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for p := range strings.Lines(string(out)) {
+		if strings.HasPrefix(p, module+"/papers/") {
+			t.Errorf("it has %s", p)
+		}
+	}
+	for _, s := range sources(t) {
+		if s.name == papersList && len(s.file.Decls) != 1 {
+			t.Errorf("%s: it only lists rooms", papersList)
 		}
 	}
 }
