@@ -38,15 +38,3 @@ func localPlatform(b Base, models *children.Models, beside *standbys) control.Sh
 
 // relayOf is where bodies connect to a shadow that listens at a socket.
 func relayOf(socket string) string { return socket + ".relay" }
-
-// pairArguments are the arguments of a body or of a shadow that listens at a socket; none for another
-// instance.
-func pairArguments(spec cluster.InstanceSpec, socket string) []string {
-	switch {
-	case spec.Role == cluster.Shadow:
-		return []string{"--shadow", spec.Part, "--relay", "unix://" + relayOf(socket)}
-	case spec.Paired:
-		return []string{"--body", "--concurrency", "2"}
-	}
-	return nil
-}

@@ -67,7 +67,7 @@ func (f *ProviderFlags) instanceCommand(spec cluster.InstanceSpec, socket string
 	if spec.Config.GPU > 0 && f.standBy || spec.Role == cluster.Shadow {
 		argv = append(argv, "--standby", f.standbyDir())
 	}
-	argv = append(append(argv, pairArguments(spec, socket)...), "--listen", listen)
+	argv = append(argv, "--listen", listen)
 	for _, name := range []string{"FAAS_INFER_ONNXRUNTIME", "XDG_CACHE_HOME"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)

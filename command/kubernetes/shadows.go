@@ -47,8 +47,3 @@ func relayAt(address string) string {
 	}
 	return net.JoinHostPort(host, strconv.Itoa(podspec.RelayPort))
 }
-
-// shadowArguments are the further arguments of a shadow.
-func shadowArguments(spec cluster.InstanceSpec) []string {
-	return []string{"--shadow", spec.Part, "--relay", fmt.Sprintf("tcp://:%d", podspec.RelayPort)}
-}

@@ -32,12 +32,12 @@ func TestShadowsArguments(t *testing.T) {
 	spec := cluster.InstanceSpec{Function: "vgg.team-a", Role: cluster.Shadow, Part: "0:18,20:22", Body: "b", Artefact: cluster.Artefact{Model: "/bundle/model.onnx@sha256:1"},
 		Config: cluster.Config{Batch: 4, Resources: cluster.Resources{CPU: 500, Memory: 128 << 20}}}
 	args := (&providerFlags{}).instanceArguments(spec)
-	if text := strings.Join(args, " "); !strings.HasSuffix(text, "--shadow 0:18,20:22 --relay tcp://:8090") || !strings.Contains(text, "--model /bundle/model.onnx ") || !strings.Contains(text, "--memory 134217728 ") {
+	if text := strings.Join(args, " "); !strings.HasPrefix(text, "instance shadow --blocks 0:18,20:22 --relay tcp://:8090 ") || !strings.Contains(text, "--model /bundle/model.onnx ") || !strings.Contains(text, "--memory 134217728 ") {
 		t.Errorf("%s", text)
 	}
 	spec.Role, spec.Part, spec.Body, spec.Paired = cluster.Body, "", "", true
 	// An image that is older than the provider would refuse a flag.
-	if args := (&providerFlags{}).instanceArguments(spec); slices.Contains(args, "--body") || slices.Contains(args, "--concurrency") {
+	if args := (&providerFlags{}).instanceArguments(spec); slices.Contains(args, "body") || slices.Contains(args, "--concurrency") {
 		t.Errorf("a body has %v", args)
 	}
 	for address, want := range map[string]string{"10.1.2.3:8080": "10.1.2.3:8090", "[fd00::1]:8080": "[fd00::1]:8090"} {

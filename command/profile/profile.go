@@ -31,12 +31,6 @@ import (
 	"github.com/faas-infer/faas-infer/profiler"
 )
 
-// more makes the subcommands that papers add.
-var more []func() *cobra.Command
-
-// Register adds a subcommand. It must be called when a package is initialised.
-func Register(newCommand func() *cobra.Command) { more = append(more, newCommand) }
-
 // NewCommand returns "faas-infer profile".
 func NewCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -51,9 +45,6 @@ the same.`,
 	}
 	c.AddCommand(newProfileModelCommand(), newProfileOperatorsCommand(), newProfilePredictCommand(), newProfileTimesCommand(), newYardstickCommand(),
 		newProfileListCommand(), newProfileExportCommand(), newProfileImportCommand(), newShareCommand())
-	for _, newCommand := range more {
-		c.AddCommand(newCommand())
-	}
 	return c
 }
 

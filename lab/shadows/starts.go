@@ -29,7 +29,7 @@ func (s *subject) starts(ctx context.Context, r *report.Report) error {
 		if err != nil {
 			return fmt.Errorf("the empty instance: %w", err)
 		}
-		took, err := s.timed(ctx, fmt.Sprint("shadow-", i), "--shadow", s.phi.String(), "--relay", "unix://"+s.socket(fmt.Sprint("relay-", i)), "--standby", s.dir)
+		took, err := s.timed(ctx, fmt.Sprint("shadow-", i), "shadow", "--blocks", s.phi.String(), "--relay", "unix://"+s.socket(fmt.Sprint("relay-", i)), "--standby", s.dir)
 		end()
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *subject) empty() (end func(), err error) {
 func (s *subject) timed(ctx context.Context, name string, arguments ...string) (float64, error) {
 	socket := s.socket(name)
 	began := time.Now()
-	c, err := s.o.Start(append([]string{"instance", "--name", rig.FunctionName, "--prepared", s.prepared, "--listen", "unix://" + socket}, arguments...)...)
+	c, err := s.o.Start(append(append([]string{"instance"}, arguments...), "--name", rig.FunctionName, "--prepared", s.prepared, "--listen", "unix://"+socket)...)
 	if err != nil {
 		return 0, err
 	}

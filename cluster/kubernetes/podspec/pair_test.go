@@ -67,4 +67,7 @@ func TestPairs(t *testing.T) {
 	if BodyVariable != pair.BodyEnv {
 		t.Errorf("pods have %s, and instances look for %s", BodyVariable, pair.BodyEnv)
 	}
+	if RelayPort != pair.RelayPort {
+		t.Errorf("pods have port %d, and shadows listen at %d", RelayPort, pair.RelayPort)
+	}
 }
