@@ -597,7 +597,7 @@ var crowded = map[string]int{
 	"cluster/membership.Set":           40,
 	"cluster/sets.Backend":             40,
 	"command.ProviderFlags":            40,
-	"command/instances.Flags":          40,
+	"command/instances.Flags":          30,
 	"command/kubernetes.platform":      30,
 	"instance/cuda.Engine":             50,
 	"instance/cuda.lane":               40,
